@@ -1,0 +1,1 @@
+//! One process that runs the controllers its flags name.

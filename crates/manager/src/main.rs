@@ -1,0 +1,3 @@
+//! The manager's entry point.
+
+fn main() {}

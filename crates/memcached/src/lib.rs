@@ -1,0 +1,1 @@
+//! Memcached runs a cache of a given size and says where it is.

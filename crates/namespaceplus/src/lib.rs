@@ -1,0 +1,1 @@
+//! NamespacePlus gives a team a namespace with its quota, rights and policies.

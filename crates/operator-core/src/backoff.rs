@@ -1,0 +1,102 @@
+//! How long to wait before trying again.
+
+use std::{collections::HashMap, time::Duration};
+
+use kube::runtime::utils::Backoff;
+
+use crate::kind::ObjectKey;
+
+/// The wait after the first failure of an object.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest wait between two attempts at an object.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Exponential backoff for each object by itself: 1 s, 2 s, 4 s, ... 5 min, each with up to a fifth of jitter
+/// so that objects that failed together do not come back together.
+#[derive(Default)]
+pub struct ObjectBackoff {
+    failures: HashMap<ObjectKey, u32>,
+}
+
+impl ObjectBackoff {
+    /// Counts a failure and says how long to wait.
+    pub fn failed(&mut self, key: &ObjectKey) -> Duration {
+        let failures = self.failures.entry(key.clone()).or_default();
+        let wait = delay(*failures, fastrand::f64());
+        *failures = failures.saturating_add(1);
+        wait
+    }
+
+    /// Forgets the failures of an object, after a success or its end.
+    pub fn reset(&mut self, key: &ObjectKey) {
+        self.failures.remove(key);
+    }
+
+    /// How often the object has failed in a row.
+    pub fn failures(&self, key: &ObjectKey) -> u32 {
+        self.failures.get(key).copied().unwrap_or_default()
+    }
+}
+
+/// The wait after `failures` earlier failures; `jitter` lies between 0 and 1.
+fn delay(failures: u32, jitter: f64) -> Duration {
+    let wait = FIRST.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST);
+    wait.mul_f64(1.0 - 0.2 * jitter)
+}
+
+/// Exponential backoff for a watch; starts anew after each success.
+pub(crate) struct WatchBackoff {
+    first: Duration,
+    longest: Duration,
+    next: Duration,
+}
+
+impl WatchBackoff {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, next: first }
+    }
+}
+
+impl Iterator for WatchBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let wait = self.next;
+        self.next = self.next.saturating_mul(2).min(self.longest);
+        Some(wait.mul_f64(1.0 - 0.2 * fastrand::f64()))
+    }
+}
+
+impl Backoff for WatchBackoff {
+    fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_five_minutes() {
+        let waits: Vec<_> = (0..10).map(|failures| delay(failures, 0.0).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        assert_eq!(delay(u32::MAX, 0.0), LONGEST);
+    }
+
+    #[test]
+    fn jitter_only_shortens_and_by_a_fifth_at_most() {
+        assert_eq!(delay(9, 1.0), Duration::from_secs(240));
+    }
+
+    #[test]
+    fn a_success_starts_the_waits_anew() {
+        let key = ObjectKey::cluster("a");
+        let mut backoff = ObjectBackoff::default();
+        backoff.failed(&key);
+        backoff.failed(&key);
+        assert_eq!(backoff.failures(&key), 2);
+        backoff.reset(&key);
+        assert!(backoff.failed(&key) <= FIRST);
+    }
+}

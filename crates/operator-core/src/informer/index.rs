@@ -1,0 +1,67 @@
+//! Field indexes: which objects of a store have a given property.
+
+use std::{collections::HashMap, hash::Hash, sync::Arc};
+
+use parking_lot::RwLock;
+
+use crate::kind::ObjectKey;
+
+/// What an index can be asked by.
+pub trait IndexKey: Hash + Eq + Send + Sync + 'static {}
+
+impl<T: Hash + Eq + Send + Sync + 'static> IndexKey for T {}
+
+/// Objects by a property of theirs. Made by [`Store::index`](super::Store::index), and kept up to date by it
+/// until dropped.
+pub struct Index<K, I> {
+    entries: Arc<Entries<K, I>>,
+}
+
+impl<K, I> Clone for Index<K, I> {
+    fn clone(&self) -> Self {
+        Self { entries: self.entries.clone() }
+    }
+}
+
+impl<K: Send + Sync + 'static, I: IndexKey> Index<K, I> {
+    pub(super) fn new(
+        keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static,
+    ) -> (Self, Arc<dyn Indexed<K>>) {
+        let entries = Arc::new(Entries { keys: Box::new(keys), map: RwLock::default() });
+        (Self { entries: entries.clone() }, entries)
+    }
+
+    /// The objects that have this property, in no order.
+    pub fn get(&self, key: &I) -> Vec<Arc<K>> {
+        self.entries.map.read().get(key).map(|found| found.values().cloned().collect()).unwrap_or_default()
+    }
+}
+
+/// The side of an index that the store writes to.
+pub(super) trait Indexed<K>: Send + Sync {
+    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
+}
+
+struct Entries<K, I> {
+    keys: Box<dyn Fn(&K) -> Vec<I> + Send + Sync>,
+    map: RwLock<HashMap<I, HashMap<ObjectKey, Arc<K>>>>,
+}
+
+impl<K: Send + Sync, I: IndexKey> Indexed<K> for Entries<K, I> {
+    fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
+        let mut map = self.map.write();
+        for entry in old.map(|object| (self.keys)(object)).unwrap_or_default() {
+            if let Some(found) = map.get_mut(&entry) {
+                found.remove(key);
+                if found.is_empty() {
+                    map.remove(&entry);
+                }
+            }
+        }
+        if let Some(object) = new {
+            for entry in (self.keys)(object) {
+                map.entry(entry).or_default().insert(key.clone(), object.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Informers: one watch per kind in the process, any number of controllers on it.
+//!
+//! kube's own shared streams do not report deletes and can stall (kube issue 1590), so the sharing is done
+//! here, over kube's `watcher`.
+//!
+//! # Guarantees
+//! - A subscriber is told of every object that appears, changes or goes, also of those that went while the
+//!   watch was down: after a relist, what is missing is reported as gone.
+//! - Changes of one object come in order. Several changes may be told as one.
+//! - A subscriber that comes late is told of what is there already.
+//! - A broken watch is retried for ever with backoff, and logged once when it breaks and once when it heals.
+//!
+//! # Not guaranteed
+//! That the store is current. Whoever acts on it guards each write by names, UIDs or resource versions.
+
+mod hub;
+mod index;
+mod store;
+mod watch;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+pub use hub::{Informers, Selection};
+pub use index::{Index, IndexKey};
+use parking_lot::{Mutex, RwLock};
+pub use store::{Change, Moment, Store};
+use tokio::sync::watch::{Receiver, Sender};
+
+use crate::kind::Kind;
+
+/// What a subscriber is called with; it must return quickly and must not call back into the informer's
+/// `subscribe`.
+type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// A shared view of all objects of one kind. Cheap to clone; all clones share one watch.
+pub struct Informer<K> {
+    shared: Arc<Shared<K>>,
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+struct Shared<K> {
+    store: Store<K>,
+    subscribers: RwLock<Vec<(u64, Subscriber<K>)>>,
+    next_subscriber: AtomicU64,
+    /// Held while a change is made and told, so that changes are told in the order in which they are made.
+    telling: Mutex<()>,
+    synced: Sender<bool>,
+}
+
+/// Ends the subscription when dropped.
+#[must_use = "a subscription ends when it is dropped"]
+pub struct Subscription(#[allow(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>);
+
+struct Unsubscribe<K: Kind>(Arc<Shared<K>>, u64);
+
+impl<K: Kind> Drop for Unsubscribe<K> {
+    fn drop(&mut self) {
+        self.0.subscribers.write().retain(|(id, _)| *id != self.1);
+    }
+}
+
+impl<K: Kind> Informer<K> {
+    fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                store: Store::default(),
+                subscribers: RwLock::default(),
+                next_subscriber: AtomicU64::new(0),
+                telling: Mutex::new(()),
+                synced: Sender::new(false),
+            }),
+        }
+    }
+
+    /// What the informer knows.
+    pub fn store(&self) -> &Store<K> {
+        &self.shared.store
+    }
+
+    /// Calls `told` for every object that is there now, and from then on for every change.
+    pub fn subscribe(&self, told: impl Fn(&Change<K>) + Send + Sync + 'static) -> Subscription {
+        let told: Subscriber<K> = Arc::new(told);
+        let id = self.shared.next_subscriber.fetch_add(1, Ordering::Relaxed);
+        let _in_order = self.shared.telling.lock();
+        for object in self.shared.store.list() {
+            let key = crate::kind::ObjectKey::of(object.as_ref());
+            told(&Change { key, old: None, new: Some(object) });
+        }
+        self.shared.subscribers.write().push((id, told));
+        Subscription(Box::new(Unsubscribe(self.shared.clone(), id)))
+    }
+
+    /// Whether the store has been filled once.
+    pub fn is_synced(&self) -> bool {
+        *self.shared.synced.borrow()
+    }
+
+    /// Follows whether the store has been filled once.
+    pub fn synced(&self) -> Receiver<bool> {
+        self.shared.synced.subscribe()
+    }
+
+    /// Takes in the answer to a write of our own; see [`Store::now`].
+    pub fn wrote(&self, moment: Moment, object: K) {
+        self.change(|store| store.wrote(moment, object));
+    }
+
+    /// Takes out an object that a delete of our own has ended.
+    pub fn removed(&self, key: &crate::kind::ObjectKey, uid: Option<&str>) {
+        self.change(|store| store.removed(key, uid));
+    }
+
+    /// Makes changes and tells the subscribers of them.
+    fn change<C: IntoIterator<Item = Change<K>>>(&self, make: impl FnOnce(&Store<K>) -> C) {
+        let _in_order = self.shared.telling.lock();
+        let changes = make(&self.shared.store);
+        let subscribers = self.shared.subscribers.read().clone();
+        for change in changes {
+            for (_, told) in &subscribers {
+                told(&change);
+            }
+        }
+    }
+}

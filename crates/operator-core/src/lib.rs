@@ -1,0 +1,1 @@
+//! What a Kubernetes controller needs: informers, reconciling, writing only what changed.

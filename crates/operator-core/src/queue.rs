@@ -1,0 +1,214 @@
+//! The work queue of a controller.
+//!
+//! # Guarantees
+//! - An object is handed out to one worker at a time; what is added meanwhile is handed out again after it.
+//! - Any number of additions before a hand-out are one.
+//! - Fresh changes go before retries and timers, each lane in order of arrival.
+//! - An object has at most one timer: the one that its last reconcile asked for.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use crate::kind::ObjectKey;
+
+/// Keys of objects that wait to be reconciled.
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    fresh: VecDeque<ObjectKey>,
+    due: VecDeque<ObjectKey>,
+    /// Keys in a lane, with the time since when.
+    waiting: HashMap<ObjectKey, Instant>,
+    working: HashSet<ObjectKey>,
+    /// Keys that were added while they were being worked on.
+    again: HashSet<ObjectKey>,
+    timers: BTreeSet<(Instant, ObjectKey)>,
+    timer_of: HashMap<ObjectKey, Instant>,
+}
+
+/// A key that was handed out, and how long it had waited.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The object to reconcile.
+    pub key: ObjectKey,
+    /// How long it stood in the queue, timers not counted.
+    pub waited: Duration,
+}
+
+impl Queue {
+    /// Adds an object that changed.
+    pub fn add(&self, key: ObjectKey) {
+        self.state.lock().add_fresh(key);
+        self.changed.notify_one();
+    }
+
+    /// Ends the work on a key; `again` asks for it once more after that time. A change that came meanwhile
+    /// comes first.
+    pub fn done(&self, key: &ObjectKey, again: Option<Duration>) {
+        let mut state = self.state.lock();
+        state.working.remove(key);
+        if let Some(wait) = again {
+            state.set_timer(key.clone(), Instant::now() + wait);
+        }
+        if state.again.remove(key) {
+            state.add_fresh(key.clone());
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next key. Dropping the future loses nothing.
+    pub async fn next(&self) -> Work {
+        loop {
+            let next_timer = {
+                let mut state = self.state.lock();
+                let now = Instant::now();
+                state.ring(now);
+                if let Some(work) = state.hand_out(now) {
+                    return work;
+                }
+                state.timers.first().map(|(at, _)| *at)
+            };
+            match next_timer {
+                Some(at) => tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = sleep_until(at) => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    /// How many objects wait to be handed out now, timers not counted.
+    pub fn len(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl State {
+    fn add_fresh(&mut self, key: ObjectKey) {
+        if self.working.contains(&key) {
+            self.again.insert(key);
+        } else if !self.waiting.contains_key(&key) {
+            self.waiting.insert(key.clone(), Instant::now());
+            self.fresh.push_back(key);
+        }
+    }
+
+    fn set_timer(&mut self, key: ObjectKey, at: Instant) {
+        self.clear_timer(&key);
+        self.timer_of.insert(key.clone(), at);
+        self.timers.insert((at, key));
+    }
+
+    fn clear_timer(&mut self, key: &ObjectKey) {
+        if let Some(at) = self.timer_of.remove(key) {
+            self.timers.remove(&(at, key.clone()));
+        }
+    }
+
+    /// Moves what is due into its lane.
+    fn ring(&mut self, now: Instant) {
+        while self.timers.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, key)) = self.timers.pop_first() else { return };
+            self.timer_of.remove(&key);
+            if self.working.contains(&key) {
+                self.again.insert(key);
+            } else if !self.waiting.contains_key(&key) {
+                self.waiting.insert(key.clone(), now);
+                self.due.push_back(key);
+            }
+        }
+    }
+
+    fn hand_out(&mut self, now: Instant) -> Option<Work> {
+        let key = self.fresh.pop_front().or_else(|| self.due.pop_front())?;
+        let since = self.waiting.remove(&key).unwrap_or(now);
+        self.clear_timer(&key);
+        self.working.insert(key.clone());
+        Some(Work { key, waited: now.saturating_duration_since(since) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::cluster(name)
+    }
+
+    fn take(queue: &Queue) -> Option<ObjectKey> {
+        queue.next().now_or_never().map(|work| work.key)
+    }
+
+    #[tokio::test]
+    async fn additions_before_a_hand_out_are_one() {
+        let queue = Queue::default();
+        queue.add(key("a"));
+        queue.add(key("a"));
+        assert_eq!(take(&queue), Some(key("a")));
+        assert_eq!(take(&queue), None);
+    }
+
+    #[tokio::test]
+    async fn an_object_is_never_worked_on_twice_at_once_and_no_change_is_lost() {
+        let queue = Queue::default();
+        queue.add(key("a"));
+        assert_eq!(take(&queue), Some(key("a")));
+        queue.add(key("a"));
+        assert_eq!(take(&queue), None);
+        queue.done(&key("a"), None);
+        assert_eq!(take(&queue), Some(key("a")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fresh_changes_go_before_what_is_due() {
+        let queue = Queue::default();
+        queue.done(&key("late"), Some(Duration::from_secs(1)));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        queue.add(key("fresh"));
+        assert_eq!(take(&queue), Some(key("fresh")));
+        assert_eq!(take(&queue), Some(key("late")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_wakes_a_waiting_worker() {
+        let queue = Queue::default();
+        queue.done(&key("a"), Some(Duration::from_secs(60)));
+        let before = Instant::now();
+        assert_eq!(queue.next().await.key, key("a"));
+        assert_eq!(before.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hand_out_clears_the_timer_that_was_set_before_it() {
+        let queue = Queue::default();
+        queue.done(&key("a"), Some(Duration::from_secs(60)));
+        queue.add(key("a"));
+        assert_eq!(take(&queue), Some(key("a")));
+        queue.done(&key("a"), None);
+        tokio::time::advance(Duration::from_secs(120)).await;
+        assert_eq!(take(&queue), None);
+    }
+}

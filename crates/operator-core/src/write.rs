@@ -1,0 +1,240 @@
+//! Writing to the API server: only what changed, never what belongs to somebody else.
+
+use std::{fmt::Debug, future::Future};
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+use serde::Serialize;
+
+use crate::{
+    error::{is_already_exists, is_conflict, is_not_found},
+    informer::Informer,
+    kind::{Kind, ObjectKey, describe},
+    owner::{Owner, held_by},
+};
+
+/// How often a write is tried again after a conflict.
+const CONFLICT_RETRIES: u32 = 4;
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The object was not there.
+    Created,
+    /// It was there and differed.
+    Updated,
+    /// It was as it should be; nothing was sent.
+    Unchanged,
+}
+
+/// Why a write did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// An object of that name is there and belongs to somebody else. It was not touched.
+    #[error("{object} exists and is not ours (its controller: {holder}); delete or rename it, or choose another name")]
+    NotOurs {
+        /// Kind and key of the object.
+        object: String,
+        /// Who holds it.
+        holder: String,
+    },
+    /// The API server refused or did not answer.
+    #[error("cannot {action} {object}")]
+    Api {
+        /// What was tried, `create` for example.
+        action: &'static str,
+        /// Kind and key of the object.
+        object: String,
+        /// The API server's answer.
+        source: kube::Error,
+    },
+}
+
+impl WriteError {
+    fn api<K: Kind>(action: &'static str, key: &ObjectKey, source: kube::Error) -> Self {
+        Self::Api { action, object: describe::<K>(key), source }
+    }
+
+    /// The API server's answer, if there was one.
+    pub fn answer(&self) -> Option<&kube::Error> {
+        match self {
+            Self::Api { source, .. } => Some(source),
+            Self::NotOurs { .. } => None,
+        }
+    }
+}
+
+/// Runs `attempt` again while it ends in a conflict (409), a few times. The attempt must read the object anew
+/// each time; `round` is 0 for the first. Other errors, and the last conflict, are returned.
+///
+/// Conflicts need no waiting: somebody else's write went through.
+pub async fn retry_on_conflict<T, E, F>(mut attempt: impl FnMut(u32) -> F, is_conflict: impl Fn(&E) -> bool) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut round = 0;
+    loop {
+        match attempt(round).await {
+            Err(error) if round < CONFLICT_RETRIES && is_conflict(&error) => round += 1,
+            result => return result,
+        }
+    }
+}
+
+/// The objects of one kind that a controller makes, as it reads and writes them.
+///
+/// Reads come from the informer; what is written is seen by the next read at once.
+pub struct Children<K> {
+    client: Client,
+    informer: Informer<K>,
+}
+
+impl<K> Clone for Children<K> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), informer: self.informer.clone() }
+    }
+}
+
+impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
+    /// Children that are read from `informer` and written through `client`.
+    pub fn new(client: Client, informer: Informer<K>) -> Self {
+        Self { client, informer }
+    }
+
+    /// What the informer knows of the kind.
+    pub fn informer(&self) -> &Informer<K> {
+        &self.informer
+    }
+
+    /// The child of a key, if the informer knows it.
+    pub fn get(&self, key: &ObjectKey) -> Option<std::sync::Arc<K>> {
+        self.informer.store().get(key)
+    }
+
+    /// Makes the object what `mutate` says, and `owner`'s.
+    ///
+    /// `mutate` gets the present object, or an empty one with its name, and changes the fields it means;
+    /// whatever else is there stays. It may be called several times and must always ask for the same. If the
+    /// result equals what is there, nothing is sent. A stale cache is made good: on a conflict, and when the
+    /// object turns out to exist, it is read live and mutated again.
+    ///
+    /// # Errors
+    /// [`WriteError::NotOurs`] if the object exists and has another owner or none.
+    pub async fn create_or_update(
+        &self,
+        key: &ObjectKey,
+        owner: &Owner,
+        mutate: impl Fn(&mut K),
+    ) -> Result<Written, WriteError> {
+        let attempt = async |round: u32| {
+            let known = if round == 0 { self.get(key).map(|known| (*known).clone()) } else { self.read(key).await? };
+            match known {
+                Some(known) => self.update(key, owner, known, &mutate).await,
+                None => self.create(key, owner, &mutate).await,
+            }
+        };
+        let stale = |error: &WriteError| {
+            error.answer().is_some_and(|error| is_conflict(error) || is_already_exists(error) || is_not_found(error))
+        };
+        retry_on_conflict(attempt, stale).await
+    }
+
+    /// Deletes an object that the informer knows: this very incarnation, not a namesake. Gone already is
+    /// success.
+    pub async fn delete(&self, object: &K) -> Result<(), WriteError> {
+        let key = ObjectKey::of(object);
+        let uid = object.uid();
+        let params = DeleteParams::background().preconditions(Preconditions { uid: uid.clone(), resource_version: None });
+        let moment = self.informer.store().now();
+        match self.api(&key).delete(key.name(), &params).await {
+            Ok(answer) => {
+                answer
+                    .map_left(|terminating| self.informer.wrote(moment, terminating))
+                    .map_right(|_gone| self.informer.removed(&key, uid.as_deref()));
+                Ok(())
+            }
+            // A conflict says that the incarnation is gone and a namesake is there.
+            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
+            Err(error) => Err(WriteError::api::<K>("delete", &key, error)),
+        }
+    }
+
+    async fn create(&self, key: &ObjectKey, owner: &Owner, mutate: &impl Fn(&mut K)) -> Result<Written, WriteError> {
+        let mut object = K::default();
+        object.meta_mut().name = Some(key.name().to_owned());
+        object.meta_mut().namespace = key.namespace().map(str::to_owned);
+        owner.stamp(object.meta_mut());
+        mutate(&mut object);
+        let moment = self.informer.store().now();
+        let created = self.api(key).create(&PostParams::default(), &object).await;
+        self.took(moment, created.map_err(|error| WriteError::api::<K>("create", key, error))?);
+        Ok(Written::Created)
+    }
+
+    async fn update(
+        &self,
+        key: &ObjectKey,
+        owner: &Owner,
+        known: K,
+        mutate: &impl Fn(&mut K),
+    ) -> Result<Written, WriteError> {
+        if !owner.owns(known.meta()) {
+            return Err(WriteError::NotOurs { object: describe::<K>(key), holder: held_by(known.meta()) });
+        }
+        let mut wanted = known.clone();
+        mutate(&mut wanted);
+        if wanted == known {
+            return Ok(Written::Unchanged);
+        }
+        let moment = self.informer.store().now();
+        let updated = self.api(key).replace(key.name(), &PostParams::default(), &wanted).await;
+        self.took(moment, updated.map_err(|error| WriteError::api::<K>("update", key, error))?);
+        Ok(Written::Updated)
+    }
+
+    fn took(&self, moment: crate::informer::Moment, mut answer: K) {
+        answer.meta_mut().managed_fields = None;
+        self.informer.wrote(moment, answer);
+    }
+
+    async fn read(&self, key: &ObjectKey) -> Result<Option<K>, WriteError> {
+        let mut found =
+            self.api(key).get_opt(key.name()).await.map_err(|error| WriteError::api::<K>("read", key, error))?;
+        if let Some(object) = &mut found {
+            object.meta_mut().managed_fields = None;
+        }
+        Ok(found)
+    }
+
+    fn api(&self, key: &ObjectKey) -> Api<K> {
+        K::api(self.client.clone(), key.namespace())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_conflicts_are_tried_again_and_not_for_ever() {
+        let calls = Cell::new(0);
+        let conflict = async |_| {
+            calls.set(calls.get() + 1);
+            Err::<(), _>("conflict")
+        };
+        assert_eq!(retry_on_conflict(conflict, |error| *error == "conflict").await, Err("conflict"));
+        assert_eq!(calls.get(), CONFLICT_RETRIES + 1);
+
+        calls.set(0);
+        let other = async |_| {
+            calls.set(calls.get() + 1);
+            Err::<(), _>("other")
+        };
+        assert_eq!(retry_on_conflict(other, |error| *error == "conflict").await, Err("other"));
+        assert_eq!(calls.get(), 1);
+    }
+}

@@ -1,0 +1,1 @@
+//! What a process of controllers needs: supervision, graceful stop, logs and probes.

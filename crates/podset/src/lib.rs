@@ -1,0 +1,1 @@
+//! PodSet keeps a number of pods running.

@@ -1,0 +1,1 @@
+//! Tenant is multi-tenancy with the API of capsule.clastix.io.

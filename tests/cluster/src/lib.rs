@@ -1,0 +1,1 @@
+//! Starts a real Kubernetes control plane for development and tests.

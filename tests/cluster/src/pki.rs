@@ -1,0 +1,148 @@
+//! Keys and certificates of one cluster, made anew for each and valid nowhere else.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    SanType,
+};
+
+/// The first address of the Service range is the API server's own Service.
+const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
+
+/// A certificate and its key, both PEM.
+pub(crate) struct Certified {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// The certificate authority that the API server trusts for its clients and that its clients trust for it.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Result<Self> {
+        let mut params = params(name, &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+            .with_context(|| format!("make the certificate authority {name}"))?;
+        Ok(Self(issuer))
+    }
+
+    pub(crate) fn certificate(&self) -> String {
+        self.0.pem()
+    }
+
+    fn key(&self) -> String {
+        self.0.key().serialize_pem()
+    }
+
+    /// For a client that Kubernetes knows as `user` in `groups`.
+    pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Certified> {
+        self.sign(params(user, groups), ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn server(&self) -> Result<Certified> {
+        let mut params = params("kube-apiserver", &[]);
+        for name in ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"] {
+            params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
+        }
+        for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), SERVICE_ADDRESS] {
+            params.subject_alt_names.push(SanType::IpAddress(address));
+        }
+        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Result<Certified> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &*self.0).context("sign a certificate")?;
+        Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+fn params(common_name: &str, organizations: &[&str]) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    for organization in organizations {
+        params.distinguished_name.push(DnType::OrganizationName, *organization);
+    }
+    params
+}
+
+/// Writes what the servers read into `dir` and returns the authority for clients.
+pub(crate) fn write(dir: &Path) -> Result<Authority> {
+    let authority = Authority::new("ensemble")?;
+    let serving = authority.server()?;
+    let front_proxy = Authority::new("ensemble-front-proxy")?;
+    let aggregator = front_proxy.client("front-proxy-client", &[])?;
+    let service_accounts = KeyPair::generate()?;
+    for (name, pem) in [
+        ("ca.crt", authority.certificate()),
+        ("ca.key", authority.key()),
+        ("apiserver.crt", serving.certificate),
+        ("apiserver.key", serving.key),
+        ("front-proxy-ca.crt", front_proxy.certificate()),
+        ("front-proxy-client.crt", aggregator.certificate),
+        ("front-proxy-client.key", aggregator.key),
+        ("service-account.key", service_accounts.serialize_pem()),
+        // The API server verifies tokens with the public key; it does not read it out of a PKCS#8 private one.
+        ("service-account.pub", service_accounts.public_key_pem()),
+    ] {
+        write_private(&dir.join(name), &pem)?;
+    }
+    Ok(authority)
+}
+
+/// Writes a file that only its owner may read; one that is there is replaced whole.
+pub(crate) fn write_private(path: &Path, contents: &str) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let partial = path.with_extension(format!("partial-{}", std::process::id()));
+        fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&partial)?
+            .write_all(contents.as_bytes())?;
+        fs::rename(partial, path)
+    };
+    write().with_context(|| format!("write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_for_the_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path()).unwrap();
+        for entry in fs::read_dir(dir.path()).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", entry.path().display());
+        }
+    }
+
+    #[test]
+    fn tokens_are_verified_with_a_public_key() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path()).unwrap();
+        let public = fs::read_to_string(dir.path().join("service-account.pub")).unwrap();
+        assert!(public.starts_with("-----BEGIN PUBLIC KEY-----"), "{public}");
+    }
+
+    #[test]
+    fn two_clusters_share_nothing() {
+        assert_ne!(Authority::new("a").unwrap().certificate(), Authority::new("a").unwrap().certificate());
+    }
+}

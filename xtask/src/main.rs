@@ -1,0 +1,3 @@
+//! The developer's commands: `cargo xtask <command>`.
+
+fn main() {}
