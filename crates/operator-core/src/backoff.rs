@@ -14,13 +14,13 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Exponential backoff for each object by itself: 1 s, 2 s, 4 s, ... 5 min, each with up to a fifth of jitter
 /// so that objects that failed together do not come back together.
 #[derive(Default)]
-pub struct ObjectBackoff {
+pub(crate) struct ObjectBackoff {
     failures: HashMap<ObjectKey, u32>,
 }
 
 impl ObjectBackoff {
     /// Counts a failure and says how long to wait.
-    pub fn failed(&mut self, key: &ObjectKey) -> Duration {
+    pub(crate) fn failed(&mut self, key: &ObjectKey) -> Duration {
         let failures = self.failures.entry(key.clone()).or_default();
         let wait = delay(*failures, fastrand::f64());
         *failures = failures.saturating_add(1);
@@ -28,12 +28,12 @@ impl ObjectBackoff {
     }
 
     /// Forgets the failures of an object, after a success or its end.
-    pub fn reset(&mut self, key: &ObjectKey) {
+    pub(crate) fn reset(&mut self, key: &ObjectKey) {
         self.failures.remove(key);
     }
 
     /// How often the object has failed in a row.
-    pub fn failures(&self, key: &ObjectKey) -> u32 {
+    pub(crate) fn failures(&self, key: &ObjectKey) -> u32 {
         self.failures.get(key).copied().unwrap_or_default()
     }
 }

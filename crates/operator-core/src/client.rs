@@ -43,5 +43,8 @@ impl Clients {
 }
 
 fn is_watch(request: &Request<Body>) -> bool {
-    request.uri().query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")))
+    request
+        .uri()
+        .query()
+        .is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")))
 }

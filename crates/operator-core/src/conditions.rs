@@ -93,7 +93,12 @@ pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: i64, 
 /// The conditions that follow from the present ones and the verdicts, in the verdicts' order.
 ///
 /// Conditions of other types are dropped: the list says exactly what the controller says now.
-pub fn settle(present: &[Condition], verdicts: &[Verdict], generation: i64, now: Timestamp) -> Vec<Condition> {
+pub fn settle(
+    present: &[Condition],
+    verdicts: &[Verdict],
+    generation: i64,
+    now: Timestamp,
+) -> Vec<Condition> {
     let mut known = present.to_vec();
     for verdict in verdicts {
         set(&mut known, verdict, generation, now);
@@ -133,7 +138,8 @@ mod tests {
     #[test]
     fn settling_drops_what_is_no_longer_said_and_keeps_the_order() {
         let now = [Verdict::is_true("B", "Yes", ""), Verdict::is_true("A", "Yes", "")];
-        let before = settle(&[], &[Verdict::is_true("A", "Yes", ""), Verdict::is_true("C", "Yes", "")], 1, at(1));
+        let before =
+            settle(&[], &[Verdict::is_true("A", "Yes", ""), Verdict::is_true("C", "Yes", "")], 1, at(1));
         let after = settle(&before, &now, 1, at(2));
         let types: Vec<_> = after.iter().map(|condition| condition.type_.as_str()).collect();
         assert_eq!(types, ["B", "A"]);

@@ -52,7 +52,36 @@ pub fn is_refusal(error: &Error) -> bool {
 
 /// Whether a create was refused because the namespace is being deleted.
 pub fn is_namespace_terminating(error: &Error) -> bool {
-    status(error).and_then(|status| status.details.as_ref()).is_some_and(|details| {
-        details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating")
-    })
+    status(error)
+        .and_then(|status| status.details.as_ref())
+        .is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
+}
+
+/// Whether the API server could not be reached or was not able to answer: nothing is wrong with what was
+/// asked, and the same request will do once the server is back. Looks at all that lies beneath the error.
+pub fn is_unavailable(error: &(dyn StdError + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return match error {
+                Error::Api(status) => status.code >= 500 || status.code == 429,
+                Error::Service(_) | Error::HyperError(_) | Error::ReadEvents(_) => true,
+                _ => false,
+            };
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Whether a conflict lies anywhere beneath the error.
+pub(crate) fn is_conflict_within(error: &(dyn StdError + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<Error>().is_some_and(is_conflict) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

@@ -26,7 +26,8 @@ impl Events {
     /// Events of a controller. Ends with the last clone; must be called within a Tokio runtime.
     pub fn new(client: Client, controller: &str, instance: &str) -> Self {
         let (sender, mut waiting) = mpsc::channel(WAITING);
-        let reporter = Reporter { controller: format!("ensemble/{controller}"), instance: Some(instance.to_owned()) };
+        let reporter =
+            Reporter { controller: format!("ensemble/{controller}"), instance: Some(instance.to_owned()) };
         tokio::spawn(async move {
             let recorder = Recorder::new(client, reporter);
             while let Some((event, about)) = waiting.recv().await {

@@ -20,36 +20,34 @@ pub fn has<K: Resource>(object: &K, finalizer: &str) -> bool {
     object.finalizers().iter().any(|held| held == finalizer)
 }
 
-/// Puts the finalizer on the object if it is missing. Returns whether anything was sent.
+/// Puts the finalizer on the object if it is missing. Returns the object as it is then, if anything was sent.
 ///
 /// Never adds it to an object that is being deleted: the API server would refuse, and rightly.
-pub async fn add<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Result<bool, WriteError> {
+pub async fn add<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Result<Option<K>, WriteError> {
     if has(object, finalizer) || is_deleting(object) {
-        return Ok(false);
+        return Ok(None);
     }
     let mut finalizers = object.finalizers().to_vec();
     finalizers.push(finalizer.to_owned());
-    change(client, object, &finalizers, "add the finalizer to").await?;
-    Ok(true)
+    change(client, object, &finalizers, "add the finalizer to").await
 }
 
-/// Takes the finalizer off the object if it is there. Returns whether anything was sent. An object that is
-/// gone is success.
-pub async fn remove<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Result<bool, WriteError> {
+/// Takes the finalizer off the object if it is there. An object that is gone is success.
+pub async fn remove<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Result<(), WriteError> {
     if !has(object, finalizer) {
-        return Ok(false);
+        return Ok(());
     }
     let finalizers: Vec<_> = object.finalizers().iter().filter(|held| *held != finalizer).cloned().collect();
-    change(client, object, &finalizers, "remove the finalizer from").await?;
-    Ok(true)
+    change(client, object, &finalizers, "remove the finalizer from").await.map(drop)
 }
 
+/// Writes the finalizers; the object as it is then, or nothing if it is gone.
 async fn change<K: Kind>(
     client: &Client,
     object: &K,
     finalizers: &[String],
     action: &'static str,
-) -> Result<(), WriteError> {
+) -> Result<Option<K>, WriteError> {
     let key = ObjectKey::of(object);
     let patch = json!({ "metadata": {
         "uid": object.uid(),
@@ -58,8 +56,13 @@ async fn change<K: Kind>(
     }});
     let api = K::api(client.clone(), key.namespace());
     match api.patch_metadata(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(error) if is_not_found(&error) => Ok(()),
+        Ok(answer) => {
+            let mut changed = object.clone();
+            *changed.meta_mut() = answer.metadata;
+            changed.meta_mut().managed_fields = None;
+            Ok(Some(changed))
+        }
+        Err(error) if is_not_found(&error) => Ok(None),
         Err(source) => Err(WriteError::Api { action, object: describe::<K>(&key), source }),
     }
 }

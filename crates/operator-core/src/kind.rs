@@ -8,7 +8,6 @@ use std::{
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::{ClusterResourceScope, NamespaceResourceScope, ObjectMeta},
-    runtime::reflector::ObjectRef,
 };
 use serde::de::DeserializeOwned;
 
@@ -16,9 +15,14 @@ use serde::de::DeserializeOwned;
 /// resource, and every view.
 ///
 /// Implemented for all of them; there is nothing to write.
-pub trait Kind: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static {
+pub trait Kind:
+    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+{
     /// The API of one namespace or, for a cluster-scoped kind or without a namespace, of the whole cluster.
     fn api(client: Client, namespace: Option<&str>) -> Api<Self>;
+
+    /// The key of an object of this kind that is named from within `namespace`: by an owner reference, say.
+    fn key_within(namespace: Option<&str>, name: &str) -> ObjectKey;
 }
 
 impl<K> Kind for K
@@ -29,15 +33,29 @@ where
     fn api(client: Client, namespace: Option<&str>) -> Api<Self> {
         <K::Scope as ScopedApi<K>>::api(client, namespace)
     }
+
+    fn key_within(namespace: Option<&str>, name: &str) -> ObjectKey {
+        match namespace {
+            Some(namespace) if <K::Scope as ScopedApi<K>>::NAMESPACED => {
+                ObjectKey::namespaced(namespace, name)
+            }
+            _ => ObjectKey::cluster(name),
+        }
+    }
 }
 
 /// How the objects of a scope are addressed. An implementation detail of [`Kind`].
 pub trait ScopedApi<K> {
+    /// Whether the objects live in namespaces.
+    const NAMESPACED: bool;
+
     /// See [`Kind::api`].
     fn api(client: Client, namespace: Option<&str>) -> Api<K>;
 }
 
 impl<K: Resource<DynamicType = (), Scope = Self>> ScopedApi<K> for NamespaceResourceScope {
+    const NAMESPACED: bool = true;
+
     fn api(client: Client, namespace: Option<&str>) -> Api<K> {
         match namespace {
             Some(namespace) => Api::namespaced(client, namespace),
@@ -47,6 +65,8 @@ impl<K: Resource<DynamicType = (), Scope = Self>> ScopedApi<K> for NamespaceReso
 }
 
 impl<K: Resource<DynamicType = (), Scope = Self>> ScopedApi<K> for ClusterResourceScope {
+    const NAMESPACED: bool = false;
+
     fn api(client: Client, _namespace: Option<&str>) -> Api<K> {
         Api::all(client)
     }
@@ -114,11 +134,6 @@ impl Debug for ObjectKey {
 /// `Kind namespace/name`, as messages to people name an object.
 pub fn describe<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> String {
     format!("{} {key}", K::kind(&()))
-}
-
-/// The reference of an object in the form that Events and log lines carry.
-pub fn object_ref<K: Resource<DynamicType = ()>>(object: &K) -> ObjectRef<K> {
-    ObjectRef::from_obj(object)
 }
 
 /// The object's UID, or the empty string for one that was never created.

@@ -17,11 +17,17 @@ pub type Labels = BTreeMap<String, String>;
 /// `name` is the application, `instance` the object that asked for the child, `component` the child's part
 /// in it. A label's value has at most 63 characters, so longer instances are left out.
 pub fn recommended(name: &str, instance: &str, component: &str) -> Labels {
-    [("name", name), ("instance", instance), ("component", component), ("part-of", MANAGER), ("managed-by", MANAGER)]
-        .into_iter()
-        .filter(|(_, value)| value.len() <= 63)
-        .map(|(key, value)| (format!("app.kubernetes.io/{key}"), value.to_owned()))
-        .collect()
+    [
+        ("name", name),
+        ("instance", instance),
+        ("component", component),
+        ("part-of", MANAGER),
+        ("managed-by", MANAGER),
+    ]
+    .into_iter()
+    .filter(|(_, value)| value.len() <= 63)
+    .map(|(key, value)| (format!("app.kubernetes.io/{key}"), value.to_owned()))
+    .collect()
 }
 
 /// Puts labels onto those that an object has; others stay.

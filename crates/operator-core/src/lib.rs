@@ -1,1 +1,42 @@
-//! What a Kubernetes controller needs: informers, reconciling, writing only what changed.
+//! What a Kubernetes controller needs, over kube: informers that share one watch per kind, a work queue with
+//! backoff for each object, and writes that send nothing when nothing changed.
+//!
+//! A controller implements [`controller::Controller`] and is put into the manager's table by
+//! [`controller::register`]. The way of an event through this crate:
+//!
+//! ```text
+//! watch -> informer (store, indexes) -> wiring (whom does it concern?) -> queue -> runner -> reconcile
+//!                ^                                                                              |
+//!                +------------- what was written is seen at once -------- write, status <-------+
+//! ```
+//!
+//! There is no server and no process in here; those are `operator-runtime`'s.
+
+mod backoff;
+pub mod client;
+pub mod conditions;
+pub mod controller;
+pub mod environment;
+pub mod error;
+pub mod events;
+pub mod finalizer;
+pub mod informer;
+pub mod kind;
+pub mod labels;
+pub mod metrics;
+pub mod outcome;
+pub mod owner;
+pub mod pod;
+pub mod quantity;
+pub mod queue;
+pub mod rbac;
+mod runner;
+pub mod status;
+pub mod wiring;
+pub mod write;
+
+pub use controller::{Controller, Registration, register};
+pub use environment::{Environment, Setting};
+pub use kind::ObjectKey;
+pub use outcome::{Outcome, ReconcileError};
+pub use wiring::Wiring;

@@ -57,7 +57,9 @@ impl Owner {
         }
         owner
             .controller_owner_ref(&())
-            .map(|reference| Self::Reference(OwnerReference { block_owner_deletion: Some(true), ..reference }))
+            .map(|reference| {
+                Self::Reference(OwnerReference { block_owner_deletion: Some(true), ..reference })
+            })
             .ok_or_else(|| OwnerError::NotCreated(K::kind(&()).into_owned()))
     }
 
@@ -106,7 +108,8 @@ pub fn refers_to<K: Resource<DynamicType = ()>>(reference: &OwnerReference) -> b
 /// Whether the metadata names `owner` by UID in any owner reference, controlling or not.
 pub fn references<K: Resource>(meta: &ObjectMeta, owner: &K) -> bool {
     let uid = owner.uid();
-    uid.is_some() && meta.owner_references.iter().flatten().any(|reference| Some(&reference.uid) == uid.as_ref())
+    uid.is_some()
+        && meta.owner_references.iter().flatten().any(|reference| Some(&reference.uid) == uid.as_ref())
 }
 
 #[cfg(test)]
@@ -126,10 +129,7 @@ mod tests {
     #[test]
     fn a_reference_never_crosses_namespaces() {
         let owner = config_map("a", "1");
-        assert!(matches!(
-            Owner::controller(&owner, Some("b")),
-            Err(OwnerError::CrossesNamespaces { .. })
-        ));
+        assert!(matches!(Owner::controller(&owner, Some("b")), Err(OwnerError::CrossesNamespaces { .. })));
         assert!(matches!(Owner::controller(&owner, None), Err(OwnerError::CrossesNamespaces { .. })));
         assert!(Owner::controller(&owner, Some("a")).is_ok());
     }

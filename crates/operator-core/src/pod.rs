@@ -181,7 +181,13 @@ impl From<Wire> for PodView {
             node: wire.spec.node_name,
             phase: wire.status.phase,
             ready_since: ready.filter(|condition| condition.status == "True").map(since),
-            restarts: wire.status.container_statuses.iter().map(|status| status.restart_count).max().unwrap_or(0),
+            restarts: wire
+                .status
+                .container_statuses
+                .iter()
+                .map(|status| status.restart_count)
+                .max()
+                .unwrap_or(0),
             ip: wire.status.pod_ip,
             metadata: wire.metadata.into(),
         }
@@ -254,7 +260,8 @@ mod tests {
     #[test]
     fn the_mark_at_the_end_of_a_streamed_list_survives() {
         let view: PodView =
-            serde_json::from_value(json!({"metadata": {"annotations": {INITIAL_EVENTS_END: "true"}}})).unwrap();
+            serde_json::from_value(json!({"metadata": {"annotations": {INITIAL_EVENTS_END: "true"}}}))
+                .unwrap();
         assert!(view.metadata.annotations.unwrap().contains_key(INITIAL_EVENTS_END));
     }
 }

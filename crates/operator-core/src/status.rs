@@ -52,7 +52,13 @@ impl<K: Kind + Serialize> StatusWriter<K> {
         Ok(Outcome::Done)
     }
 
-    async fn put(&self, key: &ObjectKey, object: &K, wanted: K, set: &impl Fn(&mut K) -> bool) -> Result<(), WriteError> {
+    async fn put(
+        &self,
+        key: &ObjectKey,
+        object: &K,
+        wanted: K,
+        set: &impl Fn(&mut K) -> bool,
+    ) -> Result<(), WriteError> {
         let api = K::api(self.client.clone(), key.namespace());
         let attempt = async |round: u32| {
             let mut next = wanted.clone();
@@ -70,9 +76,11 @@ impl<K: Kind + Serialize> StatusWriter<K> {
             Ok(())
         };
         match retry_on_conflict(attempt, is_conflict).await {
-            Err(error) if !is_not_found(&error) => {
-                Err(WriteError::Api { action: "write the status of", object: describe::<K>(key), source: error })
-            }
+            Err(error) if !is_not_found(&error) => Err(WriteError::Api {
+                action: "write the status of",
+                object: describe::<K>(key),
+                source: error,
+            }),
             _ => Ok(()),
         }
     }

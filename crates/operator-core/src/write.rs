@@ -33,7 +33,9 @@ pub enum Written {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// An object of that name is there and belongs to somebody else. It was not touched.
-    #[error("{object} exists and is not ours (its controller: {holder}); delete or rename it, or choose another name")]
+    #[error(
+        "{object} exists and is not ours (its controller: {holder}); delete or rename it, or choose another name"
+    )]
     NotOurs {
         /// Kind and key of the object.
         object: String,
@@ -70,7 +72,10 @@ impl WriteError {
 /// each time; `round` is 0 for the first. Other errors, and the last conflict, are returned.
 ///
 /// Conflicts need no waiting: somebody else's write went through.
-pub async fn retry_on_conflict<T, E, F>(mut attempt: impl FnMut(u32) -> F, is_conflict: impl Fn(&E) -> bool) -> Result<T, E>
+pub async fn retry_on_conflict<T, E, F>(
+    mut attempt: impl FnMut(u32) -> F,
+    is_conflict: impl Fn(&E) -> bool,
+) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
 {
@@ -129,14 +134,17 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
         mutate: impl Fn(&mut K),
     ) -> Result<Written, WriteError> {
         let attempt = async |round: u32| {
-            let known = if round == 0 { self.get(key).map(|known| (*known).clone()) } else { self.read(key).await? };
+            let known =
+                if round == 0 { self.get(key).map(|known| (*known).clone()) } else { self.read(key).await? };
             match known {
                 Some(known) => self.update(key, owner, known, &mutate).await,
                 None => self.create(key, owner, &mutate).await,
             }
         };
         let stale = |error: &WriteError| {
-            error.answer().is_some_and(|error| is_conflict(error) || is_already_exists(error) || is_not_found(error))
+            error
+                .answer()
+                .is_some_and(|error| is_conflict(error) || is_already_exists(error) || is_not_found(error))
         };
         retry_on_conflict(attempt, stale).await
     }
@@ -146,7 +154,8 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
     pub async fn delete(&self, object: &K) -> Result<(), WriteError> {
         let key = ObjectKey::of(object);
         let uid = object.uid();
-        let params = DeleteParams::background().preconditions(Preconditions { uid: uid.clone(), resource_version: None });
+        let params = DeleteParams::background()
+            .preconditions(Preconditions { uid: uid.clone(), resource_version: None });
         let moment = self.informer.store().now();
         match self.api(&key).delete(key.name(), &params).await {
             Ok(answer) => {
@@ -161,7 +170,12 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
         }
     }
 
-    async fn create(&self, key: &ObjectKey, owner: &Owner, mutate: &impl Fn(&mut K)) -> Result<Written, WriteError> {
+    async fn create(
+        &self,
+        key: &ObjectKey,
+        owner: &Owner,
+        mutate: &impl Fn(&mut K),
+    ) -> Result<Written, WriteError> {
         let mut object = K::default();
         object.meta_mut().name = Some(key.name().to_owned());
         object.meta_mut().namespace = key.namespace().map(str::to_owned);
@@ -200,8 +214,11 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
     }
 
     async fn read(&self, key: &ObjectKey) -> Result<Option<K>, WriteError> {
-        let mut found =
-            self.api(key).get_opt(key.name()).await.map_err(|error| WriteError::api::<K>("read", key, error))?;
+        let mut found = self
+            .api(key)
+            .get_opt(key.name())
+            .await
+            .map_err(|error| WriteError::api::<K>("read", key, error))?;
         if let Some(object) = &mut found {
             object.meta_mut().managed_fields = None;
         }

@@ -68,7 +68,9 @@ impl Informers {
     pub fn get<K: Kind>(&self, selection: Selection) -> Informer<K> {
         let mut state = self.hub.state.lock();
         let id = (TypeId::of::<K>(), selection);
-        if let Some(informer) = state.informers.get(&id).and_then(|entry| entry.informer.downcast_ref::<Informer<K>>()) {
+        if let Some(informer) =
+            state.informers.get(&id).and_then(|entry| entry.informer.downcast_ref::<Informer<K>>())
+        {
             return informer.clone();
         }
         let informer = Informer::<K>::new();
@@ -87,8 +89,12 @@ impl Informers {
     /// The kinds whose stores have not been filled yet, sorted; empty once all is known.
     pub fn unsynced(&self) -> Vec<String> {
         let state = self.hub.state.lock();
-        let mut kinds: Vec<_> =
-            state.informers.values().filter(|entry| !(entry.is_synced)()).map(|entry| entry.kind.clone()).collect();
+        let mut kinds: Vec<_> = state
+            .informers
+            .values()
+            .filter(|entry| !(entry.is_synced)())
+            .map(|entry| entry.kind.clone())
+            .collect();
         kinds.sort();
         kinds
     }

@@ -24,9 +24,7 @@ impl<K, I> Clone for Index<K, I> {
 }
 
 impl<K: Send + Sync + 'static, I: IndexKey> Index<K, I> {
-    pub(super) fn new(
-        keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static,
-    ) -> (Self, Arc<dyn Indexed<K>>) {
+    pub(super) fn new(keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static) -> (Self, Arc<dyn Indexed<K>>) {
         let entries = Arc::new(Entries { keys: Box::new(keys), map: RwLock::default() });
         (Self { entries: entries.clone() }, entries)
     }
@@ -42,8 +40,11 @@ pub(super) trait Indexed<K>: Send + Sync {
     fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
 }
 
+/// What an object is found by.
+type Keys<K, I> = Box<dyn Fn(&K) -> Vec<I> + Send + Sync>;
+
 struct Entries<K, I> {
-    keys: Box<dyn Fn(&K) -> Vec<I> + Send + Sync>,
+    keys: Keys<K, I>,
     map: RwLock<HashMap<I, HashMap<ObjectKey, Arc<K>>>>,
 }
 

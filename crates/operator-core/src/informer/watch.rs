@@ -4,7 +4,7 @@ use std::{pin::pin, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Api, Resource,
+    Api,
     runtime::{
         WatchStreamExt,
         watcher::{self, Error, Event, watcher},
@@ -87,9 +87,15 @@ impl Health {
 fn advice<K: Kind>(broken: &Error) -> String {
     let kind = K::kind(&());
     match status_code(broken) {
-        Some(404) => format!("cannot watch {kind}: the API server does not know it; install its CRD (--install-crds does)"),
-        Some(401) => format!("cannot watch {kind}: the API server does not accept the credentials; renew the token or kubeconfig"),
-        Some(403) => format!("cannot watch {kind}: not allowed; apply the ClusterRole and binding of deploy/rbac"),
+        Some(404) => format!(
+            "cannot watch {kind}: the API server does not know it; install its CRD (--install-crds does)"
+        ),
+        Some(401) => format!(
+            "cannot watch {kind}: the API server does not accept the credentials; renew the token or kubeconfig"
+        ),
+        Some(403) => {
+            format!("cannot watch {kind}: not allowed; apply the ClusterRole and binding of deploy/rbac")
+        }
         _ => format!("cannot watch {kind}: trying again until the API server answers"),
     }
 }
@@ -100,8 +106,8 @@ fn is_expired(broken: &Error) -> bool {
 
 fn status_code(broken: &Error) -> Option<u16> {
     match broken {
-        Error::WatchError(status) => Some(status.code),
-        Error::InitialListFailed(kube::Error::Api(status))
+        Error::WatchError(status)
+        | Error::InitialListFailed(kube::Error::Api(status))
         | Error::WatchStartFailed(kube::Error::Api(status))
         | Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
         _ => None,

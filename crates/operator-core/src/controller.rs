@@ -1,0 +1,102 @@
+//! What a controller is, and how the manager gets to know of it.
+//!
+//! A controller is a type that implements [`Controller`]. [`register`] turns the type into a plain value; the
+//! manager holds a table of them, and everything else (custom resource definitions, roles, flags, the running
+//! controllers) is read from that table.
+
+use std::{future::Future, sync::Arc};
+
+use futures::future::BoxFuture;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde::Serialize;
+
+use crate::{
+    environment::{Environment, Setting},
+    kind::Kind,
+    outcome::{Outcome, ReconcileError},
+    rbac::Rule,
+    runner,
+    wiring::Wiring,
+};
+
+/// A controller: keeps the objects of one kind as their specs ask.
+///
+/// # Contract
+/// [`reconcile`](Self::reconcile) looks at the whole of one object, not at an event. It is never run twice at
+/// once for the same object. It may be cut off between any two writes (a crash, a timeout, a lost lease), so
+/// it must be right whatever earlier runs left behind, and it must write nothing when nothing changed.
+pub trait Controller: Send + Sync + Sized + 'static {
+    /// The name on the command line, in logs, metrics and roles. Lower case letters and digits.
+    const NAME: &'static str;
+
+    /// The finalizer that every object gets before its first reconcile, if [`cleanup`](Self::cleanup) has
+    /// something to do. It is taken off when the clean-up is [`Outcome::Done`].
+    const FINALIZER: Option<&'static str> = None;
+
+    /// The kind it looks after.
+    type Object: Kind + CustomResourceExt + Serialize;
+
+    /// What can go wrong.
+    type Error: ReconcileError;
+
+    /// The rights it needs, no more. Those on Events are given to every controller.
+    fn rules() -> Vec<Rule>;
+
+    /// The custom resource definitions it comes with.
+    fn crds() -> Vec<CustomResourceDefinition> {
+        vec![Self::Object::crd()]
+    }
+
+    /// What can be set about it on the manager's command line.
+    fn settings() -> &'static [Setting] {
+        &[]
+    }
+
+    /// Builds the controller: asks for informers, says which changes concern which object.
+    fn wire(wiring: &mut Wiring<'_, Self::Object>) -> Self;
+
+    /// Brings the world closer to what the object's spec asks. Never called for an object that is being
+    /// deleted.
+    fn reconcile(
+        &self,
+        object: Arc<Self::Object>,
+    ) -> impl Future<Output = Result<Outcome, Self::Error>> + Send;
+
+    /// Undoes what garbage collection will not. Called for objects that are being deleted and, where there is
+    /// a [`FINALIZER`](Self::FINALIZER), still hold it; again and again until it is [`Outcome::Done`].
+    fn cleanup(
+        &self,
+        object: Arc<Self::Object>,
+    ) -> impl Future<Output = Result<Outcome, Self::Error>> + Send {
+        drop(object);
+        async { Ok(Outcome::Done) }
+    }
+}
+
+/// A controller as the manager's table holds it.
+#[derive(Clone, Copy)]
+pub struct Registration {
+    /// [`Controller::NAME`].
+    pub name: &'static str,
+    /// [`Controller::rules`].
+    pub rules: fn() -> Vec<Rule>,
+    /// [`Controller::crds`].
+    pub crds: fn() -> Vec<CustomResourceDefinition>,
+    /// [`Controller::settings`].
+    pub settings: fn() -> &'static [Setting],
+    /// Wires the controller and returns its life: a future that ends when the environment asks to stop, and
+    /// stops at once when dropped. Must be called within a Tokio runtime.
+    pub start: fn(&Environment) -> BoxFuture<'static, ()>,
+}
+
+/// The table's entry for a controller.
+pub const fn register<T: Controller>() -> Registration {
+    Registration {
+        name: T::NAME,
+        rules: T::rules,
+        crds: T::crds,
+        settings: T::settings,
+        start: runner::start::<T>,
+    }
+}

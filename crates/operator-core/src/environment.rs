@@ -1,0 +1,72 @@
+//! What a process gives to the controllers that it runs.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    client::Clients,
+    informer::Informers,
+    metrics::{Metrics, NoMetrics},
+};
+
+/// Something that can be set about a controller on the manager's command line, or by its environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The flag, without the dashes: `podset-image`.
+    pub flag: &'static str,
+    /// The environment variable that stands in for the flag: `PODSET_IMAGE`.
+    pub env: &'static str,
+    /// The value if neither is given.
+    pub default: &'static str,
+    /// What it does, for `--help`.
+    pub help: &'static str,
+}
+
+/// The values of the settings that were given, by flag.
+pub type Settings = HashMap<&'static str, String>;
+
+/// What a process gives to the controllers that it runs. Cheap to clone.
+#[derive(Clone)]
+pub struct Environment {
+    /// Clients over the process's one connection pool.
+    pub clients: Clients,
+    /// The process's informers.
+    pub informers: Informers,
+    /// What was set on the command line.
+    pub settings: Arc<Settings>,
+    /// Where to report what was done.
+    pub metrics: Arc<dyn Metrics>,
+    /// Cancelled when the process is asked to stop: no reconcile begins any more, running ones finish.
+    pub stop: CancellationToken,
+    /// How many objects of one controller are reconciled at once.
+    pub concurrency: usize,
+    /// How long one reconcile may take.
+    pub reconcile_timeout: Duration,
+    /// How long running reconciles may still take after `stop`.
+    pub drain_timeout: Duration,
+    /// Which of several replicas this is; stands in Events.
+    pub instance: String,
+    /// The namespace that the manager itself runs in; no controller touches it.
+    pub namespace: String,
+}
+
+impl Environment {
+    /// An environment with the defaults of the manager's flags.
+    pub fn new(client: kube::Client) -> Self {
+        let clients = Clients::new(client);
+        let informers = Informers::new(clients.named("informers"));
+        Self {
+            clients,
+            informers,
+            settings: Arc::default(),
+            metrics: Arc::new(NoMetrics),
+            stop: CancellationToken::new(),
+            concurrency: 16,
+            reconcile_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(4),
+            instance: "ensemble".to_owned(),
+            namespace: "ensemble-system".to_owned(),
+        }
+    }
+}

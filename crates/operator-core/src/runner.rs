@@ -1,0 +1,279 @@
+//! The loop of a controller, and the wrapper around each of its reconciles.
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use kube::Resource;
+use tokio::{sync::watch::Receiver, task::JoinSet, time::timeout};
+use tracing::{Instrument, debug, error, info, info_span, warn};
+
+use crate::{
+    backoff::ObjectBackoff,
+    controller::Controller,
+    environment::Environment,
+    error::{chain, is_unavailable},
+    events::Events,
+    finalizer,
+    informer::{Informer, Subscription},
+    kind::{ObjectKey, is_deleting},
+    metrics::Ended,
+    outcome::{Outcome, ReconcileError},
+    queue::{Queue, Work},
+    wiring::Wiring,
+};
+
+/// How long to wait before trying again while the API server is away. Its absence is nothing that an object
+/// did, so it does not count towards the object's backoff.
+const AWAY: Duration = Duration::from_secs(3);
+
+/// Wires a controller and returns its life.
+pub(crate) fn start<T: Controller>(environment: &Environment) -> BoxFuture<'static, ()> {
+    let mut wiring = Wiring::<T::Object>::new(environment, T::NAME);
+    let controller = T::wire(&mut wiring);
+    let client = wiring.client();
+    let events = wiring.events();
+    let objects = wiring.objects().clone();
+    let Wiring { queue, subscriptions, mut synced, .. } = wiring;
+    let runner = Runner::<T> {
+        shared: Arc::new(Shared { controller, client, objects, timeout: environment.reconcile_timeout }),
+        environment: environment.clone(),
+        queue,
+        events,
+        backoff: ObjectBackoff::default(),
+        told: HashMap::new(),
+        _subscriptions: subscriptions,
+    };
+    Box::pin(async move {
+        let stop = runner.environment.stop.clone();
+        let filled = join_all(synced.iter_mut().map(filled));
+        if stop.run_until_cancelled(filled).await.is_some() {
+            info!(controller = T::NAME, "the controller starts");
+            runner.run().await;
+        }
+    })
+}
+
+/// Waits until an informer has been filled once.
+async fn filled(synced: &mut Receiver<bool>) {
+    // An error means that the informer has ended, which takes the process with it.
+    let _ = synced.wait_for(|synced| *synced).await;
+}
+
+struct Runner<T: Controller> {
+    shared: Arc<Shared<T>>,
+    environment: Environment,
+    queue: Arc<Queue>,
+    events: Events,
+    backoff: ObjectBackoff,
+    /// What was last told about an object that fails, so that one cause is one Event.
+    told: HashMap<ObjectKey, String>,
+    _subscriptions: Vec<Subscription>,
+}
+
+/// What the tasks of a controller's reconciles share.
+struct Shared<T: Controller> {
+    controller: T,
+    client: kube::Client,
+    objects: Informer<T::Object>,
+    timeout: Duration,
+}
+
+/// A reconcile that came to its end.
+struct Visit {
+    key: ObjectKey,
+    took: Duration,
+    result: Result<Outcome, Failure>,
+    /// The object, unless it is gone.
+    about: Option<k8s_openapi::api::core::v1::ObjectReference>,
+}
+
+/// Why a reconcile failed.
+struct Failure {
+    ended: Ended,
+    reason: &'static str,
+    message: String,
+    quiet: bool,
+    away: bool,
+}
+
+impl<T: Controller> Runner<T> {
+    async fn run(mut self) {
+        let stop = self.environment.stop.clone();
+        let mut visits = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(visit) = visits.join_next() => self.ended(visit),
+                work = self.queue.next(), if visits.len() < self.environment.concurrency => {
+                    self.begin(&mut visits, work);
+                }
+            }
+        }
+        let drained = async { while visits.join_next().await.is_some() {} };
+        if timeout(self.environment.drain_timeout, drained).await.is_err() {
+            warn!(controller = T::NAME, "reconciles that did not finish in time are cut off");
+        }
+    }
+
+    fn begin(&self, visits: &mut JoinSet<Visit>, Work { key, waited }: Work) {
+        self.environment.metrics.dequeued(T::NAME, waited, self.queue.len());
+        let object = self.shared.objects.store().get(&key);
+        let generation = object.as_ref().and_then(|object| object.meta().generation);
+        let span = info_span!(
+            "reconcile",
+            controller = T::NAME,
+            namespace = key.namespace(),
+            name = key.name(),
+            generation
+        );
+        visits.spawn(visit(self.shared.clone(), key, object).instrument(span));
+    }
+
+    fn ended(&mut self, visit: Result<Visit, tokio::task::JoinError>) {
+        // A panic inside is caught there; what is left is a task that was aborted, which we never do here.
+        let Ok(visit) = visit else { return };
+        let key = visit.key.clone();
+        let (ended, again) = match &visit.result {
+            Ok(outcome) => {
+                self.backoff.reset(&key);
+                self.told.remove(&key);
+                succeeded(*outcome)
+            }
+            Err(failure) => (failure.ended, self.failed(&visit, failure)),
+        };
+        self.environment.metrics.reconciled(T::NAME, ended, visit.took);
+        self.queue.done(&key, again);
+    }
+
+    /// The one place where errors become log lines and Events. Returns when to try again.
+    fn failed(&mut self, visit: &Visit, failure: &Failure) -> Option<Duration> {
+        let key = &visit.key;
+        let again = match failure.ended {
+            Ended::FailedForGood => None,
+            _ if failure.away => Some(AWAY),
+            _ => Some(self.backoff.failed(key)),
+        };
+        let Failure { reason, message, .. } = failure;
+        if failure.quiet || failure.away {
+            debug!(controller = T::NAME, object = %key, reason, error = %message, "reconcile will be tried again");
+            return again;
+        }
+        let failures = self.backoff.failures(key);
+        warn!(controller = T::NAME, object = %key, reason, error = %message, failures, retry_in = ?again, "reconcile failed");
+        if let Some(about) = &visit.about
+            && self.told.get(key) != Some(message)
+        {
+            self.events.warning(about.clone(), reason, "Reconcile", message);
+            self.told.insert(key.clone(), message.clone());
+        }
+        again
+    }
+}
+
+fn succeeded(outcome: Outcome) -> (Ended, Option<Duration>) {
+    match outcome {
+        Outcome::Done => (Ended::Done, None),
+        Outcome::AwaitChange => (Ended::AwaitChange, None),
+        Outcome::RequeueAfter(wait) => (Ended::Requeued, Some(wait)),
+    }
+}
+
+/// One reconcile, with everything that can go wrong around it.
+async fn visit<T: Controller>(
+    shared: Arc<Shared<T>>,
+    key: ObjectKey,
+    object: Option<Arc<T::Object>>,
+) -> Visit {
+    let began = Instant::now();
+    let about = object.as_ref().map(|object| object.object_ref(&()));
+    let result = match object {
+        None => Ok(Outcome::Done),
+        Some(object) => {
+            let work = AssertUnwindSafe(act(&shared, object)).catch_unwind();
+            match timeout(shared.timeout, work).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(panic)) => Err(panicked(panic.as_ref())),
+                Err(_elapsed) => Err(timed_out(shared.timeout)),
+            }
+        }
+    };
+    Visit { key, took: began.elapsed(), result, about }
+}
+
+async fn act<T: Controller>(shared: &Shared<T>, mut object: Arc<T::Object>) -> Result<Outcome, Failure> {
+    if is_deleting(object.as_ref()) {
+        return clean_up(shared, object).await;
+    }
+    if let Some(finalizer) = T::FINALIZER {
+        let added = finalizer::add(&shared.client, object.as_ref(), finalizer).await;
+        if let Some(changed) = added.map_err(|error| failed("FinalizerFailed", false, false, &error))? {
+            object = Arc::new(changed);
+        }
+    }
+    shared.controller.reconcile(object).await.map_err(|error| of_controller(&error))
+}
+
+async fn clean_up<T: Controller>(shared: &Shared<T>, object: Arc<T::Object>) -> Result<Outcome, Failure> {
+    if T::FINALIZER.is_some_and(|finalizer| !finalizer::has(object.as_ref(), finalizer)) {
+        return Ok(Outcome::Done);
+    }
+    let outcome = shared.controller.cleanup(object.clone()).await.map_err(|error| of_controller(&error))?;
+    if let Some(finalizer) = T::FINALIZER.filter(|_| outcome == Outcome::Done) {
+        let removed = finalizer::remove(&shared.client, object.as_ref(), finalizer).await;
+        removed.map_err(|error| failed("FinalizerFailed", false, false, &error))?;
+    }
+    Ok(outcome)
+}
+
+fn of_controller<E: ReconcileError>(error: &E) -> Failure {
+    failed(error.reason(), error.is_terminal(), error.is_quiet(), error)
+}
+
+fn failed(
+    reason: &'static str,
+    terminal: bool,
+    quiet: bool,
+    error: &(dyn std::error::Error + 'static),
+) -> Failure {
+    Failure {
+        ended: if terminal { Ended::FailedForGood } else { Ended::Failed },
+        reason,
+        message: chain(error),
+        // A conflict means that the cache was behind; the next attempt sees what is there.
+        quiet: quiet || crate::error::is_conflict_within(error),
+        away: is_unavailable(error),
+    }
+}
+
+fn timed_out(limit: Duration) -> Failure {
+    Failure {
+        ended: Ended::TimedOut,
+        reason: "ReconcileTimedOut",
+        message: format!("the reconcile was not finished after {limit:?}"),
+        quiet: false,
+        away: false,
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    error!(panic = %said, "a reconcile panicked; this is a bug, please report it");
+    Failure {
+        ended: Ended::Panicked,
+        reason: "ReconcilePanicked",
+        message: format!("a bug in the controller stopped the reconcile: {said}"),
+        quiet: false,
+        away: false,
+    }
+}

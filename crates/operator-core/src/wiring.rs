@@ -1,0 +1,139 @@
+//! How a controller says what it watches.
+
+use std::sync::Arc;
+
+use kube::{Client, Resource};
+use serde::Serialize;
+use tokio::sync::watch::Receiver;
+
+use crate::{
+    environment::{Environment, Setting},
+    events::Events,
+    informer::{Change, Informer, Selection, Subscription},
+    kind::{Kind, ObjectKey},
+    owner::{controller_of, refers_to},
+    queue::Queue,
+    status::StatusWriter,
+    write::Children,
+};
+
+/// Handed to [`Controller::wire`](crate::controller::Controller::wire): gives the controller its clients and
+/// informers, and notes which changes concern which of its objects.
+pub struct Wiring<'e, K> {
+    environment: &'e Environment,
+    client: Client,
+    events: Events,
+    objects: Informer<K>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) subscriptions: Vec<Subscription>,
+    pub(crate) synced: Vec<Receiver<bool>>,
+}
+
+impl<'e, K: Kind + Serialize> Wiring<'e, K> {
+    pub(crate) fn new(environment: &'e Environment, name: &str) -> Self {
+        let client = environment.clients.named(name);
+        let events = Events::new(client.clone(), name, &environment.instance);
+        let queue = Arc::new(Queue::default());
+        let objects = environment.informers.get::<K>(Selection::All);
+        let synced = vec![objects.synced()];
+        let changed = queue.clone();
+        let own = objects.subscribe(move |change| {
+            if concerns_reconcile(change) {
+                changed.add(change.key.clone());
+            }
+        });
+        Self { environment, client, events, objects, queue, subscriptions: vec![own], synced }
+    }
+
+    /// The controller's client.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Where the controller tells people what happened.
+    pub fn events(&self) -> Events {
+        self.events.clone()
+    }
+
+    /// The objects that the controller looks after.
+    pub fn objects(&self) -> &Informer<K> {
+        &self.objects
+    }
+
+    /// Writes the status of the controller's objects.
+    pub fn status(&self) -> StatusWriter<K> {
+        StatusWriter::new(self.client(), self.objects.clone())
+    }
+
+    /// The value of one of the controller's settings.
+    pub fn setting(&self, setting: &Setting) -> String {
+        self.environment.settings.get(setting.flag).cloned().unwrap_or_else(|| setting.default.to_owned())
+    }
+
+    /// The namespace that the manager itself runs in.
+    pub fn manager_namespace(&self) -> &str {
+        &self.environment.namespace
+    }
+
+    /// An informer of another kind. Reconciles begin only after it has been filled.
+    pub fn informer<C: Kind>(&mut self, selection: Selection) -> Informer<C> {
+        let informer = self.environment.informers.get::<C>(selection);
+        self.synced.push(informer.synced());
+        informer
+    }
+
+    /// Reconciles the objects that `concerned` names whenever an object of the informer changes.
+    ///
+    /// It sees the object before and after, so that both an old and a new owner can be named.
+    pub fn on_change<C: Kind>(
+        &mut self,
+        informer: &Informer<C>,
+        concerned: impl Fn(&Change<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) {
+        let queue = self.queue.clone();
+        self.subscriptions.push(informer.subscribe(move |change| {
+            for key in concerned(change) {
+                queue.add(key);
+            }
+        }));
+    }
+
+    /// Children of a kind that carry a controller reference to their object and the label of all that we
+    /// manage. A change of a child reconciles its owner.
+    pub fn owns<C: Kind + Serialize + PartialEq + Default>(&mut self) -> Children<C> {
+        self.children(controllers_of::<C, K>)
+    }
+
+    /// Children of a kind that carry the label of all that we manage; `concerned` names the objects that a
+    /// change of a child reconciles.
+    pub fn children<C: Kind + Serialize + PartialEq + Default>(
+        &mut self,
+        concerned: impl Fn(&Change<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Children<C> {
+        let informer = self.informer::<C>(Selection::Managed);
+        self.on_change(&informer, concerned);
+        Children::new(self.client(), informer)
+    }
+}
+
+/// The objects of kind `K` that control the changed object, or did so before the change.
+pub fn controllers_of<C: Kind, K: Kind>(change: &Change<C>) -> Vec<ObjectKey> {
+    change.states().filter_map(|state| controller_key::<K>(state.meta())).collect()
+}
+
+/// The key of the object of kind `K` that controls an object with this metadata.
+pub fn controller_key<K: Kind>(meta: &kube::core::ObjectMeta) -> Option<ObjectKey> {
+    let owner = controller_of(meta).filter(|owner| refers_to::<K>(owner))?;
+    Some(K::key_within(meta.namespace.as_deref(), &owner.name))
+}
+
+/// Whether a change of a controller's own object is one to act on: it came, went, got another spec, or its
+/// deletion or finalizers moved. Changes of status, which are our own, are not.
+fn concerns_reconcile<K: Resource>(change: &Change<K>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
+    let (old, new) = (old.meta(), new.meta());
+    old.uid != new.uid
+        || old.generation != new.generation
+        || old.deletion_timestamp != new.deletion_timestamp
+        || old.finalizers != new.finalizers
+}
