@@ -17,7 +17,13 @@ pub(crate) enum Credential<'a> {
 }
 
 /// Writes a kubeconfig for `server`, whose certificate `authority` (PEM) has signed.
-pub(crate) fn write(path: &Path, name: &str, server: &str, authority: &str, credential: &Credential<'_>) -> Result<()> {
+pub(crate) fn write(
+    path: &Path,
+    name: &str,
+    server: &str,
+    authority: &str,
+    credential: &Credential<'_>,
+) -> Result<()> {
     let user = match credential {
         Credential::Certificate(Certified { certificate, key }) => json!({
             "client-certificate-data": base64(certificate),
@@ -41,7 +47,8 @@ pub(crate) fn write(path: &Path, name: &str, server: &str, authority: &str, cred
 ///
 /// The client's own retries of overload answers are left on, as in production.
 pub(crate) async fn load(path: &Path) -> Result<Config> {
-    let file = Kubeconfig::read_from(path).with_context(|| format!("read the kubeconfig {}", path.display()))?;
+    let file =
+        Kubeconfig::read_from(path).with_context(|| format!("read the kubeconfig {}", path.display()))?;
     Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
         .await
         .with_context(|| format!("use the kubeconfig {}", path.display()))

@@ -1,1 +1,54 @@
-//! Starts a real Kubernetes control plane for development and tests.
+//! Starts a real Kubernetes control plane for development and tests: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
+//! kwok for simulated nodes. Everything binds to 127.0.0.1 and nothing outlives its starter, not even one that was killed.
+//!
+//! A test takes the control plane that its process shares and a namespace of its own:
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! let cluster = cluster::shared().await?;
+//! let namespace = cluster.namespace("example").await?;
+//! let client = cluster.client().await?;
+//! # drop((namespace, client)); Ok(())
+//! # }
+//! ```
+//!
+//! A test that needs the cluster-scoped world for itself calls [`isolated`]. [`named`] keeps a cluster in the background for a person.
+
+mod attach;
+pub mod audit;
+pub mod binaries;
+mod cluster;
+mod components;
+mod control_plane;
+mod crds;
+mod go_build;
+mod go_error;
+mod identity;
+mod kubeconfig;
+mod kubectl;
+mod lifeline;
+pub mod named;
+mod namespace;
+mod nodes;
+mod options;
+mod pki;
+mod ports;
+mod process;
+mod progress;
+mod readiness;
+mod record;
+mod shared;
+pub mod state;
+mod versions;
+pub mod wait;
+
+pub use attach::attach;
+pub use cluster::Cluster;
+pub use components::Component;
+pub use namespace::TestNamespace;
+pub use options::Options;
+pub use ports::Ports;
+pub use progress::Progress;
+pub use record::Record;
+pub use shared::{CLUSTER_VARIABLE, isolated, shared};
+pub use versions::Versions;

@@ -58,7 +58,13 @@ impl Lifeline {
     }
 
     /// Starts `program` in a process group of its own, its output appended to `log`.
-    pub(crate) fn spawn(&self, program: &Path, args: &[String], env: &[(String, String)], log: &File) -> Result<Child> {
+    pub(crate) fn spawn(
+        &self,
+        program: &Path,
+        args: &[String],
+        env: &[(String, String)],
+        log: &File,
+    ) -> Result<Child> {
         let output = || log.try_clone().map(Stdio::from).context("share the log file");
         let mut child = Command::new("/bin/sh")
             .args(["-c", GATE, "ensemble-gate"])

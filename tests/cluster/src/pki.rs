@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-    SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
 };
 
 /// The first address of the Service range is the API server's own Service.
@@ -28,7 +28,8 @@ impl Authority {
     pub(crate) fn new(name: &str) -> Result<Self> {
         let mut params = params(name, &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)
             .with_context(|| format!("make the certificate authority {name}"))?;
         Ok(Self(issuer))
@@ -129,7 +130,12 @@ mod tests {
         write(dir.path()).unwrap();
         for entry in fs::read_dir(dir.path()).unwrap() {
             let entry = entry.unwrap();
-            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", entry.path().display());
+            assert_eq!(
+                entry.metadata().unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{}",
+                entry.path().display()
+            );
         }
     }
 

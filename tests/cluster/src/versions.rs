@@ -35,7 +35,10 @@ impl Versions {
     /// Names a cache directory: the versions for a reader, a digest of every dependency's checksum, the platform.
     pub fn key(&self) -> String {
         let digest = [KUBERNETES, ETCD, KWOK].iter().flatten().fold(FNV_OFFSET, |hash, text| fnv(hash, text));
-        format!("kubernetes-{}-etcd-{}-kwok-{}-{OS}-{ARCH}-{digest:016x}", self.kubernetes, self.etcd, self.kwok)
+        format!(
+            "kubernetes-{}-etcd-{}-kwok-{}-{OS}-{ARCH}-{digest:016x}",
+            self.kubernetes, self.etcd, self.kwok
+        )
     }
 
     /// Major and minor of Kubernetes, as its `/version` shows them.

@@ -1,0 +1,251 @@
+//! The servers of a control plane and the command line of each.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Options;
+use crate::ports::Ports;
+
+/// A process of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Component {
+    /// The store.
+    Etcd,
+    /// The API.
+    KubeApiserver,
+    /// Namespaces, ServiceAccounts, quotas, garbage collection, workloads.
+    KubeControllerManager,
+    /// Binds pods to nodes.
+    KubeScheduler,
+    /// Plays the kubelets of simulated nodes.
+    Kwok,
+}
+
+impl Component {
+    /// In the order to stop them: whoever writes first, then the API, then what the API stores into. An API server without its etcd hangs.
+    pub(crate) const STOP_ORDER: [Self; 5] =
+        [Self::KubeScheduler, Self::KubeControllerManager, Self::Kwok, Self::KubeApiserver, Self::Etcd];
+
+    /// The name of the binary.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The files of a cluster below its directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    dir: PathBuf,
+}
+
+impl Layout {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn pki(&self) -> PathBuf {
+        self.path("pki")
+    }
+
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.path("audit.log")
+    }
+
+    pub(crate) fn log(&self, component: Component) -> PathBuf {
+        self.path(&format!("{component}.log"))
+    }
+
+    /// The administrator's, who is in `system:masters`.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.path("kubeconfig")
+    }
+
+    pub(crate) fn kubeconfig_of(&self, component: Component) -> PathBuf {
+        self.path(&format!("{component}.kubeconfig"))
+    }
+
+    fn flag(&self, flag: &str, file: &str) -> String {
+        format!("--{flag}={}", self.path(file).display())
+    }
+}
+
+/// The arguments of `component`.
+pub(crate) fn arguments(
+    component: Component,
+    layout: &Layout,
+    ports: Ports,
+    options: &Options,
+) -> Vec<String> {
+    match component {
+        Component::Etcd => etcd(layout, ports),
+        Component::KubeApiserver => {
+            let mut arguments = api_server(layout, ports);
+            arguments.extend(options.api_server_args.iter().cloned());
+            arguments
+        }
+        Component::KubeControllerManager => controller_manager(layout, ports),
+        Component::KubeScheduler => scheduler(layout, ports),
+        Component::Kwok => kwok(layout),
+    }
+}
+
+fn etcd(layout: &Layout, ports: Ports) -> Vec<String> {
+    let client = format!("http://127.0.0.1:{}", ports.etcd);
+    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
+    vec![
+        layout.flag("data-dir", "etcd"),
+        "--name=etcd".to_owned(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=etcd={peer}"),
+        "--socket-reuse-port=true".to_owned(),
+        // The data does not outlive the processes.
+        "--unsafe-no-fsync=true".to_owned(),
+        "--auto-compaction-mode=periodic".to_owned(),
+        "--auto-compaction-retention=30m".to_owned(),
+    ]
+}
+
+fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
+    let mut arguments = listening(ports.api_server);
+    arguments.extend([
+        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+        "--advertise-address=127.0.0.1".to_owned(),
+        // There is no one to find the API server by its Service, and 127.0.0.1 would be refused as an endpoint.
+        "--endpoint-reconciler-type=none".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement".to_owned(),
+        layout.flag("tls-cert-file", "pki/apiserver.crt"),
+        layout.flag("tls-private-key-file", "pki/apiserver.key"),
+        layout.flag("client-ca-file", "pki/ca.crt"),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        layout.flag("service-account-key-file", "pki/service-account.pub"),
+        layout.flag("service-account-signing-key-file", "pki/service-account.key"),
+        layout.flag("requestheader-client-ca-file", "pki/front-proxy-ca.crt"),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        layout.flag("proxy-client-cert-file", "pki/front-proxy-client.crt"),
+        layout.flag("proxy-client-key-file", "pki/front-proxy-client.key"),
+        layout.flag("audit-policy-file", "audit-policy.yaml"),
+        layout.flag("audit-log-path", "audit.log"),
+        // Rotation would hide the beginning of the story from a test; the log goes with the cluster.
+        "--audit-log-maxsize=4096".to_owned(),
+    ]);
+    arguments
+}
+
+fn controller_manager(layout: &Layout, ports: Ports) -> Vec<String> {
+    let mut arguments = listening(ports.controller_manager);
+    arguments.extend(client(layout, Component::KubeControllerManager));
+    arguments.extend([
+        layout.flag("root-ca-file", "pki/ca.crt"),
+        layout.flag("service-account-private-key-file", "pki/service-account.key"),
+        layout.flag("cluster-signing-cert-file", "pki/ca.crt"),
+        layout.flag("cluster-signing-key-file", "pki/ca.key"),
+        "--use-service-account-credentials=true".to_owned(),
+        // With the default limits its many controllers wait seconds for their own tokens.
+        "--kube-api-qps=1000".to_owned(),
+        "--kube-api-burst=2000".to_owned(),
+    ]);
+    arguments
+}
+
+fn scheduler(layout: &Layout, ports: Ports) -> Vec<String> {
+    let mut arguments = listening(ports.scheduler);
+    arguments.extend(client(layout, Component::KubeScheduler));
+    arguments.extend(["--kube-api-qps=1000".to_owned(), "--kube-api-burst=2000".to_owned()]);
+    arguments
+}
+
+fn kwok(layout: &Layout) -> Vec<String> {
+    vec![
+        format!("--kubeconfig={}", layout.kubeconfig_of(Component::Kwok).display()),
+        layout.flag("config", "kwok-stages.yaml"),
+        "--manage-all-nodes=true".to_owned(),
+        "--node-lease-duration-seconds=40".to_owned(),
+        "--cidr=10.244.0.1/16".to_owned(),
+        "--node-ip=127.0.0.1".to_owned(),
+        // Without a port it has no server, and so nothing that listens on every address.
+        "--node-port=0".to_owned(),
+    ]
+}
+
+/// What the servers of Kubernetes itself have in common.
+fn listening(port: u16) -> Vec<String> {
+    vec![
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        "--permit-port-sharing=true".to_owned(),
+    ]
+}
+
+fn client(layout: &Layout, component: Component) -> Vec<String> {
+    let kubeconfig = layout.kubeconfig_of(component);
+    let mut arguments: Vec<_> = ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
+        .map(|flag| format!("--{flag}={}", kubeconfig.display()))
+        .into();
+    arguments.push("--leader-elect=false".to_owned());
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORTS: Ports = Ports { etcd: 1, etcd_peer: 2, api_server: 3, controller_manager: 4, scheduler: 5 };
+
+    fn all(options: &Options) -> Vec<(Component, Vec<String>)> {
+        let layout = Layout::new(Path::new("/state/x"));
+        Component::STOP_ORDER
+            .map(|component| (component, arguments(component, &layout, PORTS, options)))
+            .into()
+    }
+
+    #[test]
+    fn every_command_line_names_the_directory_so_that_a_sweep_finds_it() {
+        for (component, arguments) in all(&Options::default()) {
+            assert!(arguments.iter().any(|argument| argument.contains("/state/x/")), "{component}");
+        }
+    }
+
+    #[test]
+    fn nothing_listens_beyond_this_machine() {
+        for (component, arguments) in all(&Options::default()) {
+            let local = arguments.iter().any(|argument| argument.contains("127.0.0.1"));
+            assert!(local && !arguments.iter().any(|argument| argument.contains("0.0.0.0")), "{component}");
+        }
+    }
+
+    #[test]
+    fn extra_arguments_come_last_and_so_win() {
+        let options = Options { api_server_args: vec!["--v=4".to_owned()], ..Options::default() };
+        let (_, arguments) =
+            all(&options).into_iter().find(|(component, _)| *component == Component::KubeApiserver).unwrap();
+        assert_eq!(arguments.last().unwrap(), "--v=4");
+    }
+}

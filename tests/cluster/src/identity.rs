@@ -1,0 +1,67 @@
+//! Acting as somebody other than the administrator.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use crate::Cluster;
+use crate::kubeconfig::{self, Credential};
+use crate::state::private_dir;
+
+/// The longest that the API server grants without being told otherwise; no test takes as long.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+impl Cluster {
+    /// Writes a kubeconfig with a token of the ServiceAccount, which must exist, and returns its path. Whoever uses it *is* the ServiceAccount:
+    /// its RBAC decides, and the audit log names it. It goes with the cluster.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let token = self.service_account_token(namespace, name).await?;
+        let authority = self.certificate_authority()?;
+        let dir = self.record().dir.join("identities");
+        private_dir(&dir)?;
+        let path = dir.join(format!("{namespace}.{name}.kubeconfig"));
+        let server = format!("https://127.0.0.1:{}", self.record().ports.api_server);
+        kubeconfig::write(&path, name, &server, &authority, &Credential::Token(&token))?;
+        Ok(path)
+    }
+
+    /// A client that is the ServiceAccount, which must exist.
+    pub async fn client_for_service_account(&self, namespace: &str, name: &str) -> Result<Client> {
+        let path = self.service_account_kubeconfig(namespace, name).await?;
+        Client::try_from(kubeconfig::load(&path).await?)
+            .with_context(|| format!("make a client of the ServiceAccount {namespace}/{name}"))
+    }
+
+    /// A client of the administrator that impersonates a user. RBAC decides as for that user; the audit log names the administrator as well.
+    pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client> {
+        let mut config = self.config().await?;
+        config.auth_info.impersonate = Some(user.to_owned());
+        config.auth_info.impersonate_groups = Some(groups.iter().map(|group| (*group).to_owned()).collect());
+        Client::try_from(config).with_context(|| format!("make a client that impersonates {user}"))
+    }
+
+    async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let answer = Api::<ServiceAccount>::namespaced(self.client().await?, namespace)
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("request a token of the ServiceAccount {namespace}/{name}"))?;
+        answer.status.and_then(|status| status.token).context("the answer to a TokenRequest has no token")
+    }
+
+    /// PEM.
+    fn certificate_authority(&self) -> Result<String> {
+        let path = self.record().dir.join("pki/ca.crt");
+        std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+    }
+}

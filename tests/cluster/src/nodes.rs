@@ -1,0 +1,73 @@
+//! Simulated nodes.
+
+use anyhow::{Context as _, Result};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+const KWOK_RBAC: &str = include_str!("../manifests/kwok-rbac.yaml");
+
+/// Gives kwok its rights, which must be there before it starts.
+pub(crate) async fn allow_kwok(client: &Client) -> Result<()> {
+    let (role, binding) =
+        KWOK_RBAC.split_once("\n---\n").context("manifests/kwok-rbac.yaml has two documents")?;
+    apply::<ClusterRole>(client, role).await?;
+    apply::<ClusterRoleBinding>(client, binding).await
+}
+
+async fn apply<K>(client: &Client, text: &str) -> Result<()>
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+        + Clone
+        + DeserializeOwned
+        + Serialize
+        + std::fmt::Debug,
+{
+    let object: K =
+        serde_saphyr::from_str(text).with_context(|| format!("read a {} for kwok", K::kind(&())))?;
+    let name = object.meta().name.clone().unwrap_or_default();
+    Api::<K>::all(client.clone())
+        .patch(&name, &PatchParams::apply("ensemble-cluster").force(), &Patch::Apply(&object))
+        .await
+        .with_context(|| format!("apply the {} {name}", K::kind(&())))?;
+    Ok(())
+}
+
+/// Creates `count` nodes named `node-0` and so on, each in one of three zones.
+pub(crate) async fn create(client: &Client, count: usize) -> Result<()> {
+    let nodes = Api::<Node>::all(client.clone());
+    try_join_all((0..count).map(|index| {
+        let nodes = nodes.clone();
+        async move {
+            let node = node(index)?;
+            nodes
+                .create(&PostParams::default(), &node)
+                .await
+                .with_context(|| format!("create the node node-{index}"))
+        }
+    }))
+    .await?;
+    Ok(())
+}
+
+fn node(index: usize) -> Result<Node> {
+    let name = format!("node-{index}");
+    let zone = format!("zone-{}", ["a", "b", "c"].get(index % 3).unwrap_or(&"a"));
+    let node = json!({
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "topology.kubernetes.io/zone": zone,
+            },
+        },
+    });
+    serde_json::from_value(node).context("describe a simulated node")
+}

@@ -1,0 +1,304 @@
+//! Where running clusters live on disk, and who owns them.
+//!
+//! `$XDG_RUNTIME_DIR/ensemble-<uid>/<name>/` (or under `/tmp`), readable by its owner only. A lock on `<name>/lock` is held by the starter
+//! and by its reaper, so an unlocked directory is what a crashed machine or a killed reaper left, and may be swept.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, getuid, kill_process_group, test_kill_process};
+
+use crate::binaries;
+
+const LOCK: &str = "lock";
+const OWNER: &str = "owner";
+/// A reaper at work needs far less.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The directory that holds the directories of all clusters of this user.
+#[derive(Clone, Debug)]
+pub struct StateRoot(PathBuf);
+
+/// A name taken: the directory, and the lock that says that it is in use. Dropping it frees the name but does not remove the directory.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) dir: PathBuf,
+    pub(crate) lock: File,
+}
+
+/// Whether a cluster's directory has an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Somebody holds the lock.
+    Present,
+    /// Nobody does: the directory was left by a crash.
+    Gone,
+}
+
+impl StateRoot {
+    /// `$XDG_RUNTIME_DIR`, else `/tmp`.
+    pub fn from_env() -> Result<Self> {
+        let base = std::env::var_os("XDG_RUNTIME_DIR")
+            .filter(|dir| !dir.is_empty())
+            .map_or_else(|| "/tmp".into(), PathBuf::from);
+        Self::below(&base)
+    }
+
+    /// Below a directory of the caller's choice.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or belongs to somebody else, who could then read its keys.
+    pub fn below(base: &Path) -> Result<Self> {
+        let uid = getuid().as_raw();
+        let root = base.join(format!("ensemble-{uid}"));
+        private_dir(&root)?;
+        let owner = fs::symlink_metadata(&root).with_context(|| format!("look at {}", root.display()))?;
+        ensure!(
+            owner.is_dir() && owner.uid() == uid && owner.mode() & 0o077 == 0,
+            "{} is not a directory that only you can read; remove it or set XDG_RUNTIME_DIR",
+            root.display()
+        );
+        Ok(Self(root))
+    }
+
+    /// Where the cluster of this name lives, if it runs.
+    pub fn dir(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Every cluster's name with whether it is owned, sorted.
+    pub fn list(&self) -> Result<Vec<(String, Owner)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.0).with_context(|| format!("list {}", self.0.display()))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if let Some(owner) = self.owner(&name)? {
+                found.push((name, owner));
+            }
+        }
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(found)
+    }
+
+    /// Whether the cluster of this name is owned, `None` when there is no such cluster.
+    pub fn owner(&self, name: &str) -> Result<Option<Owner>> {
+        let path = self.dir(name).join(LOCK);
+        let lock = match File::open(&path) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(self.dir(name).is_dir().then_some(Owner::Gone));
+            }
+            Err(error) => return Err(error).with_context(|| format!("open {}", path.display())),
+        };
+        Ok(Some(if try_lock(&lock)? { Owner::Gone } else { Owner::Present }))
+    }
+
+    /// Takes a name for this process.
+    ///
+    /// # Errors
+    /// When another process has it. One whose owner died a moment ago is waited for.
+    pub(crate) fn claim(&self, name: &str) -> Result<Claim> {
+        let since = std::time::Instant::now();
+        loop {
+            if let Some(claim) = self.try_claim(name)? {
+                return Ok(claim);
+            }
+            let owner = owner_pid(&self.dir(name));
+            if owner.is_some_and(is_alive) || since.elapsed() > SWEEP_PATIENCE {
+                let by = owner.map_or_else(String::new, |pid| format!(" (owned by process {pid})"));
+                bail!("the cluster {name:?} runs already{by}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn try_claim(&self, name: &str) -> Result<Option<Claim>> {
+        let dir = self.dir(name);
+        private_dir(&dir)?;
+        let path = dir.join(LOCK);
+        let Some(lock) = open_lock(&path)? else { return Ok(None) };
+        if !try_lock(&lock)? {
+            return Ok(None);
+        }
+        // Whoever swept the directory between the two steps above removed the file that is locked here.
+        if fs::metadata(&path).ok().map(|at_path| at_path.ino())
+            != lock.metadata().ok().map(|held| held.ino())
+        {
+            return Ok(None);
+        }
+        clear(&dir)?;
+        let owner = dir.join(OWNER);
+        fs::write(&owner, std::process::id().to_string())
+            .with_context(|| format!("write {}", owner.display()))?;
+        Ok(Some(Claim { dir, lock }))
+    }
+
+    /// Removes what crashes left: directories that nobody owns, and processes that still work in them. Returns their names.
+    pub fn sweep(&self) -> Result<Vec<String>> {
+        let mut swept = Vec::new();
+        for (name, owner) in self.list()? {
+            if owner == Owner::Gone
+                && let Some(claim) = self.try_claim(&name)?
+            {
+                remove(&claim.dir)?;
+                swept.push(name);
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// The process that started the cluster in `dir`.
+pub(crate) fn owner_pid(dir: &Path) -> Option<u32> {
+    fs::read_to_string(dir.join(OWNER)).ok()?.trim().parse().ok()
+}
+
+/// Whether there is a process of this id that this user may signal.
+pub fn is_alive(pid: u32) -> bool {
+    to_pid(pid).is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+pub(crate) fn to_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+/// Creates a directory for its owner only; one that is there is fine.
+pub(crate) fn private_dir(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(path)
+        .with_context(|| format!("create the directory {}", path.display()))
+}
+
+fn open_lock(path: &Path) -> Result<Option<File>> {
+    match File::options().create(true).append(true).open(path) {
+        Ok(lock) => Ok(Some(lock)),
+        // The directory was swept a moment ago.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("open {}", path.display())),
+    }
+}
+
+fn try_lock(lock: &File) -> Result<bool> {
+    match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error).context("lock the cluster's directory"),
+    }
+}
+
+/// Empties a directory of an earlier owner, lock excepted.
+fn clear(dir: &Path) -> Result<()> {
+    kill_processes_in(dir);
+    for entry in fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))? {
+        let entry = entry?;
+        if entry.file_name() != LOCK {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every server has the directory in its command line, which tells it from a stranger that got a recorded process id since.
+fn kill_processes_in(dir: &Path) {
+    let Ok(processes) = fs::read_dir("/proc") else { return };
+    for entry in processes.flatten() {
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if is_server_in(dir, &String::from_utf8_lossy(&command))
+            && let Some(group) =
+                entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(to_pid)
+        {
+            // It may have ended meanwhile, which is just as well.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// `command` is what `/proc` shows: arguments that end in NUL. A person who reads a log in the directory is not a server.
+fn is_server_in(dir: &Path, command: &str) -> bool {
+    let program =
+        command.split('\0').next().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
+    binaries::NAMES.contains(&program) && command.contains(&format!("{}/", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn root() -> (tempfile::TempDir, StateRoot) {
+        let base = tempfile::tempdir().unwrap();
+        let root = StateRoot::below(base.path()).unwrap();
+        (base, root)
+    }
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let (_base, root) = root();
+        let claim = root.claim("one").unwrap();
+        let error = root.claim("one").unwrap_err().to_string();
+        assert!(error.contains("runs already") && error.contains(&std::process::id().to_string()), "{error}");
+        assert_eq!(root.list().unwrap(), [("one".to_owned(), Owner::Present)]);
+        drop(claim);
+        assert_eq!(root.owner("one").unwrap(), Some(Owner::Gone));
+        root.claim("one").unwrap();
+    }
+
+    #[test]
+    fn only_what_nobody_owns_is_swept() {
+        let (_base, root) = root();
+        let kept = root.claim("kept").unwrap();
+        let left = root.claim("left").unwrap();
+        fs::write(left.dir.join("data"), "x").unwrap();
+        drop(left);
+        assert_eq!(root.sweep().unwrap(), ["left"]);
+        assert!(kept.dir.exists());
+        assert_eq!(root.owner("left").unwrap(), None);
+    }
+
+    #[test]
+    fn a_taken_over_directory_is_empty() {
+        let (_base, root) = root();
+        let first = root.claim("one").unwrap();
+        fs::create_dir(first.dir.join("etcd")).unwrap();
+        fs::write(first.dir.join("etcd/data"), "x").unwrap();
+        drop(first);
+        let second = root.claim("one").unwrap();
+        let mut names: Vec<_> =
+            fs::read_dir(&second.dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [LOCK, OWNER]);
+    }
+
+    #[test]
+    fn only_servers_of_the_directory_are_swept_with_it() {
+        let dir = Path::new("/tmp/ensemble-1/one");
+        assert!(is_server_in(dir, "/bin/etcd\0--data-dir=/tmp/ensemble-1/one/etcd\0"));
+        assert!(!is_server_in(dir, "/bin/etcd\0--data-dir=/tmp/ensemble-1/one-more/etcd\0"));
+        assert!(!is_server_in(dir, "less\0/tmp/ensemble-1/one/etcd.log\0"));
+    }
+
+    #[test]
+    fn a_directory_that_others_can_read_is_refused() {
+        let (base, root) = root();
+        fs::set_permissions(&root.0, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = StateRoot::below(base.path()).unwrap_err().to_string();
+        assert!(error.contains("only you can read"), "{error}");
+    }
+}

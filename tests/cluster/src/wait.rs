@@ -1,0 +1,134 @@
+//! Waiting for something to become true, with a message that says what was last seen.
+//!
+//! [`condition`] watches an object and is preferred; [`eventually`] polls what cannot be watched.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use kube::Api;
+use kube::runtime::wait::{Condition, await_condition};
+use serde::de::DeserializeOwned;
+
+const POLL: Duration = Duration::from_millis(25);
+
+/// What a poll may answer.
+pub trait Outcome {
+    /// What is there to return in the end.
+    type Value;
+    /// The value if the wait is over, else what was seen instead.
+    fn settle(self) -> Result<Self::Value, String>;
+}
+
+impl Outcome for bool {
+    type Value = ();
+
+    fn settle(self) -> Result<(), String> {
+        if self { Ok(()) } else { Err("not yet".to_owned()) }
+    }
+}
+
+impl<T> Outcome for Option<T> {
+    type Value = T;
+
+    fn settle(self) -> Result<T, String> {
+        self.ok_or_else(|| "nothing yet".to_owned())
+    }
+}
+
+/// `Err` carries what was seen, for the message.
+impl<T, S: Debug> Outcome for Result<T, S> {
+    type Value = T;
+
+    fn settle(self) -> Result<T, String> {
+        self.map_err(|seen| format!("{seen:?}"))
+    }
+}
+
+/// Polls until `probe` answers with `true`, `Some` or an inner `Ok`, and returns what it found. Errors of the probe count as "not yet".
+///
+/// # Errors
+/// After `patience`; the error says what was waited for and what was last seen.
+pub async fn eventually<O: Outcome>(
+    what: &str,
+    patience: Duration,
+    mut probe: impl AsyncFnMut() -> Result<O>,
+) -> Result<O::Value> {
+    let start = Instant::now();
+    loop {
+        let remaining = patience.saturating_sub(start.elapsed()).max(POLL);
+        let seen = match tokio::time::timeout(remaining, probe()).await {
+            Ok(Ok(outcome)) => match outcome.settle() {
+                Ok(value) => return Ok(value),
+                Err(seen) => seen,
+            },
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        if start.elapsed() >= patience {
+            bail!("waited {:.1} s for {what}; last seen: {seen}", patience.as_secs_f64());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Watches `name` until `condition` holds and returns the object as it then is, if it exists.
+///
+/// # Errors
+/// After `patience`; the error shows the object as it is.
+pub async fn condition<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    patience: Duration,
+    condition: impl Condition<K>,
+) -> Result<Option<K>>
+where
+    K: Clone + Debug + Send + DeserializeOwned + kube::Resource + 'static,
+{
+    match tokio::time::timeout(patience, await_condition(api.clone(), name, condition)).await {
+        Ok(found) => found.with_context(|| format!("wait for {name} {what}")),
+        Err(_) => {
+            let seen = api.get_opt(name).await;
+            bail!("waited {:.1} s for {name} {what}; last seen: {seen:?}", patience.as_secs_f64())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_value_found_is_returned() {
+        let mut tries = 0;
+        let found = eventually("the third try", Duration::from_secs(5), async || {
+            tries += 1;
+            Ok((tries == 3).then_some("found"))
+        });
+        assert_eq!(found.await.unwrap(), "found");
+    }
+
+    #[tokio::test]
+    async fn giving_up_says_what_was_waited_for_and_what_was_seen() {
+        let wait = eventually("three replicas", Duration::from_millis(60), async || {
+            Ok(Err::<(), _>("2 of 3 replicas"))
+        });
+        let error = wait.await.unwrap_err().to_string();
+        assert!(error.contains("three replicas") && error.contains("2 of 3 replicas"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn errors_are_not_the_end_but_are_told() {
+        let wait =
+            eventually::<bool>("an answer", Duration::from_millis(60), async || bail!("connection refused"));
+        assert!(wait.await.unwrap_err().to_string().contains("connection refused"));
+    }
+
+    #[tokio::test]
+    async fn a_probe_that_hangs_does_not_hang_the_wait() {
+        let wait =
+            eventually::<bool>("an answer", Duration::from_millis(60), async || std::future::pending().await);
+        assert!(wait.await.unwrap_err().to_string().contains("no answer in time"));
+    }
+}
