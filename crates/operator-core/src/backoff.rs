@@ -9,7 +9,7 @@ use crate::kind::ObjectKey;
 /// The wait after the first failure of an object.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest wait between two attempts at an object.
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// Exponential backoff for each object by itself: 1 s, 2 s, 4 s, ... 5 min, each with up to a fifth of jitter
 /// so that objects that failed together do not come back together.

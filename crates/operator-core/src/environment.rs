@@ -63,7 +63,7 @@ impl Environment {
             metrics: Arc::new(NoMetrics),
             stop: CancellationToken::new(),
             concurrency: 16,
-            reconcile_timeout: Duration::from_secs(60),
+            reconcile_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(4),
             instance: "ensemble".to_owned(),
             namespace: "ensemble-system".to_owned(),

@@ -11,8 +11,13 @@
 
 use std::ops::BitOr;
 
-use k8s_openapi::api::rbac::v1::PolicyRule;
-use kube::Resource;
+use k8s_openapi::api::{
+    events::v1::Event,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject},
+};
+use kube::{Resource, core::ObjectMeta};
+
+use crate::{controller::Registration, labels};
 
 /// A set of verbs; combined with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,10 +112,49 @@ impl Rule {
     }
 }
 
+/// The role of a controller, `ensemble-<name>`: its own rules, and that it may publish Events.
+pub fn cluster_role(controller: &Registration) -> ClusterRole {
+    let mut rules = (controller.rules)();
+    rules.push(rule::<Event>(CREATE | PATCH));
+    ClusterRole {
+        metadata: role_metadata(controller),
+        rules: Some(rules.into_iter().map(Rule::into_policy).collect()),
+        aggregation_rule: None,
+    }
+}
+
+/// Gives a controller's role to a ServiceAccount.
+pub fn cluster_role_binding(controller: &Registration, namespace: &str, account: &str) -> ClusterRoleBinding {
+    ClusterRoleBinding {
+        metadata: role_metadata(controller),
+        role_ref: RoleRef {
+            api_group: Some(ClusterRole::group(&()).into_owned()),
+            kind: ClusterRole::kind(&()).into_owned(),
+            name: role_name(controller),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: account.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            api_group: None,
+        }]),
+    }
+}
+
+fn role_name(controller: &Registration) -> String {
+    format!("ensemble-{}", controller.name)
+}
+
+fn role_metadata(controller: &Registration) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(role_name(controller)),
+        labels: Some(labels::recommended("ensemble", "ensemble", controller.name)),
+        ..ObjectMeta::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::rbac::v1::ClusterRole;
-
     use super::*;
 
     #[test]

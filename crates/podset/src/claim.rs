@@ -1,0 +1,68 @@
+//! Adopting orphans that carry the PodSet's labels, and releasing pods that no longer do.
+
+use kube::{
+    Client, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use operator_core::{
+    ObjectKey,
+    error::is_not_found,
+    kind::{Kind, is_deleting, uid},
+    owner::Owner,
+    pod::PodView,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    api::PodSet,
+    build::has_labels,
+    observe::{KnownPod, Pods},
+    reconcile::Error,
+};
+
+/// Makes the owner references of pods agree with their labels, as a ReplicaSet does.
+pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Owner) -> Result<(), Error> {
+    for pod in pods.owned(set).iter().filter(|pod| !has_labels(set, pod) && !pod.is_terminating()) {
+        let references = json!([{"$patch": "delete", "uid": uid(set)}]);
+        write_references(client, pods, pod, references).await?;
+    }
+    let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| !pod.is_terminating()).collect();
+    if orphans.is_empty() || !may_adopt(client, set).await? {
+        return Ok(());
+    }
+    let Owner::Reference(reference) = owner else { return Ok(()) };
+    for pod in &orphans {
+        write_references(client, pods, pod, json!([reference])).await?;
+    }
+    Ok(())
+}
+
+/// Whether the PodSet is really there, the same one, and not being deleted. Read live: a cache that is behind
+/// would adopt pods for the dead.
+async fn may_adopt(client: &Client, set: &PodSet) -> Result<bool, Error> {
+    let key = ObjectKey::of(set);
+    let live = PodSet::api(client.clone(), key.namespace()).get_opt(key.name()).await;
+    let live = live.map_err(|source| Error::Adopt { pods: format!("PodSet {key}"), source })?;
+    Ok(live.is_some_and(|live| uid(&live) == uid(set) && !is_deleting(&live)))
+}
+
+/// Changes the owner references of one incarnation of a pod. A pod that is gone is none to change.
+async fn write_references(
+    client: &Client,
+    pods: &Pods,
+    pod: &KnownPod,
+    references: Value,
+) -> Result<(), Error> {
+    let key = ObjectKey::of(pod.as_ref());
+    let patch = json!({"metadata": {"uid": pod.uid(), "ownerReferences": references}});
+    let moment = pods.informer.store().now();
+    let api = PodView::api(client.clone(), key.namespace());
+    match api.patch(key.name(), &PatchParams::default(), &Patch::Strategic(patch)).await {
+        Ok(changed) => {
+            pods.informer.wrote(moment, changed);
+            Ok(())
+        }
+        Err(error) if is_not_found(&error) => Ok(()),
+        Err(source) => Err(Error::Adopt { pods: format!("pod {key}"), source }),
+    }
+}

@@ -1,0 +1,80 @@
+//! The pods that concern a PodSet, from the informer.
+
+use std::sync::Arc;
+
+use kube::{Resource, ResourceExt};
+use operator_core::{
+    ObjectKey, Wiring,
+    informer::{Change, Index, Informer, Selection},
+    kind::uid,
+    owner::{controller_of, refers_to},
+    pod::PodView,
+    wiring::controllers_of,
+};
+
+use crate::{
+    api::PodSet,
+    build::{APP_LABEL, VERSION, VERSION_LABEL, has_labels},
+};
+
+/// A pod as the informer holds it.
+pub(crate) type KnownPod = Arc<PodView>;
+
+/// Every pod of the cluster, found by its PodSet.
+pub(crate) struct Pods {
+    pub(crate) informer: Informer<PodView>,
+    by_owner: Index<PodView, String>,
+    orphans: Index<PodView, ObjectKey>,
+}
+
+impl Pods {
+    /// Asks for the informer, and for a reconcile of the PodSets that a pod's change concerns: those that own
+    /// or owned it, and the one whose labels an ownerless pod carries.
+    pub(crate) fn wire(wiring: &mut Wiring<'_, PodSet>) -> Self {
+        let informer = wiring.informer::<PodView>(Selection::All);
+        wiring.on_change(&informer, concerned);
+        let by_owner = informer.store().index(|pod: &PodView| {
+            let owner = controller_of(&pod.metadata).filter(|owner| refers_to::<PodSet>(owner));
+            owner.map(|owner| owner.uid.clone()).into_iter().collect()
+        });
+        let orphans = informer.store().index(|pod: &PodView| wanted_by(pod).into_iter().collect());
+        Self { informer, by_owner, orphans }
+    }
+
+    /// The pods that the PodSet owns, whatever their labels and state.
+    pub(crate) fn owned(&self, set: &PodSet) -> Vec<KnownPod> {
+        self.by_owner.get(&uid(set))
+    }
+
+    /// The pods that nobody owns and that carry the PodSet's labels.
+    pub(crate) fn orphans(&self, set: &PodSet) -> Vec<KnownPod> {
+        self.orphans.get(&ObjectKey::of(set))
+    }
+
+    /// Whether any pod in the PodSet's namespace has this name.
+    pub(crate) fn is_taken(&self, set: &PodSet, name: &str) -> bool {
+        let namespace = set.namespace().unwrap_or_default();
+        self.informer.store().get(&ObjectKey::namespaced(&namespace, name)).is_some()
+    }
+}
+
+fn concerned(change: &Change<PodView>) -> Vec<ObjectKey> {
+    let mut keys = controllers_of::<PodView, PodSet>(change);
+    keys.extend(change.states().filter_map(|pod| wanted_by(pod)));
+    keys
+}
+
+/// The PodSet whose labels a pod without a controller carries.
+fn wanted_by(pod: &PodView) -> Option<ObjectKey> {
+    if controller_of(pod.meta()).is_some() {
+        return None;
+    }
+    let app = pod.labels().get(APP_LABEL)?;
+    (pod.labels().get(VERSION_LABEL)? == VERSION)
+        .then(|| ObjectKey::namespaced(pod.metadata.namespace.as_deref().unwrap_or_default(), app))
+}
+
+/// Whether the pod counts: it has the PodSet's labels, is not finished and is not being deleted.
+pub(crate) fn counts(set: &PodSet, pod: &PodView) -> bool {
+    !pod.is_finished() && !pod.is_terminating() && has_labels(set, pod)
+}

@@ -1,0 +1,201 @@
+//! The PodSet controller.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use kube::{
+    Client, Resource, ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions},
+    core::Request,
+};
+use operator_core::{
+    Controller, ObjectKey, Outcome, ReconcileError, Setting, Wiring,
+    error::{chain, is_already_exists, is_conflict, is_namespace_terminating, is_not_found},
+    kind::Kind,
+    owner::{Owner, OwnerError},
+    pod::PodView,
+    rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
+    status::StatusWriter,
+    write::WriteError,
+};
+
+use crate::{
+    api::PodSet,
+    build,
+    claim::claim,
+    observe::{KnownPod, Pods},
+    plan::{Plan, plan},
+    status::{Trouble, status},
+};
+
+/// The image of the default container.
+pub const IMAGE: Setting = Setting {
+    flag: "podset-image",
+    env: "PODSET_IMAGE",
+    default: "quay.io/amacdona/strauss",
+    help: "Image of the pods of a PodSet that has no template",
+};
+
+/// Why a PodSet could not be reconciled.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The PodSet cannot own pods.
+    #[error("cannot make pods")]
+    Owner(#[from] OwnerError),
+    /// Pods could not be adopted or released.
+    #[error("cannot change the owner reference of {pods}")]
+    Adopt {
+        /// Which pods.
+        pods: String,
+        /// The API server's answer.
+        source: kube::Error,
+    },
+    /// A pod could not be made; a quota or an admission policy may stand against it.
+    #[error("cannot create pod {pod}")]
+    Create {
+        /// The pod's name.
+        pod: String,
+        /// The API server's answer.
+        source: kube::Error,
+    },
+    /// A surplus pod could not be deleted.
+    #[error("cannot delete pod {pod}")]
+    Delete {
+        /// The pod's name.
+        pod: String,
+        /// The API server's answer.
+        source: kube::Error,
+    },
+    /// The status could not be written.
+    #[error(transparent)]
+    Status(#[from] WriteError),
+}
+
+impl ReconcileError for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Owner(_) => "NoOwner",
+            Self::Adopt { .. } => "FailedAdopt",
+            Self::Create { .. } => "FailedCreate",
+            Self::Delete { .. } => "FailedDelete",
+            Self::Status(_) => "FailedStatus",
+        }
+    }
+}
+
+/// Keeps a number of pods for each PodSet.
+pub struct PodSetController {
+    client: Client,
+    pods: Pods,
+    status: StatusWriter<PodSet>,
+    image: String,
+}
+
+impl Controller for PodSetController {
+    const NAME: &'static str = "podset";
+    type Object = PodSet;
+    type Error = Error;
+
+    fn rules() -> Vec<Rule> {
+        vec![
+            rule::<PodSet>(GET | LIST | WATCH),
+            rule::<PodSet>(UPDATE).subresource("status"),
+            rule::<PodSet>(UPDATE).subresource("finalizers"),
+            rule::<Pod>(LIST | WATCH | CREATE | PATCH | DELETE),
+        ]
+    }
+
+    fn settings() -> &'static [Setting] {
+        &[IMAGE]
+    }
+
+    fn wire(wiring: &mut Wiring<'_, PodSet>) -> Self {
+        Self {
+            client: wiring.client(),
+            pods: Pods::wire(wiring),
+            status: wiring.status(),
+            image: wiring.setting(&IMAGE),
+        }
+    }
+
+    async fn reconcile(&self, set: Arc<PodSet>) -> Result<Outcome, Error> {
+        let owner = Owner::controller(set.as_ref(), set.metadata.namespace.as_deref())?;
+        claim(&self.client, &self.pods, &set, &owner).await?;
+        let plan = plan(&set, &self.pods.owned(&set), |name| self.pods.is_taken(&set, name));
+        let acted = self.act(&set, &owner, plan).await;
+        if matches!(&acted, Err(Error::Create { source, .. }) if is_namespace_terminating(source)) {
+            return Ok(Outcome::AwaitChange);
+        }
+        let told = self.tell(&set, acted.as_ref().err()).await;
+        acted?;
+        told
+    }
+}
+
+impl PodSetController {
+    /// Carries out the plan. The first pod is made alone: what refuses one will refuse all.
+    async fn act(&self, set: &PodSet, owner: &Owner, plan: Plan) -> Result<(), Error> {
+        for deleted in join_all(plan.delete.iter().map(|pod| self.delete(pod))).await {
+            deleted?;
+        }
+        let mut names = plan.create.into_iter();
+        if let Some(first) = names.next() {
+            self.create(set, owner, first).await?;
+        }
+        for created in join_all(names.map(|name| self.create(set, owner, name))).await {
+            created?;
+        }
+        Ok(())
+    }
+
+    /// Makes a pod. One that exists already was made by an earlier reconcile; the informer will show it.
+    async fn create(&self, set: &PodSet, owner: &Owner, name: String) -> Result<(), Error> {
+        let failed = |source| Error::Create { pod: name.clone(), source };
+        let pod = build::pod(set, owner, name.clone(), &self.image);
+        let body = serde_json::to_vec(&pod).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+        let request = Request::new(Pod::url_path(&(), pod.metadata.namespace.as_deref()))
+            .create(&PostParams::default(), body)
+            .map_err(|error| failed(kube::Error::BuildRequest(error)))?;
+        let moment = self.pods.informer.store().now();
+        match self.client.request::<PodView>(request).await {
+            Ok(created) => {
+                self.pods.informer.wrote(moment, created);
+                Ok(())
+            }
+            Err(error) if is_already_exists(&error) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Deletes one incarnation of a pod. Gone already, or replaced by a namesake, is as good.
+    async fn delete(&self, pod: &KnownPod) -> Result<(), Error> {
+        let key = ObjectKey::of(pod.as_ref());
+        let (informer, uid) = (&self.pods.informer, pod.uid());
+        let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
+        let api = PodView::api(self.client.clone(), key.namespace());
+        let moment = informer.store().now();
+        match api.delete(key.name(), &DeleteParams::default().preconditions(preconditions)).await {
+            Ok(answer) => {
+                answer
+                    .map_left(|terminating| informer.wrote(moment, terminating))
+                    .map_right(|_gone| informer.removed(&key, uid.as_deref()));
+                Ok(())
+            }
+            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
+            Err(source) => Err(Error::Delete { pod: key.to_string(), source }),
+        }
+    }
+
+    async fn tell(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
+        let trouble = error.map(|error| Trouble { reason: error.reason(), message: chain(error) });
+        let now = Timestamp::now();
+        let write = self.status.write(set, |set| {
+            let next = Some(status(set, &self.pods.owned(set), trouble.as_ref(), now));
+            let differs = set.status != next;
+            set.status = next;
+            differs
+        });
+        Ok(write.await?)
+    }
+}

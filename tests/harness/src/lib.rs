@@ -1,0 +1,116 @@
+//! Runs a controller within a test, on the real control plane and under its own rights.
+//!
+//! ```no_run
+//! # use operator_core::Controller;
+//! # async fn example<T: Controller>() -> anyhow::Result<()> {
+//! let harness = harness::controller::<T>().await?;
+//! let namespace = harness.cluster.namespace("example").await?;
+//! harness.cluster.kubectl(&["--namespace", namespace.name(), "get", "pods"]).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod rights;
+
+use std::{
+    any::type_name,
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use cluster::{Cluster, audit::AuditLog};
+use kube::Client;
+use operator_core::{Controller, Environment, Registration, environment::Settings, register};
+use tokio::sync::{Mutex, OnceCell};
+use tokio_util::sync::CancellationToken;
+
+/// A controller that runs in this process, and the cluster that it runs on.
+pub struct Harness {
+    /// The shared cluster.
+    pub cluster: &'static Cluster,
+    /// The ServiceAccount's user name, as the audit log has it.
+    pub user: String,
+    _instance: Instance,
+}
+
+type Shared = Arc<OnceCell<Arc<Harness>>>;
+
+static RUNNING: LazyLock<Mutex<HashMap<&'static str, Shared>>> = LazyLock::new(Mutex::default);
+
+/// The instance of a controller that all tests of this process share; the first caller starts it.
+///
+/// It runs on a thread of its own, for it outlives the runtimes of the tests, and ends with the process.
+pub async fn controller<T: Controller>() -> Result<Arc<Harness>> {
+    let shared = RUNNING.lock().await.entry(type_name::<T>()).or_default().clone();
+    shared.get_or_try_init(start::<T>).await.cloned()
+}
+
+async fn start<T: Controller>() -> Result<Arc<Harness>> {
+    let cluster = cluster::shared().await?;
+    cluster.install_crds(&T::crds()).await?;
+    let registration = register::<T>();
+    let account = rights::grant(cluster, &registration).await?;
+    let instance = Instance::start(cluster, &registration, Settings::default(), &account).await?;
+    Ok(Arc::new(Harness { cluster, user: account.user(), _instance: instance }))
+}
+
+impl Harness {
+    /// What the controller itself has asked of the API server about objects in `namespace`.
+    pub fn requests_in(&self, namespace: &str) -> Result<AuditLog> {
+        Ok(self.cluster.audit()?.by_user(&self.user).in_namespace(namespace))
+    }
+}
+
+/// One running instance of a controller. Stops when dropped, as a process does on SIGTERM.
+pub struct Instance {
+    stop: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Instance {
+    /// Starts another instance under the rights of the first, for tests of restarts and of several replicas.
+    pub async fn of<T: Controller>(harness: &Harness, settings: Settings) -> Result<Self> {
+        let registration = register::<T>();
+        let account = rights::Account::of(&registration);
+        Self::start(harness.cluster, &registration, settings, &account).await
+    }
+
+    async fn start(
+        cluster: &Cluster,
+        registration: &Registration,
+        settings: Settings,
+        account: &rights::Account,
+    ) -> Result<Self> {
+        let kubeconfig = cluster.service_account_kubeconfig(&account.namespace, &account.name).await?;
+        let config =
+            kube::config::Kubeconfig::read_from(&kubeconfig).context("read the kubeconfig just written")?;
+        let config =
+            kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
+        let stop = CancellationToken::new();
+        let (start, stopped) = (registration.start, stop.clone());
+        let thread = thread::Builder::new().name(registration.name.to_owned()).spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
+            runtime.block_on(async move {
+                let mut environment =
+                    Environment::new(Client::try_from(config).expect("a client can be made"));
+                environment.settings = Arc::new(settings);
+                environment.stop = stopped;
+                start(&environment).await;
+            });
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
