@@ -154,19 +154,17 @@ impl Builder {
 
     /// Kubernetes takes the version that it reports from the linker; etcd and kwok know theirs.
     fn linker_flags(&self, target: &Target) -> String {
-        let mut flags = "-s -w".to_owned();
+        let mut flags = vec!["-s -w".to_owned()];
         if target.module == "kubernetes" {
             let (major, minor) = self.versions.kubernetes_minor();
             for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
-                let version = &self.versions.kubernetes;
-                for (variable, value) in
-                    [("gitVersion", version.as_str()), ("gitMajor", major), ("gitMinor", minor)]
-                {
-                    flags.push_str(&format!(" -X {package}.{variable}={value}"));
+                let version = self.versions.kubernetes.as_str();
+                for (variable, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+                    flags.push(format!("-X {package}.{variable}={value}"));
                 }
             }
         }
-        flags
+        flags.join(" ")
     }
 }
 

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn only_the_end_of_a_long_output_is_shown() {
-        let output: String = (0..50).map(|n| format!("line {n}\n")).collect();
+        let output = (0..50).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
         let text = explained(&output);
         assert!(text.contains("line 49") && !text.contains("line 20"), "{text}");
     }

@@ -16,7 +16,7 @@ use kube::api::PostParams;
 use crate::Cluster;
 use crate::wait::eventually;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A namespace of a test. Reads as its name.
 ///

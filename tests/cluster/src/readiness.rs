@@ -13,7 +13,7 @@ use crate::control_plane::ControlPlane;
 
 const POLL: Duration = Duration::from_millis(20);
 /// Far more than a loaded machine needs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// etcd says that it is healthy.
 pub(crate) async fn etcd(control_plane: &mut ControlPlane) -> Result<()> {

@@ -59,7 +59,7 @@ impl StateRoot {
         private_dir(&root)?;
         let owner = fs::symlink_metadata(&root).with_context(|| format!("look at {}", root.display()))?;
         ensure!(
-            owner.is_dir() && owner.uid() == uid && owner.mode() & 0o077 == 0,
+            owner.is_dir() && owner.uid() == uid && owner.mode() & 0o777 == 0o700,
             "{} is not a directory that only you can read; remove it or set XDG_RUNTIME_DIR",
             root.display()
         );

@@ -86,13 +86,12 @@ pub async fn condition<K>(
 where
     K: Clone + Debug + Send + DeserializeOwned + kube::Resource + 'static,
 {
-    match tokio::time::timeout(patience, await_condition(api.clone(), name, condition)).await {
-        Ok(found) => found.with_context(|| format!("wait for {name} {what}")),
-        Err(_) => {
-            let seen = api.get_opt(name).await;
-            bail!("waited {:.1} s for {name} {what}; last seen: {seen:?}", patience.as_secs_f64())
-        }
+    let waited = tokio::time::timeout(patience, await_condition(api.clone(), name, condition)).await;
+    if let Ok(found) = waited {
+        return found.with_context(|| format!("wait for {name} {what}"));
     }
+    let seen = api.get_opt(name).await;
+    bail!("waited {:.1} s for {name} {what}; last seen: {seen:?}", patience.as_secs_f64())
 }
 
 #[cfg(test)]

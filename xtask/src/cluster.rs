@@ -1,0 +1,117 @@
+//! `cargo xtask cluster ...`: clusters that run in the background.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use cluster::state::Owner;
+use cluster::{Options, Progress, Record, attach, named};
+
+/// Starts, stops and shows clusters that run in the background on this machine.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Start a cluster and return when it is usable. The first start on a machine builds the programs, which takes minutes.
+    Up(Up),
+    /// Stop a cluster. Nothing of it is left.
+    Down(Name),
+    /// List the clusters of this user.
+    Status,
+    /// Print the path of a cluster's kubeconfig: export KUBECONFIG=$(cargo xtask cluster kubeconfig)
+    Kubeconfig(Name),
+    /// Own a cluster until asked to stop.
+    #[command(hide = true)]
+    Keep(Up),
+}
+
+/// Which cluster.
+#[derive(Args, Debug)]
+pub struct Name {
+    /// The cluster's name.
+    #[arg(long, default_value = named::DEFAULT_NAME)]
+    name: String,
+}
+
+/// What the cluster is to be like.
+#[derive(Args, Debug)]
+pub struct Up {
+    #[command(flatten)]
+    name: Name,
+    /// How many nodes are simulated.
+    #[arg(long, default_value_t = 3)]
+    nodes: usize,
+}
+
+/// Runs one command.
+pub async fn run(command: ClusterCommand) -> Result<()> {
+    match command {
+        ClusterCommand::Up(up) => start(&up),
+        ClusterCommand::Down(Name { name }) => stop(&name),
+        ClusterCommand::Status => status(),
+        ClusterCommand::Kubeconfig(Name { name }) => {
+            println!("{}", attach(&name)?.kubeconfig().display());
+            Ok(())
+        }
+        ClusterCommand::Keep(Up { name: Name { name }, nodes }) => {
+            named::keep(Options { name: Some(name), nodes, ..Options::default() }).await
+        }
+    }
+}
+
+fn start(up: &Up) -> Result<()> {
+    let begun = Instant::now();
+    let mut keeper = Command::new(std::env::current_exe().context("find this program")?);
+    keeper.args(["cluster", "keep", "--name", &up.name.name, "--nodes", &up.nodes.to_string()]);
+    let record = named::up(&up.name.name, keeper, &Progress::stderr())?;
+    println!("cluster {:?} is usable after {:.1} s", record.name, begun.elapsed().as_secs_f64());
+    println!("  export KUBECONFIG={}", record.kubeconfig.display());
+    println!("  alias kubectl={}", record.kubectl().display());
+    Ok(())
+}
+
+fn stop(name: &str) -> Result<()> {
+    if named::down(name)? {
+        println!("cluster {name:?} is stopped");
+    } else {
+        println!("cluster {name:?} is not running");
+    }
+    Ok(())
+}
+
+fn status() -> Result<()> {
+    let clusters = named::status()?;
+    if clusters.is_empty() {
+        println!("no cluster is running");
+    }
+    for cluster in clusters {
+        println!("{}", describe(&cluster));
+    }
+    Ok(())
+}
+
+fn describe(cluster: &named::Status) -> String {
+    match (&cluster.record, cluster.owner) {
+        (Some(record), Owner::Present) => describe_running(record),
+        (None, Owner::Present) => format!("{}: starting, in {}", cluster.name, cluster.dir.display()),
+        (_, Owner::Gone) => stale(&cluster.name, &cluster.dir),
+    }
+}
+
+fn stale(name: &str, dir: &Path) -> String {
+    format!("{name}: stale, left by a crash in {}; the next start of any cluster removes it", dir.display())
+}
+
+fn describe_running(record: &Record) -> String {
+    let versions = &record.versions;
+    let parts: Vec<_> = record.pids.iter().map(|(component, pid)| format!("{component} {pid}")).collect();
+    [
+        format!("{}: running, {} simulated nodes", record.name, record.nodes),
+        format!("  kubeconfig  {}", record.kubeconfig.display()),
+        format!("  kubectl     {}", record.kubectl().display()),
+        format!("  versions    Kubernetes {}, etcd {}, kwok {}", versions.kubernetes, versions.etcd, versions.kwok),
+        format!("  ports       API server {}, etcd {}", record.ports.api_server, record.ports.etcd),
+        format!("  processes   keeper {}, {}", record.owner, parts.join(", ")),
+    ]
+    .join("\n")
+}
