@@ -14,6 +14,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 /// How many of the counted units make one.
 const NANOS: i128 = 1_000_000_000;
+/// A thousandth in counted units.
+const MILLI: i128 = NANOS / 1000;
 /// A quantity in binary suffixes is capped here when it is read, as apimachinery caps it.
 const MAX_BINARY: i128 = i64::MAX as i128 * NANOS;
 const DECIMAL_SUFFIXES: [(&str, i32); 10] =
@@ -76,6 +78,21 @@ impl Quantity {
     /// The family of suffixes it is printed in.
     pub fn format(self) -> Format {
         self.format
+    }
+
+    /// The same amount in another family of suffixes.
+    #[must_use]
+    pub fn in_format(self, format: Format) -> Self {
+        Self { format, ..self }
+    }
+
+    /// The amount in whole thousandths, rounded away from zero: what the API server makes of the quantities of pods,
+    /// quotas and limit ranges (`SetDefaults_ResourceList`).
+    #[must_use]
+    pub fn in_thousandths(self) -> Self {
+        let rest = self.nanos % MILLI;
+        let away = if rest == 0 { 0 } else { MILLI.saturating_mul(rest.signum()) - rest };
+        Self { nanos: self.nanos.saturating_add(away), ..self }
     }
 
     /// Whether it is nothing at all.
@@ -421,6 +438,21 @@ mod tests {
         let read = Quantity::try_from(&ApiQuantity("1024Mi".into())).unwrap();
         assert_eq!(ApiQuantity::from(read), ApiQuantity("1Gi".into()));
         assert_eq!(read, Quantity::from_units(1 << 30, Format::BinarySi));
+    }
+
+    #[test]
+    fn thousandths_are_rounded_away_from_zero() {
+        let rounded = |text: &str| quantity(text).in_thousandths().to_string();
+        assert_eq!(rounded("1n"), "1m");
+        assert_eq!(rounded("-1500u"), "-2m");
+        assert_eq!(rounded("1.5"), "1500m");
+        assert_eq!(rounded("1Gi"), "1Gi");
+    }
+
+    #[test]
+    fn the_same_amount_can_be_printed_in_another_family() {
+        assert_eq!(quantity("1Ki").in_format(Format::DecimalSi).to_string(), "1024");
+        assert_eq!(quantity("2048").in_format(Format::BinarySi).to_string(), "2Ki");
     }
 
     fn any_format() -> impl Strategy<Value = Format> {

@@ -1,1 +1,3 @@
 //! Tenant is multi-tenancy with the API of capsule.clastix.io.
+
+pub mod api;

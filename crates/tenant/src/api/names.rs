@@ -1,0 +1,46 @@
+//! Labels, annotations and the finalizer of the contract.
+
+/// On a namespace: the Tenant that it belongs to. An owner reference says the same, and both must agree.
+pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
+
+/// On an object that the controller made for a Tenant: that Tenant.
+pub const OBJECT_TENANT_LABEL: &str = "projectcapsule.dev/tenant";
+/// On an object that the controller made for a Tenant: who manages it.
+pub const OBJECT_MANAGER_LABEL: &str = "projectcapsule.dev/managed-by";
+/// The value of [`OBJECT_MANAGER_LABEL`].
+pub const OBJECT_MANAGER: &str = "controller";
+
+/// On a `LimitRange`: its index in the Tenant's list.
+pub const LIMIT_RANGE_LABEL: &str = "capsule.clastix.io/limit-range";
+/// On a `NetworkPolicy`: its index in the Tenant's list.
+pub const NETWORK_POLICY_LABEL: &str = "capsule.clastix.io/network-policy";
+/// On a `ResourceQuota`: its index in the Tenant's list.
+pub const RESOURCE_QUOTA_LABEL: &str = "capsule.clastix.io/resource-quota";
+/// On a `RoleBinding`: the hash of its role and subjects.
+pub const ROLE_BINDING_LABEL: &str = "capsule.clastix.io/role-binding";
+
+/// On a namespace: the label that the API server itself keeps equal to the name.
+pub const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// On a namespace: `key=value` pairs that the scheduler's admission adds to the node selector of each pod.
+pub const NODE_SELECTOR_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
+/// On a namespace: the allowed ingress classes; with the suffix [`REGEXP_SUFFIX`], their pattern.
+pub const INGRESS_CLASSES_ANNOTATION: &str = "capsule.clastix.io/ingress-classes";
+/// On a namespace: the allowed storage classes; with the suffix [`REGEXP_SUFFIX`], their pattern.
+pub const STORAGE_CLASSES_ANNOTATION: &str = "capsule.clastix.io/storage-classes";
+/// On a namespace: the allowed registries; with the suffix [`REGEXP_SUFFIX`], their pattern.
+pub const REGISTRIES_ANNOTATION: &str = "capsule.clastix.io/allowed-registries";
+/// See [`INGRESS_CLASSES_ANNOTATION`].
+pub const REGEXP_SUFFIX: &str = "-regexp";
+
+/// On a `ResourceQuota`, with a resource's name after it: how much of it the whole Tenant uses.
+pub const QUOTA_USED_ANNOTATION: &str = "quota.capsule.clastix.io/used-";
+/// On a `ResourceQuota`, with a resource's name after it: how much of it the whole Tenant may use.
+pub const QUOTA_HARD_ANNOTATION: &str = "quota.capsule.clastix.io/hard-";
+
+/// Holds a Tenant until its namespaces are gone.
+pub const FINALIZER: &str = "controller.projectcapsule.dev/finalize";
+
+/// Lets a subject create namespaces of its Tenant.
+pub const PROVISIONER_ROLE: &str = "capsule-namespace-provisioner";
+/// Lets a subject delete namespaces of its Tenant.
+pub const DELETER_ROLE: &str = "capsule-namespace-deleter";

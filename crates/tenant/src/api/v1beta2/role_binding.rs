@@ -1,0 +1,34 @@
+//! RoleBindings beyond those of the owners.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::rbac::v1::Subject;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// A RoleBinding that each namespace gets.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdditionalRoleBinding {
+    /// The cluster role to give.
+    #[schemars(length(min = 1))]
+    pub cluster_role_name: String,
+
+    /// Who gets it.
+    #[schemars(length(min = 1, max = 256))]
+    #[x_kube(
+        validation = Rule::new("self.all(s, s.kind in ['User', 'Group', 'ServiceAccount'])")
+            .message("the kind of a subject must be User, Group or ServiceAccount"),
+        validation = Rule::new("self.all(s, s.kind != 'ServiceAccount' || (has(s.namespace) && s.namespace != ''))")
+            .message("a subject of kind ServiceAccount must give its namespace")
+    )]
+    pub subjects: Vec<Subject>,
+
+    /// Labels for the RoleBinding.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+
+    /// Annotations for the RoleBinding.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
