@@ -11,7 +11,7 @@ use cluster::{Options, Progress, Record, attach, named};
 
 /// Starts, stops and shows clusters that run in the background on this machine.
 #[derive(Debug, Subcommand)]
-pub enum ClusterCommand {
+pub(crate) enum ClusterCommand {
     /// Start a cluster and return when it is usable. The first start on a machine builds the programs, which takes minutes.
     Up(Up),
     /// Stop a cluster. Nothing of it is left.
@@ -27,7 +27,7 @@ pub enum ClusterCommand {
 
 /// Which cluster.
 #[derive(Args, Debug)]
-pub struct Name {
+pub(crate) struct Name {
     /// The cluster's name.
     #[arg(long, default_value = named::DEFAULT_NAME)]
     name: String,
@@ -35,7 +35,7 @@ pub struct Name {
 
 /// What the cluster is to be like.
 #[derive(Args, Debug)]
-pub struct Up {
+pub(crate) struct Up {
     #[command(flatten)]
     name: Name,
     /// How many nodes are simulated.
@@ -44,7 +44,7 @@ pub struct Up {
 }
 
 /// Runs one command.
-pub async fn run(command: ClusterCommand) -> Result<()> {
+pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Up(up) => start(&up),
         ClusterCommand::Down(Name { name }) => stop(&name),
@@ -109,7 +109,10 @@ fn describe_running(record: &Record) -> String {
         format!("{}: running, {} simulated nodes", record.name, record.nodes),
         format!("  kubeconfig  {}", record.kubeconfig.display()),
         format!("  kubectl     {}", record.kubectl().display()),
-        format!("  versions    Kubernetes {}, etcd {}, kwok {}", versions.kubernetes, versions.etcd, versions.kwok),
+        format!(
+            "  versions    Kubernetes {}, etcd {}, kwok {}",
+            versions.kubernetes, versions.etcd, versions.kwok
+        ),
         format!("  ports       API server {}, etcd {}", record.ports.api_server, record.ports.etcd),
         format!("  processes   keeper {}, {}", record.owner, parts.join(", ")),
     ]

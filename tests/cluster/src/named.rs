@@ -91,7 +91,7 @@ pub async fn keep(options: Options) -> Result<()> {
     };
     tokio::pin!(stopped, starter);
     let cluster = tokio::select! {
-        started = Cluster::start(options) => started?,
+        outcome = Cluster::start(options) => outcome?,
         () = &mut stopped => bail!("asked to stop while starting"),
         _ = &mut starter => bail!("whoever started this has ended"),
     };
