@@ -6,19 +6,36 @@ use kube::{Error, core::Status};
 
 /// An error with all that lies beneath it, in one line: `outer: inner: innermost`.
 ///
-/// Causes that the outer error already spells out are not repeated.
+/// Causes that the outer error already spells out are not repeated. An answer of the API server is given in
+/// its own words, without the `Status` around them that kube prints.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
+    let mut text = words(error);
+    let mut cause = beneath(error);
     while let Some(error) = cause {
-        let message = error.to_string();
+        let message = words(error);
         if !text.contains(&message) {
             text.push_str(": ");
             text.push_str(&message);
         }
-        cause = error.source();
+        cause = beneath(error);
     }
     text
+}
+
+/// What lies beneath an error; nothing beneath an answer, for that is complete.
+fn beneath<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
+    if answer(error).is_some() { None } else { error.source() }
+}
+
+fn words(error: &(dyn StdError + 'static)) -> String {
+    match answer(error) {
+        Some(status) if !status.message.is_empty() => status.message.clone(),
+        _ => error.to_string(),
+    }
+}
+
+fn answer<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Status> {
+    error.downcast_ref::<Error>().and_then(status)
 }
 
 /// The API server's answer, if the error is one.
@@ -84,4 +101,22 @@ pub(crate) fn is_conflict_within(error: &(dyn StdError + 'static)) -> bool {
         cause = error.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot create pod a")]
+    struct Outer(#[source] Error);
+
+    #[test]
+    fn an_answer_is_told_in_the_servers_own_words() {
+        let status = Status { message: "pods \"a\" is forbidden".into(), ..Status::default() };
+        let answer = Error::Api(Box::new(status));
+        assert_eq!(chain(&answer), "pods \"a\" is forbidden");
+        let error = Outer(answer);
+        assert_eq!(chain(&error), "cannot create pod a: pods \"a\" is forbidden");
+    }
 }
