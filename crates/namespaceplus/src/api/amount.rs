@@ -1,0 +1,101 @@
+//! Amounts of a resource, as people write them.
+
+use std::{borrow::Cow, fmt};
+
+use operator_core::quantity::{ParseQuantityError, Quantity};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+/// An amount of a resource: a number, or a quantity such as `500m` or `2Gi`.
+///
+/// Holds the text as it was written, for a manifest may hold anything that the schema lets through, and one bad
+/// object must not stop all others from being read. [`Amount::quantity`] says whether it makes sense.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Amount(String);
+
+impl Amount {
+    /// The amount that a text stands for.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The amount, counted.
+    pub fn quantity(&self) -> Result<Quantity, ParseQuantityError> {
+        self.0.parse()
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumberOrText)
+    }
+}
+
+/// Reads `10` as well as `"10"`, as Kubernetes does wherever it takes a quantity.
+struct NumberOrText;
+
+impl de::Visitor<'_> for NumberOrText {
+    type Value = Amount;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number or a quantity")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Amount, E> {
+        Ok(Amount::new(text))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Amount, E> {
+        Ok(Amount::new(number.to_string()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Amount, E> {
+        Ok(Amount::new(number.to_string()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Amount, E> {
+        Ok(Amount::new(number.to_string()))
+    }
+}
+
+impl JsonSchema for Amount {
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number, or a quantity such as 500m or 2Gi.",
+            "x-kubernetes-int-or-string": true,
+            "maxLength": 32,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: serde_json::Value) -> Amount {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_number_is_as_good_as_its_text() {
+        assert_eq!(read(json!(10)), read(json!("10")));
+        assert_eq!(read(json!(0.5)).quantity(), read(json!("500m")).quantity());
+    }
+
+    #[test]
+    fn nonsense_is_read_and_found_out_later() {
+        assert!(read(json!("lots")).quantity().is_err());
+        assert!(read(json!(1e300)).quantity().is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! The API: `mygroup.my.domain/v1`, kind NamespacePlus.
+#![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
+
+mod amount;
+mod hook;
+mod parts;
+mod status;
+
+use std::collections::BTreeMap;
+
+pub use amount::Amount;
+pub use hook::{Hook, HookEvent, HookMethod, SecretRef};
+use kube::{CustomResource, KubeSchema, core::Rule};
+pub use parts::{
+    Amounts, Limit, Limits, NamedDisruptionBudget, NamedNetworkPolicy, NamedRoleBinding, Subject, SubjectKind,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+pub use status::{HookState, HookStatus, NamespacePlusStatus};
+
+/// A namespace of the same name as the NamespacePlus, with its quota, limits, policies and rights.
+#[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq)]
+#[kube(
+    group = "mygroup.my.domain",
+    version = "v1",
+    kind = "NamespacePlus",
+    plural = "namespacepluses",
+    shortname = "nsp",
+    category = "ensemble",
+    namespaced,
+    status = "NamespacePlusStatus",
+    derive = "PartialEq",
+    doc = "A namespace of the same name, with its quota, limits, policies and rights, kept as declared.",
+    printcolumn(name = "Namespace", type_ = "string", json_path = ".status.namespace", description = "The namespace that it owns"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether all is as declared"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "How long it has been there"),
+    validation = Rule::new("self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')")
+        .message("the name becomes the name of a namespace: at most 63 characters of a-z, 0-9 and '-', no '.'"),
+    validation = Rule::new("self.metadata.name != 'default' && !self.metadata.name.startsWith('kube-')")
+        .message("the namespaces default and kube-* belong to the cluster; choose another name")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespacePlusSpec {
+    /// A free text. Nothing reads it; it is kept because manifests have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foo: Option<String>,
+    /// Labels that the namespace gets. Labels that others put on it stay. Keys of Kubernetes itself are
+    /// refused, pod-security.kubernetes.io/ excepted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 63}))]
+    #[x_kube(validation = reserved_keys_rule())]
+    #[x_kube(validation = Rule::new("self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))")
+        .message("a label's value is made of A-Z, a-z, 0-9, '-', '_' and '.', and begins and ends with a letter or digit"))]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations that the namespace gets. Annotations that others put on it stay. Keys of Kubernetes itself
+    /// are refused, pod-security.kubernetes.io/ excepted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = reserved_keys_rule())]
+    pub annotations: BTreeMap<String, String>,
+    /// The most that all pods and other objects of the namespace may take together, by resource: the hard
+    /// limits of the ResourceQuota default-quota. Left out, no pod can run. `{}` means no quota.
+    #[serde(default = "default_quota")]
+    #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = parts::amounts_rule())]
+    pub quota: Amounts,
+    /// What a single pod, container or volume claim may take: the LimitRange default-limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_range: Option<Limits>,
+    /// The NetworkPolicies of the namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub network_policies: Vec<NamedNetworkPolicy>,
+    /// The RoleBindings of the namespace: who may do what in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub role_bindings: Vec<NamedRoleBinding>,
+    /// The PodDisruptionBudgets of the namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub pod_disruption_budgets: Vec<NamedDisruptionBudget>,
+    /// Calls to other systems when the namespace is made, ready or deleted. They are not made yet: the
+    /// condition HooksDelivered says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub hooks: Vec<Hook>,
+    /// What becomes of the namespace when the NamespacePlus is deleted.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+}
+
+/// What becomes of the namespace when the NamespacePlus is deleted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// It stays, with all that is in it, and belongs to nobody.
+    #[default]
+    Retain,
+    /// It is deleted, with all that is in it.
+    Delete,
+}
+
+/// The key prefixes that Kubernetes and other controllers of namespaces have for themselves. A team that set one
+/// could take the namespace from them, or decide what only an administrator may.
+fn reserved_keys_rule() -> Rule {
+    Rule::new(
+        "self.all(k, k.startsWith('pod-security.kubernetes.io/') || \
+         !k.matches('^([^/]*[.])?(kubernetes[.]io|k8s[.]io|clastix[.]io|projectcapsule[.]dev|mygroup[.]my[.]domain)/'))",
+    )
+    .message(
+        "keys of kubernetes.io, k8s.io, clastix.io, projectcapsule.dev and mygroup.my.domain cannot be set here, \
+         pod-security.kubernetes.io/ excepted",
+    )
+}
+
+/// No cpu, no memory, no pods: what runs in the namespace has to be allowed first.
+pub fn default_quota() -> Amounts {
+    [("cpu", "0"), ("memory", "0Gi"), ("pods", "0")]
+        .into_iter()
+        .map(|(resource, amount)| (resource.to_owned(), Amount::new(amount)))
+        .collect()
+}
