@@ -20,6 +20,7 @@ use crate::{Cluster, Options, Progress};
 /// The name of a cluster when none is given.
 pub const DEFAULT_NAME: &str = "ensemble";
 
+const READY: &str = "ready";
 const LET_GO: &[u8] = b"keep\n";
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
@@ -39,8 +40,10 @@ pub fn up(name: &str, mut keeper: Command, progress: &Progress) -> Result<Record
     let mut child = keeper
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("start the keeper, {}", keeper.get_program().display()))?;
+    let complaint = collect_complaint(&mut child);
     relay(&mut child, progress)?;
     let record = Record::read(&root.dir(name))?;
     match (record, child.stdin.take()) {
@@ -49,10 +52,21 @@ pub fn up(name: &str, mut keeper: Command, progress: &Progress) -> Result<Record
             Ok(record)
         }
         _ => {
-            let status = child.wait().context("wait for the keeper")?;
-            bail!("the cluster {name:?} did not start ({status}); the reason is above")
+            child.wait().context("wait for the keeper")?;
+            bail!("the cluster {name:?} did not start: {}", complaint.join().unwrap_or_default().trim())
         }
     }
+}
+
+/// The keeper must not hold the terminal's standard error, which others wait for the end of.
+fn collect_complaint(child: &mut Child) -> std::thread::JoinHandle<String> {
+    let stderr = child.stderr.take();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        // What was read before a failure is still worth showing.
+        let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut text));
+        text
+    })
 }
 
 /// Tells what the keeper tells, until it closes its output: because the cluster is usable, or because it has ended.
@@ -68,8 +82,6 @@ fn relay(child: &mut Child, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-const READY: &str = "ready";
-
 /// Owns a cluster until a signal asks to stop, or until whoever started it ends before the cluster is usable. For a process of its own, which
 /// it detaches from the terminal.
 ///
@@ -81,8 +93,9 @@ pub async fn keep(options: Options) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listen for the signal to stop")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for the signal to stop")?;
     let starter = starter_ends_or_lets_go();
-    let options =
-        Options { progress: Progress::new(|line| drop(writeln!(std::io::stdout(), "{line}"))), ..options };
+    // Nobody listens any more once the starter has let go.
+    let progress = Progress::new(|line| drop(writeln!(std::io::stdout(), "{line}")));
+    let options = Options { progress: progress.clone(), ..options };
     let stopped = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -95,7 +108,7 @@ pub async fn keep(options: Options) -> Result<()> {
         () = &mut stopped => bail!("asked to stop while starting"),
         _ = &mut starter => bail!("whoever started this has ended"),
     };
-    Progress::new(|line| drop(writeln!(std::io::stdout(), "{line}"))).say(READY);
+    progress.say(READY);
     tokio::select! {
         () = &mut stopped => {}
         let_go = &mut starter => if let_go { stopped.await },

@@ -1,0 +1,162 @@
+//! What a test may expect of the cluster: controllers that work, and nodes on which pods run.
+
+use cluster::wait;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::runtime::conditions::{is_job_completed, is_pod_running};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+use crate::PATIENCE;
+
+fn pod(annotations: &serde_json::Value) -> Pod {
+    let containers = json!([{ "name": "main", "image": "example.com/none" }]);
+    serde_json::from_value(json!({ "metadata": { "name": "one", "annotations": annotations }, "spec": { "containers": containers } })).unwrap()
+}
+
+fn is_ready(wanted: &'static str) -> impl Fn(Option<&Pod>) -> bool {
+    move |pod| {
+        let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+        conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == wanted))
+    }
+}
+
+#[tokio::test]
+async fn a_pod_runs_on_a_simulated_node_and_goes_when_deleted() {
+    let cluster = cluster::shared().await.unwrap();
+    let namespace = cluster.namespace("pod").await.unwrap();
+    let pods = Api::<Pod>::namespaced(cluster.client().await.unwrap(), &namespace);
+    pods.create(&PostParams::default(), &pod(&json!({}))).await.unwrap();
+    wait::condition(&pods, "one", "to be Ready", PATIENCE, is_ready("True")).await.unwrap();
+    let running = wait::condition(&pods, "one", "to run", PATIENCE, is_pod_running()).await.unwrap().unwrap();
+    assert!(running.spec.unwrap().node_name.unwrap().starts_with("node-"));
+    assert!(running.status.unwrap().pod_ip.is_some());
+    pods.delete("one", &DeleteParams::default()).await.unwrap();
+    wait::condition(&pods, "one", "to be gone", PATIENCE, |pod: Option<&Pod>| pod.is_none()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_annotation_keeps_a_running_pod_from_being_ready_as_long_as_it_is_there() {
+    let cluster = cluster::shared().await.unwrap();
+    let namespace = cluster.namespace("unready").await.unwrap();
+    let pods = Api::<Pod>::namespaced(cluster.client().await.unwrap(), &namespace);
+    pods.create(&PostParams::default(), &pod(&json!({ "ensemble.test/never-ready": "true" }))).await.unwrap();
+    let unready =
+        wait::condition(&pods, "one", "to run unready", PATIENCE, is_ready("False")).await.unwrap().unwrap();
+    assert_eq!(unready.status.unwrap().phase.unwrap(), "Running");
+    for (value, ready) in [(json!(null), "True"), (json!("true"), "False")] {
+        let change = json!({ "metadata": { "annotations": { "ensemble.test/never-ready": value } } });
+        pods.patch("one", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+        wait::condition(&pods, "one", "to change", PATIENCE, is_ready(ready)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_annotation_keeps_a_pod_pending() {
+    let cluster = cluster::shared().await.unwrap();
+    let namespace = cluster.namespace("pending").await.unwrap();
+    let pods = Api::<Pod>::namespaced(cluster.client().await.unwrap(), &namespace);
+    pods.create(&PostParams::default(), &pod(&json!({ "ensemble.test/stay-pending": "true" })))
+        .await
+        .unwrap();
+    let scheduled = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
+    };
+    wait::condition(&pods, "one", "to be scheduled", PATIENCE, scheduled).await.unwrap();
+    // A pod that came later runs: kwok has had its chance with the first.
+    let mut later = pod(&json!({}));
+    later.metadata.name = Some("later".to_owned());
+    pods.create(&PostParams::default(), &later).await.unwrap();
+    wait::condition(&pods, "later", "to run", PATIENCE, is_pod_running()).await.unwrap();
+    assert_eq!(pods.get("one").await.unwrap().status.unwrap().phase.unwrap(), "Pending");
+}
+
+#[tokio::test]
+async fn a_job_completes() {
+    let cluster = cluster::shared().await.unwrap();
+    let namespace = cluster.namespace("job").await.unwrap();
+    cluster.kubectl(&["-n", &namespace, "create", "job", "once", "--image=example.com/none"]).await.unwrap();
+    let jobs = Api::<Job>::namespaced(cluster.client().await.unwrap(), &namespace);
+    wait::condition(&jobs, "once", "to complete", PATIENCE, is_job_completed()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_quota_is_enforced() {
+    let cluster = cluster::shared().await.unwrap();
+    let namespace = cluster.namespace("quota").await.unwrap();
+    let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none}\nspec: {hard: {pods: 0}}\n";
+    cluster
+        .apply_yaml(&quota.replace("name: none", &format!("name: none, namespace: {}", namespace.name())))
+        .await
+        .unwrap();
+    let client = cluster.client().await.unwrap();
+    let quotas = Api::<ResourceQuota>::namespaced(client.clone(), &namespace);
+    let counted = |quota: Option<&ResourceQuota>| {
+        quota.is_some_and(|quota| quota.status.as_ref().is_some_and(|status| status.hard.is_some()))
+    };
+    wait::condition(&quotas, "none", "to be counted", PATIENCE, counted).await.unwrap();
+    let error = Api::namespaced(client, &namespace)
+        .create(&PostParams::default(), &pod(&json!({})))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("exceeded quota"), "{error}");
+}
+
+#[tokio::test]
+async fn garbage_is_collected() {
+    let cluster = cluster::shared().await.unwrap();
+    let namespace = cluster.namespace("garbage").await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(cluster.client().await.unwrap(), &namespace);
+    let map = |name: &str, owners| {
+        serde_json::from_value::<ConfigMap>(
+            json!({ "metadata": { "name": name, "ownerReferences": owners } }),
+        )
+        .unwrap()
+    };
+    let owner = maps.create(&PostParams::default(), &map("owner", json!([]))).await.unwrap();
+    let reference = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.uid() }]);
+    maps.create(&PostParams::default(), &map("owned", reference)).await.unwrap();
+    let background =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
+    maps.delete("owner", &background).await.unwrap();
+    wait::condition(&maps, "owned", "to be collected", PATIENCE, |map: Option<&ConfigMap>| map.is_none())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn definitions_are_installed_by_several_at_once() {
+    let cluster = cluster::shared().await.unwrap();
+    let schema = json!({ "openAPIV3Schema": { "type": "object" } });
+    let crd: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": { "name": "widgets.cluster.test" },
+        "spec": {
+            "group": "cluster.test",
+            "scope": "Namespaced",
+            "names": { "plural": "widgets", "singular": "widget", "kind": "Widget" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
+        },
+    }))
+    .unwrap();
+    let crds = [crd];
+    futures::future::try_join_all((0..5).map(|_| cluster.install_crds(&crds))).await.unwrap();
+    let namespace = cluster.namespace("widgets").await.unwrap();
+    let widget = "apiVersion: cluster.test/v1\nkind: Widget\nmetadata: {name: one, namespace: NS}\n";
+    cluster.apply_yaml(&widget.replace("NS", &namespace)).await.unwrap();
+    assert!(
+        cluster
+            .kubectl(&["-n", &namespace, "get", "widgets", "-o", "name"])
+            .await
+            .unwrap()
+            .contains("widget.cluster.test/one")
+    );
+}
+
+#[tokio::test]
+async fn a_failing_kubectl_says_why() {
+    let cluster = cluster::shared().await.unwrap();
+    let error = format!("{:#}", cluster.kubectl(&["get", "nothings"]).await.unwrap_err());
+    assert!(error.contains("kubectl get nothings") && error.contains("nothings"), "{error}");
+}
