@@ -1,0 +1,43 @@
+//! The command line of memcached.
+
+use crate::api::MemcachedSpec;
+
+/// The command line, word by word, such that memcached 1.4 and 1.6 both take it.
+///
+/// `-m` comes before `-I`, which memcached 1.4 checks against it as it reads. `-U 0` turns UDP off, which 1.4
+/// serves unless told not to, and which floods others when its answers are misdirected.
+pub(super) fn command(spec: &MemcachedSpec) -> Vec<String> {
+    let mut words = vec!["memcached".to_owned()];
+    let mut option = |flag: &str, value: &str| words.extend([flag.to_owned(), value.to_owned()]);
+    option("-m", &spec.memory_megabytes.to_string());
+    option("-o", "modern");
+    words.push("-v".to_owned());
+    let mut option = |flag: &str, value: &str| words.extend([flag.to_owned(), value.to_owned()]);
+    option("-p", &spec.container_port.to_string());
+    option("-U", "0");
+    option("-c", &spec.max_connections.to_string());
+    option("-t", &spec.threads.to_string());
+    option("-I", &spec.max_item_size);
+    words.extend(spec.extra_args.iter().cloned());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::build::fixture::cache;
+
+    #[test]
+    fn each_word_stands_by_itself_and_the_memory_comes_first() {
+        let line = command(&cache(json!({})).spec).join(" ");
+        assert_eq!(line, "memcached -m 64 -o modern -v -p 11211 -U 0 -c 1024 -t 4 -I 1m");
+    }
+
+    #[test]
+    fn more_arguments_come_last() {
+        let line = command(&cache(json!({"extraArgs": ["-o", "no_hashexpand"]})).spec);
+        assert_eq!(line[line.len() - 2..], ["-o", "no_hashexpand"]);
+    }
+}

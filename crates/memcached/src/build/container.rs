@@ -1,0 +1,88 @@
+//! The container that serves.
+
+use k8s_openapi::{
+    api::core::v1::{
+        Capabilities, Container, ContainerPort, Lifecycle, LifecycleHandler, Probe, SecurityContext,
+        SleepAction, TCPSocketAction,
+    },
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+
+use super::{CONTAINER, command::command, resources};
+use crate::api::Memcached;
+
+/// How long a pod still serves after it was asked to end, so that clients learn first that it goes.
+const FAREWELL_SECONDS: i64 = 5;
+
+/// Makes the container what the cache asks. Its environment and mounts are nothing to us and stay.
+pub(super) fn shape(cache: &Memcached, image: &str, container: &mut Container) {
+    let spec = &cache.spec;
+    CONTAINER.clone_into(&mut container.name);
+    container.image = Some(image.to_owned());
+    container.image_pull_policy = Some(pull_policy(image).to_owned());
+    container.command = Some(command(spec));
+    container.args = None;
+    container.ports = Some(vec![ContainerPort {
+        name: Some(CONTAINER.to_owned()),
+        container_port: spec.container_port,
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }]);
+    resources::shape(spec, container.resources.get_or_insert_default());
+    container.security_context = Some(restricted());
+    container.readiness_probe = Some(probe(5, 2));
+    container.liveness_probe = Some(probe(10, 6));
+    container.lifecycle = Some(farewell());
+}
+
+/// What the API server would choose for the image: tags that move are pulled each time.
+fn pull_policy(image: &str) -> &'static str {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    let moves = !name.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
+    if moves { "Always" } else { "IfNotPresent" }
+}
+
+fn restricted() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+        read_only_root_filesystem: Some(true),
+        run_as_non_root: Some(true),
+        ..SecurityContext::default()
+    }
+}
+
+/// Whether the port takes connections. Liveness is patient: a restart empties the cache.
+fn probe(period: i32, failures: i32) -> Probe {
+    Probe {
+        tcp_socket: Some(TCPSocketAction { port: IntOrString::String(CONTAINER.to_owned()), host: None }),
+        period_seconds: Some(period),
+        timeout_seconds: Some(3),
+        success_threshold: Some(1),
+        failure_threshold: Some(failures),
+        ..Probe::default()
+    }
+}
+
+fn farewell() -> Lifecycle {
+    let sleep = SleepAction { seconds: FAREWELL_SECONDS };
+    Lifecycle {
+        pre_stop: Some(LifecycleHandler { sleep: Some(sleep), ..LifecycleHandler::default() }),
+        ..Lifecycle::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_pulled_each_time_only_if_its_tag_moves() {
+        for moving in ["memcached", "memcached:latest", "registry:5000/memcached"] {
+            assert_eq!(pull_policy(moving), "Always", "{moving}");
+        }
+        for fixed in ["memcached:1.6", "registry:5000/memcached:1.6", "memcached@sha256:00"] {
+            assert_eq!(pull_policy(fixed), "IfNotPresent", "{fixed}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the objects of a cache are to look like. Pure.
+//!
+//! Each `shape` function changes, in an object that may be there already, the fields that the cache means,
+//! and spells out what the API server would fill in within them. Fields of others stay: annotations, more
+//! labels, node selectors, tolerations, side-cars. So shaping twice changes nothing.
+
+pub(crate) mod budget;
+mod command;
+mod container;
+pub(crate) mod deployment;
+mod pod;
+mod resources;
+pub(crate) mod service;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt;
+use operator_core::labels::{self, Labels};
+
+use crate::api::Memcached;
+
+/// The label that all pods of all caches carry.
+pub const APP_LABEL: &str = "app";
+/// The value of [`APP_LABEL`].
+pub const APP: &str = "memcached";
+/// The label that carries the name of the cache, so that the pods of two caches never mix.
+pub const CACHE_LABEL: &str = "memcached_cr";
+/// The name of the container that serves, and of its port.
+pub const CONTAINER: &str = "memcached";
+
+/// The labels by which a cache's pods are selected.
+fn selecting(cache: &Memcached) -> Labels {
+    [(APP_LABEL.to_owned(), APP.to_owned()), (CACHE_LABEL.to_owned(), cache.name_any())].into()
+}
+
+/// The labels that each of a cache's objects carries.
+fn identifying(cache: &Memcached) -> Labels {
+    let mut all = labels::recommended(APP, &cache.name_any(), "cache");
+    all.extend(selecting(cache));
+    all
+}
+
+/// The selector of a cache's pods.
+fn selector(cache: &Memcached) -> LabelSelector {
+    LabelSelector { match_labels: Some(selecting(cache)), match_expressions: None }
+}
+
+/// The selector of a cache's pods, as text.
+pub(crate) fn selector_text(cache: &Memcached) -> String {
+    format!("{APP_LABEL}={APP},{CACHE_LABEL}={}", cache.name_any())
+}
+
+#[cfg(test)]
+pub(crate) mod fixture {
+    use serde_json::{Value, json};
+
+    use crate::api::Memcached;
+
+    /// A cache with this spec, as the API server returns it.
+    pub(crate) fn cache(spec: Value) -> Memcached {
+        serde_json::from_value(json!({
+            "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u-1", "generation": 1},
+            "spec": spec,
+        }))
+        .unwrap()
+    }
+}

@@ -1,0 +1,107 @@
+//! What can go wrong with a cache.
+
+use operator_core::{
+    ReconcileError,
+    error::{is_namespace_terminating, is_refusal, status},
+    owner::OwnerError,
+    write::WriteError,
+};
+
+use crate::words::{NAME_TAKEN, NO_OWNER, REFUSED, STATUS_FAILED, WRITE_FAILED};
+
+/// Why a cache could not be reconciled.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cache cannot own objects.
+    #[error("cannot make the objects of the Memcached")]
+    Owner(#[from] OwnerError),
+    /// An object of the cache's name belongs to somebody else. It was not touched.
+    #[error(transparent)]
+    NameTaken(WriteError),
+    /// The API server refused to make or change an object.
+    #[error(
+        "the API server refuses; lift the quota, policy or right that stands against it, or change the spec"
+    )]
+    Refused(#[source] WriteError),
+    /// The namespace is being deleted, and the cache will go with it.
+    #[error("the namespace is being deleted")]
+    NamespaceTerminating(#[source] WriteError),
+    /// An object could not be made or changed for another reason; it is tried again.
+    #[error(transparent)]
+    Write(WriteError),
+    /// The status could not be written; it is tried again.
+    #[error(transparent)]
+    Status(WriteError),
+}
+
+impl Error {
+    /// What it means for the cache that an object could not be made as it should be.
+    pub(crate) fn of_write(error: WriteError) -> Self {
+        match error.answer() {
+            None => Self::NameTaken(error),
+            Some(answer) if is_namespace_terminating(answer) => Self::NamespaceTerminating(error),
+            Some(answer) if is_refusal(answer) => Self::Refused(error),
+            Some(_) => Self::Write(error),
+        }
+    }
+
+    /// What a person has to know of and look into, in the API server's words. `None` for what passes by itself.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match self {
+            Self::NameTaken(error) => Some(error.to_string()),
+            Self::Refused(error) => {
+                let said = error.answer().and_then(status).map(|status| status.message.as_str());
+                Some(format!("{error}: {}", said.unwrap_or_default()))
+            }
+            Self::Owner(error) => Some(error.to_string()),
+            Self::NamespaceTerminating(_) | Self::Write(_) | Self::Status(_) => None,
+        }
+    }
+}
+
+impl ReconcileError for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Owner(_) => NO_OWNER,
+            Self::NameTaken(_) => NAME_TAKEN,
+            Self::Refused(_) => REFUSED,
+            Self::NamespaceTerminating(_) | Self::Write(_) => WRITE_FAILED,
+            Self::Status(_) => STATUS_FAILED,
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        matches!(self, Self::NamespaceTerminating(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn answered(code: u16, message: &str) -> Error {
+        let reason = if code == 403 { "Forbidden" } else { "InternalError" };
+        let status = Status { code, reason: reason.into(), message: message.into(), ..Status::default() };
+        Error::of_write(WriteError::Api {
+            action: "create",
+            object: "Deployment shop/web".into(),
+            source: kube::Error::Api(Box::new(status)),
+        })
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_words() {
+        let refused = answered(403, "exceeded quota: tight");
+        assert_eq!(refused.reason(), REFUSED);
+        assert_eq!(refused.trouble().unwrap(), "cannot create Deployment shop/web: exceeded quota: tight");
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_no_trouble() {
+        let failed = answered(500, "etcd is away");
+        assert_eq!(failed.reason(), WRITE_FAILED);
+        assert_eq!(failed.trouble(), None);
+    }
+}

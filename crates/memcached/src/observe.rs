@@ -1,0 +1,124 @@
+//! The pods of a cache, from the informer.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use operator_core::{
+    ObjectKey, Wiring,
+    informer::{Change, Index, Selection},
+    owner::controller_of,
+    pod::PodView,
+};
+
+use crate::{
+    api::Memcached,
+    build::{APP, APP_LABEL, CACHE_LABEL},
+};
+
+/// A pod as the informer holds it.
+pub(crate) type KnownPod = Arc<PodView>;
+
+/// The label that a Deployment puts on pods; with it, their ReplicaSet's name is known.
+const REVISION_LABEL: &str = "pod-template-hash";
+
+/// The pods of the cluster, found by the cache whose labels they carry.
+pub(crate) struct Pods {
+    by_cache: Index<PodView, ObjectKey>,
+}
+
+impl Pods {
+    /// Asks for the informer, and for a reconcile of the caches that a pod's change concerns.
+    pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
+        let informer = wiring.informer::<PodView>(Selection::All);
+        wiring.on_change(&informer, concerned);
+        let by_cache = informer.store().index(|pod: &PodView| cache_of(pod).into_iter().collect());
+        Self { by_cache }
+    }
+
+    /// The pods that count for the cache, sorted by name.
+    pub(crate) fn of(&self, cache: &Memcached) -> Vec<KnownPod> {
+        let mut pods = self.by_cache.get(&ObjectKey::of(cache));
+        pods.retain(|pod| counts(cache, pod));
+        pods.sort_by_key(|pod| pod.name_any());
+        pods
+    }
+}
+
+fn concerned(change: &Change<PodView>) -> Vec<ObjectKey> {
+    change.states().filter_map(|pod| cache_of(pod)).collect()
+}
+
+/// The cache whose labels the pod carries.
+fn cache_of(pod: &PodView) -> Option<ObjectKey> {
+    let labels = pod.labels();
+    (labels.get(APP_LABEL)? == APP).then_some(())?;
+    Some(ObjectKey::namespaced(pod.metadata.namespace.as_deref()?, labels.get(CACHE_LABEL)?))
+}
+
+/// Whether a pod with the cache's labels is one of its pods: made by its Deployment, not finished and not
+/// being deleted.
+fn counts(cache: &Memcached, pod: &PodView) -> bool {
+    !pod.is_finished() && !pod.is_terminating() && is_of_deployment(&cache.name_any(), pod)
+}
+
+/// Whether a ReplicaSet of the Deployment controls the pod. Anybody can put labels on a pod; the name of the
+/// ReplicaSet, which is the Deployment's with the revision, tells the Deployment's own.
+fn is_of_deployment(deployment: &str, pod: &PodView) -> bool {
+    let Some(revision) = pod.labels().get(REVISION_LABEL) else { return false };
+    controller_of(&pod.metadata)
+        .is_some_and(|owner| owner.kind == "ReplicaSet" && owner.name == format!("{deployment}-{revision}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use operator_core::pod::Phase;
+    use serde_json::json;
+
+    use super::*;
+    use crate::build::fixture::cache;
+
+    fn pod(owner: &str) -> PodView {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "web-5d4-abcde", "namespace": "shop",
+                "labels": {"app": "memcached", "memcached_cr": "web", "pod-template-hash": "5d4"},
+                "ownerReferences": [
+                    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": "r", "controller": true}
+                ],
+            },
+            "status": {"phase": "Running"},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_pods_of_the_deployment_count() {
+        assert!(counts(&cache(json!({})), &pod("web-5d4")));
+    }
+
+    #[test]
+    fn pods_that_only_carry_the_labels_do_not_count() {
+        let mut bare = pod("web-5d4");
+        bare.metadata.owner_references = None;
+        for stranger in [bare, pod("web-blue-5d4"), pod("other-5d4")] {
+            assert!(!counts(&cache(json!({})), &stranger));
+        }
+    }
+
+    #[test]
+    fn pods_that_are_finished_or_going_do_not_count() {
+        let mut going = pod("web-5d4");
+        going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap();
+        assert!(!counts(&cache(json!({})), &going));
+        let finished = PodView { phase: Phase::Failed, ..pod("web-5d4") };
+        assert!(!counts(&cache(json!({})), &finished));
+    }
+
+    #[test]
+    fn a_pod_concerns_the_cache_of_its_labels_and_namespace() {
+        assert_eq!(cache_of(&pod("web-5d4")), Some(ObjectKey::namespaced("shop", "web")));
+        let mut foreign = pod("web-5d4");
+        foreign.metadata.labels.as_mut().unwrap().insert("app".into(), "redis".into());
+        assert_eq!(cache_of(&foreign), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! The Memcached controller.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget},
+    jiff::Timestamp,
+};
+use kube::Resource;
+use operator_core::{
+    Controller, Outcome, Setting, Wiring,
+    events::Events,
+    owner::Owner,
+    pod::PodView,
+    rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
+    status::StatusWriter,
+};
+
+use crate::{
+    api::Memcached,
+    children::Objects,
+    error::Error,
+    observe::Pods,
+    status::{Seen, Trouble, status},
+    words::DELETING,
+};
+
+/// Holds a cache back until its deletion has been told.
+pub const FINALIZER: &str = "cache.example.com/finalizer";
+
+/// The image of caches that name none.
+pub const IMAGE: Setting = Setting {
+    flag: "memcached-image",
+    env: "MEMCACHED_IMAGE",
+    default: "memcached:1.4.36-alpine",
+    help: "Image of the pods of a Memcached that names none",
+};
+
+/// Keeps a Deployment, a Service and a PodDisruptionBudget for each cache.
+pub struct MemcachedController {
+    objects: Objects,
+    pods: Pods,
+    status: StatusWriter<Memcached>,
+    events: Events,
+    image: String,
+}
+
+impl Controller for MemcachedController {
+    const NAME: &'static str = "memcached";
+    const FINALIZER: Option<&'static str> = Some(FINALIZER);
+    type Object = Memcached;
+    type Error = Error;
+
+    fn rules() -> Vec<Rule> {
+        vec![
+            rule::<Memcached>(GET | LIST | WATCH | PATCH),
+            rule::<Memcached>(UPDATE).subresource("status"),
+            // For `blockOwnerDeletion`, where OwnerReferencesPermissionEnforcement is on.
+            rule::<Memcached>(UPDATE).subresource("finalizers"),
+            rule::<Deployment>(GET | LIST | WATCH | CREATE | UPDATE),
+            rule::<Service>(GET | LIST | WATCH | CREATE | UPDATE),
+            rule::<PodDisruptionBudget>(GET | LIST | WATCH | CREATE | UPDATE | DELETE),
+            rule::<PodView>(LIST | WATCH),
+        ]
+    }
+
+    fn settings() -> &'static [Setting] {
+        &[IMAGE]
+    }
+
+    fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
+        Self {
+            objects: Objects::wire(wiring),
+            pods: Pods::wire(wiring),
+            status: wiring.status(),
+            events: wiring.events(),
+            image: wiring.setting(&IMAGE),
+        }
+    }
+
+    async fn reconcile(&self, cache: Arc<Memcached>) -> Result<Outcome, Error> {
+        let owner = Owner::controller(cache.as_ref(), cache.metadata.namespace.as_deref())?;
+        let image = cache.spec.image.as_deref().unwrap_or(&self.image);
+        let failures = self.objects.make(&cache, &owner, image).await;
+        if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
+            return Ok(Outcome::AwaitChange);
+        }
+        let told = self.tell(&cache, &owner, &failures).await;
+        failures.into_iter().next().map_or(told, Err)
+    }
+
+    async fn cleanup(&self, cache: Arc<Memcached>) -> Result<Outcome, Error> {
+        let note = "the Deployment, Service and PodDisruptionBudget go with the Memcached";
+        self.events.normal(cache.object_ref(&()), DELETING, "Delete", note);
+        Ok(Outcome::Done)
+    }
+}
+
+impl MemcachedController {
+    /// Writes the status that follows from what is seen now and from what failed.
+    async fn tell(&self, cache: &Memcached, owner: &Owner, failures: &[Error]) -> Result<Outcome, Error> {
+        let troubles: Vec<_> = failures.iter().filter_map(Trouble::of).collect();
+        let pods = self.pods.of(cache);
+        let deployment = self.objects.deployment(cache, owner);
+        let seen = Seen {
+            pods: &pods,
+            deployment: deployment.as_deref(),
+            has_service: self.objects.has_service(cache, owner),
+            troubles: &troubles,
+        };
+        let now = Timestamp::now();
+        let write = self.status.write(cache, |live| {
+            // What was done was done for the spec of `cache`, whatever the live one asks by now.
+            let known = Memcached { status: live.status.clone(), ..cache.clone() };
+            let next = Some(status(&known, &seen, now));
+            let differs = live.status != next;
+            live.status = next;
+            differs
+        });
+        write.await.map_err(Error::Status)
+    }
+}

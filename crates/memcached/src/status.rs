@@ -1,0 +1,164 @@
+//! What is said about a cache. Pure.
+
+use k8s_openapi::{
+    api::apps::v1::{Deployment, DeploymentCondition},
+    jiff::Timestamp,
+};
+use kube::ResourceExt;
+use operator_core::{
+    ReconcileError,
+    conditions::{READY, Status, Verdict, settle},
+    pod::PodView,
+};
+
+use crate::{
+    api::{Memcached, MemcachedStatus},
+    build::{selector_text, service::endpoint},
+    error::Error,
+    observe::KnownPod,
+    words::{
+        AS_ASKED, AVAILABLE, BLOCKED, DEADLINE_EXCEEDED, DEGRADED, PROGRESSING, REPLICA_FAILURE, ROLLING_OUT,
+        TOO_FEW_READY,
+    },
+};
+
+/// What was seen of a cache after its objects were made.
+pub(crate) struct Seen<'a> {
+    /// The pods that count, sorted by name.
+    pub(crate) pods: &'a [KnownPod],
+    /// The Deployment, if it is there and the cache's own.
+    pub(crate) deployment: Option<&'a Deployment>,
+    /// Whether the Service is there and the cache's own, so that its pods' names resolve.
+    pub(crate) has_service: bool,
+    /// What stood in the way.
+    pub(crate) troubles: &'a [Trouble],
+}
+
+/// Something that a person has to look into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Trouble {
+    /// The trouble that an error means for a person, if it means any.
+    pub(crate) fn of(error: &Error) -> Option<Self> {
+        error.trouble().map(|message| Self { reason: error.reason(), message })
+    }
+}
+
+/// The status of a cache of which this was seen.
+pub(crate) fn status(cache: &Memcached, seen: &Seen<'_>, now: Timestamp) -> MemcachedStatus {
+    let before = cache.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let generation = cache.metadata.generation.unwrap_or_default();
+    MemcachedStatus {
+        nodes: seen.pods.iter().map(|pod| pod.name_any()).collect(),
+        endpoints: endpoints(cache, seen),
+        replicas: count(seen.pods.len()),
+        ready_replicas: ready(seen),
+        selector: selector_text(cache),
+        observed_generation: Some(generation),
+        conditions: settle(before, &verdicts(cache, seen), generation, now),
+    }
+}
+
+fn endpoints(cache: &Memcached, seen: &Seen<'_>) -> Vec<String> {
+    let (name, namespace) = (cache.name_any(), cache.namespace().unwrap_or_default());
+    let at = |pod: &PodView| endpoint(pod, &name, &namespace, cache.spec.container_port);
+    let ready = seen.pods.iter().filter(|pod| seen.has_service && pod.is_ready());
+    let mut endpoints: Vec<_> = ready.filter_map(|pod| at(pod)).collect();
+    endpoints.sort();
+    endpoints
+}
+
+fn ready(seen: &Seen<'_>) -> i32 {
+    count(seen.pods.iter().filter(|pod| pod.is_ready()).count())
+}
+
+fn count(length: usize) -> i32 {
+    i32::try_from(length).unwrap_or(i32::MAX)
+}
+
+fn verdicts(cache: &Memcached, seen: &Seen<'_>) -> [Verdict; 4] {
+    let available = available(cache.spec.size, ready(seen));
+    let degraded = degraded(seen);
+    let progressing = progressing(cache.spec.size, seen, &degraded);
+    let summary = summary(&available, &progressing, &degraded);
+    [available, progressing, degraded, summary]
+}
+
+fn available(size: i32, ready: i32) -> Verdict {
+    let message = format!("{ready} of {size} pods are ready");
+    if ready >= size {
+        Verdict::is_true(AVAILABLE, AS_ASKED, message)
+    } else {
+        Verdict::is_false(AVAILABLE, TOO_FEW_READY, message)
+    }
+}
+
+fn degraded(seen: &Seen<'_>) -> Verdict {
+    let mut troubles = seen.troubles.to_vec();
+    troubles.extend(seen.deployment.into_iter().flat_map(troubles_of));
+    let Some(first) = troubles.first() else {
+        return Verdict::is_false(DEGRADED, AS_ASKED, "nothing stands in the way");
+    };
+    let messages: Vec<_> = troubles.iter().map(|trouble| trouble.message.as_str()).collect();
+    Verdict::is_true(DEGRADED, first.reason, messages.join("; "))
+}
+
+/// What the Deployment says of its pods.
+fn troubles_of(deployment: &Deployment) -> Vec<Trouble> {
+    let said = |condition: &DeploymentCondition, reason, otherwise: &str| Trouble {
+        reason,
+        message: condition.message.clone().unwrap_or_else(|| otherwise.to_owned()),
+    };
+    let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let trouble =
+        |condition: &DeploymentCondition| match (condition.type_.as_str(), condition.status.as_str()) {
+            ("ReplicaFailure", "True") => Some(said(condition, REPLICA_FAILURE, "pods cannot be made")),
+            ("Progressing", "False") if condition.reason.as_deref() == Some(DEADLINE_EXCEEDED) => {
+                Some(said(condition, DEADLINE_EXCEEDED, "pods do not become ready"))
+            }
+            _ => None,
+        };
+    conditions.filter_map(trouble).collect()
+}
+
+fn progressing(size: i32, seen: &Seen<'_>, degraded: &Verdict) -> Verdict {
+    let (current, pods, ready) = (current(seen.deployment), count(seen.pods.len()), ready(seen));
+    if current == Some(size) && pods == size && ready == size {
+        return Verdict::is_false(PROGRESSING, AS_ASKED, "nothing is left to do");
+    }
+    if degraded.status == Status::True {
+        return Verdict::is_false(PROGRESSING, BLOCKED, "waits for what Degraded tells of");
+    }
+    let current = current.unwrap_or_default();
+    let message = format!("{current} of {size} pods are as the spec asks, {pods} exist, {ready} are ready");
+    Verdict::is_true(PROGRESSING, ROLLING_OUT, message)
+}
+
+/// How many pods of the present spec the Deployment has; `None` while its controller has not looked at that.
+fn current(deployment: Option<&Deployment>) -> Option<i32> {
+    let deployment = deployment?;
+    let status = deployment.status.as_ref()?;
+    let is_observed = status.observed_generation >= deployment.metadata.generation;
+    is_observed.then(|| status.updated_replicas.unwrap_or_default())
+}
+
+/// Ready says that all is as asked; if not, what is the matter, the worst first.
+fn summary(available: &Verdict, progressing: &Verdict, degraded: &Verdict) -> Verdict {
+    let matter = if degraded.status == Status::True {
+        degraded
+    } else if available.status == Status::False {
+        available
+    } else if progressing.status == Status::True {
+        progressing
+    } else {
+        return Verdict::is_true(READY, AS_ASKED, available.message.clone());
+    };
+    Verdict::is_false(READY, matter.reason, matter.message.clone())
+}
+
+#[cfg(test)]
+mod tests;

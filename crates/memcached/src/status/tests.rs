@@ -1,0 +1,119 @@
+use std::sync::Arc;
+
+use operator_core::conditions::find;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{build::fixture::cache, words::NAME_TAKEN};
+
+fn pod(name: &str, ip: &str, is_ready: bool) -> KnownPod {
+    let status = if is_ready { "True" } else { "False" };
+    let pod = json!({
+        "metadata": {"name": name},
+        "status": {"phase": "Running", "podIP": ip, "conditions": [{"type": "Ready", "status": status}]},
+    });
+    Arc::new(serde_json::from_value(pod).unwrap())
+}
+
+fn deployment(status: Value) -> Deployment {
+    serde_json::from_value(json!({"metadata": {"generation": 2}, "status": status})).unwrap()
+}
+
+fn settled(updated: i32) -> Deployment {
+    deployment(json!({"observedGeneration": 2, "updatedReplicas": updated}))
+}
+
+fn says(status: &MemcachedStatus, type_: &str) -> (String, String) {
+    let condition = find(&status.conditions, type_).unwrap();
+    (condition.status.clone(), condition.reason.clone())
+}
+
+fn told(status: &MemcachedStatus) -> [(String, String); 4] {
+    [AVAILABLE, PROGRESSING, DEGRADED, READY].map(|type_| says(status, type_))
+}
+
+fn of(
+    size: i32,
+    pods: &[KnownPod],
+    deployment: Option<&Deployment>,
+    troubles: &[Trouble],
+) -> MemcachedStatus {
+    let seen = Seen { pods, deployment, has_service: true, troubles };
+    status(&cache(json!({"size": size})), &seen, Timestamp::UNIX_EPOCH)
+}
+
+fn expected(conditions: [(&str, &str); 4]) -> [(String, String); 4] {
+    conditions.map(|(status, reason)| (status.to_owned(), reason.to_owned()))
+}
+
+#[test]
+fn everything_is_said_on_the_first_visit() {
+    let status = of(3, &[], None, &[]);
+    let want =
+        [("False", TOO_FEW_READY), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", TOO_FEW_READY)];
+    assert_eq!(told(&status), expected(want));
+    assert_eq!(status.selector, "app=memcached,memcached_cr=web");
+    assert_eq!(status.observed_generation, Some(1));
+}
+
+#[test]
+fn a_cache_is_ready_when_as_many_pods_of_the_present_spec_are_ready_as_asked() {
+    let pods = [pod("web-1-a", "10.0.0.2", true), pod("web-1-b", "10.0.0.1", true)];
+    let status = of(2, &pods, Some(&settled(2)), &[]);
+    let want = [("True", AS_ASKED), ("False", AS_ASKED), ("False", AS_ASKED), ("True", AS_ASKED)];
+    assert_eq!(told(&status), expected(want));
+    assert_eq!(status.nodes, ["web-1-a", "web-1-b"]);
+    assert_eq!(status.endpoints, ["10-0-0-1.web.shop.svc:11211", "10-0-0-2.web.shop.svc:11211"]);
+    assert_eq!((status.replicas, status.ready_replicas), (2, 2));
+}
+
+#[test]
+fn a_cache_of_no_pods_is_available() {
+    let status = of(0, &[], Some(&settled(0)), &[]);
+    assert_eq!(says(&status, READY), ("True".to_owned(), AS_ASKED.to_owned()));
+}
+
+#[test]
+fn while_pods_are_replaced_a_cache_is_available_and_not_ready() {
+    let pods = [pod("web-1-a", "10.0.0.1", true), pod("web-2-b", "10.0.0.2", false)];
+    let status = of(1, &pods, Some(&settled(1)), &[]);
+    let want = [("True", AS_ASKED), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", ROLLING_OUT)];
+    assert_eq!(told(&status), expected(want));
+    assert_eq!(status.endpoints.len(), 1, "a pod that is not ready is no endpoint");
+}
+
+#[test]
+fn a_deployment_that_its_controller_has_not_looked_at_is_under_way() {
+    let unseen = deployment(json!({"observedGeneration": 1, "updatedReplicas": 1}));
+    let status = of(1, &[pod("web-1-a", "10.0.0.1", true)], Some(&unseen), &[]);
+    assert_eq!(says(&status, PROGRESSING), ("True".to_owned(), ROLLING_OUT.to_owned()));
+}
+
+#[test]
+fn what_stands_in_the_way_is_told_and_blocks() {
+    let trouble = Trouble { reason: NAME_TAKEN, message: "Deployment shop/web exists".into() };
+    let status = of(1, &[], None, &[trouble]);
+    let want = [("False", TOO_FEW_READY), ("False", BLOCKED), ("True", NAME_TAKEN), ("False", NAME_TAKEN)];
+    assert_eq!(told(&status), expected(want));
+}
+
+#[test]
+fn pods_that_the_deployment_cannot_make_are_told_in_its_words() {
+    let failing = deployment(json!({"observedGeneration": 2, "conditions": [
+        {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"},
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: tight"},
+        {"type": "Progressing", "status": "False", "reason": DEADLINE_EXCEEDED, "message": "has timed out"},
+    ]}));
+    let status = of(1, &[], Some(&failing), &[]);
+    let degraded = find(&status.conditions, DEGRADED).unwrap();
+    assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", REPLICA_FAILURE));
+    assert_eq!(degraded.message, "exceeded quota: tight; has timed out");
+}
+
+#[test]
+fn without_a_service_of_its_own_a_cache_has_no_endpoints() {
+    let pods = [pod("web-1-a", "10.0.0.1", true)];
+    let seen = Seen { pods: &pods, deployment: None, has_service: false, troubles: &[] };
+    let status = status(&cache(json!({"size": 1})), &seen, Timestamp::UNIX_EPOCH);
+    assert_eq!(status.endpoints, Vec::<String>::new());
+}
