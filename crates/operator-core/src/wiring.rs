@@ -34,7 +34,7 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         let client = environment.clients.named(name);
         let events = Events::new(client.clone(), name, &environment.instance);
         let queue = Arc::new(Queue::default());
-        let objects = environment.informers.get::<K>(Selection::All);
+        let objects = environment.informers.custom::<K>();
         let synced = vec![objects.synced()];
         let changed = queue.clone();
         let own = objects.subscribe(move |change| {

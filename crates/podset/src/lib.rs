@@ -3,7 +3,7 @@
 //! The way of a reconcile, in the order of the modules:
 //!
 //! ```text
-//! api        what a person asks for and is told
+//! api        what a person asks for and is told; schema makes it a definition
 //! observe    the pods that count, from the caches
 //! claim      orphans are adopted, strangers' labels released
 //! plan       pure: which pods to make, which to delete
@@ -12,12 +12,13 @@
 //! reconcile  the controller: observe, claim, plan, act, tell
 //! ```
 
-mod api;
+pub mod api;
 mod build;
 mod claim;
 mod observe;
 mod plan;
 mod reconcile;
+mod schema;
 mod status;
 
 pub use api::{PodSet, PodSetSpec, PodSetStatus};

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::Pod, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
+};
 use kube::{
     Client, Resource, ResourceExt,
     api::{DeleteParams, PostParams, Preconditions},
@@ -26,6 +29,7 @@ use crate::{
     claim::claim,
     observe::{KnownPod, Pods},
     plan::{Plan, plan},
+    schema,
     status::{Trouble, status},
 };
 
@@ -104,6 +108,10 @@ impl Controller for PodSetController {
             rule::<PodSet>(UPDATE).subresource("finalizers"),
             rule::<Pod>(LIST | WATCH | CREATE | PATCH | DELETE),
         ]
+    }
+
+    fn crds() -> Vec<CustomResourceDefinition> {
+        vec![schema::crd()]
     }
 
     fn settings() -> &'static [Setting] {

@@ -3,10 +3,11 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
+    future::Future,
     sync::Arc,
 };
 
-use kube::Client;
+use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -66,6 +67,27 @@ impl Informers {
     /// The informer of a kind. The first call for it starts the watch; must be called within a Tokio
     /// runtime.
     pub fn get<K: Kind>(&self, selection: Selection) -> Informer<K> {
+        self.get_or_start(selection, |informer| {
+            watch::follow(informer, K::api(self.hub.client.clone(), None), selection.label_selector())
+        })
+    }
+
+    /// The informer of a custom resource that people write: as [`Informers::get`], but an object that cannot
+    /// be read does not stop the watch.
+    pub fn custom<K: Kind>(&self) -> Informer<K> {
+        self.get_or_start(Selection::All, |informer| {
+            watch::follow_guarded(informer, Api::all(self.hub.client.clone()), None)
+        })
+    }
+
+    fn get_or_start<K: Kind, F>(
+        &self,
+        selection: Selection,
+        follow: impl FnOnce(Informer<K>) -> F,
+    ) -> Informer<K>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let mut state = self.hub.state.lock();
         let id = (TypeId::of::<K>(), selection);
         if let Some(informer) =
@@ -74,8 +96,7 @@ impl Informers {
             return informer.clone();
         }
         let informer = Informer::<K>::new();
-        let api = K::api(self.hub.client.clone(), None);
-        state.watches.spawn(watch::follow(informer.clone(), api, selection.label_selector()));
+        state.watches.spawn(follow(informer.clone()));
         let watched = informer.clone();
         let entry = Entry {
             informer: Box::new(informer.clone()),

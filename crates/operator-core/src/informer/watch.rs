@@ -4,7 +4,8 @@ use std::{pin::pin, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Api,
+    Api, Resource,
+    core::{DeserializeGuard, error_boundary::InvalidObject},
     runtime::{
         WatchStreamExt,
         watcher::{self, Error, Event, watcher},
@@ -13,7 +14,11 @@ use kube::{
 use tracing::{debug, info, warn};
 
 use super::Informer;
-use crate::{backoff::WatchBackoff, error, kind::Kind};
+use crate::{
+    backoff::WatchBackoff,
+    error,
+    kind::{Kind, ObjectKey, describe},
+};
 
 /// How long a watch lasts before it is opened anew, in seconds. Well below the 290 s that kube takes, so that
 /// a connection that died in silence is noticed in about a minute.
@@ -24,22 +29,62 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 
 /// Follows a kind for ever.
 pub(super) async fn follow<K: Kind>(informer: Informer<K>, api: Api<K>, labels: Option<&'static str>) {
-    let mut config = watcher::Config::default().timeout(WATCH_SECONDS).streaming_lists();
-    if let Some(labels) = labels {
-        config = config.labels(labels);
-    }
-    let events = watcher(api, config)
-        .modify(|object| object.meta_mut().managed_fields = None)
-        .backoff(WatchBackoff::new(RETRY.0, RETRY.1));
-    let mut events = pin!(events);
+    let events = watcher(api, config(labels)).modify(|object| object.meta_mut().managed_fields = None);
+    let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
     let mut health = Health::default();
     while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                take_in(&informer, event);
-                health.healed::<K>();
-            }
-            Err(broken) => health.broke::<K>(&broken),
+        health.judge::<K, _>(&event);
+        if let Ok(event) = event {
+            take_in(&informer, event);
+        }
+    }
+}
+
+/// Follows a kind for ever whose objects people write, and whose definition may be another version than ours:
+/// an object that we cannot read is told of and passed over, and does not stop the others.
+pub(super) async fn follow_guarded<K: Kind>(
+    informer: Informer<K>,
+    api: Api<DeserializeGuard<K>>,
+    labels: Option<&'static str>,
+) {
+    let events = watcher(api, config(labels)).modify(|object| object.meta_mut().managed_fields = None);
+    let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
+    let mut health = Health::default();
+    while let Some(event) = events.next().await {
+        health.judge::<K, _>(&event);
+        if let Some(event) = event.ok().and_then(readable) {
+            take_in(&informer, event);
+        }
+    }
+}
+
+fn config(labels: Option<&'static str>) -> watcher::Config {
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).streaming_lists();
+    match labels {
+        Some(labels) => config.labels(labels),
+        None => config,
+    }
+}
+
+/// The event, unless it is about an object that we cannot read. Such an object stays in the store as it was
+/// last readable; a relist takes it out.
+fn readable<K: Kind>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
+    Some(match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(object) => Event::InitApply(read(object)?),
+        Event::Apply(object) => Event::Apply(read(object)?),
+        Event::Delete(object) => Event::Delete(read(object)?),
+    })
+}
+
+fn read<K: Kind>(object: DeserializeGuard<K>) -> Option<K> {
+    match object.0 {
+        Ok(object) => Some(object),
+        Err(InvalidObject { error, metadata }) => {
+            let object = describe::<K>(&ObjectKey::of_meta(&metadata));
+            warn!(%object, %error, "an object cannot be read and is left alone; install the CRDs of this version");
+            None
         }
     }
 }
@@ -64,6 +109,13 @@ struct Health {
 }
 
 impl Health {
+    fn judge<K: Kind, E>(&mut self, event: &Result<E, Error>) {
+        match event {
+            Ok(_) => self.healed::<K>(),
+            Err(broken) => self.broke::<K>(broken),
+        }
+    }
+
     fn broke<K: Kind>(&mut self, broken: &Error) {
         if is_expired(broken) {
             debug!(kind = %K::kind(&()), "the watch expired and lists anew");

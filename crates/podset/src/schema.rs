@@ -1,0 +1,70 @@
+//! The PodSet's definition: the derived one, with its pod template made fit for a CRD.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+
+use crate::api::PodSet;
+
+/// What the API server takes for a quantity.
+const QUANTITY: &str = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
+
+/// Fields of a pod that hold one quantity, and those that hold a map of them.
+const QUANTITIES: [&str; 5] = ["limits", "requests", "overhead", "sizeLimit", "divisor"];
+
+/// The definition of PodSets.
+///
+/// A pod's schema says a page about each field. The first sentence stays; with all of them the definition
+/// would be too large for `kubectl apply`, which keeps a copy in an annotation of at most 256 KiB. Quantities
+/// are checked, as the API server would refuse the pods later.
+pub(crate) fn crd() -> CustomResourceDefinition {
+    let mut crd = PodSet::crd();
+    for version in &mut crd.spec.versions {
+        let root = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        let template = root
+            .and_then(|root| root.properties.as_mut()?.get_mut("spec"))
+            .and_then(|spec| spec.properties.as_mut()?.get_mut("template"));
+        if let Some(template) = template {
+            template.properties.iter_mut().flatten().for_each(|(name, field)| fit(name, field));
+        }
+    }
+    crd
+}
+
+fn fit(name: &str, schema: &mut JSONSchemaProps) {
+    if let Some(description) = &mut schema.description {
+        *description = first_sentence(description).to_owned();
+    }
+    if schema.x_kubernetes_int_or_string == Some(true) && QUANTITIES.contains(&name) {
+        schema.pattern = Some(QUANTITY.to_owned());
+    }
+    schema.properties.iter_mut().flatten().for_each(|(name, field)| fit(name, field));
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        fit(name, items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        fit(name, values);
+    }
+}
+
+fn first_sentence(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    line.find(". ").and_then(|end| line.get(..=end)).unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_small_enough_for_kubectl_apply() {
+        assert!(serde_json::to_string(&crd()).unwrap().len() < 200 * 1024);
+    }
+
+    #[test]
+    fn the_first_sentence_stays() {
+        assert_eq!(first_sentence("One. Two."), "One.");
+        assert_eq!(first_sentence("One\n\nTwo."), "One");
+    }
+}

@@ -1,0 +1,51 @@
+//! What is wrong is refused by the API server, with a sentence.
+
+use crate::support::World;
+
+async fn refused(world: &World, name: &str, spec: &str) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let manifest = format!(
+        "apiVersion: app.example.com/v1alpha1\nkind: PodSet\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    );
+    std::fs::write(file.path(), manifest).unwrap();
+    let path = file.path().to_str().unwrap();
+    let error = world.kubectl(&["create", "-f", path]).await.expect_err("it should have been refused");
+    format!("{error:#}")
+}
+
+#[tokio::test]
+async fn numbers_of_pods_that_make_no_sense_are_refused() {
+    let world = World::new().await;
+    for (replicas, says) in [
+        ("0", "should be greater than or equal to 1"),
+        ("-1", "should be greater than or equal to 1"),
+        ("11", "should be less than or equal to 10"),
+        ("three", "must be of type integer: \"string\""),
+    ] {
+        let error = refused(&world, "web", &format!("{{replicas: {replicas}}}")).await;
+        assert!(error.contains("spec.replicas") && error.contains(says), "{replicas}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn unknown_fields_and_malformed_quantities_are_refused() {
+    let world = World::new().await;
+    let error = refused(&world, "web", "{replica: 1}").await;
+    assert!(error.contains("replica") && error.contains("unknown field"), "{error}");
+    let error = refused(
+        &world,
+        "web",
+        "{template: {spec: {containers: [{name: a, image: b, resources: {limits: {cpu: one}}}]}}}",
+    )
+    .await;
+    assert!(error.contains("limits"), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_leaves_no_room_for_its_pods_is_refused() {
+    let world = World::new().await;
+    let error = refused(&world, &"a".repeat(57), "{}").await;
+    assert!(error.contains("at most 56 characters"), "{error}");
+    world.create(&"a".repeat(56), serde_json::json!({})).await;
+    world.until_ready(&"a".repeat(56), 1).await;
+}

@@ -1,0 +1,14 @@
+//! PodSet on a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod bad_input;
+mod faults;
+mod ownership;
+mod scaling;
+mod support;

@@ -1,0 +1,96 @@
+//! What the tests share: PodSets made and watched as a person would.
+
+use std::{sync::Arc, time::Duration};
+
+use cluster::{TestNamespace, wait::eventually};
+use harness::Harness;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, ResourceExt, api::PostParams};
+use podset::{PodSet, PodSetController};
+use serde_json::{Value, json};
+
+/// Long enough for a busy machine, short enough to notice.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A namespace of the test's own on the shared cluster, where the controller runs.
+pub(crate) struct World {
+    pub(crate) harness: Arc<Harness>,
+    pub(crate) namespace: TestNamespace,
+    pub(crate) client: Client,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let harness = harness::controller::<PodSetController>().await.unwrap();
+        let namespace = harness.cluster.namespace("podset").await.unwrap();
+        let client = harness.cluster.client().await.unwrap();
+        Self { harness, namespace, client }
+    }
+
+    pub(crate) fn sets(&self) -> Api<PodSet> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) async fn create(&self, name: &str, spec: Value) -> PodSet {
+        self.sets().create(&PostParams::default(), &set(name, spec)).await.unwrap()
+    }
+
+    /// Runs kubectl in the namespace.
+    pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
+        let args = [&["--namespace", self.namespace.name()], args].concat();
+        self.harness.cluster.kubectl(&args).await
+    }
+
+    /// Waits until `is_so` holds for the PodSet.
+    pub(crate) async fn until(&self, name: &str, what: &str, is_so: impl Fn(&PodSet) -> bool) -> PodSet {
+        eventually(what, PATIENCE, async || {
+            let set = self.sets().get(name).await?;
+            Ok(if is_so(&set) { Ok(set) } else { Err(set.status) })
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits until the PodSet says that all is as asked, with this many pods.
+    pub(crate) async fn until_ready(&self, name: &str, pods: i32) -> PodSet {
+        self.until(name, &format!("{name} to have {pods} ready pods"), |set| {
+            let status = set.status.clone().unwrap_or_default();
+            status.observed_generation == set.metadata.generation
+                && status.available_replicas == pods
+                && operator_core::conditions::is_true(&status.conditions, "Ready")
+        })
+        .await
+    }
+
+    /// The names of all pods in the namespace, sorted.
+    pub(crate) async fn pod_names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self
+            .pods()
+            .list(&kube::api::ListParams::default())
+            .await
+            .unwrap()
+            .iter()
+            .map(|pod| pod.name_any())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+pub(crate) fn set(name: &str, spec: Value) -> PodSet {
+    serde_json::from_value(json!({
+        "apiVersion": "app.example.com/v1alpha1", "kind": "PodSet", "metadata": {"name": name}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// The message of a condition, if it has this status.
+pub(crate) fn said(set: &PodSet, type_: &str, status: &str) -> Option<String> {
+    let conditions = &set.status.as_ref()?.conditions;
+    let found = operator_core::conditions::find(conditions, type_)?;
+    (found.status == status).then(|| found.message.clone())
+}
