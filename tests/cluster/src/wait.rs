@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use kube::Api;
 use kube::runtime::wait::{Condition, await_condition};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 const POLL: Duration = Duration::from_millis(25);
@@ -84,14 +85,24 @@ pub async fn condition<K>(
     condition: impl Condition<K>,
 ) -> Result<Option<K>>
 where
-    K: Clone + Debug + Send + DeserializeOwned + kube::Resource + 'static,
+    K: Clone + Debug + Send + DeserializeOwned + Serialize + kube::Resource + 'static,
 {
     let waited = tokio::time::timeout(patience, await_condition(api.clone(), name, condition)).await;
     if let Ok(found) = waited {
         return found.with_context(|| format!("wait for {name} {what}"));
     }
-    let seen = api.get_opt(name).await;
-    bail!("waited {:.1} s for {name} {what}; last seen: {seen:?}", patience.as_secs_f64())
+    let seen = match api.get_opt(name).await {
+        Ok(Some(object)) => as_json(object),
+        Ok(None) => "no such object".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    bail!("waited {:.1} s for {name} {what}; last seen: {seen}", patience.as_secs_f64())
+}
+
+/// Without the bookkeeping that nobody reads in a failed test.
+fn as_json<K: kube::Resource + Serialize>(mut object: K) -> String {
+    object.meta_mut().managed_fields = None;
+    serde_json::to_string(&object).unwrap_or_else(|error| error.to_string())
 }
 
 #[cfg(test)]
