@@ -189,7 +189,7 @@ fn record(
     let layout = control_plane.layout();
     Ok(Record {
         name,
-        dir: layout.path(""),
+        dir: layout.dir().to_owned(),
         owner: std::process::id(),
         pids: control_plane.pids(),
         ports: control_plane.ports(),

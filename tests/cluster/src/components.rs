@@ -58,6 +58,10 @@ impl Layout {
         Self { dir: dir.to_owned() }
     }
 
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }

@@ -1,7 +1,6 @@
 //! The processes of one control plane, and the order in which they end.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -137,7 +136,5 @@ impl Drop for ControlPlane {
     fn drop(&mut self) {
         self.lifeline.cut();
         self.processes.values_mut().for_each(Process::reap);
-        // The reaper has removed it, unless something killed the reaper.
-        let _ = fs::remove_dir_all(self.layout.path(""));
     }
 }

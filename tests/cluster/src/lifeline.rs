@@ -12,7 +12,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// `add PID` and `drop PID` keep the list of process groups; end of input acts on it.
+/// `add PID` and `drop PID` keep the list of process groups; end of input acts on it. The directory is moved away before it is removed, so that
+/// whoever takes its name next is not in the way, nor in danger.
 const REAPER: &str = r#"
 trap '' HUP INT TERM
 groups=' '
@@ -23,8 +24,10 @@ while read -r verb group; do
   esac
 done
 for group in $groups; do kill -KILL -"$group" 2>/dev/null; done
+trash="${1%/*}/.swept-$$"
+mv -- "$1" "$trash" 2>/dev/null
 tries=0
-until rm -rf -- "$1" 2>/dev/null || [ $tries -ge 50 ]; do
+until rm -rf -- "$trash" 2>/dev/null || [ $tries -ge 50 ]; do
   tries=$((tries + 1)); sleep 0.1
 done
 "#;

@@ -64,7 +64,7 @@ async fn poll(
             bail!(
                 "gave up waiting for {what} after {} s; the logs are in {}",
                 PATIENCE.as_secs(),
-                control_plane.layout().path("").display()
+                control_plane.layout().dir().display()
             );
         }
         tokio::time::sleep(POLL).await;

@@ -17,6 +17,8 @@ use crate::binaries;
 
 const LOCK: &str = "lock";
 const OWNER: &str = "owner";
+/// Directories on their way out. No cluster's name begins with a dot.
+const TRASH: &str = ".swept-";
 /// A reaper at work needs far less.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -76,7 +78,9 @@ impl StateRoot {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.0).with_context(|| format!("list {}", self.0.display()))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if let Some(owner) = self.owner(&name)? {
+            if !name.starts_with('.')
+                && let Some(owner) = self.owner(&name)?
+            {
                 found.push((name, owner));
             }
         }
@@ -105,6 +109,10 @@ impl StateRoot {
         let since = std::time::Instant::now();
         loop {
             if let Some(claim) = self.try_claim(name)? {
+                clear(&claim.dir)?;
+                let owner = claim.dir.join(OWNER);
+                fs::write(&owner, std::process::id().to_string())
+                    .with_context(|| format!("write {}", owner.display()))?;
                 return Ok(claim);
             }
             let owner = owner_pid(&self.dir(name));
@@ -116,6 +124,7 @@ impl StateRoot {
         }
     }
 
+    /// `None` when somebody else is at it, which may be a sweep that is over in a moment.
     fn try_claim(&self, name: &str) -> Result<Option<Claim>> {
         let dir = self.dir(name);
         private_dir(&dir)?;
@@ -124,17 +133,10 @@ impl StateRoot {
         if !try_lock(&lock)? {
             return Ok(None);
         }
-        // Whoever swept the directory between the two steps above removed the file that is locked here.
-        if fs::metadata(&path).ok().map(|at_path| at_path.ino())
-            != lock.metadata().ok().map(|held| held.ino())
-        {
-            return Ok(None);
-        }
-        clear(&dir)?;
-        let owner = dir.join(OWNER);
-        fs::write(&owner, std::process::id().to_string())
-            .with_context(|| format!("write {}", owner.display()))?;
-        Ok(Some(Claim { dir, lock }))
+        // Whoever swept the directory between the two steps above has moved the file that is locked here.
+        let same = fs::metadata(&path).ok().map(|at_path| at_path.ino())
+            == lock.metadata().ok().map(|held| held.ino());
+        Ok(same.then_some(Claim { dir, lock }))
     }
 
     /// Removes what crashes left: directories that nobody owns, and processes that still work in them. Returns their names.
@@ -144,11 +146,24 @@ impl StateRoot {
             if owner == Owner::Gone
                 && let Some(claim) = self.try_claim(&name)?
             {
-                remove(&claim.dir)?;
+                kill_processes_in(&claim.dir);
+                let trash = self.0.join(format!("{TRASH}{}-{name}", std::process::id()));
+                fs::rename(&claim.dir, &trash)
+                    .with_context(|| format!("move {} away", claim.dir.display()))?;
                 swept.push(name);
             }
         }
+        self.empty_trash();
         Ok(swept)
+    }
+
+    /// What cannot be removed now, because another process is removing it, is gone soon or swept next time.
+    fn empty_trash(&self) {
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(TRASH) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use cluster::{Component, wait};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until neither processes nor directory are there.
 async fn nothing_is_left(pids: &BTreeMap<Component, u32>, dir: &Path) {
