@@ -1,8 +1,9 @@
 //! Kubernetes quantities, counted exactly.
 //!
-//! A [`Quantity`] is a whole number of 10⁻⁹ units and the family of suffixes it was written in. Grammar, canonical
-//! form, rounding and the rule for the family of a sum are those of apimachinery's `resource.Quantity`, and are held by
-//! vectors which that package printed. It differs in three places, each on purpose:
+//! A [`Quantity`] is a whole number of 10⁻⁹ units and the family of suffixes it was written in. Grammar,
+//! canonical form, rounding and the rule for the family of a sum are those of apimachinery's
+//! `resource.Quantity`, and are held by vectors which that package printed. It differs in three places, each
+//! on purpose:
 //!
 //! - it always prints the canonical form, where apimachinery repeats some other spellings as they came (`1.500`, `+1`);
 //! - a text without any digit (`m`, `.`) is an error, where apimachinery reads zero;
@@ -58,8 +59,8 @@ pub enum ParseQuantityError {
 
 /// An exact amount of a resource.
 ///
-/// Equality and order go by value: `1Gi` equals `1024Mi`. [`fmt::Display`] prints the canonical form: no fraction, no
-/// loss, the largest suffix of the family.
+/// Equality and order go by value: `1Gi` equals `1024Mi`. [`fmt::Display`] prints the canonical form: no
+/// fraction, no loss, the largest suffix of the family.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -86,8 +87,8 @@ impl Quantity {
         Self { format, ..self }
     }
 
-    /// The amount in whole thousandths, rounded away from zero: what the API server makes of the quantities of pods,
-    /// quotas and limit ranges (`SetDefaults_ResourceList`).
+    /// The amount in whole thousandths, rounded away from zero: what the API server makes of the quantities
+    /// of pods, quotas and limit ranges (`SetDefaults_ResourceList`).
     #[must_use]
     pub fn in_thousandths(self) -> Self {
         let rest = self.nanos % MILLI;
@@ -130,7 +131,8 @@ impl Quantity {
         if self.is_zero() { other.format } else { self.format }
     }
 
-    /// Caps what the binary family cannot hold, and leaves that family below one, both as apimachinery does on reading.
+    /// Caps what the binary family cannot hold, and leaves that family below one, both as apimachinery does
+    /// on reading.
     fn settle_binary(self) -> Self {
         let nanos = self.nanos.clamp(-MAX_BINARY, MAX_BINARY);
         let below_one = nanos != 0 && nanos.abs() < NANOS;
@@ -253,7 +255,8 @@ impl Scale {
         Some((Format::DecimalExponent, Self::Ten(exponent.parse().ok()?)))
     }
 
-    /// The counted units in one written unit, and how many times to divide by ten where that is less than one.
+    /// The counted units in one written unit, and how many times to divide by ten where that is less than
+    /// one.
     fn units(self) -> Option<(i128, u32)> {
         match self {
             Self::Binary(power) => Some((NANOS.checked_mul(1024_i128.checked_pow(power)?)?, 0)),
@@ -286,7 +289,8 @@ impl<'a> Number<'a> {
 
     /// The number in counted units, rounded away from zero; `None` if it is too large.
     ///
-    /// The fraction is taken digit by digit from its end, so that no length of it overflows or loses the remainder.
+    /// The fraction is taken digit by digit from its end, so that no length of it overflows or loses the
+    /// remainder.
     fn nanos(&self, scale: Scale) -> Option<i128> {
         let zero = self.whole.bytes().chain(self.fraction.bytes()).all(|digit| digit == b'0');
         if zero {

@@ -1,8 +1,10 @@
-//! Schemas of Kubernetes' own types, made stricter where the API server would otherwise store what nobody can use.
+//! Schemas of Kubernetes' own types, made stricter where the API server would otherwise store what nobody can
+//! use.
 //!
-//! The types of `k8s_openapi` describe quantities and CIDRs as plain strings. A Tenant copies them into objects for
-//! which the API server does check them, so a mistake would show only in a condition. Here it shows to the person who
-//! writes the Tenant. List and map sizes are bounded because the cost of a rule in a CRD is estimated from them.
+//! The types of `k8s_openapi` describe quantities and CIDRs as plain strings. A Tenant copies them into
+//! objects for which the API server does check them, so a mistake would show only in a condition. Here it
+//! shows to the person who writes the Tenant. List and map sizes are bounded because the cost of a rule in a
+//! CRD is estimated from them.
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
@@ -17,8 +19,8 @@ const NOT_NEGATIVE: &str = "self.all(name, type(self[name]) == string \
        ? !isQuantity(self[name]) || quantity(self[name]).compareTo(quantity('0')) >= 0 \
        : int(self[name]) >= 0)";
 
-/// The API server's own expressions are RE2. The rule has the value true or false for every pattern it can read, and
-/// fails with the parser's words for any other.
+/// The API server's own expressions are RE2. The rule has the value true or false for every pattern it can
+/// read, and fails with the parser's words for any other.
 pub(super) const IS_PATTERN: &str = "'x'.matches(self) in [true, false]";
 /// What follows the parser's words.
 pub(super) const IS_PATTERN_MESSAGE: &str = "a pattern must be valid RE2 syntax";
@@ -41,7 +43,8 @@ pub(super) fn open_object(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Bounds every list in a schema of Kubernetes' own types, and checks every map of quantities and every CIDR in it.
+/// Bounds every list in a schema of Kubernetes' own types, and checks every map of quantities and every CIDR
+/// in it.
 pub(super) fn strict(schema: &mut Schema) {
     if let Some(object) = schema.as_object_mut() {
         visit(object);
@@ -103,8 +106,8 @@ fn check_quantities(schema: &mut Map<String, Value>) {
     );
 }
 
-/// The format `cidr` takes what Go's `net.ParseCIDR` takes, so also addresses with bits beyond the prefix: those are
-/// made canonical before they go into a `NetworkPolicy`.
+/// The format `cidr` takes what Go's `net.ParseCIDR` takes, so also addresses with bits beyond the prefix:
+/// those are made canonical before they go into a `NetworkPolicy`.
 fn check_addresses(properties: &mut Map<String, Value>) {
     let Some(Value::Object(block)) = properties.get_mut("ipBlock") else { return };
     let Some(Value::Object(fields)) = block.get_mut("properties") else { return };

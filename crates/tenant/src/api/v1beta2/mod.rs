@@ -205,3 +205,77 @@ pub struct TenantSpec {
     #[schemars(length(max = 64))]
     pub rules: Vec<NamespaceRule>,
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        let crd = serde_json::to_value(Tenant::crd()).unwrap();
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    }
+
+    /// The paths of all properties below a schema that have no description.
+    fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            if !property["description"].is_string() {
+                found.push(path.clone());
+            }
+            undescribed(property, &path, found);
+            undescribed(&property["items"], &path, found);
+            undescribed(&property["additionalProperties"], &path, found);
+        }
+    }
+
+    #[test]
+    fn every_field_has_a_description() {
+        let (schema, mut found) = (schema(), Vec::new());
+        for part in ["spec", "status"] {
+            undescribed(&schema["properties"][part], part, &mut found);
+        }
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_definition_is_small_enough_for_a_client_side_apply() {
+        let size = serde_json::to_string(&Tenant::crd()).unwrap().len();
+        assert!(size < 200_000, "{size} bytes do not fit into the annotation that kubectl apply keeps");
+    }
+
+    #[test]
+    fn an_empty_spec_is_a_tenant() {
+        let tenant: Tenant =
+            serde_json::from_value(json!({ "metadata": { "name": "oil" }, "spec": {} })).unwrap();
+        assert_eq!(tenant.spec, TenantSpec::default());
+        let spec = schema()["properties"]["spec"].clone();
+        assert_eq!(spec["required"], Value::Null);
+    }
+
+    #[test]
+    fn a_status_is_read_whatever_is_missing_in_it() {
+        let status: TenantStatus =
+            serde_json::from_value(json!({ "size": 1, "spaces": [{ "name": "oil-dev" }] })).unwrap();
+        assert_eq!((status.size, status.state, status.spaces.len()), (1, TenantState::Active, 1));
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_contract() {
+        let default = |path: &str| schema().pointer(path).cloned().unwrap_or_default();
+        let spec = "/properties/spec/properties";
+        assert_eq!(
+            default(&format!("{spec}/owners/items/properties/clusterRoles/default")),
+            json!(["admin", "capsule-namespace-deleter"])
+        );
+        assert_eq!(default(&format!("{spec}/resourceQuotas/properties/scope/default")), "Tenant");
+        assert_eq!(
+            default(&format!("{spec}/ingressOptions/properties/hostnameCollisionScope/default")),
+            "Disabled"
+        );
+        assert_eq!(default(&format!("{spec}/permissions/properties/allowOwnerPromotion/default")), true);
+        assert_eq!(default("/properties/status/properties/state/default"), "Active");
+    }
+}

@@ -22,8 +22,8 @@ pub struct NamespaceOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
 
-    /// Deprecated. Labels and annotations for the namespaces that a selector picks. An entry does not overwrite
-    /// what an earlier one, or additionalMetadata, gives.
+    /// Deprecated. Labels and annotations for the namespaces that a selector picks. An entry does not
+    /// overwrite what an earlier one, or additionalMetadata, gives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub additional_metadata_list: Vec<SelectedMetadata>,

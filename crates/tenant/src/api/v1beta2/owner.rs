@@ -48,7 +48,8 @@ pub struct OwnerSpec {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The roles of an owner for whom none are given: everything in a namespace, and deleting the namespace itself.
+/// The roles of an owner for whom none are given: everything in a namespace, and deleting the namespace
+/// itself.
 pub(super) fn default_cluster_roles() -> Vec<String> {
     vec!["admin".to_owned(), DELETER_ROLE.to_owned()]
 }
@@ -109,14 +110,14 @@ pub enum ProxyOperation {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Permissions {
-    /// A TenantOwner that any of these selectors picks, or that carries the label `projectcapsule.dev/tenant` with the
-    /// name of this Tenant, is an owner too.
+    /// A TenantOwner that any of these selectors picks, or that carries the label `projectcapsule.dev/tenant`
+    /// with the name of this Tenant, is an owner too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub match_owners: Vec<LabelSelector>,
 
-    /// Whether ServiceAccounts with the label `owner.projectcapsule.dev/promote=true` become owners, where the
-    /// configuration allows that at all.
+    /// Whether ServiceAccounts with the label `owner.projectcapsule.dev/promote=true` become owners, where
+    /// the configuration allows that at all.
     #[serde(default = "yes")]
     pub allow_owner_promotion: bool,
 }

@@ -49,8 +49,8 @@ pub struct LimitRanges {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkPolicies {
-    /// The item at index n becomes the NetworkPolicy `capsule-<tenant>-<n>` in each namespace. A CIDR with bits beyond
-    /// its prefix is made canonical there.
+    /// The item at index n becomes the NetworkPolicy `capsule-<tenant>-<n>` in each namespace. A CIDR with
+    /// bits beyond its prefix is made canonical there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub items: Vec<NetworkPolicySpec>,

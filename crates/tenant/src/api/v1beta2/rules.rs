@@ -47,8 +47,8 @@ pub struct Audience {
     /// What the name is the name of.
     pub kind: AudienceKind,
 
-    /// The name of the user, group or ServiceAccount; for Custom, one of CapsuleUser, Administrator, TenantOwner,
-    /// Controller.
+    /// The name of the user, group or ServiceAccount; for Custom, one of CapsuleUser, Administrator,
+    /// TenantOwner, Controller.
     #[schemars(length(min = 1, max = 1024))]
     pub name: String,
 }

@@ -120,7 +120,8 @@ pub struct Space {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 
-    /// The labels and annotations that the controller put on the namespace, so that it can take them away again.
+    /// The labels and annotations that the controller put on the namespace, so that it can take them away
+    /// again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 

@@ -1,0 +1,89 @@
+//! CIDRs in the form that the API server takes in a NetworkPolicy.
+
+use std::net::IpAddr;
+
+/// Why a text is not a CIDR.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not a CIDR: write an address, a slash and the length of the prefix, such as 10.0.0.0/8")]
+pub struct CidrError(String);
+
+/// The CIDR without bits beyond its prefix: `192.168.0.0/12` becomes `192.160.0.0/12`.
+///
+/// Since Kubernetes 1.36 the API server refuses the long form in new NetworkPolicies ("must not have bits set
+/// beyond the prefix length"), which older manifests have. Both select the same addresses.
+pub fn canonical(text: &str) -> Result<String, CidrError> {
+    let malformed = || CidrError(text.to_owned());
+    let (address, length) = text.split_once('/').ok_or_else(malformed)?;
+    let address: IpAddr = address.parse().map_err(|_| malformed())?;
+    let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+    let length: u32 = length.parse().ok().filter(|_| digits).ok_or_else(malformed)?;
+    let network = match address {
+        IpAddr::V4(address) if length <= 32 => {
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            IpAddr::from((address.to_bits() & mask).to_be_bytes())
+        }
+        IpAddr::V6(address) if length <= 128 => {
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            IpAddr::from((address.to_bits() & mask).to_be_bytes())
+        }
+        _ => return Err(malformed()),
+    };
+    Ok(format!("{network}/{length}"))
+}
+
+/// What to tell the person who wrote `given` at `path`, if it is replaced.
+pub fn warning(path: &str, given: &str, used: &str) -> Option<String> {
+    (given != used)
+        .then(|| format!("{path}: \"{given}\" is not in canonical form; {used}, the same network, is used"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_beyond_the_prefix_are_cleared() {
+        assert_eq!(canonical("192.168.0.0/12").unwrap(), "192.160.0.0/12");
+        assert_eq!(canonical("10.1.2.3/0").unwrap(), "0.0.0.0/0");
+        assert_eq!(canonical("10.1.2.3/32").unwrap(), "10.1.2.3/32");
+        assert_eq!(canonical("2001:DB8::1:0/64").unwrap(), "2001:db8::/64");
+        assert_eq!(canonical("fd00::1/128").unwrap(), "fd00::1/128");
+        assert_eq!(canonical("::1/0").unwrap(), "::/0");
+    }
+
+    #[test]
+    fn a_canonical_cidr_stays_as_it_is() {
+        for cidr in ["0.0.0.0/0", "192.160.0.0/12", "10.0.0.0/8", "2001:db8::/32"] {
+            assert_eq!(canonical(cidr).unwrap(), cidr);
+        }
+    }
+
+    #[test]
+    fn what_is_no_cidr_is_an_error_that_says_what_is_one() {
+        for text in [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "010.0.0.0/8",
+            "10.0.0.0/+8",
+            "::/129",
+            "a/8",
+        ] {
+            assert_eq!(canonical(text), Err(CidrError(text.to_owned())), "{text}");
+        }
+        let message = canonical("10.0.0.0").unwrap_err().to_string();
+        assert!(message.contains("such as 10.0.0.0/8"), "{message}");
+    }
+
+    #[test]
+    fn a_warning_names_the_place_and_both_forms() {
+        assert_eq!(
+            warning("spec.networkPolicies.items[0]", "192.168.0.0/12", "192.160.0.0/12").unwrap(),
+            "spec.networkPolicies.items[0]: \"192.168.0.0/12\" is not in canonical form; 192.160.0.0/12, the same \
+             network, is used"
+        );
+        assert_eq!(warning("anywhere", "10.0.0.0/8", "10.0.0.0/8"), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! Fields that a Tenant may set and that nothing enforces yet: it says so instead of ignoring them.
+
+use crate::api::v1beta2::{NamespaceOptions, TenantSpec};
+
+/// The paths of the fields that are set and not enforced.
+pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
+    let namespaces = spec.namespace_options.iter().flat_map(namespace_fields);
+    let fields = [
+        ("spec.data", spec.data.is_some()),
+        ("spec.owners[].proxySettings", spec.owners.iter().any(|owner| !owner.proxy_settings.is_empty())),
+        ("spec.permissions", spec.permissions.is_some()),
+        ("spec.storageClasses", spec.storage_classes.is_some()),
+        ("spec.priorityClasses", spec.priority_classes.is_some()),
+        ("spec.runtimeClasses", spec.runtime_classes.is_some()),
+        ("spec.deviceClasses", spec.device_classes.is_some()),
+        ("spec.gatewayOptions", spec.gateway_options.is_some()),
+        ("spec.ingressOptions", spec.ingress_options.is_some()),
+        ("spec.cordoned", spec.cordoned),
+        ("spec.preventDeletion", spec.prevent_deletion),
+        ("spec.forceTenantPrefix", spec.force_tenant_prefix.is_some()),
+        ("spec.serviceOptions", spec.service_options.is_some()),
+        ("spec.podOptions", spec.pod_options.is_some()),
+        ("spec.containerRegistries", spec.container_registries.is_some()),
+        ("spec.imagePullPolicies", !spec.image_pull_policies.is_empty()),
+        ("spec.rules", !spec.rules.is_empty()),
+    ];
+    let set = fields.into_iter().filter_map(|(path, set)| set.then_some(path));
+    set.chain(namespaces).collect()
+}
+
+fn namespace_fields(options: &NamespaceOptions) -> impl Iterator<Item = &'static str> + use<> {
+    [
+        ("spec.namespaceOptions.quota", options.quota.is_some()),
+        ("spec.namespaceOptions.requiredMetadata", options.required_metadata.is_some()),
+        ("spec.namespaceOptions.forbiddenLabels", options.forbidden_labels.is_some()),
+        ("spec.namespaceOptions.forbiddenAnnotations", options.forbidden_annotations.is_some()),
+        ("spec.namespaceOptions.managedMetadataOnly", options.managed_metadata_only),
+    ]
+    .into_iter()
+    .filter_map(|(path, set)| set.then_some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(spec: Value) -> Vec<&'static str> {
+        fields(&serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn what_is_enforced_is_not_named() {
+        let spec = json!({
+            "owners": [{ "kind": "User", "name": "alice" }],
+            "namespaceOptions": { "additionalMetadata": { "labels": { "a": "b" } } },
+            "nodeSelector": { "kubernetes.io/os": "linux" },
+            "limitRanges": { "items": [] },
+            "networkPolicies": { "items": [] },
+            "resourceQuotas": { "items": [] },
+            "cordoned": false,
+        });
+        assert!(of(spec).is_empty());
+    }
+
+    #[test]
+    fn what_is_set_and_comes_later_is_named() {
+        let spec = json!({
+            "namespaceOptions": { "quota": 3 },
+            "storageClasses": { "allowed": ["default"] },
+            "cordoned": true,
+            "ingressOptions": { "allowedClasses": { "allowed": ["default"] } },
+        });
+        let expected =
+            ["spec.storageClasses", "spec.ingressOptions", "spec.cordoned", "spec.namespaceOptions.quota"];
+        assert_eq!(of(spec), expected);
+    }
+}
