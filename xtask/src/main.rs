@@ -1,21 +1,67 @@
 //! The developer's commands: `cargo xtask <command>`.
 
 mod cluster;
+mod crds;
+mod demo;
+mod generate;
+mod install;
+mod manager;
+mod rbac;
+mod test;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Args, Parser};
 
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "The developer's commands.")]
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The developer's commands")]
 enum Command {
-    /// Clusters that run in the background on this machine.
+    /// Bring up a cluster, run all controllers on all samples, and show what comes of it
+    Demo(demo::Demo),
+    /// Run all tests and print the totals
+    Test(test::Test),
+    /// Run the manager against the cluster of your kubeconfig, until Ctrl+C
+    Run {
+        /// The manager's flags, after `--`
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Register the custom resource definitions in the cluster of your kubeconfig
+    Install,
+    /// Remove the custom resource definitions and all their objects from the cluster of your kubeconfig
+    Uninstall,
+    /// Clusters that run in the background on this machine
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Write deploy/crds from the code
+    GenCrds(Check),
+    /// Write deploy/rbac from the code
+    GenRbac(Check),
+}
+
+#[derive(Args)]
+struct Check {
+    /// Change nothing; fail if something would change
+    #[arg(long)]
+    check: bool,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     match Command::parse() {
+        Command::Demo(demo) => demo.run().await,
+        Command::Test(test) => test.run().await,
+        Command::Run { args } => manager::run(&args),
+        Command::Install => install::install().await,
+        Command::Uninstall => install::uninstall().await,
         Command::Cluster(command) => cluster::run(command).await,
+        Command::GenCrds(Check { check }) => crds::generate(check),
+        Command::GenRbac(Check { check }) => rbac::generate(check),
     }
+}
+
+/// The folder of the workspace.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }

@@ -1,0 +1,71 @@
+//! Which controllers to run.
+
+use operator_core::Registration;
+
+/// The controllers that a list names, in the table's order: names, `*` for all, and `-name` to take one out, as
+/// kube-controller-manager understands it.
+///
+/// # Errors
+/// A sentence that names what is unknown and what is known, or says that nothing is left.
+pub fn select(table: &[Registration], wanted: &[String]) -> Result<Vec<Registration>, String> {
+    let known: Vec<_> = table.iter().map(|controller| controller.name).collect();
+    for word in wanted {
+        let name = word.strip_prefix('-').unwrap_or(word);
+        if word != "*" && !known.contains(&name) {
+            return Err(format!(
+                "there is no controller `{name}`; known are {}, and * for all",
+                known.join(", ")
+            ));
+        }
+    }
+    let has = |word: &str| wanted.iter().any(|wanted| wanted == word);
+    let is_wanted = |name: &str| (has("*") || has(name)) && !has(&format!("-{name}"));
+    let selected: Vec<_> = table.iter().filter(|controller| is_wanted(controller.name)).copied().collect();
+    if selected.is_empty() {
+        return Err(format!("no controller is left to run; known are {}, and * for all", known.join(", ")));
+    }
+    Ok(selected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CONTROLLERS;
+
+    fn selected(wanted: &str) -> Result<Vec<&'static str>, String> {
+        let wanted: Vec<_> = wanted.split(',').map(str::to_owned).collect();
+        Ok(select(CONTROLLERS, &wanted)?.iter().map(|controller| controller.name).collect())
+    }
+
+    #[test]
+    fn names_and_stars_and_exceptions_are_understood() {
+        assert_eq!(selected("tenant,podset").unwrap(), ["podset", "tenant"]);
+        assert_eq!(selected("*").unwrap().len(), CONTROLLERS.len());
+        assert_eq!(selected("*,-tenant").unwrap(), ["memcached", "namespaceplus", "podset"]);
+        assert_eq!(selected("podset,podset").unwrap(), ["podset"]);
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused_with_what_is_known() {
+        let error = selected("podset,podsets").unwrap_err();
+        assert_eq!(
+            error,
+            "there is no controller `podsets`; known are memcached, namespaceplus, podset, tenant, and * for all"
+        );
+        assert!(selected("*,-nothing").is_err());
+        assert!(selected("").is_err());
+    }
+
+    #[test]
+    fn running_nothing_is_refused() {
+        assert!(selected("-podset").unwrap_err().starts_with("no controller is left"));
+    }
+
+    #[test]
+    fn every_controller_has_a_name_of_its_own() {
+        let mut names: Vec<_> = CONTROLLERS.iter().map(|controller| controller.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), CONTROLLERS.len());
+    }
+}

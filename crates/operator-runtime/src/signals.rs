@@ -1,0 +1,29 @@
+//! Stopping when asked.
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+/// Cancels `stop` on SIGTERM and SIGINT. A second signal ends the process at once.
+///
+/// # Errors
+/// When the handlers cannot be installed.
+pub fn stop_on_signal(stop: CancellationToken) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.is_cancelled() {
+                std::process::exit(1);
+            }
+            info!("stopping; a second signal stops at once");
+            stop.cancel();
+        }
+    });
+    Ok(())
+}

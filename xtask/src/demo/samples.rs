@@ -1,0 +1,105 @@
+//! The samples: applied as a person would, and waited for.
+
+use std::{path::Path, time::{Duration, Instant}};
+
+use anyhow::{Context, Result, anyhow};
+use cluster::Cluster;
+use futures::future::try_join_all;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+    runtime::wait::await_condition,
+};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::crds::definitions;
+
+/// An object of the samples.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) kind: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: String,
+    resource: ApiResource,
+    applied: Instant,
+}
+
+/// A sample that says that it is ready.
+pub(crate) struct Ready {
+    pub(crate) sample: Sample,
+    pub(crate) took: Duration,
+}
+
+impl Sample {
+    /// `namespace/name`, or the name.
+    pub(crate) fn key(&self) -> String {
+        self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+    }
+}
+
+/// Applies a folder of manifests; the objects in it that are ours.
+pub(crate) async fn apply(cluster: &Cluster, folder: &Path) -> Result<Vec<Sample>> {
+    let folder = folder.display().to_string();
+    let applied = Instant::now();
+    let answer = cluster.kubectl(&["apply", "--server-side", "--output=json", "-f", &folder]).await?;
+    let answer: Value = serde_json::from_str(&answer).context("kubectl did not answer in JSON")?;
+    let objects = match answer.get("items").and_then(Value::as_array) {
+        Some(objects) => objects.clone(),
+        None => vec![answer],
+    };
+    Ok(objects.into_iter().filter_map(|object| sample(&object, applied)).collect())
+}
+
+fn sample(object: &Value, applied: Instant) -> Option<Sample> {
+    let kind = object.get("kind")?.as_str()?;
+    let (group, version) = object.get("apiVersion")?.as_str()?.split_once('/')?;
+    let definition = definitions().into_iter().find(|crd| crd.spec.group == group && crd.spec.names.kind == kind)?;
+    let kind = GroupVersionKind::gvk(group, version, kind);
+    let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.to_owned());
+    Some(Sample {
+        namespace: text("namespace"),
+        name: text("name")?,
+        resource: ApiResource::from_gvk_with_plural(&kind, &definition.spec.names.plural),
+        kind: kind.kind,
+        applied,
+    })
+}
+
+/// Waits until all samples say that they are ready.
+pub(crate) async fn wait(cluster: &Cluster, samples: Vec<Sample>, patience: Duration) -> Result<Vec<Ready>> {
+    let client = cluster.client().await?;
+    try_join_all(samples.into_iter().map(|sample| ready(&client, sample, patience))).await
+}
+
+async fn ready(client: &Client, sample: Sample, patience: Duration) -> Result<Ready> {
+    let api: Api<DynamicObject> = match &sample.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &sample.resource),
+        None => Api::all_with(client.clone(), &sample.resource),
+    };
+    let is_ready = |object: Option<&DynamicObject>| object.is_some_and(says_ready);
+    let waited = timeout(patience, await_condition(api.clone(), &sample.name, is_ready)).await;
+    let describe = || format!("{} {}", sample.kind, sample.key());
+    match waited {
+        Ok(object) => {
+            object.with_context(|| format!("cannot watch {}", describe()))?;
+            Ok(Ready { took: sample.applied.elapsed(), sample })
+        }
+        Err(_) => {
+            let status = api.get(&sample.name).await.map(|object| object.data.get("status").cloned());
+            Err(anyhow!("{} was not ready after {patience:?}; its status: {status:?}", describe()))
+        }
+    }
+}
+
+/// Whether the condition Ready is true of the present generation.
+fn says_ready(object: &DynamicObject) -> bool {
+    let status = object.data.get("status");
+    let field = |name: &str| status.and_then(|status| status.get(name));
+    let is_ready = |condition: &Value| {
+        condition.get("type").and_then(Value::as_str) == Some("Ready")
+            && condition.get("status").and_then(Value::as_str) == Some("True")
+    };
+    field("observedGeneration").and_then(Value::as_i64) == object.metadata.generation
+        && field("conditions").and_then(Value::as_array).is_some_and(|conditions| conditions.iter().any(is_ready))
+}

@@ -1,0 +1,48 @@
+//! Building and running the manager.
+
+use std::{path::PathBuf, process::Command};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+/// Builds the manager and returns where its program is.
+pub(crate) fn build(release: bool) -> Result<PathBuf> {
+    let mut cargo = cargo();
+    cargo.args(["build", "--quiet", "--package", "manager", "--message-format=json-render-diagnostics"]);
+    if release {
+        cargo.arg("--release");
+    }
+    let output = cargo.stderr(std::process::Stdio::inherit()).output().context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("the manager does not build");
+    }
+    executable(&String::from_utf8_lossy(&output.stdout)).context("cargo did not say where the manager is")
+}
+
+/// The executable that cargo's messages name last.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let messages = messages.lines().rev().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    messages.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from)).next()
+}
+
+/// Runs the manager against the cluster that the kubeconfig names, until Ctrl+C.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let program = build(false)?;
+    let mut manager = Command::new(program);
+    if std::env::var_os("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS").is_none() {
+        manager.env("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:8081");
+    }
+    let status = manager.args(args).status().context("cannot run the manager")?;
+    if !status.success() {
+        bail!("the manager ended: {status}");
+    }
+    Ok(())
+}
+
+/// The cargo that runs us, in the workspace.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(workspace());
+    cargo
+}
