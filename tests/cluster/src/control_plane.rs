@@ -83,7 +83,7 @@ impl ControlPlane {
         }
         self.forget_ended(component)?;
         let process = Process::start(
-            component,
+            component.name(),
             &self.binaries.path(component.name()),
             &arguments(component, &self.layout, self.ports(), &self.options),
             // kwok reads its settings from the home directory of whoever starts it.

@@ -18,6 +18,7 @@ mod attach;
 pub mod audit;
 pub mod binaries;
 mod cluster;
+mod companion;
 mod components;
 mod control_plane;
 mod crds;
@@ -44,6 +45,7 @@ pub mod wait;
 
 pub use attach::attach;
 pub use cluster::Cluster;
+pub use companion::Companion;
 pub use components::Component;
 pub use namespace::TestNamespace;
 pub use options::Options;

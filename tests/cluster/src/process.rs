@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Signal, kill_process_group};
 
-use crate::components::Component;
 use crate::lifeline::Lifeline;
 use crate::state::to_pid;
 
@@ -19,14 +18,14 @@ const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(crate) struct Process {
-    component: Component,
+    name: String,
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
     pub(crate) fn start(
-        component: Component,
+        name: &str,
         program: &Path,
         args: &[String],
         env: &[(String, String)],
@@ -37,9 +36,9 @@ impl Process {
             .create(true)
             .append(true)
             .open(&log)
-            .with_context(|| format!("open the log of {component}, {}", log.display()))?;
+            .with_context(|| format!("open the log of {name}, {}", log.display()))?;
         let child = lifeline.spawn(program, args, env, &file)?;
-        Ok(Self { component, child, log })
+        Ok(Self { name: name.to_owned(), child, log })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -49,13 +48,12 @@ impl Process {
     /// # Errors
     /// When the process has ended; the error carries the end of its log.
     pub(crate) fn ensure_running(&mut self) -> Result<()> {
-        let Some(status) = self.child.try_wait().with_context(|| format!("look after {}", self.component))?
-        else {
+        let Some(status) = self.child.try_wait().with_context(|| format!("look after {}", self.name))? else {
             return Ok(());
         };
         bail!(
             "{} ended ({}). The end of {}:\n{}",
-            self.component,
+            self.name,
             describe(status),
             self.log.display(),
             tail(&self.log)
@@ -67,10 +65,10 @@ impl Process {
         let pid = self.pid();
         self.signal(Signal::TERM);
         let deadline = Instant::now() + patience;
-        while self.child.try_wait().with_context(|| format!("wait for {}", self.component))?.is_none() {
+        while self.child.try_wait().with_context(|| format!("wait for {}", self.name))?.is_none() {
             if Instant::now() >= deadline {
                 self.signal(Signal::KILL);
-                self.child.wait().with_context(|| format!("wait for {}", self.component))?;
+                self.child.wait().with_context(|| format!("wait for {}", self.name))?;
                 break;
             }
             std::thread::sleep(POLL);
@@ -126,8 +124,7 @@ mod tests {
         let lifeline = Lifeline::new(&dir.path().join("none"), &lock).unwrap();
         let args = ["-c".to_owned(), "echo starting; echo 'bind: address in use' >&2; exit 3".to_owned()];
         let log = dir.path().join("etcd.log");
-        let mut process =
-            Process::start(Component::Etcd, Path::new("sh"), &args, &[], log, &lifeline).unwrap();
+        let mut process = Process::start("etcd", Path::new("sh"), &args, &[], log, &lifeline).unwrap();
         process.reap();
         let error = process.ensure_running().unwrap_err().to_string();
         assert!(
@@ -143,7 +140,7 @@ mod tests {
         let lifeline = Lifeline::new(&dir.path().join("none"), &lock).unwrap();
         let args = ["-c".to_owned(), "trap '' TERM; while :; do sleep 1; done".to_owned()];
         let log = dir.path().join("etcd.log");
-        let process = Process::start(Component::Etcd, Path::new("sh"), &args, &[], log, &lifeline).unwrap();
+        let process = Process::start("etcd", Path::new("sh"), &args, &[], log, &lifeline).unwrap();
         let pid = process.pid();
         process.stop(Duration::from_millis(50), &lifeline).unwrap();
         assert!(!crate::state::is_alive(pid));
