@@ -1,3 +1,44 @@
-//! NamespacePlus gives a team a namespace with its quota, rights and policies.
+//! NamespacePlus gives a team a namespace with its quota, rights and policies, and keeps all of it as declared.
+//!
+//! The way of a reconcile, in the order of the modules:
+//!
+//! ```text
+//! api        what a person asks for and is told
+//! claim      pure: whose namespace is it?
+//! metadata   pure: the labels, annotations and marks on it
+//! namespace  the namespace itself: made, kept, released, deleted
+//! build      pure: the objects inside it
+//! normal     pure: how the API server writes them
+//! child      pure: how one that is there is brought to what is declared
+//! parts      the objects inside it: made, repaired, taken away
+//! status     pure: what is said about all that
+//! reconcile  the controller: namespace, parts, status
+//! ```
+//!
+//! # Ownership
+//! A namespaced object makes a cluster-wide one here, and an owner reference cannot say so. The Namespace carries
+//! [`OWNER_KEY`] with namespace, name and UID of its NamespacePlus; one without it is never touched, unless an
+//! administrator wrote [`ADOPT_KEY`] on it. What is inside carries only [`MADE_FOR_KEY`] with the namespace's name:
+//! whoever owns the namespace owns that too, also after a release and an adoption.
 
-pub mod api;
+mod api;
+mod build;
+mod child;
+mod claim;
+mod metadata;
+mod namespace;
+mod normal;
+mod parts;
+pub mod reasons;
+mod reconcile;
+mod status;
+#[cfg(test)]
+mod testing;
+
+pub use api::*;
+pub use build::{Invalid, LIMITS_NAME, QUOTA_NAME};
+pub use claim::{ADOPT_KEY, OWNER_KEY};
+pub use metadata::MANAGED_KEY;
+pub use parts::{MADE_FOR_KEY, Trouble};
+pub use reconcile::{Error, FINALIZER, GRANTABLE, NamespacePlusController};
+pub use status::{ACCESS_READY, HOOKS_DELIVERED, NAMESPACE_READY, POLICIES_READY, QUOTA_READY};

@@ -1,0 +1,113 @@
+//! How an object inside the namespace is brought to what is declared. Pure.
+
+use k8s_openapi::api::{
+    core::v1::{LimitRange, ResourceQuota},
+    networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
+    rbac::v1::RoleBinding,
+};
+use operator_core::{kind::Kind, labels};
+use serde::Serialize;
+
+use crate::normal;
+
+/// A kind of object that a NamespacePlus makes inside its namespace.
+pub(crate) trait Child: Kind + Serialize + PartialEq + Default {
+    /// Writes what is declared, which is `self`, into the object that is there, and leaves the rest of it alone.
+    fn declare(&self, present: &mut Self);
+
+    /// Whether the object that is there can never become what is declared, and has to go first.
+    fn must_replace(&self, _present: &Self) -> bool {
+        false
+    }
+
+    /// [`declare`](Self::declare) and the labels.
+    fn fit(&self, present: &mut Self) {
+        labels::add(&mut present.meta_mut().labels, self.meta().labels.clone().unwrap_or_default());
+        self.declare(present);
+    }
+}
+
+impl Child for ResourceQuota {
+    fn declare(&self, present: &mut Self) {
+        let hard = |quota: &Self| quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
+        if normal::canonical(&hard(present)) != hard(self) {
+            present.spec.get_or_insert_default().hard = Some(hard(self));
+        }
+    }
+}
+
+impl Child for LimitRange {
+    fn declare(&self, present: &mut Self) {
+        let limits = |range: &Self| range.spec.clone().map(|spec| spec.limits).unwrap_or_default();
+        let normal: Vec<_> = limits(present).into_iter().map(normal::limit).collect();
+        if normal != limits(self) {
+            present.spec.clone_from(&self.spec);
+        }
+    }
+}
+
+impl Child for NetworkPolicy {
+    fn declare(&self, present: &mut Self) {
+        present.spec.clone_from(&self.spec);
+    }
+}
+
+impl Child for PodDisruptionBudget {
+    fn declare(&self, present: &mut Self) {
+        present.spec.clone_from(&self.spec);
+    }
+}
+
+impl Child for RoleBinding {
+    fn declare(&self, present: &mut Self) {
+        present.role_ref.clone_from(&self.role_ref);
+        present.subjects.clone_from(&self.subjects);
+    }
+
+    /// The role of a binding cannot be changed.
+    fn must_replace(&self, present: &Self) -> bool {
+        self.role_ref != present.role_ref
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{build, testing::object};
+
+    #[test]
+    fn an_amount_in_other_words_is_no_change() {
+        let declared = build::quotas(&object(json!({"quota": {"memory": "1Gi"}}))).objects.remove(0);
+        let mut present = declared.clone();
+        let hard = present.spec.as_mut().unwrap().hard.as_mut().unwrap();
+        hard.get_mut("memory").unwrap().0 = "1024Mi".into();
+        let before = present.clone();
+        declared.fit(&mut present);
+        assert_eq!(present, before);
+    }
+
+    #[test]
+    fn what_others_write_beside_it_stays() {
+        let declared = build::quotas(&object(json!({}))).objects.remove(0);
+        let mut present = ResourceQuota::default();
+        present.metadata.labels = Some([("theirs".to_owned(), "x".to_owned())].into());
+        declared.fit(&mut present);
+        assert_eq!(present.spec, declared.spec);
+        assert_eq!(present.metadata.labels.as_ref().unwrap()["theirs"], "x");
+        assert_eq!(present.metadata.labels.as_ref().unwrap()[labels::MANAGED_BY], labels::MANAGER);
+    }
+
+    #[test]
+    fn another_role_needs_another_binding_and_other_subjects_do_not() {
+        let binding = |role: &str, user: &str| {
+            let spec = json!({"roleBindings": [
+                {"name": "a", "clusterRole": role, "subjects": [{"kind": "User", "name": user}]}]});
+            build::bindings(&object(spec)).objects.remove(0)
+        };
+        assert!(binding("edit", "ada").must_replace(&binding("view", "ada")));
+        assert!(!binding("edit", "ada").must_replace(&binding("edit", "bob")));
+    }
+}

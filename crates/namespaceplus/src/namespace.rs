@@ -1,0 +1,270 @@
+//! The namespace itself: made, kept, released, deleted.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use operator_core::{
+    ObjectKey,
+    error::{is_already_exists, is_conflict, is_not_found},
+    informer::Informer,
+    kind::{describe, is_deleting},
+    write::{WriteError, retry_on_conflict},
+};
+use serde_json::Value;
+
+use crate::{
+    api::NamespacePlus,
+    claim::{Claim, Foreign, Identity, claim},
+    metadata,
+};
+
+/// How a NamespacePlus stands to its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is ours and usable.
+    Ours(Gained),
+    /// It is ours and on its way out; what holds it up.
+    Terminating(String),
+    /// It is not ours and is left alone.
+    Foreign(Foreign),
+    /// It must never be ours; why.
+    Refused(String),
+    /// It is not ours yet: the API server did not let us make or adopt it.
+    Denied,
+}
+
+/// How we came by the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gained {
+    /// It was ours before.
+    Before,
+    /// We have just made it.
+    Made,
+    /// An administrator's word has just made it ours.
+    Adopted,
+}
+
+/// What is to be done about a namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Make it.
+    Create(Box<Namespace>),
+    /// Change its metadata.
+    Patch(Value, Gained),
+    /// Nothing.
+    Stay(Standing),
+}
+
+/// What is to be done about a namespace that is seen like this. Pure.
+pub(crate) fn step(object: &NamespacePlus, seen: Option<&Namespace>) -> Step {
+    let me = Identity::of(object);
+    let Some(seen) = seen else { return Step::Create(Box::new(metadata::new(object, &me))) };
+    let gained = match claim(&me, seen) {
+        Claim::Foreign(foreign) => return Step::Stay(Standing::Foreign(foreign)),
+        Claim::Ours => Gained::Before,
+        Claim::Offered => Gained::Adopted,
+    };
+    if is_deleting(seen) {
+        return Step::Stay(Standing::Terminating(hold_up(seen)));
+    }
+    match metadata::repair(object, &me, seen) {
+        Some(patch) => Step::Patch(patch, gained),
+        None => Step::Stay(Standing::Ours(gained)),
+    }
+}
+
+/// What holds up a namespace that is being deleted, in the words of Kubernetes' namespace controller.
+pub(crate) fn hold_up(namespace: &Namespace) -> String {
+    let conditions = namespace.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let told: Vec<_> = conditions
+        .filter(|condition| condition.status == "True")
+        .filter_map(|condition| condition.message.clone())
+        .collect();
+    told.join("; ")
+}
+
+/// The namespaces of the cluster, read from the informer and written with care: others write to them too.
+pub(crate) struct Namespaces {
+    client: Client,
+    informer: Informer<Namespace>,
+}
+
+impl Namespaces {
+    pub(crate) fn new(client: Client, informer: Informer<Namespace>) -> Self {
+        Self { client, informer }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Namespace>> {
+        self.informer.store().get(&ObjectKey::cluster(name))
+    }
+
+    /// Brings the namespace to what the NamespacePlus says, if it is its own.
+    pub(crate) async fn keep(&self, object: &NamespacePlus) -> Result<Standing, WriteError> {
+        let name = object.name_any();
+        let attempt = async |round| {
+            let seen = self.look(&name, round).await?;
+            match step(object, seen.as_deref()) {
+                Step::Create(namespace) => {
+                    self.create(&namespace).await.map(|()| Standing::Ours(Gained::Made))
+                }
+                Step::Patch(patch, gained) => {
+                    self.patch(&name, &patch, "update").await.map(|()| Standing::Ours(gained))
+                }
+                Step::Stay(standing) => Ok(standing),
+            }
+        };
+        retry_on_conflict(attempt, is_stale).await
+    }
+
+    /// How we stand to the namespace without having been able to write to it.
+    pub(crate) fn standing(&self, object: &NamespacePlus) -> Standing {
+        match step(object, self.get(&object.name_any()).as_deref()) {
+            Step::Stay(standing) => standing,
+            Step::Patch(_, Gained::Before) => Standing::Ours(Gained::Before),
+            Step::Patch(..) | Step::Create(_) => Standing::Denied,
+        }
+    }
+
+    /// Takes our marks off the namespace, if it carries them.
+    pub(crate) async fn release(&self, me: &Identity, name: &str) -> Result<bool, WriteError> {
+        let attempt = async |round| {
+            let Some(seen) = self.look(name, round).await? else { return Ok(false) };
+            if claim(me, &seen) != Claim::Ours {
+                return Ok(false);
+            }
+            match metadata::release(&seen) {
+                Some(patch) => self.patch(name, &patch, "release").await.map(|()| true),
+                None => Ok(false),
+            }
+        };
+        retry_on_conflict(attempt, is_stale).await
+    }
+
+    /// Deletes the namespace, if it is ours. Returns it while it is still there.
+    pub(crate) async fn delete(
+        &self,
+        me: &Identity,
+        name: &str,
+    ) -> Result<Option<Arc<Namespace>>, WriteError> {
+        let attempt = async |round| {
+            let Some(seen) = self.look(name, round).await? else { return Ok(None) };
+            if claim(me, &seen) != Claim::Ours {
+                return Ok(None);
+            }
+            if is_deleting(seen.as_ref()) {
+                return Ok(Some(seen));
+            }
+            self.delete_this(name, &seen).await.map(|()| self.get(name))
+        };
+        retry_on_conflict(attempt, is_stale).await
+    }
+
+    /// The namespace: from the informer at first, live when that has proved to be behind.
+    async fn look(&self, name: &str, round: u32) -> Result<Option<Arc<Namespace>>, WriteError> {
+        if round == 0 {
+            return Ok(self.get(name));
+        }
+        let live = self.api().get_opt(name).await;
+        Ok(live.map_err(|source| failed("read", name, source))?.map(Arc::new))
+    }
+
+    async fn create(&self, namespace: &Namespace) -> Result<(), WriteError> {
+        let moment = self.informer.store().now();
+        let created = self.api().create(&PostParams::default(), namespace).await;
+        self.took(moment, created.map_err(|source| failed("create", &namespace.name_any(), source))?);
+        Ok(())
+    }
+
+    async fn patch(&self, name: &str, patch: &Value, action: &'static str) -> Result<(), WriteError> {
+        let moment = self.informer.store().now();
+        let patched = self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        self.took(moment, patched.map_err(|source| failed(action, name, source))?);
+        Ok(())
+    }
+
+    /// Deletes the very version that was seen: whose it is was read from it.
+    async fn delete_this(&self, name: &str, seen: &Namespace) -> Result<(), WriteError> {
+        let params = DeleteParams::background()
+            .preconditions(Preconditions { uid: seen.uid(), resource_version: seen.resource_version() });
+        let moment = self.informer.store().now();
+        let answer =
+            self.api().delete(name, &params).await.map_err(|source| failed("delete", name, source))?;
+        answer
+            .map_left(|terminating| self.took(moment, terminating))
+            .map_right(|_gone| self.informer.removed(&ObjectKey::cluster(name), seen.uid().as_deref()));
+        Ok(())
+    }
+
+    fn took(&self, moment: operator_core::informer::Moment, mut answer: Namespace) {
+        answer.metadata.managed_fields = None;
+        self.informer.wrote(moment, answer);
+    }
+
+    fn api(&self) -> Api<Namespace> {
+        Api::all(self.client.clone())
+    }
+}
+
+fn failed(action: &'static str, name: &str, source: kube::Error) -> WriteError {
+    WriteError::Api { action, object: describe::<Namespace>(&ObjectKey::cluster(name)), source }
+}
+
+/// Whether a write failed because the informer was behind.
+fn is_stale(error: &WriteError) -> bool {
+    error
+        .answer()
+        .is_some_and(|answer| is_conflict(answer) || is_already_exists(answer) || is_not_found(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{claim::ADOPT_KEY, testing::object};
+
+    fn made() -> (NamespacePlus, Namespace) {
+        let object = object(json!({}));
+        let namespace = metadata::new(&object, &Identity::of(&object));
+        (object, namespace)
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_made_and_then_left_alone() {
+        let (object, namespace) = made();
+        assert_eq!(step(&object, None), Step::Create(Box::new(namespace.clone())));
+        assert_eq!(step(&object, Some(&namespace)), Step::Stay(Standing::Ours(Gained::Before)));
+    }
+
+    #[test]
+    fn a_strangers_namespace_is_never_written_to() {
+        let (object, _) = made();
+        let stranger = Namespace::default();
+        assert_eq!(step(&object, Some(&stranger)), Step::Stay(Standing::Foreign(Foreign::Stranger)));
+    }
+
+    #[test]
+    fn a_namespace_that_is_handed_over_gets_our_mark() {
+        let (object, namespace) = made();
+        let mut offered = Namespace::default();
+        offered.annotations_mut().insert(ADOPT_KEY.into(), "teams/blue".into());
+        let Step::Patch(patch, Gained::Adopted) = step(&object, Some(&offered)) else {
+            panic!("not adopted")
+        };
+        let mark = &namespace.annotations()[crate::claim::OWNER_KEY];
+        assert_eq!(patch["metadata"]["annotations"], json!({ crate::claim::OWNER_KEY: mark }));
+        assert_eq!(patch["metadata"]["labels"], json!({}), "the labels of an adopted namespace are its own");
+    }
+
+    #[test]
+    fn a_namespace_on_its_way_out_is_waited_for() {
+        let (object, mut namespace) = made();
+        namespace.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+        assert_eq!(step(&object, Some(&namespace)), Step::Stay(Standing::Terminating(String::new())));
+    }
+}

@@ -1,0 +1,34 @@
+//! The reasons of conditions and Events.
+
+/// The namespace is there, usable and ours.
+pub const ACTIVE: &str = "Active";
+/// All is as the spec says.
+pub const AS_DECLARED: &str = "AsDeclared";
+/// The namespace is somebody else's.
+pub const NOT_OWNED: &str = "NotOwned";
+/// The namespace is another NamespacePlus'.
+pub const TAKEN_BY: &str = "TakenBy";
+/// It must not be, or the API server refused.
+pub const REFUSED: &str = "Refused";
+/// The namespace is being deleted.
+pub const TERMINATING: &str = "Terminating";
+/// The API server could not do it.
+pub const FAILED: &str = "Failed";
+/// An object of that name is there which we did not make.
+pub const NAME_TAKEN: &str = "NameTaken";
+/// The declaration makes no sense.
+pub const INVALID: &str = "Invalid";
+/// Nothing is done inside a namespace that is not ready.
+pub const NAMESPACE_NOT_READY: &str = "NamespaceNotReady";
+/// No hooks are declared.
+pub const NO_HOOKS: &str = "NoHooks";
+/// Hooks are declared, and this version does not call them.
+pub const NOT_YET_SUPPORTED: &str = "NotYetSupported";
+/// Event: the namespace was made.
+pub const CREATED: &str = "Created";
+/// Event: an administrator handed the namespace over.
+pub const ADOPTED: &str = "Adopted";
+/// Event: the namespace was left as it is.
+pub const RELEASED: &str = "Released";
+/// Event: the namespace is deleted with its NamespacePlus.
+pub const DELETING: &str = "Deleting";

@@ -1,0 +1,255 @@
+//! The NamespacePlus controller.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::{
+        core::v1::{LimitRange, Namespace, ResourceQuota},
+        networking::v1::NetworkPolicy,
+        policy::v1::PodDisruptionBudget,
+        rbac::v1::{ClusterRole, RoleBinding},
+    },
+    jiff::Timestamp,
+};
+use kube::{Resource, ResourceExt};
+use operator_core::{
+    Controller, Outcome, ReconcileError, Wiring,
+    conditions::find,
+    events::Events,
+    informer::Selection,
+    kind::is_deleting,
+    rbac::{BIND, CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
+    status::StatusWriter,
+    write::WriteError,
+};
+
+use crate::{
+    api::{DeletionPolicy, NamespacePlus, NamespacePlusStatus},
+    claim::{Identity, protected},
+    namespace::{Gained, Namespaces, Standing, hold_up},
+    parts::{Parts, Trouble, Troubles, is_passing, keys},
+    reasons,
+    status::{NAMESPACE_READY, Report, status},
+};
+
+/// The finalizer by which a NamespacePlus stays until its namespace is released or gone.
+pub const FINALIZER: &str = "mygroup.my.domain/finalizer";
+
+/// The ClusterRoles that the controller may give without having their rights itself.
+pub const GRANTABLE: [&str; 3] = ["admin", "edit", "view"];
+
+/// Why a NamespacePlus could not be reconciled.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The namespace could not be made, changed, released or deleted.
+    #[error(transparent)]
+    Namespace(WriteError),
+    /// Something inside the namespace is not as declared.
+    #[error("not all in namespace {namespace} is as declared ({count} objects)")]
+    Parts {
+        /// The namespace.
+        namespace: String,
+        /// How many objects are not as declared.
+        count: usize,
+        /// Whether nothing but another spec can help.
+        needs_other_spec: bool,
+        /// The first trouble; the conditions tell of all.
+        source: Trouble,
+    },
+    /// The status could not be written.
+    #[error(transparent)]
+    Status(WriteError),
+}
+
+impl Error {
+    /// Made of troubles, of which there is at least one.
+    fn of(object: &NamespacePlus, troubles: Troubles) -> Option<Self> {
+        let needs_other_spec = troubles.iter().all(|trouble| matches!(trouble, Trouble::Invalid(_)));
+        let count = troubles.iter().count();
+        let source = troubles.into_first()?;
+        Some(Self::Parts { namespace: object.name_any(), count, needs_other_spec, source })
+    }
+}
+
+impl ReconcileError for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Namespace(_) => "FailedNamespace",
+            Self::Parts { .. } => "NotAsDeclared",
+            Self::Status(_) => "FailedStatus",
+        }
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Parts { needs_other_spec: true, .. })
+    }
+}
+
+/// Keeps a namespace for each NamespacePlus.
+pub struct NamespacePlusController {
+    namespaces: Namespaces,
+    parts: Parts,
+    status: StatusWriter<NamespacePlus>,
+    events: Events,
+    manager_namespace: String,
+}
+
+impl Controller for NamespacePlusController {
+    const NAME: &'static str = "namespaceplus";
+    const FINALIZER: Option<&'static str> = Some(FINALIZER);
+    type Object = NamespacePlus;
+    type Error = Error;
+
+    fn rules() -> Vec<Rule> {
+        let child = GET | LIST | WATCH | CREATE | UPDATE | DELETE;
+        vec![
+            rule::<NamespacePlus>(GET | LIST | WATCH | PATCH),
+            rule::<NamespacePlus>(UPDATE).subresource("status"),
+            rule::<Namespace>(GET | LIST | WATCH | CREATE | PATCH | DELETE),
+            rule::<ResourceQuota>(child),
+            rule::<LimitRange>(child),
+            rule::<NetworkPolicy>(child),
+            rule::<PodDisruptionBudget>(child),
+            rule::<RoleBinding>(child),
+            rule::<ClusterRole>(BIND).named(GRANTABLE),
+        ]
+    }
+
+    fn wire(wiring: &mut Wiring<'_, NamespacePlus>) -> Self {
+        let owners = wiring.objects().store().index(|object: &NamespacePlus| vec![object.name_any()]);
+        let namespaces = wiring.informer::<Namespace>(Selection::All);
+        let concerned = owners.clone();
+        wiring.on_change(&namespaces, move |change| keys(&concerned, change.key.name()));
+        Self {
+            namespaces: Namespaces::new(wiring.client(), namespaces),
+            parts: Parts::wire(wiring, &owners),
+            status: wiring.status(),
+            events: wiring.events(),
+            manager_namespace: wiring.manager_namespace().to_owned(),
+        }
+    }
+
+    async fn reconcile(&self, object: Arc<NamespacePlus>) -> Result<Outcome, Error> {
+        let (standing, error) = self.keep_namespace(&object).await?;
+        let troubles = match standing {
+            Standing::Ours(_) => self.parts.keep(&object).await,
+            _ => Troubles::default(),
+        };
+        if troubles.iter().any(Trouble::is_terminating) {
+            return Ok(Outcome::AwaitChange);
+        }
+        let report = Report { standing, error, troubles };
+        if report.troubles.iter().any(Trouble::is_passing) {
+            return outcome(&object, report);
+        }
+        let told = self.tell(&object, &report).await;
+        Ok(outcome(&object, report)?.and(told?))
+    }
+
+    async fn cleanup(&self, object: Arc<NamespacePlus>) -> Result<Outcome, Error> {
+        if protected(&object.name_any(), &self.manager_namespace).is_some() {
+            return Ok(Outcome::Done);
+        }
+        match object.spec.deletion_policy {
+            DeletionPolicy::Retain => self.release(&object).await,
+            DeletionPolicy::Delete => self.delete(&object).await,
+        }
+    }
+}
+
+impl NamespacePlusController {
+    /// Brings the namespace itself to what is declared. An error that the next try will settle ends the
+    /// reconcile; any other is told of, and what is inside the namespace is kept all the same.
+    async fn keep_namespace(&self, object: &NamespacePlus) -> Result<(Standing, Option<WriteError>), Error> {
+        let name = object.name_any();
+        if let Some(why) = protected(&name, &self.manager_namespace) {
+            return Ok((Standing::Refused(why.to_owned()), None));
+        }
+        match self.namespaces.keep(object).await {
+            Ok(standing) => {
+                self.announce(object, &standing);
+                Ok((standing, None))
+            }
+            Err(error) if is_passing(&error) => Err(Error::Namespace(error)),
+            Err(error) => Ok((self.namespaces.standing(object), Some(error))),
+        }
+    }
+
+    fn announce(&self, object: &NamespacePlus, standing: &Standing) {
+        let (reason, done) = match standing {
+            Standing::Ours(Gained::Made) => (reasons::CREATED, "made"),
+            Standing::Ours(Gained::Adopted) => (reasons::ADOPTED, "adopted"),
+            _ => return,
+        };
+        let note = format!("{done} namespace {}", object.name_any());
+        self.events.normal(object.object_ref(&()), reason, "Reconcile", &note);
+    }
+
+    /// Lets go of the namespace and leaves it, with all that is in it, as it is.
+    async fn release(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
+        let name = object.name_any();
+        if self.namespaces.release(&Identity::of(object), &name).await.map_err(Error::Namespace)? {
+            let note = format!("released namespace {name}, which stays as it is");
+            self.events.normal(object.object_ref(&()), reasons::RELEASED, "Delete", &note);
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Deletes the namespace and waits until it is gone.
+    async fn delete(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
+        let name = object.name_any();
+        let deleted = self.namespaces.delete(&Identity::of(object), &name).await;
+        let Some(leaving) = deleted.map_err(Error::Namespace)? else { return Ok(Outcome::Done) };
+        // Whoever sits in a namespace that is being deleted holds it up, and must not wait: it might be for itself.
+        if self.sits_in_a_leaving_namespace(object) {
+            return Ok(Outcome::Done);
+        }
+        let standing = Standing::Terminating(hold_up(&leaving));
+        let report = Report { standing, error: None, troubles: Troubles::default() };
+        Ok(Outcome::AwaitChange.and(self.tell(object, &report).await?))
+    }
+
+    fn sits_in_a_leaving_namespace(&self, object: &NamespacePlus) -> bool {
+        let namespace = object.namespace().and_then(|namespace| self.namespaces.get(&namespace));
+        namespace.is_some_and(|namespace| is_deleting(namespace.as_ref()))
+    }
+
+    async fn tell(&self, object: &NamespacePlus, report: &Report) -> Result<Outcome, Error> {
+        let now = Timestamp::now();
+        self.warn(object, &status(object, report, now));
+        let told = self.status.write(object, |object| {
+            let next = Some(status(object, report, now));
+            let differs = object.status != next;
+            object.status = next;
+            differs
+        });
+        told.await.map_err(Error::Status)
+    }
+
+    /// Says once in an Event that the namespace cannot be had; the condition goes on saying it.
+    fn warn(&self, object: &NamespacePlus, next: &NamespacePlusStatus) {
+        let said = |status: &NamespacePlusStatus| find(&status.conditions, NAMESPACE_READY).cloned();
+        let before = object.status.as_ref().and_then(said).map(|condition| condition.reason);
+        let Some(now) = said(next).filter(|now| before.as_ref() != Some(&now.reason)) else { return };
+        if NOT_TO_BE_HAD.contains(&now.reason.as_str()) {
+            self.events.warning(object.object_ref(&()), &now.reason, "Reconcile", &now.message);
+        }
+    }
+}
+
+/// The reasons that only a person can change, and that are no error of a request.
+const NOT_TO_BE_HAD: [&str; 3] = [reasons::NOT_OWNED, reasons::TAKEN_BY, reasons::REFUSED];
+
+/// How the reconcile ends, by what it saw and did.
+fn outcome(object: &NamespacePlus, report: Report) -> Result<Outcome, Error> {
+    if let Some(error) = report.error {
+        return Err(Error::Namespace(error));
+    }
+    if let Some(error) = Error::of(object, report.troubles) {
+        return Err(error);
+    }
+    match report.standing {
+        Standing::Ours(_) => Ok(Outcome::Done),
+        _ => Ok(Outcome::AwaitChange),
+    }
+}
