@@ -215,8 +215,10 @@ async fn act<T: Controller>(shared: &Shared<T>, mut object: Arc<T::Object>) -> R
         return clean_up(shared, object).await;
     }
     if let Some(finalizer) = T::FINALIZER {
+        let moment = shared.objects.store().now();
         let added = finalizer::add(&shared.client, object.as_ref(), finalizer).await;
         if let Some(changed) = added.map_err(|error| failed("FinalizerFailed", false, false, &error))? {
+            shared.objects.wrote(moment, changed.clone());
             object = Arc::new(changed);
         }
     }

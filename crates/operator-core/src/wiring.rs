@@ -127,13 +127,13 @@ pub fn controller_key<K: Kind>(meta: &kube::core::ObjectMeta) -> Option<ObjectKe
     Some(K::key_within(meta.namespace.as_deref(), &owner.name))
 }
 
-/// Whether a change of a controller's own object is one to act on: it came, went, got another spec, or its
-/// deletion or finalizers moved. Changes of status, which are our own, are not.
+/// Whether a change of a controller's own object is one to act on: it came, went, got another spec, is being
+/// deleted, or lost a finalizer. Changes of status and added finalizers, which are our own, are not.
 fn concerns_reconcile<K: Resource>(change: &Change<K>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let (old, new) = (old.meta(), new.meta());
     old.uid != new.uid
         || old.generation != new.generation
         || old.deletion_timestamp != new.deletion_timestamp
-        || old.finalizers != new.finalizers
+        || old.finalizers.iter().flatten().any(|held| !new.finalizers.iter().flatten().any(|now| now == held))
 }

@@ -1,0 +1,16 @@
+//! The promises of operator-core, held to on a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod finalizers;
+mod gate;
+mod informers;
+mod runner;
+mod support;
+mod widget;
+mod writes;

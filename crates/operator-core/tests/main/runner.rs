@@ -1,0 +1,152 @@
+//! What the runner promises around each reconcile.
+
+use std::sync::Arc;
+
+use cluster::{TestNamespace, wait::eventually};
+use harness::Harness;
+use k8s_openapi::api::events::v1::Event;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::DynamicObject,
+    discovery::ApiResource,
+};
+use serde_json::json;
+
+use crate::{
+    support::PATIENCE,
+    widget::{Behave, FINALIZER, Widget, WidgetController, WidgetSpec, visits},
+};
+
+struct World {
+    harness: Arc<Harness>,
+    namespace: TestNamespace,
+    client: Client,
+}
+
+impl World {
+    async fn new() -> Self {
+        let harness = harness::controller::<WidgetController>().await.unwrap();
+        let namespace = harness.cluster.namespace("runner").await.unwrap();
+        let client = harness.cluster.client().await.unwrap();
+        Self { harness, namespace, client }
+    }
+
+    fn widgets(&self) -> Api<Widget> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    async fn create(&self, name: &str, behave: Behave) -> Widget {
+        let widget = Widget::new(name, WidgetSpec { behave, number: None });
+        self.widgets().create(&PostParams::default(), &widget).await.unwrap()
+    }
+
+    async fn until_count(&self, name: &str, count: i64) {
+        eventually(&format!("{name} to count to {count}"), PATIENCE, async || {
+            let status = self.widgets().get(name).await?.status;
+            Ok(if status.as_ref().is_some_and(|status| status.count == count) { Ok(()) } else { Err(status) })
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn until_visited(&self, widget: &Widget, times: usize) {
+        eventually(&format!("{times} visits"), PATIENCE, async || {
+            let seen = visits(widget);
+            Ok(if seen >= times { Ok(()) } else { Err(seen) })
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn events(&self, about: &str) -> Vec<Event> {
+        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
+        let events = events.list(&ListParams::default()).await.unwrap().items;
+        events
+            .into_iter()
+            .filter(|event| event.regarding.as_ref().is_some_and(|it| it.name.as_deref() == Some(about)))
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn one_object_that_panics_fails_or_hangs_does_not_hold_up_another() {
+    let world = World::new().await;
+    let panics = world.create("panics", Behave::Panic).await;
+    let fails = world.create("fails", Behave::Fail).await;
+    let hangs = world.create("hangs", Behave::Hang).await;
+    for widget in [&panics, &fails, &hangs] {
+        world.until_visited(widget, 1).await;
+    }
+    world.create("well", Behave::Well).await;
+    world.until_count("well", 1).await;
+    world.until_visited(&panics, 2).await;
+    world.until_visited(&fails, 2).await;
+    world.widgets().delete("hangs", &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_cause_is_one_event_however_often_it_is_tried() {
+    let world = World::new().await;
+    let fails = world.create("fails", Behave::Fail).await;
+    world.until_visited(&fails, 3).await;
+    let events = world.events("fails").await;
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].note.as_deref(), Some("it was asked to fail"));
+    assert_eq!(events[0].reason.as_deref(), Some("Asked"));
+    assert!(events[0].series.is_none(), "it was published once");
+}
+
+#[tokio::test]
+async fn what_failed_for_good_waits_for_its_spec_to_change() {
+    let world = World::new().await;
+    let widget = world.create("stubborn", Behave::FailForGood).await;
+    world.until_visited(&widget, 1).await;
+    let other = world.create("fails", Behave::Fail).await;
+    world.until_visited(&other, 3).await;
+    assert_eq!(visits(&widget), 1, "the other was tried three times meanwhile");
+    let better = Patch::Merge(json!({"spec": {"behave": "Well"}}));
+    world.widgets().patch("stubborn", &PatchParams::default(), &better).await.unwrap();
+    world.until_count("stubborn", 1).await;
+}
+
+#[tokio::test]
+async fn status_writes_are_gathered_and_the_last_word_is_written() {
+    let world = World::new().await;
+    let widget = world.create("counts", Behave::CountFast).await;
+    world.until_count("counts", 5).await;
+    let writes =
+        world.harness.requests_in(&world.namespace).unwrap().filter(|entry| entry.subresource == "status");
+    let times: Vec<_> = writes.entries.iter().map(|entry| entry.time).collect();
+    assert_eq!(times.len(), 5);
+    for pair in times.windows(2) {
+        let between = pair[0].duration_until(pair[1]).as_millis();
+        assert!(between >= 90, "two status writes within {between} ms");
+    }
+    assert!(visits(&widget) >= 5);
+}
+
+#[tokio::test]
+async fn the_finalizer_is_there_before_the_first_reconcile_and_goes_with_the_clean_up() {
+    let world = World::new().await;
+    world.create("well", Behave::Well).await;
+    world.until_count("well", 1).await;
+    assert_eq!(world.widgets().get("well").await.unwrap().finalizers(), [FINALIZER]);
+    world.widgets().delete("well", &DeleteParams::default()).await.unwrap();
+    eventually("the object to go", PATIENCE, async || Ok(world.widgets().get_opt("well").await?.is_none()))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_does_not_stop_the_others() {
+    let world = World::new().await;
+    let resource = ApiResource::erase::<Widget>(&());
+    let raw: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), &world.namespace, &resource);
+    let odd = json!({"apiVersion": "core.example.com/v1", "kind": "Widget", "metadata": {"name": "odd"},
+        "spec": {"behave": "Well", "number": "not one"}});
+    raw.create(&PostParams::default(), &serde_json::from_value(odd).unwrap()).await.unwrap();
+    world.create("well", Behave::Well).await;
+    world.until_count("well", 1).await;
+    raw.delete("odd", &DeleteParams::default()).await.unwrap();
+}

@@ -1,0 +1,91 @@
+//! What the tests share.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use cluster::{Cluster, TestNamespace};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, api::PostParams, core::ObjectMeta};
+use operator_core::{
+    ObjectKey,
+    client::Clients,
+    informer::{Informer, Informers, Selection},
+    labels::{MANAGED_BY, MANAGER},
+    owner::Owner,
+    write::Children,
+};
+
+/// Long enough for a busy machine, short enough to notice.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A namespace of the test's own, and ConfigMaps as children in it.
+pub(crate) struct World {
+    pub(crate) cluster: &'static Cluster,
+    pub(crate) namespace: TestNamespace,
+    pub(crate) client: Client,
+    pub(crate) informer: Informer<ConfigMap>,
+    /// Ours, with a user agent that only this test has.
+    pub(crate) children: Children<ConfigMap>,
+    pub(crate) agent: String,
+    _informers: Informers,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let cluster = cluster::shared().await.unwrap();
+        let namespace = cluster.namespace("core").await.unwrap();
+        let client = cluster.client().await.unwrap();
+        let clients = Clients::new(client.clone());
+        let informers = Informers::new(clients.named("informers"));
+        let informer = informers.get::<ConfigMap>(Selection::Managed);
+        filled(&informer).await;
+        let children = Children::new(clients.named(namespace.name()), informer.clone());
+        let agent = format!("ensemble/{} ({})", env!("CARGO_PKG_VERSION"), namespace.name());
+        Self { cluster, namespace, client, informer, children, agent, _informers: informers }
+    }
+
+    pub(crate) fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn key(&self, name: &str) -> ObjectKey {
+        ObjectKey::namespaced(&self.namespace, name)
+    }
+
+    /// An object that can own others.
+    pub(crate) async fn owner(&self, name: &str) -> Owner {
+        let owner = self.create(config_map(name, &[])).await;
+        Owner::controller(&owner, Some(&self.namespace)).unwrap()
+    }
+
+    pub(crate) async fn create(&self, object: ConfigMap) -> ConfigMap {
+        self.config_maps().create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    /// The verbs of what the children's client has asked for so far.
+    pub(crate) fn verbs(&self) -> Vec<String> {
+        let log = self.cluster.audit().unwrap().by_user_agent(&self.agent);
+        log.entries.into_iter().map(|entry| entry.verb).collect()
+    }
+}
+
+pub(crate) async fn filled(informer: &Informer<ConfigMap>) {
+    tokio::time::timeout(PATIENCE, informer.synced().wait_for(|synced| *synced)).await.unwrap().unwrap();
+}
+
+pub(crate) fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
+    let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
+    ConfigMap {
+        metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() },
+        data: Some(data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
+        ..ConfigMap::default()
+    }
+}
+
+/// Sets one key and the label by which we know our own.
+pub(crate) fn says(key: &str, value: &str) -> impl Fn(&mut ConfigMap) {
+    let (key, value) = (key.to_owned(), value.to_owned());
+    move |object| {
+        object.metadata.labels.get_or_insert_default().insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+        object.data.get_or_insert_default().insert(key.clone(), value.clone());
+    }
+}

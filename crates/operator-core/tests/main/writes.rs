@@ -1,0 +1,98 @@
+//! What writes promise.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use operator_core::{
+    informer::{Informers, Selection},
+    write::{Children, WriteError, Written},
+};
+use serde_json::json;
+
+use crate::support::{World, config_map, says};
+
+#[tokio::test]
+async fn what_did_not_change_is_not_sent_and_own_writes_are_seen_at_once() {
+    let world = World::new().await;
+    let owner = world.owner("owner").await;
+    let key = world.key("child");
+    let write =
+        async |value: &str| world.children.create_or_update(&key, &owner, says("a", value)).await.unwrap();
+    assert_eq!(write("1").await, Written::Created);
+    assert_eq!(write("1").await, Written::Unchanged);
+    assert_eq!(write("2").await, Written::Updated);
+    assert_eq!(write("2").await, Written::Unchanged);
+    assert_eq!(world.verbs(), ["create", "update"]);
+}
+
+#[tokio::test]
+async fn what_others_wrote_stays() {
+    let world = World::new().await;
+    let owner = world.owner("owner").await;
+    let key = world.key("child");
+    world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
+    let foreign = Patch::Merge(json!({"metadata": {"annotations": {"note": "kept"}}, "data": {"b": "kept"}}));
+    world.config_maps().patch("child", &PatchParams::default(), &foreign).await.unwrap();
+    // Whether the cache has seen the foreign write or not, the outcome is the same.
+    world.children.create_or_update(&key, &owner, says("a", "2")).await.unwrap();
+    let child = world.config_maps().get("child").await.unwrap();
+    assert_eq!(child.annotations()["note"], "kept");
+    assert_eq!(child.data.unwrap(), [("a".into(), "2".into()), ("b".into(), "kept".into())].into());
+}
+
+#[tokio::test]
+async fn a_cache_that_knows_nothing_is_made_good() {
+    let world = World::new().await;
+    let owner = world.owner("owner").await;
+    let key = world.key("child");
+    world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
+    // An informer that has not been filled stands for one that is far behind.
+    let behind = Informers::new(world.client.clone()).get::<ConfigMap>(Selection::Managed);
+    let children = Children::new(world.client.clone(), behind);
+    assert_eq!(children.create_or_update(&key, &owner, says("a", "1")).await.unwrap(), Written::Unchanged);
+    assert_eq!(children.create_or_update(&key, &owner, says("a", "2")).await.unwrap(), Written::Updated);
+}
+
+#[tokio::test]
+async fn what_belongs_to_others_or_to_nobody_is_not_touched() {
+    let world = World::new().await;
+    let (ours, theirs) = (world.owner("ours").await, world.owner("theirs").await);
+    world.children.create_or_update(&world.key("theirs-child"), &theirs, says("a", "1")).await.unwrap();
+    world.create(config_map("orphan", &[("a", "1")])).await;
+    for (name, holder) in [("theirs-child", "ConfigMap theirs"), ("orphan", "nobody")] {
+        let before = world.config_maps().get(name).await.unwrap();
+        let error =
+            world.children.create_or_update(&world.key(name), &ours, says("a", "2")).await.unwrap_err();
+        assert!(matches!(&error, WriteError::NotOurs { holder: said, .. } if said == holder), "{error}");
+        assert_eq!(world.config_maps().get(name).await.unwrap(), before);
+    }
+}
+
+#[tokio::test]
+async fn a_delete_ends_the_incarnation_that_was_meant_and_no_namesake() {
+    let world = World::new().await;
+    let owner = world.owner("owner").await;
+    let key = world.key("child");
+    world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
+    let meant = world.children.get(&key).unwrap();
+    world.config_maps().delete("child", &DeleteParams::default()).await.unwrap();
+    let namesake = world.create(config_map("child", &[])).await;
+    world.children.delete(&meant).await.unwrap();
+    assert_eq!(world.config_maps().get("child").await.unwrap().uid(), namesake.uid());
+}
+
+#[tokio::test]
+async fn a_deleted_child_is_gone_for_the_next_read() {
+    let world = World::new().await;
+    let owner = world.owner("owner").await;
+    let key = world.key("child");
+    world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
+    world.children.delete(&world.children.get(&key).unwrap()).await.unwrap();
+    assert!(world.children.get(&key).is_none());
+    assert_eq!(
+        world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap(),
+        Written::Created
+    );
+}
