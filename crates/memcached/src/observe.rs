@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_pods_of_the_deployment_count() {
-        assert!(counts(&cache(json!({})), &pod("web-5d4")));
+        assert!(counts(&cache(&json!({})), &pod("web-5d4")));
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         let mut bare = pod("web-5d4");
         bare.metadata.owner_references = None;
         for stranger in [bare, pod("web-blue-5d4"), pod("other-5d4")] {
-            assert!(!counts(&cache(json!({})), &stranger));
+            assert!(!counts(&cache(&json!({})), &stranger));
         }
     }
 
@@ -109,9 +109,9 @@ mod tests {
     fn pods_that_are_finished_or_going_do_not_count() {
         let mut going = pod("web-5d4");
         going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap();
-        assert!(!counts(&cache(json!({})), &going));
+        assert!(!counts(&cache(&json!({})), &going));
         let finished = PodView { phase: Phase::Failed, ..pod("web-5d4") };
-        assert!(!counts(&cache(json!({})), &finished));
+        assert!(!counts(&cache(&json!({})), &finished));
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Controller for MemcachedController {
     async fn reconcile(&self, cache: Arc<Memcached>) -> Result<Outcome, Error> {
         let owner = Owner::controller(cache.as_ref(), cache.metadata.namespace.as_deref())?;
         let image = cache.spec.image.as_deref().unwrap_or(&self.image);
-        let failures = self.objects.make(&cache, &owner, image).await;
+        let failures = Box::pin(self.objects.make(&cache, &owner, image)).await;
         if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
             return Ok(Outcome::AwaitChange);
         }
@@ -100,8 +100,9 @@ impl MemcachedController {
     /// Writes the status that follows from what is seen now and from what failed.
     async fn tell(&self, cache: &Memcached, owner: &Owner, failures: &[Error]) -> Result<Outcome, Error> {
         let troubles: Vec<_> = failures.iter().filter_map(Trouble::of).collect();
-        let pods = self.pods.of(cache);
         let deployment = self.objects.deployment(cache, owner);
+        // Without a Deployment of its own, what carries the cache's labels is not the cache's.
+        let pods = deployment.as_ref().map(|_| self.pods.of(cache)).unwrap_or_default();
         let seen = Seen {
             pods: &pods,
             deployment: deployment.as_deref(),

@@ -31,14 +31,14 @@ mod tests {
 
     #[test]
     fn only_a_cache_of_several_pods_has_a_budget() {
-        let wanted = [0, 1, 2].map(|size| is_wanted(&cache(json!({"size": size}))));
+        let wanted = [0, 1, 2].map(|size| is_wanted(&cache(&json!({"size": size}))));
         assert_eq!(wanted, [false, false, true]);
     }
 
     #[test]
     fn a_budget_lets_one_pod_go_at_a_time() {
         let mut budget = PodDisruptionBudget::default();
-        shape(&cache(json!({"size": 3})), &mut budget);
+        shape(&cache(&json!({"size": 3})), &mut budget);
         insta::assert_yaml_snapshot!(budget);
     }
 }

@@ -50,7 +50,7 @@ mod tests {
 
     const IMAGE: &str = "memcached:1.4.36-alpine";
 
-    fn shaped(spec: serde_json::Value) -> Deployment {
+    fn shaped(spec: &serde_json::Value) -> Deployment {
         let mut deployment = Deployment::default();
         shape(&cache(spec), IMAGE, &mut deployment);
         deployment
@@ -58,20 +58,20 @@ mod tests {
 
     #[test]
     fn a_deployment_spells_out_everything_that_a_cache_means() {
-        insta::assert_yaml_snapshot!(shaped(json!({"size": 3})));
+        insta::assert_yaml_snapshot!(shaped(&json!({"size": 3})));
     }
 
     #[test]
     fn shaping_twice_changes_nothing() {
-        let once = shaped(json!({"size": 3}));
+        let once = shaped(&json!({"size": 3}));
         let mut twice = once.clone();
-        shape(&cache(json!({"size": 3})), IMAGE, &mut twice);
+        shape(&cache(&json!({"size": 3})), IMAGE, &mut twice);
         assert_eq!(once, twice);
     }
 
     #[test]
     fn what_others_put_there_stays() {
-        let mut deployment = shaped(json!({}));
+        let mut deployment = shaped(&json!({}));
         let template = &mut deployment.spec.as_mut().unwrap().template;
         template.metadata.as_mut().unwrap().annotations = Some([("a".into(), "b".into())].into());
         template.metadata.as_mut().unwrap().labels.as_mut().unwrap().insert("team".into(), "a".into());
@@ -80,13 +80,13 @@ mod tests {
         pod.tolerations = Some(vec![Toleration { key: Some("cache".into()), ..Toleration::default() }]);
         pod.containers.push(Container { name: "exporter".into(), ..Container::default() });
         let theirs = deployment.clone();
-        shape(&cache(json!({})), IMAGE, &mut deployment);
+        shape(&cache(&json!({})), IMAGE, &mut deployment);
         assert_eq!(deployment, theirs);
     }
 
     #[test]
     fn what_others_changed_of_ours_is_put_right() {
-        let wanted = shaped(json!({}));
+        let wanted = shaped(&json!({}));
         let mut drifted = wanted.clone();
         let spec = drifted.spec.as_mut().unwrap();
         spec.replicas = Some(7);
@@ -96,7 +96,7 @@ mod tests {
         pod.containers[0].image = Some("other".into());
         pod.containers[0].args = Some(vec!["--daemon".into()]);
         pod.containers[0].ports = None;
-        shape(&cache(json!({})), IMAGE, &mut drifted);
+        shape(&cache(&json!({})), IMAGE, &mut drifted);
         assert_eq!(drifted, wanted);
     }
 }

@@ -56,7 +56,7 @@ pub(crate) mod fixture {
     use crate::api::Memcached;
 
     /// A cache with this spec, as the API server returns it.
-    pub(crate) fn cache(spec: Value) -> Memcached {
+    pub(crate) fn cache(spec: &Value) -> Memcached {
         serde_json::from_value(json!({
             "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
             "metadata": {"name": "web", "namespace": "shop", "uid": "u-1", "generation": 1},

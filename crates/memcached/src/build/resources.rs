@@ -49,32 +49,32 @@ mod tests {
     use super::*;
     use crate::build::fixture::cache;
 
-    fn limit(spec: serde_json::Value) -> String {
+    fn limit(spec: &serde_json::Value) -> String {
         memory(&cache(spec).spec).0
     }
 
     #[test]
     fn the_limit_leaves_head_room_above_the_memory_for_items() {
-        assert_eq!(limit(json!({})), "136Mi");
-        assert_eq!(limit(json!({"memoryMegabytes": 1024})), "1216Mi");
+        assert_eq!(limit(&json!({})), "136Mi");
+        assert_eq!(limit(&json!({"memoryMegabytes": 1024})), "1216Mi");
     }
 
     #[test]
     fn many_connections_need_more() {
-        assert_eq!(limit(json!({"maxConnections": 65536})), "1144Mi");
+        assert_eq!(limit(&json!({"maxConnections": 65536})), "1144Mi");
     }
 
     #[test]
     fn amounts_are_written_as_the_api_server_writes_them() {
-        assert_eq!(limit(json!({"memoryMegabytes": 1764, "maxConnections": 1024})), "2049Mi");
-        assert_eq!(limit(json!({"memoryMegabytes": 1763, "maxConnections": 1024})), "2Gi");
+        assert_eq!(limit(&json!({"memoryMegabytes": 1764, "maxConnections": 1024})), "2049Mi");
+        assert_eq!(limit(&json!({"memoryMegabytes": 1763, "maxConnections": 1024})), "2Gi");
     }
 
     #[test]
     fn what_others_ask_for_stays() {
         let mut resources = ResourceRequirements::default();
         put(&mut resources.limits, "cpu", ApiQuantity("2".to_owned()));
-        shape(&cache(json!({})).spec, &mut resources);
+        shape(&cache(&json!({})).spec, &mut resources);
         assert_eq!(resources.limits.unwrap()["cpu"].0, "2");
         assert_eq!(resources.requests.unwrap()["cpu"].0, CPU_REQUEST);
     }

@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_service_lists_the_pods_of_its_cache_only() {
         let mut service = Service::default();
-        shape(&cache(json!({"containerPort": 12000})), &mut service);
+        shape(&cache(&json!({"containerPort": 12000})), &mut service);
         insta::assert_yaml_snapshot!(service);
     }
 

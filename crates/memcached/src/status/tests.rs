@@ -15,12 +15,12 @@ fn pod(name: &str, ip: &str, is_ready: bool) -> KnownPod {
     Arc::new(serde_json::from_value(pod).unwrap())
 }
 
-fn deployment(status: Value) -> Deployment {
+fn deployment(status: &Value) -> Deployment {
     serde_json::from_value(json!({"metadata": {"generation": 2}, "status": status})).unwrap()
 }
 
 fn settled(updated: i32) -> Deployment {
-    deployment(json!({"observedGeneration": 2, "updatedReplicas": updated}))
+    deployment(&json!({"observedGeneration": 2, "updatedReplicas": updated}))
 }
 
 fn says(status: &MemcachedStatus, type_: &str) -> (String, String) {
@@ -39,7 +39,7 @@ fn of(
     troubles: &[Trouble],
 ) -> MemcachedStatus {
     let seen = Seen { pods, deployment, has_service: true, troubles };
-    status(&cache(json!({"size": size})), &seen, Timestamp::UNIX_EPOCH)
+    status(&cache(&json!({"size": size})), &seen, Timestamp::UNIX_EPOCH)
 }
 
 fn expected(conditions: [(&str, &str); 4]) -> [(String, String); 4] {
@@ -84,7 +84,7 @@ fn while_pods_are_replaced_a_cache_is_available_and_not_ready() {
 
 #[test]
 fn a_deployment_that_its_controller_has_not_looked_at_is_under_way() {
-    let unseen = deployment(json!({"observedGeneration": 1, "updatedReplicas": 1}));
+    let unseen = deployment(&json!({"observedGeneration": 1, "updatedReplicas": 1}));
     let status = of(1, &[pod("web-1-a", "10.0.0.1", true)], Some(&unseen), &[]);
     assert_eq!(says(&status, PROGRESSING), ("True".to_owned(), ROLLING_OUT.to_owned()));
 }
@@ -99,7 +99,7 @@ fn what_stands_in_the_way_is_told_and_blocks() {
 
 #[test]
 fn pods_that_the_deployment_cannot_make_are_told_in_its_words() {
-    let failing = deployment(json!({"observedGeneration": 2, "conditions": [
+    let failing = deployment(&json!({"observedGeneration": 2, "conditions": [
         {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"},
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: tight"},
         {"type": "Progressing", "status": "False", "reason": DEADLINE_EXCEEDED, "message": "has timed out"},
@@ -114,6 +114,6 @@ fn pods_that_the_deployment_cannot_make_are_told_in_its_words() {
 fn without_a_service_of_its_own_a_cache_has_no_endpoints() {
     let pods = [pod("web-1-a", "10.0.0.1", true)];
     let seen = Seen { pods: &pods, deployment: None, has_service: false, troubles: &[] };
-    let status = status(&cache(json!({"size": 1})), &seen, Timestamp::UNIX_EPOCH);
+    let status = status(&cache(&json!({"size": 1})), &seen, Timestamp::UNIX_EPOCH);
     assert_eq!(status.endpoints, Vec::<String>::new());
 }

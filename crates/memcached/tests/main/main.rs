@@ -1,1 +1,16 @@
-//! x
+//! Memcached on a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod bad_input;
+mod deletion;
+mod drift;
+mod quiet;
+mod scaling;
+mod support;
+mod trouble;

@@ -1,0 +1,109 @@
+//! What is wrong is refused by the API server, with a sentence.
+
+use crate::support::World;
+
+/// What the API server says to a cache of this name and spec; `None` if it takes it.
+async fn refusal(world: &World, name: &str, spec: &str) -> Option<String> {
+    let manifest = format!(
+        "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {{name: {name}, namespace: {}}}\nspec: {spec}\n",
+        world.namespace.name()
+    );
+    world.harness.cluster.apply_yaml(&manifest).await.err().map(|error| format!("{error:#}"))
+}
+
+async fn are_refused(cases: &[(&str, &str)]) {
+    let world = World::new().await;
+    for (spec, says) in cases {
+        let error = refusal(&world, "web", spec).await.unwrap_or_else(|| panic!("{spec} was taken"));
+        assert!(error.contains(says), "{spec}: {error}");
+        assert!(!error.contains("compilation failed") && !error.contains("no such"), "{spec}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn sizes_that_make_no_sense_are_refused() {
+    are_refused(&[
+        ("{size: -1}", "spec.size in body should be greater than or equal to 0"),
+        ("{size: 65}", "spec.size in body should be less than or equal to 64"),
+        ("{size: three}", ".spec.size: expected numeric"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn fields_that_do_not_exist_are_refused() {
+    are_refused(&[("{replicas: 1}", "field not declared in schema")]).await;
+}
+
+#[tokio::test]
+async fn ports_below_1024_are_refused_with_the_reason() {
+    are_refused(&[
+        ("{containerPort: 80}", "only root may open lower ports"),
+        ("{containerPort: 0}", "greater than or equal to 1"),
+        ("{containerPort: 65536}", "less than or equal to 65535"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn item_sizes_with_which_memcached_does_not_start_are_refused() {
+    let multiple = "must be a number of megabytes, or of kilobytes that is a multiple of 512";
+    let quarter = "at most a quarter of memoryMegabytes";
+    are_refused(&[
+        ("{maxItemSize: 1.5m}", multiple),
+        ("{maxItemSize: '1048576'}", multiple),
+        ("{maxItemSize: 1500k}", multiple),
+        ("{maxItemSize: 256k}", multiple),
+        ("{maxItemSize: 1Mi}", multiple),
+        ("{maxItemSize: 17m}", quarter),
+        ("{memoryMegabytes: 3}", quarter),
+        ("{memoryMegabytes: 8192, maxItemSize: 1025m}", quarter),
+        ("{memoryMegabytes: 0}", "greater than or equal to 1"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn arguments_that_have_a_field_or_stop_the_serving_are_refused() {
+    let sentence = "extraArgs must not contain";
+    are_refused(&[
+        ("{extraArgs: ['-m', '128']}", sentence),
+        ("{extraArgs: ['-m128']}", sentence),
+        ("{extraArgs: ['--port=1']}", sentence),
+        ("{extraArgs: ['-d']}", sentence),
+        ("{image: 'memcached latest'}", "contains no blanks"),
+        ("{threads: 0}", "greater than or equal to 1"),
+        ("{threads: 64, maxConnections: 256}", "8 more for each of the threads"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn names_that_leave_no_room_for_those_of_pods_or_the_service_are_refused() {
+    let world = World::new().await;
+    for (name, says) in [
+        ("a".repeat(47).as_str(), "at most 46 characters"),
+        ("1st", "must begin with a letter"),
+        ("my.cache", "must begin with a letter"),
+    ] {
+        let error = refusal(&world, name, "{}").await.unwrap_or_else(|| panic!("{name} was taken"));
+        assert!(error.contains(says), "{name}: {error}");
+    }
+    let longest = "a".repeat(46);
+    assert_eq!(refusal(&world, &longest, "{}").await, None);
+    world.until_ready(&longest, 1).await;
+}
+
+#[tokio::test]
+async fn the_samples_are_taken() {
+    let world = World::new().await;
+    for sample in [
+        include_str!("../../../../samples/memcached.yaml"),
+        include_str!("../../../../samples/memcached-tuned.yaml"),
+        include_str!("../../../../samples/memcached-autoscaled.yaml"),
+    ] {
+        let path = world.harness.cluster.record().dir.join(format!("{}.yaml", world.namespace.name()));
+        std::fs::write(&path, sample).unwrap();
+        world.kubectl(&["apply", "--dry-run=server", "-f", path.to_str().unwrap()]).await.unwrap();
+    }
+}

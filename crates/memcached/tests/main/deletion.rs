@@ -1,0 +1,72 @@
+//! How a cache goes.
+
+use cluster::wait::eventually;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use memcached::{FINALIZER, Memcached};
+use serde_json::json;
+
+use crate::support::{PATIENCE, World};
+
+#[tokio::test]
+async fn everything_goes_with_the_cache_and_an_event_says_so() {
+    let world = World::new().await;
+    let cache = world.ready("web", 2).await;
+    assert_eq!(cache.finalizers(), [FINALIZER]);
+    world.caches().delete("web", &DeleteParams::default()).await.unwrap();
+    world.until_gone::<Memcached>("web").await;
+    world.until_gone::<Deployment>("web").await;
+    world.until_gone::<Service>("web").await;
+    world.until_gone::<PodDisruptionBudget>("web").await;
+    eventually("an Event", PATIENCE, async || {
+        Ok(world.kubectl(&["get", "events", "--output=wide"]).await?.contains("go with the Memcached"))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_cache_that_is_being_deleted_never_gets_the_finalizer_again() {
+    let world = World::new().await;
+    world.ready("web", 1).await;
+    let hold = |finalizers: serde_json::Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let params = PatchParams::default();
+    world.caches().patch("web", &params, &hold(json!([FINALIZER, "example.com/hold"]))).await.unwrap();
+    world.caches().delete("web", &DeleteParams::default()).await.unwrap();
+    world
+        .until("web", "only the other finalizer to be left", |cache: &Memcached| {
+            cache.finalizers() == ["example.com/hold"]
+        })
+        .await;
+
+    // A change of the spec wakes the controller; another cache that becomes ready shows that it has looked.
+    let size = Patch::Merge(json!({"spec": {"size": 2}}));
+    world.caches().patch("web", &params, &size).await.unwrap();
+    world.ready("other", 1).await;
+    let cache = world.caches().get("web").await.unwrap();
+    assert_eq!(cache.finalizers(), ["example.com/hold"]);
+    let replicas = world.deployments().get("web").await.unwrap().spec.unwrap().replicas;
+    assert_eq!(replicas, Some(1), "a cache that goes is not scaled");
+
+    world.caches().patch("web", &params, &hold(json!(null))).await.unwrap();
+    world.until_gone::<Memcached>("web").await;
+    world.until_gone::<Deployment>("web").await;
+}
+
+#[tokio::test]
+async fn a_cache_made_anew_under_the_same_name_waits_for_what_the_old_one_left() {
+    let world = World::new().await;
+    let old = world.ready("web", 1).await;
+    world.caches().delete("web", &DeleteParams::default()).await.unwrap();
+    world.until_gone::<Memcached>("web").await;
+    world.create("web", json!({"size": 1})).await;
+    let new = world.until_ready_after_another("web", 1).await;
+    assert_ne!(old.uid(), new.uid());
+    let owner = world.deployments().get("web").await.unwrap().owner_references()[0].uid.clone();
+    assert_eq!(Some(owner), new.uid());
+    let events = world.kubectl(&["get", "events"]).await.unwrap();
+    assert!(!events.contains("NameTaken"), "{events}");
+}

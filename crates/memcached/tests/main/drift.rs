@@ -1,0 +1,133 @@
+//! What others change of ours is put right; what is theirs stays.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+/// Applies each JSON patch in turn and waits until the object's spec and labels are as they were.
+async fn is_put_right<K>(world: &World, api: Api<K>, patches: &[Value])
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let owned = |object: &K| {
+        let object = serde_json::to_value(object).unwrap();
+        (object["spec"].clone(), object["metadata"]["labels"].clone())
+    };
+    let wanted = owned(&api.get("web").await.unwrap());
+    for patch in patches {
+        let patch: kube::api::Patch<Value> = Patch::Json(serde_json::from_value(json!([patch])).unwrap());
+        let drifted = api.patch("web", &PatchParams::default(), &patch).await.unwrap();
+        assert_ne!(owned(&drifted), wanted, "{patch:?} changed nothing");
+        world.until::<K>("web", &format!("{patch:?} to be put right"), |now| owned(now) == wanted).await;
+    }
+}
+
+#[tokio::test]
+async fn each_field_of_the_deployment_that_is_ours_is_put_right() {
+    let world = World::new().await;
+    world.ready("web", 2).await;
+    let container = "/spec/template/spec/containers/0";
+    let replace = |path: &str, value: Value| json!({"op": "replace", "path": path, "value": value});
+    let remove = |path: &str| json!({"op": "remove", "path": path});
+    is_put_right(
+        &world,
+        world.deployments(),
+        &[
+            replace("/spec/replicas", json!(4)),
+            replace(&format!("{container}/image"), json!("memcached:latest")),
+            replace(&format!("{container}/command"), json!(["sleep"])),
+            json!({"op": "add", "path": format!("{container}/args"), "value": ["-vv"]}),
+            replace(&format!("{container}/ports/0/containerPort"), json!(1)),
+            replace(&format!("{container}/resources/limits/memory"), json!("1Gi")),
+            remove(&format!("{container}/readinessProbe")),
+            replace(&format!("{container}/livenessProbe/periodSeconds"), json!(99)),
+            remove(&format!("{container}/lifecycle")),
+            remove(&format!("{container}/securityContext")),
+            replace("/spec/template/spec/securityContext/runAsUser", json!(0)),
+            remove("/spec/template/spec/topologySpreadConstraints"),
+            replace("/spec/strategy", json!({"type": "Recreate"})),
+            remove("/metadata/labels/memcached_cr"),
+            // Without this label the informer does not see the Deployment any more.
+            remove("/metadata/labels/app.kubernetes.io~1managed-by"),
+        ],
+    )
+    .await;
+    world.until_ready("web", 2).await;
+}
+
+#[tokio::test]
+async fn each_field_of_the_service_and_the_budget_that_is_ours_is_put_right() {
+    let world = World::new().await;
+    world.ready("web", 2).await;
+    is_put_right(
+        &world,
+        world.services(),
+        &[
+            json!({"op": "replace", "path": "/spec/ports/0/port", "value": 1}),
+            json!({"op": "replace", "path": "/spec/selector", "value": {"app": "other"}}),
+            json!({"op": "remove", "path": "/metadata/labels/app"}),
+        ],
+    )
+    .await;
+    is_put_right(
+        &world,
+        world.budgets(),
+        &[
+            json!({"op": "replace", "path": "/spec/maxUnavailable", "value": 2}),
+            json!({"op": "replace", "path": "/spec/selector/matchLabels/app", "value": "other"}),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn objects_that_somebody_deletes_come_back() {
+    let world = World::new().await;
+    world.ready("web", 2).await;
+    let params = DeleteParams::default();
+    world.services().delete("web", &params).await.unwrap();
+    world.budgets().delete("web", &params).await.unwrap();
+    world.deployments().delete("web", &params).await.unwrap();
+    world.until::<k8s_openapi::api::core::v1::Service>("web", "the Service to be back", |_| true).await;
+    world
+        .until::<k8s_openapi::api::policy::v1::PodDisruptionBudget>("web", "the budget to be back", |_| true)
+        .await;
+    world.until::<Deployment>("web", "the Deployment to be back", |_| true).await;
+    world.until_ready("web", 2).await;
+}
+
+#[tokio::test]
+async fn what_others_add_stays_when_the_cache_changes() {
+    let world = World::new().await;
+    world.ready("web", 1).await;
+    let theirs = json!({
+        "metadata": {"labels": {"team": "a"}, "annotations": {"note": "kept"}},
+        "spec": {"template": {
+            "metadata": {"labels": {"tier": "b"}, "annotations": {"example.com/restarted": "once"}},
+            "spec": {"nodeSelector": {"kubernetes.io/os": "linux"}, "tolerations": [{"key": "cache", "operator": "Exists"}]},
+        }},
+    });
+    world.deployments().patch("web", &PatchParams::default(), &Patch::Merge(&theirs)).await.unwrap();
+    let patch = json!({"spec": {"size": 2, "memoryMegabytes": 128}});
+    world.caches().patch("web", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    world.until_ready("web", 2).await;
+    let now = serde_json::to_value(world.deployments().get("web").await.unwrap()).unwrap();
+    assert_eq!(now["metadata"]["labels"]["team"], "a");
+    assert_eq!(now["metadata"]["annotations"]["note"], "kept");
+    let template = &now["spec"]["template"];
+    assert_eq!(template["metadata"]["labels"]["tier"], "b");
+    assert_eq!(template["metadata"]["annotations"]["example.com/restarted"], "once");
+    assert_eq!(template["spec"]["nodeSelector"]["kubernetes.io/os"], "linux");
+    assert_eq!(template["spec"]["tolerations"][0]["key"], "cache");
+    assert_eq!(template["spec"]["containers"][0]["command"][2], "128");
+}

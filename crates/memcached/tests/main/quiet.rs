@@ -1,0 +1,47 @@
+//! Nothing is written when nothing changed, and as little as can be when something did.
+
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::support::{World, status};
+
+#[tokio::test]
+async fn a_cache_that_is_as_asked_costs_no_request() {
+    let world = World::new().await;
+    let cache = world.ready("web", 2).await;
+    let settled = Timestamp::now();
+
+    // Changes of a pod and of the Deployment that mean nothing to the cache make the controller look. (An
+    // annotation on a Deployment would be a new generation of it, which is then under way for a moment.)
+    let note = Patch::Merge(json!({"metadata": {"labels": {"note": "x"}}}));
+    let params = PatchParams::default();
+    world.api::<Pod>().patch(&status(&cache).nodes[0], &params, &note).await.unwrap();
+    world.deployments().patch("web", &params, &note).await.unwrap();
+    world.ready("other", 1).await;
+
+    let requests = world.harness.requests_in(&world.namespace).unwrap();
+    let about_it = requests.filter(|entry| entry.name == "web" && entry.time > settled);
+    let now = world.caches().get("web").await.unwrap();
+    assert_eq!(status(&now), status(&cache));
+    assert_eq!(about_it.entries, []);
+    assert_eq!(now.metadata.resource_version, cache.metadata.resource_version);
+}
+
+#[tokio::test]
+async fn a_new_cache_costs_one_create_of_each_object_and_few_writes_of_status() {
+    let world = World::new().await;
+    world.ready("web", 3).await;
+    let requests = world.harness.requests_in(&world.namespace).unwrap().entries;
+    let count = |resource: &str, verb: &str| {
+        requests.iter().filter(|entry| entry.resource == resource && entry.verb == verb).count()
+    };
+    for resource in ["deployments", "services", "poddisruptionbudgets"] {
+        assert_eq!((count(resource, "create"), count(resource, "update")), (1, 0), "{resource}");
+    }
+    assert_eq!(count("memcacheds", "patch"), 1, "the finalizer");
+    let written = count("memcacheds", "update");
+    assert!(written <= 8, "{written} status writes");
+    let reads: Vec<_> = requests.iter().filter(|entry| entry.verb == "get").collect();
+    assert!(reads.is_empty(), "{reads:?}");
+}

@@ -1,0 +1,162 @@
+//! What the tests share: caches made and watched as a person would.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use cluster::{TestNamespace, wait::eventually};
+use harness::Harness;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget},
+};
+use kube::{Api, Client, Resource, api::PostParams};
+use memcached::{Memcached, MemcachedController, MemcachedStatus};
+use operator_core::conditions::{find, is_true};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Long enough for a busy machine, short enough to notice.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The garbage collector learns of a kind that is new to the cluster at most half a minute later.
+const UNTIL_COLLECTED: Duration = Duration::from_secs(90);
+
+/// A namespace of the test's own on the shared cluster, where the controller runs.
+pub(crate) struct World {
+    pub(crate) harness: Arc<Harness>,
+    pub(crate) namespace: TestNamespace,
+    pub(crate) client: Client,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let harness = harness::controller::<MemcachedController>().await.unwrap();
+        let namespace = harness.cluster.namespace("memcached").await.unwrap();
+        let client = harness.cluster.client().await.unwrap();
+        Self { harness, namespace, client }
+    }
+
+    /// The objects of a kind in the namespace.
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn caches(&self) -> Api<Memcached> {
+        self.api()
+    }
+
+    pub(crate) fn deployments(&self) -> Api<Deployment> {
+        self.api()
+    }
+
+    pub(crate) fn services(&self) -> Api<Service> {
+        self.api()
+    }
+
+    pub(crate) fn budgets(&self) -> Api<PodDisruptionBudget> {
+        self.api()
+    }
+
+    pub(crate) async fn create(&self, name: &str, spec: Value) -> Memcached {
+        let cache = json!({
+            "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let cache = serde_json::from_value(cache).unwrap();
+        self.caches().create(&PostParams::default(), &cache).await.unwrap()
+    }
+
+    /// A cache of this size, ready.
+    pub(crate) async fn ready(&self, name: &str, size: i32) -> Memcached {
+        self.create(name, json!({"size": size})).await;
+        self.until_ready(name, size).await
+    }
+
+    /// Runs kubectl in the namespace.
+    pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
+        let args = [&["--namespace", self.namespace.name()], args].concat();
+        self.harness.cluster.kubectl(&args).await
+    }
+
+    /// Waits until `is_so` holds for the object.
+    pub(crate) async fn until<K>(&self, name: &str, what: &str, is_so: impl Fn(&K) -> bool) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        self.until_within(PATIENCE, name, what, is_so).await
+    }
+
+    async fn until_within<K>(
+        &self,
+        patience: Duration,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(&K) -> bool,
+    ) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let api = self.api::<K>();
+        eventually(what, patience, async || {
+            let object = api.get(name).await?;
+            Ok(if is_so(&object) { Ok(object) } else { Err(object) })
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits until the object is not there.
+    pub(crate) async fn until_gone<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let api = self.api::<K>();
+        eventually(&format!("the {} {name} to be gone", K::kind(&())), UNTIL_COLLECTED, async || {
+            Ok(api.get_opt(name).await?.is_none())
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits until the cache says that all is as asked, with this many pods.
+    pub(crate) async fn until_ready(&self, name: &str, size: i32) -> Memcached {
+        self.until_ready_within(PATIENCE, name, size).await
+    }
+
+    /// The same for a cache that waits for what another of its name has left.
+    pub(crate) async fn until_ready_after_another(&self, name: &str, size: i32) -> Memcached {
+        self.until_ready_within(UNTIL_COLLECTED, name, size).await
+    }
+
+    async fn until_ready_within(&self, patience: Duration, name: &str, size: i32) -> Memcached {
+        self.until_within(
+            patience,
+            name,
+            &format!("{name} to have {size} ready pods"),
+            |cache: &Memcached| {
+                let status = status(cache);
+                status.observed_generation == cache.metadata.generation
+                    && status.ready_replicas == size
+                    && is_true(&status.conditions, "Ready")
+            },
+        )
+        .await
+    }
+
+    /// Waits until the cache's condition has this status and reason; returns its message.
+    pub(crate) async fn until_said(&self, name: &str, type_: &str, says: (&str, &str)) -> String {
+        let cache = self
+            .until(name, &format!("{type_} to be {says:?}"), |cache: &Memcached| {
+                find(&status(cache).conditions, type_)
+                    .is_some_and(|found| (found.status.as_str(), found.reason.as_str()) == says)
+            })
+            .await;
+        find(&status(&cache).conditions, type_).unwrap().message.clone()
+    }
+}
+
+pub(crate) fn status(cache: &Memcached) -> MemcachedStatus {
+    cache.status.clone().unwrap_or_default()
+}

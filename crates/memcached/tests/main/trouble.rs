@@ -1,0 +1,98 @@
+//! What stands in the way is told, not touched, and healed from.
+
+use cluster::wait::eventually;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::support::{PATIENCE, World, status};
+
+fn stranger(kind: &str) -> Value {
+    let spec = match kind {
+        "Deployment" => json!({
+            "replicas": 0, "selector": {"matchLabels": {"app": "theirs"}},
+            "template": {
+                "metadata": {"labels": {"app": "theirs"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        }),
+        _ => json!({"selector": {"app": "theirs"}, "ports": [{"port": 80}]}),
+    };
+    json!({"metadata": {"name": "web"}, "spec": spec})
+}
+
+#[tokio::test]
+async fn a_deployment_of_somebody_else_is_told_not_touched_and_healed_from() {
+    let world = World::new().await;
+    let theirs = serde_json::from_value(stranger("Deployment")).unwrap();
+    let before = world.deployments().create(&PostParams::default(), &theirs).await.unwrap();
+    world.create("web", json!({"size": 1})).await;
+    let said = world.until_said("web", "Degraded", ("True", "NameTaken")).await;
+    assert!(said.contains("Deployment") && said.contains("delete or rename it"), "{said}");
+    world.until_said("web", "Ready", ("False", "NameTaken")).await;
+    let after = world.deployments().get("web").await.unwrap();
+    assert_eq!((before.uid(), before.spec), (after.uid(), after.spec));
+    eventually("an Event", PATIENCE, async || {
+        Ok(world.kubectl(&["get", "events"]).await?.contains("NameTaken"))
+    })
+    .await
+    .unwrap();
+
+    world.deployments().delete("web", &DeleteParams::default()).await.unwrap();
+    world.until_ready("web", 1).await;
+    world.until_said("web", "Degraded", ("False", "AsAsked")).await;
+}
+
+#[tokio::test]
+async fn a_service_of_somebody_else_does_not_hold_up_the_pods_but_leaves_no_endpoints() {
+    let world = World::new().await;
+    let theirs = serde_json::from_value(stranger("Service")).unwrap();
+    world.services().create(&PostParams::default(), &theirs).await.unwrap();
+    world.create("web", json!({"size": 1})).await;
+    let said = world.until_said("web", "Degraded", ("True", "NameTaken")).await;
+    assert!(said.contains("Service"), "{said}");
+    world.until_said("web", "Available", ("True", "AsAsked")).await;
+    let cache = world.caches().get("web").await.unwrap();
+    assert_eq!((status(&cache).nodes.len(), status(&cache).endpoints.len()), (1, 0));
+
+    world.services().delete("web", &DeleteParams::default()).await.unwrap();
+    let cache = world.until_ready("web", 1).await;
+    assert_eq!(status(&cache).endpoints.len(), 1);
+}
+
+#[tokio::test]
+async fn a_quota_that_refuses_the_deployment_is_told_in_its_words_and_healed_from() {
+    let world = World::new().await;
+    quota(&world, "count/deployments.apps", "0").await;
+    world.create("web", json!({"size": 1})).await;
+    let said = world.until_said("web", "Degraded", ("True", "Refused")).await;
+    assert!(said.contains("exceeded quota: tight"), "{said}");
+    world.until_said("web", "Progressing", ("False", "Blocked")).await;
+
+    world.api::<ResourceQuota>().delete("tight", &DeleteParams::default()).await.unwrap();
+    world.until_ready("web", 1).await;
+}
+
+#[tokio::test]
+async fn pods_that_the_deployment_cannot_make_are_told_in_the_servers_words() {
+    let world = World::new().await;
+    quota(&world, "pods", "1").await;
+    world.create("web", json!({"size": 2})).await;
+    let said = world.until_said("web", "Degraded", ("True", "ReplicaFailure")).await;
+    assert!(said.contains("exceeded quota: tight"), "{said}");
+    world.until_said("web", "Available", ("False", "TooFewReady")).await;
+}
+
+async fn quota(world: &World, resource: &str, hard: &str) {
+    let quota = json!({"metadata": {"name": "tight"}, "spec": {"hard": {resource: hard}}});
+    let quotas = world.api::<ResourceQuota>();
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    world
+        .until::<ResourceQuota>("tight", "the quota to be enforced", |quota| {
+            quota.status.as_ref().is_some_and(|status| status.hard.is_some())
+        })
+        .await;
+}
