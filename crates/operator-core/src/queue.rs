@@ -195,7 +195,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_timer_wakes_a_waiting_worker() {
         let queue = Queue::default();
-        queue.done(&key("a"), Some(Duration::from_secs(60)));
+        queue.done(&key("a"), Some(Duration::from_mins(1)));
         let before = Instant::now();
         assert_eq!(queue.next().await.key, key("a"));
         assert_eq!(before.elapsed().as_secs(), 60);
@@ -204,11 +204,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hand_out_clears_the_timer_that_was_set_before_it() {
         let queue = Queue::default();
-        queue.done(&key("a"), Some(Duration::from_secs(60)));
+        queue.done(&key("a"), Some(Duration::from_mins(1)));
         queue.add(key("a"));
         assert_eq!(take(&queue), Some(key("a")));
         queue.done(&key("a"), None);
-        tokio::time::advance(Duration::from_secs(120)).await;
+        tokio::time::advance(Duration::from_mins(2)).await;
         assert_eq!(take(&queue), None);
     }
 }

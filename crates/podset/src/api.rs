@@ -1,4 +1,5 @@
 //! The PodSet API, `app.example.com/v1alpha1`.
+#![allow(unreachable_pub, reason = "KubeSchema repeats each type inside a function")]
 
 use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{CustomResource, KubeSchema};

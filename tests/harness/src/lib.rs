@@ -24,7 +24,10 @@ use anyhow::{Context, Result};
 use cluster::{Cluster, audit::AuditLog};
 use kube::Client;
 use operator_core::{Controller, Environment, Registration, environment::Settings, register};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex, OnceCell},
+};
 use tokio_util::sync::CancellationToken;
 
 /// A controller that runs in this process, and the cluster that it runs on.
@@ -89,17 +92,16 @@ impl Instance {
             kube::config::Kubeconfig::read_from(&kubeconfig).context("read the kubeconfig just written")?;
         let config =
             kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
-        let stop = CancellationToken::new();
-        let (start, stopped) = (registration.start, stop.clone());
+        let runtime = Runtime::new().context("make a runtime for the controller")?;
+        let mut environment = {
+            // A client belongs to the runtime that it is made on.
+            let _entered = runtime.enter();
+            Environment::new(Client::try_from(config)?)
+        };
+        environment.settings = Arc::new(settings);
+        let (start, stop) = (registration.start, environment.stop.clone());
         let thread = thread::Builder::new().name(registration.name.to_owned()).spawn(move || {
-            let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-            runtime.block_on(async move {
-                let mut environment =
-                    Environment::new(Client::try_from(config).expect("a client can be made"));
-                environment.settings = Arc::new(settings);
-                environment.stop = stopped;
-                start(&environment).await;
-            });
+            runtime.block_on(async move { start(&environment).await });
             runtime.shutdown_timeout(Duration::from_secs(1));
         })?;
         Ok(Self { stop, thread: Some(thread) })

@@ -18,8 +18,11 @@ use crate::{
     support::{PATIENCE, World, config_map, filled},
 };
 
+/// What a subscriber was told.
+type Told = Arc<Mutex<Vec<String>>>;
+
 /// Collects what happens in one namespace as `+name`, `~name`, `-name`.
-fn told(world: &World) -> (Arc<Mutex<Vec<String>>>, impl Fn(&Change<ConfigMap>) + Send + Sync + use<>) {
+fn told(world: &World) -> (Told, impl Fn(&Change<ConfigMap>) + Send + Sync + use<>) {
     let log = Arc::new(Mutex::new(Vec::new()));
     let (sink, namespace) = (log.clone(), world.namespace.name().to_owned());
     let tell = move |change: &Change<ConfigMap>| {

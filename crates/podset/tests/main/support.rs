@@ -74,7 +74,7 @@ impl World {
             .await
             .unwrap()
             .iter()
-            .map(|pod| pod.name_any())
+            .map(ResourceExt::name_any)
             .collect();
         names.sort();
         names
