@@ -54,7 +54,7 @@ pub enum Error {
         /// Whether nothing but another spec can help.
         needs_other_spec: bool,
         /// The first trouble; the conditions tell of all.
-        source: Trouble,
+        source: Box<Trouble>,
     },
     /// The status could not be written.
     #[error(transparent)]
@@ -66,7 +66,7 @@ impl Error {
     fn of(object: &NamespacePlus, troubles: Troubles) -> Option<Self> {
         let needs_other_spec = troubles.iter().all(|trouble| matches!(trouble, Trouble::Invalid(_)));
         let count = troubles.iter().count();
-        let source = troubles.into_first()?;
+        let source = Box::new(troubles.into_first()?);
         Some(Self::Parts { namespace: object.name_any(), count, needs_other_spec, source })
     }
 }

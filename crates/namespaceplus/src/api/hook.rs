@@ -11,7 +11,7 @@ pub struct Hook {
     /// The name by which the status speaks of the hook.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The events upon which it is called, each time once.
+    /// The events upon which it is called, each time once. YAML reads a bare on as true: write "on".
     #[schemars(length(min = 1, max = 3))]
     pub on: Vec<HookEvent>,
     /// Where the call goes.

@@ -159,8 +159,8 @@ impl SubjectKind {
 
 /// The rule of a map of amounts.
 pub(super) fn amounts_rule() -> Rule {
-    Rule::new("self.all(k, isQuantity(string(self[k])))")
-        .message("each amount is a number or a quantity: 2, 500m, 1.5, 2Gi")
+    Rule::new("self.all(k, isQuantity(string(self[k])) && !string(self[k]).startsWith('-'))")
+        .message("each amount is a number or a quantity: 2, 500m, 1.5, 2Gi; and not below zero")
 }
 
 fn name_rule() -> Rule {

@@ -1,0 +1,101 @@
+//! What is wrong is refused by the API server, with a sentence.
+
+use crate::support::World;
+
+async fn refused(world: &World, name: &str, spec: &str) -> String {
+    let manifest = format!(
+        "apiVersion: mygroup.my.domain/v1\nkind: NamespacePlus\nmetadata: {{name: {name}, namespace: {}}}\nspec: {spec}\n",
+        world.home.name()
+    );
+    let error = world.harness.cluster.apply_yaml(&manifest).await.expect_err("it should have been refused");
+    format!("{error:#}")
+}
+
+#[tokio::test]
+async fn a_name_that_no_namespace_can_have_is_refused() {
+    let world = World::new().await;
+    for (name, says) in [
+        ("a".repeat(64).as_str(), "at most 63 characters"),
+        ("a.b", "no '.'"),
+        ("default", "belong to the cluster"),
+        ("kube-team", "belong to the cluster"),
+    ] {
+        let error = refused(&world, name, "{}").await;
+        assert!(error.contains(says), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn malformed_quantities_are_refused() {
+    let world = World::new().await;
+    for spec in [
+        "{quota: {cpu: lots}}",
+        "{quota: {memory: 1Gb}}",
+        "{quota: {pods: ''}}",
+        "{limitRange: {limits: [{type: Container, max: {cpu: one}}]}}",
+    ] {
+        let error = refused(&world, &world.name, spec).await;
+        assert!(
+            error.contains("each amount is a number or a quantity: 2, 500m, 1.5, 2Gi"),
+            "{spec}: {error}"
+        );
+    }
+    let error = refused(&world, &world.name, "{quota: {cpu: '-1'}}").await;
+    assert!(error.contains("not below zero"), "{error}");
+}
+
+#[tokio::test]
+async fn unknown_fields_are_refused() {
+    let world = World::new().await;
+    let error = refused(&world, &world.name, "{quotas: {cpu: 1}}").await;
+    assert!(error.contains("quotas") && error.contains("field not declared"), "{error}");
+}
+
+#[tokio::test]
+async fn keys_that_belong_to_others_are_refused() {
+    let world = World::new().await;
+    for spec in [
+        "{labels: {kubernetes.io/metadata.name: other}}",
+        "{labels: {app.kubernetes.io/managed-by: me}}",
+        "{annotations: {scheduler.alpha.kubernetes.io/node-selector: a=b}}",
+        "{labels: {capsule.clastix.io/tenant: oil}}",
+        "{annotations: {mygroup.my.domain/owner: me}}",
+    ] {
+        let error = refused(&world, &world.name, spec).await;
+        assert!(error.contains("cannot be set here"), "{spec}: {error}");
+    }
+    let error = refused(&world, &world.name, "{labels: {team: 'not a label'}}").await;
+    assert!(error.contains("a label's value"), "{error}");
+}
+
+#[tokio::test]
+async fn parts_that_contradict_themselves_are_refused() {
+    let world = World::new().await;
+    let user = "subjects: [{kind: User, name: ada}]";
+    for (spec, says) in [
+        (format!("{{roleBindings: [{{name: a, {user}}}]}}"), "exactly one of role and clusterRole"),
+        (
+            format!("{{roleBindings: [{{name: a, role: b, clusterRole: c, {user}}}]}}"),
+            "exactly one of role and clusterRole",
+        ),
+        ("{roleBindings: [{name: a, role: b, subjects: []}]}".to_owned(), "subjects"),
+        (
+            "{roleBindings: [{name: a, role: b, subjects: [{kind: ServiceAccount, name: c}]}]}".to_owned(),
+            "needs its namespace",
+        ),
+        (format!("{{roleBindings: [{{name: A_b, role: b, {user}}}]}}"), "a name is made of"),
+        ("{networkPolicies: [{name: a, spec: {}}, {name: a, spec: {}}]}".to_owned(), "networkPolicies"),
+        (
+            "{podDisruptionBudgets: [{name: a, spec: {minAvailable: 1, maxUnavailable: 1}}]}".to_owned(),
+            "not both",
+        ),
+        ("{deletionPolicy: Burn}".to_owned(), "\"Retain\", \"Delete\""),
+        (
+            "{hooks: [{name: a, \"on\": [Ready], url: 'ftp://example.com'}]}".to_owned(),
+            "begins with https://",
+        ),
+    ] {
+        let error = refused(&world, &world.name, &spec).await;
+        assert!(error.contains(says), "{spec}: {error}");
+    }
+}

@@ -1,0 +1,16 @@
+//! NamespacePlus on a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod bad_input;
+mod contents;
+mod deletion;
+mod ownership;
+mod steady;
+mod support;
+mod tutorial;

@@ -1,0 +1,172 @@
+//! What the tests share: NamespacePlus made and watched as a person would.
+
+use std::{sync::Arc, time::Duration};
+
+use cluster::{TestNamespace, wait::eventually};
+use harness::Harness;
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
+use namespaceplus::{NamespacePlus, NamespacePlusController};
+use operator_core::conditions::{find, is_true};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Long enough for a busy machine, short enough to notice.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A namespace of the test's own on the shared cluster, where the controller runs. The NamespacePlus in it, and
+/// with it the namespace that is made, is called `name`.
+pub(crate) struct World {
+    pub(crate) harness: Arc<Harness>,
+    pub(crate) home: TestNamespace,
+    pub(crate) name: String,
+    pub(crate) client: Client,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let harness = harness::controller::<NamespacePlusController>().await.unwrap();
+        let home = harness.cluster.namespace("teams").await.unwrap();
+        let client = harness.cluster.client().await.unwrap();
+        let name = home.replace("teams", "plus");
+        Self { harness, home, name, client }
+    }
+
+    pub(crate) fn all(&self) -> Api<NamespacePlus> {
+        Api::namespaced(self.client.clone(), &self.home)
+    }
+
+    pub(crate) fn namespaces(&self) -> Api<Namespace> {
+        Api::all(self.client.clone())
+    }
+
+    /// The objects inside the namespace that is made.
+    pub(crate) fn inside<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    pub(crate) async fn create(&self, spec: Value) -> NamespacePlus {
+        self.all().create(&PostParams::default(), &plus(&self.name, spec)).await.unwrap()
+    }
+
+    /// Creates it and waits until all is as declared.
+    pub(crate) async fn ready(&self, spec: Value) -> NamespacePlus {
+        self.create(spec).await;
+        self.until_ready().await
+    }
+
+    pub(crate) async fn change(&self, spec: Value) {
+        merge(&self.all(), &self.name, json!({"spec": spec})).await;
+    }
+
+    /// Waits until `is_so` holds for the NamespacePlus.
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&NamespacePlus) -> bool) -> NamespacePlus {
+        eventually(what, PATIENCE, async || {
+            let object = self.all().get(&self.name).await?;
+            Ok(if is_so(&object) { Ok(object) } else { Err(object.status) })
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Waits until the NamespacePlus says that all of its present spec is as declared.
+    pub(crate) async fn until_ready(&self) -> NamespacePlus {
+        self.until("all to be as declared", |object| {
+            let status = object.status.clone().unwrap_or_default();
+            status.observed_generation == object.metadata.generation && is_true(&status.conditions, "Ready")
+        })
+        .await
+    }
+
+    /// Waits until a condition is False for this reason, and returns its message.
+    pub(crate) async fn until_false(&self, type_: &str, reason: &str) -> String {
+        let what = format!("{type_} to be False, {reason}");
+        let object = self
+            .until(&what, |object| {
+                condition(object, type_).is_some_and(|(status, why, _)| status == "False" && why == reason)
+            })
+            .await;
+        condition(&object, type_).unwrap().2
+    }
+
+    /// Waits until an object inside the namespace is so.
+    pub(crate) async fn until_inside<K>(&self, name: &str, what: &str, is_so: impl Fn(&K) -> bool) -> K
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        eventually(what, PATIENCE, async || {
+            let object = self.inside::<K>().get(name).await?;
+            Ok(if is_so(&object) { Ok(object) } else { Err(object) })
+        })
+        .await
+        .unwrap()
+    }
+
+    pub(crate) async fn namespace(&self) -> Namespace {
+        self.namespaces().get(&self.name).await.unwrap()
+    }
+
+    pub(crate) async fn until_namespace_is_gone(&self) {
+        eventually("the namespace to be gone", 2 * PATIENCE, async || {
+            Ok(self.namespaces().get_opt(&self.name).await?.is_none())
+        })
+        .await
+        .unwrap();
+    }
+
+    pub(crate) async fn until_gone(&self) {
+        eventually("the NamespacePlus to be gone", 2 * PATIENCE, async || {
+            Ok(self.all().get_opt(&self.name).await?.is_none())
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Makes a namespace of the name that the NamespacePlus will have, as somebody else would.
+    pub(crate) async fn stranger(&self, annotations: Value) -> Namespace {
+        let namespace = json!({"metadata": {"name": self.name, "annotations": annotations}});
+        let namespace = serde_json::from_value(namespace).unwrap();
+        self.namespaces().create(&PostParams::default(), &namespace).await.unwrap()
+    }
+
+    /// Runs kubectl in the home namespace.
+    pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
+        let args = [&["--namespace", self.home.name()], args].concat();
+        self.harness.cluster.kubectl(&args).await
+    }
+}
+
+pub(crate) fn plus(name: &str, spec: Value) -> NamespacePlus {
+    serde_json::from_value(json!({
+        "apiVersion": "mygroup.my.domain/v1", "kind": "NamespacePlus", "metadata": {"name": name}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// Status, reason and message of a condition.
+pub(crate) fn condition(object: &NamespacePlus, type_: &str) -> Option<(String, String, String)> {
+    let found = find(&object.status.as_ref()?.conditions, type_)?;
+    Some((found.status.clone(), found.reason.clone(), found.message.clone()))
+}
+
+/// A merge patch by the administrator.
+pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: Value) -> K
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
+}
+
+/// The object's incarnation and version, to tell whether anybody wrote to it.
+pub(crate) fn version<K: ResourceExt>(object: &K) -> (Option<String>, Option<String>) {
+    (object.uid(), object.resource_version())
+}
