@@ -128,7 +128,7 @@ async fn starter_ends_or_lets_go() -> bool {
     receiver.await.unwrap_or(false)
 }
 
-/// Stops the cluster `name` and returns when nothing of it is left. `false` when none runs; what a crash left of it is removed.
+/// Stops the cluster `name` and returns when nothing of it runs and the name is free. `false` when none runs; what a crash left of it is removed.
 ///
 /// # Errors
 /// When its keeper does not stop in time.

@@ -16,7 +16,8 @@ static SHARED: OnceCell<Result<Cluster, String>> = OnceCell::const_new();
 
 /// The one control plane of this test process, with two simulated nodes, started by whoever asks first.
 ///
-/// `$ENSEMBLE_TEST_CLUSTER` or a running cluster named `test` is used instead if there is one: it saves each test process the start. Tests must
+/// `$ENSEMBLE_TEST_CLUSTER` or a running cluster named `test` is used instead if there is one: it saves each test process the start, which a runner
+/// with one process per test pays for every test. Tests must
 /// therefore expect strangers: work in namespaces of their own, give cluster-scoped objects unique names, and ask for [`isolated`] if
 /// that is not enough.
 ///
