@@ -1,11 +1,35 @@
 //! Tenant is multi-tenancy with the API of capsule.clastix.io.
+//!
+//! The way of a reconcile, in the order of the modules:
+//!
+//! ```text
+//! api         what a person asks for and is told
+//! membership  pure: which namespaces belong to a Tenant; namespaces finds, patches and deletes them
+//! plan        pure: what is to be in each of them, of owners, namespace, children, quota
+//! objects     makes, repairs and takes away what is planned; keep does so for one kind
+//! status      pure: what is said about it, and of trouble
+//! reconcile   the controller: members, plan, announce, hold, act, tell
+//! ```
 
 mod amounts;
 pub mod api;
 pub mod children;
 pub mod cidr;
 pub mod hash;
+mod keep;
+pub mod membership;
 pub mod namespace;
+mod namespaces;
+mod objects;
 pub mod owners;
+mod plan;
 pub mod quota;
+mod reconcile;
+mod status;
+mod trouble;
 pub mod unenforced;
+pub mod words;
+
+pub use api::v1beta2::{Tenant, TenantSpec, TenantStatus};
+pub use reconcile::{Error, GRANTABLE, TenantController};
+pub use trouble::{Trouble, Troubles};

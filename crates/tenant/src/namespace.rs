@@ -34,7 +34,9 @@ pub struct MetadataError {
 /// had to be left out.
 ///
 /// Of two sources for one key the first counts: the node selector and the lists of classes and registries,
-/// then `additionalMetadata`, then the entries of `additionalMetadataList` in their order.
+/// then `additionalMetadata`, then the entries of `additionalMetadataList` in their order. `labels` are those
+/// that others put on the namespace; a selector sees them and what earlier sources add, so that the result
+/// does not depend on what was written before.
 pub fn wanted(
     tenant: &str,
     spec: &TenantSpec,
@@ -62,7 +64,8 @@ fn add_options(
         add(&mut metadata.annotations, &additional.annotations, str::to_owned);
     }
     for (index, entry) in options.additional_metadata_list.iter().enumerate() {
-        match picks(entry, labels) {
+        let seen = metadata.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone()));
+        match picks(entry, &seen.collect()) {
             Ok(false) => {}
             Ok(true) => {
                 add(&mut metadata.labels, &entry.labels, &render);
@@ -140,8 +143,10 @@ fn node_selector(labels: &Entries) -> String {
 
 /// The merge patch that brings a namespace to what is `wanted`, or nothing if it is there already.
 ///
-/// What was put there earlier, as `remembered`, and is no longer wanted is taken away, unless somebody has
-/// given it another value since. Everything else on the namespace stays.
+/// The patch has the UID, so that it never hits a namesake.
+///
+/// The keys that were put there earlier, as `remembered`, and are no longer wanted are taken away. Everything
+/// else on the namespace stays.
 pub fn patch(present: &ObjectMeta, wanted: &Metadata, remembered: &Metadata) -> Option<Value> {
     let labels = changes(present.labels.as_ref(), &wanted.labels, &remembered.labels);
     let annotations = changes(present.annotations.as_ref(), &wanted.annotations, &remembered.annotations);
@@ -151,7 +156,13 @@ pub fn patch(present: &ObjectMeta, wanted: &Metadata, remembered: &Metadata) -> 
             metadata.insert(field.to_owned(), Value::Object(changes));
         }
     }
-    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
+    if metadata.is_empty() {
+        return None;
+    }
+    if let Some(uid) = &present.uid {
+        metadata.insert("uid".to_owned(), Value::String(uid.clone()));
+    }
+    Some(json!({ "metadata": metadata }))
 }
 
 fn changes(present: Option<&Entries>, wanted: &Entries, remembered: &Entries) -> Map<String, Value> {
@@ -161,10 +172,10 @@ fn changes(present: Option<&Entries>, wanted: &Entries, remembered: &Entries) ->
         .filter(|(key, wanted)| value(key) != Some(wanted))
         .map(|(key, wanted)| (key.clone(), Value::String(wanted.clone())));
     let removed = remembered
-        .iter()
-        .filter(|(key, old)| !wanted.contains_key(*key) && value(key) == Some(old))
-        .filter(|(key, _)| !RESERVED.contains(&key.as_str()))
-        .map(|(key, _)| (key.clone(), Value::Null));
+        .keys()
+        .filter(|key| !wanted.contains_key(*key) && value(key).is_some())
+        .filter(|key| !RESERVED.contains(&key.as_str()))
+        .map(|key| (key.clone(), Value::Null));
     set.chain(removed).collect()
 }
 
@@ -256,19 +267,19 @@ mod tests {
     fn a_patch_has_only_what_differs() {
         let wanted = Metadata { labels: entries([("a", "1"), ("b", "2")]), annotations: Entries::new() };
         let remembered = Metadata {
-            labels: entries([("old", "x"), ("taken", "x"), ("gone", "x")]),
+            labels: entries([("old", "x"), ("changed", "x"), ("gone", "x")]),
             ..Metadata::default()
         };
         let present = ObjectMeta {
-            labels: Some(entries([("a", "1"), ("old", "x"), ("taken", "theirs"), ("theirs", "y")])),
+            labels: Some(entries([("a", "1"), ("old", "x"), ("changed", "y"), ("theirs", "y")])),
             ..ObjectMeta::default()
         };
         assert_eq!(
             patch(&present, &wanted, &remembered),
-            Some(json!({ "metadata": { "labels": { "b": "2", "old": null } } }))
+            Some(json!({ "metadata": { "labels": { "b": "2", "old": null, "changed": null } } }))
         );
         let after = ObjectMeta {
-            labels: Some(entries([("a", "1"), ("b", "2"), ("taken", "theirs"), ("theirs", "y")])),
+            labels: Some(entries([("a", "1"), ("b", "2"), ("theirs", "y")])),
             ..ObjectMeta::default()
         };
         assert_eq!(patch(&after, &wanted, &wanted), None);

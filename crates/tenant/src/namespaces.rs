@@ -1,0 +1,131 @@
+//! The namespaces of the cluster, found by the Tenant that they name. Others write to them too, so they are
+//! written with care.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+};
+use operator_core::{
+    ObjectKey, Wiring,
+    error::{is_conflict, is_not_found},
+    informer::{Index, Informer, Selection},
+    kind::{describe, is_deleting},
+    write::WriteError,
+};
+use serde_json::Value;
+
+use crate::{
+    api::v1beta2::Tenant,
+    membership::{Mismatch, judge, named},
+};
+
+/// The namespaces that have to do with a Tenant, each list sorted by name.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    /// Its own, in use.
+    pub(crate) live: Vec<Arc<Namespace>>,
+    /// Its own, on their way out.
+    pub(crate) leaving: Vec<Arc<Namespace>>,
+    /// Those that name it and are not its own.
+    pub(crate) strays: Vec<(String, Mismatch)>,
+}
+
+impl Members {
+    /// Whether no namespace is the Tenant's own.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.leaving.is_empty()
+    }
+
+    /// All that are the Tenant's own.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Namespace>> {
+        self.live.iter().chain(&self.leaving)
+    }
+}
+
+/// Reads and writes namespaces.
+pub(crate) struct Namespaces {
+    client: Client,
+    informer: Informer<Namespace>,
+    by_tenant: Index<Namespace, String>,
+    manager: String,
+}
+
+impl Namespaces {
+    /// Asks for the informer, and for a reconcile of the Tenants that a namespace names or named.
+    pub(crate) fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
+        let informer = wiring.informer::<Namespace>(Selection::All);
+        wiring.on_change(&informer, |change| {
+            let names = change.states().flat_map(|namespace| named(namespace.meta()));
+            names.map(|name| ObjectKey::cluster(&name)).collect()
+        });
+        let by_tenant = informer.store().index(|namespace: &Namespace| named(namespace.meta()));
+        let manager = wiring.manager_namespace().to_owned();
+        Self { client: wiring.client(), informer, by_tenant, manager }
+    }
+
+    /// The namespaces that name the Tenant.
+    pub(crate) fn members(&self, tenant: &Tenant) -> Members {
+        let mut namespaces = self.by_tenant.get(&tenant.name_any());
+        namespaces.sort_by_key(|namespace| namespace.name_any());
+        let mut members = Members::default();
+        for namespace in namespaces {
+            match judge(namespace.meta(), tenant, &self.manager) {
+                Ok(()) if is_deleting(namespace.as_ref()) => members.leaving.push(namespace),
+                Ok(()) => members.live.push(namespace),
+                Err(why) => members.strays.push((namespace.name_any(), why)),
+            }
+        }
+        members
+    }
+
+    /// Whether objects can be deleted from the namespace one by one; when it goes, they go with it.
+    pub(crate) fn is_in_use(&self, name: &str) -> bool {
+        let found = self.informer.store().get(&ObjectKey::cluster(name));
+        found.is_some_and(|namespace| !is_deleting(namespace.as_ref()))
+    }
+
+    /// Sends a merge patch, which has the UID. A namespace that is gone is success.
+    pub(crate) async fn patch(&self, namespace: &Namespace, patch: Value) -> Result<(), WriteError> {
+        let moment = self.informer.store().now();
+        match self.api().patch(&namespace.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
+            Ok(mut answer) => {
+                answer.metadata.managed_fields = None;
+                self.informer.wrote(moment, answer);
+                Ok(())
+            }
+            Err(error) if is_not_found(&error) => Ok(()),
+            Err(error) => Err(failed("update", namespace, error)),
+        }
+    }
+
+    /// Deletes the namespace as it was seen. One that has changed since may not be the Tenant's own any more,
+    /// and is looked at again.
+    pub(crate) async fn delete(&self, namespace: &Namespace) -> Result<(), WriteError> {
+        let preconditions =
+            Preconditions { uid: namespace.uid(), resource_version: namespace.resource_version() };
+        let params = DeleteParams::background().preconditions(preconditions);
+        let moment = self.informer.store().now();
+        match self.api().delete(&namespace.name_any(), &params).await {
+            Ok(answer) => {
+                let uid = namespace.uid();
+                answer
+                    .map_left(|leaving| self.informer.wrote(moment, leaving))
+                    .map_right(|_gone| self.informer.removed(&ObjectKey::of(namespace), uid.as_deref()));
+                Ok(())
+            }
+            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
+            Err(error) => Err(failed("delete", namespace, error)),
+        }
+    }
+
+    fn api(&self) -> Api<Namespace> {
+        Api::all(self.client.clone())
+    }
+}
+
+fn failed(action: &'static str, namespace: &Namespace, source: kube::Error) -> WriteError {
+    WriteError::Api { action, object: describe::<Namespace>(&ObjectKey::of(namespace)), source }
+}

@@ -1,0 +1,162 @@
+//! What Tenants keep in their namespaces, of all kinds: made, repaired, and taken away again.
+
+use futures::future::join_all;
+use k8s_openapi::api::{
+    core::v1::{LimitRange, ResourceQuota},
+    networking::v1::NetworkPolicy,
+    rbac::v1::RoleBinding,
+};
+use kube::ResourceExt;
+use operator_core::{
+    ObjectKey, Wiring,
+    error::{is_not_found, status},
+    informer::Change,
+    kind::Kind,
+    owner::Owner,
+    wiring::controllers_of,
+    write::WriteError,
+};
+use serde::Serialize;
+
+use crate::{
+    api::{names::QUOTA_HARD_ANNOTATION, v1beta2::Tenant},
+    children::Child,
+    keep::Kept,
+    namespaces::Namespaces,
+    plan::{Plan, Wanted},
+    quota::Resources,
+    trouble::{Trouble, Troubles},
+};
+
+/// Reads and writes them.
+pub(crate) struct Objects {
+    limit_ranges: Kept<LimitRange>,
+    network_policies: Kept<NetworkPolicy>,
+    resource_quotas: Kept<ResourceQuota>,
+    role_bindings: Kept<RoleBinding>,
+}
+
+impl Objects {
+    /// Asks for the informers, and for a reconcile of a Tenant when an object of it changes.
+    pub(crate) fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
+        Self {
+            limit_ranges: Kept::new(wiring.owns()),
+            network_policies: Kept::new(wiring.owns()),
+            resource_quotas: Kept::new(wiring.children(concerned_by_quota)),
+            role_bindings: Kept::new(wiring.owns()),
+        }
+    }
+
+    /// How much of the Tenant's quota with an index a namespace uses, as the API server counts it.
+    pub(crate) fn used(&self, owner: &Owner, tenant: &str, namespace: &str, index: usize) -> Resources {
+        let key = ObjectKey::namespaced(namespace, &format!("capsule-{tenant}-{index}"));
+        let quota = self.resource_quotas.get(&key, owner);
+        quota.and_then(|quota| quota.status.as_ref()?.used.clone()).unwrap_or_default()
+    }
+
+    /// Brings one namespace to what is wanted. What its people may do comes last, when the limits are there.
+    pub(crate) async fn make(&self, owner: &Owner, wanted: &Wanted) -> Vec<Trouble> {
+        let (mut policies, ranges, quotas) = tokio::join!(
+            make_all(&self.network_policies, owner, &wanted.network_policies),
+            make_all(&self.limit_ranges, owner, &wanted.limit_ranges),
+            make_all(&self.resource_quotas, owner, &wanted.resource_quotas),
+        );
+        policies.extend(ranges.into_iter().chain(quotas));
+        let mut troubles: Vec<_> = policies.into_iter().map(Trouble::from).collect();
+        for binding in &wanted.role_bindings {
+            if let Err(error) = self.role_bindings.make(owner, binding).await {
+                troubles.push(of_binding(binding, error));
+            }
+        }
+        troubles.retain(|trouble| !trouble.is_of_leaving_namespace());
+        troubles
+    }
+
+    /// Takes away what the Tenant made and no longer wants, also in namespaces that have left it.
+    pub(crate) async fn prune(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Troubles {
+        let (bindings, policies, ranges, quotas) = tokio::join!(
+            prune(&self.role_bindings, uid, plan, |wanted| &wanted.role_bindings, namespaces),
+            prune(&self.network_policies, uid, plan, |wanted| &wanted.network_policies, namespaces),
+            prune(&self.limit_ranges, uid, plan, |wanted| &wanted.limit_ranges, namespaces),
+            self.prune_quotas(uid, plan, namespaces),
+        );
+        let mut troubles = bindings;
+        for others in [policies, ranges, quotas] {
+            troubles.extend(others);
+        }
+        troubles
+    }
+
+    async fn prune_quotas(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Troubles {
+        if plan.quotas_unknown {
+            return Troubles::default();
+        }
+        prune(&self.resource_quotas, uid, plan, |wanted| &wanted.resource_quotas, namespaces).await
+    }
+}
+
+async fn make_all<K>(kept: &Kept<K>, owner: &Owner, wanted: &[K]) -> Vec<WriteError>
+where
+    K: Child + Kind + Serialize + PartialEq + Default,
+{
+    let made = join_all(wanted.iter().map(|object| kept.make(owner, object))).await;
+    made.into_iter().filter_map(Result::err).collect()
+}
+
+async fn prune<K>(
+    kept: &Kept<K>,
+    uid: &str,
+    plan: &Plan,
+    of: fn(&Wanted) -> &Vec<K>,
+    namespaces: &Namespaces,
+) -> Troubles
+where
+    K: Child + Kind + Serialize + PartialEq + Default,
+{
+    let mut troubles = Troubles::default();
+    for object in kept.surplus(uid, &plan.keys(of)) {
+        let namespace = object.meta().namespace.clone().unwrap_or_default();
+        if !namespaces.is_in_use(&namespace) {
+            continue;
+        }
+        if let Err(error) = kept.delete(&object).await {
+            troubles.add_in(&namespace, vec![error.into()]);
+        }
+    }
+    troubles
+}
+
+/// A role that does not exist is refused as one that cannot be found, unless the manager may give it.
+fn of_binding(binding: &RoleBinding, error: WriteError) -> Trouble {
+    let refused = error.answer().is_some_and(|answer| is_not_found(answer) || is_forbidden(answer));
+    match error {
+        source if refused => Trouble::MayNotBind { role: binding.role_ref.name.clone(), source },
+        error => error.into(),
+    }
+}
+
+fn is_forbidden(answer: &kube::Error) -> bool {
+    status(answer).is_some_and(kube::core::Status::is_forbidden)
+}
+
+/// The API server counts what is used after every change in a namespace; that concerns a Tenant only where
+/// its namespaces share a quota.
+fn concerned_by_quota(change: &Change<ResourceQuota>) -> Vec<ObjectKey> {
+    match (&change.old, &change.new) {
+        (Some(old), Some(new)) if !differs(old, new) => Vec::new(),
+        _ => controllers_of::<ResourceQuota, Tenant>(change),
+    }
+}
+
+fn differs(old: &ResourceQuota, new: &ResourceQuota) -> bool {
+    let used = |quota: &ResourceQuota| quota.status.as_ref().and_then(|status| status.used.clone());
+    let is_shared = new.annotations().keys().any(|key| key.starts_with(QUOTA_HARD_ANNOTATION));
+    let (was, is) = (&old.metadata, &new.metadata);
+    was.uid != is.uid
+        || was.labels != is.labels
+        || was.annotations != is.annotations
+        || was.owner_references != is.owner_references
+        || was.deletion_timestamp != is.deletion_timestamp
+        || old.spec != new.spec
+        || (is_shared && used(old) != used(new))
+}

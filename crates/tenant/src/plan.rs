@@ -1,0 +1,160 @@
+//! What is to be in the namespaces of a Tenant. Pure.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::{
+    core::v1::{LimitRange, Namespace, ResourceQuota, ResourceQuotaSpec},
+    networking::v1::NetworkPolicy,
+    rbac::v1::RoleBinding,
+};
+use kube::{Resource, ResourceExt};
+use operator_core::ObjectKey;
+
+use crate::{
+    api::v1beta2::{Metadata, QuotaScope, Tenant},
+    children::{cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota},
+    namespace,
+    namespaces::Members,
+    owners::bindings,
+    quota::{QuotaError, Resources, divide},
+    trouble::Troubles,
+};
+
+/// What is to be in one namespace.
+pub(crate) struct Wanted {
+    pub(crate) namespace: Arc<Namespace>,
+    /// The labels and annotations that it is to have.
+    pub(crate) metadata: Metadata,
+    /// Those that it was to have before, which are taken away where they are no longer wanted.
+    pub(crate) remembered: Metadata,
+    pub(crate) limit_ranges: Vec<LimitRange>,
+    pub(crate) network_policies: Vec<NetworkPolicy>,
+    pub(crate) resource_quotas: Vec<ResourceQuota>,
+    pub(crate) role_bindings: Vec<RoleBinding>,
+}
+
+/// What is to be in all of them.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) namespaces: Vec<Wanted>,
+    /// What of the spec cannot be carried out.
+    pub(crate) troubles: Troubles,
+    /// What people should know although nothing is wrong.
+    pub(crate) notes: Vec<String>,
+    /// Whether some quotas could not be worked out, so that those that are there must stay.
+    pub(crate) quotas_unknown: bool,
+}
+
+impl Plan {
+    /// The keys of all objects of one kind.
+    pub(crate) fn keys<'p, K: Resource + 'p>(&'p self, of: fn(&Wanted) -> &Vec<K>) -> HashSet<ObjectKey> {
+        self.namespaces.iter().flat_map(of).map(ObjectKey::of).collect()
+    }
+}
+
+/// What is to be in the namespaces in use. `used` says how much of the quota with an index a namespace uses.
+pub(crate) fn plan(tenant: &Tenant, members: &Members, used: impl Fn(&str, usize) -> Resources) -> Plan {
+    let mut plan = Plan::default();
+    let (bindings, malformed) = bindings(&tenant.spec);
+    plan.troubles.add_all(malformed);
+    let mut quotas = quotas(tenant, members, used, &mut plan);
+    let mut unusable = BTreeMap::new();
+    let (name, spec) = (tenant.name_any(), &tenant.spec);
+    for namespace in &members.live {
+        let within = namespace.name_any();
+        let remembered = remembered(tenant, namespace);
+        let (metadata, errors) =
+            namespace::wanted(&name, spec, &within, &labels_of_others(namespace, &remembered));
+        unusable.extend(errors.into_iter().map(|error| (error.index, error)));
+        plan.namespaces.push(Wanted {
+            namespace: namespace.clone(),
+            metadata,
+            remembered,
+            limit_ranges: spec
+                .limit_ranges
+                .iter()
+                .flat_map(|ranges| limit_ranges(&name, &within, ranges))
+                .collect(),
+            network_policies: spec
+                .network_policies
+                .iter()
+                .flat_map(|policies| network_policies(&name, &within, policies))
+                .collect(),
+            resource_quotas: quotas.remove(&within).unwrap_or_default(),
+            role_bindings: role_bindings(&name, &within, &bindings),
+        });
+    }
+    plan.troubles.add_all(unusable.into_values());
+    plan.notes.extend(spec.network_policies.iter().flat_map(cidr_warnings));
+    plan
+}
+
+/// What the controller is known to have put on the namespace.
+pub(crate) fn remembered(tenant: &Tenant, namespace: &Namespace) -> Metadata {
+    let spaces = tenant.status.iter().flat_map(|status| &status.spaces);
+    let mut spaces = spaces.filter(|space| {
+        Some(&space.name) == namespace.metadata.name.as_ref() && space.uid == namespace.uid()
+    });
+    spaces.next().and_then(|space| space.metadata.clone()).unwrap_or_default()
+}
+
+/// The labels that selectors go by: not those that the controller put there itself, or a selector could undo
+/// its own choice.
+fn labels_of_others(namespace: &Namespace, remembered: &Metadata) -> BTreeMap<String, String> {
+    let labels = namespace.labels().iter().filter(|(key, _)| !remembered.labels.contains_key(*key));
+    labels.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// The ResourceQuotas of each namespace.
+fn quotas(
+    tenant: &Tenant,
+    members: &Members,
+    used: impl Fn(&str, usize) -> Resources,
+    plan: &mut Plan,
+) -> BTreeMap<String, Vec<ResourceQuota>> {
+    let mut quotas: BTreeMap<String, Vec<ResourceQuota>> = BTreeMap::new();
+    let Some(wanted) = &tenant.spec.resource_quotas else { return quotas };
+    for (index, item) in wanted.items.iter().enumerate() {
+        let made = match wanted.scope {
+            QuotaScope::Namespace => Ok(each_alone(tenant, members, index, item)),
+            QuotaScope::Tenant => all_together(tenant, members, index, item, &used),
+        };
+        let made = made.unwrap_or_else(|error| {
+            plan.troubles.add(error);
+            plan.quotas_unknown = true;
+            Vec::new()
+        });
+        for quota in made {
+            quotas.entry(quota.namespace().unwrap_or_default()).or_default().push(quota);
+        }
+    }
+    quotas
+}
+
+fn each_alone(
+    tenant: &Tenant,
+    members: &Members,
+    index: usize,
+    item: &ResourceQuotaSpec,
+) -> Vec<ResourceQuota> {
+    let quota =
+        |namespace: &Arc<Namespace>| namespace_quota(&tenant.name_any(), &namespace.name_any(), index, item);
+    members.live.iter().map(quota).collect()
+}
+
+/// What namespaces on their way out still use counts too.
+fn all_together(
+    tenant: &Tenant,
+    members: &Members,
+    index: usize,
+    item: &ResourceQuotaSpec,
+    used: impl Fn(&str, usize) -> Resources,
+) -> Result<Vec<ResourceQuota>, QuotaError> {
+    let names = members.all().map(|namespace| namespace.name_any());
+    let used = names.map(|name| (name.clone(), used(&name, index))).collect();
+    let division = divide(item.hard.as_ref().unwrap_or(&Resources::new()), &used)?;
+    Ok(tenant_quota(&tenant.name_any(), index, item, &division))
+}

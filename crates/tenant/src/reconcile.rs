@@ -1,0 +1,269 @@
+//! The Tenant controller.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::{
+    api::{
+        core::v1::{LimitRange, Namespace, ResourceQuota},
+        networking::v1::NetworkPolicy,
+        rbac::v1::{ClusterRole, RoleBinding},
+    },
+    jiff::Timestamp,
+};
+use kube::{Client, ResourceExt};
+use operator_core::{
+    Controller, ObjectKey, Outcome, ReconcileError, Wiring, finalizer,
+    informer::Informer,
+    kind::uid,
+    owner::{Owner, OwnerError},
+    rbac::{BIND, CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
+    status::StatusWriter,
+    write::WriteError,
+};
+
+use crate::{
+    api::{
+        names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
+        v1beta2::{Metadata, Tenant},
+    },
+    namespace,
+    namespaces::{Members, Namespaces},
+    objects::Objects,
+    plan::{Plan, Wanted, plan},
+    status::{Report, announcement, status, with},
+    trouble::{Trouble, Troubles},
+};
+
+/// The ClusterRoles that the controller may give without having their rights itself.
+pub const GRANTABLE: [&str; 5] = ["admin", "edit", "view", DELETER_ROLE, PROVISIONER_ROLE];
+
+/// How many namespaces of a Tenant are worked on at once.
+const AT_ONCE: usize = 8;
+
+/// The finalizer by which a person asks that what an object owns is kept when it is deleted. Kubernetes'
+/// garbage collector then takes out the owner references.
+const ORPHAN: &str = "orphan";
+
+/// Why a Tenant could not be reconciled.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Tenant cannot own anything.
+    #[error("cannot make anything in the namespaces of the Tenant")]
+    Owner(#[from] OwnerError),
+    /// The finalizer could not be put on the Tenant or taken off.
+    #[error(transparent)]
+    Finalizer(WriteError),
+    /// Some of what the spec asks is not there; the condition Ready tells of it too.
+    #[error("not all is as the spec asks")]
+    Incomplete(#[source] Troubles),
+    /// A namespace of a Tenant that is being deleted could not be deleted.
+    #[error("cannot delete the namespaces of the Tenant")]
+    Undeleted(#[source] Troubles),
+    /// The status could not be written.
+    #[error(transparent)]
+    Status(WriteError),
+}
+
+impl ReconcileError for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Owner(_) => "NoOwner",
+            Self::Finalizer(_) => "FailedFinalizer",
+            Self::Incomplete(_) => "NotAsDeclared",
+            Self::Undeleted(_) => "FailedDelete",
+            Self::Status(_) => "FailedStatus",
+        }
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Incomplete(troubles) if troubles.need_other_spec())
+    }
+}
+
+/// Keeps in the namespaces of each Tenant what its spec asks.
+pub struct TenantController {
+    client: Client,
+    tenants: Informer<Tenant>,
+    namespaces: Namespaces,
+    objects: Objects,
+    status: StatusWriter<Tenant>,
+}
+
+impl Controller for TenantController {
+    const NAME: &'static str = "tenant";
+    type Object = Tenant;
+    type Error = Error;
+
+    fn rules() -> Vec<Rule> {
+        let child = GET | LIST | WATCH | CREATE | UPDATE | DELETE;
+        vec![
+            rule::<Tenant>(GET | LIST | WATCH | PATCH),
+            rule::<Tenant>(UPDATE).subresource("status"),
+            // For `blockOwnerDeletion`, where OwnerReferencesPermissionEnforcement is on.
+            rule::<Tenant>(UPDATE).subresource("finalizers"),
+            rule::<Namespace>(LIST | WATCH | PATCH | DELETE),
+            rule::<LimitRange>(child),
+            rule::<NetworkPolicy>(child),
+            rule::<ResourceQuota>(child),
+            rule::<RoleBinding>(child),
+            rule::<ClusterRole>(BIND).named(GRANTABLE),
+        ]
+    }
+
+    fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
+        Self {
+            client: wiring.client(),
+            tenants: wiring.objects().clone(),
+            namespaces: Namespaces::wire(wiring),
+            objects: Objects::wire(wiring),
+            status: wiring.status(),
+        }
+    }
+
+    async fn reconcile(&self, tenant: Arc<Tenant>) -> Result<Outcome, Error> {
+        let owner = Owner::controller(tenant.as_ref(), None)?;
+        let members = self.namespaces.members(&tenant);
+        let plan = self.plan(&tenant, &owner, &members);
+        let put_off = self.announce(&tenant, &plan).await?;
+        if put_off != Outcome::Done {
+            return Ok(put_off);
+        }
+        let tenant = self.hold(self.latest(tenant), &members).await?;
+        let report = self.act(&tenant, &owner, members, plan).await;
+        if !report.troubles.is_empty() && report.troubles.are_passing() {
+            return Err(Error::Incomplete(report.troubles));
+        }
+        let told = self.tell(&tenant, &report).await?;
+        if !report.troubles.is_empty() {
+            return Err(Error::Incomplete(report.troubles));
+        }
+        if told == Outcome::Done && report.members.is_empty() {
+            self.release(&self.latest(tenant)).await?;
+        }
+        Ok(told)
+    }
+
+    async fn cleanup(&self, tenant: Arc<Tenant>) -> Result<Outcome, Error> {
+        let members = self.namespaces.members(&tenant);
+        if members.is_empty() && finalizer::has(tenant.as_ref(), FINALIZER) {
+            return self.release(&tenant).await;
+        }
+        let troubles = self.delete(&tenant, &members).await;
+        // As they are now, so that the status tells of the deletion.
+        let report = Report { members: self.namespaces.members(&tenant), troubles, ..Report::default() };
+        let told = self.tell(&tenant, &report).await?;
+        if report.troubles.is_empty() {
+            Ok(Outcome::AwaitChange.and(told))
+        } else {
+            Err(Error::Undeleted(report.troubles))
+        }
+    }
+}
+
+impl TenantController {
+    fn plan(&self, tenant: &Tenant, owner: &Owner, members: &Members) -> Plan {
+        let name = tenant.name_any();
+        plan(tenant, members, |namespace, index| self.objects.used(owner, &name, namespace, index))
+    }
+
+    /// Says first what has to be known before anything is done.
+    async fn announce(&self, tenant: &Tenant, plan: &Plan) -> Result<Outcome, Error> {
+        let now = Timestamp::now();
+        let told = self.status.write(tenant, |live| {
+            let known = Tenant { status: live.status.clone(), ..tenant.clone() };
+            let next = announcement(&known, plan, now);
+            let differs = next.is_some();
+            live.status = next.or_else(|| live.status.take());
+            differs
+        });
+        told.await.map_err(Error::Status)
+    }
+
+    /// The Tenant with what has just been written to it.
+    fn latest(&self, tenant: Arc<Tenant>) -> Arc<Tenant> {
+        let latest = self.tenants.store().get(&ObjectKey::of(tenant.as_ref()));
+        latest
+            .filter(|latest| {
+                latest.uid() == tenant.uid() && latest.metadata.generation == tenant.metadata.generation
+            })
+            .unwrap_or(tenant)
+    }
+
+    /// Holds the Tenant back from deletion while it has namespaces.
+    async fn hold(&self, tenant: Arc<Tenant>, members: &Members) -> Result<Arc<Tenant>, Error> {
+        if members.is_empty() {
+            return Ok(tenant);
+        }
+        let held =
+            finalizer::add(&self.client, tenant.as_ref(), FINALIZER).await.map_err(Error::Finalizer)?;
+        Ok(held.map_or(tenant, Arc::new))
+    }
+
+    async fn release(&self, tenant: &Tenant) -> Result<Outcome, Error> {
+        finalizer::remove(&self.client, tenant, FINALIZER).await.map_err(Error::Finalizer)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Carries out the plan. Nothing that goes wrong in one place keeps the others from being done.
+    async fn act(&self, tenant: &Tenant, owner: &Owner, members: Members, plan: Plan) -> Report {
+        let mut troubles = self.objects.prune(&uid(tenant), &plan, &self.namespaces).await;
+        let Plan { namespaces, troubles: malformed, notes, .. } = plan;
+        troubles.extend(malformed);
+        let work: Vec<_> = namespaces.iter().map(|wanted| self.keep(owner, wanted)).collect();
+        let done: Vec<_> = stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
+        let mut metadata = BTreeMap::new();
+        for (namespace, put, failed) in done {
+            troubles.add_in(&namespace, failed);
+            metadata.insert(namespace, put);
+        }
+        Report { members, metadata, troubles: troubles.sorted(), notes }
+    }
+
+    /// Brings one namespace to what is wanted. Returns its name, what is on it now, and what went wrong.
+    async fn keep(&self, owner: &Owner, wanted: &Wanted) -> (String, Metadata, Vec<Trouble>) {
+        let name = wanted.namespace.name_any();
+        let patch = namespace::patch(&wanted.namespace.metadata, &wanted.metadata, &wanted.remembered);
+        let patched = match patch {
+            Some(patch) => self.namespaces.patch(&wanted.namespace, patch).await,
+            None => Ok(()),
+        };
+        let mut troubles = self.objects.make(owner, wanted).await;
+        match patched {
+            Ok(()) => (name, wanted.metadata.clone(), troubles),
+            Err(error) => {
+                troubles.insert(0, error.into());
+                (name, with(&wanted.remembered, &wanted.metadata), troubles)
+            }
+        }
+    }
+
+    /// Deletes the namespaces of a Tenant that is being deleted, unless they are to be kept.
+    async fn delete(&self, tenant: &Tenant, members: &Members) -> Troubles {
+        let mut troubles = Troubles::default();
+        if finalizer::has(tenant, ORPHAN) {
+            return troubles;
+        }
+        let work: Vec<_> = members.live.iter().map(|namespace| self.namespaces.delete(namespace)).collect();
+        let mut deleted = stream::iter(work).buffer_unordered(AT_ONCE);
+        while let Some(deleted) = deleted.next().await {
+            if let Err(error) = deleted {
+                troubles.add(error);
+            }
+        }
+        troubles
+    }
+
+    async fn tell(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
+        let now = Timestamp::now();
+        let told = self.status.write(tenant, |live| {
+            // What was done was done for the spec of `tenant`, whatever the live one asks by now.
+            let known = Tenant { status: live.status.clone(), ..tenant.clone() };
+            let next = Some(status(&known, report, now));
+            let differs = live.status != next;
+            live.status = next;
+            differs
+        });
+        told.await.map_err(Error::Status)
+    }
+}

@@ -1,0 +1,203 @@
+//! What kept a Tenant from being as its spec asks. One trouble does not stand in the way of the other steps, so
+//! there may be several.
+
+use std::{error::Error, fmt};
+
+use operator_core::{
+    error::{chain, is_conflict, is_namespace_terminating, is_unavailable, status},
+    write::WriteError,
+};
+
+use crate::{namespace::MetadataError, owners::OwnerError, quota::QuotaError};
+
+/// How many troubles are spelled out.
+const TOLD: usize = 8;
+
+/// One thing that could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// An owner gets no rights.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
+    /// Labels and annotations are left out.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A quota cannot be divided.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// An object could not be made, changed or deleted.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The API server does not let the manager give a role.
+    #[error(
+        "the manager may not give the ClusterRole {role}; grant the manager the verb \"bind\" on that ClusterRole"
+    )]
+    MayNotBind {
+        /// The role.
+        role: String,
+        /// The API server's answer.
+        source: WriteError,
+    },
+}
+
+impl Trouble {
+    /// Whether only another spec helps.
+    fn needs_other_spec(&self) -> bool {
+        matches!(self, Self::Owner(_) | Self::Metadata(_) | Self::Quota(QuotaError::Limit { .. }))
+    }
+
+    fn answer(&self) -> Option<&kube::Error> {
+        match self {
+            Self::Write(error) | Self::MayNotBind { source: error, .. } => error.answer(),
+            _ => None,
+        }
+    }
+
+    /// Whether the next attempt is likely to settle it: the cache was behind, or the API server is away.
+    fn is_passing(&self) -> bool {
+        self.answer().is_some_and(is_conflict) || is_unavailable(self)
+    }
+
+    /// Whether the namespace is about to go or gone. The informer will tell so; there is nothing to do in it.
+    pub fn is_of_leaving_namespace(&self) -> bool {
+        self.answer().is_some_and(|answer| is_namespace_terminating(answer) || is_namespace_gone(answer))
+    }
+}
+
+fn is_namespace_gone(answer: &kube::Error) -> bool {
+    let kind = |status: &kube::core::Status| status.details.as_ref().map(|details| details.kind.clone());
+    status(answer)
+        .filter(|status| status.is_not_found())
+        .and_then(kind)
+        .is_some_and(|kind| kind == "namespaces")
+}
+
+/// All that could not be done, each with the namespace it concerns, if it is one.
+#[derive(Debug, Default)]
+pub struct Troubles(Vec<(Option<String>, Trouble)>);
+
+impl Troubles {
+    /// Adds one that concerns the Tenant as a whole.
+    pub fn add(&mut self, trouble: impl Into<Trouble>) {
+        self.0.push((None, trouble.into()));
+    }
+
+    /// Adds several of that sort.
+    pub fn add_all(&mut self, troubles: impl IntoIterator<Item = impl Into<Trouble>>) {
+        self.0.extend(troubles.into_iter().map(|trouble| (None, trouble.into())));
+    }
+
+    /// Adds those that concern a namespace.
+    pub fn add_in(&mut self, namespace: &str, troubles: Vec<Trouble>) {
+        self.0.extend(troubles.into_iter().map(|trouble| (Some(namespace.to_owned()), trouble)));
+    }
+
+    /// Adds those of another step.
+    pub fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// Whether all went well.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all that went wrong will settle by itself, so that there is nothing to tell.
+    pub fn are_passing(&self) -> bool {
+        self.0.iter().all(|(_, trouble)| trouble.is_passing())
+    }
+
+    /// Whether nothing but another spec helps.
+    pub fn need_other_spec(&self) -> bool {
+        self.0.iter().all(|(_, trouble)| trouble.needs_other_spec())
+    }
+
+    /// What to say of one namespace, if there is anything.
+    pub fn in_namespace(&self, namespace: &str) -> Option<String> {
+        let of_it = self.0.iter().filter(|(concerned, _)| concerned.as_deref() == Some(namespace));
+        let troubles: Vec<_> = of_it.map(|(_, trouble)| trouble).collect();
+        (!troubles.is_empty()).then(|| spelled(&troubles))
+    }
+
+    /// In the order of the namespaces, which are worked on at the same time, so that the words stay the same.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self
+    }
+}
+
+fn spelled(troubles: &[&Trouble]) -> String {
+    let mut told: Vec<_> = troubles.iter().take(TOLD).map(|trouble| chain(*trouble)).collect();
+    if let Some(more) = troubles.len().checked_sub(TOLD).filter(|more| *more > 0) {
+        told.push(format!("and {more} more"));
+    }
+    told.join("; ")
+}
+
+impl fmt::Display for Troubles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let troubles: Vec<_> = self.0.iter().map(|(_, trouble)| trouble).collect();
+        f.write_str(&spelled(&troubles))
+    }
+}
+
+impl Error for Troubles {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.first().map(|(_, trouble)| trouble as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(code: u16, reason: &str) -> WriteError {
+        let status = kube::core::Status {
+            code,
+            reason: reason.to_owned(),
+            message: format!("said {reason}"),
+            ..kube::core::Status::default()
+        };
+        WriteError::Api {
+            action: "create",
+            object: "RoleBinding a/b".to_owned(),
+            source: kube::Error::Api(Box::new(status)),
+        }
+    }
+
+    #[test]
+    fn a_refused_role_is_told_with_the_servers_words_and_what_to_do() {
+        let trouble =
+            Trouble::MayNotBind { role: "cluster-admin".to_owned(), source: write(403, "Forbidden") };
+        assert_eq!(
+            chain(&trouble),
+            "the manager may not give the ClusterRole cluster-admin; grant the manager the verb \"bind\" on that \
+             ClusterRole: cannot create RoleBinding a/b: said Forbidden"
+        );
+    }
+
+    #[test]
+    fn many_troubles_are_counted_and_each_namespace_has_its_own() {
+        let mut troubles = Troubles::default();
+        for at in 0..10 {
+            troubles.add_in(&format!("ns-{at}"), vec![OwnerError(format!("owner-{at}")).into()]);
+        }
+        let told = troubles.to_string();
+        assert!(told.contains("owner-7") && !told.contains("owner-8"), "{told}");
+        assert!(told.ends_with("; and 2 more"), "{told}");
+        assert!(troubles.in_namespace("ns-9").unwrap().contains("owner-9"));
+        assert_eq!(troubles.in_namespace("other"), None);
+        assert!(troubles.need_other_spec());
+    }
+
+    #[test]
+    fn conflicts_and_an_absent_server_pass() {
+        let mut troubles = Troubles::default();
+        troubles.add(write(409, "Conflict"));
+        troubles.add(write(503, "ServiceUnavailable"));
+        assert!(troubles.are_passing());
+        troubles.add(write(403, "Forbidden"));
+        assert!(!troubles.are_passing());
+    }
+}
