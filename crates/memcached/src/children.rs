@@ -86,8 +86,9 @@ impl Objects {
             Ok(Written::Created) => self.tell::<K>(cache, CREATED, "Create", "created"),
             Ok(Written::Updated) => self.tell::<K>(cache, UPDATED, "Update", "updated"),
             Ok(Written::Unchanged) => {}
-            // The garbage collector is about to take it; the informer tells when it is gone.
-            Err(WriteError::NotOurs { .. }) if is_of_predecessor(children, cache, owner) => {}
+            Err(error @ WriteError::NotOurs { .. }) if is_of_predecessor(children, cache, owner) => {
+                return Err(Error::LeftOver(error));
+            }
             Err(error) => return Err(Error::of_write(error)),
         }
         Ok(())

@@ -2,12 +2,12 @@
 
 use operator_core::{
     ReconcileError,
-    error::{is_namespace_terminating, is_refusal, status},
+    error::{is_namespace_terminating, is_refusal},
     owner::OwnerError,
     write::WriteError,
 };
 
-use crate::words::{NAME_TAKEN, NO_OWNER, REFUSED, STATUS_FAILED, WRITE_FAILED};
+use crate::words::{AWAITING_CLEANUP, NAME_TAKEN, NO_OWNER, REFUSED, STATUS_FAILED, WRITE_FAILED};
 
 /// Why a cache could not be reconciled.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,9 @@ pub enum Error {
     /// An object of the cache's name belongs to somebody else. It was not touched.
     #[error(transparent)]
     NameTaken(WriteError),
+    /// An object belongs to a deleted cache of the same name. The garbage collector is about to take it.
+    #[error("waits until what a deleted Memcached of this name has left is gone")]
+    LeftOver(#[source] WriteError),
     /// The API server refused to make or change an object.
     #[error(
         "the API server refuses; lift the quota, policy or right that stands against it, or change the spec"
@@ -45,17 +48,9 @@ impl Error {
         }
     }
 
-    /// What a person has to know of and look into, in the API server's words. `None` for what passes by itself.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        match self {
-            Self::NameTaken(error) => Some(error.to_string()),
-            Self::Refused(error) => {
-                let said = error.answer().and_then(status).map(|status| status.message.as_str());
-                Some(format!("{error}: {}", said.unwrap_or_default()))
-            }
-            Self::Owner(error) => Some(error.to_string()),
-            Self::NamespaceTerminating(_) | Self::Write(_) | Self::Status(_) => None,
-        }
+    /// Whether a person has to look into it. The rest passes by itself.
+    pub(crate) fn needs_a_person(&self) -> bool {
+        matches!(self, Self::Owner(_) | Self::NameTaken(_) | Self::Refused(_))
     }
 }
 
@@ -64,6 +59,7 @@ impl ReconcileError for Error {
         match self {
             Self::Owner(_) => NO_OWNER,
             Self::NameTaken(_) => NAME_TAKEN,
+            Self::LeftOver(_) => AWAITING_CLEANUP,
             Self::Refused(_) => REFUSED,
             Self::NamespaceTerminating(_) | Self::Write(_) => WRITE_FAILED,
             Self::Status(_) => STATUS_FAILED,
@@ -71,13 +67,14 @@ impl ReconcileError for Error {
     }
 
     fn is_quiet(&self) -> bool {
-        matches!(self, Self::NamespaceTerminating(_))
+        matches!(self, Self::LeftOver(_) | Self::NamespaceTerminating(_))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use operator_core::error::chain;
 
     use super::*;
 
@@ -92,16 +89,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_servers_words() {
+    fn a_refusal_needs_a_person_and_is_told_in_the_servers_words() {
         let refused = answered(403, "exceeded quota: tight");
         assert_eq!(refused.reason(), REFUSED);
-        assert_eq!(refused.trouble().unwrap(), "cannot create Deployment shop/web: exceeded quota: tight");
+        assert!(refused.needs_a_person());
+        let told = chain(&refused);
+        assert!(told.ends_with("cannot create Deployment shop/web: exceeded quota: tight"), "{told}");
     }
 
     #[test]
-    fn what_passes_by_itself_is_no_trouble() {
+    fn a_server_that_fails_is_asked_again() {
         let failed = answered(500, "etcd is away");
         assert_eq!(failed.reason(), WRITE_FAILED);
-        assert_eq!(failed.trouble(), None);
+        assert!(!failed.needs_a_person());
     }
 }

@@ -12,14 +12,11 @@ use operator_core::{
 
 use crate::{
     api::Memcached,
-    build::{APP, APP_LABEL, CACHE_LABEL},
+    build::{APP, APP_LABEL, CACHE_LABEL, REVISION_LABEL},
 };
 
 /// A pod as the informer holds it.
 pub(crate) type KnownPod = Arc<PodView>;
-
-/// The label that a Deployment puts on pods; with it, their ReplicaSet's name is known.
-const REVISION_LABEL: &str = "pod-template-hash";
 
 /// The pods of the cluster, found by the cache whose labels they carry.
 pub(crate) struct Pods {

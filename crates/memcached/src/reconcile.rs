@@ -86,7 +86,8 @@ impl Controller for MemcachedController {
             return Ok(Outcome::AwaitChange);
         }
         let told = self.tell(&cache, &owner, &failures).await;
-        failures.into_iter().next().map_or(told, Err)
+        // The informers tell when what a deleted cache has left is gone.
+        failures.into_iter().find(|failure| !matches!(failure, Error::LeftOver(_))).map_or(told, Err)
     }
 
     async fn cleanup(&self, cache: Arc<Memcached>) -> Result<Outcome, Error> {
@@ -99,7 +100,7 @@ impl Controller for MemcachedController {
 impl MemcachedController {
     /// Writes the status that follows from what is seen now and from what failed.
     async fn tell(&self, cache: &Memcached, owner: &Owner, failures: &[Error]) -> Result<Outcome, Error> {
-        let troubles: Vec<_> = failures.iter().filter_map(Trouble::of).collect();
+        let troubles: Vec<_> = failures.iter().map(Trouble::of).collect();
         let deployment = self.objects.deployment(cache, owner);
         // Without a Deployment of its own, what carries the cache's labels is not the cache's.
         let pods = deployment.as_ref().map(|_| self.pods.of(cache)).unwrap_or_default();

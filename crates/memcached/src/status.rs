@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use operator_core::{
     ReconcileError,
     conditions::{READY, Status, Verdict, settle},
+    error::chain,
     pod::PodView,
 };
 
@@ -34,17 +35,19 @@ pub(crate) struct Seen<'a> {
     pub(crate) troubles: &'a [Trouble],
 }
 
-/// Something that a person has to look into.
+/// Something that kept the cache from being made what it asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
+    /// Whether a person has to look into it; if not, it passes by itself.
+    pub(crate) needs_a_person: bool,
 }
 
 impl Trouble {
-    /// The trouble that an error means for a person, if it means any.
-    pub(crate) fn of(error: &Error) -> Option<Self> {
-        error.trouble().map(|message| Self { reason: error.reason(), message })
+    /// The trouble that an error is.
+    pub(crate) fn of(error: &Error) -> Self {
+        Self { reason: error.reason(), message: chain(error), needs_a_person: error.needs_a_person() }
     }
 }
 
@@ -98,7 +101,8 @@ fn available(size: i32, ready: i32) -> Verdict {
 }
 
 fn degraded(seen: &Seen<'_>) -> Verdict {
-    let mut troubles = seen.troubles.to_vec();
+    let mut troubles: Vec<_> =
+        seen.troubles.iter().filter(|trouble| trouble.needs_a_person).cloned().collect();
     troubles.extend(seen.deployment.into_iter().flat_map(troubles_of));
     let Some(first) = troubles.first() else {
         return Verdict::is_false(DEGRADED, AS_ASKED, "nothing stands in the way");
@@ -112,6 +116,7 @@ fn troubles_of(deployment: &Deployment) -> Vec<Trouble> {
     let said = |condition: &DeploymentCondition, reason, otherwise: &str| Trouble {
         reason,
         message: condition.message.clone().unwrap_or_else(|| otherwise.to_owned()),
+        needs_a_person: true,
     };
     let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let trouble =
@@ -126,12 +131,15 @@ fn troubles_of(deployment: &Deployment) -> Vec<Trouble> {
 }
 
 fn progressing(size: i32, seen: &Seen<'_>, degraded: &Verdict) -> Verdict {
+    if degraded.status == Status::True {
+        return Verdict::is_false(PROGRESSING, BLOCKED, "waits for what Degraded tells of");
+    }
+    if let Some(trouble) = seen.troubles.first() {
+        return Verdict::is_true(PROGRESSING, trouble.reason, trouble.message.clone());
+    }
     let (current, pods, ready) = (current(seen.deployment), count(seen.pods.len()), ready(seen));
     if current == Some(size) && pods == size && ready == size {
         return Verdict::is_false(PROGRESSING, AS_ASKED, "nothing is left to do");
-    }
-    if degraded.status == Status::True {
-        return Verdict::is_false(PROGRESSING, BLOCKED, "waits for what Degraded tells of");
     }
     let current = current.unwrap_or_default();
     let message = format!("{current} of {size} pods are as the spec asks, {pods} exist, {ready} are ready");

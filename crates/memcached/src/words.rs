@@ -17,6 +17,8 @@ pub const ROLLING_OUT: &str = "RollingOut";
 pub const BLOCKED: &str = "Blocked";
 /// An object of the cache's name belongs to somebody else.
 pub const NAME_TAKEN: &str = "NameTaken";
+/// An object of a deleted cache of the same name is not gone yet.
+pub const AWAITING_CLEANUP: &str = "AwaitingCleanup";
 /// The API server refused to make or change an object: a quota, an admission policy, a right that is missing.
 pub const REFUSED: &str = "Refused";
 /// The Deployment could not make its pods.

@@ -7,19 +7,23 @@ use crate::api::MemcachedSpec;
 /// `-m` comes before `-I`, which memcached 1.4 checks against it as it reads. `-U 0` turns UDP off, which 1.4
 /// serves unless told not to, and which floods others when its answers are misdirected.
 pub(super) fn command(spec: &MemcachedSpec) -> Vec<String> {
-    let mut words = vec!["memcached".to_owned()];
-    let mut option = |flag: &str, value: &str| words.extend([flag.to_owned(), value.to_owned()]);
-    option("-m", &spec.memory_megabytes.to_string());
-    option("-o", "modern");
-    words.push("-v".to_owned());
-    let mut option = |flag: &str, value: &str| words.extend([flag.to_owned(), value.to_owned()]);
-    option("-p", &spec.container_port.to_string());
-    option("-U", "0");
-    option("-c", &spec.max_connections.to_string());
-    option("-t", &spec.threads.to_string());
-    option("-I", &spec.max_item_size);
-    words.extend(spec.extra_args.iter().cloned());
-    words
+    let memory = spec.memory_megabytes.to_string();
+    let port = spec.container_port.to_string();
+    let connections = spec.max_connections.to_string();
+    let threads = spec.threads.to_string();
+    let words = [
+        ["memcached"].as_slice(),
+        &["-m", &memory],
+        &["-o", "modern"],
+        &["-v"],
+        &["-p", &port],
+        &["-U", "0"],
+        &["-c", &connections],
+        &["-t", &threads],
+        &["-I", &spec.max_item_size],
+    ]
+    .concat();
+    words.into_iter().map(str::to_owned).chain(spec.extra_args.iter().cloned()).collect()
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ pub const APP_LABEL: &str = "app";
 pub const APP: &str = "memcached";
 /// The label that carries the name of the cache, so that the pods of two caches never mix.
 pub const CACHE_LABEL: &str = "memcached_cr";
+/// The label that a Deployment puts on the pods of each of its revisions.
+pub(crate) const REVISION_LABEL: &str = "pod-template-hash";
 /// The name of the container that serves, and of its port.
 pub const CONTAINER: &str = "memcached";
 

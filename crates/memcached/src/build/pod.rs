@@ -4,16 +4,13 @@ use k8s_openapi::api::core::v1::{
     Container, PodSecurityContext, PodSpec, SeccompProfile, TopologySpreadConstraint,
 };
 
-use super::{CONTAINER, container, selector};
+use super::{CONTAINER, REVISION_LABEL, container, selector};
 use crate::api::Memcached;
 
 /// The user and group `memcache` of the official images.
 const MEMCACHE: i64 = 11211;
 /// How long a pod may take to end, its farewell included.
 const GRACE_SECONDS: i64 = 30;
-/// The label that a Deployment puts on the pods of each of its revisions.
-const REVISION_LABEL: &str = "pod-template-hash";
-
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const SCHEDULE_ANYWAY: &str = "ScheduleAnyway";
 
@@ -23,30 +20,23 @@ pub(super) fn shape(cache: &Memcached, image: &str, pod: &mut PodSpec) {
     pod.automount_service_account_token = Some(false);
     pod.enable_service_links = Some(false);
     pod.termination_grace_period_seconds = Some(GRACE_SECONDS);
+    let over_hosts = |one: &TopologySpreadConstraint| {
+        one.topology_key == HOSTNAME && one.when_unsatisfiable == SCHEDULE_ANYWAY
+    };
     let spread = pod.topology_spread_constraints.get_or_insert_default();
-    put(
-        spread,
-        |one| one.topology_key == HOSTNAME && one.when_unsatisfiable == SCHEDULE_ANYWAY,
-        || over_nodes(cache),
-    );
+    shape_one(spread, over_hosts, |one| *one = over_nodes(cache));
     let serving = |one: &Container| one.name == CONTAINER;
-    match pod.containers.iter_mut().find(|one| serving(one)) {
-        Some(container) => container::shape(cache, image, container),
-        None => pod.containers.insert(0, fresh(cache, image)),
-    }
+    shape_one(&mut pod.containers, serving, |one| container::shape(cache, image, one));
 }
 
-fn fresh(cache: &Memcached, image: &str) -> Container {
-    let mut container = Container::default();
-    container::shape(cache, image, &mut container);
-    container
-}
-
-/// Replaces the element that `is_it` finds, or adds it.
-fn put<T>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, wanted: impl FnOnce() -> T) {
-    match list.iter_mut().find(|one| is_it(one)) {
-        Some(found) => *found = wanted(),
-        None => list.push(wanted()),
+/// Shapes the element that `is_it` finds, or a new one at the end.
+fn shape_one<T: Default>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, shape: impl FnOnce(&mut T)) {
+    if let Some(found) = list.iter_mut().find(|one| is_it(one)) {
+        shape(found);
+    } else {
+        let mut new = T::default();
+        shape(&mut new);
+        list.push(new);
     }
 }
 

@@ -4,7 +4,10 @@ use operator_core::conditions::find;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{build::fixture::cache, words::NAME_TAKEN};
+use crate::{
+    build::fixture::cache,
+    words::{AWAITING_CLEANUP, NAME_TAKEN},
+};
 
 fn pod(name: &str, ip: &str, is_ready: bool) -> KnownPod {
     let status = if is_ready { "True" } else { "False" };
@@ -91,9 +94,20 @@ fn a_deployment_that_its_controller_has_not_looked_at_is_under_way() {
 
 #[test]
 fn what_stands_in_the_way_is_told_and_blocks() {
-    let trouble = Trouble { reason: NAME_TAKEN, message: "Deployment shop/web exists".into() };
+    let trouble =
+        Trouble { reason: NAME_TAKEN, message: "Deployment shop/web exists".into(), needs_a_person: true };
     let status = of(1, &[], None, &[trouble]);
     let want = [("False", TOO_FEW_READY), ("False", BLOCKED), ("True", NAME_TAKEN), ("False", NAME_TAKEN)];
+    assert_eq!(told(&status), expected(want));
+}
+
+#[test]
+fn a_change_that_did_not_get_through_is_not_done_even_if_all_pods_are_ready() {
+    let pods = [pod("web-1-a", "10.0.0.1", true)];
+    let passing = Trouble { reason: AWAITING_CLEANUP, message: "waits".into(), needs_a_person: false };
+    let status = of(1, &pods, Some(&settled(1)), &[passing]);
+    let want =
+        [("True", AS_ASKED), ("True", AWAITING_CLEANUP), ("False", AS_ASKED), ("False", AWAITING_CLEANUP)];
     assert_eq!(told(&status), expected(want));
 }
 

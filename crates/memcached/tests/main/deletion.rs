@@ -1,9 +1,13 @@
 //! How a cache goes.
 
 use cluster::wait::eventually;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Namespace, Service},
+    policy::v1::PodDisruptionBudget,
+};
 use kube::{
-    ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
 };
 use memcached::{FINALIZER, Memcached};
@@ -69,4 +73,19 @@ async fn a_cache_made_anew_under_the_same_name_waits_for_what_the_old_one_left()
     assert_eq!(Some(owner), new.uid());
     let events = world.kubectl(&["get", "events"]).await.unwrap();
     assert!(!events.contains("NameTaken"), "{events}");
+}
+
+#[tokio::test]
+async fn a_terminating_namespace_is_left_in_peace() {
+    let world = World::new().await;
+    world.ready("web", 1).await;
+    let namespaces = Api::<Namespace>::all(world.client.clone());
+    namespaces.delete(&world.namespace, &DeleteParams::default()).await.unwrap();
+    eventually("the namespace to be gone", 3 * PATIENCE, async || {
+        Ok(namespaces.get_opt(&world.namespace).await?.is_none())
+    })
+    .await
+    .unwrap();
+    let refused = world.harness.requests_in(&world.namespace).unwrap().filter(|entry| entry.code == 403);
+    assert!(refused.entries.len() <= 10, "it kept trying: {:?}", refused.entries);
 }

@@ -136,3 +136,30 @@ async fn two_caches_in_a_namespace_never_share_a_pod() {
     all.dedup();
     assert_eq!(all.len(), 4);
 }
+
+#[tokio::test]
+async fn the_pods_fit_the_restricted_pod_security_standard() {
+    let world = World::labelled(&[("pod-security.kubernetes.io/enforce", "restricted")]).await;
+    world.ready("web", 1).await;
+}
+
+#[tokio::test]
+async fn another_image_is_rolled_out_and_without_one_the_managers_is_used() {
+    let world = World::new().await;
+    world.ready("web", 2).await;
+    assert_eq!(images(&world).await, ["memcached:1.4.36-alpine"; 2]);
+    let patch = Patch::Merge(json!({"spec": {"image": "memcached:1.6-alpine"}}));
+    world.caches().patch("web", &PatchParams::default(), &patch).await.unwrap();
+    world.until_ready("web", 2).await;
+    assert_eq!(images(&world).await, ["memcached:1.6-alpine"; 2]);
+}
+
+/// The images of the pods that the cache names as its own.
+async fn images(world: &World) -> Vec<String> {
+    let mut images = Vec::new();
+    for name in status(&world.caches().get("web").await.unwrap()).nodes {
+        let spec = world.api::<Pod>().get(&name).await.unwrap().spec.unwrap();
+        images.push(spec.containers[0].image.clone().unwrap());
+    }
+    images
+}

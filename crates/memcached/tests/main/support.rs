@@ -29,8 +29,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::labelled(&[]).await
+    }
+
+    /// A world whose namespace has these labels.
+    pub(crate) async fn labelled(labels: &[(&str, &str)]) -> Self {
         let harness = harness::controller::<MemcachedController>().await.unwrap();
-        let namespace = harness.cluster.namespace("memcached").await.unwrap();
+        let namespace = harness.cluster.labelled_namespace("memcached", labels).await.unwrap();
         let client = harness.cluster.client().await.unwrap();
         Self { harness, namespace, client }
     }
