@@ -68,7 +68,7 @@ impl Totals {
         let Some(numbers) = line.strip_prefix("test result: ").and_then(|line| line.split_once(". ")) else { return };
         for part in numbers.1.split("; ") {
             let Some((number, what)) = part.split_once(' ') else { continue };
-            let number = number.parse().unwrap_or_default();
+            let number: u32 = number.parse().unwrap_or_default();
             match what {
                 "passed" => self.passed += number,
                 "failed" => self.failed += number,
