@@ -2,6 +2,7 @@
 
 mod samples;
 mod table;
+mod tenant;
 
 use std::{
     path::Path,
@@ -53,13 +54,25 @@ impl Demo {
         let rights = workspace().join("deploy/rbac");
         cluster.kubectl(&["apply", "--server-side", "-f", &rights.display().to_string()]).await?;
         let running = start_manager(cluster, program).await?;
-        println!("the manager runs as ServiceAccount {}/{} (log: {})", rbac::NAMESPACE, rbac::ACCOUNT, running.log().display());
+        println!(
+            "the manager runs as ServiceAccount {}/{} (log: {})",
+            rbac::NAMESPACE,
+            rbac::ACCOUNT,
+            running.log().display()
+        );
 
         let samples = samples::apply(cluster, &workspace().join("samples")).await?;
         let ready = samples::wait(cluster, samples, PATIENCE).await;
         let ready = ready.with_context(|| format!("the manager's log ends with:\n{}", running.log_tail()))?;
+        let all_ready = began.elapsed();
+        let joined = tenant::join(cluster, PATIENCE).await?;
         table::print(cluster, &ready).await?;
-        println!("\nall samples ready {:.1} s after the start of the cluster; manager: {} resident", began.elapsed().as_secs_f64(), resident(running.pid()));
+        println!("\n{joined}");
+        println!(
+            "all samples ready {:.1} s after the start of the cluster; manager: {} resident",
+            all_ready.as_secs_f64(),
+            resident(running.pid())
+        );
         if !self.exit {
             self.stay(cluster).await?;
         }
@@ -86,6 +99,8 @@ async fn start_manager(cluster: &Cluster, program: &Path) -> Result<Companion> {
 /// The memory that a process has in use, as `/proc` tells it where there is one.
 fn resident(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
+    let kibibytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
     kibibytes.map_or_else(|| "unknown".to_owned(), |kibibytes: f64| format!("{:.1} MiB", kibibytes / 1024.0))
 }

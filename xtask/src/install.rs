@@ -51,13 +51,16 @@ async fn remove(client: &Client, crd: &CustomResourceDefinition) -> Result<()> {
 
 /// Takes all finalizers off the objects of a definition. Says how many had any.
 async fn release(client: &Client, crd: &CustomResourceDefinition) -> Result<String> {
-    let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else { return Ok(String::new()) };
+    let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else {
+        return Ok(String::new());
+    };
     let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
-    let objects = match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await {
-        Err(error) if is_not_found(&error) => return Ok(String::new()),
-        objects => objects?,
-    };
+    let objects =
+        match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await {
+            Err(error) if is_not_found(&error) => return Ok(String::new()),
+            objects => objects?,
+        };
     let held: Vec<_> = objects.iter().filter(|object| !object.finalizers().is_empty()).collect();
     for object in &held {
         let api = match object.namespace() {

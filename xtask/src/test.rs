@@ -65,7 +65,9 @@ impl Test {
 impl Totals {
     /// Takes in the closing line of a test program, `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
     fn count(&mut self, line: &str) {
-        let Some(numbers) = line.strip_prefix("test result: ").and_then(|line| line.split_once(". ")) else { return };
+        let Some(numbers) = line.strip_prefix("test result: ").and_then(|line| line.split_once(". ")) else {
+            return;
+        };
         for part in numbers.1.split("; ") {
             let Some((number, what)) = part.split_once(' ') else { continue };
             let number: u32 = number.parse().unwrap_or_default();

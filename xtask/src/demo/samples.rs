@@ -1,6 +1,9 @@
 //! The samples: applied as a person would, and waited for.
 
-use std::{path::Path, time::{Duration, Instant}};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, anyhow};
 use cluster::Cluster;
@@ -34,7 +37,9 @@ pub(crate) struct Ready {
 impl Sample {
     /// `namespace/name`, or the name.
     pub(crate) fn key(&self) -> String {
-        self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
+        self.namespace
+            .as_ref()
+            .map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
     }
 }
 
@@ -54,7 +59,8 @@ pub(crate) async fn apply(cluster: &Cluster, folder: &Path) -> Result<Vec<Sample
 fn sample(object: &Value, applied: Instant) -> Option<Sample> {
     let kind = object.get("kind")?.as_str()?;
     let (group, version) = object.get("apiVersion")?.as_str()?.split_once('/')?;
-    let definition = definitions().into_iter().find(|crd| crd.spec.group == group && crd.spec.names.kind == kind)?;
+    let definition =
+        definitions().into_iter().find(|crd| crd.spec.group == group && crd.spec.names.kind == kind)?;
     let kind = GroupVersionKind::gvk(group, version, kind);
     let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.to_owned());
     Some(Sample {
@@ -101,5 +107,7 @@ fn says_ready(object: &DynamicObject) -> bool {
             && condition.get("status").and_then(Value::as_str) == Some("True")
     };
     field("observedGeneration").and_then(Value::as_i64) == object.metadata.generation
-        && field("conditions").and_then(Value::as_array).is_some_and(|conditions| conditions.iter().any(is_ready))
+        && field("conditions")
+            .and_then(Value::as_array)
+            .is_some_and(|conditions| conditions.iter().any(is_ready))
 }

@@ -13,11 +13,17 @@ const CHILDREN: &str = "pods,deployments,services,poddisruptionbudgets,namespace
 /// Prints a line for each sample: what it is, how long it took, what was made for it.
 pub(crate) async fn print(cluster: &Cluster, samples: &[Ready]) -> Result<()> {
     let children = children(cluster).await?;
-    println!("\n{:<14} {:<26} {:>9}  MADE FOR IT", "KIND", "NAME", "READY IN");
+    let name = samples.iter().map(|ready| ready.sample.key().len()).max().unwrap_or_default();
+    println!("\n{:<14} {:<name$} {:>9}  MADE FOR IT", "KIND", "NAME", "READY IN");
     for ready in samples {
         let sample = &ready.sample;
         let took = format!("{:.2} s", ready.took.as_secs_f64());
-        println!("{:<14} {:<26} {took:>9}  {}", sample.kind, sample.key(), made_for(&children, &sample.name));
+        println!(
+            "{:<14} {:<name$} {took:>9}  {}",
+            sample.kind,
+            sample.key(),
+            made_for(&children, &sample.name)
+        );
     }
     Ok(())
 }
@@ -33,7 +39,9 @@ async fn children(cluster: &Cluster) -> Result<Vec<Value>> {
 fn made_for(children: &[Value], instance: &str) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     let label = "/metadata/labels/app.kubernetes.io~1instance";
-    for child in children.iter().filter(|child| child.pointer(label).and_then(Value::as_str) == Some(instance)) {
+    for child in
+        children.iter().filter(|child| child.pointer(label).and_then(Value::as_str) == Some(instance))
+    {
         let kind = child.get("kind").and_then(Value::as_str).unwrap_or_default();
         match counts.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, count)) => *count += 1,
