@@ -48,6 +48,7 @@ pub struct NamespacePlusSpec {
     /// refused, pod-security.kubernetes.io/ excepted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 63}))]
+    #[x_kube(validation = keys_rule())]
     #[x_kube(validation = reserved_keys_rule())]
     #[x_kube(validation = Rule::new("self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))")
         .message("a label's value is made of A-Z, a-z, 0-9, '-', '_' and '.', and begins and ends with a letter or digit"))]
@@ -56,6 +57,7 @@ pub struct NamespacePlusSpec {
     /// are refused, pod-security.kubernetes.io/ excepted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
+    #[x_kube(validation = keys_rule())]
     #[x_kube(validation = reserved_keys_rule())]
     pub annotations: BTreeMap<String, String>,
     /// The most that all pods and other objects of the namespace may take together, by resource: the hard
@@ -103,6 +105,16 @@ pub enum DeletionPolicy {
     Delete,
 }
 
+fn keys_rule() -> Rule {
+    Rule::new(
+        "self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",
+    )
+    .message(
+        "a key is a name of at most 63 characters of A-Z, a-z, 0-9, '-', '_' and '.', after a domain and '/' if it \
+         has one: example.com/team",
+    )
+}
+
 /// The key prefixes that Kubernetes and other controllers of namespaces have for themselves. A team that set one
 /// could take the namespace from them, or decide what only an administrator may.
 fn reserved_keys_rule() -> Rule {
@@ -122,4 +134,47 @@ pub fn default_quota() -> Amounts {
         .into_iter()
         .map(|(resource, amount)| (resource.to_owned(), Amount::new(amount)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The paths of all fields below a schema that say nothing about themselves.
+    fn silent(path: &str, schema: &Value) -> Vec<String> {
+        let fields = schema["properties"].as_object().into_iter().flatten();
+        let mut found: Vec<_> = fields
+            .flat_map(|(name, field)| {
+                let path = format!("{path}.{name}");
+                let own = field["description"].is_null().then(|| path.clone());
+                own.into_iter().chain(silent(&path, field)).collect::<Vec<_>>()
+            })
+            .collect();
+        for beneath in ["items", "additionalProperties"].iter().filter_map(|key| schema.get(key)) {
+            found.extend(silent(path, beneath));
+        }
+        found
+    }
+
+    #[test]
+    fn every_field_says_what_it_is() {
+        let crd = serde_json::to_value(NamespacePlus::crd()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        assert_eq!(silent("spec", &schema["spec"]), Vec::<String>::new());
+        assert_eq!(silent("status", &schema["status"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn it_goes_by_the_names_that_people_know() {
+        let crd = NamespacePlus::crd();
+        assert_eq!(crd.metadata.name.as_deref(), Some("namespacepluses.mygroup.my.domain"));
+        let names = crd.spec.names;
+        assert_eq!(
+            (names.short_names, names.categories),
+            (Some(vec!["nsp".into()]), Some(vec!["ensemble".into()]))
+        );
+    }
 }

@@ -64,8 +64,20 @@ async fn keys_that_belong_to_others_are_refused() {
         let error = refused(&world, &world.name, spec).await;
         assert!(error.contains("cannot be set here"), "{spec}: {error}");
     }
-    let error = refused(&world, &world.name, "{labels: {team: 'not a label'}}").await;
-    assert!(error.contains("a label's value"), "{error}");
+}
+
+#[tokio::test]
+async fn labels_that_kubernetes_would_not_take_are_refused() {
+    let world = World::new().await;
+    for (spec, says) in [
+        ("{labels: {team: 'not a label'}}".to_owned(), "a label's value"),
+        (format!("{{labels: {{team: {}}}}}", "x".repeat(64)), "63 bytes"),
+        ("{labels: {'not a key': x}}".to_owned(), "a key is a name"),
+        (format!("{{annotations: {{{}: x}}}}", "k".repeat(64)), "a key is a name"),
+    ] {
+        let error = refused(&world, &world.name, &spec).await;
+        assert!(error.contains(says), "{spec}: {error}");
+    }
 }
 
 #[tokio::test]

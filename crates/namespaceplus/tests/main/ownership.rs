@@ -142,3 +142,23 @@ async fn labels_and_annotations_are_kept_as_declared_and_those_of_others_stay() 
     assert_eq!(namespace.annotations()[MANAGED_KEY], r#"{"labels":["team"]}"#);
     assert_eq!(namespace.labels()["theirs"], "x");
 }
+
+#[tokio::test]
+async fn a_namespace_that_the_api_server_does_not_take_is_told_in_its_words() {
+    let world = World::new().await;
+    let too_long = json!({"long": "x".repeat(300 << 10)});
+    world.create(json!({"annotations": too_long})).await;
+    let message = world.until_false("NamespaceReady", "Refused").await;
+    assert!(message.contains("cannot create Namespace") && message.contains("Too long"), "{message}");
+    let object = world.all().get(&world.name).await.unwrap();
+    assert_eq!(condition(&object, "QuotaReady").unwrap().1, "NamespaceNotReady");
+    world.change(json!({"annotations": {"long": "x"}})).await;
+    world.until_ready().await;
+
+    world.change(json!({"annotations": too_long, "quota": {"pods": 3}})).await;
+    let message = world.until_false("NamespaceReady", "Refused").await;
+    assert!(message.contains("cannot update Namespace"), "{message}");
+    let quotas = world.inside::<k8s_openapi::api::core::v1::ResourceQuota>();
+    let quota = quotas.get("default-quota").await.unwrap();
+    assert_eq!(quota.spec.unwrap().hard.unwrap()["pods"].0, "3", "what is inside is kept all the same");
+}
