@@ -20,6 +20,11 @@
 //! [`OWNER_KEY`] with namespace, name and UID of its NamespacePlus; one without it is never touched, unless an
 //! administrator wrote [`ADOPT_KEY`] on it. What is inside carries only [`MADE_FOR_KEY`] with the namespace's name:
 //! whoever owns the namespace owns that too, also after a release and an adoption.
+//!
+//! # The end
+//! A finalizer lets go of the namespace (Retain: the marks go, all else stays, and nobody owns it then) or deletes
+//! it and waits (Delete, adopted ones too). One that sits in a namespace which is itself being deleted does not
+//! wait: it would hold that one up, perhaps for ever if it is its own.
 
 mod api;
 mod build;
@@ -35,7 +40,11 @@ mod status;
 #[cfg(test)]
 mod testing;
 
-pub use api::*;
+pub use api::{
+    Amount, Amounts, DeletionPolicy, Hook, HookEvent, HookMethod, HookState, HookStatus, Limit, Limits,
+    NamedDisruptionBudget, NamedNetworkPolicy, NamedRoleBinding, NamespacePlus, NamespacePlusSpec,
+    NamespacePlusStatus, SecretRef, Subject, SubjectKind, default_quota,
+};
 pub use build::{Invalid, LIMITS_NAME, QUOTA_NAME};
 pub use claim::{ADOPT_KEY, OWNER_KEY};
 pub use metadata::MANAGED_KEY;

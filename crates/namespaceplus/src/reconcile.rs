@@ -216,7 +216,9 @@ impl NamespacePlusController {
 
     async fn tell(&self, object: &NamespacePlus, report: &Report) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        self.warn(object, &status(object, report, now));
+        if report.error.is_none() {
+            self.warn(object, &status(object, report, now));
+        }
         let told = self.status.write(object, |object| {
             let next = Some(status(object, report, now));
             let differs = object.status != next;
@@ -226,7 +228,8 @@ impl NamespacePlusController {
         told.await.map_err(Error::Status)
     }
 
-    /// Says once in an Event that the namespace cannot be had; the condition goes on saying it.
+    /// Says once in an Event that the namespace cannot be had; the condition goes on saying it. The Event of a
+    /// request that failed is the runner's.
     fn warn(&self, object: &NamespacePlus, next: &NamespacePlusStatus) {
         let said = |status: &NamespacePlusStatus| find(&status.conditions, NAMESPACE_READY).cloned();
         let before = object.status.as_ref().and_then(said).map(|condition| condition.reason);

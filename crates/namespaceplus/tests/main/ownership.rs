@@ -63,7 +63,9 @@ async fn the_managers_own_namespace_is_refused() {
     });
     let message = message.await.unwrap();
     assert!(message.contains("the manager's own namespace"), "{message}");
-    assert!(world.namespaces().get_opt("ensemble-system").await.unwrap().is_none());
+    let writes = world.harness.cluster.audit().unwrap().by_user(&world.harness.user).writes();
+    let writes = writes.filter(|entry| entry.resource == "namespaces" && entry.name == "ensemble-system");
+    assert_eq!(writes.entries, []);
 }
 
 #[tokio::test]
