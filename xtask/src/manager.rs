@@ -9,7 +9,9 @@ use crate::workspace;
 /// Builds the manager and returns where its program is.
 pub(crate) fn build(release: bool) -> Result<PathBuf> {
     let mut cargo = cargo();
-    cargo.args(["build", "--quiet", "--package", "manager", "--message-format=json-render-diagnostics"]);
+    // Together with xtask, so that both share one build of their dependencies.
+    let packages = ["--package", "xtask", "--package", "manager", "--bin", "ensemble-manager"];
+    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]).args(packages);
     if release {
         cargo.arg("--release");
     }

@@ -20,9 +20,17 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// # Errors
 /// When a controller keeps ending by itself: the process should end then and be started anew.
 pub async fn run(controllers: &[Registration], environment: &Environment) -> Result<()> {
+    run_with(controllers, environment, FIRST_WAIT).await
+}
+
+async fn run_with(
+    controllers: &[Registration],
+    environment: &Environment,
+    first_wait: Duration,
+) -> Result<()> {
     let mut running = JoinSet::new();
     for controller in controllers {
-        running.spawn(supervise(*controller, environment.clone()));
+        running.spawn(supervise(*controller, environment.clone(), first_wait));
     }
     while let Some(ended) = running.join_next().await {
         ended??;
@@ -30,7 +38,7 @@ pub async fn run(controllers: &[Registration], environment: &Environment) -> Res
     Ok(())
 }
 
-async fn supervise(controller: Registration, environment: Environment) -> Result<()> {
+async fn supervise(controller: Registration, environment: Environment, first_wait: Duration) -> Result<()> {
     let mut ends = Vec::new();
     loop {
         let life = (controller.start)(&environment);
@@ -45,7 +53,7 @@ async fn supervise(controller: Registration, environment: Environment) -> Result
         if ends.len() > RESTARTS {
             bail!("the controller {} ended {} times within {WINDOW:?}: {why}", controller.name, ends.len());
         }
-        let wait = FIRST_WAIT * 2_u32.pow(u32::try_from(ends.len() - 1).unwrap_or_default());
+        let wait = first_wait * 2_u32.pow(u32::try_from(ends.len() - 1).unwrap_or_default());
         error!(
             controller = controller.name,
             why,
@@ -90,9 +98,9 @@ mod tests {
         Environment::new(kube::Client::new(service, "default"))
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_controller_that_keeps_ending_ends_the_process() {
-        let error = run(&[RETURNS_AT_ONCE], &environment()).await.unwrap_err();
+        let error = run_with(&[RETURNS_AT_ONCE], &environment(), Duration::from_millis(1)).await.unwrap_err();
         assert!(error.to_string().contains("the controller returns ended 6 times"), "{error}");
         assert_eq!(STARTS.load(Ordering::Relaxed), RESTARTS + 1);
     }
