@@ -6,3 +6,16 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
+
+mod bad_input;
+mod deletion;
+mod drift;
+mod membership;
+mod metadata;
+mod oil;
+mod quiet;
+mod quotas;
+mod rights;
+mod strangers;
+mod support;
+mod told;

@@ -1,0 +1,33 @@
+//! What the conditions say.
+
+use serde_json::{json, to_value};
+
+use crate::support::{World, said, status};
+
+#[tokio::test]
+async fn fields_that_are_not_enforced_yet_are_named() {
+    let world = World::new().await;
+    let spec = json!({ "namespaceOptions": { "quota": 3 }, "storageClasses": { "allowed": ["default"] } });
+    let tenant = world.ready(spec, &[]).await;
+    let (is, reason, message) = said(&tenant, "FieldsEnforced").unwrap();
+    assert_eq!((is.as_str(), reason.as_str()), ("False", "NotYetEnforced"));
+    assert!(message.ends_with("spec.storageClasses, spec.namespaceOptions.quota"), "{message}");
+    world.change(json!({ "namespaceOptions": null, "storageClasses": null })).await;
+    let tenant = world.until_said("FieldsEnforced", "True", "every field").await;
+    assert_eq!(said(&tenant, "FieldsEnforced").unwrap().1, "Enforced");
+}
+
+#[tokio::test]
+async fn a_cordoned_tenant_says_so_everywhere() {
+    let world = World::new().await;
+    world.ready(json!({ "cordoned": true }), &["a"]).await;
+    let tenant = world.until_said("Cordoned", "True", "").await;
+    assert_eq!(said(&tenant, "Cordoned").unwrap().1, "Cordoned");
+    assert_eq!(to_value(status(&tenant).state).unwrap(), "Cordoned");
+    let space = status(&tenant).spaces.remove(0);
+    assert!(operator_core::conditions::is_true(&space.conditions, "Cordoned"));
+    assert!(said(&tenant, "FieldsEnforced").unwrap().2.contains("spec.cordoned"));
+    world.change(json!({ "cordoned": false })).await;
+    let tenant = world.until_said("Cordoned", "False", "").await;
+    assert_eq!(to_value(status(&tenant).state).unwrap(), "Active");
+}
