@@ -1,6 +1,6 @@
 //! `demo`: all controllers at work on a real API server, from nothing.
 
-mod samples;
+pub(crate) mod samples;
 mod table;
 mod tenant;
 
@@ -11,10 +11,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Companion, Options};
-use operator_runtime::crds::install;
+use cluster::{Cluster, Options};
 
-use crate::{crds::definitions, manager, rbac, workspace};
+use crate::{
+    manager, rbac,
+    stage::{resident, start_manager},
+    workspace,
+};
 
 /// Brings up a cluster, runs all controllers on all samples, and shows what comes of it.
 #[derive(Args)]
@@ -50,9 +53,6 @@ impl Demo {
     }
 
     async fn show(&self, cluster: &Cluster, program: &Path, began: Instant) -> Result<()> {
-        install(&cluster.client().await?, &definitions()).await?;
-        let rights = workspace().join("deploy/rbac");
-        cluster.kubectl(&["apply", "--server-side", "-f", &rights.display().to_string()]).await?;
         let running = start_manager(cluster, program).await?;
         println!(
             "the manager runs as ServiceAccount {}/{} (log: {})",
@@ -71,7 +71,7 @@ impl Demo {
         println!(
             "all samples ready {:.1} s after the start of the cluster; manager: {} resident",
             all_ready.as_secs_f64(),
-            resident(running.pid())
+            memory(running.pid())
         );
         if !self.exit {
             self.stay(cluster).await?;
@@ -90,17 +90,7 @@ impl Demo {
     }
 }
 
-async fn start_manager(cluster: &Cluster, program: &Path) -> Result<Companion> {
-    let kubeconfig = cluster.service_account_kubeconfig(rbac::NAMESPACE, rbac::ACCOUNT).await?;
-    let environment = [("KUBECONFIG".to_owned(), kubeconfig.display().to_string())];
-    cluster.companion("manager", program, &["--health-probe-bind-address=0".to_owned()], &environment)
-}
-
-/// The memory that a process has in use, as `/proc` tells it where there is one.
-fn resident(pid: u32) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kibibytes = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
-    kibibytes.map_or_else(|| "unknown".to_owned(), |kibibytes: f64| format!("{:.1} MiB", kibibytes / 1024.0))
+/// The memory that a process has in use, for people.
+fn memory(pid: u32) -> String {
+    resident(pid).map_or_else(|_| "unknown".to_owned(), |mebibytes| format!("{mebibytes:.1} MiB"))
 }

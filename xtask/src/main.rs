@@ -1,12 +1,15 @@
 //! The developer's commands: `cargo xtask <command>`.
 
+mod bench;
 mod cluster;
 mod crds;
 mod demo;
 mod generate;
 mod install;
 mod manager;
+mod new_controller;
 mod rbac;
+mod stage;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +24,8 @@ enum Command {
     Demo(demo::Demo),
     /// Run all tests and print the totals
     Test(test::Test),
+    /// Measure the manager, built as it is released, and print the figures
+    Bench(bench::Bench),
     /// Run the manager against the cluster of your kubeconfig, until Ctrl+C
     Run {
         /// The manager's flags, after `--`
@@ -38,6 +43,8 @@ enum Command {
     GenCrds(Check),
     /// Write deploy/rbac from the code
     GenRbac(Check),
+    /// Write a new controller: a crate that works, is registered and has tests
+    NewController(new_controller::NewController),
 }
 
 #[derive(Args)]
@@ -52,12 +59,14 @@ async fn main() -> Result<()> {
     match Command::parse() {
         Command::Demo(demo) => demo.run().await,
         Command::Test(test) => test.run().await,
+        Command::Bench(bench) => bench.run().await,
         Command::Run { args } => manager::run(&args),
         Command::Install => install::install().await,
         Command::Uninstall => install::uninstall().await,
         Command::Cluster(command) => cluster::run(command).await,
         Command::GenCrds(Check { check }) => crds::generate(check),
         Command::GenRbac(Check { check }) => rbac::generate(check),
+        Command::NewController(new) => new.run(),
     }
 }
 

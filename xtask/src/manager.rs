@@ -24,9 +24,9 @@ pub(crate) fn build(release: bool) -> Result<PathBuf> {
 
 /// The executable that cargo's messages name last.
 fn executable(messages: &str) -> Option<PathBuf> {
-    let messages =
+    let mut messages =
         messages.lines().rev().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    messages.filter_map(|message| message.get("executable")?.as_str().map(PathBuf::from)).next()
+    messages.find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
 }
 
 /// Runs the manager against the cluster that the kubeconfig names, until Ctrl+C.

@@ -81,7 +81,7 @@ pub fn is_unavailable(error: &(dyn StdError + 'static)) -> bool {
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<Error>() {
             return match error {
-                Error::Api(status) => status.code >= 500 || status.code == 429,
+                Error::Api(status) => matches!(status.code, 429 | 502..=504),
                 Error::Service(_) | Error::HyperError(_) | Error::ReadEvents(_) => true,
                 _ => false,
             };

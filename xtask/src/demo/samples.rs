@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, bail};
 use cluster::Cluster;
 use futures::future::try_join_all;
 use kube::{
@@ -86,16 +86,12 @@ async fn ready(client: &Client, sample: Sample, patience: Duration) -> Result<Re
     let is_ready = |object: Option<&DynamicObject>| object.is_some_and(says_ready);
     let waited = timeout(patience, await_condition(api.clone(), &sample.name, is_ready)).await;
     let describe = || format!("{} {}", sample.kind, sample.key());
-    match waited {
-        Ok(object) => {
-            object.with_context(|| format!("cannot watch {}", describe()))?;
-            Ok(Ready { took: sample.applied.elapsed(), sample })
-        }
-        Err(_) => {
-            let status = api.get(&sample.name).await.map(|object| object.data.get("status").cloned());
-            Err(anyhow!("{} was not ready after {patience:?}; its status: {status:?}", describe()))
-        }
-    }
+    let Ok(object) = waited else {
+        let status = api.get(&sample.name).await.map(|object| object.data.get("status").cloned());
+        bail!("{} was not ready after {patience:?}; its status: {status:?}", describe());
+    };
+    object.with_context(|| format!("cannot watch {}", describe()))?;
+    Ok(Ready { took: sample.applied.elapsed(), sample })
 }
 
 /// Whether the condition Ready is true of the present generation.

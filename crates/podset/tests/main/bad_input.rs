@@ -3,13 +3,7 @@
 use crate::support::World;
 
 async fn refused(world: &World, name: &str, spec: &str) -> String {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let manifest = format!(
-        "apiVersion: app.example.com/v1alpha1\nkind: PodSet\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-    );
-    std::fs::write(file.path(), manifest).unwrap();
-    let path = file.path().to_str().unwrap();
-    let error = world.kubectl(&["create", "-f", path]).await.expect_err("it should have been refused");
+    let error = world.write_manifest(name, spec).await.expect_err("it should have been refused");
     format!("{error:#}")
 }
 

@@ -118,12 +118,14 @@ async fn the_cheapest_pod_goes_first() {
 #[tokio::test]
 async fn a_template_is_used_and_gets_the_restricted_security_context() {
     let world = World::new().await;
-    let containers =
-        json!([{"name": "main", "image": "example.com/main", "resources": {"limits": {"cpu": "1"}}}]);
-    world.create("web", json!({"template": {"spec": {"containers": containers}}})).await;
+    let template = "{template: {spec: {containers: \
+        [{name: main, image: example.com/main, resources: {limits: {cpu: 1}}}]}}}";
+    world.write_manifest("web", template).await.unwrap();
     world.until_ready("web", 1).await;
     let pod = world.pods().get("web-pod-1").await.unwrap().spec.unwrap();
     assert_eq!(pod.containers[0].image.as_deref(), Some("example.com/main"));
+    let limits = pod.containers[0].resources.as_ref().unwrap().limits.as_ref().unwrap();
+    assert_eq!(limits["cpu"].0, "1", "a quantity may be written as a number");
     assert_eq!(pod.security_context.unwrap().run_as_non_root, Some(true));
     assert_eq!(pod.containers[0].security_context.as_ref().unwrap().allow_privilege_escalation, Some(false));
 }

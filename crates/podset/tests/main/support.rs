@@ -39,6 +39,16 @@ impl World {
         self.sets().create(&PostParams::default(), &set(name, spec)).await.unwrap()
     }
 
+    /// Creates a PodSet from text, as a person would; `spec` is YAML in one line.
+    pub(crate) async fn write_manifest(&self, name: &str, spec: &str) -> anyhow::Result<String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let manifest = format!(
+            "apiVersion: app.example.com/v1alpha1\nkind: PodSet\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+        );
+        std::fs::write(file.path(), manifest).unwrap();
+        self.kubectl(&["create", "-f", file.path().to_str().unwrap()]).await
+    }
+
     /// Runs kubectl in the namespace.
     pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
         let args = [&["--namespace", self.namespace.name()], args].concat();

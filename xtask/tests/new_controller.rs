@@ -1,0 +1,99 @@
+//! A new controller works as it is written, in a copy of this workspace.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const XTASK: &str = env!("CARGO_BIN_EXE_xtask");
+
+/// A copy of the workspace, below the target folder.
+struct Copy {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Copy {
+    /// Copies what git knows or would know. The times of the files are kept, so that cargo finds what it has built
+    /// of them.
+    fn make() -> Self {
+        let original = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let target = Path::new(XTASK).ancestors().nth(2).unwrap().to_owned();
+        let root = target.join("new-controller").join("workspace");
+        if root.exists() {
+            fs::remove_dir_all(&root).unwrap();
+        }
+        let mut git = Command::new("git");
+        git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(original);
+        for path in run(&mut git).lines().filter(|path| original.join(path).is_file()) {
+            let (from, to) = (original.join(path), root.join(path));
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(&from, &to).unwrap();
+            File::options().write(true).open(&to).unwrap().set_modified(modified(&from)).unwrap();
+        }
+        Self { root, target }
+    }
+
+    /// Runs a program in the copy. It builds into the very folder that this test was built into, where the
+    /// dependencies are, but puts programs into one of its own.
+    fn run(&self, program: &str, args: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .current_dir(&self.root)
+            .env("CARGO_BUILD_BUILD_DIR", &self.target)
+            .env("CARGO_TARGET_DIR", self.target.join("new-controller"));
+        run(&mut command)
+    }
+
+    fn cargo(&self, args: &str) -> String {
+        let args: Vec<_> = args.split(' ').collect();
+        self.run(env!("CARGO"), &args)
+    }
+}
+
+fn modified(path: &Path) -> std::time::SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+/// Runs a command that has to succeed and returns what it printed.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let (printed, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} failed\n{printed}\n{told}");
+    printed.into_owned()
+}
+
+#[test]
+fn a_new_controller_has_no_warnings_is_known_to_the_manager_and_passes_its_tests() {
+    let copy = Copy::make();
+    let root = copy.root.to_str().unwrap();
+    let args = ["new-controller", "--workspace", root, "--group", "app.example.com", "--kind", "Greeting"];
+    let told = copy.run(XTASK, &args);
+    assert!(told.contains("cargo test -p greeting"), "{told}");
+
+    copy.cargo("fmt --package greeting --package manager --check");
+    // With operator-core, so that the dependencies have the features that they have for the whole workspace.
+    let packages = "--package greeting --package manager --package operator-core";
+    copy.cargo(&format!("clippy --quiet {packages} --all-targets --no-deps -- --deny warnings"));
+    let told = copy.cargo(&format!("test {packages} --lib --test main"));
+    for test in
+        ["status::tests::", "message::the_sample_works", "strangers::a_config_map", "bad_input::", "quiet::"]
+    {
+        assert!(told.contains(&format!("test {test}")), "{test} did not run\n{told}");
+    }
+
+    copy.cargo("run --quiet --package xtask -- gen-crds --check");
+    copy.cargo("run --quiet --package xtask -- gen-rbac --check");
+    for generated in ["deploy/crds/greetings.app.example.com.yaml", "deploy/rbac/greeting.yaml"] {
+        assert!(copy.root.join(generated).exists(), "{generated} is missing");
+    }
+}
