@@ -1,6 +1,6 @@
 //! What Tenants keep in their namespaces, of all kinds: made, repaired, and taken away again.
 
-use futures::future::join_all;
+use futures::{StreamExt, future::join_all, stream};
 use k8s_openapi::api::{
     core::v1::{LimitRange, ResourceQuota},
     networking::v1::NetworkPolicy,
@@ -27,6 +27,9 @@ use crate::{
     quota::Resources,
     trouble::{Trouble, Troubles},
 };
+
+/// How many objects of one kind are deleted at once.
+const AT_ONCE: usize = 8;
 
 /// Reads and writes them.
 pub(crate) struct Objects {
@@ -113,17 +116,21 @@ async fn prune<K>(
 where
     K: Child + Kind + Serialize + PartialEq + Default,
 {
+    let mut surplus = kept.surplus(uid, &plan.keys(of));
+    surplus.retain(|object| namespaces.is_in_use(&namespace_of(object.as_ref())));
+    let work: Vec<_> = surplus.iter().map(|object| kept.delete(object)).collect();
+    let deleted: Vec<_> = stream::iter(work).buffered(AT_ONCE).collect().await;
     let mut troubles = Troubles::default();
-    for object in kept.surplus(uid, &plan.keys(of)) {
-        let namespace = object.meta().namespace.clone().unwrap_or_default();
-        if !namespaces.is_in_use(&namespace) {
-            continue;
-        }
-        if let Err(error) = kept.delete(&object).await {
-            troubles.add_in(&namespace, vec![error.into()]);
+    for (object, deleted) in surplus.iter().zip(deleted) {
+        if let Err(error) = deleted {
+            troubles.add_in(&namespace_of(object.as_ref()), vec![error.into()]);
         }
     }
     troubles
+}
+
+fn namespace_of<K: Kind>(object: &K) -> String {
+    object.meta().namespace.clone().unwrap_or_default()
 }
 
 /// A role that does not exist is refused as one that cannot be found, unless the manager may give it.

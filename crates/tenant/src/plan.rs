@@ -158,3 +158,111 @@ fn all_together(
     let division = divide(item.hard.as_ref().unwrap_or(&Resources::new()), &used)?;
     Ok(tenant_quota(&tenant.name_any(), index, item, &division))
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn tenant(spec: &Value) -> Tenant {
+        serde_json::from_value(json!({ "metadata": { "name": "oil", "uid": "1" }, "spec": spec })).unwrap()
+    }
+
+    fn namespace(name: &str, labels: Value) -> Arc<Namespace> {
+        let metadata = json!({ "name": name, "uid": name, "labels": labels });
+        Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
+    }
+
+    fn members(live: &[&str], leaving: &[&str]) -> Members {
+        let all = |names: &[&str]| names.iter().map(|name| namespace(name, json!({}))).collect();
+        Members { live: all(live), leaving: all(leaving), strays: Vec::new() }
+    }
+
+    fn pods(count: &str) -> Resources {
+        [("pods".to_owned(), Quantity(count.to_owned()))].into()
+    }
+
+    fn granted(plan: &Plan) -> Vec<(String, String)> {
+        let quotas = plan.namespaces.iter().flat_map(|wanted| &wanted.resource_quotas);
+        let granted = quotas.map(|quota| {
+            let hard = quota.spec.as_ref().unwrap().hard.as_ref().unwrap();
+            (quota.namespace().unwrap(), hard["pods"].0.clone())
+        });
+        granted.collect()
+    }
+
+    #[test]
+    fn what_a_leaving_namespace_uses_counts_and_nothing_is_made_in_it() {
+        let tenant = tenant(&json!({
+            "resourceQuotas": { "items": [{ "hard": { "pods": "10" } }] },
+            "limitRanges": { "items": [{ "limits": [] }] },
+        }));
+        let plan = plan(&tenant, &members(&["a", "b"], &["c"]), |namespace, index| {
+            assert_eq!(index, 0);
+            pods(if namespace == "c" { "4" } else { "1" })
+        });
+        assert_eq!(granted(&plan), [("a".to_owned(), "5".to_owned()), ("b".to_owned(), "5".to_owned())]);
+        assert_eq!(plan.keys(|wanted| &wanted.limit_ranges).len(), 2);
+        assert!(plan.troubles.is_empty());
+    }
+
+    #[test]
+    fn a_quota_that_cannot_be_worked_out_is_told_and_nothing_is_pruned_for_it() {
+        let tenant = tenant(&json!({ "resourceQuotas": { "items": [
+            { "hard": { "pods": "many" } }, { "hard": { "pods": "2" } },
+        ] } }));
+        let plan = plan(&tenant, &members(&["a"], &[]), |_, _| Resources::new());
+        assert!(plan.quotas_unknown);
+        assert!(plan.troubles.to_string().contains("cannot read the limit of pods"));
+        assert_eq!(granted(&plan), [("a".to_owned(), "2".to_owned())]);
+    }
+
+    #[test]
+    fn a_mistake_in_the_spec_is_told_once_for_all_namespaces() {
+        let tenant = tenant(&json!({
+            "owners": [{ "kind": "ServiceAccount", "name": "x", "clusterRoles": ["admin"] }],
+            "namespaceOptions": { "additionalMetadataList": [
+                { "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } },
+            ] },
+        }));
+        let plan = plan(&tenant, &members(&["a", "b"], &[]), |_, _| Resources::new());
+        assert_eq!(plan.troubles.to_string().matches("additionalMetadataList[0]").count(), 1);
+        assert!(plan.troubles.to_string().contains("the owner \"x\" gets no rights"));
+        assert!(plan.troubles.need_other_spec());
+    }
+
+    /// Else the label would come and go for ever.
+    #[test]
+    fn a_selector_does_not_see_what_it_has_put_there_itself() {
+        let mut tenant = tenant(&json!({ "namespaceOptions": { "additionalMetadataList": [{
+            "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] },
+            "labels": { "a": "b" },
+        }] } }));
+        let wanted = |tenant: &Tenant, labels: Value| {
+            let members = Members { live: vec![namespace("x", labels)], ..Members::default() };
+            plan(tenant, &members, |_, _| Resources::new()).namespaces.remove(0)
+        };
+        let first = wanted(&tenant, json!({}));
+        assert_eq!(first.metadata.labels["a"], "b");
+        tenant.status = serde_json::from_value(json!({ "spaces": [
+            { "name": "x", "uid": "x", "metadata": { "labels": { "a": "b" } } },
+        ] }))
+        .unwrap();
+        let again = wanted(&tenant, json!({ "a": "b" }));
+        assert_eq!((again.metadata, again.remembered), (first.metadata.clone(), first.metadata));
+        let theirs = Tenant { status: None, ..tenant };
+        assert!(wanted(&theirs, json!({ "a": "theirs" })).metadata.labels.is_empty());
+    }
+
+    #[test]
+    fn a_namesake_has_nothing_to_remember() {
+        let mut tenant = tenant(&json!({}));
+        tenant.status = serde_json::from_value(json!({ "spaces": [
+            { "name": "x", "uid": "older", "metadata": { "labels": { "a": "b" } } },
+        ] }))
+        .unwrap();
+        assert_eq!(remembered(&tenant, &namespace("x", json!({}))), Metadata::default());
+    }
+}

@@ -124,24 +124,29 @@ impl Controller for TenantController {
     async fn reconcile(&self, tenant: Arc<Tenant>) -> Result<Outcome, Error> {
         let owner = Owner::controller(tenant.as_ref(), None)?;
         let members = self.namespaces.members(&tenant);
+        let tenant = self.hold(tenant, &members).await?;
         let plan = self.plan(&tenant, &owner, &members);
         let put_off = self.announce(&tenant, &plan).await?;
         if put_off != Outcome::Done {
             return Ok(put_off);
         }
-        let tenant = self.hold(self.latest(tenant), &members).await?;
+        let tenant = self.latest(tenant);
         let report = self.act(&tenant, &owner, members, plan).await;
         if !report.troubles.is_empty() && report.troubles.are_passing() {
             return Err(Error::Incomplete(report.troubles));
         }
         let told = self.tell(&tenant, &report).await?;
+        if told != Outcome::Done {
+            // Before the error, which may be the end of it: the status has yet to be written.
+            return Ok(told);
+        }
         if !report.troubles.is_empty() {
             return Err(Error::Incomplete(report.troubles));
         }
-        if told == Outcome::Done && report.members.is_empty() {
+        if report.members.is_empty() {
             self.release(&self.latest(tenant)).await?;
         }
-        Ok(told)
+        Ok(Outcome::Done)
     }
 
     async fn cleanup(&self, tenant: Arc<Tenant>) -> Result<Outcome, Error> {
@@ -195,9 +200,11 @@ impl TenantController {
         if members.is_empty() {
             return Ok(tenant);
         }
-        let held =
-            finalizer::add(&self.client, tenant.as_ref(), FINALIZER).await.map_err(Error::Finalizer)?;
-        Ok(held.map_or(tenant, Arc::new))
+        let moment = self.tenants.store().now();
+        let held = finalizer::add(&self.client, tenant.as_ref(), FINALIZER).await;
+        let Some(held) = held.map_err(Error::Finalizer)? else { return Ok(tenant) };
+        self.tenants.wrote(moment, held.clone());
+        Ok(Arc::new(held))
     }
 
     async fn release(&self, tenant: &Tenant) -> Result<Outcome, Error> {

@@ -1,5 +1,8 @@
 //! What is said of a Tenant. Pure.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};

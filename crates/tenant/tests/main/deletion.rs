@@ -13,7 +13,7 @@ use serde_json::{Value, json, to_value};
 use crate::support::{PATIENCE, World, label, said, status};
 
 /// The garbage collector learns of a kind that is new to the cluster at most half a minute later.
-const UNTIL_COLLECTED: Duration = Duration::from_secs(120);
+const UNTIL_COLLECTED: Duration = Duration::from_mins(2);
 
 fn spec() -> Value {
     json!({
@@ -25,7 +25,7 @@ fn spec() -> Value {
 async fn until_gone(world: &World) {
     eventually("the Tenant to be gone", PATIENCE, async || {
         let tenant = world.tenants().get_opt(&world.name).await?;
-        Ok(tenant.map_or(Ok(()), |tenant| Err(tenant.status)))
+        Ok(tenant.map_or(Ok(()), |tenant| Err(Box::new(tenant.status))))
     })
     .await
     .unwrap();

@@ -19,7 +19,7 @@ fn spec() -> Value {
 }
 
 /// That a namespace was not touched, which it would have been by the time that a member is ready.
-async fn assert_untouched(world: &World, end: &str) {
+fn assert_untouched(world: &World, end: &str) {
     let name = world.named(end);
     let log = world.harness.cluster.audit().unwrap().by_user(&world.harness.user).writes();
     let about_it = log.filter(|entry| entry.namespace == name || entry.name == name);
@@ -39,8 +39,8 @@ async fn the_label_alone_does_not_join_nor_the_reference_alone() {
     let words =
         format!("namespace {} does not belong to the Tenant: it has an owner", world.named("reference"));
     world.until_said("Ready", "True", &words).await;
-    assert_untouched(&world, "label").await;
-    assert_untouched(&world, "reference").await;
+    assert_untouched(&world, "label");
+    assert_untouched(&world, "reference");
 
     // An administrator adds what is missing.
     world.patch_namespace("label", json!({ "ownerReferences": [reference(&tenant)] })).await;
@@ -73,7 +73,7 @@ async fn a_forged_doubled_or_controlling_reference_does_not_join() {
     world.until_said("Ready", "True", "owner references to several Tenants").await;
     world.until_said("Ready", "True", "says controller: true").await;
     for end in ["forged", "doubled", "controlling"] {
-        assert_untouched(&world, end).await;
+        assert_untouched(&world, end);
     }
     let other = world.tenants().get(&world.named("other")).await.unwrap();
     assert_eq!(status(&other).size, 0);
@@ -116,6 +116,25 @@ async fn a_namespace_that_leaves_loses_what_the_tenant_made_in_it() {
     if has(&tenant) {
         world.until("the finalizer to go", |tenant| !has(tenant)).await;
     }
+}
+
+#[tokio::test]
+async fn a_namespace_moves_to_another_tenant_by_both_label_and_reference() {
+    let (from, to) = (World::new().await, World::new().await);
+    from.ready(spec(), &["a"]).await;
+    let target = to.create(spec()).await;
+    from.patch_namespace("a", json!({ "labels": label(&to.name) })).await;
+    from.until_ready(&[]).await;
+    from.until_said("Ready", "True", "does not belong to the Tenant").await;
+    to.until_said("Ready", "True", "does not belong to the Tenant").await;
+    from.patch_namespace("a", json!({ "ownerReferences": [reference(&target)] })).await;
+    let is_theirs = |tenant: &tenant::Tenant| status(tenant).namespaces == [from.named("a")];
+    to.until("the namespace to be theirs", is_theirs).await;
+    from.until_objects::<RoleBinding>("a", "to belong to the other Tenant", |bindings| {
+        bindings.len() == 1 && bindings[0].owner_references()[0].name == to.name
+    })
+    .await;
+    to.until_said("Ready", "True", "reconciled").await;
 }
 
 #[tokio::test]

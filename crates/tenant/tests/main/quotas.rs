@@ -1,6 +1,9 @@
 //! Quotas of a Tenant as a whole, and of each namespace alone.
 
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::{
+    api::core::v1::{Pod, ResourceQuota},
+    jiff::Timestamp,
+};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
@@ -58,6 +61,21 @@ async fn a_quota_of_the_tenant_is_what_its_namespaces_have_together() {
     until_hard(&world, "a", "9").await;
     until_hard(&world, "b", "8").await;
     world.until_ready(&["a", "b"]).await;
+}
+
+#[tokio::test]
+async fn a_pod_costs_one_write_for_each_namespace_at_most() {
+    let world = World::new().await;
+    let items = json!([{ "hard": { "pods": "5", "count/pods": "7" } }, { "hard": { "services": "3" } }]);
+    world.ready(json!({ "resourceQuotas": { "items": items } }), &["a", "b"]).await;
+    let before = Timestamp::now();
+    run(&world, "a", "one").await;
+    until_hard(&world, "b", "4").await;
+    world.until_ready(&["a", "b"]).await;
+    let mut writes = world.writes(before);
+    writes.sort();
+    let update = format!("update resourcequotas/ capsule-{}-0", world.name);
+    assert_eq!(writes, [update.clone(), update]);
 }
 
 #[tokio::test]

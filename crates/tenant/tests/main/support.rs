@@ -10,7 +10,7 @@ use std::{
 
 use cluster::wait::eventually;
 use harness::Harness;
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
+use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace, jiff::Timestamp};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tenant::{Tenant, TenantController, TenantStatus};
 
 /// Long enough for a busy machine, short enough to notice. Deleting a namespace takes Kubernetes some seconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The name of a Tenant that no other test has, and the cluster where the controller runs.
 pub(crate) struct World {
@@ -187,16 +187,20 @@ impl World {
 
     async fn objects<K: Namespaced>(&self, end: &str) -> anyhow::Result<Vec<K>> {
         let mut objects = self.api::<K>(&self.named(end)).list(&ListParams::default()).await?.items;
-        objects.sort_by_key(|object| object.name_any());
+        objects.sort_by_key(ResourceExt::name_any);
         Ok(objects)
     }
 
-    /// What the controller itself has written in the test's namespaces, to the namespaces, and to the Tenant.
-    pub(crate) fn writes(&self) -> Vec<String> {
+    /// What the controller itself has written since then in the test's namespaces, to the namespaces, and to
+    /// the Tenant.
+    pub(crate) fn writes(&self, since: Timestamp) -> Vec<String> {
         let log = self.harness.cluster.audit().unwrap().by_user(&self.harness.user).writes();
         let ours = |name: &str| name == self.name || name.starts_with(&format!("{}-", self.name));
-        let of_us = log
-            .filter(|entry| entry.group != "events.k8s.io" && (ours(&entry.namespace) || ours(&entry.name)));
+        let of_us = log.filter(|entry| {
+            entry.time > since
+                && entry.group != "events.k8s.io"
+                && (ours(&entry.namespace) || ours(&entry.name))
+        });
         let words = of_us
             .entries
             .iter()
