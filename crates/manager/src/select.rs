@@ -32,15 +32,21 @@ mod tests {
     use super::*;
     use crate::CONTROLLERS;
 
+    /// A table of four, whatever other controllers there are.
+    fn table() -> Vec<Registration> {
+        let four = ["memcached", "namespaceplus", "podset", "tenant"];
+        CONTROLLERS.iter().filter(|controller| four.contains(&controller.name)).copied().collect()
+    }
+
     fn selected(wanted: &str) -> Result<Vec<&'static str>, String> {
         let wanted: Vec<_> = wanted.split(',').map(str::to_owned).collect();
-        Ok(select(CONTROLLERS, &wanted)?.iter().map(|controller| controller.name).collect())
+        Ok(select(&table(), &wanted)?.iter().map(|controller| controller.name).collect())
     }
 
     #[test]
     fn names_and_stars_and_exceptions_are_understood() {
         assert_eq!(selected("tenant,podset").unwrap(), ["podset", "tenant"]);
-        assert_eq!(selected("*").unwrap().len(), CONTROLLERS.len());
+        assert_eq!(selected("*").unwrap().len(), 4);
         assert_eq!(selected("*,-tenant").unwrap(), ["memcached", "namespaceplus", "podset"]);
         assert_eq!(selected("podset,podset").unwrap(), ["podset"]);
     }
