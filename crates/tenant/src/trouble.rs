@@ -144,7 +144,9 @@ impl fmt::Display for Troubles {
 
 impl Error for Troubles {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.first().map(|(_, trouble)| trouble as _)
+        // One that will not pass, if there is one: what is done about the error goes by its source.
+        let stays = self.0.iter().find(|(_, trouble)| !trouble.is_passing());
+        stays.or_else(|| self.0.first()).map(|(_, trouble)| trouble as _)
     }
 }
 
@@ -199,5 +201,6 @@ mod tests {
         assert!(troubles.are_passing());
         troubles.add(write(403, "Forbidden"));
         assert!(!troubles.are_passing());
+        assert!(!is_unavailable(&troubles), "there is something to tell");
     }
 }

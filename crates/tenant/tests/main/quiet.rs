@@ -68,4 +68,5 @@ async fn a_namespace_that_joins_costs_one_write_for_each_object() {
     }
     assert!(count("update tenants/status") <= 2, "{writes:?}");
     assert_eq!(count("patch tenants"), 1, "the finalizer: {writes:?}");
+    assert_eq!(world.in_vain(before), [] as [String; 0]);
 }

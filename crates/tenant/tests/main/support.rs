@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use cluster::wait::eventually;
+use cluster::{audit::Entry, wait::eventually};
 use harness::Harness;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace, jiff::Timestamp};
 use kube::{
@@ -194,14 +194,20 @@ impl World {
     /// What the controller itself has written since then in the test's namespaces, to the namespaces, and to
     /// the Tenant.
     pub(crate) fn writes(&self, since: Timestamp) -> Vec<String> {
-        let log = self.harness.cluster.audit().unwrap().by_user(&self.harness.user).writes();
+        self.requests(|entry| entry.time > since && entry.is_write())
+    }
+
+    /// What the controller has asked since then that was refused, or that its caches could have told it.
+    pub(crate) fn in_vain(&self, since: Timestamp) -> Vec<String> {
+        self.requests(|entry| entry.time > since && (entry.code >= 400 || entry.verb == "get"))
+    }
+
+    fn requests(&self, keep: impl Fn(&Entry) -> bool) -> Vec<String> {
+        let log = self.harness.cluster.audit().unwrap().by_user(&self.harness.user);
         let ours = |name: &str| name == self.name || name.starts_with(&format!("{}-", self.name));
-        let of_us = log.filter(|entry| {
-            entry.time > since
-                && entry.group != "events.k8s.io"
-                && (ours(&entry.namespace) || ours(&entry.name))
-        });
-        let words = of_us
+        let about_ours = |entry: &Entry| ours(&entry.namespace) || ours(&entry.name);
+        let kept = log.filter(|entry| keep(entry) && entry.group != "events.k8s.io" && about_ours(entry));
+        let words = kept
             .entries
             .iter()
             .map(|entry| format!("{} {}/{} {}", entry.verb, entry.resource, entry.subresource, entry.name));
