@@ -21,7 +21,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use cluster::{Cluster, audit::AuditLog};
+use cluster::{
+    Cluster,
+    audit::{AuditLog, Mark},
+};
 use kube::Client;
 use operator_core::{Controller, Environment, Registration, environment::Settings, register};
 use tokio::{
@@ -36,6 +39,8 @@ pub struct Harness {
     pub cluster: &'static Cluster,
     /// The ServiceAccount's user name, as the audit log has it.
     pub user: String,
+    /// Where the audit log was when the controller started: the log of a shared cluster grows long.
+    began: Mark,
     _instance: Instance,
 }
 
@@ -55,15 +60,21 @@ async fn start<T: Controller>() -> Result<Arc<Harness>> {
     let cluster = cluster::shared().await?;
     cluster.install_crds(&T::crds()).await?;
     let registration = register::<T>();
+    let began = cluster.audit_mark()?;
     let account = rights::grant(cluster, &registration).await?;
     let instance = Instance::start(cluster, &registration, Settings::default(), &account).await?;
-    Ok(Arc::new(Harness { cluster, user: account.user(), _instance: instance }))
+    Ok(Arc::new(Harness { cluster, user: account.user(), began, _instance: instance }))
 }
 
 impl Harness {
-    /// What the controller itself has asked of the API server about objects in `namespace`.
+    /// What the controller itself has asked of the API server.
+    pub fn requests(&self) -> Result<AuditLog> {
+        Ok(self.cluster.audit_since(self.began)?.by_user(&self.user))
+    }
+
+    /// What it has asked about objects in `namespace`.
     pub fn requests_in(&self, namespace: &str) -> Result<AuditLog> {
-        Ok(self.cluster.audit()?.by_user(&self.user).in_namespace(namespace))
+        Ok(self.requests()?.in_namespace(namespace))
     }
 }
 

@@ -19,7 +19,7 @@ async fn a_strangers_namespace_is_never_touched() {
     assert_eq!(object.status.unwrap().namespace, None);
     world.all().delete(&world.name, &kube::api::DeleteParams::default()).await.unwrap();
     world.until_gone().await;
-    let writes = world.harness.cluster.audit().unwrap().by_user(&world.harness.user).writes();
+    let writes = world.harness.requests().unwrap().writes();
     let writes = writes.filter(|entry| entry.name == world.name && entry.resource == "namespaces");
     assert_eq!(writes.entries, []);
     assert_eq!(version(&stranger).0, world.namespace().await.uid());
@@ -63,7 +63,7 @@ async fn the_managers_own_namespace_is_refused() {
     });
     let message = message.await.unwrap();
     assert!(message.contains("the manager's own namespace"), "{message}");
-    let writes = world.harness.cluster.audit().unwrap().by_user(&world.harness.user).writes();
+    let writes = world.harness.requests().unwrap().writes();
     let writes = writes.filter(|entry| entry.resource == "namespaces" && entry.name == "ensemble-system");
     assert_eq!(writes.entries, []);
 }

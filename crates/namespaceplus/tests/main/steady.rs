@@ -88,7 +88,7 @@ async fn each_object_is_written_once() {
             json!({"networkPolicies": [{"name": "net", "spec": {"ingress": [{"ports": [{"port": 80}]}]}}]}),
         )
         .await;
-    let writes = world.harness.cluster.audit().unwrap().by_user(&world.harness.user).writes();
+    let writes = world.harness.requests().unwrap().writes();
     let writes = writes.filter(|entry| entry.name == world.name || entry.namespace == world.name);
     let mut written: Vec<_> =
         writes.entries.iter().map(|entry| format!("{} {}", entry.verb, entry.resource)).collect();

@@ -123,11 +123,22 @@ async fn there_is_one_watch_for_a_kind_and_selection_however_many_ask() {
     drop(informers);
     // The audit log has a watch when it ends.
     eventually("the watch to be in the audit log", PATIENCE, async || {
-        Ok(world.cluster.audit()?.by_user_agent(&agent).entries.iter().any(|entry| entry.verb == "watch"))
+        Ok(world
+            .cluster
+            .audit_since(world.began)?
+            .by_user_agent(&agent)
+            .entries
+            .iter()
+            .any(|entry| entry.verb == "watch"))
     })
     .await
     .unwrap();
-    let watches = world.cluster.audit().unwrap().by_user_agent(&agent).filter(|entry| entry.verb == "watch");
+    let watches = world
+        .cluster
+        .audit_since(world.began)
+        .unwrap()
+        .by_user_agent(&agent)
+        .filter(|entry| entry.verb == "watch");
     let paths: Vec<_> = watches.entries.iter().map(|entry| entry.resource.as_str()).collect();
     assert!(paths.len() <= 2, "one streamed list and the watch after it: {watches:?}");
 }

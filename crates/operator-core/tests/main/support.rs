@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cluster::{Cluster, TestNamespace};
+use cluster::{Cluster, TestNamespace, audit::Mark};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use operator_core::{
@@ -26,12 +26,14 @@ pub(crate) struct World {
     /// Ours, with a user agent that only this test has.
     pub(crate) children: Children<ConfigMap>,
     pub(crate) agent: String,
+    pub(crate) began: Mark,
     _informers: Informers,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
         let cluster = cluster::shared().await.unwrap();
+        let began = cluster.audit_mark().unwrap();
         let namespace = cluster.namespace("core").await.unwrap();
         let client = cluster.client().await.unwrap();
         let clients = Clients::new(client.clone());
@@ -40,7 +42,7 @@ impl World {
         filled(&informer).await;
         let children = Children::new(clients.named(namespace.name()), informer.clone());
         let agent = format!("ensemble/{} ({})", env!("CARGO_PKG_VERSION"), namespace.name());
-        Self { cluster, namespace, client, informer, children, agent, _informers: informers }
+        Self { cluster, namespace, client, informer, children, agent, began, _informers: informers }
     }
 
     pub(crate) fn config_maps(&self) -> Api<ConfigMap> {
@@ -63,7 +65,7 @@ impl World {
 
     /// The verbs of what the children's client has asked for so far.
     pub(crate) fn verbs(&self) -> Vec<String> {
-        let log = self.cluster.audit().unwrap().by_user_agent(&self.agent);
+        let log = self.cluster.audit_since(self.began).unwrap().by_user_agent(&self.agent);
         log.entries.into_iter().map(|entry| entry.verb).collect()
     }
 }
