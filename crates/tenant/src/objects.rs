@@ -167,3 +167,58 @@ fn differs(old: &ResourceQuota, new: &ResourceQuota) -> bool {
         || old.spec != new.spec
         || (is_shared && used(old) != used(new))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn quota(annotation: &str, pods: &str, status: Value) -> Arc<ResourceQuota> {
+        let owner = json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "oil", "uid": "1", "controller": true,
+        });
+        let quota = json!({
+            "metadata": {
+                "name": "q", "namespace": "a", "ownerReferences": [owner], "annotations": { annotation: "10" },
+            },
+            "spec": { "hard": { "pods": pods } },
+            "status": status,
+        });
+        Arc::new(serde_json::from_value(quota).unwrap())
+    }
+
+    fn concerns(old: Option<Arc<ResourceQuota>>, new: Option<Arc<ResourceQuota>>) -> bool {
+        let change = Change { key: ObjectKey::namespaced("a", "q"), old, new };
+        concerned_by_quota(&change).contains(&ObjectKey::cluster("oil"))
+    }
+
+    #[test]
+    fn what_is_used_concerns_a_tenant_whose_namespaces_share_it() {
+        let shared = |used: &str| {
+            quota("quota.capsule.clastix.io/hard-pods", "9", json!({ "used": { "pods": used } }))
+        };
+        let alone = |used: &str| quota("note", "9", json!({ "used": { "pods": used } }));
+        assert!(concerns(Some(shared("1")), Some(shared("2"))));
+        assert!(!concerns(Some(alone("1")), Some(alone("2"))));
+    }
+
+    #[test]
+    fn that_the_api_server_takes_note_of_a_limit_concerns_nobody() {
+        let noted = |hard: &str| {
+            quota("quota.capsule.clastix.io/hard-pods", "9", json!({ "hard": { "pods": hard } }))
+        };
+        assert!(!concerns(Some(noted("8")), Some(noted("9"))));
+    }
+
+    #[test]
+    fn drift_and_the_end_concern_the_tenant() {
+        let with = |pods: &str| quota("note", pods, json!({}));
+        assert!(concerns(Some(with("9")), Some(with("99"))));
+        assert!(concerns(Some(with("9")), Some(quota("other", "9", json!({})))));
+        assert!(concerns(Some(with("9")), None));
+        assert!(concerns(None, Some(with("9"))));
+    }
+}

@@ -9,6 +9,7 @@ use k8s_openapi::{
         networking::v1::NetworkPolicy,
         rbac::v1::{ClusterRole, RoleBinding},
     },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
 use kube::{Client, ResourceExt};
@@ -24,6 +25,7 @@ use operator_core::{
 
 use crate::{
     api::{
+        crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
         v1beta2::{Metadata, Tenant},
     },
@@ -109,6 +111,10 @@ impl Controller for TenantController {
             rule::<RoleBinding>(child),
             rule::<ClusterRole>(BIND).named(GRANTABLE),
         ]
+    }
+
+    fn crds() -> Vec<CustomResourceDefinition> {
+        vec![crd()]
     }
 
     fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {

@@ -21,7 +21,7 @@ fn spec() -> Value {
 /// That a namespace was not touched, which it would have been by the time that a member is ready.
 fn assert_untouched(world: &World, end: &str) {
     let name = world.named(end);
-    let log = world.harness.cluster.audit().unwrap().by_user(&world.harness.user).writes();
+    let log = world.harness.requests().unwrap().writes();
     let about_it = log.filter(|entry| entry.namespace == name || entry.name == name);
     assert_eq!(about_it.entries, [], "{name}");
 }

@@ -203,7 +203,7 @@ impl World {
     }
 
     fn requests(&self, keep: impl Fn(&Entry) -> bool) -> Vec<String> {
-        let log = self.harness.cluster.audit().unwrap().by_user(&self.harness.user);
+        let log = self.harness.requests().unwrap();
         let ours = |name: &str| name == self.name || name.starts_with(&format!("{}-", self.name));
         let about_ours = |entry: &Entry| ours(&entry.namespace) || ours(&entry.name);
         let kept = log.filter(|entry| keep(entry) && entry.group != "events.k8s.io" && about_ours(entry));

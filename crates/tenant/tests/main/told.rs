@@ -18,6 +18,17 @@ async fn fields_that_are_not_enforced_yet_are_named() {
 }
 
 #[tokio::test]
+async fn a_tenant_without_a_spec_is_one() {
+    let world = World::new().await;
+    let manifest = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": world.name },
+    });
+    world.harness.cluster.apply_yaml(&manifest.to_string()).await.unwrap();
+    world.join("a").await;
+    world.until_ready(&["a"]).await;
+}
+
+#[tokio::test]
 async fn a_cordoned_tenant_says_so_everywhere() {
     let world = World::new().await;
     world.ready(json!({ "cordoned": true }), &["a"]).await;
