@@ -15,8 +15,10 @@ use operator_core::ObjectKey;
 
 use crate::{
     api::v1beta2::{Metadata, QuotaScope, Tenant},
-    children::{cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota},
-    namespace,
+    children::{
+        Binding, cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota,
+    },
+    namespace::{MetadataError, wanted},
     namespaces::Members,
     owners::bindings,
     quota::{QuotaError, Resources, divide},
@@ -61,35 +63,36 @@ pub(crate) fn plan(tenant: &Tenant, members: &Members, used: impl Fn(&str, usize
     let (bindings, malformed) = bindings(&tenant.spec);
     plan.troubles.add_all(malformed);
     let mut quotas = quotas(tenant, members, used, &mut plan);
+    // By entry of the spec, so that each is told once and not for every namespace.
     let mut unusable = BTreeMap::new();
-    let (name, spec) = (tenant.name_any(), &tenant.spec);
     for namespace in &members.live {
-        let within = namespace.name_any();
-        let remembered = remembered(tenant, namespace);
-        let (metadata, errors) =
-            namespace::wanted(&name, spec, &within, &labels_of_others(namespace, &remembered));
+        let (mut wanted, errors) = within(tenant, namespace, &bindings);
+        wanted.resource_quotas = quotas.remove(&namespace.name_any()).unwrap_or_default();
+        plan.namespaces.push(wanted);
         unusable.extend(errors.into_iter().map(|error| (error.index, error)));
-        plan.namespaces.push(Wanted {
-            namespace: namespace.clone(),
-            metadata,
-            remembered,
-            limit_ranges: spec
-                .limit_ranges
-                .iter()
-                .flat_map(|ranges| limit_ranges(&name, &within, ranges))
-                .collect(),
-            network_policies: spec
-                .network_policies
-                .iter()
-                .flat_map(|policies| network_policies(&name, &within, policies))
-                .collect(),
-            resource_quotas: quotas.remove(&within).unwrap_or_default(),
-            role_bindings: role_bindings(&name, &within, &bindings),
-        });
     }
     plan.troubles.add_all(unusable.into_values());
-    plan.notes.extend(spec.network_policies.iter().flat_map(cidr_warnings));
+    plan.notes.extend(tenant.spec.network_policies.iter().flat_map(cidr_warnings));
     plan
+}
+
+/// What is to be in one namespace but for the quotas, which depend on the others.
+fn within(tenant: &Tenant, namespace: &Arc<Namespace>, bindings: &[Binding]) -> (Wanted, Vec<MetadataError>) {
+    let (of, name, spec) = (tenant.name_any(), namespace.name_any(), &tenant.spec);
+    let remembered = remembered(tenant, namespace);
+    let (metadata, errors) = wanted(&of, spec, &name, &labels_of_others(namespace, &remembered));
+    let ranges = spec.limit_ranges.iter().flat_map(|ranges| limit_ranges(&of, &name, ranges));
+    let policies = spec.network_policies.iter().flat_map(|policies| network_policies(&of, &name, policies));
+    let wanted = Wanted {
+        namespace: namespace.clone(),
+        metadata,
+        remembered,
+        limit_ranges: ranges.collect(),
+        network_policies: policies.collect(),
+        resource_quotas: Vec::new(),
+        role_bindings: role_bindings(&of, &name, bindings),
+    };
+    (wanted, errors)
 }
 
 /// What the controller is known to have put on the namespace.
