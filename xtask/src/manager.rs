@@ -1,6 +1,9 @@
 //! Building and running the manager.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -45,7 +48,21 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 
 /// The cargo that runs us, in the workspace.
 pub(crate) fn cargo() -> Command {
+    cargo_in(&workspace())
+}
+
+/// The cargo that runs us, in a folder.
+///
+/// It does not get to know of the package that this program belongs to. Some build scripts (ring's) ask for the
+/// variables that tell of it; with other values than before they, and all that is built upon them, would be built
+/// anew.
+pub(crate) fn cargo_in(folder: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(workspace());
+    cargo.current_dir(folder);
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
+            cargo.env_remove(name);
+        }
+    }
     cargo
 }

@@ -15,12 +15,13 @@ mod templates;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use names::Names;
+
+use crate::manager::cargo_in;
 
 /// What the new controller is to look after.
 #[derive(Args)]
@@ -117,8 +118,7 @@ fn generate(workspace: &Path, names: &Names) -> Result<()> {
 }
 
 fn cargo(workspace: &Path, args: &[&str]) -> Result<()> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let status = cargo.args(args).current_dir(workspace).status().context("cannot run cargo")?;
+    let status = cargo_in(workspace).args(args).status().context("cannot run cargo")?;
     let args = args.join(" ");
     ensure!(
         status.success(),

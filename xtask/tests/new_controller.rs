@@ -8,6 +8,8 @@
 )]
 
 use std::{
+    env,
+    ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
@@ -42,22 +44,36 @@ impl Copy {
         Self { root, target }
     }
 
-    /// Runs a program in the copy. It builds into the very folder that this test was built into, where the
+    /// A program to run in the copy. It builds into the very folder that this test was built into, where the
     /// dependencies are, but puts programs into one of its own.
-    fn run(&self, program: &str, args: &[&str]) -> String {
+    fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
-            .args(args)
             .current_dir(&self.root)
+            .env_clear()
+            .envs(outside())
             .env("CARGO_BUILD_BUILD_DIR", &self.target)
             .env("CARGO_TARGET_DIR", self.target.join("new-controller"));
-        run(&mut command)
+        command
+    }
+
+    /// `cargo xtask new-controller` for a kind.
+    fn new_controller(&self, kind: &str) -> Command {
+        let mut command = self.command(XTASK);
+        command.args(["new-controller", "--group", "app.example.com", "--kind", kind, "--workspace"]);
+        command.arg(&self.root);
+        command
     }
 
     fn cargo(&self, args: &str) -> String {
-        let args: Vec<_> = args.split(' ').collect();
-        self.run(env!("CARGO"), &args)
+        run(self.command(env!("CARGO")).args(args.split(' ')))
     }
+}
+
+/// The environment without what cargo tells of this package: build scripts that ask for it would run anew.
+fn outside() -> impl Iterator<Item = (OsString, OsString)> {
+    let is_ours = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
+    env::vars_os().filter(move |(name, _)| !is_ours(&name.to_string_lossy()))
 }
 
 fn modified(path: &Path) -> std::time::SystemTime {
@@ -75,14 +91,12 @@ fn run(command: &mut Command) -> String {
 #[test]
 fn a_new_controller_has_no_warnings_is_known_to_the_manager_and_passes_its_tests() {
     let copy = Copy::make();
-    let root = copy.root.to_str().unwrap();
-    let args = ["new-controller", "--workspace", root, "--group", "app.example.com", "--kind", "Greeting"];
-    let told = copy.run(XTASK, &args);
+    let told = run(&mut copy.new_controller("Greeting"));
     assert!(told.contains("cargo test -p greeting"), "{told}");
 
     copy.cargo("fmt --package greeting --package manager --check");
-    // With operator-core, so that the dependencies have the features that they have for the whole workspace.
-    let packages = "--package greeting --package manager --package operator-core";
+    // With the manager, the dependencies have the features that they have for the whole workspace.
+    let packages = "--package greeting --package manager";
     copy.cargo(&format!("clippy --quiet {packages} --all-targets --no-deps -- --deny warnings"));
     let told = copy.cargo(&format!("test {packages} --lib --test main"));
     for test in
@@ -96,4 +110,8 @@ fn a_new_controller_has_no_warnings_is_known_to_the_manager_and_passes_its_tests
     for generated in ["deploy/crds/greetings.app.example.com.yaml", "deploy/rbac/greeting.yaml"] {
         assert!(copy.root.join(generated).exists(), "{generated} is missing");
     }
+
+    let again = copy.new_controller("Greeting").output().unwrap();
+    let told = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && told.contains("there is a crate called greeting already"), "{told}");
 }
