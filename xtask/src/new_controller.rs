@@ -138,7 +138,7 @@ fn tell(names: &Names, new: &[File], changed: &[File]) {
     }
     println!("Generated: {} and deploy/rbac/{}.yaml", names.definition(), names.name);
     println!("\nNext:");
-    println!("  cargo test -p {:<20} its tests, on a real API server", names.name);
-    println!("  cargo xtask demo                   see it run on samples/{}.yaml", names.name);
-    println!("  docs/write-a-controller.md         what each file is for, and how to go on");
+    println!("  cargo test -p {}  # its tests, on a real API server", names.name);
+    println!("  cargo xtask demo  # see it at work on samples/{}.yaml", names.name);
+    println!("docs/write-a-controller.md says what each file is for, and how to go on.");
 }
