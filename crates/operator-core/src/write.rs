@@ -59,6 +59,15 @@ impl WriteError {
         Self::Api { action, object: describe::<K>(key), source }
     }
 
+    /// Whether the answer says that the object is not as the cache has it: changed, there already, or gone.
+    fn shows_stale_cache(&self) -> bool {
+        match self {
+            Self::Api { action: "create", source, .. } => is_already_exists(source),
+            Self::Api { action: "update", source, .. } => is_conflict(source) || is_not_found(source),
+            _ => false,
+        }
+    }
+
     /// The API server's answer, if there was one.
     pub fn answer(&self) -> Option<&kube::Error> {
         match self {
@@ -141,12 +150,7 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
                 None => self.create(key, owner, &mutate).await,
             }
         };
-        let stale = |error: &WriteError| {
-            error
-                .answer()
-                .is_some_and(|error| is_conflict(error) || is_already_exists(error) || is_not_found(error))
-        };
-        retry_on_conflict(attempt, stale).await
+        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
     /// Deletes an object that the informer knows: this very incarnation, not a namesake. Gone already is
