@@ -3,6 +3,77 @@
 //! A controller is a type that implements [`Controller`]. [`register`] turns the type into a plain value; the
 //! manager holds a table of them, and everything else (custom resource definitions, roles, flags, the running
 //! controllers) is read from that table.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::{CustomResource, KubeSchema, ResourceExt};
+//! use operator_core::{
+//!     Controller, ObjectKey, Outcome, ReconcileError, Wiring, labels,
+//!     owner::Owner,
+//!     rbac::{CREATE, GET, LIST, Rule, UPDATE, WATCH, rule},
+//!     register,
+//!     write::{Children, WriteError},
+//! };
+//! use serde::{Deserialize, Serialize};
+//!
+//! /// Says something.
+//! #[derive(CustomResource, KubeSchema, Clone, Debug, Serialize, Deserialize)]
+//! #[kube(group = "example.com", version = "v1", kind = "Greeting", namespaced)]
+//! struct GreetingSpec {
+//!     /// What to say.
+//!     message: String,
+//! }
+//!
+//! #[derive(Debug, thiserror::Error)]
+//! #[error(transparent)]
+//! struct Error(#[from] WriteError);
+//!
+//! impl ReconcileError for Error {
+//!     fn reason(&self) -> &'static str {
+//!         "WriteFailed"
+//!     }
+//! }
+//!
+//! struct GreetingController {
+//!     texts: Children<ConfigMap>,
+//! }
+//!
+//! impl Controller for GreetingController {
+//!     const NAME: &'static str = "greeting";
+//!     type Object = Greeting;
+//!     type Error = Error;
+//!
+//!     fn rules() -> Vec<Rule> {
+//!         vec![
+//!             rule::<Greeting>(LIST | WATCH),
+//!             rule::<Greeting>(UPDATE).subresource("finalizers"),
+//!             rule::<ConfigMap>(GET | LIST | WATCH | CREATE | UPDATE),
+//!         ]
+//!     }
+//!
+//!     fn wire(wiring: &mut Wiring<'_, Greeting>) -> Self {
+//!         Self { texts: wiring.owns() }
+//!     }
+//!
+//!     async fn reconcile(&self, greeting: Arc<Greeting>) -> Result<Outcome, Error> {
+//!         let key = ObjectKey::of(greeting.as_ref());
+//!         let Ok(owner) = Owner::controller(greeting.as_ref(), key.namespace()) else {
+//!             return Ok(Outcome::AwaitChange);
+//!         };
+//!         let text = |text: &mut ConfigMap| {
+//!             labels::add(&mut text.metadata.labels, labels::recommended("greeting", key.name(), "text"));
+//!             text.data = Some([("message".to_owned(), greeting.spec.message.clone())].into());
+//!         };
+//!         self.texts.create_or_update(&key, &owner, text).await?;
+//!         Ok(Outcome::Done)
+//!     }
+//! }
+//!
+//! let registration = register::<GreetingController>();
+//! assert_eq!((registration.crds)()[0].name_any(), "greetings.example.com");
+//! ```
 
 use std::{future::Future, sync::Arc};
 
