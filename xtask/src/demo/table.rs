@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::samples::Ready;
 
 /// The kinds of children that the table counts.
-const CHILDREN: &str = "pods,deployments,services,poddisruptionbudgets,namespaces,resourcequotas,limitranges,\
+const CHILDREN: &str = "configmaps,pods,deployments,services,poddisruptionbudgets,namespaces,resourcequotas,limitranges,\
     networkpolicies,rolebindings";
 
 /// Prints a line for each sample: what it is, how long it took, what was made for it.
