@@ -1,5 +1,7 @@
 //! Logs, on standard error.
 
+use std::io::{IsTerminal, stderr};
+
 use anyhow::{Context, Result};
 use tracing_subscriber::{EnvFilter, fmt};
 
@@ -12,15 +14,25 @@ pub enum Format {
     Json,
 }
 
-/// Starts logging. `filter` is a level, or directives such as `info,kube=debug`.
+/// kube tells of each request that gets no answer, as an error and without saying which. Whoever sent it tells of it
+/// once, in words; a filter that names this target turns it on again.
+const QUIET: &str = "kube_client::client::builder=off";
+
+/// Starts logging. `filter` is a level, or directives such as `info,kube=debug`. Colours are for terminals only, and
+/// lines that cannot be written, for nobody reads them any more, are lost: the work goes on.
 ///
 /// # Errors
 /// When the filter does not parse.
 pub fn start(format: Format, filter: &str) -> Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| {
+    let filter = EnvFilter::try_new(format!("{QUIET},{filter}")).with_context(|| {
         format!("`{filter}` is no log filter; use a level such as info, or info,kube=debug")
     })?;
-    let logs = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = fmt()
+        .with_env_filter(filter)
+        .with_writer(stderr)
+        .with_ansi(stderr().is_terminal())
+        // Else it tells of its failure on standard error, which panics when that is what failed.
+        .log_internal_errors(false);
     match format {
         Format::Text => logs.with_target(false).init(),
         Format::Json => logs.json().flatten_event(true).init(),
