@@ -3,16 +3,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-};
+use kube::{ResourceExt, api::Patch};
 use operator_core::{
     ObjectKey,
-    error::{is_already_exists, is_conflict, is_not_found},
-    informer::Informer,
-    kind::{describe, is_deleting},
+    kind::is_deleting,
     write::{WriteError, retry_on_conflict},
+    writer::{Unless, Writer},
 };
 use serde_json::Value;
 
@@ -89,17 +85,16 @@ pub(crate) fn hold_up(namespace: &Namespace) -> String {
 
 /// The namespaces of the cluster, read from the informer and written with care: others write to them too.
 pub(crate) struct Namespaces {
-    client: Client,
-    informer: Informer<Namespace>,
+    writer: Writer<Namespace>,
 }
 
 impl Namespaces {
-    pub(crate) fn new(client: Client, informer: Informer<Namespace>) -> Self {
-        Self { client, informer }
+    pub(crate) fn new(writer: Writer<Namespace>) -> Self {
+        Self { writer }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Namespace>> {
-        self.informer.store().get(&ObjectKey::cluster(name))
+        self.writer.get(&ObjectKey::cluster(name))
     }
 
     /// Brings the namespace to what the NamespacePlus says, if it is its own.
@@ -109,15 +104,16 @@ impl Namespaces {
             let seen = self.look(&name, round).await?;
             match step(object, seen.as_deref()) {
                 Step::Create(namespace) => {
-                    self.create(&namespace).await.map(|()| Standing::Ours(Gained::Made))
+                    self.writer.create(&ObjectKey::cluster(&name), &*namespace).await?;
+                    Ok(Standing::Ours(Gained::Made))
                 }
                 Step::Patch(patch, gained) => {
-                    self.patch(&name, &patch, "update").await.map(|()| Standing::Ours(gained))
+                    self.patch(&name, patch, "update").await.map(|()| Standing::Ours(gained))
                 }
                 Step::Stay(standing) => Ok(standing),
             }
         };
-        retry_on_conflict(attempt, is_stale).await
+        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
     /// How we stand to the namespace without having been able to write to it.
@@ -137,11 +133,11 @@ impl Namespaces {
                 return Ok(false);
             }
             match metadata::release(&seen) {
-                Some(patch) => self.patch(name, &patch, "release").await.map(|()| true),
+                Some(patch) => self.patch(name, patch, "release").await.map(|()| true),
                 None => Ok(false),
             }
         };
-        retry_on_conflict(attempt, is_stale).await
+        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
     /// Deletes the namespace, if it is ours. Returns it while it is still there.
@@ -158,66 +154,23 @@ impl Namespaces {
             if is_deleting(seen.as_ref()) {
                 return Ok(Some(seen));
             }
-            self.delete_this(name, &seen).await.map(|()| self.get(name))
+            self.writer.delete(&seen, Unless::Changed).await?;
+            Ok(self.get(name))
         };
-        retry_on_conflict(attempt, is_stale).await
+        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
     /// The namespace: from the informer at first, live when that has proved to be behind.
     async fn look(&self, name: &str, round: u32) -> Result<Option<Arc<Namespace>>, WriteError> {
-        if round == 0 {
-            return Ok(self.get(name));
+        match round {
+            0 => Ok(self.get(name)),
+            _ => Ok(self.writer.read(&ObjectKey::cluster(name)).await?.map(Arc::new)),
         }
-        let live = self.api().get_opt(name).await;
-        Ok(live.map_err(|source| failed("read", name, source))?.map(Arc::new))
     }
 
-    async fn create(&self, namespace: &Namespace) -> Result<(), WriteError> {
-        let moment = self.informer.store().now();
-        let created = self.api().create(&PostParams::default(), namespace).await;
-        self.took(moment, created.map_err(|source| failed("create", &namespace.name_any(), source))?);
-        Ok(())
+    async fn patch(&self, name: &str, patch: Value, action: &'static str) -> Result<(), WriteError> {
+        self.writer.patch(&ObjectKey::cluster(name), &Patch::Merge(patch), action).await
     }
-
-    async fn patch(&self, name: &str, patch: &Value, action: &'static str) -> Result<(), WriteError> {
-        let moment = self.informer.store().now();
-        let patched = self.api().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        self.took(moment, patched.map_err(|source| failed(action, name, source))?);
-        Ok(())
-    }
-
-    /// Deletes the very version that was seen: whose it is was read from it.
-    async fn delete_this(&self, name: &str, seen: &Namespace) -> Result<(), WriteError> {
-        let params = DeleteParams::background()
-            .preconditions(Preconditions { uid: seen.uid(), resource_version: seen.resource_version() });
-        let moment = self.informer.store().now();
-        let answer =
-            self.api().delete(name, &params).await.map_err(|source| failed("delete", name, source))?;
-        answer
-            .map_left(|terminating| self.took(moment, terminating))
-            .map_right(|_gone| self.informer.removed(&ObjectKey::cluster(name), seen.uid().as_deref()));
-        Ok(())
-    }
-
-    fn took(&self, moment: operator_core::informer::Moment, mut answer: Namespace) {
-        answer.metadata.managed_fields = None;
-        self.informer.wrote(moment, answer);
-    }
-
-    fn api(&self) -> Api<Namespace> {
-        Api::all(self.client.clone())
-    }
-}
-
-fn failed(action: &'static str, name: &str, source: kube::Error) -> WriteError {
-    WriteError::Api { action, object: describe::<Namespace>(&ObjectKey::cluster(name)), source }
-}
-
-/// Whether a write failed because the informer was behind.
-fn is_stale(error: &WriteError) -> bool {
-    error
-        .answer()
-        .is_some_and(|answer| is_conflict(answer) || is_already_exists(answer) || is_not_found(answer))
 }
 
 #[cfg(test)]

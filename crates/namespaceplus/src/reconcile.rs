@@ -121,7 +121,7 @@ impl Controller for NamespacePlusController {
         let concerned = owners.clone();
         wiring.on_change(&namespaces, move |change| keys(&concerned, change.key.name()));
         Self {
-            namespaces: Namespaces::new(wiring.client(), namespaces),
+            namespaces: Namespaces::new(wiring.writer(namespaces)),
             parts: Parts::wire(wiring, &owners),
             status: wiring.status(),
             events: wiring.events(),

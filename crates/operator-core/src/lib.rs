@@ -34,6 +34,7 @@ mod runner;
 pub mod status;
 pub mod wiring;
 pub mod write;
+pub mod writer;
 
 pub use controller::{Controller, Registration, register};
 pub use environment::{Environment, Setting};

@@ -15,6 +15,7 @@ use crate::{
     queue::Queue,
     status::StatusWriter,
     write::Children,
+    writer::Writer,
 };
 
 /// Handed to [`Controller::wire`](crate::controller::Controller::wire): gives the controller its clients and
@@ -96,6 +97,11 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
                 queue.add(key);
             }
         }));
+    }
+
+    /// Reads and writes the objects that an informer holds.
+    pub fn writer<C: Kind>(&self, informer: Informer<C>) -> Writer<C> {
+        Writer::new(self.client(), informer)
     }
 
     /// Children of a kind that carry a controller reference to their object and the label of all that we

@@ -1,11 +1,8 @@
 //! Writing to the API server: only what changed, never what belongs to somebody else.
 
-use std::{fmt::Debug, future::Future};
+use std::{future::Future, sync::Arc};
 
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, PostParams, Preconditions},
-};
+use kube::Client;
 use serde::Serialize;
 
 use crate::{
@@ -13,6 +10,7 @@ use crate::{
     informer::Informer,
     kind::{Kind, ObjectKey, describe},
     owner::{Owner, held_by},
+    writer::{Unless, Writer},
 };
 
 /// How often a write is tried again after a conflict.
@@ -55,16 +53,12 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    fn api<K: Kind>(action: &'static str, key: &ObjectKey, source: kube::Error) -> Self {
-        Self::Api { action, object: describe::<K>(key), source }
-    }
-
     /// Whether the answer says that the object is not as the cache has it: changed, there already, or gone.
-    fn shows_stale_cache(&self) -> bool {
+    pub fn shows_stale_cache(&self) -> bool {
         match self {
             Self::Api { action: "create", source, .. } => is_already_exists(source),
-            Self::Api { action: "update", source, .. } => is_conflict(source) || is_not_found(source),
-            _ => false,
+            Self::Api { source, .. } => is_conflict(source) || is_not_found(source),
+            Self::NotOurs { .. } => false,
         }
     }
 
@@ -101,30 +95,29 @@ where
 ///
 /// Reads come from the informer; what is written is seen by the next read at once.
 pub struct Children<K> {
-    client: Client,
-    informer: Informer<K>,
+    writer: Writer<K>,
 }
 
 impl<K> Clone for Children<K> {
     fn clone(&self) -> Self {
-        Self { client: self.client.clone(), informer: self.informer.clone() }
+        Self { writer: self.writer.clone() }
     }
 }
 
 impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
     /// Children that are read from `informer` and written through `client`.
     pub fn new(client: Client, informer: Informer<K>) -> Self {
-        Self { client, informer }
+        Self { writer: Writer::new(client, informer) }
     }
 
     /// What the informer knows of the kind.
     pub fn informer(&self) -> &Informer<K> {
-        &self.informer
+        self.writer.informer()
     }
 
     /// The child of a key, if the informer knows it.
-    pub fn get(&self, key: &ObjectKey) -> Option<std::sync::Arc<K>> {
-        self.informer.store().get(key)
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
+        self.writer.get(key)
     }
 
     /// Makes the object what `mutate` says, and `owner`'s.
@@ -143,8 +136,10 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
         mutate: impl Fn(&mut K),
     ) -> Result<Written, WriteError> {
         let attempt = async |round: u32| {
-            let known =
-                if round == 0 { self.get(key).map(|known| (*known).clone()) } else { self.read(key).await? };
+            let known = match round {
+                0 => self.get(key).map(|known| (*known).clone()),
+                _ => self.writer.read(key).await?,
+            };
             match known {
                 Some(known) => self.update(key, owner, known, &mutate).await,
                 None => self.create(key, owner, &mutate).await,
@@ -156,22 +151,7 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
     /// Deletes an object that the informer knows: this very incarnation, not a namesake. Gone already is
     /// success.
     pub async fn delete(&self, object: &K) -> Result<(), WriteError> {
-        let key = ObjectKey::of(object);
-        let uid = object.uid();
-        let params = DeleteParams::background()
-            .preconditions(Preconditions { uid: uid.clone(), resource_version: None });
-        let moment = self.informer.store().now();
-        match self.api(&key).delete(key.name(), &params).await {
-            Ok(answer) => {
-                answer
-                    .map_left(|terminating| self.informer.wrote(moment, terminating))
-                    .map_right(|_gone| self.informer.removed(&key, uid.as_deref()));
-                Ok(())
-            }
-            // A conflict says that the incarnation is gone and a namesake is there.
-            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
-            Err(error) => Err(WriteError::api::<K>("delete", &key, error)),
-        }
+        self.writer.delete(object, Unless::Replaced).await.map(drop)
     }
 
     async fn create(
@@ -185,9 +165,7 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
         object.meta_mut().namespace = key.namespace().map(str::to_owned);
         owner.stamp(object.meta_mut());
         mutate(&mut object);
-        let moment = self.informer.store().now();
-        let created = self.api(key).create(&PostParams::default(), &object).await;
-        self.took(moment, created.map_err(|error| WriteError::api::<K>("create", key, error))?);
+        self.writer.create(key, &object).await?;
         Ok(Written::Created)
     }
 
@@ -206,31 +184,8 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
         if wanted == known {
             return Ok(Written::Unchanged);
         }
-        let moment = self.informer.store().now();
-        let updated = self.api(key).replace(key.name(), &PostParams::default(), &wanted).await;
-        self.took(moment, updated.map_err(|error| WriteError::api::<K>("update", key, error))?);
+        self.writer.replace(key, &wanted).await?;
         Ok(Written::Updated)
-    }
-
-    fn took(&self, moment: crate::informer::Moment, mut answer: K) {
-        answer.meta_mut().managed_fields = None;
-        self.informer.wrote(moment, answer);
-    }
-
-    async fn read(&self, key: &ObjectKey) -> Result<Option<K>, WriteError> {
-        let mut found = self
-            .api(key)
-            .get_opt(key.name())
-            .await
-            .map_err(|error| WriteError::api::<K>("read", key, error))?;
-        if let Some(object) = &mut found {
-            object.meta_mut().managed_fields = None;
-        }
-        Ok(found)
-    }
-
-    fn api(&self, key: &ObjectKey) -> Api<K> {
-        K::api(self.client.clone(), key.namespace())
     }
 }
 

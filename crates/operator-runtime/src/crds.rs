@@ -9,7 +9,7 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::wait::{await_condition, conditions::is_crd_established},
 };
-use operator_core::error::{is_conflict, is_unavailable};
+use operator_core::error::{is_conflict, is_unavailable, status};
 use tracing::{info, warn};
 
 /// Who the API server remembers as the writer of the definitions.
@@ -27,7 +27,7 @@ pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Resu
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     for crd in crds {
         let name = crd.name_any();
-        apply(&api, crd).await.with_context(|| format!("cannot register the definition {name}"))?;
+        apply(&api, crd).await.map_err(|error| refused(error, &name))?;
         let established = await_condition(api.clone(), &name, is_crd_established());
         tokio::time::timeout(ESTABLISH, established)
             .await
@@ -59,6 +59,16 @@ pub async fn install_when_reachable(client: &Client, crds: &[CustomResourceDefin
             Err(error) => return Err(error),
         }
     }
+}
+
+/// What a person can do about a definition that was not registered.
+fn refused(error: kube::Error, name: &str) -> anyhow::Error {
+    let advice = if status(&error).is_some_and(kube::core::Status::is_forbidden) {
+        "; apply deploy/rbac/install-crds.yaml, or install deploy/crds yourself and leave --install-crds out"
+    } else {
+        ""
+    };
+    anyhow::Error::new(error).context(format!("cannot register the definition {name}{advice}"))
 }
 
 /// Two processes that create the same definition at once meet a conflict; the second try then finds it.

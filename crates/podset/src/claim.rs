@@ -1,15 +1,12 @@
 //! Adopting orphans that carry the PodSet's labels, and releasing pods that no longer do.
 
-use kube::{
-    Client, ResourceExt,
-    api::{Patch, PatchParams},
-};
+use kube::{Client, ResourceExt, api::Patch};
 use operator_core::{
     ObjectKey,
     error::is_not_found,
-    kind::{Kind, is_deleting, uid},
+    kind::{Kind, describe, is_deleting, uid},
     owner::Owner,
-    pod::PodView,
+    write::WriteError,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +21,7 @@ use crate::{
 pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Owner) -> Result<(), Error> {
     for pod in pods.owned(set).iter().filter(|pod| !has_labels(set, pod) && !pod.is_terminating()) {
         let references = json!([{"$patch": "delete", "uid": uid(set)}]);
-        write_references(client, pods, pod, references).await?;
+        write_references(pods, pod, references).await?;
     }
     let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| !pod.is_terminating()).collect();
     if orphans.is_empty() || !may_adopt(client, set).await? {
@@ -32,7 +29,7 @@ pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Ow
     }
     let Owner::Reference(reference) = owner else { return Ok(()) };
     for pod in &orphans {
-        write_references(client, pods, pod, json!([reference])).await?;
+        write_references(pods, pod, json!([reference])).await?;
     }
     Ok(())
 }
@@ -42,27 +39,17 @@ pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Ow
 async fn may_adopt(client: &Client, set: &PodSet) -> Result<bool, Error> {
     let key = ObjectKey::of(set);
     let live = PodSet::api(client.clone(), key.namespace()).get_opt(key.name()).await;
-    let live = live.map_err(|source| Error::Adopt { pods: format!("PodSet {key}"), source })?;
+    let live = live.map_err(|source| {
+        Error::Claim(WriteError::Api { action: "read", object: describe::<PodSet>(&key), source })
+    })?;
     Ok(live.is_some_and(|live| uid(&live) == uid(set) && !is_deleting(&live)))
 }
 
 /// Changes the owner references of one incarnation of a pod. A pod that is gone is none to change.
-async fn write_references(
-    client: &Client,
-    pods: &Pods,
-    pod: &KnownPod,
-    references: Value,
-) -> Result<(), Error> {
-    let key = ObjectKey::of(pod.as_ref());
-    let patch = json!({"metadata": {"uid": pod.uid(), "ownerReferences": references}});
-    let moment = pods.informer.store().now();
-    let api = PodView::api(client.clone(), key.namespace());
-    match api.patch(key.name(), &PatchParams::default(), &Patch::Strategic(patch)).await {
-        Ok(changed) => {
-            pods.informer.wrote(moment, changed);
-            Ok(())
-        }
-        Err(error) if is_not_found(&error) => Ok(()),
-        Err(source) => Err(Error::Adopt { pods: format!("pod {key}"), source }),
+async fn write_references(pods: &Pods, pod: &KnownPod, references: Value) -> Result<(), Error> {
+    let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid(), "ownerReferences": references}}));
+    match pods.writer.patch(&ObjectKey::of(pod.as_ref()), &patch, "change the owner references of").await {
+        Err(error) if !error.answer().is_some_and(is_not_found) => Err(Error::Claim(error)),
+        _ => Ok(()),
     }
 }

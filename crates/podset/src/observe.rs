@@ -5,11 +5,12 @@ use std::sync::Arc;
 use kube::{Resource, ResourceExt};
 use operator_core::{
     ObjectKey, Wiring,
-    informer::{Change, Index, Informer, Selection},
+    informer::{Change, Index, Selection},
     kind::uid,
     owner::{controller_of, refers_to},
     pod::PodView,
     wiring::controllers_of,
+    writer::Writer,
 };
 
 use crate::{
@@ -22,7 +23,7 @@ pub(crate) type KnownPod = Arc<PodView>;
 
 /// Every pod of the cluster, found by its PodSet.
 pub(crate) struct Pods {
-    pub(crate) informer: Informer<PodView>,
+    pub(crate) writer: Writer<PodView>,
     by_owner: Index<PodView, String>,
     orphans: Index<PodView, ObjectKey>,
 }
@@ -38,7 +39,7 @@ impl Pods {
             owner.map(|owner| owner.uid.clone()).into_iter().collect()
         });
         let orphans = informer.store().index(|pod: &PodView| wanted_by(pod).into_iter().collect());
-        Self { informer, by_owner, orphans }
+        Self { writer: wiring.writer(informer), by_owner, orphans }
     }
 
     /// The pods that the PodSet owns, whatever their labels and state.
@@ -54,7 +55,7 @@ impl Pods {
     /// Whether any pod in the PodSet's namespace has this name.
     pub(crate) fn is_taken(&self, set: &PodSet, name: &str) -> bool {
         let namespace = set.namespace().unwrap_or_default();
-        self.informer.store().get(&ObjectKey::namespaced(&namespace, name)).is_some()
+        self.writer.get(&ObjectKey::namespaced(&namespace, name)).is_some()
     }
 }
 

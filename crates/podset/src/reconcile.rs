@@ -7,20 +7,15 @@ use k8s_openapi::{
     api::core::v1::Pod, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
-use kube::{
-    Client, Resource, ResourceExt,
-    api::{DeleteParams, PostParams, Preconditions},
-    core::Request,
-};
+use kube::Client;
 use operator_core::{
     Controller, ObjectKey, Outcome, ReconcileError, Setting, Wiring,
-    error::{chain, is_already_exists, is_conflict, is_namespace_terminating, is_not_found},
-    kind::Kind,
+    error::{chain, is_already_exists, is_namespace_terminating},
     owner::{Owner, OwnerError},
-    pod::PodView,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
     write::WriteError,
+    writer::Unless,
 };
 
 use crate::{
@@ -47,42 +42,27 @@ pub enum Error {
     /// The PodSet cannot own pods.
     #[error("cannot make pods")]
     Owner(#[from] OwnerError),
-    /// Pods could not be adopted or released.
-    #[error("cannot change the owner reference of {pods}")]
-    Adopt {
-        /// Which pods.
-        pods: String,
-        /// The API server's answer.
-        source: kube::Error,
-    },
+    /// A pod could not be adopted or released.
+    #[error(transparent)]
+    Claim(WriteError),
     /// A pod could not be made; a quota or an admission policy may stand against it.
-    #[error("cannot create pod {pod}")]
-    Create {
-        /// The pod's name.
-        pod: String,
-        /// The API server's answer.
-        source: kube::Error,
-    },
+    #[error(transparent)]
+    Create(WriteError),
     /// A surplus pod could not be deleted.
-    #[error("cannot delete pod {pod}")]
-    Delete {
-        /// The pod's name.
-        pod: String,
-        /// The API server's answer.
-        source: kube::Error,
-    },
+    #[error(transparent)]
+    Delete(WriteError),
     /// The status could not be written.
     #[error(transparent)]
-    Status(#[from] WriteError),
+    Status(WriteError),
 }
 
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
             Self::Owner(_) => "NoOwner",
-            Self::Adopt { .. } => "FailedAdopt",
-            Self::Create { .. } => "FailedCreate",
-            Self::Delete { .. } => "FailedDelete",
+            Self::Claim(_) => "FailedAdopt",
+            Self::Create(_) => "FailedCreate",
+            Self::Delete(_) => "FailedDelete",
             Self::Status(_) => "FailedStatus",
         }
     }
@@ -132,7 +112,8 @@ impl Controller for PodSetController {
         claim(&self.client, &self.pods, &set, &owner).await?;
         let plan = plan(&set, &self.pods.owned(&set), |name| self.pods.is_taken(&set, name));
         let acted = self.act(&set, &owner, plan).await;
-        if matches!(&acted, Err(Error::Create { source, .. }) if is_namespace_terminating(source)) {
+        if matches!(&acted, Err(Error::Create(error)) if error.answer().is_some_and(is_namespace_terminating))
+        {
             return Ok(Outcome::AwaitChange);
         }
         let told = self.tell(&set, acted.as_ref().err()).await;
@@ -159,40 +140,16 @@ impl PodSetController {
 
     /// Makes a pod. One that exists already was made by an earlier reconcile; the informer will show it.
     async fn create(&self, set: &PodSet, owner: &Owner, name: String) -> Result<(), Error> {
-        let failed = |source| Error::Create { pod: name.clone(), source };
-        let pod = build::pod(set, owner, name.clone(), &self.image);
-        let body = serde_json::to_vec(&pod).map_err(|error| failed(kube::Error::SerdeError(error)))?;
-        let request = Request::new(Pod::url_path(&(), pod.metadata.namespace.as_deref()))
-            .create(&PostParams::default(), body)
-            .map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        let moment = self.pods.informer.store().now();
-        match self.client.request::<PodView>(request).await {
-            Ok(created) => {
-                self.pods.informer.wrote(moment, created);
-                Ok(())
-            }
-            Err(error) if is_already_exists(&error) => Ok(()),
-            Err(error) => Err(failed(error)),
+        let pod = build::pod(set, owner, name, &self.image);
+        match self.pods.writer.create(&ObjectKey::of(&pod), &pod).await {
+            Err(error) if !error.answer().is_some_and(is_already_exists) => Err(Error::Create(error)),
+            _ => Ok(()),
         }
     }
 
-    /// Deletes one incarnation of a pod. Gone already, or replaced by a namesake, is as good.
+    /// Deletes one incarnation of a pod.
     async fn delete(&self, pod: &KnownPod) -> Result<(), Error> {
-        let key = ObjectKey::of(pod.as_ref());
-        let (informer, uid) = (&self.pods.informer, pod.uid());
-        let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
-        let api = PodView::api(self.client.clone(), key.namespace());
-        let moment = informer.store().now();
-        match api.delete(key.name(), &DeleteParams::default().preconditions(preconditions)).await {
-            Ok(answer) => {
-                answer
-                    .map_left(|terminating| informer.wrote(moment, terminating))
-                    .map_right(|_gone| informer.removed(&key, uid.as_deref()));
-                Ok(())
-            }
-            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
-            Err(source) => Err(Error::Delete { pod: key.to_string(), source }),
-        }
+        self.pods.writer.delete(pod, Unless::Replaced).await.map(drop).map_err(Error::Delete)
     }
 
     async fn tell(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
@@ -204,6 +161,6 @@ impl PodSetController {
             set.status = next;
             differs
         });
-        Ok(write.await?)
+        write.await.map_err(Error::Status)
     }
 }

@@ -4,16 +4,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-};
+use kube::{Resource, ResourceExt, api::Patch};
 use operator_core::{
     ObjectKey, Wiring,
-    error::{is_conflict, is_not_found},
-    informer::{Index, Informer, Selection},
-    kind::{describe, is_deleting},
+    error::is_not_found,
+    informer::{Index, Selection},
+    kind::is_deleting,
     write::WriteError,
+    writer::{Unless, Writer},
 };
 use serde_json::Value;
 
@@ -47,8 +45,7 @@ impl Members {
 
 /// Reads and writes namespaces.
 pub(crate) struct Namespaces {
-    client: Client,
-    informer: Informer<Namespace>,
+    writer: Writer<Namespace>,
     by_tenant: Index<Namespace, String>,
     manager: String,
 }
@@ -63,7 +60,7 @@ impl Namespaces {
         });
         let by_tenant = informer.store().index(|namespace: &Namespace| named(namespace.meta()));
         let manager = wiring.manager_namespace().to_owned();
-        Self { client: wiring.client(), informer, by_tenant, manager }
+        Self { writer: wiring.writer(informer), by_tenant, manager }
     }
 
     /// The namespaces that name the Tenant.
@@ -83,49 +80,21 @@ impl Namespaces {
 
     /// Whether objects can be deleted from the namespace one by one; when it goes, they go with it.
     pub(crate) fn is_in_use(&self, name: &str) -> bool {
-        let found = self.informer.store().get(&ObjectKey::cluster(name));
+        let found = self.writer.get(&ObjectKey::cluster(name));
         found.is_some_and(|namespace| !is_deleting(namespace.as_ref()))
     }
 
     /// Sends a merge patch, which has the UID. A namespace that is gone is success.
     pub(crate) async fn patch(&self, namespace: &Namespace, patch: Value) -> Result<(), WriteError> {
-        let moment = self.informer.store().now();
-        match self.api().patch(&namespace.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(mut answer) => {
-                answer.metadata.managed_fields = None;
-                self.informer.wrote(moment, answer);
-                Ok(())
-            }
-            Err(error) if is_not_found(&error) => Ok(()),
-            Err(error) => Err(failed("update", namespace, error)),
+        match self.writer.patch(&ObjectKey::of(namespace), &Patch::Merge(patch), "update").await {
+            Err(error) if !error.answer().is_some_and(is_not_found) => Err(error),
+            _ => Ok(()),
         }
     }
 
     /// Deletes the namespace as it was seen. One that has changed since may not be the Tenant's own any more,
     /// and is looked at again.
     pub(crate) async fn delete(&self, namespace: &Namespace) -> Result<(), WriteError> {
-        let preconditions =
-            Preconditions { uid: namespace.uid(), resource_version: namespace.resource_version() };
-        let params = DeleteParams::background().preconditions(preconditions);
-        let moment = self.informer.store().now();
-        match self.api().delete(&namespace.name_any(), &params).await {
-            Ok(answer) => {
-                let uid = namespace.uid();
-                answer
-                    .map_left(|leaving| self.informer.wrote(moment, leaving))
-                    .map_right(|_gone| self.informer.removed(&ObjectKey::of(namespace), uid.as_deref()));
-                Ok(())
-            }
-            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
-            Err(error) => Err(failed("delete", namespace, error)),
-        }
+        self.writer.delete(namespace, Unless::Changed).await.map(drop)
     }
-
-    fn api(&self) -> Api<Namespace> {
-        Api::all(self.client.clone())
-    }
-}
-
-fn failed(action: &'static str, namespace: &Namespace, source: kube::Error) -> WriteError {
-    WriteError::Api { action, object: describe::<Namespace>(&ObjectKey::of(namespace)), source }
 }
