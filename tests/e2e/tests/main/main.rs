@@ -1,0 +1,18 @@
+//! The manager as a program, on a real control plane: what a person sees who runs it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod crashes;
+mod ending;
+mod outage;
+mod refusals;
+mod rest;
+mod selection;
+mod setup;
+mod support;
+mod tutorial;

@@ -1,0 +1,69 @@
+//! What people read and do with kubectl.
+
+use anyhow::Result;
+use cluster::wait::eventually;
+use serde_json::{Value, json};
+
+use super::{PATIENCE, Stage, TENANT};
+
+impl Stage {
+    /// Runs kubectl as the administrator.
+    pub(crate) async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.cluster.kubectl(args).await
+    }
+
+    /// What a command prints, as JSON.
+    pub(crate) async fn read(&self, args: &[&str]) -> Value {
+        let args = [args, &["--output=json"]].concat();
+        serde_json::from_str(&self.kubectl(&args).await.unwrap()).unwrap()
+    }
+
+    /// The names that `kubectl get` lists with these arguments.
+    pub(crate) async fn names(&self, args: &[&str]) -> Vec<String> {
+        let all = self.read(&[&["get"], args].concat()).await;
+        let items = all["items"].as_array().unwrap().iter();
+        items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until `kubectl get` lists nothing with these arguments.
+    pub(crate) async fn until_none(&self, args: &[&str]) {
+        eventually(&format!("kubectl get {args:?} to list nothing"), PATIENCE, async || {
+            let left = self.names(args).await;
+            Ok(if left.is_empty() { Ok(()) } else { Err(left) })
+        })
+        .await
+        .unwrap();
+    }
+
+    /// The cells of what `kubectl get` prints, by lines.
+    pub(crate) async fn table(&self, args: &[&str]) -> Vec<Vec<String>> {
+        let table = self.kubectl(&[&["get"], args].concat()).await.unwrap();
+        table.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    }
+
+    /// Waits until `kubectl get` lists so many objects; pods that are being deleted are still among them.
+    pub(crate) async fn until_count(&self, args: &[&str], count: usize) {
+        eventually(&format!("kubectl get {args:?} to list {count}"), PATIENCE, async || {
+            let names = self.names(args).await;
+            Ok(if names.len() == count { Ok(()) } else { Err(names) })
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Creates a namespace that an administrator joins to a Tenant.
+    pub(crate) async fn join(&self, tenant: &str, namespace: &str) {
+        let uid = self.read(&["get", "tenant", tenant]).await["metadata"]["uid"].clone();
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {
+                "name": namespace,
+                "labels": { "capsule.clastix.io/tenant": tenant },
+                "ownerReferences": [{
+                    "apiVersion": TENANT.api_version(), "kind": "Tenant", "name": tenant, "uid": uid,
+                }],
+            },
+        });
+        self.cluster.apply_yaml(&namespace.to_string()).await.unwrap();
+    }
+}

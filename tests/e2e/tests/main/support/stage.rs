@@ -1,0 +1,155 @@
+//! Clusters, and what has been brought into them.
+
+use std::path::{Path, PathBuf};
+
+use cluster::{Cluster, audit::AuditLog};
+use tokio::sync::OnceCell;
+
+use super::{Manager, free_port, program};
+
+/// Where the manager lives.
+const NAMESPACE: &str = "ensemble-system";
+/// As whom it is deployed.
+const ACCOUNT: &str = "ensemble-manager";
+/// The controllers, each with a role of its own in `deploy/rbac`.
+const CONTROLLERS: [&str; 4] = ["memcached", "namespaceplus", "podset", "tenant"];
+
+/// A cluster in which there is at least the manager's namespace and ServiceAccount.
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    /// The ServiceAccount of `deploy/rbac`.
+    pub(crate) account: Account,
+}
+
+/// A ServiceAccount that a manager can run as.
+pub(crate) struct Account {
+    name: String,
+    kubeconfig: PathBuf,
+}
+
+impl Account {
+    /// How the audit log calls it.
+    pub(crate) fn user(&self) -> String {
+        format!("system:serviceaccount:{NAMESPACE}:{}", self.name)
+    }
+}
+
+/// A path in the repository.
+fn path(relative: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative).display().to_string()
+}
+
+/// The folder of all samples.
+pub(crate) fn samples() -> String {
+    path("samples")
+}
+
+/// The path of a sample.
+pub(crate) fn sample(name: &str) -> String {
+    path(&format!("samples/{name}.yaml"))
+}
+
+impl Stage {
+    /// Without definitions and without rights.
+    pub(crate) async fn bare() -> Self {
+        let cluster = cluster::isolated().await.unwrap();
+        cluster.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac/manager.yaml")]).await.unwrap();
+        let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await.unwrap();
+        Self { cluster, account: Account { name: ACCOUNT.to_owned(), kubeconfig } }
+    }
+
+    /// With all that a manager needs.
+    pub(crate) async fn complete() -> Self {
+        let stage = Self::bare().await;
+        stage.define().await;
+        stage.permit().await;
+        stage
+    }
+
+    /// Installs the definitions.
+    pub(crate) async fn define(&self) {
+        let folder = path("deploy/crds");
+        self.kubectl(&["apply", "--server-side", "-f", &folder]).await.unwrap();
+        self.kubectl(&["wait", "--for=condition=Established", "-f", &folder]).await.unwrap();
+    }
+
+    /// Gives the manager the rights of all controllers.
+    pub(crate) async fn permit(&self) {
+        let files = CONTROLLERS.map(|controller| path(&format!("deploy/rbac/{controller}.yaml")));
+        let files = files.iter().flat_map(|file| ["-f", file]);
+        let args: Vec<_> = ["apply", "--server-side"].into_iter().chain(files).collect();
+        self.kubectl(&args).await.unwrap();
+    }
+
+    /// Gives the manager the right to install definitions.
+    pub(crate) async fn permit_definitions(&self) {
+        let file = path("deploy/rbac/install-crds.yaml");
+        self.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
+    }
+
+    /// Another ServiceAccount, so that the audit log tells several managers apart. It may nothing yet.
+    pub(crate) async fn account(&self, name: &str) -> Account {
+        self.kubectl(&["create", "serviceaccount", name, "--namespace", NAMESPACE]).await.unwrap();
+        let kubeconfig = self.cluster.service_account_kubeconfig(NAMESPACE, name).await.unwrap();
+        Account { name: name.to_owned(), kubeconfig }
+    }
+
+    /// Gives an account the rights of a controller.
+    pub(crate) async fn permit_account(&self, account: &Account, controller: &str) {
+        let name = format!("{}-{controller}", account.name);
+        let role = format!("--clusterrole=ensemble-{controller}");
+        let subject = format!("--serviceaccount={NAMESPACE}:{}", account.name);
+        self.kubectl(&["create", "clusterrolebinding", &name, &role, &subject]).await.unwrap();
+    }
+
+    /// The kubeconfig of the ServiceAccount that is deployed.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.account.kubeconfig
+    }
+
+    /// Starts a manager without probes.
+    pub(crate) fn start(&self, name: &str, account: &Account, args: &[&str]) -> Manager {
+        self.launch(name, account, args, "0", 0)
+    }
+
+    /// Starts a manager with probes.
+    pub(crate) fn start_with_probes(&self, name: &str, account: &Account, args: &[&str]) -> Manager {
+        let port = free_port();
+        self.launch(name, account, args, &format!("127.0.0.1:{port}"), port)
+    }
+
+    fn launch(&self, name: &str, account: &Account, args: &[&str], probes: &str, port: u16) -> Manager {
+        let probes = format!("--health-probe-bind-address={probes}");
+        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).chain([probes]).collect();
+        let env = [("KUBECONFIG".to_owned(), account.kubeconfig.display().to_string())];
+        Manager::new(self.cluster.companion(name, program(), &args, &env).unwrap(), port)
+    }
+
+    /// What an account has asked of the API server.
+    pub(crate) fn requests(&self, account: &Account) -> AuditLog {
+        self.cluster.audit().unwrap().by_user(&account.user())
+    }
+
+    /// Holds the deployed manager to asking for nothing that it has no right to.
+    pub(crate) fn assert_nothing_was_forbidden(&self) {
+        let forbidden = self.requests(&self.account).filter(|entry| entry.code == 403);
+        assert_eq!(forbidden.entries, []);
+    }
+}
+
+/// The cluster in which a manager with all controllers runs, as it is deployed. The walk-throughs share it.
+pub(crate) async fn tutorial() -> &'static Stage {
+    static TUTORIAL: OnceCell<(Stage, Manager)> = OnceCell::const_new();
+    let start = async || {
+        let stage = Stage::complete().await;
+        let manager = stage.start("manager", &stage.account, &[]);
+        (stage, manager)
+    };
+    &TUTORIAL.get_or_init(start).await.0
+}
+
+/// The cluster of those who run a manager of their own, each for a controller that nobody else runs there.
+pub(crate) async fn workbench() -> &'static Stage {
+    static WORKBENCH: OnceCell<Stage> = OnceCell::const_new();
+    WORKBENCH.get_or_init(Stage::complete).await
+}
