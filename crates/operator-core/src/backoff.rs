@@ -3,6 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use kube::runtime::utils::Backoff;
+use tokio::time::Instant;
 
 use crate::kind::ObjectKey;
 
@@ -13,28 +14,38 @@ const LONGEST: Duration = Duration::from_mins(5);
 
 /// Exponential backoff for each object by itself: 1 s, 2 s, 4 s, ... 5 min, each with up to a fifth of jitter
 /// so that objects that failed together do not come back together.
+///
+/// Only retries count. An object that fails again because something else changed meanwhile keeps the time of its
+/// next retry: a busy object must not be put off further and further.
 #[derive(Default)]
 pub(crate) struct ObjectBackoff {
-    failures: HashMap<ObjectKey, u32>,
+    failing: HashMap<ObjectKey, Failing>,
+}
+
+struct Failing {
+    failures: u32,
+    retry_at: Instant,
 }
 
 impl ObjectBackoff {
-    /// Counts a failure and says how long to wait.
-    pub(crate) fn failed(&mut self, key: &ObjectKey) -> Duration {
-        let failures = self.failures.entry(key.clone()).or_default();
-        let wait = delay(*failures, fastrand::f64());
-        *failures = failures.saturating_add(1);
-        wait
+    /// Takes in a failure and says how long to wait.
+    pub(crate) fn failed(&mut self, key: &ObjectKey, now: Instant) -> Duration {
+        let failing = self.failing.entry(key.clone()).or_insert(Failing { failures: 0, retry_at: now });
+        if failing.retry_at <= now {
+            failing.retry_at = now + delay(failing.failures, fastrand::f64());
+            failing.failures = failing.failures.saturating_add(1);
+        }
+        failing.retry_at.duration_since(now)
     }
 
     /// Forgets the failures of an object, after a success or its end.
     pub(crate) fn reset(&mut self, key: &ObjectKey) {
-        self.failures.remove(key);
+        self.failing.remove(key);
     }
 
-    /// How often the object has failed in a row.
+    /// How often the object was tried again in vain, the first failure included.
     pub(crate) fn failures(&self, key: &ObjectKey) -> u32 {
-        self.failures.get(key).copied().unwrap_or_default()
+        self.failing.get(key).map(|failing| failing.failures).unwrap_or_default()
     }
 }
 
@@ -91,12 +102,23 @@ mod tests {
 
     #[test]
     fn a_success_starts_the_waits_anew() {
-        let key = ObjectKey::cluster("a");
+        let (key, now) = (ObjectKey::cluster("a"), Instant::now());
         let mut backoff = ObjectBackoff::default();
-        backoff.failed(&key);
-        backoff.failed(&key);
+        let first = backoff.failed(&key, now);
+        let second = backoff.failed(&key, now + first);
+        assert!(second > FIRST);
         assert_eq!(backoff.failures(&key), 2);
         backoff.reset(&key);
-        assert!(backoff.failed(&key) <= FIRST);
+        assert!(backoff.failed(&key, now) <= FIRST);
+    }
+
+    #[test]
+    fn failures_before_the_retry_do_not_put_it_off() {
+        let (key, now) = (ObjectKey::cluster("a"), Instant::now());
+        let mut backoff = ObjectBackoff::default();
+        let wait = backoff.failed(&key, now);
+        let later = Duration::from_millis(100);
+        assert_eq!(backoff.failed(&key, now + later) + later, wait);
+        assert_eq!(backoff.failures(&key), 1);
     }
 }

@@ -161,7 +161,7 @@ impl<T: Controller> Runner<T> {
         let again = match failure.ended {
             Ended::FailedForGood => None,
             _ if failure.away => Some(AWAY),
-            _ => Some(self.backoff.failed(key)),
+            _ => Some(self.backoff.failed(key, tokio::time::Instant::now())),
         };
         let Failure { reason, message, .. } = failure;
         if failure.quiet || failure.away {

@@ -14,9 +14,9 @@ pub enum Format {
     Json,
 }
 
-/// kube tells of each request that gets no answer, as an error and without saying which. Whoever sent it tells of it
-/// once, in words; a filter that names this target turns it on again.
-const QUIET: &str = "kube_client::client::builder=off";
+/// kube tells of each request that gets no answer, without saying which, and of each that is not allowed, with every
+/// attempt. Whoever sent it tells of it once, in words; a filter that names these targets turns them on again.
+const QUIET: &str = "kube_client::client::builder=off,kube_runtime::watcher=error";
 
 /// Starts logging. `filter` is a level, or directives such as `info,kube=debug`. Colours are for terminals only, and
 /// lines that cannot be written, for nobody reads them any more, are lost: the work goes on.

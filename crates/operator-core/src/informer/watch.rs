@@ -121,7 +121,7 @@ impl Health {
             debug!(kind = %K::kind(&()), "the watch expired and lists anew");
             return;
         }
-        let message = error::chain(broken);
+        let message = words(broken);
         if self.broken.as_ref() != Some(&message) {
             warn!(kind = %K::kind(&()), error = %message, "{}", advice::<K>(broken));
             self.broken = Some(message);
@@ -149,6 +149,17 @@ fn advice<K: Kind>(broken: &Error) -> String {
             format!("cannot watch {kind}: not allowed; apply the ClusterRole and binding of deploy/rbac")
         }
         _ => format!("cannot watch {kind}: trying again until the API server answers"),
+    }
+}
+
+/// What is wrong, once: kube's own text has the API server's answer in it three times.
+fn words(broken: &Error) -> String {
+    match broken {
+        Error::WatchError(status) => status.message.clone(),
+        Error::InitialListFailed(cause) | Error::WatchStartFailed(cause) | Error::WatchFailed(cause) => {
+            error::chain(cause)
+        }
+        Error::NoResourceVersion => error::chain(broken),
     }
 }
 
