@@ -1,16 +1,17 @@
 //! The loop between kube's watcher and a store.
 
-use std::{pin::pin, time::Duration};
+use std::{fmt::Debug, pin::pin, time::Duration};
 
 use futures::StreamExt;
 use kube::{
     Api, Resource,
-    core::{DeserializeGuard, error_boundary::InvalidObject},
+    core::{DeserializeGuard, Status, error_boundary::InvalidObject},
     runtime::{
         WatchStreamExt,
         watcher::{self, Error, Event, watcher},
     },
 };
+use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
 use super::Informer;
@@ -27,17 +28,21 @@ const WATCH_SECONDS: u32 = 55;
 /// How long to wait between attempts to open a broken watch.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
+/// How a watch gets what is there before it begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    /// As events of the watch itself, one object at a time. Servers can since Kubernetes 1.32.
+    Streamed,
+    /// In pages.
+    Paged,
+}
+
+/// Objects in a page; few, for a page is parsed as a whole.
+const PAGE: u32 = 100;
+
 /// Follows a kind for ever.
 pub(super) async fn follow<K: Kind>(informer: Informer<K>, api: Api<K>, labels: Option<&'static str>) {
-    let events = watcher(api, config(labels)).modify(|object| object.meta_mut().managed_fields = None);
-    let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
-    let mut health = Health::default();
-    while let Some(event) = events.next().await {
-        health.judge::<K, _>(&event);
-        if let Ok(event) = event {
-            take_in(&informer, event);
-        }
-    }
+    follow_with(informer, api, labels, Some).await;
 }
 
 /// Follows a kind for ever whose objects people write, and whose definition may be another version than ours:
@@ -47,23 +52,55 @@ pub(super) async fn follow_guarded<K: Kind>(
     api: Api<DeserializeGuard<K>>,
     labels: Option<&'static str>,
 ) {
-    let events = watcher(api, config(labels)).modify(|object| object.meta_mut().managed_fields = None);
-    let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
+    follow_with(informer, api, labels, readable).await;
+}
+
+async fn follow_with<K: Kind, W>(
+    informer: Informer<K>,
+    api: Api<W>,
+    labels: Option<&'static str>,
+    read: fn(Event<W>) -> Option<Event<K>>,
+) where
+    W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
     let mut health = Health::default();
-    while let Some(event) = events.next().await {
-        health.judge::<K, _>(&event);
-        if let Some(event) = event.ok().and_then(readable) {
-            take_in(&informer, event);
+    let mut lists = Lists::Streamed;
+    loop {
+        let events = watcher(api.clone(), config(labels, lists));
+        let events = events.modify(|object| object.meta_mut().managed_fields = None);
+        let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
+        while let Some(event) = events.next().await {
+            if lists == Lists::Streamed && event.as_ref().is_err_and(cannot_stream) {
+                debug!(kind = %K::kind(&()), "the API server does not stream lists; they are read in pages");
+                lists = Lists::Paged;
+                break;
+            }
+            health.judge::<K, _>(&event);
+            if let Some(event) = event.ok().and_then(read) {
+                take_in(&informer, event);
+            }
         }
     }
 }
 
-fn config(labels: Option<&'static str>) -> watcher::Config {
-    let config = watcher::Config::default().timeout(WATCH_SECONDS).streaming_lists();
+fn config(labels: Option<&'static str>, lists: Lists) -> watcher::Config {
+    let config = watcher::Config::default().timeout(WATCH_SECONDS);
+    let config = match lists {
+        Lists::Streamed => config.streaming_lists(),
+        Lists::Paged => config.page_size(PAGE),
+    };
     match labels {
         Some(labels) => config.labels(labels),
         None => config,
     }
+}
+
+/// Whether the API server refuses to stream lists: it does not know how, or its etcd is too old for it.
+fn cannot_stream(error: &Error) -> bool {
+    let Some(status) = status(error) else { return false };
+    status.code == 422
+        || status.message.contains("sendInitialEvents")
+        || status.message.contains("RequestWatchProgress")
 }
 
 /// The event, unless it is about an object that we cannot read. Such an object stays in the store as it was
@@ -168,11 +205,15 @@ fn is_expired(broken: &Error) -> bool {
 }
 
 fn status_code(broken: &Error) -> Option<u16> {
+    status(broken).map(|status| status.code)
+}
+
+fn status(broken: &Error) -> Option<&Status> {
     match broken {
         Error::WatchError(status)
         | Error::InitialListFailed(kube::Error::Api(status))
         | Error::WatchStartFailed(kube::Error::Api(status))
-        | Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
+        | Error::WatchFailed(kube::Error::Api(status)) => Some(status),
         _ => None,
     }
 }

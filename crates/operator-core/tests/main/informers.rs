@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use cluster::wait::eventually;
+use cluster::{Cluster, Options, wait::eventually};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    ResourceExt,
-    api::{DeleteParams, ListParams},
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
 };
 use operator_core::{
+    ObjectKey,
     client::Clients,
     informer::{Change, Informers, Selection},
 };
@@ -61,7 +62,7 @@ async fn a_subscriber_is_told_of_what_is_there_and_of_every_change_and_delete() 
     until_told(&log, &["+first"]).await;
     let mut changed = world.config_maps().get("first").await.unwrap();
     changed.data = Some([("a".to_owned(), "b".to_owned())].into());
-    world.config_maps().replace("first", &kube::api::PostParams::default(), &changed).await.unwrap();
+    world.config_maps().replace("first", &PostParams::default(), &changed).await.unwrap();
     until_told(&log, &["+first", "~first"]).await;
     world.config_maps().delete("first", &DeleteParams::default()).await.unwrap();
     until_told(&log, &["+first", "~first", "-first"]).await;
@@ -158,4 +159,28 @@ async fn the_managed_selection_holds_only_what_carries_the_label() {
     let names: Vec<_> = world.informer.store().list().iter().map(|object| object.name_any()).collect();
     assert!(!names.contains(&"unlabelled".to_owned()));
     assert!(world.config_maps().list(&ListParams::default()).await.unwrap().items.len() > 1);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_lists_is_read_in_pages() {
+    let options =
+        Options { api_server_args: vec!["--feature-gates=WatchList=false".into()], ..Options::default() };
+    let cluster = Cluster::start(options).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let informers = Informers::new(client.clone());
+    let informer = informers.get::<ConfigMap>(Selection::All);
+    filled(&informer).await;
+    let created = Api::default_namespaced(client)
+        .create(&PostParams::default(), &config_map("new", &[]))
+        .await
+        .unwrap();
+    eventually("the new object", PATIENCE, async || {
+        Ok(informer.store().get(&ObjectKey::of(&created)).is_some())
+    })
+    .await
+    .unwrap();
+    let lists =
+        cluster.audit().unwrap().filter(|entry| entry.verb == "list" && entry.resource == "configmaps");
+    assert!(lists.entries.iter().any(|entry| entry.request_uri.contains("limit=100")), "{lists:?}");
+    cluster.stop().unwrap();
 }
