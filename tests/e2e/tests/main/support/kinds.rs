@@ -13,18 +13,18 @@ use super::{PATIENCE, Stage};
 pub(crate) struct Kind {
     group: &'static str,
     version: &'static str,
-    kind: &'static str,
+    singular: &'static str,
     plural: &'static str,
 }
 
 pub(crate) const POD_SET: Kind =
-    Kind { group: "app.example.com", version: "v1alpha1", kind: "PodSet", plural: "podsets" };
+    Kind { group: "app.example.com", version: "v1alpha1", singular: "PodSet", plural: "podsets" };
 pub(crate) const MEMCACHED: Kind =
-    Kind { group: "cache.example.com", version: "v1alpha1", kind: "Memcached", plural: "memcacheds" };
+    Kind { group: "cache.example.com", version: "v1alpha1", singular: "Memcached", plural: "memcacheds" };
 pub(crate) const NAMESPACE_PLUS: Kind =
-    Kind { group: "mygroup.my.domain", version: "v1", kind: "NamespacePlus", plural: "namespacepluses" };
+    Kind { group: "mygroup.my.domain", version: "v1", singular: "NamespacePlus", plural: "namespacepluses" };
 pub(crate) const TENANT: Kind =
-    Kind { group: "capsule.clastix.io", version: "v1beta2", kind: "Tenant", plural: "tenants" };
+    Kind { group: "capsule.clastix.io", version: "v1beta2", singular: "Tenant", plural: "tenants" };
 
 impl Kind {
     /// `group/version`.
@@ -37,7 +37,7 @@ impl Stage {
     /// The objects of a kind in a namespace; of a cluster-scoped kind with "".
     pub(crate) async fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
         let client = self.cluster.client().await.unwrap();
-        let named = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
+        let named = GroupVersionKind::gvk(kind.group, kind.version, kind.singular);
         let resource = ApiResource::from_gvk_with_plural(&named, kind.plural);
         match namespace {
             "" => Api::all_with(client, &resource),
@@ -54,7 +54,7 @@ impl Stage {
         spec: Value,
     ) -> DynamicObject {
         let object = json!({
-            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": { "name": name }, "spec": spec,
+            "apiVersion": kind.api_version(), "kind": kind.singular, "metadata": { "name": name }, "spec": spec,
         });
         let object = serde_json::from_value(object).unwrap();
         self.api(kind, namespace).await.create(&PostParams::default(), &object).await.unwrap()
