@@ -142,7 +142,10 @@ fn take_in<K: Kind>(informer: &Informer<K>, event: Event<K>) {
 /// Whether the watch works, so that each turn is logged once.
 #[derive(Default)]
 struct Health {
+    /// What was last told.
     broken: Option<String>,
+    /// A refusal that has not been told yet: for a moment after its start an API server knows of no rights.
+    refused: bool,
 }
 
 impl Health {
@@ -158,6 +161,10 @@ impl Health {
             debug!(kind = %K::kind(&()), "the watch expired and lists anew");
             return;
         }
+        if status_code(broken) == Some(403) && !std::mem::replace(&mut self.refused, true) {
+            debug!(kind = %K::kind(&()), "the watch was refused; it is told if it stays so");
+            return;
+        }
         let message = words(broken);
         if self.broken.as_ref() != Some(&message) {
             warn!(kind = %K::kind(&()), error = %message, "{}", advice::<K>(broken));
@@ -166,6 +173,7 @@ impl Health {
     }
 
     fn healed<K: Kind>(&mut self) {
+        self.refused = false;
         if self.broken.take().is_some() {
             info!(kind = %K::kind(&()), "the watch works again");
         }
