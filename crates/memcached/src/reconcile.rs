@@ -111,14 +111,6 @@ impl MemcachedController {
             troubles: &troubles,
         };
         let now = Timestamp::now();
-        let write = self.status.write(cache, |live| {
-            // What was done was done for the spec of `cache`, whatever the live one asks by now.
-            let known = Memcached { status: live.status.clone(), ..cache.clone() };
-            let next = Some(status(&known, &seen, now));
-            let differs = live.status != next;
-            live.status = next;
-            differs
-        });
-        write.await.map_err(Error::Status)
+        self.status.write(cache, |known| status(known, &seen, now)).await.map_err(Error::Status)
     }
 }

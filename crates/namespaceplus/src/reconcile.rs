@@ -219,13 +219,7 @@ impl NamespacePlusController {
         if report.error.is_none() {
             self.warn(object, &status(object, report, now));
         }
-        let told = self.status.write(object, |object| {
-            let next = Some(status(object, report, now));
-            let differs = object.status != next;
-            object.status = next;
-            differs
-        });
-        told.await.map_err(Error::Status)
+        self.status.write(object, |known| status(known, report, now)).await.map_err(Error::Status)
     }
 
     /// Says once in an Event that the namespace cannot be had; the condition goes on saying it. The Event of a

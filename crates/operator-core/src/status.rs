@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use kube::{Client, ResourceExt, api::PostParams};
+use kube::{Client, ResourceExt, api::PostParams, core::object::HasStatus};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::Instant;
@@ -26,29 +26,34 @@ pub struct StatusWriter<K> {
     written: Mutex<HashMap<ObjectKey, Instant>>,
 }
 
-impl<K: Kind + Serialize> StatusWriter<K> {
+impl<K> StatusWriter<K>
+where
+    K: Kind + Serialize + HasStatus,
+    K::Status: Clone + PartialEq,
+{
     /// Writes through `client` and lets `informer` know.
     pub fn new(client: Client, informer: Informer<K>) -> Self {
         Self { client, informer, written: Mutex::default() }
     }
 
-    /// Makes the object's status what `set` says, and tells how the reconcile goes on.
+    /// Makes the object's status what `next` says, and tells how the reconcile goes on.
     ///
-    /// `set` changes the status in a copy of the object and says whether it differs from what was there; if
-    /// not, nothing is sent. The first write goes out at once. One that comes within 100 ms of the last is put
-    /// off: the outcome asks to be called again then, so that the last word always gets written.
+    /// `next` is given the object as it was reconciled, with the status that it has now: what was done was done
+    /// for that spec, whatever somebody has asked since. If the status is that already, nothing is sent. The first
+    /// write goes out at once. One that comes within 100 ms of the last is put off: the outcome asks to be called
+    /// again then, so that the last word always gets written.
     ///
     /// An object that is gone, or was replaced by a namesake, is left alone.
-    pub async fn write(&self, object: &K, set: impl Fn(&mut K) -> bool) -> Result<Outcome, WriteError> {
-        let mut wanted = object.clone();
-        if !set(&mut wanted) {
+    pub async fn write(&self, object: &K, next: impl Fn(&K) -> K::Status) -> Result<Outcome, WriteError> {
+        let status = next(object);
+        if object.status() == Some(&status) {
             return Ok(Outcome::Done);
         }
         let key = ObjectKey::of(object);
         if let Some(wait) = self.must_wait(&key) {
             return Ok(Outcome::RequeueAfter(wait));
         }
-        self.put(&key, object, wanted, &set).await?;
+        self.put(&key, object, status, next).await?;
         Ok(Outcome::Done)
     }
 
@@ -56,21 +61,18 @@ impl<K: Kind + Serialize> StatusWriter<K> {
         &self,
         key: &ObjectKey,
         object: &K,
-        wanted: K,
-        set: &impl Fn(&mut K) -> bool,
+        status: K::Status,
+        next: impl Fn(&K) -> K::Status,
     ) -> Result<(), WriteError> {
         let api = K::api(self.client.clone(), key.namespace());
         let attempt = async |round: u32| {
-            let mut next = wanted.clone();
-            if round > 0 {
-                let Some(live) = api.get_opt(key.name()).await? else { return Ok(()) };
-                next = live;
-                if next.uid() != object.uid() || !set(&mut next) {
-                    return Ok(());
-                }
-            }
+            let send = match round {
+                0 => Some(with_status(object, Some(status.clone()))),
+                _ => api.get_opt(key.name()).await?.and_then(|live| renewed(object, live, &next)),
+            };
+            let Some(send) = send else { return Ok(()) };
             let moment = self.informer.store().now();
-            let mut answer = api.replace_status(key.name(), &PostParams::default(), &next).await?;
+            let mut answer = api.replace_status(key.name(), &PostParams::default(), &send).await?;
             answer.meta_mut().managed_fields = None;
             self.informer.wrote(moment, answer);
             Ok(())
@@ -97,4 +99,24 @@ impl<K: Kind + Serialize> StatusWriter<K> {
         }
         wait
     }
+}
+
+fn with_status<K: Kind + HasStatus>(object: &K, status: Option<K::Status>) -> K {
+    let mut object = object.clone();
+    *object.status_mut() = status;
+    object
+}
+
+/// The live object with its next status, unless it has that already or is another incarnation.
+fn renewed<K>(object: &K, mut live: K, next: impl Fn(&K) -> K::Status) -> Option<K>
+where
+    K: Kind + HasStatus,
+    K::Status: Clone + PartialEq,
+{
+    let status = next(&with_status(object, live.status().cloned()));
+    if live.uid() != object.uid() || live.status() == Some(&status) {
+        return None;
+    }
+    *live.status_mut() = Some(status);
+    Some(live)
 }

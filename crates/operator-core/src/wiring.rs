@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube::{Client, Resource};
+use kube::{Client, Resource, core::object::HasStatus};
 use serde::Serialize;
 use tokio::sync::watch::Receiver;
 
@@ -62,7 +62,11 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     }
 
     /// Writes the status of the controller's objects.
-    pub fn status(&self) -> StatusWriter<K> {
+    pub fn status(&self) -> StatusWriter<K>
+    where
+        K: HasStatus,
+        K::Status: Clone + PartialEq,
+    {
         StatusWriter::new(self.client(), self.objects.clone())
     }
 

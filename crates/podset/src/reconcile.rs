@@ -155,12 +155,7 @@ impl PodSetController {
     async fn tell(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
         let trouble = error.map(|error| Trouble { reason: error.reason(), message: chain(error) });
         let now = Timestamp::now();
-        let write = self.status.write(set, |set| {
-            let next = Some(status(set, &self.pods.owned(set), trouble.as_ref(), now));
-            let differs = set.status != next;
-            set.status = next;
-            differs
-        });
-        write.await.map_err(Error::Status)
+        let next = |set: &PodSet| status(set, &self.pods.owned(set), trouble.as_ref(), now);
+        self.status.write(set, next).await.map_err(Error::Status)
     }
 }

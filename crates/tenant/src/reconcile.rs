@@ -181,14 +181,13 @@ impl TenantController {
     /// Says first what has to be known before anything is done.
     async fn announce(&self, tenant: &Tenant, plan: &Plan) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        let told = self.status.write(tenant, |live| {
-            let known = Tenant { status: live.status.clone(), ..tenant.clone() };
-            let next = announcement(&known, plan, now);
-            let differs = next.is_some();
-            live.status = next.or_else(|| live.status.take());
-            differs
-        });
-        told.await.map_err(Error::Status)
+        if announcement(tenant, plan, now).is_none() {
+            return Ok(Outcome::Done);
+        }
+        let next = |known: &Tenant| {
+            announcement(known, plan, now).or_else(|| known.status.clone()).unwrap_or_default()
+        };
+        self.status.write(tenant, next).await.map_err(Error::Status)
     }
 
     /// The Tenant with what has just been written to it.
@@ -269,14 +268,6 @@ impl TenantController {
 
     async fn tell(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        let told = self.status.write(tenant, |live| {
-            // What was done was done for the spec of `tenant`, whatever the live one asks by now.
-            let known = Tenant { status: live.status.clone(), ..tenant.clone() };
-            let next = Some(status(&known, report, now));
-            let differs = live.status != next;
-            live.status = next;
-            differs
-        });
-        told.await.map_err(Error::Status)
+        self.status.write(tenant, |known| status(known, report, now)).await.map_err(Error::Status)
     }
 }

@@ -111,12 +111,6 @@ impl Controller for WidgetController {
 
 impl WidgetController {
     async fn count(&self, widget: &Widget, count: i64) -> Result<Outcome, Error> {
-        let set = |widget: &mut Widget| {
-            let next = Some(WidgetStatus { count });
-            let differs = widget.status != next;
-            widget.status = next;
-            differs
-        };
-        Ok(self.status.write(widget, set).await?)
+        Ok(self.status.write(widget, |_| WidgetStatus { count }).await?)
     }
 }
