@@ -1,6 +1,9 @@
 //! What the runner promises around each reconcile.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use cluster::{TestNamespace, wait::eventually};
 use harness::Harness;
@@ -10,6 +13,11 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
     discovery::ApiResource,
+};
+use operator_core::{
+    Controller, Environment,
+    metrics::{Ended, Metrics},
+    register,
 };
 use serde_json::json;
 
@@ -149,4 +157,42 @@ async fn an_object_that_cannot_be_read_does_not_stop_the_others() {
     world.create("well", Behave::Well).await;
     world.until_count("well", 1).await;
     raw.delete("odd", &DeleteParams::default()).await.unwrap();
+}
+
+/// Remembers how reconciles ended.
+#[derive(Default)]
+struct Endings(Mutex<Vec<Ended>>);
+
+impl Metrics for Endings {
+    fn reconciled(&self, _controller: &'static str, ended: Ended, _took: Duration) {
+        self.0.lock().unwrap().push(ended);
+    }
+}
+
+#[tokio::test]
+async fn a_reconcile_that_takes_too_long_is_cut_off_and_each_ending_is_measured() {
+    let cluster = cluster::isolated().await.unwrap();
+    cluster.install_crds(&WidgetController::crds()).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let endings = Arc::new(Endings::default());
+    let mut environment = Environment::new(client.clone());
+    environment.reconcile_timeout = Duration::from_millis(500);
+    environment.metrics = endings.clone();
+    let running = tokio::spawn((register::<WidgetController>().start)(&environment));
+
+    let widgets = Api::<Widget>::default_namespaced(client);
+    for (name, behave) in [("hangs", Behave::Hang), ("panics", Behave::Panic), ("well", Behave::Well)] {
+        let widget = Widget::new(name, WidgetSpec { behave, number: None });
+        widgets.create(&PostParams::default(), &widget).await.unwrap();
+    }
+    eventually("each ending", PATIENCE, async || {
+        let seen = endings.0.lock().unwrap().clone();
+        let all = [Ended::TimedOut, Ended::Panicked, Ended::Done].iter().all(|ended| seen.contains(ended));
+        Ok(if all { Ok(()) } else { Err(seen) })
+    })
+    .await
+    .unwrap();
+    environment.stop.cancel();
+    running.await.unwrap();
+    cluster.stop().unwrap();
 }
