@@ -55,15 +55,18 @@ fn delay(failures: u32, jitter: f64) -> Duration {
     wait.mul_f64(1.0 - 0.2 * jitter)
 }
 
-/// Exponential backoff for a watch; starts anew after each success.
-pub(crate) struct WatchBackoff {
+/// Exponential backoff for a watch, or for anything else of which there is one: each wait twice as long as the one
+/// before, with up to a fifth of jitter. Starts anew after each success.
+#[derive(Debug)]
+pub struct WatchBackoff {
     first: Duration,
     longest: Duration,
     next: Duration,
 }
 
 impl WatchBackoff {
-    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+    /// Begins with `first` and goes up to `longest`.
+    pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first }
     }
 }

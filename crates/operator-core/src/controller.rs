@@ -83,6 +83,7 @@ use kube::CustomResourceExt;
 use serde::Serialize;
 
 use crate::{
+    admission::{Conversion, Webhook},
     environment::{Environment, Setting},
     kind::Kind,
     outcome::{Outcome, ReconcileError},
@@ -117,6 +118,16 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The custom resource definitions it comes with.
     fn crds() -> Vec<CustomResourceDefinition> {
         vec![Self::Object::crd()]
+    }
+
+    /// Its admission webhooks. They answer in every replica, also where another leads the controller.
+    fn webhooks() -> Vec<Webhook> {
+        Vec::new()
+    }
+
+    /// The conversions between the versions of its kinds.
+    fn conversions() -> Vec<Conversion> {
+        Vec::new()
     }
 
     /// What can be set about it on the manager's command line.
@@ -154,11 +165,44 @@ pub struct Registration {
     pub rules: fn() -> Vec<Rule>,
     /// [`Controller::crds`].
     pub crds: fn() -> Vec<CustomResourceDefinition>,
+    /// [`Controller::webhooks`].
+    pub webhooks: fn() -> Vec<Webhook>,
+    /// [`Controller::conversions`].
+    pub conversions: fn() -> Vec<Conversion>,
     /// [`Controller::settings`].
     pub settings: fn() -> &'static [Setting],
-    /// Wires the controller and returns its life: a future that ends when the environment asks to stop, and
-    /// stops at once when dropped. Must be called within a Tokio runtime.
-    pub start: fn(&Environment) -> BoxFuture<'static, ()>,
+    /// Wires the controller. Must be called within a Tokio runtime.
+    pub wire: fn(&Environment) -> Box<dyn Wired>,
+}
+
+impl Registration {
+    /// Wires the controller and runs it until the environment asks to stop. For who does not share it with others.
+    pub async fn run(&self, environment: &Environment) {
+        let mut wired = (self.wire)(environment);
+        if environment.stop.run_until_cancelled(wired.filled()).await.is_some() {
+            wired.run().await;
+        }
+    }
+}
+
+/// A controller that is wired: its informers fill, and it does nothing until it is run.
+pub trait Wired: Send {
+    /// Waits until all of its informers have been filled once; where the process looks into some namespaces only, until
+    /// those of one have.
+    fn filled(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Reconciles every object once, and then whatever changes, until the environment asks to stop. Stops at once when
+    /// dropped, and can be run again after that: then nothing of the time before goes on.
+    fn run(&mut self) -> BoxFuture<'_, Drained>;
+}
+
+/// How a controller stopped that was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// All reconciles have finished.
+    Wholly,
+    /// Some took too long and were cut off, perhaps with a request on its way.
+    CutOff,
 }
 
 /// The table's entry for a controller.
@@ -167,7 +211,9 @@ pub const fn register<T: Controller>() -> Registration {
         name: T::NAME,
         rules: T::rules,
         crds: T::crds,
+        webhooks: T::webhooks,
+        conversions: T::conversions,
         settings: T::settings,
-        start: runner::start::<T>,
+        wire: runner::wire::<T>,
     }
 }

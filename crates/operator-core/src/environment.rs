@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::Clients,
-    informer::Informers,
+    fence::Fence,
+    informer::{Informers, Scope},
     metrics::{Metrics, NoMetrics},
 };
 
@@ -37,6 +38,8 @@ pub struct Environment {
     pub settings: Arc<Settings>,
     /// Where to report what was done.
     pub metrics: Arc<dyn Metrics>,
+    /// Holds back the writes of a controller that this process does not lead. Of each controller its own.
+    pub fence: Fence,
     /// Cancelled when the process is asked to stop: no reconcile begins any more, running ones finish.
     pub stop: CancellationToken,
     /// How many objects of one controller are reconciled at once.
@@ -54,13 +57,24 @@ pub struct Environment {
 impl Environment {
     /// An environment with the defaults of the manager's flags.
     pub fn new(client: kube::Client) -> Self {
-        let clients = Clients::new(client);
-        let informers = Informers::new(clients.named("informers"));
+        Self::measured(client, Arc::new(NoMetrics))
+    }
+
+    /// As [`Environment::new`], with everything that happens told to `metrics`.
+    pub fn measured(client: kube::Client, metrics: Arc<dyn Metrics>) -> Self {
+        Self::within(client, metrics, Scope::Cluster)
+    }
+
+    /// As [`Environment::measured`], for controllers that look into some namespaces only.
+    pub fn within(client: kube::Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
+        let clients = Clients::measured(client, metrics.clone());
+        let informers = Informers::within(clients.named("informers"), metrics.clone(), scope);
         Self {
             clients,
             informers,
             settings: Arc::default(),
-            metrics: Arc::new(NoMetrics),
+            metrics,
+            fence: Fence::open(),
             stop: CancellationToken::new(),
             concurrency: 16,
             reconcile_timeout: Duration::from_mins(1),

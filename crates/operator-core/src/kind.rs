@@ -7,7 +7,7 @@ use std::{
 
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{ClusterResourceScope, NamespaceResourceScope, ObjectMeta},
+    core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope, ObjectMeta},
 };
 use serde::de::DeserializeOwned;
 
@@ -18,8 +18,14 @@ use serde::de::DeserializeOwned;
 pub trait Kind:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
+    /// Whether the objects live in namespaces.
+    const NAMESPACED: bool;
+
     /// The API of one namespace or, for a cluster-scoped kind or without a namespace, of the whole cluster.
     fn api(client: Client, namespace: Option<&str>) -> Api<Self>;
+
+    /// As [`Kind::api`], for objects of which some may not be readable.
+    fn guarded_api(client: Client, namespace: Option<&str>) -> Api<DeserializeGuard<Self>>;
 
     /// The key of an object of this kind that is named from within `namespace`: by an owner reference, say.
     fn key_within(namespace: Option<&str>, name: &str) -> ObjectKey;
@@ -28,17 +34,21 @@ pub trait Kind:
 impl<K> Kind for K
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    K::Scope: ScopedApi<K>,
+    K::Scope: ScopedApi<K> + ScopedApi<DeserializeGuard<K>>,
 {
+    const NAMESPACED: bool = <K::Scope as ScopedApi<K>>::NAMESPACED;
+
     fn api(client: Client, namespace: Option<&str>) -> Api<Self> {
         <K::Scope as ScopedApi<K>>::api(client, namespace)
     }
 
+    fn guarded_api(client: Client, namespace: Option<&str>) -> Api<DeserializeGuard<Self>> {
+        <K::Scope as ScopedApi<DeserializeGuard<K>>>::api(client, namespace)
+    }
+
     fn key_within(namespace: Option<&str>, name: &str) -> ObjectKey {
         match namespace {
-            Some(namespace) if <K::Scope as ScopedApi<K>>::NAMESPACED => {
-                ObjectKey::namespaced(namespace, name)
-            }
+            Some(namespace) if K::NAMESPACED => ObjectKey::namespaced(namespace, name),
             _ => ObjectKey::cluster(name),
         }
     }

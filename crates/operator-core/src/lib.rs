@@ -12,13 +12,15 @@
 //!
 //! There is no server and no process in here; those are `operator-runtime`'s.
 
-mod backoff;
+pub mod admission;
+pub mod backoff;
 pub mod client;
 pub mod conditions;
 pub mod controller;
 pub mod environment;
 pub mod error;
 pub mod events;
+pub mod fence;
 pub mod finalizer;
 pub mod informer;
 pub mod kind;
@@ -36,7 +38,7 @@ pub mod wiring;
 pub mod write;
 pub mod writer;
 
-pub use controller::{Controller, Registration, register};
+pub use controller::{Controller, Drained, Registration, Wired, register};
 pub use environment::{Environment, Setting};
 pub use kind::ObjectKey;
 pub use outcome::{Outcome, ReconcileError};

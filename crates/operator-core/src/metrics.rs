@@ -1,6 +1,10 @@
-//! Where the runtime is told what the controllers did.
+//! Where the process is told what happened, so that it can be measured.
 
 use std::time::Duration;
+
+use jiff::Timestamp;
+
+pub use crate::client::Asked;
 
 /// How a reconcile ended, as a metric's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,13 +25,143 @@ pub enum Ended {
     Panicked,
 }
 
-/// Called by the runner. All methods do nothing unless implemented; they must return at once.
+impl Ended {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Done,
+        Self::AwaitChange,
+        Self::Requeued,
+        Self::Failed,
+        Self::FailedForGood,
+        Self::TimedOut,
+        Self::Panicked,
+    ];
+
+    /// The word for it in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::AwaitChange => "await_change",
+            Self::Requeued => "requeued",
+            Self::Failed => "failed",
+            Self::FailedForGood => "failed_for_good",
+            Self::TimedOut => "timed_out",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
+/// How a review ended, as a metric's label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reviewed {
+    /// Allowed as it is.
+    Allowed,
+    /// Allowed with changes.
+    Changed,
+    /// Denied.
+    Denied,
+    /// Converted to another version.
+    Converted,
+    /// Neither: the request made no sense, or the handler failed.
+    Failed,
+}
+
+impl Reviewed {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Allowed, Self::Changed, Self::Denied, Self::Converted, Self::Failed];
+
+    /// The word for it in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Changed => "changed",
+            Self::Denied => "denied",
+            Self::Converted => "converted",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Called from wherever something worth measuring happens. All methods do nothing unless implemented; they must
+/// return at once. No argument may come from an object's name: each is a label, and labels must be few.
 pub trait Metrics: Send + Sync + 'static {
     /// A reconcile ended.
     fn reconciled(&self, _controller: &'static str, _ended: Ended, _took: Duration) {}
 
-    /// An object was taken from the queue after waiting there; `left` others still wait.
-    fn dequeued(&self, _controller: &'static str, _waited: Duration, _left: usize) {}
+    /// An object was taken from the queue after waiting there.
+    fn dequeued(&self, _controller: &'static str, _waited: Duration) {}
+
+    /// A controller was wired; `depth` says how many objects wait in its queue, and nothing of one that has ended.
+    fn queue(&self, _controller: &'static str, _depth: Box<dyn Fn() -> usize + Send + Sync>) {}
+
+    /// The API server answered, with a status code unless the request failed on its way. Several attempts at one
+    /// request are one.
+    fn requested(&self, _asked: &Asked, _code: Option<u16>, _took: Duration) {}
+
+    /// The API server asked for patience with this status code, and the request is sent again.
+    fn retried(&self, _code: u16) {}
+
+    /// The process has informers; `objects` says how many objects of which kind they hold. Kinds may repeat.
+    fn informers(&self, _objects: Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>) {}
+
+    /// The watch of a kind listed everything anew, or failed and is tried again.
+    fn watch_restarted(&self, _kind: &str, _why: Restarted) {}
+
+    /// A review was answered. `webhook` is its route.
+    fn reviewed(&self, _webhook: &str, _ended: Reviewed, _took: Duration) {}
+
+    /// A controller ended by itself and is started again.
+    fn restarted(&self, _controller: &'static str) {}
+
+    /// This process began or ceased to lead a controller.
+    fn leading(&self, _controller: &'static str, _leads: bool) {}
+
+    /// A certificate is in use that ends at this time.
+    fn certificate(&self, _certificate: Certificate, _not_after: Timestamp) {}
+}
+
+/// Why a watch started over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Restarted {
+    /// It listed everything: at the start, or because its place in the history is gone.
+    Listed,
+    /// It failed.
+    Failed,
+}
+
+impl Restarted {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Listed, Self::Failed];
+
+    /// The word for it in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Listed => "listed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Which certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Certificate {
+    /// The authority's.
+    Authority,
+    /// The one that the servers show.
+    Serving,
+}
+
+impl Certificate {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Authority, Self::Serving];
+
+    /// The word for it in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Authority => "authority",
+            Self::Serving => "serving",
+        }
+    }
 }
 
 /// Measures nothing.

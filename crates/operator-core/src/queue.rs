@@ -5,9 +5,12 @@
 //! - Any number of additions before a hand-out are one.
 //! - Fresh changes go before retries and timers, each lane in order of arrival.
 //! - An object has at most one timer: the one that its last reconcile asked for.
+//! - What is added before its namespace was opened is held back until then.
+//! - A paused queue holds nothing, so that a controller that waits for its turn keeps no list of what changed.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,15 +22,44 @@ use tokio::{
 
 use crate::kind::ObjectKey;
 
-/// Keys of objects that wait to be reconciled.
+/// Of which namespaces so much is known that their objects can be reconciled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// Of all, and of cluster-scoped objects.
+    Everything,
+    /// Of these.
+    Namespaces(HashSet<Arc<str>>),
+}
+
+impl Open {
+    fn nothing() -> Self {
+        Self::Namespaces(HashSet::new())
+    }
+
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::Namespaces(names) if names.is_empty())
+    }
+
+    fn has(&self, key: &ObjectKey) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Namespaces(names) => key.namespace().is_some_and(|name| names.contains(name)),
+        }
+    }
+}
+
+/// Keys of objects that wait to be reconciled. The default is open.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<State>,
     changed: Notify,
 }
 
-#[derive(Default)]
 struct State {
+    paused: bool,
+    open: Open,
+    /// Keys of objects whose namespace is not open.
+    held: HashSet<ObjectKey>,
     fresh: VecDeque<ObjectKey>,
     due: VecDeque<ObjectKey>,
     /// Keys in a lane, with the time since when.
@@ -39,6 +71,23 @@ struct State {
     timer_of: HashMap<ObjectKey, Instant>,
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            paused: false,
+            open: Open::Everything,
+            held: HashSet::new(),
+            fresh: VecDeque::new(),
+            due: VecDeque::new(),
+            waiting: HashMap::new(),
+            working: HashSet::new(),
+            again: HashSet::new(),
+            timers: BTreeSet::new(),
+            timer_of: HashMap::new(),
+        }
+    }
+}
+
 /// A key that was handed out, and how long it had waited.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Work {
@@ -48,7 +97,61 @@ pub struct Work {
     pub waited: Duration,
 }
 
+/// Lets a queue take and hand out; pauses it when dropped.
+#[must_use = "the queue pauses when this is dropped"]
+pub struct Resumed(Arc<Queue>);
+
+impl Drop for Resumed {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        let open = std::mem::replace(&mut state.open, Open::nothing());
+        *state = State { paused: true, open, ..State::default() };
+    }
+}
+
 impl Queue {
+    /// A queue that takes nothing until it is resumed, and then holds everything back until it is opened.
+    pub fn paused() -> Self {
+        let queue = Self::closed();
+        queue.state.lock().paused = true;
+        queue
+    }
+
+    /// Takes what is added from now on.
+    pub fn resume(self: &Arc<Self>) -> Resumed {
+        self.state.lock().paused = false;
+        Resumed(self.clone())
+    }
+
+    /// A queue that holds everything back until it is opened.
+    pub fn closed() -> Self {
+        let state = State { open: Open::nothing(), ..State::default() };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Lets through what belongs to `open`, besides what was opened before.
+    pub fn open(&self, open: Open) {
+        let mut state = self.state.lock();
+        state.open = match (std::mem::replace(&mut state.open, Open::nothing()), open) {
+            (Open::Namespaces(before), Open::Namespaces(now)) => {
+                Open::Namespaces(before.union(&now).cloned().collect())
+            }
+            _ => Open::Everything,
+        };
+        for key in std::mem::take(&mut state.held) {
+            state.add_fresh(key);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Waits until something has been opened. For the one that also calls [`Queue::next`].
+    pub async fn opened(&self) {
+        while self.state.lock().open.is_nothing() {
+            self.changed.notified().await;
+        }
+    }
+
     /// Adds an object that changed.
     pub fn add(&self, key: ObjectKey) {
         self.state.lock().add_fresh(key);
@@ -105,7 +208,11 @@ impl Queue {
 
 impl State {
     fn add_fresh(&mut self, key: ObjectKey) {
-        if self.working.contains(&key) {
+        if self.paused {
+            // Whoever resumes it adds everything.
+        } else if !self.open.has(&key) {
+            self.held.insert(key);
+        } else if self.working.contains(&key) {
             self.again.insert(key);
         } else if !self.waiting.contains_key(&key) {
             self.waiting.insert(key.clone(), Instant::now());
@@ -183,12 +290,54 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_added_before_its_namespace_is_open_comes_when_it_is() {
+        let queue = Queue::closed();
+        for name in ["a", "b", "c"] {
+            queue.add(ObjectKey::namespaced(name, "web"));
+        }
+        assert_eq!(take(&queue), None);
+        assert!(queue.opened().now_or_never().is_none());
+        queue.open(Open::Namespaces(["a".into()].into()));
+        assert!(queue.opened().now_or_never().is_some());
+        assert_eq!(take(&queue), Some(ObjectKey::namespaced("a", "web")));
+        assert_eq!(take(&queue), None);
+        queue.open(Open::Namespaces(["b".into()].into()));
+        assert_eq!(take(&queue), Some(ObjectKey::namespaced("b", "web")));
+        queue.add(ObjectKey::namespaced("a", "other"));
+        assert_eq!(take(&queue), Some(ObjectKey::namespaced("a", "other")), "what was opened stays open");
+        queue.open(Open::Everything);
+        assert_eq!(take(&queue), Some(ObjectKey::namespaced("c", "web")));
+    }
+
+    #[tokio::test]
     async fn fresh_changes_go_before_what_is_due() {
         let queue = Queue::default();
         queue.done(&key("late"), Some(Duration::ZERO));
         queue.add(key("fresh"));
         assert_eq!(take(&queue), Some(key("fresh")));
         assert_eq!(take(&queue), Some(key("late")));
+    }
+
+    #[tokio::test]
+    async fn a_paused_queue_holds_nothing_and_a_resumed_one_nothing_from_before() {
+        let queue = Arc::new(Queue::paused());
+        queue.open(Open::Everything);
+        queue.add(key("early"));
+        let resumed = queue.resume();
+        assert_eq!(take(&queue), None);
+        queue.add(key("in time"));
+        queue.add(key("too late"));
+        assert_eq!(take(&queue), Some(key("in time")));
+        drop(resumed);
+        queue.add(key("later"));
+        let _resumed = queue.resume();
+        assert_eq!((take(&queue), queue.len()), (None, 0));
+        queue.add(key("in time"));
+        assert_eq!(
+            take(&queue),
+            Some(key("in time")),
+            "nobody works on it any more, and what was open still is"
+        );
     }
 
     #[tokio::test]

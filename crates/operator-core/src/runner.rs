@@ -8,17 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{
-    FutureExt,
-    future::{BoxFuture, join_all},
-};
+use futures::{FutureExt, future::BoxFuture};
 use kube::Resource;
-use tokio::{sync::watch::Receiver, task::JoinSet, time::timeout};
-use tracing::{Instrument, debug, error, info, info_span, warn};
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, Span, debug, error, field::Empty, info, info_span, warn};
 
 use crate::{
     backoff::ObjectBackoff,
-    controller::Controller,
+    controller::{Controller, Drained, Wired},
     environment::Environment,
     error::{chain, is_unavailable},
     events::Events,
@@ -35,37 +33,27 @@ use crate::{
 /// did, so it does not count towards the object's backoff.
 const AWAY: Duration = Duration::from_secs(3);
 
-/// Wires a controller and returns its life.
-pub(crate) fn start<T: Controller>(environment: &Environment) -> BoxFuture<'static, ()> {
+/// Wires a controller.
+pub(crate) fn wire<T: Controller>(environment: &Environment) -> Box<dyn Wired> {
     let mut wiring = Wiring::<T::Object>::new(environment, T::NAME);
     let controller = T::wire(&mut wiring);
     let client = wiring.client();
     let events = wiring.events();
     let objects = wiring.objects().clone();
-    let Wiring { queue, subscriptions, mut synced, .. } = wiring;
-    let runner = Runner::<T> {
+    wiring.finish();
+    let Wiring { queue, subscriptions, .. } = wiring;
+    let waiting = Arc::downgrade(&queue);
+    environment.metrics.queue(T::NAME, Box::new(move || waiting.upgrade().map_or(0, |queue| queue.len())));
+    Box::new(Runner::<T> {
         shared: Arc::new(Shared { controller, client, objects, timeout: environment.reconcile_timeout }),
         environment: environment.clone(),
         queue,
         events,
         backoff: ObjectBackoff::default(),
         told: HashMap::new(),
+        visiting: TaskTracker::new(),
         _subscriptions: subscriptions,
-    };
-    Box::pin(async move {
-        let stop = runner.environment.stop.clone();
-        let filled = join_all(synced.iter_mut().map(filled));
-        if stop.run_until_cancelled(filled).await.is_some() {
-            info!(controller = T::NAME, "the controller starts");
-            runner.run().await;
-        }
     })
-}
-
-/// Waits until an informer has been filled once.
-async fn filled(synced: &mut Receiver<bool>) {
-    // An error means that the informer has ended, which takes the process with it.
-    let _ = synced.wait_for(|synced| *synced).await;
 }
 
 struct Runner<T: Controller> {
@@ -76,6 +64,8 @@ struct Runner<T: Controller> {
     backoff: ObjectBackoff,
     /// What was last told about an object that fails, so that one cause is one Event.
     told: HashMap<ObjectKey, String>,
+    /// The reconciles that have not come to their end, cut off or not.
+    visiting: TaskTracker,
     _subscriptions: Vec<Subscription>,
 }
 
@@ -105,9 +95,35 @@ struct Failure {
     away: bool,
 }
 
+impl<T: Controller> Wired for Runner<T> {
+    fn filled(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(self.queue.opened())
+    }
+
+    fn run(&mut self) -> BoxFuture<'_, Drained> {
+        Box::pin(self.work())
+    }
+}
+
 impl<T: Controller> Runner<T> {
-    async fn run(mut self) {
+    /// Forgets an earlier run. A reconcile that was cut off then may still be on its way to its next pause; it ends
+    /// before this one begins.
+    async fn begin_anew(&mut self) {
+        self.visiting.close();
+        self.visiting.wait().await;
+        self.visiting.reopen();
+        self.backoff = ObjectBackoff::default();
+        self.told.clear();
+    }
+
+    async fn work(&mut self) -> Drained {
+        self.begin_anew().await;
+        info!(controller = T::NAME, "the controller starts");
         let stop = self.environment.stop.clone();
+        let _resumed = self.queue.resume();
+        for object in self.shared.objects.store().list() {
+            self.queue.add(ObjectKey::of(object.as_ref()));
+        }
         let mut visits = JoinSet::new();
         loop {
             tokio::select! {
@@ -122,11 +138,13 @@ impl<T: Controller> Runner<T> {
         let drained = async { while visits.join_next().await.is_some() {} };
         if timeout(self.environment.drain_timeout, drained).await.is_err() {
             warn!(controller = T::NAME, "reconciles that did not finish in time are cut off");
+            return Drained::CutOff;
         }
+        Drained::Wholly
     }
 
     fn begin(&self, visits: &mut JoinSet<Visit>, Work { key, waited }: Work) {
-        self.environment.metrics.dequeued(T::NAME, waited, self.queue.len());
+        self.environment.metrics.dequeued(T::NAME, waited);
         let object = self.shared.objects.store().get(&key);
         let generation = object.as_ref().and_then(|object| object.meta().generation);
         let span = info_span!(
@@ -134,9 +152,11 @@ impl<T: Controller> Runner<T> {
             controller = T::NAME,
             namespace = key.namespace(),
             name = key.name(),
-            generation
+            generation,
+            outcome = Empty
         );
-        visits.spawn(visit(self.shared.clone(), key, object).instrument(span));
+        let visit = visit(self.shared.clone(), key, object).instrument(span);
+        visits.spawn(self.visiting.track_future(visit));
     }
 
     fn ended(&mut self, visit: Result<Visit, tokio::task::JoinError>) {
@@ -207,6 +227,8 @@ async fn visit<T: Controller>(
             }
         }
     };
+    let ended = result.as_ref().map_or_else(|failure| failure.ended, |outcome| succeeded(*outcome).0);
+    Span::current().record("outcome", ended.label());
     Visit { key, took: began.elapsed(), result, about }
 }
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use kube::{Client, Resource, core::object::HasStatus};
 use serde::Serialize;
-use tokio::sync::watch::Receiver;
 
 use crate::{
     environment::{Environment, Setting},
     events::Events,
-    informer::{Change, Informer, Selection, Subscription},
+    informer::{Change, Filled, Informer, Selection, Subscription},
     kind::{Kind, ObjectKey},
     owner::{controller_of, refers_to},
     queue::Queue,
@@ -27,23 +26,25 @@ pub struct Wiring<'e, K> {
     objects: Informer<K>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) subscriptions: Vec<Subscription>,
-    pub(crate) synced: Vec<Receiver<bool>>,
+    /// What must be known before reconciles begin.
+    filled: Filled,
 }
 
 impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     pub(crate) fn new(environment: &'e Environment, name: &str) -> Self {
-        let client = environment.clients.named(name);
+        let client = environment.clients.fenced(name, environment.fence.clone());
         let events = Events::new(client.clone(), name, &environment.instance);
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(Queue::paused());
         let objects = environment.informers.custom::<K>();
-        let synced = vec![objects.synced()];
+        let mut filled = Filled::new(environment.informers.scope());
+        filled.needs(&objects);
         let changed = queue.clone();
         let own = objects.subscribe(move |change| {
             if concerns_reconcile(change) {
                 changed.add(change.key.clone());
             }
         });
-        Self { environment, client, events, objects, queue, subscriptions: vec![own], synced }
+        Self { environment, client, events, objects, queue, subscriptions: vec![own], filled }
     }
 
     /// The controller's client.
@@ -80,10 +81,17 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         &self.environment.namespace
     }
 
-    /// An informer of another kind. Reconciles begin only after it has been filled.
+    /// Ends the wiring: from now on the queue hands out the objects of a namespace as soon as all informers know it.
+    pub(crate) fn finish(&mut self) {
+        let filled = std::mem::take(&mut self.filled);
+        self.subscriptions.extend(filled.open_when_filled(&self.queue));
+    }
+
+    /// An informer of another kind. Reconciles begin only after it has been filled; where the process looks into
+    /// some namespaces only, those of a namespace after its objects have been listed.
     pub fn informer<C: Kind>(&mut self, selection: Selection) -> Informer<C> {
         let informer = self.environment.informers.get::<C>(selection);
-        self.synced.push(informer.synced());
+        self.filled.needs(&informer);
         informer
     }
 

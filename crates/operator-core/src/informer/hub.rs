@@ -2,17 +2,23 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     future::Future,
     sync::Arc,
 };
 
-use kube::{Api, Client};
+use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::{Informer, watch};
-use crate::kind::Kind;
+use super::{
+    Informer, Scope,
+    watch::{self, Watch},
+};
+use crate::{
+    kind::Kind,
+    metrics::{Metrics, NoMetrics},
+};
 
 /// Which objects of a kind an informer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +49,8 @@ pub struct Informers {
 
 struct Hub {
     client: Client,
+    scope: Scope,
+    metrics: Arc<dyn Metrics>,
     state: Mutex<State>,
 }
 
@@ -55,35 +63,78 @@ struct State {
 struct Entry {
     informer: Box<dyn Any + Send + Sync>,
     kind: String,
-    is_synced: Box<dyn Fn() -> bool + Send + Sync>,
+    unfilled: Box<dyn Fn() -> Vec<(Option<String>, bool)> + Send + Sync>,
+    objects: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
+/// A watch that has not listed anything yet.
+struct Unfilled {
+    kind: String,
+    namespace: Option<String>,
+    /// Whether the API server refuses it.
+    is_refused: bool,
+}
+
+impl Hub {
+    fn objects(&self) -> Vec<(String, usize)> {
+        self.state.lock().informers.values().map(|entry| (entry.kind.clone(), (entry.objects)())).collect()
+    }
 }
 
 impl Informers {
     /// No informers yet; they will watch through `client`.
     pub fn new(client: Client) -> Self {
-        Self { hub: Arc::new(Hub { client, state: Mutex::default() }) }
+        Self::measured(client, Arc::new(NoMetrics))
     }
 
-    /// The informer of a kind. The first call for it starts the watch; must be called within a Tokio
-    /// runtime.
+    /// As [`Informers::new`], with what happens to the watches told to `metrics`.
+    pub fn measured(client: Client, metrics: Arc<dyn Metrics>) -> Self {
+        Self::within(client, metrics, Scope::Cluster)
+    }
+
+    /// As [`Informers::measured`], of a process that looks into these namespaces only.
+    pub fn within(client: Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
+        let hub = Arc::new(Hub { client, scope, metrics: metrics.clone(), state: Mutex::default() });
+        let watched = Arc::downgrade(&hub);
+        metrics.informers(Box::new(move || watched.upgrade().map(|hub| hub.objects()).unwrap_or_default()));
+        Self { hub }
+    }
+
+    /// Which namespaces the informers look into.
+    pub fn scope(&self) -> &Scope {
+        &self.hub.scope
+    }
+
+    /// The informer of a kind. The first call for it starts its watches; must be called within a Tokio runtime.
     pub fn get<K: Kind>(&self, selection: Selection) -> Informer<K> {
-        self.get_or_start(selection, |informer| {
-            watch::follow(informer, K::api(self.hub.client.clone(), None), selection.label_selector())
+        self.get_or_start(selection, |informer, limit| {
+            let api = K::api(self.hub.client.clone(), limit.as_deref());
+            watch::follow(self.watch(informer, limit, selection), api)
         })
     }
 
     /// The informer of a custom resource that people write: as [`Informers::get`], but an object that cannot
     /// be read does not stop the watch.
     pub fn custom<K: Kind>(&self) -> Informer<K> {
-        self.get_or_start(Selection::All, |informer| {
-            watch::follow_guarded(informer, Api::all(self.hub.client.clone()), None)
+        self.get_or_start(Selection::All, |informer, limit| {
+            let api = K::guarded_api(self.hub.client.clone(), limit.as_deref());
+            watch::follow_guarded(self.watch(informer, limit, Selection::All), api)
         })
+    }
+
+    fn watch<K: Kind>(
+        &self,
+        informer: Informer<K>,
+        limit: Option<Arc<str>>,
+        selection: Selection,
+    ) -> Watch<K> {
+        Watch { informer, limit, labels: selection.label_selector(), metrics: self.hub.metrics.clone() }
     }
 
     fn get_or_start<K: Kind, F>(
         &self,
         selection: Selection,
-        follow: impl FnOnce(Informer<K>) -> F,
+        follow: impl Fn(Informer<K>, Option<Arc<str>>) -> F,
     ) -> Informer<K>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -95,28 +146,72 @@ impl Informers {
         {
             return informer.clone();
         }
-        let informer = Informer::<K>::new();
-        state.watches.spawn(follow(informer.clone()));
-        let watched = informer.clone();
+        let limits = self.hub.scope.limits(K::NAMESPACED);
+        let informer = Informer::<K>::new(&limits);
+        for limit in limits {
+            state.watches.spawn(follow(informer.clone(), limit));
+        }
+        let (watched, held) = (informer.clone(), informer.clone());
         let entry = Entry {
             informer: Box::new(informer.clone()),
             kind: K::kind(&()).into_owned(),
-            is_synced: Box::new(move || watched.is_synced()),
+            unfilled: Box::new(move || watched.store().unfilled()),
+            objects: Box::new(move || held.store().len()),
         };
         state.informers.insert(id, entry);
         informer
     }
 
-    /// The kinds whose stores have not been filled yet, sorted; empty once all is known.
+    /// What has to be listed before the process is ready, sorted: kinds, with their namespace in a process that looks
+    /// into some only. Empty once it is ready.
+    ///
+    /// There, a namespace that does not exist or gives no rights is not waited for as long as there is another that
+    /// is known; see [`Informers::refused`].
     pub fn unsynced(&self) -> Vec<String> {
-        let state = self.hub.state.lock();
-        let mut kinds: Vec<_> = state
-            .informers
-            .values()
-            .filter(|entry| !(entry.is_synced)())
-            .map(|entry| entry.kind.clone())
-            .collect();
-        kinds.sort();
-        kinds
+        let unfilled = self.unfilled();
+        let missing = match &self.hub.scope {
+            Scope::Namespaces(names) => {
+                let refused = namespaces(unfilled.iter().filter(|watch| watch.is_refused));
+                let waits = |watch: &&Unfilled| {
+                    refused.len() == names.len()
+                        || !watch.namespace.as_ref().is_some_and(|name| refused.contains(name))
+                };
+                describe(unfilled.iter().filter(waits))
+            }
+            Scope::Cluster => describe(unfilled.iter()),
+        };
+        if self.hub.state.lock().informers.is_empty() { vec!["any kind".to_owned()] } else { missing }
     }
+
+    /// The namespaces of which the API server refuses to tell, because they give no rights or do not exist, with the
+    /// kinds that cannot be watched there: `Pod in shop`. Empty in a process that looks into the whole cluster.
+    pub fn refused(&self) -> Vec<String> {
+        describe(self.unfilled().iter().filter(|watch| watch.is_refused && watch.namespace.is_some()))
+    }
+
+    fn unfilled(&self) -> Vec<Unfilled> {
+        let state = self.hub.state.lock();
+        let of = |entry: &Entry| {
+            let kind = entry.kind.clone();
+            (entry.unfilled)().into_iter().map(move |(namespace, is_refused)| Unfilled {
+                kind: kind.clone(),
+                namespace,
+                is_refused,
+            })
+        };
+        state.informers.values().flat_map(of).collect()
+    }
+}
+
+fn namespaces<'a>(watches: impl Iterator<Item = &'a Unfilled>) -> BTreeSet<String> {
+    watches.filter_map(|watch| watch.namespace.clone()).collect()
+}
+
+fn describe<'a>(watches: impl Iterator<Item = &'a Unfilled>) -> Vec<String> {
+    let words = watches.map(|Unfilled { kind, namespace, .. }| match namespace {
+        Some(namespace) => format!("{kind} in {namespace}"),
+        None => kind.clone(),
+    });
+    let words: BTreeSet<_> = words.collect();
+    words.into_iter().collect()
 }

@@ -8,13 +8,17 @@
 //!   watch was down: after a relist, what is missing is reported as gone.
 //! - Changes of one object come in order. Several changes may be told as one.
 //! - A subscriber that comes late is told of what is there already.
+//! - In a process that looks into some namespaces only, there is a watch for each of them and kind; one that is
+//!   broken or lists anew concerns the objects of its namespace only.
 //! - A broken watch is retried for ever with backoff, and logged once when it breaks and once when it heals.
 //!
 //! # Not guaranteed
 //! That the store is current. Whoever acts on it guards each write by names, UIDs or resource versions.
 
+mod filled;
 mod hub;
 mod index;
+mod parts;
 mod store;
 mod watch;
 
@@ -23,9 +27,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+pub(crate) use filled::Filled;
 pub use hub::{Informers, Selection};
 pub use index::{Index, IndexKey};
 use parking_lot::{Mutex, RwLock};
+pub use parts::Scope;
 pub use store::{Change, Moment, Store};
 use tokio::sync::watch::{Receiver, Sender};
 
@@ -34,6 +40,9 @@ use crate::kind::Kind;
 /// What a subscriber is called with; it must return quickly and must not call back into the informer's
 /// `subscribe`.
 type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
+
+/// What is called when more has been listed.
+type OnFilled = Arc<dyn Fn() + Send + Sync>;
 
 /// A shared view of all objects of one kind. Cheap to clone; all clones share one watch.
 pub struct Informer<K> {
@@ -49,6 +58,8 @@ impl<K> Clone for Informer<K> {
 struct Shared<K> {
     store: Store<K>,
     subscribers: RwLock<Vec<(u64, Subscriber<K>)>>,
+    /// Called whenever a namespace, or all of the cluster, has been listed for the first time.
+    fillings: RwLock<Vec<(u64, OnFilled)>>,
     next_subscriber: AtomicU64,
     /// Held while a change is made and told, so that changes are told in the order in which they are made.
     telling: Mutex<()>,
@@ -64,15 +75,17 @@ struct Unsubscribe<K: Kind>(Arc<Shared<K>>, u64);
 impl<K: Kind> Drop for Unsubscribe<K> {
     fn drop(&mut self) {
         self.0.subscribers.write().retain(|(id, _)| *id != self.1);
+        self.0.fillings.write().retain(|(id, _)| *id != self.1);
     }
 }
 
 impl<K: Kind> Informer<K> {
-    fn new() -> Self {
+    fn new(limits: &[Option<Arc<str>>]) -> Self {
         Self {
             shared: Arc::new(Shared {
-                store: Store::default(),
+                store: Store::new(limits),
                 subscribers: RwLock::default(),
+                fillings: RwLock::default(),
                 next_subscriber: AtomicU64::new(0),
                 telling: Mutex::new(()),
                 synced: Sender::new(false),
@@ -101,6 +114,34 @@ impl<K: Kind> Informer<K> {
     /// Whether the store has been filled once.
     pub fn is_synced(&self) -> bool {
         *self.shared.synced.borrow()
+    }
+
+    /// Whether all objects of a namespace have been listed once.
+    pub(crate) fn is_filled(&self, namespace: Option<&str>) -> bool {
+        self.shared.store.is_filled(namespace)
+    }
+
+    /// Calls `told` whenever a namespace, or all of the cluster, has been listed for the first time.
+    pub(crate) fn on_filled(&self, told: impl Fn() + Send + Sync + 'static) -> Subscription {
+        let id = self.shared.next_subscriber.fetch_add(1, Ordering::Relaxed);
+        self.shared.fillings.write().push((id, Arc::new(told)));
+        Subscription(Box::new(Unsubscribe(self.shared.clone(), id)))
+    }
+
+    /// Ends the relist of the watch with this limit.
+    fn relist_ended(&self, limit: Option<&str>) {
+        let was_filled = self.is_filled(limit);
+        self.change(|store| store.relist_ended(limit));
+        if was_filled {
+            return;
+        }
+        if self.store().unfilled().is_empty() {
+            self.shared.synced.send_replace(true);
+        }
+        let told: Vec<_> = self.shared.fillings.read().iter().map(|(_, told)| told.clone()).collect();
+        for told in told {
+            told();
+        }
     }
 
     /// Follows whether the store has been filled once.

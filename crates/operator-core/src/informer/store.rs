@@ -8,7 +8,10 @@ use std::{
 use kube::{Resource, ResourceExt};
 use parking_lot::RwLock;
 
-use super::index::{Index, IndexKey, Indexed};
+use super::{
+    index::{Index, IndexKey, Indexed},
+    parts::Parts,
+};
 use crate::kind::{Kind, ObjectKey};
 
 /// What happened to one object: `old` is absent for a new one, `new` for one that is gone.
@@ -41,29 +44,24 @@ pub struct Store<K> {
 struct Inner<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
     indexes: Vec<Weak<dyn Indexed<K>>>,
-    /// Keys seen since the present relist began.
-    listed: Option<HashSet<ObjectKey>>,
-    /// How often a relist began.
-    epoch: u64,
-    /// The newest resource version that the watch has shown in this epoch.
-    seen: u64,
+    parts: Parts,
+    /// How often a relist began, in any of the parts.
+    relists: u64,
 }
 
 impl<K: Kind> Default for Store<K> {
     fn default() -> Self {
-        Self {
-            inner: RwLock::new(Inner {
-                objects: HashMap::new(),
-                indexes: Vec::new(),
-                listed: None,
-                epoch: 0,
-                seen: 0,
-            }),
-        }
+        Self::new(&[None])
     }
 }
 
 impl<K: Kind> Store<K> {
+    /// A store that is filled by one watch for each limit.
+    pub(super) fn new(limits: &[Option<Arc<str>>]) -> Self {
+        let parts = Parts::new(limits);
+        Self { inner: RwLock::new(Inner { objects: HashMap::new(), indexes: Vec::new(), parts, relists: 0 }) }
+    }
+
     /// The object of a key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.inner.read().objects.get(key).cloned()
@@ -99,7 +97,7 @@ impl<K: Kind> Store<K> {
 
     /// The present moment, to be taken before a write whose answer goes to [`Store::wrote`].
     pub fn now(&self) -> Moment {
-        Moment(self.inner.read().epoch)
+        Moment(self.inner.read().relists)
     }
 
     /// Takes in the answer to a write of our own, so that the next read sees it before the watch tells.
@@ -109,7 +107,8 @@ impl<K: Kind> Store<K> {
     pub(crate) fn wrote(&self, moment: Moment, object: K) -> Option<Change<K>> {
         let mut inner = self.inner.write();
         let version = version(&object);
-        if inner.epoch != moment.0 || version == 0 || version <= inner.seen {
+        let part = inner.parts.get(object.meta().namespace.as_deref())?;
+        if part.relist > moment.0 || version == 0 || version <= part.seen {
             return None;
         }
         inner.put(object)
@@ -122,29 +121,60 @@ impl<K: Kind> Store<K> {
         (found.meta().uid.as_deref() == uid).then(|| inner.take(key)).flatten()
     }
 
-    pub(super) fn relist_began(&self) {
+    /// Begins a relist of the watch with this limit.
+    pub(super) fn relist_began(&self, limit: Option<&str>) {
         let mut inner = self.inner.write();
-        inner.listed = Some(HashSet::new());
-        inner.epoch += 1;
-        inner.seen = 0;
+        inner.relists += 1;
+        let relist = inner.relists;
+        if let Some(part) = inner.parts.get_mut(limit) {
+            part.listed = Some(HashSet::new());
+            part.relist = relist;
+            part.seen = 0;
+        }
     }
 
     /// Takes in an object of the relist, however old it is: after a restore, older is right.
     pub(super) fn listed(&self, object: K) -> Option<Change<K>> {
         let mut inner = self.inner.write();
         let key = ObjectKey::of(&object);
-        if let Some(listed) = &mut inner.listed {
+        if let Some(listed) = inner.parts.get_mut(key.namespace()).and_then(|part| part.listed.as_mut()) {
             listed.insert(key);
         }
         inner.put(object)
     }
 
-    /// Ends the relist and takes out what it did not show.
-    pub(super) fn relist_ended(&self) -> Vec<Change<K>> {
+    /// Ends the relist of the watch with this limit and takes out what it did not show; objects that other watches
+    /// show stay.
+    pub(super) fn relist_ended(&self, limit: Option<&str>) -> Vec<Change<K>> {
         let mut inner = self.inner.write();
-        let Some(listed) = inner.listed.take() else { return Vec::new() };
-        let vanished: Vec<_> = inner.objects.keys().filter(|key| !listed.contains(key)).cloned().collect();
+        let Some(part) = inner.parts.get_mut(limit) else { return Vec::new() };
+        part.is_filled = true;
+        let Some(listed) = part.listed.take() else { return Vec::new() };
+        let covered = inner.objects.keys().filter(|key| Parts::covers(limit, key));
+        let vanished: Vec<_> = covered.filter(|key| !listed.contains(key)).cloned().collect();
         vanished.iter().filter_map(|key| inner.take(key)).collect()
+    }
+
+    /// Notes whether the API server refuses the watch with this limit.
+    pub(super) fn refused(&self, limit: Option<&str>, is_refused: bool) {
+        let known = |inner: &Inner<K>| inner.parts.get(limit).map(|part| part.is_refused);
+        if known(&self.inner.read()) == Some(!is_refused)
+            && let Some(part) = self.inner.write().parts.get_mut(limit)
+        {
+            part.is_refused = is_refused;
+        }
+    }
+
+    /// Whether all objects of a namespace have been listed once.
+    pub(super) fn is_filled(&self, namespace: Option<&str>) -> bool {
+        self.inner.read().parts.get(namespace).is_some_and(|part| part.is_filled)
+    }
+
+    /// The watches that have not listed anything yet: what each is limited to, and whether it is refused.
+    pub(super) fn unfilled(&self) -> Vec<(Option<String>, bool)> {
+        let inner = self.inner.read();
+        let unfilled = inner.parts.iter().filter(|(_, part)| !part.is_filled);
+        unfilled.map(|(limit, part)| (limit.map(str::to_owned), part.is_refused)).collect()
     }
 
     pub(super) fn applied(&self, object: K) -> Option<Change<K>> {
@@ -166,7 +196,9 @@ impl<K: Kind> Store<K> {
 
 impl<K: Kind> Inner<K> {
     fn saw(&mut self, object: &K) {
-        self.seen = self.seen.max(version(object));
+        if let Some(part) = self.parts.get_mut(object.meta().namespace.as_deref()) {
+            part.seen = part.seen.max(version(object));
+        }
     }
 
     /// Stores the object; no change if it is the very version that is known.
@@ -223,24 +255,74 @@ mod tests {
 
     fn listed(objects: &[ConfigMap]) -> Store<ConfigMap> {
         let store = Store::default();
-        store.relist_began();
+        store.relist_began(None);
         for object in objects {
             store.listed(object.clone());
         }
-        store.relist_ended();
+        store.relist_ended(None);
         store
     }
 
     #[test]
     fn what_a_relist_does_not_show_has_vanished() {
         let store = listed(&[object("a", 1), object("b", 2)]);
-        store.relist_began();
+        store.relist_began(None);
         assert!(store.listed(object("a", 1)).is_none(), "the same version is no change");
-        let vanished = store.relist_ended();
+        let vanished = store.relist_ended(None);
         assert_eq!(vanished.len(), 1);
         assert_eq!(vanished[0].key, key("b"));
         assert!(vanished[0].new.is_none());
         assert!(store.get(&key("b")).is_none());
+    }
+
+    /// A store of two namespaces, each with an object.
+    fn of_two_namespaces() -> Store<ConfigMap> {
+        let store = Store::new(&[Some("a".into()), Some("b".into())]);
+        for namespace in ["a", "b"] {
+            store.relist_began(Some(namespace));
+            store.listed(object_in(namespace, 5));
+            store.relist_ended(Some(namespace));
+        }
+        store
+    }
+
+    fn object_in(namespace: &str, version: u64) -> ConfigMap {
+        let mut object = object("web", version);
+        object.metadata.namespace = Some(namespace.into());
+        object
+    }
+
+    #[test]
+    fn a_relist_of_one_namespace_takes_out_nothing_of_another() {
+        let store = of_two_namespaces();
+        store.relist_began(Some("a"));
+        let vanished: Vec<_> = store.relist_ended(Some("a")).into_iter().map(|change| change.key).collect();
+        assert_eq!(vanished, [ObjectKey::namespaced("a", "web")]);
+        assert_eq!(store.len(), 1);
+    }
+
+    #[test]
+    fn an_own_write_is_judged_by_the_watch_of_its_namespace() {
+        let store = of_two_namespaces();
+        store.applied(object_in("b", 20));
+        let moment = store.now();
+        assert!(store.wrote(moment, object_in("a", 10)).is_some(), "the watch of b says nothing about a");
+        store.relist_began(Some("b"));
+        assert!(store.wrote(moment, object_in("a", 11)).is_some());
+        assert!(store.wrote(moment, object_in("b", 30)).is_none(), "a relist of b has crossed it");
+    }
+
+    #[test]
+    fn a_store_is_filled_namespace_by_namespace() {
+        let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())]);
+        store.relist_began(Some("a"));
+        assert!(!store.is_filled(Some("a")));
+        store.relist_ended(Some("a"));
+        assert!(store.is_filled(Some("a")) && !store.is_filled(Some("b")));
+        store.refused(Some("b"), true);
+        assert_eq!(store.unfilled(), [(Some("b".to_owned()), true)]);
+        store.refused(Some("b"), false);
+        assert_eq!(store.unfilled(), [(Some("b".to_owned()), false)]);
     }
 
     #[test]
@@ -265,8 +347,8 @@ mod tests {
     fn an_own_write_that_a_relist_crossed_is_left_to_the_watch() {
         let store = listed(&[]);
         let moment = store.now();
-        store.relist_began();
-        store.relist_ended();
+        store.relist_began(None);
+        store.relist_ended(None);
         assert!(store.wrote(moment, object("a", 5)).is_none());
     }
 
@@ -282,9 +364,9 @@ mod tests {
     #[test]
     fn a_restore_that_turns_versions_back_is_believed() {
         let store = listed(&[object("a", 9)]);
-        store.relist_began();
+        store.relist_began(None);
         assert!(store.listed(object("a", 3)).is_some());
-        store.relist_ended();
+        store.relist_ended(None);
         assert_eq!(store.get(&key("a")).unwrap().resource_version().as_deref(), Some("3"));
         assert!(store.applied(object("a", 4)).is_some());
     }

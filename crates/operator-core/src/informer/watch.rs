@@ -1,6 +1,6 @@
 //! The loop between kube's watcher and a store.
 
-use std::{fmt::Debug, pin::pin, time::Duration};
+use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use kube::{
@@ -19,6 +19,7 @@ use crate::{
     backoff::WatchBackoff,
     error,
     kind::{Kind, ObjectKey, describe},
+    metrics::{Metrics, Restarted},
 };
 
 /// How long a watch lasts before it is opened anew, in seconds. Well below the 290 s that kube takes, so that
@@ -40,45 +41,67 @@ enum Lists {
 /// Objects in a page; few, for a page is parsed as a whole.
 const PAGE: u32 = 100;
 
+/// One watch of an informer.
+pub(super) struct Watch<K> {
+    pub(super) informer: Informer<K>,
+    /// The namespace that it is limited to.
+    pub(super) limit: Option<Arc<str>>,
+    pub(super) labels: Option<&'static str>,
+    pub(super) metrics: Arc<dyn Metrics>,
+}
+
 /// Follows a kind for ever.
-pub(super) async fn follow<K: Kind>(informer: Informer<K>, api: Api<K>, labels: Option<&'static str>) {
-    follow_with(informer, api, labels, Some).await;
+pub(super) async fn follow<K: Kind>(watch: Watch<K>, api: Api<K>) {
+    watch.follow(api, Some).await;
 }
 
 /// Follows a kind for ever whose objects people write, and whose definition may be another version than ours:
 /// an object that we cannot read is told of and passed over, and does not stop the others.
-pub(super) async fn follow_guarded<K: Kind>(
-    informer: Informer<K>,
-    api: Api<DeserializeGuard<K>>,
-    labels: Option<&'static str>,
-) {
-    follow_with(informer, api, labels, readable).await;
+pub(super) async fn follow_guarded<K: Kind>(watch: Watch<K>, api: Api<DeserializeGuard<K>>) {
+    watch.follow(api, readable).await;
 }
 
-async fn follow_with<K: Kind, W>(
-    informer: Informer<K>,
-    api: Api<W>,
-    labels: Option<&'static str>,
-    read: fn(Event<W>) -> Option<Event<K>>,
-) where
-    W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let mut health = Health::default();
-    let mut lists = Lists::Streamed;
-    loop {
-        let events = watcher(api.clone(), config(labels, lists));
-        let events = events.modify(|object| object.meta_mut().managed_fields = None);
-        let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
-        while let Some(event) = events.next().await {
-            if lists == Lists::Streamed && event.as_ref().is_err_and(cannot_stream) {
-                debug!(kind = %K::kind(&()), "the API server does not stream lists; they are read in pages");
-                lists = Lists::Paged;
-                break;
+impl<K: Kind> Watch<K> {
+    async fn follow<W>(self, api: Api<W>, read: fn(Event<W>) -> Option<Event<K>>)
+    where
+        W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let mut health = Health::new(self.limit.clone());
+        let mut lists = Lists::Streamed;
+        loop {
+            let events = watcher(api.clone(), config(self.labels, lists));
+            let events = events.modify(|object| object.meta_mut().managed_fields = None);
+            let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
+            while let Some(event) = events.next().await {
+                if lists == Lists::Streamed && event.as_ref().is_err_and(cannot_stream) {
+                    debug!(kind = %K::kind(&()), "the API server does not stream lists; they are read in pages");
+                    lists = Lists::Paged;
+                    break;
+                }
+                if let Some(why) = restarted(&event) {
+                    self.metrics.watch_restarted(&K::kind(&()), why);
+                }
+                // The beginning of a relist says nothing yet: in pages, it comes before the request.
+                if !matches!(event, Ok(Event::Init)) {
+                    health.judge::<K, _>(&event);
+                    let is_refused = event.as_ref().is_err_and(is_refused);
+                    self.informer.store().refused(self.limit.as_deref(), is_refused);
+                }
+                if let Some(event) = event.ok().and_then(read) {
+                    self.take_in(event);
+                }
             }
-            health.judge::<K, _>(&event);
-            if let Some(event) = event.ok().and_then(read) {
-                take_in(&informer, event);
-            }
+        }
+    }
+
+    fn take_in(&self, event: Event<K>) {
+        let (informer, limit) = (&self.informer, self.limit.as_deref());
+        match event {
+            Event::Init => informer.store().relist_began(limit),
+            Event::InitApply(object) => informer.change(|store| store.listed(object)),
+            Event::InitDone => informer.relist_ended(limit),
+            Event::Apply(object) => informer.change(|store| store.applied(object)),
+            Event::Delete(object) => informer.change(|store| store.deleted(&object)),
         }
     }
 }
@@ -126,22 +149,19 @@ fn read<K: Kind>(object: DeserializeGuard<K>) -> Option<K> {
     }
 }
 
-fn take_in<K: Kind>(informer: &Informer<K>, event: Event<K>) {
+/// Whether and why the watch starts over. One that has expired lists anew, and is counted then.
+fn restarted<W>(event: &Result<Event<W>, Error>) -> Option<Restarted> {
     match event {
-        Event::Init => informer.store().relist_began(),
-        Event::InitApply(object) => informer.change(|store| store.listed(object)),
-        Event::InitDone => {
-            informer.change(super::Store::relist_ended);
-            informer.shared.synced.send_replace(true);
-        }
-        Event::Apply(object) => informer.change(|store| store.applied(object)),
-        Event::Delete(object) => informer.change(|store| store.deleted(&object)),
+        Ok(Event::Init) => Some(Restarted::Listed),
+        Err(broken) if !is_expired(broken) => Some(Restarted::Failed),
+        _ => None,
     }
 }
 
 /// Whether the watch works, so that each turn is logged once.
-#[derive(Default)]
 struct Health {
+    /// The namespace that the watch is limited to.
+    limit: Option<Arc<str>>,
     /// What was last told.
     broken: Option<String>,
     /// A refusal that has not been told yet: for a moment after its start an API server knows of no rights.
@@ -149,6 +169,10 @@ struct Health {
 }
 
 impl Health {
+    fn new(limit: Option<Arc<str>>) -> Self {
+        Self { limit, broken: None, refused: false }
+    }
+
     fn judge<K: Kind, E>(&mut self, event: &Result<E, Error>) {
         match event {
             Ok(_) => self.healed::<K>(),
@@ -157,17 +181,18 @@ impl Health {
     }
 
     fn broke<K: Kind>(&mut self, broken: &Error) {
+        let (kind, namespace) = (K::kind(&()), self.limit.as_deref());
         if is_expired(broken) {
-            debug!(kind = %K::kind(&()), "the watch expired and lists anew");
+            debug!(%kind, namespace, "the watch expired and lists anew");
             return;
         }
         if status_code(broken) == Some(403) && !std::mem::replace(&mut self.refused, true) {
-            debug!(kind = %K::kind(&()), "the watch was refused; it is told if it stays so");
+            debug!(%kind, namespace, "the watch was refused; it is told if it stays so");
             return;
         }
         let message = words(broken);
         if self.broken.as_ref() != Some(&message) {
-            warn!(kind = %K::kind(&()), error = %message, "{}", advice::<K>(broken));
+            warn!(%kind, namespace, error = %message, "{}", advice::<K>(broken, namespace));
             self.broken = Some(message);
         }
     }
@@ -175,24 +200,28 @@ impl Health {
     fn healed<K: Kind>(&mut self) {
         self.refused = false;
         if self.broken.take().is_some() {
-            info!(kind = %K::kind(&()), "the watch works again");
+            info!(kind = %K::kind(&()), namespace = self.limit.as_deref(), "the watch works again");
         }
     }
 }
 
 /// What a person can do about a watch that does not work.
-fn advice<K: Kind>(broken: &Error) -> String {
+fn advice<K: Kind>(broken: &Error, namespace: Option<&str>) -> String {
     let kind = K::kind(&());
-    match status_code(broken) {
-        Some(404) => format!(
+    match (status_code(broken), namespace) {
+        (Some(404), _) => format!(
             "cannot watch {kind}: the API server does not know it; install its CRD (--install-crds does)"
         ),
-        Some(401) => format!(
+        (Some(401), _) => format!(
             "cannot watch {kind}: the API server does not accept the credentials; renew the token or kubeconfig"
         ),
-        Some(403) => {
+        (Some(403), None) => {
             format!("cannot watch {kind}: not allowed; apply the ClusterRole and binding of deploy/rbac")
         }
+        (Some(403), Some(namespace)) => format!(
+            "cannot watch {kind} in {namespace}: not allowed, or there is no such namespace; \
+             kubectl apply -n {namespace} the Role and binding of deploy/rbac/namespaced"
+        ),
         _ => format!("cannot watch {kind}: trying again until the API server answers"),
     }
 }
@@ -206,6 +235,10 @@ fn words(broken: &Error) -> String {
         }
         Error::NoResourceVersion => error::chain(broken),
     }
+}
+
+fn is_refused(broken: &Error) -> bool {
+    status_code(broken) == Some(403)
 }
 
 fn is_expired(broken: &Error) -> bool {

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kube::{Client, client::Body};
@@ -71,11 +71,11 @@ fn frames(body: Body) -> Frames {
     body.into_data_stream().map_ok(Frame::data).boxed()
 }
 
+/// What an API server answers to a watch that asks for what it has forgotten: an event that says so.
 fn expired() -> Response<StreamBody<Frames>> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired",
         "message": "too old resource version", "code": 410});
-    let body = Body::from(status.to_string().into_bytes());
-    let mut response = Response::new(StreamBody::new(frames(body)));
-    *response.status_mut() = StatusCode::GONE;
-    response
+    let event = json!({"type": "ERROR", "object": status});
+    let body = Body::from(format!("{event}\n").into_bytes());
+    Response::new(StreamBody::new(frames(body)))
 }

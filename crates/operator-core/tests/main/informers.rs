@@ -12,6 +12,7 @@ use operator_core::{
     ObjectKey,
     client::Clients,
     informer::{Change, Informers, Selection},
+    metrics::{Metrics, Restarted},
 };
 
 use crate::{
@@ -79,7 +80,8 @@ async fn a_subscriber_is_told_of_what_is_there_and_of_every_change_and_delete() 
 async fn what_vanished_while_the_watch_was_down_is_reported_after_the_relist() {
     let world = World::new().await;
     let gate = Gate::new();
-    let informers = Informers::new(gate.client(&world.client));
+    let watches = Arc::new(Watches::default());
+    let informers = Informers::measured(gate.client(&world.client), watches.clone());
     let informer = informers.get::<ConfigMap>(Selection::All);
     filled(&informer).await;
     let (log, tell) = told(&world);
@@ -102,6 +104,41 @@ async fn what_vanished_while_the_watch_was_down_is_reported_after_the_relist() {
     .await
     .unwrap();
     assert!(!log.lock().unwrap().iter().any(|entry| entry == "-stays" || entry == "~stays"));
+
+    let restarts = watches.restarts.lock().unwrap().clone();
+    assert!(restarts.iter().all(|(kind, _)| kind == "ConfigMap"), "{restarts:?}");
+    let listed = restarts.iter().filter(|(_, why)| *why == Restarted::Listed).count();
+    assert_eq!(listed, 2, "at the start and after it expired: {restarts:?}");
+    assert!(restarts.iter().any(|(_, why)| *why == Restarted::Failed), "{restarts:?}");
+    assert_eq!(watches.objects(), [("ConfigMap".to_owned(), informer.store().len())]);
+    drop(informers);
+    assert_eq!(watches.objects(), []);
+}
+
+/// What is told about watches.
+#[derive(Default)]
+struct Watches {
+    restarts: Mutex<Vec<(String, Restarted)>>,
+    objects: Mutex<Option<Objects>>,
+}
+
+/// How many objects the informers hold, by kind.
+type Objects = Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>;
+
+impl Watches {
+    fn objects(&self) -> Vec<(String, usize)> {
+        self.objects.lock().unwrap().as_ref().unwrap()()
+    }
+}
+
+impl Metrics for Watches {
+    fn watch_restarted(&self, kind: &str, why: Restarted) {
+        self.restarts.lock().unwrap().push((kind.to_owned(), why));
+    }
+
+    fn informers(&self, objects: Objects) {
+        *self.objects.lock().unwrap() = Some(objects);
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 mod finalizers;
 mod gate;
 mod informers;
+mod namespaces;
 mod runner;
 mod support;
 mod widget;

@@ -178,7 +178,8 @@ async fn a_reconcile_that_takes_too_long_is_cut_off_and_each_ending_is_measured(
     let mut environment = Environment::new(client.clone());
     environment.reconcile_timeout = Duration::from_millis(500);
     environment.metrics = endings.clone();
-    let running = tokio::spawn((register::<WidgetController>().start)(&environment));
+    let running = environment.clone();
+    let running = tokio::spawn(async move { register::<WidgetController>().run(&running).await });
 
     let widgets = Api::<Widget>::default_namespaced(client);
     for (name, behave) in [("hangs", Behave::Hang), ("panics", Behave::Panic), ("well", Behave::Well)] {

@@ -9,15 +9,14 @@
 //! assert_eq!(pods.verbs, ["list", "watch", "create", "delete"]);
 //! ```
 
+mod grant;
+
 use std::ops::BitOr;
 
-use k8s_openapi::api::{
-    events::v1::Event,
-    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject},
-};
-use kube::{Resource, core::ObjectMeta};
+pub use grant::Grant;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::{controller::Registration, labels};
+use crate::kind::Kind;
 
 /// A set of verbs; combined with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,16 +71,18 @@ pub struct Rule {
     resource: String,
     verbs: Verbs,
     names: Vec<String>,
+    namespaced: bool,
 }
 
 /// The rule that allows `verbs` on the objects of kind `K`.
 #[must_use]
-pub fn rule<K: Resource<DynamicType = ()>>(verbs: Verbs) -> Rule {
+pub fn rule<K: Kind>(verbs: Verbs) -> Rule {
     Rule {
         group: K::group(&()).into_owned(),
         resource: K::plural(&()).into_owned(),
         verbs,
         names: Vec::new(),
+        namespaced: K::NAMESPACED,
     }
 }
 
@@ -100,6 +101,21 @@ impl Rule {
         self
     }
 
+    /// Whether the objects live in namespaces, so that a Role can grant this.
+    pub fn is_namespaced(&self) -> bool {
+        self.namespaced
+    }
+
+    /// What the rule is about, as kubectl names it: `pods`, `podsets.app.example.com/status`.
+    pub fn resource(&self) -> String {
+        let Self { group, resource, .. } = self;
+        match (group.as_str(), resource.split_once('/')) {
+            ("", _) => resource.clone(),
+            (group, Some((plural, subresource))) => format!("{plural}.{group}/{subresource}"),
+            (group, None) => format!("{resource}.{group}"),
+        }
+    }
+
     /// The rule as a role carries it.
     pub fn into_policy(self) -> PolicyRule {
         PolicyRule {
@@ -112,49 +128,10 @@ impl Rule {
     }
 }
 
-/// The role of a controller, `ensemble-<name>`: its own rules, and that it may publish Events.
-pub fn cluster_role(controller: &Registration) -> ClusterRole {
-    let mut rules = (controller.rules)();
-    rules.push(rule::<Event>(CREATE | PATCH));
-    ClusterRole {
-        metadata: role_metadata(controller),
-        rules: Some(rules.into_iter().map(Rule::into_policy).collect()),
-        aggregation_rule: None,
-    }
-}
-
-/// Gives a controller's role to a ServiceAccount.
-pub fn cluster_role_binding(controller: &Registration, namespace: &str, account: &str) -> ClusterRoleBinding {
-    ClusterRoleBinding {
-        metadata: role_metadata(controller),
-        role_ref: RoleRef {
-            api_group: Some(ClusterRole::group(&()).into_owned()),
-            kind: ClusterRole::kind(&()).into_owned(),
-            name: role_name(controller),
-        },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: account.to_owned(),
-            namespace: Some(namespace.to_owned()),
-            api_group: None,
-        }]),
-    }
-}
-
-fn role_name(controller: &Registration) -> String {
-    format!("ensemble-{}", controller.name)
-}
-
-fn role_metadata(controller: &Registration) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(role_name(controller)),
-        labels: Some(labels::recommended("ensemble", "ensemble", controller.name)),
-        ..ObjectMeta::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
+
     use super::*;
 
     #[test]
@@ -171,5 +148,13 @@ mod tests {
         let policy = rule::<ClusterRole>(UPDATE).subresource("status").into_policy();
         assert_eq!(policy.resources, Some(vec!["clusterroles/status".to_owned()]));
         assert_eq!(policy.resource_names, None);
+    }
+    #[test]
+    fn a_rule_knows_whether_a_namespace_can_grant_it_and_what_kubectl_calls_it() {
+        let bindings = rule::<RoleBinding>(GET).subresource("status");
+        assert!(bindings.is_namespaced());
+        assert_eq!(bindings.resource(), "rolebindings.rbac.authorization.k8s.io/status");
+        assert!(!rule::<ClusterRole>(GET).is_namespaced());
+        assert_eq!(rule::<k8s_openapi::api::core::v1::Pod>(GET).resource(), "pods");
     }
 }

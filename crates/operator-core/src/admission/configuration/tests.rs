@@ -1,0 +1,142 @@
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::admission::{
+    BoxError, CREATE, Caches, DELETE, Metadata, Mutation, Mutator, Request, UPDATE, Validator, Verdict,
+    any_namespaced, target,
+};
+
+struct Pods;
+
+impl Validator for Pods {
+    type Object = Pod;
+
+    fn wire(_: &mut Caches<'_>) -> Self {
+        Self
+    }
+
+    async fn validate(&self, _: &Request<Pod>) -> Result<Verdict, BoxError> {
+        Ok(Verdict::allow())
+    }
+}
+
+struct Anything;
+
+impl Mutator for Anything {
+    type Object = Metadata;
+
+    fn wire(_: &mut Caches<'_>) -> Self {
+        Self
+    }
+
+    async fn mutate(&self, _: &Request<Metadata>) -> Result<Mutation<Metadata>, BoxError> {
+        Ok(Mutation::keep())
+    }
+}
+
+fn selector(key: &str) -> LabelSelector {
+    LabelSelector {
+        match_labels: Some([(key.to_owned(), "x".to_owned())].into()),
+        ..LabelSelector::default()
+    }
+}
+
+fn webhooks() -> Vec<Webhook> {
+    vec![
+        Webhook::validating::<Pods>("pods")
+            .on(target::<Pod>(CREATE | UPDATE))
+            .on(target::<Pod>(UPDATE).subresource("ephemeralcontainers"))
+            .in_namespaces(selector("team"))
+            .timeout_seconds(2)
+            .declare(),
+        Webhook::mutating::<Anything>("namespaces")
+            .on(target::<Namespace>(CREATE | UPDATE | DELETE))
+            .only_if("not-by-nodes", "!('system:nodes' in request.userInfo.groups)")
+            .reinvoked()
+            .declare(),
+        Webhook::mutating::<Anything>("anything")
+            .on(any_namespaced(CREATE))
+            .with_labels(selector("mine"))
+            .declare(),
+    ]
+}
+
+const REGISTRATION: Registration = Registration {
+    name: "test",
+    rules: Vec::new,
+    crds: Vec::new,
+    webhooks,
+    conversions: Vec::new,
+    settings: || &[],
+    wire: |_| unreachable!("nobody runs it"),
+};
+
+fn by_service() -> Reach {
+    Reach::Service { namespace: "ensemble-system".to_owned() }
+}
+
+fn exempt() -> Value {
+    json!({
+        "key": "kubernetes.io/metadata.name", "operator": "NotIn",
+        "values": ["kube-system", "kube-public", "kube-node-lease", "ensemble-system"],
+    })
+}
+
+#[test]
+fn a_validating_webhook_fails_closed_and_never_looks_at_what_a_cluster_needs_to_come_up() {
+    let configuration = serde_json::to_value(validating(&REGISTRATION, &by_service())).unwrap();
+    assert_eq!(configuration["metadata"]["name"], "ensemble-test");
+    let rule = |operations: Value, resource: &str| {
+        json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": [resource], "scope": "Namespaced",
+        })
+    };
+    let expected = json!([{
+        "name": "pods.test.ensemble",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": { "service": {
+            "name": "ensemble-webhook", "namespace": "ensemble-system", "path": "/test/pods", "port": 443,
+        }},
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": { "matchLabels": { "team": "x" }, "matchExpressions": [exempt()] },
+        "objectSelector": {},
+        "rules": [rule(json!(["CREATE", "UPDATE"]), "pods"), rule(json!(["UPDATE"]), "pods/ephemeralcontainers")],
+        "sideEffects": "None",
+        "timeoutSeconds": 2,
+    }]);
+    assert_eq!(configuration["webhooks"], expected);
+}
+
+#[test]
+fn a_mutating_webhook_fails_open() {
+    let configuration = serde_json::to_value(mutating(&REGISTRATION, &by_service())).unwrap();
+    let webhooks = configuration["webhooks"].as_array().unwrap();
+    let [namespaces, anything] = webhooks.as_slice() else { panic!("{webhooks:?}") };
+    assert_eq!((&namespaces["failurePolicy"], &namespaces["timeoutSeconds"]), (&json!("Ignore"), &json!(5)));
+    assert_eq!(
+        (&namespaces["reinvocationPolicy"], &anything["reinvocationPolicy"]),
+        (&json!("IfNeeded"), &json!("Never"))
+    );
+    // A Namespace is selected by its own labels: leaving kube-system out would leave it unguarded.
+    assert_eq!(namespaces["namespaceSelector"], json!({}));
+    assert_eq!(namespaces["matchConditions"][0]["name"], "not-by-nodes");
+    assert_eq!(anything["namespaceSelector"]["matchExpressions"], json!([exempt()]));
+    assert_eq!(anything["matchConditions"][0]["name"], "neither-leases-nor-events");
+}
+
+#[test]
+fn a_manager_elsewhere_is_reached_by_its_address() {
+    let reach = Reach::Url { base: "https://127.0.0.1:9443".to_owned(), namespace: "own".to_owned() };
+    let configuration = serde_json::to_value(validating(&REGISTRATION, &reach)).unwrap();
+    let webhook = &configuration["webhooks"][0];
+    assert_eq!(webhook["clientConfig"], json!({ "url": "https://127.0.0.1:9443/test/pods" }));
+    assert_eq!(webhook["namespaceSelector"]["matchExpressions"][0]["values"][3], "own");
+}
+
+#[test]
+fn without_webhooks_there_is_no_configuration() {
+    let none = Registration { webhooks: Vec::new, ..REGISTRATION };
+    assert!(validating(&none, &by_service()).is_none() && mutating(&none, &by_service()).is_none());
+}

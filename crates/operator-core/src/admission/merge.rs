@@ -1,0 +1,190 @@
+//! Changing an object through a type that knows only part of it, without loss of the rest.
+
+use json_patch::Patch;
+use serde_json::{Map, Value};
+
+/// The JSON patch that does to `object` what was done from `before` to `after`, which are the object as a type sees
+/// it. What the type does not know stays as it is.
+pub(super) fn patch(object: &Value, before: &Value, after: &Value) -> Patch {
+    json_patch::diff(object, &merge(object, before, after))
+}
+
+/// `object` with the difference between `before` and `after` made to it.
+fn merge(object: &Value, before: &Value, after: &Value) -> Value {
+    match (object, before, after) {
+        (object, before, after) if before == after => object.clone(),
+        (Value::Object(object), Value::Object(before), Value::Object(after)) => {
+            Value::Object(merge_fields(object, before, after))
+        }
+        (Value::Array(object), Value::Array(before), Value::Array(after)) if object.len() == before.len() => {
+            Value::Array(merge_items(object, before, after))
+        }
+        (_, _, after) => after.clone(),
+    }
+}
+
+fn merge_fields(
+    object: &Map<String, Value>,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+) -> Map<String, Value> {
+    let mut merged = object.clone();
+    for name in before.keys().filter(|name| !after.contains_key(*name)) {
+        merged.remove(name);
+    }
+    for (name, new) in after {
+        match (object.get(name), before.get(name)) {
+            // The type writes out a default that the object does not have: no change.
+            (None, Some(old)) if old == new => {}
+            (Some(there), Some(old)) => drop(merged.insert(name.clone(), merge(there, old, new))),
+            _ => drop(merged.insert(name.clone(), new.clone())),
+        }
+    }
+    merged
+}
+
+/// Each item of the new list goes on from the item that it was: the equal one, else the one of its name, else the one
+/// at its place if neither has a name.
+fn merge_items(object: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
+    let mut free: Vec<_> = before.iter().zip(object).map(Some).collect();
+    let mut merged: Vec<Option<Value>> = after
+        .iter()
+        .map(|new| take(&mut free, |_, old| old == new).map(|(_, there)| there.clone()))
+        .collect();
+    for (place, new) in after.iter().enumerate() {
+        if let Some(item) = merged.get_mut(place).filter(|item| item.is_none()) {
+            let same = |at: usize, old: &Value| match (name(old), name(new)) {
+                (None, None) => at == place,
+                (old, new) => old == new,
+            };
+            let goes_on = take(&mut free, same).map(|(old, there)| merge(there, old, new));
+            *item = Some(goes_on.unwrap_or_else(|| new.clone()));
+        }
+    }
+    merged.into_iter().flatten().collect()
+}
+
+/// Takes out the first pair of an item before and the item in the object that `is_it` picks.
+fn take<'v>(
+    free: &mut [Option<(&'v Value, &'v Value)>],
+    is_it: impl Fn(usize, &Value) -> bool,
+) -> Option<(&'v Value, &'v Value)> {
+    let mut places = free.iter_mut().enumerate();
+    places.find(|(at, pair)| pair.is_some_and(|(old, _)| is_it(*at, old))).and_then(|(_, pair)| pair.take())
+}
+
+fn name(item: &Value) -> Option<&Value> {
+    item.get("name")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use proptest::prelude::*;
+    use serde::{Deserialize, Serialize};
+    use serde_json::json;
+
+    use super::*;
+
+    /// What becomes of `object` when `change` is made to it as a `T`.
+    fn changed<T: Serialize + for<'de> Deserialize<'de> + Clone>(
+        object: Value,
+        change: impl Fn(&mut T),
+    ) -> Value {
+        let before: T = serde_json::from_value(object.clone()).unwrap();
+        let mut after = before.clone();
+        change(&mut after);
+        let patch =
+            patch(&object, &serde_json::to_value(&before).unwrap(), &serde_json::to_value(&after).unwrap());
+        let mut result = object;
+        json_patch::patch(&mut result, &patch).unwrap();
+        result
+    }
+
+    #[test]
+    fn what_the_type_does_not_know_stays() {
+        let pod = json!({
+            "metadata": { "name": "web", "novelty": 1 },
+            "spec": {
+                "containers": [
+                    { "name": "a", "image": "one", "novelty": 2 },
+                    { "name": "b", "image": "two", "novelty": 3 },
+                ],
+                "novelty": { "deep": [1, 2] },
+            },
+        });
+        let result = changed::<Pod>(pod, |pod| {
+            let spec = pod.spec.as_mut().unwrap();
+            spec.priority_class_name = Some("high".to_owned());
+            spec.containers.remove(0);
+            spec.containers[0].image = Some("three".to_owned());
+        });
+        let expected = json!({
+            "metadata": { "name": "web", "novelty": 1 },
+            "spec": {
+                "priorityClassName": "high",
+                "containers": [{ "name": "b", "image": "three", "novelty": 3 }],
+                "novelty": { "deep": [1, 2] },
+            },
+        });
+        assert_eq!(result, expected);
+    }
+
+    #[test]
+    fn items_keep_what_is_theirs_when_they_change_places() {
+        let pod = json!({ "metadata": {}, "spec": { "containers": [
+            { "name": "a", "novelty": 1 }, { "name": "b", "novelty": 2 },
+        ]}});
+        let result = changed::<Pod>(pod, |pod| {
+            let containers = &mut pod.spec.as_mut().unwrap().containers;
+            containers.reverse();
+            containers[0].image = Some("x".to_owned());
+        });
+        let containers = json!([{ "name": "b", "image": "x", "novelty": 2 }, { "name": "a", "novelty": 1 }]);
+        assert_eq!(result["spec"]["containers"], containers);
+    }
+
+    /// A type that writes out what was left out, and leaves out what is empty.
+    #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+    struct Thing {
+        #[serde(default)]
+        on: bool,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        map: BTreeMap<String, i64>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        list: Vec<i64>,
+    }
+
+    #[test]
+    fn defaults_of_the_type_are_no_change_and_can_be_changed() {
+        let object = json!({ "map": {}, "other": null });
+        assert_eq!(changed::<Thing>(object.clone(), |_| {}), object);
+        let result = changed::<Thing>(object, |thing| {
+            thing.on = true;
+            thing.map.insert("a".to_owned(), 1);
+        });
+        assert_eq!(result, json!({ "on": true, "map": { "a": 1 }, "other": null }));
+    }
+
+    fn thing() -> impl Strategy<Value = Thing> {
+        let map = proptest::collection::btree_map("[a-c]{1,2}", 0_i64..4, 0..4);
+        (any::<bool>(), map, proptest::collection::vec(0_i64..4, 0..5)).prop_map(|(on, map, list)| Thing {
+            on,
+            map,
+            list,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_result_is_what_was_meant_and_strange_fields_stay(before in thing(), after in thing()) {
+            let mut object = serde_json::to_value(&before).unwrap();
+            object["novelty"] = json!({ "a": [1] });
+            let result = changed::<Thing>(object, |thing| *thing = after.clone());
+            prop_assert_eq!(&result["novelty"], &json!({ "a": [1] }));
+            prop_assert_eq!(serde_json::from_value::<Thing>(result).unwrap(), after);
+        }
+    }
+}
