@@ -1,7 +1,18 @@
 //! Finding the API server.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
-use kube::{Client, Config};
+use http::{Request, StatusCode};
+use kube::{
+    Client, Config,
+    client::{Body, retry::RetryPolicy},
+};
+use operator_core::{
+    fence::Fence,
+    metrics::{Metrics, NoMetrics},
+};
+use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
 
 /// A client for the cluster that the environment names: `KUBECONFIG` or `~/.kube/config`, else the
 /// ServiceAccount of the pod that this process runs in. Sends nothing yet.
@@ -9,8 +20,128 @@ use kube::{Client, Config};
 /// # Errors
 /// When neither is there, or the kubeconfig cannot be read.
 pub async fn connect() -> Result<Client> {
-    let config = Config::infer().await.context(
-        "no usable cluster configuration; set KUBECONFIG to a valid kubeconfig, or run in a pod with a ServiceAccount",
-    )?;
+    connect_measured(Arc::new(NoMetrics)).await
+}
+
+/// As [`connect`]; `metrics` is told of every answer that asks for patience, which nobody else sees: such requests are
+/// sent again.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_measured(metrics: Arc<dyn Metrics>) -> Result<Client> {
+    client(configuration().await?, metrics).context("the cluster configuration cannot be used")
+}
+
+/// As [`connect`], but with connections of its own, and with no request sent again by itself: for whoever must know
+/// when each of his requests was sent.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_apart() -> Result<Client> {
+    let mut config = configuration().await?;
+    config.default_retry = false;
     Client::try_from(config).context("the cluster configuration cannot be used")
+}
+
+async fn configuration() -> Result<Config> {
+    Config::infer().await.context(
+        "no usable cluster configuration; set KUBECONFIG to a valid kubeconfig, or run in a pod with a ServiceAccount",
+    )
+}
+
+/// kube's own client, with its retries moved above the place where answers are counted.
+fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client> {
+    config.default_retry = false;
+    let namespace = config.default_namespace.clone();
+    let inner = Client::try_from(config)?;
+    let counted = service_fn(move |request: Request<Body>| {
+        let (inner, metrics) = (inner.clone(), metrics.clone());
+        async move {
+            // It may have been a long time since the first attempt.
+            if let Some(fence) = request.extensions().get::<Fence>() {
+                fence.check()?;
+            }
+            let answer = inner.send(request).await?;
+            if asks_for_patience(answer.status()) {
+                metrics.retried(answer.status().as_u16());
+            }
+            Ok::<_, tower::BoxError>(answer)
+        }
+    });
+    let retry = RetryLayer::new(RetryPolicy::server_retry());
+    Ok(Client::new(ServiceBuilder::new().layer(retry).service(counted), namespace))
+}
+
+/// The answers after which [`RetryPolicy`] sends a request again.
+fn asks_for_patience(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::{Router, extract::State, routing::get};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{Api, api::PostParams};
+    use operator_core::{client::Clients, error::chain};
+    use parking_lot::Mutex;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Retried(Mutex<Vec<u16>>);
+
+    impl Metrics for Retried {
+        fn retried(&self, code: u16) {
+            self.0.lock().push(code);
+        }
+    }
+
+    /// Asks for patience twice.
+    async fn busy(State(asked): State<Arc<AtomicUsize>>) -> (StatusCode, String) {
+        let answers = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+        let status = answers.get(asked.fetch_add(1, Ordering::Relaxed)).copied().unwrap_or(StatusCode::OK);
+        (status, "{\"major\": \"1\", \"minor\": \"36\", \"gitVersion\": \"\", \"gitCommit\": \"\", \"gitTreeState\": \"\",
+            \"buildDate\": \"\", \"goVersion\": \"\", \"compiler\": \"\", \"platform\": \"\"}".to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_busy_api_server_is_asked_again_and_that_is_counted() {
+        let router = Router::new().route("/version", get(busy)).with_state(Arc::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        let metrics = Arc::new(Retried::default());
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let version = client(config, metrics.clone()).unwrap().apiserver_version().await.unwrap();
+        assert_eq!(version.minor, "36");
+        assert_eq!(*metrics.0.lock(), [429, 503]);
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_write_is_not_sent_again_once_its_fence_has_closed() {
+        let (fence, asked) = (Fence::open(), Arc::new(AtomicUsize::new(0)));
+        let (closes, counts) = (fence.clone(), asked.clone());
+        let busy = async move || {
+            counts.fetch_add(1, Ordering::Relaxed);
+            closes.close();
+            (StatusCode::TOO_MANY_REQUESTS, "")
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, Router::new().fallback(busy)).await });
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = Clients::new(client(config, Arc::new(NoMetrics)).unwrap()).fenced("test", fence);
+        let maps = Api::<ConfigMap>::namespaced(client, "default");
+        let error = maps.create(&PostParams::default(), &ConfigMap::default()).await.unwrap_err();
+        assert!(chain(&error).contains("another replica may lead"), "{}", chain(&error));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        server.abort();
+    }
 }

@@ -64,7 +64,7 @@ pub async fn install_when_reachable(client: &Client, crds: &[CustomResourceDefin
 /// What a person can do about a definition that was not registered.
 fn refused(error: kube::Error, name: &str) -> anyhow::Error {
     let advice = if status(&error).is_some_and(kube::core::Status::is_forbidden) {
-        "; apply deploy/rbac/install-crds.yaml, or install deploy/crds yourself and leave --install-crds out"
+        "; apply deploy/rbac/optional/install-crds.yaml, or install deploy/crds yourself and leave --install-crds out"
     } else {
         ""
     };

@@ -2,9 +2,15 @@
 //!
 //! The controllers themselves are `operator-core`'s; this crate runs them.
 
+pub mod certificates;
 pub mod connect;
 pub mod crds;
+pub mod election;
+pub mod https;
 pub mod logs;
+pub mod metrics;
 pub mod probes;
 pub mod signals;
 pub mod supervisor;
+pub mod telemetry;
+pub mod webhook;

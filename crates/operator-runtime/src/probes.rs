@@ -1,6 +1,6 @@
 //! `/healthz` and `/readyz`, for kubelets and people.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, Result};
 use axum::{Router, extract::State, http::StatusCode, routing::get};
@@ -8,46 +8,73 @@ use operator_core::informer::Informers;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Serves the probes until `stop`.
+/// Something that a process waits for before it is ready, besides its informers.
+#[derive(Clone)]
+pub struct Awaited {
+    /// What it waits for, for people: `a certificate`.
+    pub what: &'static str,
+    /// Whether it is there.
+    pub is_there: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// What the probes are answered from.
+#[derive(Clone)]
+pub struct Readiness {
+    /// The process's informers; each has to be filled.
+    pub informers: Informers,
+    /// What else has to be there.
+    pub awaited: Vec<Awaited>,
+    /// Cancelled when the process stops: it is not ready any more.
+    pub stop: CancellationToken,
+}
+
+/// Serves the probes until the process stops.
 ///
 /// - `/healthz` answers 200 for as long as the process works at all.
-/// - `/readyz` answers 200 once every informer has been filled, and 503 with the missing kinds until then and
-///   again when the process stops.
+/// - `/readyz` answers 200 once every informer has been filled and all that is awaited is there, and 503 with what
+///   is missing until then and again when the process stops. In a process that looks into some namespaces only, it
+///   names those that give no rights, and is ready without them if there is another.
 ///
 /// # Errors
 /// When the address cannot be listened on: it is taken, or not this machine's.
-pub async fn serve(address: SocketAddr, informers: Informers, stop: CancellationToken) -> Result<()> {
+pub async fn serve(address: SocketAddr, readiness: Readiness) -> Result<()> {
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!(
             "cannot serve the probes on {address}; choose a free address with --health-probe-bind-address"
         )
     })?;
-    let router = router(informers, stop.clone());
+    let stop = readiness.stop.clone();
+    let router = router(readiness);
     tokio::spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
     });
     Ok(())
 }
 
-fn router(informers: Informers, stop: CancellationToken) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "ok"))
-        .route("/readyz", get(ready))
-        .with_state((informers, stop))
+fn router(readiness: Readiness) -> Router {
+    Router::new().route("/healthz", get(async || "ok")).route("/readyz", get(ready)).with_state(readiness)
 }
 
-async fn ready(State((informers, stop)): State<(Informers, CancellationToken)>) -> (StatusCode, String) {
-    readiness(&informers.unsynced(), stop.is_cancelled())
+async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    let missing = readiness.awaited.iter().filter(|awaited| !(awaited.is_there)());
+    let missing: Vec<_> = missing.map(|awaited| awaited.what).collect();
+    let informers = &readiness.informers;
+    answer(&informers.unsynced(), &informers.refused(), &missing, readiness.stop.is_cancelled())
 }
 
-fn readiness(unsynced: &[String], stopping: bool) -> (StatusCode, String) {
-    match (stopping, unsynced) {
-        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "stopping".to_owned()),
-        (false, []) => (StatusCode::OK, "ok".to_owned()),
-        (false, kinds) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for the first list of {}", kinds.join(", ")))
-        }
+fn answer(unsynced: &[String], refused: &[String], missing: &[&str], stopping: bool) -> (StatusCode, String) {
+    if stopping {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping".to_owned());
     }
+    let lists = (!unsynced.is_empty()).then(|| format!("the first list of {}", unsynced.join(", ")));
+    let waits: Vec<_> = lists.into_iter().chain(missing.iter().map(|what| (*what).to_owned())).collect();
+    if waits.is_empty() && refused.is_empty() {
+        return (StatusCode::OK, "ok".to_owned());
+    }
+    if waits.is_empty() {
+        return (StatusCode::OK, format!("ok; without rights to watch {}", refused.join(", ")));
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {}", waits.join(", and for ")))
 }
 
 #[cfg(test)]
@@ -56,10 +83,19 @@ mod tests {
 
     #[test]
     fn a_process_is_ready_when_nothing_is_missing_and_until_it_stops() {
-        assert_eq!(readiness(&[], false), (StatusCode::OK, "ok".into()));
-        assert_eq!(readiness(&[], true).0, StatusCode::SERVICE_UNAVAILABLE);
-        let (status, body) = readiness(&["Pod".into(), "PodSet".into()], false);
+        assert_eq!(answer(&[], &[], &[], false), (StatusCode::OK, "ok".into()));
+        assert_eq!(answer(&[], &[], &[], true).0, StatusCode::SERVICE_UNAVAILABLE);
+        let unsynced = ["Pod".into(), "PodSet".into()];
+        let (status, body) = answer(&unsynced, &[], &[], false);
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(body, "waiting for the first list of Pod, PodSet");
+        let (_, body) = answer(&unsynced, &[], &["a certificate"], false);
+        assert_eq!(body, "waiting for the first list of Pod, PodSet, and for a certificate");
+    }
+
+    #[test]
+    fn a_namespace_that_gives_no_rights_is_told_and_does_not_make_the_others_unready() {
+        let (status, body) = answer(&[], &["Pod in shop".into()], &[], false);
+        assert_eq!((status, &*body), (StatusCode::OK, "ok; without rights to watch Pod in shop"));
     }
 }

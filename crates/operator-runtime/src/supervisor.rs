@@ -1,11 +1,15 @@
 //! Running controllers, and starting them again when they end by themselves.
 
-use std::time::Duration;
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
-use operator_core::{Environment, Registration};
+use futures::FutureExt;
+use operator_core::{Drained, Environment, Registration, Wired, fence::Fence};
 use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
+
+use crate::election::{Election, Leadership};
 
 /// How often a controller may end by itself within [`WINDOW`] before the process gives up.
 const RESTARTS: usize = 5;
@@ -14,82 +18,209 @@ const WINDOW: Duration = Duration::from_mins(10);
 /// The wait before the first restart; doubles with each that still counts.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Runs the controllers until the environment asks to stop. One that ends by itself, which is a bug, is started
-/// again with backoff.
+/// Runs the controllers until the environment asks to stop, each while this process leads it; without an election, always.
+/// One that ends by itself, which is a bug, is started again with backoff. A controller whose informers have not been
+/// filled yet does not stand for election: others may be able to run it.
 ///
 /// # Errors
-/// When a controller keeps ending by itself: the process should end then and be started anew.
-pub async fn run(controllers: &[Registration], environment: &Environment) -> Result<()> {
-    run_with(controllers, environment, FIRST_WAIT).await
+/// When a controller keeps ending by itself: the process should end then and be started anew. The others have been asked
+/// to stop, and have stopped.
+pub async fn run(
+    controllers: &[Registration],
+    environment: &Environment,
+    election: Option<Arc<Election>>,
+) -> Result<()> {
+    run_with(controllers, environment, election, FIRST_WAIT).await
 }
 
 async fn run_with(
     controllers: &[Registration],
     environment: &Environment,
+    election: Option<Arc<Election>>,
     first_wait: Duration,
 ) -> Result<()> {
     let mut running = JoinSet::new();
     for controller in controllers {
-        running.spawn(supervise(*controller, environment.clone(), first_wait));
+        let candidacy = Candidacy::new(controller, environment, election.clone());
+        running.spawn(supervise(*controller, candidacy, first_wait));
     }
+    let mut result = Ok(());
     while let Some(ended) = running.join_next().await {
-        ended??;
+        if let Err(error) = ended.map_err(Into::into).flatten() {
+            environment.stop.cancel();
+            result = result.and(Err(error));
+        }
     }
-    Ok(())
+    result
 }
 
-async fn supervise(controller: Registration, environment: Environment, first_wait: Duration) -> Result<()> {
+/// A controller's part in the election.
+struct Candidacy {
+    /// With a fence of the controller's own.
+    environment: Environment,
+    controller: &'static str,
+    election: Option<Arc<Election>>,
+    /// From the first time on that the controller could run.
+    leadership: Option<Leadership>,
+}
+
+impl Candidacy {
+    fn new(controller: &Registration, environment: &Environment, election: Option<Arc<Election>>) -> Self {
+        let fence = if election.is_some() { Fence::closed() } else { Fence::open() };
+        let environment = Environment { fence, ..environment.clone() };
+        Self { environment, controller: controller.name, election, leadership: None }
+    }
+
+    fn stand(&mut self) -> &mut Leadership {
+        let Self { environment, controller, election, leadership } = self;
+        leadership.get_or_insert_with(|| {
+            if let Some(election) = election {
+                return election.campaign(controller, environment.fence.clone());
+            }
+            environment.metrics.leading(controller, true);
+            Leadership::undivided()
+        })
+    }
+
+    /// Ends it. Unless all has come to its end, the Lease is left to end by itself: a request may be on its way.
+    async fn end(self, drained: Drained) {
+        if let (Some(leadership), Drained::Wholly) = (self.leadership, drained) {
+            leadership.resign().await;
+        }
+        info!(controller = self.controller, "the controller has stopped");
+    }
+}
+
+async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wait: Duration) -> Result<()> {
+    let Environment { stop, metrics, .. } = candidacy.environment.clone();
     let mut ends = Vec::new();
     loop {
-        let life = (controller.start)(&environment);
-        let end = tokio::spawn(life).await;
-        if environment.stop.is_cancelled() {
-            info!(controller = controller.name, "the controller has stopped");
+        let mut wired = (controller.wire)(&candidacy.environment);
+        let life = AssertUnwindSafe(live(wired.as_mut(), &mut candidacy, &stop)).catch_unwind().await;
+        if stop.is_cancelled() {
+            candidacy.end(life.unwrap_or(Ok(Drained::CutOff))?).await;
             return Ok(());
         }
+        drop(wired);
         ends.retain(|at: &Instant| at.elapsed() < WINDOW);
         ends.push(Instant::now());
-        let why = end.err().map_or_else(|| "it returned".to_owned(), |error| error.to_string());
+        let why = match life {
+            Ok(ended) => ended.map(|_| "it returned".to_owned())?,
+            Err(panic) => panicked(panic.as_ref()),
+        };
         if ends.len() > RESTARTS {
             bail!("the controller {} ended {} times within {WINDOW:?}: {why}", controller.name, ends.len());
         }
         let wait = first_wait * 2_u32.pow(u32::try_from(ends.len() - 1).unwrap_or_default());
         error!(
             controller = controller.name,
-            why,
-            ?wait,
+            error = why,
+            retry_in = ?wait,
             "the controller ended by itself and is started again"
         );
-        environment.stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+        metrics.restarted(controller.name);
+        stop.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
+}
+
+/// The life of a wired controller, term by term. A lost lease ends a term at once, in the midst of whatever is done.
+async fn live(wired: &mut dyn Wired, candidacy: &mut Candidacy, stop: &CancellationToken) -> Result<Drained> {
+    if stop.run_until_cancelled(wired.filled()).await.is_none() {
+        return Ok(Drained::Wholly);
+    }
+    let leadership = candidacy.stand();
+    let mut before = Drained::Wholly;
+    loop {
+        match stop.run_until_cancelled(leadership.gained()).await {
+            Some(gained) => gained?,
+            None => return Ok(before),
+        }
+        tokio::select! {
+            drained = wired.run() => return Ok(drained),
+            () = leadership.lost() => before = Drained::CutOff,
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    format!("it panicked: {said}")
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use futures::FutureExt;
-    use operator_core::{Registration, environment::Environment};
+    use futures::future::BoxFuture;
+    use tokio::sync::watch;
 
     use super::*;
 
-    static STARTS: AtomicUsize = AtomicUsize::new(0);
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
 
-    const RETURNS_AT_ONCE: Registration = Registration {
-        name: "returns",
+    /// Returns or panics at once.
+    struct Bad;
+
+    impl Wired for Bad {
+        fn filled(&mut self) -> BoxFuture<'_, ()> {
+            async {}.boxed()
+        }
+
+        fn run(&mut self) -> BoxFuture<'_, Drained> {
+            let run = RUNS.fetch_add(1, Ordering::Relaxed);
+            async move {
+                assert!(run.is_multiple_of(2), "on purpose");
+                Drained::Wholly
+            }
+            .boxed()
+        }
+    }
+
+    /// Runs until it is asked to stop. Tells how many runs there were, and whether one goes on.
+    struct Good {
+        stop: CancellationToken,
+        runs: watch::Sender<(usize, bool)>,
+    }
+
+    struct Ends<'a>(&'a watch::Sender<(usize, bool)>);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.send_modify(|(_, goes_on)| *goes_on = false);
+        }
+    }
+
+    impl Wired for Good {
+        fn filled(&mut self) -> BoxFuture<'_, ()> {
+            async {}.boxed()
+        }
+
+        fn run(&mut self) -> BoxFuture<'_, Drained> {
+            async {
+                self.runs.send_modify(|(runs, goes_on)| (*runs, *goes_on) = (*runs + 1, true));
+                let _ends = Ends(&self.runs);
+                self.stop.cancelled().await;
+                Drained::Wholly
+            }
+            .boxed()
+        }
+    }
+
+    fn good(environment: &Environment) -> Box<dyn Wired> {
+        Box::new(Good { stop: environment.stop.clone(), runs: watch::Sender::default() })
+    }
+
+    const BAD: Registration = Registration {
+        name: "bad",
         rules: Vec::new,
         crds: Vec::new,
+        webhooks: Vec::new,
+        conversions: Vec::new,
         settings: || &[],
-        start: |_| {
-            STARTS.fetch_add(1, Ordering::Relaxed);
-            async {}.boxed()
-        },
+        wire: |_| Box::new(Bad),
     };
-
-    const WAITS_FOR_STOP: Registration = Registration {
-        start: |environment| environment.stop.clone().cancelled_owned().boxed(),
-        ..RETURNS_AT_ONCE
-    };
+    const GOOD: Registration = Registration { name: "good", wire: good, ..BAD };
 
     fn environment() -> Environment {
         let service = tower::service_fn(|_| async {
@@ -99,16 +230,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_controller_that_keeps_ending_ends_the_process() {
-        let error = run_with(&[RETURNS_AT_ONCE], &environment(), Duration::from_millis(1)).await.unwrap_err();
-        assert!(error.to_string().contains("the controller returns ended 6 times"), "{error}");
-        assert_eq!(STARTS.load(Ordering::Relaxed), RESTARTS + 1);
+    async fn a_controller_that_keeps_ending_ends_the_process_and_the_others_in_order() {
+        let environment = environment();
+        let ended = run_with(&[BAD, GOOD], &environment, None, Duration::from_millis(1)).await;
+        let error = ended.unwrap_err().to_string();
+        assert!(error.contains("the controller bad ended 6 times"), "{error}");
+        assert!(error.contains("it panicked: on purpose"), "{error}");
+        assert_eq!(RUNS.load(Ordering::Relaxed), RESTARTS + 1);
     }
 
     #[tokio::test]
     async fn a_stop_ends_all_of_them() {
         let environment = environment();
         environment.stop.cancel();
-        run(&[WAITS_FOR_STOP, WAITS_FOR_STOP], &environment).await.unwrap();
+        run(&[GOOD, GOOD], &environment, None).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_controller_runs_anew_in_each_term_and_ends_with_it() {
+        let environment = environment();
+        let runs = watch::Sender::default();
+        let mut follow = runs.subscribe();
+        let leads = watch::Sender::new(false);
+        let mut candidacy = Candidacy::new(&GOOD, &environment, None);
+        candidacy.leadership = Some(Leadership::told(leads.subscribe()));
+        let stop = environment.stop.clone();
+        let life = tokio::spawn(async move {
+            let mut good = Good { stop: stop.clone(), runs };
+            live(&mut good, &mut candidacy, &stop).await
+        });
+        for term in 1..=3 {
+            leads.send_replace(true);
+            follow.wait_for(|seen| *seen == (term, true)).await.unwrap();
+            leads.send_replace(false);
+            follow.wait_for(|seen| *seen == (term, false)).await.unwrap();
+        }
+        environment.stop.cancel();
+        assert_eq!(life.await.unwrap().unwrap(), Drained::CutOff, "a request may be on its way");
     }
 }

@@ -1,0 +1,143 @@
+//! Making keys and certificates: ECDSA on P-256, which every TLS client knows.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PublicKeyData as _, SanType, date_time_ymd,
+};
+use rustls::pki_types::ServerName;
+
+use super::{
+    lifetimes::{Lifetimes, Validity},
+    x509::{Authority, Serving},
+};
+
+/// The key with which an authority signs.
+pub(super) struct SigningKey(KeyPair);
+
+/// A certificate could not be made. Says nothing about keys.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PkiError {
+    #[error("cannot make a key or certificate")]
+    Make(#[from] rcgen::Error),
+    #[error("a certificate that was just made cannot be used")]
+    Unusable,
+}
+
+impl SigningKey {
+    /// Reads a key of PKCS#8 in PEM; nothing if it is none.
+    pub(super) fn read(pem: &[u8]) -> Option<Self> {
+        KeyPair::from_pem(std::str::from_utf8(pem).ok()?).ok().map(Self)
+    }
+
+    pub(super) fn pem(&self) -> Vec<u8> {
+        self.0.serialize_pem().into_bytes()
+    }
+
+    /// Whether this is the authority's key, and can sign in its name.
+    pub(super) fn belongs_to(&self, authority: &Authority) -> bool {
+        self.0.der_bytes() == authority.public_key
+            && Issuer::from_ca_cert_der(&authority.der, &self.0).is_ok()
+    }
+}
+
+/// A new authority.
+pub(super) fn authority(now: Timestamp, lifetimes: Lifetimes) -> Result<(Authority, SigningKey), PkiError> {
+    let made = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let mut params = params(&format!("ensemble certificate authority of {made}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    set_validity(&mut params, Validity::starting(now, lifetimes.authority()));
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let authority = Authority::read(certificate.der().clone()).ok_or(PkiError::Unusable)?;
+    Ok((authority, SigningKey(key)))
+}
+
+/// A new serving certificate for these names. It never outlives its authority.
+pub(super) fn serving(
+    now: Timestamp,
+    lifetimes: Lifetimes,
+    names: &[ServerName<'static>],
+    authority: &Authority,
+    key: &SigningKey,
+) -> Result<Serving, PkiError> {
+    let mut validity = Validity::starting(now, lifetimes.serving());
+    validity.not_after = validity.not_after.min(authority.validity.not_after);
+    validity.not_before = validity.not_before.max(authority.validity.not_before);
+    let mut params = params("ensemble");
+    params.subject_alt_names = names.iter().filter_map(alternative_name).collect();
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    set_validity(&mut params, validity);
+    let issuer = Issuer::from_ca_cert_der(&authority.der, &key.0)?;
+    let own = KeyPair::generate()?;
+    let certificate = params.signed_by(&own, &issuer)?;
+    Serving::read(certificate.pem().as_bytes(), own.serialize_pem().as_bytes())
+        .map_err(|_| PkiError::Unusable)
+}
+
+fn params(common_name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+}
+
+fn set_validity(params: &mut CertificateParams, validity: Validity) {
+    let time = |time: Timestamp| {
+        date_time_ymd(1970, 1, 1) + Duration::from_secs(time.as_second().try_into().unwrap_or_default())
+    };
+    params.not_before = time(validity.not_before);
+    params.not_after = time(validity.not_after);
+}
+
+fn alternative_name(name: &ServerName<'static>) -> Option<SanType> {
+    match name {
+        ServerName::DnsName(name) => Some(SanType::DnsName(name.as_ref().try_into().ok()?)),
+        ServerName::IpAddress(address) => Some(SanType::IpAddress((*address).into())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::testing::{names, time};
+
+    #[test]
+    fn what_was_made_is_trusted_for_its_names_and_for_its_life() {
+        let (lifetimes, now) = (Lifetimes::default(), time(0));
+        let (authority, key) = super::authority(now, lifetimes).unwrap();
+        let wanted = names(&["a.b.svc", "10.0.0.1", "::1"]);
+        let serving = super::serving(now, lifetimes, &wanted, &authority, &key).unwrap();
+        assert!(serving.is_for(&wanted) && !serving.is_for(&names(&["other.b.svc"])));
+        assert_eq!(serving.names(), wanted);
+        assert!(serving.is_trusted_by(&authority, now));
+        assert!(serving.is_trusted_by(&authority, serving.validity.not_before));
+        assert!(!serving.is_trusted_by(&authority, serving.validity.not_after));
+        let (stranger, _) = super::authority(now, lifetimes).unwrap();
+        assert!(!serving.is_trusted_by(&stranger, now));
+    }
+
+    #[test]
+    fn a_serving_certificate_does_not_outlive_its_authority() {
+        let lifetimes = Lifetimes::default();
+        let (authority, key) = super::authority(time(0), lifetimes).unwrap();
+        let late = authority.validity.due();
+        let serving = super::serving(late, lifetimes, &names(&["a.svc"]), &authority, &key).unwrap();
+        assert!(serving.validity.not_after <= authority.validity.not_after);
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_authority_only() {
+        let (authority, key) = super::authority(time(0), Lifetimes::default()).unwrap();
+        let (_, other) = super::authority(time(0), Lifetimes::default()).unwrap();
+        let read = SigningKey::read(&key.pem()).unwrap();
+        assert!(read.belongs_to(&authority) && !other.belongs_to(&authority));
+        assert!(SigningKey::read(b"garbage").is_none());
+    }
+}

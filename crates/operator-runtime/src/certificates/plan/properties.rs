@@ -1,0 +1,151 @@
+//! What holds whatever happens to the Secret.
+
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::certificates::{
+    contents::{AUTHORITIES, AUTHORITY_KEY, CHAIN, KEY},
+    presence::Presence,
+    testing::{NAME, lifetimes, names, plan_at, time},
+};
+
+const KEYS: [&str; 4] = [AUTHORITIES, AUTHORITY_KEY, CHAIN, KEY];
+
+/// Something that somebody does to the Secret.
+#[derive(Clone, Debug)]
+enum Damage {
+    None,
+    Delete,
+    Garbage(usize, Vec<u8>),
+    Truncate(usize, usize),
+    Flip(usize, usize),
+    OfAnother,
+    Mixed(usize),
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    prop_oneof![
+        4 => Just(Damage::None),
+        1 => Just(Damage::Delete),
+        1 => (0..4_usize, vec(any::<u8>(), 0..200)).prop_map(|(key, bytes)| Damage::Garbage(key, bytes)),
+        1 => (0..4_usize, 0..800_usize).prop_map(|(key, length)| Damage::Truncate(key, length)),
+        1 => (0..4_usize, 0..800_usize).prop_map(|(key, at)| Damage::Flip(key, at)),
+        1 => Just(Damage::OfAnother),
+        1 => (0..4_usize).prop_map(Damage::Mixed),
+    ]
+}
+
+impl Damage {
+    fn apply(&self, data: &mut Data, seconds: u64) {
+        let another = || plan_at(seconds, &Data::default(), None).contents.data();
+        let mut bytes = |key: &usize, change: &dyn Fn(&mut Vec<u8>)| {
+            change(&mut data.entry(KEYS[*key].to_owned()).or_default().0);
+        };
+        match self {
+            Self::None => {}
+            Self::Delete => data.clear(),
+            Self::Garbage(key, garbage) => bytes(key, &|bytes| bytes.clone_from(garbage)),
+            Self::Truncate(key, length) => bytes(key, &|bytes| bytes.truncate(*length)),
+            Self::Flip(key, at) => bytes(key, &|bytes| {
+                if let Some(byte) = bytes.get_mut(*at) {
+                    *byte ^= 1;
+                }
+            }),
+            Self::OfAnother => *data = another(),
+            Self::Mixed(key) => {
+                data.insert(KEYS[*key].to_owned(), another().remove(KEYS[*key]).unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// A replica, and the bundle that it would bring to the API servers.
+#[derive(Default)]
+struct Replica(Presence);
+
+impl Replica {
+    /// As `Managed::settle` does it. Returns the bundle.
+    fn settle(&mut self, data: &mut Data, seconds: u64) -> Vec<Authority> {
+        let uptime = Duration::from_secs(seconds);
+        for _ in 0..4 {
+            self.0.look(&Contents::read(data), time(seconds), uptime, lifetimes().propagation());
+            let plan = plan_at(seconds, data, self.0.shown());
+            if plan.changes.is_empty() {
+                self.0.settled(&plan.contents.authorities);
+                return plan.contents.authorities;
+            }
+            data.extend(plan.contents.data());
+        }
+        panic!("a plan that was carried out leads to another plan")
+    }
+
+    fn is_trusted_by(&self, bundle: &[Authority], seconds: u64) -> bool {
+        let shown = self.0.shown().expect("a replica that has settled shows something");
+        shown.serving.issuer(bundle, time(seconds)).is_some() && shown.serving.is_for(&names(&[NAME]))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_bytes_are_no_panic_and_lead_to_a_good_secret(
+        values in vec(vec(any::<u8>(), 0..300), 4),
+        seconds in 0..20_000_u64,
+    ) {
+        let mut data: Data =
+            KEYS.into_iter().zip(values).map(|(key, bytes)| (key.to_owned(), ByteString(bytes))).collect();
+        let mut replica = Replica::default();
+        let bundle = replica.settle(&mut data, seconds);
+        prop_assert!(replica.is_trusted_by(&bundle, seconds));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Two replicas look at the Secret in turn, the second one not each time, while it is damaged and the time goes by
+    /// in steps, slow enough for a bundle to hold what was shown lately. API servers know any bundle that either brought them since a propagation delay ago.
+    #[test]
+    fn what_is_shown_is_trusted_at_every_moment_by_whoever_has_not_heard_the_latest(
+        steps in vec((damage(), 60..450_u64, any::<bool>()), 1..14),
+    ) {
+        let (mut data, mut now) = (Data::default(), 0);
+        let mut replicas = [Replica::default(), Replica::default()];
+        for replica in &mut replicas {
+            replica.settle(&mut data, now);
+        }
+        let mut bundles = vec![(now, Contents::read(&data).authorities)];
+        let mut missed = false;
+        for (damage, passes, misses) in steps {
+            now += passes;
+            // It is time before something happens: a replica looks by itself.
+            let bundle = replicas[0].settle(&mut data, now);
+            bundles.push((now, bundle));
+            damage.apply(&mut data, now);
+            let [first, second] = &mut replicas;
+            bundles.push((now, first.settle(&mut data, now)));
+            missed = misses && !missed;
+            if !missed {
+                bundles.push((now, second.settle(&mut data, now)));
+                bundles.push((now, first.settle(&mut data, now)));
+            }
+            let latest = bundles.len() - 1;
+            let oldest = now.saturating_sub(lifetimes().propagation().as_secs());
+            for (index, (since, bundle)) in bundles.iter().enumerate() {
+                let until = bundles.get(index + 1).map_or(now, |(until, _)| *until);
+                if until > oldest || index == latest {
+                    for (number, replica) in replicas.iter().enumerate() {
+                        prop_assert!(
+                            replica.is_trusted_by(bundle, now),
+                            "replica {number} at {now} is not trusted by the bundle since {since}",
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Reading certificates and judging them, with the same verifier that TLS clients in Rust use.
+
+use std::{fmt, net::IpAddr, time::Duration};
+
+use jiff::Timestamp;
+use rustls::{
+    RootCertStore,
+    client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    server::ParsedCertificate,
+    sign::CertifiedKey,
+};
+use x509_parser::{
+    certificate::X509Certificate, extensions::GeneralName, parse_x509_certificate, time::ASN1Time,
+};
+
+use super::lifetimes::Validity;
+
+/// A certificate authority that clients trust.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Authority {
+    pub(super) der: CertificateDer<'static>,
+    pub(super) validity: Validity,
+    pub(super) public_key: Vec<u8>,
+}
+
+impl Authority {
+    /// The authorities in a bundle, each once and in its order. What is none, or cannot be read, is left out.
+    pub(super) fn read_all(pem: &[u8]) -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        for der in CertificateDer::pem_slice_iter(pem).filter_map(Result::ok) {
+            if let Some(authority) = Self::read(der)
+                && !found.contains(&authority)
+            {
+                found.push(authority);
+            }
+        }
+        found
+    }
+
+    pub(super) fn read(der: CertificateDer<'static>) -> Option<Self> {
+        let read = parse(&der)?;
+        let validity = validity(&read)?;
+        let public_key = read.public_key().subject_public_key.data.to_vec();
+        let usage = read.key_usage().ok()?;
+        let may_sign = read.is_ca() && usage.is_none_or(|usage| usage.value.key_cert_sign());
+        // A bit that fell over is found by the authority's signature under itself; no client looks at that.
+        let is_whole = read.verify_signature(None).is_ok();
+        let is_usable = may_sign && is_whole && roots(&der).is_some();
+        is_usable.then_some(Self { der, validity, public_key })
+    }
+}
+
+/// The bundle of authorities, as `ca.crt` and `caBundle` carry it.
+pub(super) fn bundle(authorities: &[Authority]) -> Vec<u8> {
+    encode(authorities.iter().map(|authority| &authority.der))
+}
+
+/// Somebody else's bundle without what cannot be read. Takes a certificate that is its own authority, too.
+pub(super) fn tidied(bundle: &[u8]) -> Vec<u8> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
+    encode(certificates.iter().filter(|der| parse(der).is_some()))
+}
+
+fn encode<'a>(certificates: impl Iterator<Item = &'a CertificateDer<'static>>) -> Vec<u8> {
+    let blocks: Vec<_> = certificates.map(|der| pem::Pem::new("CERTIFICATE", der.to_vec())).collect();
+    let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    pem::encode_many_config(&blocks, config).into_bytes()
+}
+
+/// A certificate that a server shows, with its key.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Serving {
+    /// PEM: the server's own certificate first, then what leads to the authority.
+    pub(super) chain_pem: Vec<u8>,
+    /// PEM.
+    pub(super) key_pem: Vec<u8>,
+    pub(super) validity: Validity,
+    chain: Vec<CertificateDer<'static>>,
+}
+
+/// Why something is no serving certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("tls.crt holds no certificate that can be read")]
+    Certificate,
+    #[error("tls.key holds no private key that can be read")]
+    Key,
+    #[error("tls.key is not the key of tls.crt")]
+    Mismatch,
+}
+
+impl Serving {
+    pub(super) fn read(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, Unreadable> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
+            .collect::<Result<_, _>>()
+            .map_err(|_| Unreadable::Certificate)?;
+        let validity = chain.first().and_then(|own| validity(&parse(own)?)).ok_or(Unreadable::Certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| Unreadable::Key)?;
+        CertifiedKey::from_der(chain.clone(), key, &ring::default_provider())
+            .map_err(|_| Unreadable::Mismatch)?;
+        Ok(Self { chain_pem: chain_pem.to_vec(), key_pem: key_pem.to_vec(), validity, chain })
+    }
+
+    /// The authority that makes this certificate good now; a client that trusts it, and the names, would connect.
+    pub(super) fn issuer<'a>(&self, authorities: &'a [Authority], now: Timestamp) -> Option<&'a Authority> {
+        authorities.iter().find(|authority| self.is_trusted_by(authority, now))
+    }
+
+    /// Whether a client that trusts only this authority would accept the certificate now.
+    pub(super) fn is_trusted_by(&self, authority: &Authority, now: Timestamp) -> bool {
+        let trusted = || {
+            let (own, intermediates) = self.chain.split_first()?;
+            let own = ParsedCertificate::try_from(own).ok()?;
+            let since = u64::try_from(now.as_second()).ok()?;
+            let now = UnixTime::since_unix_epoch(Duration::from_secs(since));
+            let roots = roots(&authority.der)?;
+            let algorithms = ring::default_provider().signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(&own, &roots, intermediates, now, algorithms).ok()
+        };
+        // The verifier does not look at the life of an anchor; other clients do.
+        authority.validity.covers(now) && self.validity.covers(now) && trusted().is_some()
+    }
+
+    /// Whether it is made for all of these names.
+    pub(super) fn is_for(&self, names: &[ServerName<'static>]) -> bool {
+        let own = self.chain.first().and_then(|own| ParsedCertificate::try_from(own).ok());
+        own.is_some_and(|own| names.iter().all(|name| verify_server_name(&own, name).is_ok()))
+    }
+
+    /// The names that it is made for.
+    pub(super) fn names(&self) -> Vec<ServerName<'static>> {
+        let own = self.chain.first().and_then(|own| parse(own));
+        own.map(|own| names(&own)).unwrap_or_default()
+    }
+}
+
+/// Never shows the key.
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving").field("validity", &self.validity).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").field("validity", &self.validity).finish_non_exhaustive()
+    }
+}
+
+fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
+    parse_x509_certificate(der).ok().map(|(_, certificate)| certificate)
+}
+
+fn roots(der: &CertificateDer<'_>) -> Option<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    roots.add(der.clone().into_owned()).ok()?;
+    Some(roots)
+}
+
+fn validity(certificate: &X509Certificate<'_>) -> Option<Validity> {
+    let time = |time: ASN1Time| Timestamp::from_second(time.timestamp()).ok();
+    let validity = certificate.validity();
+    Some(Validity { not_before: time(validity.not_before)?, not_after: time(validity.not_after)? })
+}
+
+fn names(certificate: &X509Certificate<'_>) -> Vec<ServerName<'static>> {
+    let names = certificate.subject_alternative_name().ok().flatten();
+    let names = names.map(|names| names.value.general_names.as_slice()).unwrap_or_default();
+    names.iter().filter_map(name).collect()
+}
+
+fn name(name: &GeneralName<'_>) -> Option<ServerName<'static>> {
+    match name {
+        GeneralName::DNSName(name) => ServerName::try_from((*name).to_owned()).ok(),
+        GeneralName::IPAddress(bytes) => {
+            let four = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let address = four.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from)).ok()?;
+            Some(ServerName::from(address))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,72 @@
+//! `/debug/log-level`: which log lines there are, asked and changed over HTTP.
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, State},
+    http::StatusCode,
+    routing::get,
+};
+
+use super::Level;
+
+/// No filter that a person writes is longer, in bytes.
+const LONGEST: usize = 4096;
+
+/// `GET /debug/log-level` answers with the filter in force, `PUT` with a filter as the body changes it: 200 with what
+/// is then in force, or 400 with a sentence if it makes no sense. It is for whoever serves it to ask who comes.
+pub fn router(level: Level) -> Router {
+    Router::new()
+        .route("/debug/log-level", get(show).put(change))
+        .layer(DefaultBodyLimit::max(LONGEST))
+        .with_state(level)
+}
+
+async fn show(State(level): State<Level>) -> String {
+    format!("{}\n", level.get())
+}
+
+async fn change(State(level): State<Level>, filter: String) -> (StatusCode, String) {
+    match level.set(filter.trim()) {
+        Ok(()) => (StatusCode::OK, format!("{}\n", level.get())),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use http::{Method, Request};
+    use tower::ServiceExt;
+    use tracing_subscriber::{Layer, fmt, layer::SubscriberExt};
+
+    use super::*;
+    use crate::logs::level::adjustable;
+
+    async fn ask(router: &Router, method: Method, body: &str) -> (u16, String) {
+        let request = Request::builder().method(method).uri("/debug/log-level");
+        let answer =
+            router.clone().oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
+        let (status, body) = (answer.status().as_u16(), to_bytes(answer.into_body(), LONGEST).await.unwrap());
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_level_is_shown_and_changed_and_nonsense_is_refused() {
+        let (filter, level) = adjustable("info").unwrap();
+        // The filter lives for as long as its subscriber.
+        let _logs = tracing_subscriber::registry().with(fmt::layer().with_filter(filter));
+        let router = router(level.clone());
+        assert_eq!(ask(&router, Method::GET, "").await, (200, "info\n".into()));
+        assert_eq!(
+            ask(&router, Method::PUT, "warn,podset=debug\n").await,
+            (200, "warn,podset=debug\n".into())
+        );
+        assert_eq!(level.get(), "warn,podset=debug");
+
+        let (status, says) = ask(&router, Method::PUT, "loud").await;
+        assert!(status == 400 && says.starts_with("`loud` is no log level; use off"), "{status} {says}");
+        assert_eq!(ask(&router, Method::PUT, &"a".repeat(LONGEST + 1)).await.0, 413);
+        assert_eq!(ask(&router, Method::POST, "warn").await.0, 405);
+        assert_eq!(ask(&router, Method::GET, "").await, (200, "warn,podset=debug\n".into()));
+    }
+}

@@ -1,0 +1,173 @@
+//! Which log lines there are, while the process runs.
+
+use std::{fmt, sync::Arc};
+
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
+use tracing::{enabled, info, level_filters::LevelFilter};
+use tracing_subscriber::{EnvFilter, Registry, reload};
+
+/// kube tells of each request that gets no answer, without saying which, and of each that is not allowed, with every
+/// attempt; and it shows the whole of an answer that it cannot read, which may be a Secret. Whoever sent it tells of it
+/// once, in words; a filter that names these targets turns them on again.
+const QUIET: &str = "kube_client::client=error,kube_client::client::builder=off,kube_runtime::watcher=error";
+
+/// Which log lines there are. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Level {
+    /// As it was asked for. Locked while it is changed, so that it tells what is in force.
+    filter: Arc<Mutex<String>>,
+    handle: reload::Handle<EnvFilter, Registry>,
+}
+
+/// A filter for log lines, and the means to change it.
+///
+/// # Errors
+/// When it does not parse.
+pub(super) fn adjustable(filter: &str) -> Result<(reload::Layer<EnvFilter, Registry>, Level)> {
+    let (layer, handle) = reload::Layer::new(parse(filter)?);
+    Ok((layer, Level { filter: Arc::new(Mutex::new(filter.to_owned())), handle }))
+}
+
+impl Level {
+    /// The filter in force, as it was asked for.
+    pub fn get(&self) -> String {
+        self.filter.lock().clone()
+    }
+
+    /// Logs by another filter from now on, and logs the change. One that is in force already is no change.
+    ///
+    /// # Errors
+    /// When it does not parse; the old one then stays.
+    pub fn set(&self, filter: &str) -> Result<()> {
+        let parsed = parse(filter)?;
+        let mut current = self.filter.lock();
+        if *current == filter {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut *current, filter.to_owned());
+        // Whichever of the two filters lets it through, once.
+        let told = enabled!(tracing::Level::INFO);
+        let tell = || info!(from = before, to = filter, "the log level has changed");
+        if told {
+            tell();
+        }
+        self.handle.reload(parsed).context("logging has ended")?;
+        if !told {
+            tell();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Level").field(&self.get()).finish()
+    }
+}
+
+fn parse(filter: &str) -> Result<EnvFilter> {
+    // A word alone would be taken for the name of a target, of which every line is wanted: a level that is misspelt
+    // would turn all logs off.
+    for word in filter.split(',').map(str::trim) {
+        let is_level = !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+        if !is_level && !word.contains(['=', '[']) {
+            bail!(
+                "`{word}` is no log level; use off, error, warn, info, debug or trace, or directives such as \
+                 info,kube=debug"
+            );
+        }
+    }
+    EnvFilter::try_new(format!("{QUIET},{filter}"))
+        .with_context(|| format!("`{filter}` is no log filter; use a level such as info, or info,kube=debug"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        sync::{Arc, Mutex},
+    };
+
+    use tracing::{debug, subscriber::with_default};
+    use tracing_subscriber::{Layer, layer::SubscriberExt};
+
+    use super::*;
+
+    /// Where a test's log goes.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Log {
+        fn lines(&self) -> Vec<String> {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            text.lines().map(str::to_owned).collect()
+        }
+    }
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged while `work` runs, which begins with this filter.
+    fn logged(filter: &str, work: impl FnOnce(&Level)) -> Vec<String> {
+        let log = Log::default();
+        let writer = log.clone();
+        let (filter, level) = adjustable(filter).unwrap();
+        let lines = tracing_subscriber::fmt::layer().without_time().with_target(false);
+        let lines = lines.with_ansi(false).with_writer(move || writer.clone()).with_filter(filter);
+        with_default(tracing_subscriber::registry().with(lines), || work(&level));
+        log.lines()
+    }
+
+    #[test]
+    fn another_level_shows_other_lines_and_is_told_once() {
+        let lines = logged("info", |level| {
+            debug!("before");
+            level.set("debug").unwrap();
+            assert_eq!(level.get(), "debug");
+            debug!("between");
+            level.set("debug").unwrap();
+            level.set("warn").unwrap();
+            info!("after");
+            level.set("info").unwrap();
+        });
+        let changed =
+            |from: &str, to: &str| format!(" INFO the log level has changed from=\"{from}\" to=\"{to}\"");
+        let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+        assert_eq!(
+            lines,
+            [&changed("info", "debug"), "DEBUG between", &changed("debug", "warn"), &changed("warn", "info")]
+        );
+    }
+
+    #[test]
+    fn a_filter_that_makes_no_sense_is_refused_and_the_old_one_stays() {
+        let lines = logged("info", |level| {
+            for (bad, says) in [
+                ("verbose", "`verbose` is no log level; use off, error"),
+                ("", "`` is no log level"),
+                ("info,kube=loud", "`info,kube=loud` is no log filter"),
+            ] {
+                let error = format!("{:#}", level.set(bad).unwrap_err());
+                assert!(error.contains(says), "{bad}: {error}");
+            }
+            assert_eq!(level.get(), "info");
+            info!("still here");
+        });
+        assert_eq!(lines, [" INFO still here"]);
+    }
+
+    #[test]
+    fn levels_and_directives_are_understood() {
+        for filter in ["info", "WARN", "off", "info,kube=debug", "warn,podset[reconcile{name=a}]=trace"] {
+            parse(filter).unwrap();
+        }
+    }
+}

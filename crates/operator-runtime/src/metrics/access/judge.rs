@@ -1,0 +1,99 @@
+//! What the API server's reviews say.
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenReviewStatus, UserInfo},
+    authorization::v1::{
+        NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+    },
+};
+
+/// Whose token it is; nobody's unless the API server says in so many words that it is authentic. That there is no
+/// error says nothing (CVE-2023-48312).
+pub(super) fn user(status: Option<TokenReviewStatus>) -> Option<UserInfo> {
+    let status = status?;
+    let is_authentic =
+        status.authenticated == Some(true) && status.error.is_none_or(|error| error.is_empty());
+    let is_named = |user: &UserInfo| user.username.as_ref().is_some_and(|name| !name.is_empty());
+    status.user.filter(|user| is_authentic && is_named(user))
+}
+
+/// The question whether this user may do this.
+pub(super) fn review(user: UserInfo, path: &str, verb: &str) -> SubjectAccessReview {
+    let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
+    let spec = SubjectAccessReviewSpec {
+        user: user.username,
+        groups: user.groups,
+        uid: user.uid,
+        extra: user.extra,
+        non_resource_attributes: Some(attributes),
+        ..SubjectAccessReviewSpec::default()
+    };
+    SubjectAccessReview { spec, ..SubjectAccessReview::default() }
+}
+
+/// Whether the API server says that the user may.
+pub(super) fn may(status: Option<SubjectAccessReviewStatus>) -> bool {
+    status.is_some_and(|status| status.allowed && status.denied != Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prometheus() -> UserInfo {
+        UserInfo { username: Some("prometheus".to_owned()), ..UserInfo::default() }
+    }
+
+    fn authentic() -> TokenReviewStatus {
+        TokenReviewStatus {
+            authenticated: Some(true),
+            user: Some(prometheus()),
+            ..TokenReviewStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_token_is_nobodys_unless_it_is_said_to_be_authentic() {
+        assert_eq!(user(Some(authentic())), Some(prometheus()));
+        let empty = Some(String::new());
+        for status in [
+            TokenReviewStatus { authenticated: Some(false), error: empty.clone(), ..authentic() },
+            TokenReviewStatus { authenticated: Some(false), error: None, ..authentic() },
+            TokenReviewStatus { authenticated: None, error: empty, ..authentic() },
+            TokenReviewStatus { error: Some("expired".to_owned()), ..authentic() },
+            TokenReviewStatus { user: None, ..authentic() },
+            TokenReviewStatus { user: Some(UserInfo::default()), ..authentic() },
+            TokenReviewStatus::default(),
+        ] {
+            assert_eq!(user(Some(status.clone())), None, "{status:?}");
+        }
+        assert_eq!(user(None), None);
+    }
+
+    #[test]
+    fn a_user_may_only_what_is_allowed_and_not_denied() {
+        let status = |allowed, denied| {
+            Some(SubjectAccessReviewStatus { allowed, denied, ..SubjectAccessReviewStatus::default() })
+        };
+        assert!(may(status(true, None)));
+        assert!(may(status(true, Some(false))));
+        assert!(!may(status(true, Some(true))));
+        assert!(!may(status(false, None)));
+        assert!(!may(None));
+    }
+
+    #[test]
+    fn groups_and_extra_are_part_of_the_question() {
+        let asked = UserInfo {
+            groups: Some(vec!["system:masters".to_owned()]),
+            extra: Some([("scopes".to_owned(), vec!["a".to_owned()])].into()),
+            uid: Some("1".to_owned()),
+            ..prometheus()
+        };
+        let SubjectAccessReviewSpec { user, groups, uid, extra, non_resource_attributes, .. } =
+            review(asked.clone(), "/metrics", "get").spec;
+        assert_eq!((user, groups, uid, extra), (asked.username, asked.groups, asked.uid, asked.extra));
+        let NonResourceAttributes { path, verb } = non_resource_attributes.unwrap();
+        assert_eq!((path.as_deref(), verb.as_deref()), (Some("/metrics"), Some("get")));
+    }
+}

@@ -1,0 +1,157 @@
+//! Against a stand-in for the API server that answers reviews as it is told. What the real one says is tested end to
+//! end.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use axum::{Router, body::Body, middleware::from_fn_with_state, routing::get};
+use futures::future::join_all;
+use kube::client::Body as KubeBody;
+use serde_json::{Value, json};
+use tower::{ServiceExt, service_fn};
+
+use super::*;
+
+/// Answers reviews: the token `good` is that of a user who may, `weak` that of one who may not, any other is nobody's.
+#[derive(Default)]
+struct Stub {
+    asked: AtomicUsize,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+    away: AtomicBool,
+}
+
+impl Stub {
+    fn client(self: &Arc<Self>) -> Client {
+        let stub = self.clone();
+        let answer = move |request: http::Request<KubeBody>| {
+            let stub = stub.clone();
+            async move {
+                if stub.away.load(Ordering::Relaxed) {
+                    return Err(std::io::Error::other("connection refused"));
+                }
+                let is_token = request.uri().path().ends_with("tokenreviews");
+                let asked = request.into_body().collect_bytes().await.map_err(std::io::Error::other)?;
+                let asked: Value = serde_json::from_slice(&asked).map_err(std::io::Error::other)?;
+                let answer = if is_token { stub.whose(&asked).await } else { may(&asked) };
+                Ok(http::Response::builder()
+                    .status(201)
+                    .body(KubeBody::from(answer.to_string().into_bytes()))
+                    .unwrap())
+            }
+        };
+        Client::new(service_fn(answer), "default")
+    }
+
+    async fn whose(&self, asked: &Value) -> Value {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let now = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_at_once.fetch_max(now, Ordering::Relaxed);
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        self.at_once.fetch_sub(1, Ordering::Relaxed);
+        let status = match asked["spec"]["token"].as_str().unwrap() {
+            name @ ("good" | "weak") => json!({"authenticated": true, "user": {"username": name}}),
+            _ => json!({"authenticated": false, "error": "", "user": {"username": "good"}}),
+        };
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}, "status": status})
+    }
+}
+
+fn may(asked: &Value) -> Value {
+    let good = asked["spec"]["user"] == "good"
+        && asked["spec"]["nonResourceAttributes"] == json!({"path": "/metrics", "verb": "get"});
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {}, "status": {"allowed": good}})
+}
+
+fn router(stub: &Arc<Stub>) -> Router {
+    let routes =
+        Router::new().route("/metrics", get(async || "numbers")).route("/debug", get(async || "secrets"));
+    routes.route_layer(from_fn_with_state(Access::new(stub.client()), guard))
+}
+
+fn asking(path: &str, authorization: Option<&str>) -> Request {
+    let request = http::Request::get(path);
+    let request = match authorization {
+        Some(value) => request.header(AUTHORIZATION, value),
+        None => request,
+    };
+    request.body(Body::empty()).unwrap()
+}
+
+async fn answer(router: &Router, path: &str, authorization: Option<&str>) -> (u16, String) {
+    let response = router.clone().oneshot(asking(path, authorization)).await.unwrap();
+    let status = response.status().as_u16();
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn only_who_may_is_let_in_and_everybody_is_told_why_not() {
+    let stub = Arc::new(Stub::default());
+    let router = router(&stub);
+    for (path, authorization, status, says) in [
+        ("/metrics", None, 401, "needs a bearer token"),
+        ("/metrics", Some("Basic Z29vZDpnb29k"), 401, "needs a bearer token"),
+        ("/metrics", Some("Bearer "), 401, "needs a bearer token"),
+        ("/metrics", Some("Bearer garbage"), 401, "does not know this token"),
+        ("/metrics", Some("Bearer weak"), 403, "weak may not get /metrics"),
+        ("/debug", Some("Bearer good"), 403, "good may not get /debug"),
+        ("/metrics", Some("Bearer good"), 200, "numbers"),
+        ("/metrics", Some("bearer good"), 200, "numbers"),
+        ("/nothing", None, 404, ""),
+    ] {
+        let (got, body) = answer(&router, path, authorization).await;
+        assert_eq!(got, status, "{path} {authorization:?}: {body}");
+        assert!(body.contains(says), "{path} {authorization:?}: {body}");
+    }
+    let response = router.oneshot(asking("/metrics", None)).await.unwrap();
+    assert!(response.headers()[WWW_AUTHENTICATE].to_str().unwrap().starts_with("Bearer"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_token_does_not_reach_the_api_server() {
+    let stub = Arc::new(Stub::default());
+    let router = router(&stub);
+    let long = format!("Bearer {}", "x".repeat(LONGEST_TOKEN + 1));
+    for authorization in [None, Some("Bearer"), Some("Bearer  "), Some(long.as_str())] {
+        assert_eq!(answer(&router, "/metrics", authorization).await.0, 401);
+    }
+    assert_eq!(stub.asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn the_api_server_is_asked_once_and_its_word_holds_while_it_is_away() {
+    let stub = Arc::new(Stub::default());
+    let router = router(&stub);
+    for _ in 0..20 {
+        assert_eq!(answer(&router, "/metrics", Some("Bearer good")).await.0, 200);
+        assert_eq!(answer(&router, "/metrics", Some("Bearer garbage")).await.0, 401);
+    }
+    assert_eq!(stub.asked.load(Ordering::Relaxed), 2);
+    stub.away.store(true, Ordering::Relaxed);
+    assert_eq!(answer(&router, "/metrics", Some("Bearer good")).await.0, 200);
+    let (status, body) = answer(&router, "/metrics", Some("Bearer another")).await;
+    assert_eq!(status, 503);
+    assert!(body.contains("could not be asked"), "{body}");
+    stub.away.store(false, Ordering::Relaxed);
+    assert_eq!(answer(&router, "/metrics", Some("Bearer another")).await.0, 401, "a failure is not kept");
+}
+
+#[tokio::test]
+async fn strangers_cannot_flood_the_api_server() {
+    let stub = Arc::new(Stub::default());
+    let router = router(&stub);
+    let strangers = (0..200).map(|number| {
+        let router = router.clone();
+        async move { answer(&router, "/metrics", Some(&format!("Bearer stranger-{number}"))).await.0 }
+    });
+    assert!(join_all(strangers).await.iter().all(|status| *status == 401));
+    assert_eq!(stub.asked.load(Ordering::Relaxed), 200);
+    assert!(stub.most_at_once.load(Ordering::Relaxed) <= AT_ONCE);
+
+    let same = (0..200).map(|_| answer(&router, "/metrics", Some("Bearer good")));
+    assert!(join_all(same).await.iter().all(|(status, _)| *status == 200));
+    let asked = stub.asked.load(Ordering::Relaxed) - 200;
+    assert!(asked <= AT_ONCE, "one question, asked {asked} times");
+}

@@ -1,0 +1,82 @@
+//! Metrics that are looked up when somebody asks: depths of queues, sizes of informers.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Debug, Formatter},
+};
+
+use parking_lot::RwLock;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, gauge::ConstGauge},
+};
+
+use super::{
+    metric::Metric,
+    reference::{INFORMER_OBJECTS, QUEUE_DEPTH},
+};
+
+/// How many objects wait in a queue.
+type Depth = Box<dyn Fn() -> usize + Send + Sync>;
+/// How many objects of which kind are held.
+type Objects = Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>;
+
+/// Where to look.
+#[derive(Default)]
+pub(super) struct Live {
+    queues: RwLock<BTreeMap<&'static str, Depth>>,
+    informers: RwLock<Vec<Objects>>,
+}
+
+impl Live {
+    /// A controller's queue; that of its earlier life is forgotten.
+    pub(super) fn queue(&self, controller: &'static str, depth: Depth) {
+        self.queues.write().insert(controller, depth);
+    }
+
+    pub(super) fn informers(&self, objects: Objects) {
+        self.informers.write().push(objects);
+    }
+
+    fn depths(&self) -> BTreeMap<String, usize> {
+        self.queues.read().iter().map(|(controller, depth)| ((*controller).to_owned(), depth())).collect()
+    }
+
+    /// One kind may be held by several informers, each with a selection of it.
+    fn objects(&self) -> BTreeMap<String, usize> {
+        let mut sums = BTreeMap::new();
+        for (kind, count) in self.informers.read().iter().flat_map(|objects| objects()) {
+            *sums.entry(kind).or_default() += count;
+        }
+        sums
+    }
+}
+
+impl Debug for Live {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("depths", &self.depths()).finish_non_exhaustive()
+    }
+}
+
+impl Collector for Live {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        gauges(&mut encoder, &QUEUE_DEPTH, self.depths())?;
+        gauges(&mut encoder, &INFORMER_OBJECTS, self.objects())
+    }
+}
+
+/// A gauge for each value of the metric's only label.
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    metric: &'static Metric,
+    values: BTreeMap<String, usize>,
+) -> fmt::Result {
+    let label = metric.labels.first().map_or("", |label| label.name);
+    let mut gauges = encoder.encode_descriptor(metric.stem, &metric.sentence(), None, MetricType::Gauge)?;
+    for (word, value) in values {
+        let labels = [(label, word)];
+        ConstGauge::new(u64::try_from(value).unwrap_or(u64::MAX)).encode(gauges.encode_family(&labels)?)?;
+    }
+    Ok(())
+}

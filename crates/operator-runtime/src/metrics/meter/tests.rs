@@ -1,0 +1,127 @@
+use std::collections::BTreeSet;
+
+use http::Request;
+
+use super::*;
+use crate::metrics::reference::{Kind, METRICS};
+
+/// A meter to which everything has happened once.
+fn exercised() -> Meter {
+    let meter = Meter::new("1.2.3", ["podset"]);
+    let took = Duration::from_millis(20);
+    meter.reconciled("podset", Ended::Failed, took);
+    meter.dequeued("podset", took);
+    meter.queue("podset", Box::new(|| 7));
+    let asked = Asked::of(&Request::get("/api/v1/namespaces/shop/pods/cart").body(()).unwrap());
+    meter.requested(&asked, Some(404), took);
+    meter.requested(&asked, None, took);
+    meter.retried(429);
+    meter.informers(Box::new(|| vec![("Pod".to_owned(), 2), ("Pod".to_owned(), 3)]));
+    meter.watch_restarted("Pod", Restarted::Listed);
+    meter.reviewed("/validate/podset", Reviewed::Denied, took);
+    meter.restarted("podset");
+    meter.leading("podset", true);
+    meter.certificate(Certificate::Serving, Timestamp::from_second(1_800_000_000).unwrap());
+    meter
+}
+
+/// The samples of a text: the series as it is written, and its value.
+fn samples(text: &str) -> Vec<(&str, &str)> {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap()).collect()
+}
+
+fn value<'t>(text: &'t str, series: &str) -> Option<&'t str> {
+    samples(text).into_iter().find(|(name, _)| *name == series).map(|(_, value)| value)
+}
+
+/// A series' name, and the names of its labels but for a bucket's bound.
+fn shape(series: &str) -> (String, Vec<String>) {
+    let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+    let labels = labels.trim_end_matches('}').split(',').filter_map(|label| label.split_once('='));
+    (name.to_owned(), labels.map(|(label, _)| label.to_owned()).filter(|label| label != "le").collect())
+}
+
+#[test]
+fn what_is_exported_is_what_the_reference_says() {
+    let text = exercised().encode().unwrap();
+    let exported: BTreeSet<_> = samples(&text).into_iter().map(|(series, _)| shape(series)).collect();
+    let referenced: BTreeSet<_> = METRICS
+        .iter()
+        .flat_map(|metric| {
+            let labels: Vec<_> = metric.labels.iter().map(|label| label.name.to_owned()).collect();
+            metric.series().into_iter().map(move |name| (name, labels.clone()))
+        })
+        .collect();
+    assert_eq!(exported, referenced);
+    for metric in METRICS {
+        let (family, kind) = (metric.family(), metric.kind.word());
+        assert!(text.contains(&format!("# TYPE {family} {kind}\n")), "{family}");
+        assert!(text.contains(&format!("# HELP {family} {}\n", metric.sentence())), "{family}");
+        let unit = metric.unit.map(|unit| format!("# UNIT {family} {}\n", unit.word()));
+        assert!(unit.is_none_or(|unit| text.contains(&unit)), "{family}");
+        assert_eq!(metric.bounds.is_empty(), metric.kind != Kind::Histogram, "{family}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn what_happened_is_counted() {
+    let text = exercised().encode().unwrap();
+    for (series, expected) in [
+        (r#"ensemble_build_info{version="1.2.3"}"#, "1"),
+        (r#"ensemble_reconcile_total{controller="podset",result="failed"}"#, "1"),
+        (r#"ensemble_reconcile_duration_seconds_bucket{le="0.01",controller="podset"}"#, "0"),
+        (r#"ensemble_reconcile_duration_seconds_bucket{le="0.025",controller="podset"}"#, "1"),
+        (r#"ensemble_queue_depth{controller="podset"}"#, "7"),
+        (r#"ensemble_api_requests_total{verb="get",resource="pods",code="404"}"#, "1"),
+        (r#"ensemble_api_requests_total{verb="get",resource="pods",code="none"}"#, "1"),
+        (r#"ensemble_api_request_retries_total{code="429"}"#, "1"),
+        (r#"ensemble_informer_objects{kind="Pod"}"#, "5"),
+        (r#"ensemble_watch_restarts_total{kind="Pod",reason="listed"}"#, "1"),
+        (r#"ensemble_admission_reviews_total{webhook="/validate/podset",result="denied"}"#, "1"),
+        (r#"ensemble_controller_restarts_total{controller="podset"}"#, "1"),
+        (r#"ensemble_leader{controller="podset"}"#, "1"),
+        (r#"ensemble_certificate_expiry_timestamp_seconds{certificate="serving"}"#, "1800000000"),
+    ] {
+        assert_eq!(value(&text, series), Some(expected), "{series} in:\n{text}");
+    }
+}
+
+#[test]
+fn what_can_be_counted_of_a_controller_is_there_from_the_start() {
+    let text = Meter::new("1.2.3", ["podset", "tenant"]).encode().unwrap();
+    for series in [
+        r#"ensemble_reconcile_total{controller="tenant",result="panicked"}"#,
+        r#"ensemble_reconcile_duration_seconds_count{controller="podset"}"#,
+        r#"ensemble_leader_transitions_total{controller="podset"}"#,
+        r#"ensemble_leader{controller="tenant"}"#,
+        r#"ensemble_controller_restarts_total{controller="tenant"}"#,
+    ] {
+        assert_eq!(value(&text, series), Some("0"), "{series}");
+    }
+}
+
+#[test]
+fn a_leader_that_stays_leader_is_no_transition() {
+    let meter = Meter::new("1.2.3", ["podset"]);
+    for leads in [true, true, false, false, true] {
+        meter.leading("podset", leads);
+    }
+    let text = meter.encode().unwrap();
+    assert_eq!(value(&text, r#"ensemble_leader_transitions_total{controller="podset"}"#), Some("2"));
+}
+
+#[test]
+fn paths_of_strange_requests_do_not_make_series_without_end() {
+    let meter = Meter::new("1.2.3", []);
+    for number in 0..1000 {
+        let uri = format!("/apis/group-{number}/v1/things");
+        meter.requested(&Asked::of(&Request::get(uri).body(()).unwrap()), Some(200), Duration::ZERO);
+    }
+    let text = meter.encode().unwrap();
+    let series =
+        samples(&text).into_iter().filter(|(series, _)| series.starts_with("ensemble_api_requests_total"));
+    assert!(series.count() < 200);
+    let other = r#"ensemble_api_requests_total{verb="list",resource="other",code="200"}"#;
+    assert!(value(&text, other).is_some(), "{text}");
+}

@@ -1,0 +1,106 @@
+//! What the process itself uses, under the names that all Prometheus clients give it.
+
+use std::fmt;
+
+use procfs::{
+    ProcResult,
+    process::{LimitValue, Process as Looked, Stat},
+};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    registry::Unit as RegisteredUnit,
+};
+
+use super::{
+    metric::Metric,
+    reference::{
+        PROCESS_CPU, PROCESS_FDS, PROCESS_MAX_FDS, PROCESS_RESIDENT, PROCESS_START, PROCESS_THREADS,
+        PROCESS_VIRTUAL,
+    },
+};
+
+/// Looks into `/proc`. Where there is none, there are no such metrics.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Clock ticks in a second, the unit of times in `/proc`.
+    ticks: f64,
+    /// When the machine started, in seconds since 1970.
+    boot: Option<u64>,
+}
+
+/// What was seen.
+struct Seen {
+    stat: Stat,
+    fds: usize,
+    max_fds: Option<u64>,
+}
+
+impl Process {
+    pub(super) fn new() -> Self {
+        #[allow(clippy::cast_precision_loss, reason = "a hundred or so")]
+        let ticks = procfs::ticks_per_second() as f64;
+        Self { ticks, boot: procfs::boot_time_secs().ok() }
+    }
+
+    /// A time of `/proc` in seconds.
+    #[allow(clippy::cast_precision_loss, reason = "exact for more years than machines last")]
+    fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.ticks
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 are exact")]
+    fn encode_seen(&self, encoder: &mut DescriptorEncoder<'_>, seen: &Seen) -> fmt::Result {
+        let Seen { stat, fds, max_fds } = seen;
+        cpu(encoder, self.seconds(stat.utime + stat.stime))?;
+        gauge(encoder, &PROCESS_RESIDENT, stat.rss.saturating_mul(procfs::page_size()))?;
+        gauge(encoder, &PROCESS_VIRTUAL, stat.vsize)?;
+        gauge(encoder, &PROCESS_FDS, u64::try_from(*fds).unwrap_or(u64::MAX))?;
+        if let Some(most) = *max_fds {
+            gauge(encoder, &PROCESS_MAX_FDS, most)?;
+        }
+        gauge(encoder, &PROCESS_THREADS, stat.num_threads)?;
+        match self.boot {
+            Some(boot) => gauge(encoder, &PROCESS_START, boot as f64 + self.seconds(stat.starttime)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        match look() {
+            Ok(seen) => self.encode_seen(&mut encoder, &seen),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+fn look() -> ProcResult<Seen> {
+    let process = Looked::myself()?;
+    let max_fds = match process.limits()?.max_open_files.soft_limit {
+        LimitValue::Value(most) => Some(most),
+        LimitValue::Unlimited => None,
+    };
+    Ok(Seen { stat: process.stat()?, fds: process.fd_count()?, max_fds })
+}
+
+fn cpu(encoder: &mut DescriptorEncoder<'_>, seconds: f64) -> fmt::Result {
+    let metric = &PROCESS_CPU;
+    let unit = RegisteredUnit::Seconds;
+    let counter =
+        encoder.encode_descriptor(metric.stem, &metric.sentence(), Some(&unit), MetricType::Counter)?;
+    ConstCounter::new(seconds).encode(counter)
+}
+
+fn gauge<N>(encoder: &mut DescriptorEncoder<'_>, metric: &'static Metric, value: N) -> fmt::Result
+where
+    N: EncodeGaugeValue,
+    ConstGauge<N>: EncodeMetric,
+{
+    let unit = metric.unit.map(RegisteredUnit::from);
+    let gauge =
+        encoder.encode_descriptor(metric.stem, &metric.sentence(), unit.as_ref(), MetricType::Gauge)?;
+    ConstGauge::new(value).encode(gauge)
+}

@@ -1,0 +1,102 @@
+//! Traces by OTLP: batches of spans, sent by HTTP from a thread of their own.
+
+mod sender;
+
+use std::{fmt, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use http::Uri;
+use opentelemetry::{KeyValue, trace::TracerProvider};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use sender::Sender;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{Layer, Registry, filter::Targets};
+
+use super::Collector;
+
+/// How long a batch may take on its way.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the last batch may take when the process ends.
+const LAST: Duration = Duration::from_secs(2);
+/// Whose spans are sent: those of the work, not those of the libraries below it.
+const TARGETS: [&str; 2] = ["operator_core", "operator_runtime"];
+
+/// Traces under way.
+pub(super) struct Traces {
+    provider: SdkTracerProvider,
+}
+
+/// Starts tracing to a collector.
+///
+/// # Errors
+/// When its address is none.
+pub(super) fn start(collector: &Collector) -> Result<Traces> {
+    let endpoint = traces_endpoint(&collector.endpoint)?;
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(Sender::new(&collector.endpoint, TIMEOUT)?)
+        .with_endpoint(endpoint)
+        .with_timeout(TIMEOUT)
+        .build()
+        .context("cannot prepare to send traces")?;
+    let resource = Resource::builder()
+        .with_service_name("ensemble-manager")
+        .with_attribute(KeyValue::new("service.version", collector.version))
+        .with_attribute(KeyValue::new("service.instance.id", collector.instance.clone()))
+        .build();
+    let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+    Ok(Traces { provider })
+}
+
+/// Where a collector takes traces.
+fn traces_endpoint(base: &str) -> Result<String> {
+    let is_address = base
+        .parse::<Uri>()
+        .is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
+    ensure!(is_address, "`{base}` is no address of a collector; use one such as http://collector:4318");
+    Ok(format!("{}/v1/traces", base.trim_end_matches('/')))
+}
+
+impl Traces {
+    /// Is told of the spans.
+    pub(super) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
+        let spans = TARGETS.map(|target| (target, LevelFilter::DEBUG));
+        tracing_opentelemetry::layer()
+            .with_tracer(self.provider.tracer("ensemble"))
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_filter(Targets::new().with_targets(spans))
+            .boxed()
+    }
+
+    /// Sends what is left.
+    pub(super) async fn end(self) {
+        // Waits for the exporter's thread, which needs this thread's runtime to send.
+        let ended = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST));
+        // A collector that is away has been told of.
+        let _ = ended.await;
+    }
+}
+
+impl fmt::Debug for Traces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Traces")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_has_an_address() {
+        assert_eq!(traces_endpoint("http://collector:4318").unwrap(), "http://collector:4318/v1/traces");
+        assert_eq!(traces_endpoint("https://collector/otlp/").unwrap(), "https://collector/otlp/v1/traces");
+        for bad in ["", "collector:4318", "http://", "unix:///socket", "a b"] {
+            let error = traces_endpoint(bad).unwrap_err().to_string();
+            assert!(error.contains("such as http://collector:4318"), "{bad}: {error}");
+        }
+    }
+}

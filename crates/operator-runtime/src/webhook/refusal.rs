@@ -1,0 +1,57 @@
+//! Requests that are not answered: with a `Status`, which the API server shows to whoever asked it.
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+};
+use serde_json::json;
+
+/// Why a request is not answered.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.status {
+            StatusCode::NOT_FOUND => "NotFound",
+            StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
+            StatusCode::PAYLOAD_TOO_LARGE => "RequestEntityTooLarge",
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => "UnsupportedMediaType",
+            StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",
+            StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
+            StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => "Timeout",
+            status if status.is_client_error() => "BadRequest",
+            _ => "InternalError",
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response<Body> {
+        let status = json!({
+            "apiVersion": "v1",
+            "kind": "Status",
+            "status": "Failure",
+            "code": self.status.as_u16(),
+            "reason": self.reason(),
+            "message": self.message,
+        });
+        respond(self.status, status.to_string().into_bytes())
+    }
+}
+
+/// A response in JSON.
+pub(super) fn respond(status: StatusCode, body: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,8 @@
+//! Certificates in a Secret that replicas share, and the API server that has to trust them.
+
+mod ca_bundle;
+mod cert_manager;
+mod replica;
+mod rotation;
+mod secret;
+mod stage;

@@ -1,0 +1,12 @@
+//! The promises of operator-runtime, held to on a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod certificates;
+mod election;
+mod webhook;

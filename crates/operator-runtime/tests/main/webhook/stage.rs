@@ -1,0 +1,170 @@
+//! A webhook server of a test's own, and what tells the API server of it.
+
+use std::time::Duration;
+
+use cluster::{Cluster, TestNamespace, wait::eventually};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        admissionregistration::v1::{
+            MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+        },
+        core::v1::ConfigMap,
+    },
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, PostParams},
+    core::ObjectMeta,
+};
+use operator_core::{
+    Environment,
+    admission::configuration::{Reach, mutating, validating},
+};
+use operator_runtime::{
+    https::{Identity, Server},
+    webhook::{Webhooks, serve},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::handlers::REGISTRATION;
+
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks into one namespace of the shared cluster.
+pub(super) struct Stage {
+    pub(super) cluster: &'static Cluster,
+    pub(super) namespace: TestNamespace,
+    pub(super) client: Client,
+    server: Option<Server>,
+    pub(super) reach: Reach,
+    pub(super) ca: ByteString,
+    stop: CancellationToken,
+    /// Kept, for the informers end with it.
+    _environment: Environment,
+}
+
+impl Stage {
+    /// A server that the API server has not been told of.
+    pub(super) async fn quiet() -> Self {
+        let cluster = cluster::shared().await.unwrap();
+        let namespace = cluster.namespace("webhook").await.unwrap();
+        let client = cluster.client().await.unwrap();
+        let environment = Environment::new(client.clone());
+        let (identity, ca) = identity();
+        let stop = environment.stop.clone();
+        let webhooks = Webhooks::wire(&[REGISTRATION], &environment);
+        let address = ([127, 0, 0, 1], 0).into();
+        let server = serve(address, webhooks, identity, stop.clone()).await.unwrap();
+        let base = format!("https://{}", server.address);
+        let reach = Reach::Url { base, namespace: "ensemble-system".to_owned() };
+        Self { cluster, namespace, client, server: Some(server), reach, ca, stop, _environment: environment }
+    }
+
+    /// A server that the API server asks.
+    pub(super) async fn asked() -> Self {
+        let stage = Self::quiet().await;
+        stage.configure(None).await;
+        stage.until_asked().await;
+        stage
+    }
+
+    /// Tells the API server of the webhooks, for the test's own namespace only.
+    pub(super) async fn configure(&self, failure_policy: Option<&str>) {
+        let mut guards = validating(&REGISTRATION, &self.reach).unwrap();
+        guards.metadata = self.metadata();
+        for webhook in guards.webhooks.iter_mut().flatten() {
+            self.adapt(&mut webhook.client_config, webhook.namespace_selector.as_mut());
+            webhook.failure_policy =
+                failure_policy.map(str::to_owned).or_else(|| webhook.failure_policy.take());
+        }
+        let mut stampers = mutating(&REGISTRATION, &self.reach).unwrap();
+        stampers.metadata = self.metadata();
+        for webhook in stampers.webhooks.iter_mut().flatten() {
+            self.adapt(&mut webhook.client_config, webhook.namespace_selector.as_mut());
+            webhook.failure_policy =
+                failure_policy.map(str::to_owned).or_else(|| webhook.failure_policy.take());
+        }
+        let create = PostParams::default();
+        Api::<ValidatingWebhookConfiguration>::all(self.client.clone())
+            .create(&create, &guards)
+            .await
+            .unwrap();
+        Api::<MutatingWebhookConfiguration>::all(self.client.clone())
+            .create(&create, &stampers)
+            .await
+            .unwrap();
+    }
+
+    fn metadata(&self) -> ObjectMeta {
+        ObjectMeta { name: Some(self.namespace.to_string()), ..ObjectMeta::default() }
+    }
+
+    /// What the part of a process does that keeps the certificates; and no other test may be disturbed.
+    fn adapt(&self, client_config: &mut WebhookClientConfig, selector: Option<&mut LabelSelector>) {
+        client_config.ca_bundle = Some(self.ca.clone());
+        selector.unwrap().match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
+            key: "kubernetes.io/metadata.name".to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![self.namespace.to_string()]),
+        });
+    }
+
+    /// Waits until the API server goes by the configuration.
+    pub(super) async fn until_asked(&self) {
+        eventually("the webhook to be asked", PATIENCE, async || {
+            Ok(match self.try_create(&[("deny", "not yet")]).await {
+                Err(refused) if refused.contains("not yet") => Ok(()),
+                other => Err(other),
+            })
+        })
+        .await
+        .unwrap();
+    }
+
+    pub(super) fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// What the API server says to a ConfigMap that is not to be stored.
+    pub(super) async fn try_create(&self, data: &[(&str, &str)]) -> Result<ConfigMap, String> {
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let created = self.config_maps().create(&dry_run, &config_map("tried", data)).await;
+        created.map_err(|error| operator_core::error::chain(&error))
+    }
+
+    /// Ends the server; the API server goes on asking it.
+    pub(super) async fn end_server(&mut self) {
+        self.stop.cancel();
+        self.server.take().unwrap().ended.await.unwrap();
+    }
+
+    /// Takes back what the API server was told.
+    pub(super) async fn forget(&self) {
+        let (name, delete) = (self.namespace.to_string(), DeleteParams::default());
+        Api::<ValidatingWebhookConfiguration>::all(self.client.clone()).delete(&name, &delete).await.unwrap();
+        Api::<MutatingWebhookConfiguration>::all(self.client.clone()).delete(&name, &delete).await.unwrap();
+    }
+}
+
+/// A certificate that signs itself, and what the API server is to trust.
+fn identity() -> (Identity, ByteString) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let identity = Identity::default();
+    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    identity.show(chain.as_bytes(), key.as_bytes()).unwrap();
+    (identity, ByteString(chain.into_bytes()))
+}
+
+pub(super) fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
+    let mut object = ConfigMap { metadata: ObjectMeta::default(), ..ConfigMap::default() };
+    object.metadata.name = Some(name.to_owned());
+    object.data = Some(data.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
+    object
+}
+
+pub(super) fn with_label(mut object: ConfigMap, key: &str, value: &str) -> ConfigMap {
+    object.labels_mut().insert(key.to_owned(), value.to_owned());
+    object
+}
