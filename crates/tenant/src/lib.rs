@@ -9,6 +9,7 @@
 //! objects     makes, repairs and takes away what is planned; keep does so for one kind
 //! status      pure: what is said about it, and of trouble
 //! reconcile   the controller: members, plan, announce, hold, act, tell
+//! webhook     what the API server asks about Tenants before it stores them
 //! ```
 
 mod amounts;
@@ -28,6 +29,7 @@ mod reconcile;
 mod status;
 mod trouble;
 pub mod unenforced;
+mod webhook;
 pub mod words;
 
 pub use api::v1beta2::{Tenant, TenantSpec, TenantStatus};

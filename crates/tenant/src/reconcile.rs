@@ -14,7 +14,9 @@ use k8s_openapi::{
 };
 use kube::{Client, ResourceExt};
 use operator_core::{
-    Controller, ObjectKey, Outcome, ReconcileError, Wiring, finalizer,
+    Controller, ObjectKey, Outcome, ReconcileError, Wiring,
+    admission::Webhook,
+    finalizer,
     informer::Informer,
     kind::uid,
     owner::{Owner, OwnerError},
@@ -35,6 +37,7 @@ use crate::{
     plan::{Plan, Wanted, plan},
     status::{Report, announcement, status, with},
     trouble::{Trouble, Troubles},
+    webhook,
 };
 
 /// The ClusterRoles that the controller may give without having their rights itself.
@@ -115,6 +118,10 @@ impl Controller for TenantController {
 
     fn crds() -> Vec<CustomResourceDefinition> {
         vec![crd()]
+    }
+
+    fn webhooks() -> Vec<Webhook> {
+        webhook::webhooks()
     }
 
     fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {

@@ -16,7 +16,6 @@ pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
         ("spec.gatewayOptions", spec.gateway_options.is_some()),
         ("spec.ingressOptions", spec.ingress_options.is_some()),
         ("spec.cordoned", spec.cordoned),
-        ("spec.preventDeletion", spec.prevent_deletion),
         ("spec.forceTenantPrefix", spec.force_tenant_prefix.is_some()),
         ("spec.serviceOptions", spec.service_options.is_some()),
         ("spec.podOptions", spec.pod_options.is_some()),

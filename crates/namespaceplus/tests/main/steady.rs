@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -25,12 +25,17 @@ struct Visits {
     taken: AtomicUsize,
     ended: AtomicUsize,
     found: AtomicUsize,
+    left: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
 }
 
 impl Metrics for Visits {
-    fn dequeued(&self, _: &'static str, _: Duration, left: usize) {
+    fn queue(&self, _: &'static str, depth: Box<dyn Fn() -> usize + Send + Sync>) {
+        let _ = self.left.set(depth);
+    }
+
+    fn dequeued(&self, _: &'static str, _: Duration) {
         let taken = self.taken.fetch_add(1, SeqCst) + 1;
-        if left == 0 {
+        if self.left.get().is_some_and(|left| left() == 0) {
             let _ = self.found.compare_exchange(0, taken, SeqCst, SeqCst);
         }
     }
@@ -70,7 +75,8 @@ async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
     let mark = cluster.audit_mark().unwrap();
     let visits = Arc::new(Visits::default());
     let another = Environment { metrics: visits.clone(), ..Environment::new(world.client.clone()) };
-    let running = tokio::spawn((register::<NamespacePlusController>().start)(&another));
+    let running = another.clone();
+    let running = tokio::spawn(async move { register::<NamespacePlusController>().run(&running).await });
     eventually("everything to be visited", PATIENCE, async || Ok(visits.are_over())).await.unwrap();
     another.stop.cancel();
     running.await.unwrap();

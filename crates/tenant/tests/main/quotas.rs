@@ -15,12 +15,14 @@ fn pod(name: &str) -> Pod {
         .unwrap()
 }
 
+/// Waits until the grant is given and in force: the API server holds people to what stands in the status.
 async fn until_hard(world: &World, end: &str, pods: &str) {
     let name = format!("capsule-{}-0", world.name);
     world
         .until_object::<ResourceQuota>(end, &name, &format!("to grant {pods} pods"), |quota| {
-            let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
-            hard.is_some_and(|hard| hard["pods"].0 == pods)
+            let given = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+            let in_force = quota.status.as_ref().and_then(|status| status.hard.as_ref());
+            [given, in_force].iter().all(|hard| hard.is_some_and(|hard| hard["pods"].0 == pods))
         })
         .await;
 }

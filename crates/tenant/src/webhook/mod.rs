@@ -1,0 +1,79 @@
+//! What the API server asks about Tenants before it stores them.
+//!
+//! Schema and CEL have said before what they can: the form of names, and that a pattern is RE2. What is left is
+//! whether this manager can use a pattern, and whether a Tenant may be deleted.
+
+mod patterns;
+
+use kube::ResourceExt;
+use operator_core::admission::{
+    BoxError, CREATE, Caches, DELETE, Denial, Operation, Request, UPDATE, Validator, Verdict, Webhook, target,
+};
+
+use crate::{api::v1beta2::Tenant, unenforced};
+
+/// A Tenant's finalizer and status change without its spec. Nobody is asked about that, so that the controller needs
+/// no webhook to do its work.
+const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || object.spec != oldObject.spec";
+/// All other Tenants can be deleted without anybody being asked.
+const IS_PROTECTED: &str = "request.operation != 'DELETE' || \
+    (has(oldObject.spec.preventDeletion) && oldObject.spec.preventDeletion)";
+
+/// The webhooks of the controller.
+pub(crate) fn webhooks() -> Vec<Webhook> {
+    vec![
+        Webhook::validating::<TenantValidator>("tenants")
+            .on(target::<Tenant>(CREATE | UPDATE | DELETE))
+            .only_if("spec-changes", SPEC_CHANGES)
+            .only_if("is-protected", IS_PROTECTED)
+            .declare(),
+    ]
+}
+
+/// Judges Tenants.
+struct TenantValidator;
+
+impl Validator for TenantValidator {
+    type Object = Tenant;
+
+    fn wire(_: &mut Caches<'_>) -> Self {
+        Self
+    }
+
+    async fn validate(&self, request: &Request<Tenant>) -> Result<Verdict, BoxError> {
+        Ok(judge(request))
+    }
+}
+
+fn judge(request: &Request<Tenant>) -> Verdict {
+    match (request.operation, &request.old, &request.new) {
+        (Operation::Delete, Some(old), _) => may_go(old).into(),
+        (Operation::Update, Some(old), Some(new)) if old.spec == new.spec => Verdict::allow(),
+        (_, _, Some(new)) => may_be(new),
+        _ => Verdict::allow(),
+    }
+}
+
+fn may_go(tenant: &Tenant) -> Result<(), Denial> {
+    if !tenant.spec.prevent_deletion {
+        return Ok(());
+    }
+    let name = tenant.name_any();
+    Err(Denial::forbidden(format!(
+        "Tenant {name} is protected: set spec.preventDeletion to false to delete it, and all of its namespaces"
+    )))
+}
+
+fn may_be(tenant: &Tenant) -> Verdict {
+    let faults = patterns::faults(&tenant.spec);
+    if !faults.is_empty() {
+        return Verdict::deny(Denial::invalid(faults.join("; ")));
+    }
+    let warn = |verdict: Verdict, field: &str| {
+        verdict.warn(format!("{field} is set, and not enforced by this version of the manager"))
+    };
+    unenforced::fields(&tenant.spec).into_iter().fold(Verdict::allow(), warn)
+}
+
+#[cfg(test)]
+mod tests;
