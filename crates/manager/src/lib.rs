@@ -1,14 +1,34 @@
 //! The manager: one process that runs the controllers its flags name.
 
+mod certificates;
 mod flags;
+mod metrics;
+mod namespaces;
 mod select;
 
 use std::{sync::Arc, time::Instant};
 
 use anyhow::Result;
-pub use flags::{Flags, command, parse};
-use operator_core::{Environment, Registration, register};
-use operator_runtime::{connect::connect, crds, logs, probes, signals, supervisor};
+pub use certificates::ca_bundle_holders;
+pub use flags::{Flags, Sharing, command, parse, parse_from};
+use operator_core::{
+    Environment, Registration,
+    admission::configuration::{self, Reach},
+    client::Clients,
+    register,
+};
+use operator_runtime::{
+    connect::{connect_apart, connect_measured},
+    crds,
+    election::Election,
+    https::{Identity, Server},
+    logs::Level,
+    metrics::Meter,
+    probes::{self, Awaited, Readiness},
+    signals, supervisor,
+    telemetry::{self, Collector},
+    webhook::{self, Webhooks},
+};
 pub use select::select;
 use tracing::info;
 
@@ -26,29 +46,100 @@ pub const CONTROLLERS: &[Registration] = &[
 /// What makes running impossible: no cluster configuration, an address that is taken, a controller that keeps
 /// ending. An API server that cannot be reached is none of them; the manager waits for it.
 pub async fn run(flags: Flags) -> Result<()> {
-    logs::start(flags.log_format, &flags.log_level)?;
+    let telemetry = telemetry::start(flags.log_format, &flags.log_level, collector(&flags).as_ref())?;
+    let ended = run_controllers(flags, telemetry.level.clone()).await;
+    telemetry.end().await;
+    ended
+}
+
+/// Where traces go, if anywhere.
+fn collector(flags: &Flags) -> Option<Collector> {
+    let (endpoint, instance) = (flags.otlp_endpoint.clone()?, flags.instance.clone());
+    Some(Collector { endpoint, version: env!("CARGO_PKG_VERSION"), instance })
+}
+
+async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     let started = Instant::now();
-    let mut environment = Environment::new(connect().await?);
-    environment.settings = Arc::new(flags.settings);
+    let meter = Arc::new(Meter::new(env!("CARGO_PKG_VERSION"), names(&flags.controllers)));
+    let client = connect_measured(meter.clone()).await?;
+    let mut environment = Environment::within(client, meter.clone(), flags.scope.clone());
+    environment.settings = Arc::new(flags.settings.clone());
     environment.concurrency = flags.concurrency;
     environment.reconcile_timeout = flags.reconcile_timeout;
-    environment.namespace = flags.namespace;
-    environment.instance = flags.instance;
+    environment.namespace.clone_from(&flags.namespace);
+    environment.instance.clone_from(&flags.instance);
     let stop = environment.stop.clone();
     signals::stop_on_signal(stop.clone())?;
+    let controllers: Vec<_> = names(&flags.controllers).collect();
+    info!(version = env!("CARGO_PKG_VERSION"), controllers = controllers.join(","), "the manager starts");
+    let identity = Identity::default();
+    let webhooks = serve_webhooks(&flags, &environment, &identity).await?;
+    metrics::serve(&flags, &environment, &identity, meter, level).await?;
+    let shows_certificate =
+        webhooks.is_some() || (flags.metrics_bind_address.is_some() && flags.metrics_secure);
+    let certificates =
+        shows_certificate.then(|| certificates::start(&flags, &environment, &identity, webhooks.is_some()));
     if let Some(address) = flags.health_probe_bind_address {
-        probes::serve(address, environment.informers.clone(), stop.clone()).await?;
+        let awaited = certificates.iter().map(|_| certificate(&identity)).collect();
+        let readiness = Readiness { informers: environment.informers.clone(), awaited, stop: stop.clone() };
+        probes::serve(address, readiness).await?;
     }
-    let names: Vec<_> = flags.controllers.iter().map(|controller| controller.name).collect();
-    info!(version = env!("CARGO_PKG_VERSION"), controllers = names.join(","), "the manager starts");
     if flags.install_crds {
-        let definitions: Vec<_> =
-            flags.controllers.iter().flat_map(|controller| (controller.crds)()).collect();
-        let client = environment.clients.named("install-crds");
-        let installed = stop.run_until_cancelled(crds::install_when_reachable(&client, &definitions));
-        installed.await.transpose()?;
+        stop.run_until_cancelled(install_crds(&flags, &environment)).await.transpose()?;
     }
-    supervisor::run(&flags.controllers, &environment).await?;
+    let election = match &flags.sharing {
+        Some(sharing) => Some(Arc::new(election(sharing, &environment).await?)),
+        None => None,
+    };
+    supervisor::run(&flags.controllers, &environment, election).await?;
+    if let Some(server) = webhooks {
+        server.ended.await?;
+    }
+    if let Some(certificates) = certificates {
+        certificates.await??;
+    }
     info!(ran_for = ?started.elapsed(), "the manager has stopped");
     Ok(())
+}
+
+/// Registers the definitions of the enabled controllers.
+async fn install_crds(flags: &Flags, environment: &Environment) -> Result<()> {
+    let reach = Reach::Service { namespace: flags.namespace.clone() };
+    let definitions =
+        flags.controllers.iter().map(|controller| configuration::definitions(controller, &reach));
+    let definitions: Vec<_> = definitions.flatten().collect();
+    crds::install_when_reachable(&environment.clients.named("install-crds"), &definitions).await
+}
+
+/// Serves the webhooks of the enabled controllers, unless that is switched off or there are none.
+async fn serve_webhooks(
+    flags: &Flags,
+    environment: &Environment,
+    identity: &Identity,
+) -> Result<Option<Server>> {
+    let Some(address) = flags.webhook_bind_address else { return Ok(None) };
+    let webhooks = Webhooks::wire(&flags.controllers, environment);
+    if webhooks.is_empty() {
+        return Ok(None);
+    }
+    let server = webhook::serve(address, webhooks, identity.clone(), environment.stop.clone()).await?;
+    info!(address = %server.address, "the webhooks are served");
+    Ok(Some(server))
+}
+
+/// Until there is a certificate, the API server cannot ask us.
+fn certificate(identity: &Identity) -> Awaited {
+    let identity = identity.clone();
+    Awaited { what: "a certificate", is_there: Arc::new(move || identity.is_present()) }
+}
+
+fn names(controllers: &[Registration]) -> impl Iterator<Item = &'static str> + use<'_> {
+    controllers.iter().map(|controller| controller.name)
+}
+
+/// Leader election has connections of its own: no crowd of reconciles may hold up a renewal.
+async fn election(sharing: &Sharing, environment: &Environment) -> Result<Election> {
+    let metrics = environment.metrics.clone();
+    let client = Clients::measured(connect_apart().await?, metrics.clone()).named("election");
+    Ok(Election::new(client, &sharing.namespace, &environment.instance, sharing.timing, metrics))
 }
