@@ -4,12 +4,17 @@ use anyhow::Result;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use manager::CONTROLLERS;
+use operator_core::admission::configuration::{self, Reach};
 
-use crate::generate::{Generated, document, settle};
+use crate::{
+    generate::{Generated, document, settle},
+    rbac::NAMESPACE,
+};
 
-/// The definitions of all controllers.
+/// The definitions of all controllers, for a manager that runs in the cluster.
 pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
-    CONTROLLERS.iter().flat_map(|controller| (controller.crds)()).collect()
+    let reach = Reach::Service { namespace: NAMESPACE.to_owned() };
+    CONTROLLERS.iter().flat_map(|controller| configuration::definitions(controller, &reach)).collect()
 }
 
 /// Writes `deploy/crds`, or checks it.

@@ -13,11 +13,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use cluster::{Cluster, Options};
 
-use crate::{
-    manager, rbac,
-    stage::{resident, start_manager},
-    workspace,
-};
+use crate::{manager, process::resident, rbac, stage::start_asked_manager, workspace};
 
 /// Brings up a cluster, runs all controllers on all samples, and shows what comes of it.
 #[derive(Args)]
@@ -53,7 +49,7 @@ impl Demo {
     }
 
     async fn show(&self, cluster: &Cluster, program: &Path, began: Instant) -> Result<()> {
-        let running = start_manager(cluster, program).await?;
+        let running = start_asked_manager(cluster, program).await?;
         println!(
             "the manager runs as ServiceAccount {}/{} (log: {})",
             rbac::NAMESPACE,

@@ -11,7 +11,7 @@ use operator_core::error::is_not_found;
 use operator_runtime::{connect::connect, crds::install as apply};
 use serde_json::json;
 
-use crate::crds::definitions;
+use crate::{crds::definitions, workstation};
 
 /// Registers the definitions.
 pub(crate) async fn install() -> Result<()> {
@@ -29,6 +29,7 @@ pub(crate) async fn install() -> Result<()> {
 /// more to do it, and what garbage collection cleans up is cleaned up by it.
 pub(crate) async fn uninstall() -> Result<()> {
     let client = connect().await?;
+    workstation::remove_leftovers(&client).await?;
     for crd in definitions() {
         remove(&client, &crd).await.with_context(|| format!("cannot remove {}", crd.name_any()))?;
     }

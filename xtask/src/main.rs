@@ -4,13 +4,17 @@ mod bench;
 mod cluster;
 mod crds;
 mod demo;
+mod docs;
 mod generate;
 mod install;
 mod manager;
 mod new_controller;
+mod process;
 mod rbac;
 mod stage;
 mod test;
+mod webhooks;
+mod workstation;
 
 use std::path::{Path, PathBuf};
 
@@ -43,6 +47,10 @@ enum Command {
     GenCrds(Check),
     /// Write deploy/rbac from the code
     GenRbac(Check),
+    /// Write deploy/webhooks from the code
+    GenWebhooks(Check),
+    /// Write docs/reference from the code
+    GenDocs(Check),
     /// Write a new controller: a crate that works, is registered and has tests
     NewController(new_controller::NewController),
 }
@@ -60,12 +68,14 @@ async fn main() -> Result<()> {
         Command::Demo(demo) => demo.run().await,
         Command::Test(test) => test.run().await,
         Command::Bench(bench) => bench.run().await,
-        Command::Run { args } => manager::run(&args),
+        Command::Run { args } => manager::run(&args).await,
         Command::Install => install::install().await,
         Command::Uninstall => install::uninstall().await,
         Command::Cluster(command) => cluster::run(command).await,
         Command::GenCrds(Check { check }) => crds::generate(check),
         Command::GenRbac(Check { check }) => rbac::generate(check),
+        Command::GenWebhooks(Check { check }) => webhooks::generate(check),
+        Command::GenDocs(Check { check }) => docs::generate(check),
         Command::NewController(new) => new.run(),
     }
 }

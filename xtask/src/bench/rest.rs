@@ -1,7 +1,8 @@
-//! `bench`: what the manager costs and how fast it is, in figures that it prints itself.
+//! Reaction to single objects, and what is spent while nothing changes.
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     pin::pin,
     time::{Duration, Instant},
 };
@@ -18,16 +19,19 @@ use kube::{
 };
 use podset::{PodSet, PodSetSpec};
 
+use super::{
+    PATIENCE, figures,
+    support::{asked, until_silent},
+};
 use crate::{
     demo::samples,
-    manager,
-    stage::{resident, start_manager, user},
+    process::{cpu, resident},
+    stage::start_manager,
     workspace,
 };
 
-/// Measures the manager, built as it is released.
 #[derive(Args)]
-pub(crate) struct Bench {
+pub(super) struct Rest {
     /// How many PodSets to create, one after the other
     #[arg(long, default_value_t = 50)]
     podsets: usize,
@@ -39,65 +43,48 @@ pub(crate) struct Bench {
 
 /// The pods of each PodSet.
 const REPLICAS: usize = 3;
-const PATIENCE: Duration = Duration::from_mins(5);
 
-impl Bench {
-    pub(crate) async fn run(&self) -> Result<()> {
-        println!("building the manager ...");
-        let program = manager::build(true)?;
+impl Rest {
+    pub(super) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
-        let running = start_manager(&cluster, &program).await?;
+        let running = start_manager(&cluster, program).await?;
         until_silent(&cluster, Duration::from_secs(5)).await?;
-        println!("memory, all controllers idle           {:7.1} MiB", resident(running.pid())?);
+        figures::print("memory, all controllers idle", resident(running.pid())?, "MiB");
 
         let mut times = create_podsets(cluster.client().await?, self.podsets).await?;
         times.sort();
-        println!(
-            "PodSet created to third pod created    {:7.1} ms (median of {})",
-            milliseconds(&times, 50),
-            times.len()
+        let created = "PodSet created to third pod created";
+        figures::print(
+            &format!("{created}, median of {}", times.len()),
+            figures::percentile(&times, 50),
+            "ms",
         );
-        println!(
-            "                                       {:7.1} ms (99th percentile)",
-            milliseconds(&times, 99)
-        );
+        figures::print(&format!("{created}, 99th percentile"), figures::percentile(&times, 99), "ms");
 
         let samples = samples::apply(&cluster, &workspace().join("samples")).await?;
         samples::wait(&cluster, samples, PATIENCE).await?;
         // Longer than an autoscaler takes to make up its mind: one of the samples has one.
         until_silent(&cluster, Duration::from_mins(1)).await?;
-        println!("memory, all samples ready              {:7.1} MiB", resident(running.pid())?);
-        self.listen(&cluster).await?;
+        figures::print("memory, all samples ready", resident(running.pid())?, "MiB");
+        self.listen(&cluster, running.pid()).await?;
         running.stop()?;
         cluster.stop()
     }
 
-    /// Counts what the manager asks for while nothing changes.
-    async fn listen(&self, cluster: &Cluster) -> Result<()> {
-        let mark = cluster.audit_mark()?;
+    /// What the manager spends and asks for while nothing changes.
+    async fn listen(&self, cluster: &Cluster, manager: u32) -> Result<()> {
+        let (mark, spent, began) = (cluster.audit_mark()?, cpu(manager)?, Instant::now());
         tokio::time::sleep(Duration::from_secs(self.quiet)).await;
+        let millicores =
+            cpu(manager)?.saturating_sub(spent).as_secs_f64() / began.elapsed().as_secs_f64() * 1000.0;
+        figures::print(&format!("processor, {} s of silence", self.quiet), millicores, "millicores");
         let mut counts = BTreeMap::new();
-        for entry in cluster.audit_since(mark)?.by_user(&user()).entries {
-            *counts.entry(entry.verb).or_insert(0) += 1;
+        for entry in asked(cluster, mark)?.entries {
+            *counts.entry(format!("{} {}", entry.verb, entry.resource)).or_insert(0) += 1;
         }
-        println!("requests within {} s of silence, by verb: {counts:?}", self.quiet);
+        println!("requests within {} s of silence: {counts:?}", self.quiet);
         Ok(())
     }
-}
-
-/// Waits until the manager has asked for nothing but watches for a while.
-async fn until_silent(cluster: &Cluster, window: Duration) -> Result<()> {
-    let mut since = Instant::now();
-    let mut mark = cluster.audit_mark()?;
-    eventually("the manager to fall silent", PATIENCE, async || {
-        let asked = cluster.audit_since(mark)?.by_user(&user()).filter(|entry| entry.verb != "watch");
-        if !asked.entries.is_empty() {
-            mark = cluster.audit_mark()?;
-            since = Instant::now();
-        }
-        Ok(since.elapsed() >= window)
-    })
-    .await
 }
 
 /// Creates PodSets one after the other; how long each took to have all its pods, as a watch sees it.
@@ -125,23 +112,4 @@ async fn create_podsets(client: Client, count: usize) -> Result<Vec<Duration>> {
         .await?;
     }
     Ok(times)
-}
-
-/// A percentile of sorted times, in milliseconds.
-fn milliseconds(times: &[Duration], percentile: usize) -> f64 {
-    let place = (times.len() * percentile / 100).min(times.len().saturating_sub(1));
-    times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_are_taken_from_sorted_times() {
-        let times: Vec<_> = (1..=100).map(Duration::from_millis).collect();
-        assert!((milliseconds(&times, 50) - 51.0).abs() < f64::EPSILON);
-        assert!((milliseconds(&times, 99) - 100.0).abs() < f64::EPSILON);
-        assert!(milliseconds(&[], 50).abs() < f64::EPSILON);
-    }
 }

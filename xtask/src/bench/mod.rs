@@ -1,0 +1,68 @@
+//! `bench`: what the manager costs and how fast it is, in figures that it prints itself.
+
+mod figures;
+mod rest;
+mod reviews;
+mod scrape;
+mod start;
+mod support;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::manager;
+
+/// Measures the manager, built as it is released.
+#[derive(Args)]
+pub(crate) struct Bench {
+    /// What to measure; everything if nothing is named
+    #[arg(value_enum)]
+    sections: Vec<Section>,
+
+    #[command(flatten)]
+    rest: rest::Rest,
+
+    #[command(flatten)]
+    start: start::Start,
+
+    #[command(flatten)]
+    reviews: reviews::Reviews,
+
+    #[command(flatten)]
+    scrape: scrape::Scrape,
+}
+
+/// One measurement, on a cluster of its own.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Section {
+    /// Reaction to single objects, and what is spent while nothing changes
+    Rest,
+    /// The start of a manager that finds many objects
+    Start,
+    /// Admission reviews
+    Reviews,
+    /// What it costs to be measured
+    Scrape,
+}
+
+const PATIENCE: Duration = Duration::from_mins(5);
+
+impl Bench {
+    pub(crate) async fn run(&self) -> Result<()> {
+        println!("building the manager ...");
+        let program = manager::build(true)?;
+        for section in Section::value_variants() {
+            if self.sections.is_empty() || self.sections.contains(section) {
+                match section {
+                    Section::Rest => self.rest.run(&program).await?,
+                    Section::Start => self.start.run(&program).await?,
+                    Section::Reviews => self.reviews.run(&program).await?,
+                    Section::Scrape => self.scrape.run(&program).await?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Admission reviews: what one costs the manager, and how long it takes.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use cluster::{Cluster, Options, wait::eventually};
+use futures::{StreamExt, TryStreamExt, stream};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    Request, StatusCode,
+    body::Bytes,
+    client::conn::http2::{SendRequest, handshake},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::{PATIENCE, figures};
+use crate::{
+    process::cpu,
+    rbac::NAMESPACE,
+    stage::{launch_with, prepare},
+    workspace,
+};
+
+#[derive(Args)]
+pub(super) struct Reviews {
+    /// How many admission reviews to send
+    #[arg(long, default_value_t = 20_000)]
+    reviews: usize,
+}
+
+/// Reviews under way at once while processor time is measured.
+const AT_ONCE: usize = 16;
+/// How many are sent one after the other, and how many to warm up.
+const IN_A_ROW: usize = 2000;
+/// What a review inside the manager may take.
+const BOUND: &str = "0.002";
+/// Where reviews of Tenants go.
+const PATH: &str = "/tenant/tenants";
+
+type Sender = SendRequest<Full<Bytes>>;
+
+impl Reviews {
+    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+        let cluster = Cluster::start(Options::default()).await?;
+        prepare(&cluster).await?;
+        let [webhooks, metrics] = [free_address()?, free_address()?];
+        let flags = [
+            "--health-probe-bind-address=0".to_owned(),
+            format!("--webhook-bind-address={webhooks}"),
+            "--webhook-host=127.0.0.1".to_owned(),
+            format!("--metrics-bind-address={metrics}"),
+            "--metrics-secure=false".to_owned(),
+        ];
+        let running = launch_with(&cluster, program, &flags).await?;
+        let sender = eventually("the manager to serve its webhooks", PATIENCE, async || {
+            Ok(Some(connect(webhooks, &authority(&cluster).await?).await?))
+        })
+        .await?;
+
+        let review = review()?;
+        send(&sender, &review, IN_A_ROW, AT_ONCE).await?;
+        let (spent, began) = (cpu(running.pid())?, Instant::now());
+        send(&sender, &review, self.reviews, AT_ONCE).await?;
+        let count = figures::count(self.reviews);
+        let (spent, took) = (cpu(running.pid())?.saturating_sub(spent), began.elapsed());
+        figures::print(
+            "admission reviews, per second of processor time",
+            count / spent.as_secs_f64(),
+            "reviews",
+        );
+        figures::print("admission reviews, per second", count / took.as_secs_f64(), "reviews");
+        let mut times = send(&sender, &review, IN_A_ROW, 1).await?;
+        times.sort();
+        figures::print("one review, as its sender sees it, median", figures::percentile(&times, 50), "ms");
+        figures::print(
+            "one review, as its sender sees it, 99th percentile",
+            figures::percentile(&times, 99),
+            "ms",
+        );
+        let within = share_within(&scrape(metrics).await?)?;
+        figures::print("reviews done within 2 ms, inside the manager", within * 100.0, "%");
+        running.stop()?;
+        cluster.stop()
+    }
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// The creation of the Tenant of the samples, as the API server asks about it.
+fn review() -> Result<Bytes> {
+    let sample = std::fs::read_to_string(workspace().join("samples/tenant.yaml"))?;
+    let object: Value = serde_saphyr::from_str(&sample).context("the sample of a Tenant is no YAML")?;
+    let (group, version) = ("capsule.clastix.io", "v1beta2");
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": { "group": group, "version": version, "kind": "Tenant" },
+            "resource": { "group": group, "version": version, "resource": "tenants" },
+            "name": "oil",
+            "operation": "CREATE",
+            "userInfo": { "username": "admin", "groups": ["system:masters", "system:authenticated"] },
+            "object": object,
+            "oldObject": null,
+            "dryRun": false,
+            "options": { "apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions" },
+        },
+    });
+    Ok(Bytes::from(review.to_string()))
+}
+
+/// The authority that has signed the manager's certificate.
+async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
+    let secrets = Api::<Secret>::namespaced(cluster.client().await?, NAMESPACE);
+    let secret = secrets.get("ensemble-certificates").await?;
+    let bundle = secret.data.and_then(|mut data| data.remove("ca.crt"));
+    Ok(bundle.context("the Secret has no ca.crt")?.0)
+}
+
+/// A connection as the API server makes it: HTTP/2 over TLS.
+async fn connect(address: SocketAddr, authority: &[u8]) -> Result<Sender> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority) {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let name = ServerName::IpAddress(address.ip().into());
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// Sends so many reviews; how long each took.
+async fn send(sender: &Sender, review: &Bytes, count: usize, at_once: usize) -> Result<Vec<Duration>> {
+    let one = |_| async {
+        let began = Instant::now();
+        let request = Request::post(format!("https://127.0.0.1{PATH}"))
+            .header("content-type", "application/json")
+            .header("content-length", review.len())
+            .body(Full::new(review.clone()))?;
+        let response = sender.clone().send_request(request).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        ensure!(
+            status == StatusCode::OK,
+            "the manager answered {status}: {}",
+            String::from_utf8_lossy(&body)
+        );
+        Ok(began.elapsed())
+    };
+    stream::iter(0..count).map(one).buffer_unordered(at_once).try_collect().await
+}
+
+/// What the manager tells of itself.
+async fn scrape(address: SocketAddr) -> Result<String> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request =
+        Request::get("/metrics").header("host", address.to_string()).body(Full::<Bytes>::default())?;
+    let body = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
+    Ok(String::from_utf8(body.to_vec())?)
+}
+
+/// The share of the reviews of Tenants that were done within the bound.
+fn share_within(metrics: &str) -> Result<f64> {
+    let value = |series: &str, has: &str| {
+        let mut lines = metrics.lines().filter(|line| line.starts_with(series) && line.contains(has));
+        let line = lines.find(|line| line.contains(PATH))?;
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    let series = "ensemble_admission_duration_seconds";
+    let within = value(&format!("{series}_bucket"), &format!("le=\"{BOUND}\""));
+    let all = value(&format!("{series}_count"), "");
+    let (within, all) = within.zip(all).context("the manager does not tell how long reviews took")?;
+    Ok(within / all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_read_from_the_histogram() {
+        let metrics = "ensemble_admission_duration_seconds_bucket{le=\"0.001\",webhook=\"/tenant/tenants\"} 1\n\
+                       ensemble_admission_duration_seconds_bucket{le=\"0.002\",webhook=\"/tenant/tenants\"} 3\n\
+                       ensemble_admission_duration_seconds_count{webhook=\"/tenant/tenants\"} 4\n";
+        assert!((share_within(metrics).unwrap() - 0.75).abs() < f64::EPSILON);
+        assert!(share_within("").is_err());
+    }
+
+    #[test]
+    fn the_sample_is_a_review() {
+        assert!(review().unwrap().len() > 1000);
+    }
+}

@@ -1,0 +1,205 @@
+//! The start of a manager that finds many objects, all as they should be.
+
+use std::{
+    collections::BTreeMap,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use cluster::{Cluster, Options, wait::eventually};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client,
+    api::{ApiResource, ListParams, PostParams},
+    core::Object,
+};
+use podset::{PodSet, PodSetSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{
+    PATIENCE, figures,
+    support::{asked, until_silent},
+};
+use crate::{
+    process::{peak, resident},
+    stage::{launch, prepare},
+};
+
+#[derive(Args)]
+pub(super) struct Start {
+    /// How many PodSets, of ten pods each, a starting manager finds
+    #[arg(long, default_value_t = 1000)]
+    found: usize,
+
+    /// How often it is started
+    #[arg(long, default_value_t = 5)]
+    starts: usize,
+}
+
+/// The pods of each PodSet.
+const REPLICAS: i32 = 10;
+/// The PodSets of each namespace.
+const PER_NAMESPACE: usize = 100;
+/// The nodes that hold the pods.
+const NODES: usize = 12;
+/// Requests in flight while the world is made.
+const AT_ONCE: usize = 16;
+
+/// How long it may take to make the world.
+const POPULATE: Duration = Duration::from_mins(20);
+
+/// What one start cost.
+struct Cost {
+    ready: Duration,
+    peak: f64,
+    settled: f64,
+    requests: BTreeMap<String, usize>,
+    writes: usize,
+}
+
+impl Start {
+    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+        let cluster = Cluster::start(Options { nodes: NODES, ..Options::default() }).await?;
+        prepare(&cluster).await?;
+        self.populate(&cluster, program).await?;
+        let mut costs = Vec::new();
+        for _ in 0..self.starts.max(1) {
+            costs.push(start(&cluster, program).await?);
+        }
+        self.print(&costs);
+        cluster.stop()
+    }
+
+    /// Has a manager make all pods, and ends it.
+    async fn populate(&self, cluster: &Cluster, program: &Path) -> Result<()> {
+        println!("making {} PodSets of {REPLICAS} pods ...", self.found);
+        let running = launch(cluster, program, "0").await?;
+        let client = cluster.client().await?;
+        for namespace in 0..self.found.div_ceil(PER_NAMESPACE) {
+            create_namespace(&client, namespace).await?;
+        }
+        let created = stream::iter(0..self.found).map(|number| create_set(&client, number));
+        created.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let sets = Api::<Counted>::all_with(client, &ApiResource::erase::<PodSet>(&()));
+        eventually("all pods to be ready", POPULATE, async || {
+            let list = sets.list(&ListParams::default()).await?;
+            let ready = list.iter().filter(|set| is_ready(set)).count();
+            Ok(if ready == self.found { Ok(()) } else { Err(ready) })
+        })
+        .await?;
+        until_silent(cluster, Duration::from_secs(5)).await?;
+        running.stop()
+    }
+
+    fn print(&self, costs: &[Cost]) {
+        let objects = format!("{} PodSets and {} pods", self.found, self.found * 10);
+        println!("{} starts beside {objects}:", costs.len());
+        let mut ready: Vec<_> = costs.iter().map(|cost| cost.ready).collect();
+        ready.sort();
+        figures::print("start to ready, median", figures::percentile(&ready, 50), "ms");
+        figures::print("start to ready, slowest", figures::percentile(&ready, 100), "ms");
+        let most = |of: fn(&Cost) -> f64| costs.iter().map(of).fold(0.0, f64::max);
+        figures::print("memory, peak, worst", most(|cost| cost.peak), "MiB");
+        figures::print("memory, settled, worst", most(|cost| cost.settled), "MiB");
+        println!("writes in all starts together: {}", costs.iter().map(|cost| cost.writes).sum::<usize>());
+        for cost in costs.iter().take(1) {
+            println!("requests of a start: {:?}", cost.requests);
+        }
+    }
+}
+
+async fn create_namespace(client: &Client, number: usize) -> Result<()> {
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": namespace_name(number) } }))?;
+    Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+    Ok(())
+}
+
+fn namespace_name(number: usize) -> String {
+    format!("many-{number}")
+}
+
+/// Its pods need no scheduler.
+async fn create_set(client: &Client, number: usize) -> Result<()> {
+    let template = json!({
+        "metadata": { "labels": { "app.kubernetes.io/name": "many" } },
+        "spec": {
+            "nodeName": format!("node-{}", number % NODES),
+            "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }],
+        },
+    });
+    let template = serde_json::from_value(template)?;
+    let set =
+        PodSet::new(&format!("set-{number}"), PodSetSpec { replicas: REPLICAS, template: Some(template) });
+    let sets = Api::<PodSet>::namespaced(client.clone(), &namespace_name(number / PER_NAMESPACE));
+    sets.create(&PostParams::default(), &set).await.context("cannot create a PodSet")?;
+    Ok(())
+}
+
+/// A PodSet without its template, which takes long to parse.
+type Counted = Object<Nothing, Counts>;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Nothing {}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Counts {
+    ready_replicas: i32,
+}
+
+fn is_ready(set: &Counted) -> bool {
+    set.status.as_ref().is_some_and(|counts| counts.ready_replicas == REPLICAS)
+}
+
+/// Starts a manager, waits until it says that it is ready, then until it is silent, and ends it.
+async fn start(cluster: &Cluster, program: &Path) -> Result<Cost> {
+    let probes = free_address()?;
+    let mark = cluster.audit_mark()?;
+    let began = Instant::now();
+    let running = launch(cluster, program, &probes.to_string()).await?;
+    let ready = until_ready(probes, began).await?;
+    until_silent(cluster, Duration::from_secs(5)).await?;
+    let (peak, settled) = (peak(running.pid())?, resident(running.pid())?);
+    running.stop()?;
+    // The log has a watch when it ends.
+    let entries = asked(cluster, mark)?.entries;
+    let mut requests = BTreeMap::new();
+    for entry in &entries {
+        *requests.entry(format!("{} {}", entry.verb, entry.resource)).or_insert(0) += 1;
+    }
+    let writes = entries.iter().filter(|entry| entry.is_write() && entry.resource != "leases").count();
+    Ok(Cost { ready, peak, settled, requests, writes })
+}
+
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot find a free port")?;
+    Ok(listener.local_addr()?)
+}
+
+/// How long it took until `/readyz` answered 200.
+async fn until_ready(probes: SocketAddr, began: Instant) -> Result<Duration> {
+    let ready = async {
+        while !is_ready_at(probes).await.unwrap_or_default() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        began.elapsed()
+    };
+    tokio::time::timeout(PATIENCE, ready).await.context("the manager did not become ready")
+}
+
+async fn is_ready_at(probes: SocketAddr) -> Result<bool> {
+    let mut stream = TcpStream::connect(probes).await?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer.starts_with("HTTP/1.1 200"))
+}

@@ -1,0 +1,29 @@
+//! What several measurements need.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cluster::{Cluster, audit::AuditLog, audit::Mark, wait::eventually};
+
+use super::PATIENCE;
+use crate::stage::user;
+
+/// What the manager has asked of the API server since then.
+pub(super) fn asked(cluster: &Cluster, since: Mark) -> Result<AuditLog> {
+    Ok(cluster.audit_since(since)?.by_user(&user()))
+}
+
+/// Waits until the manager has asked for nothing but watches and renewals of leases for a while.
+pub(super) async fn until_silent(cluster: &Cluster, window: Duration) -> Result<()> {
+    let mut since = Instant::now();
+    let mut mark = cluster.audit_mark()?;
+    eventually("the manager to fall silent", PATIENCE, async || {
+        let asked = asked(cluster, mark)?.filter(|entry| entry.verb != "watch" && entry.resource != "leases");
+        if !asked.entries.is_empty() {
+            mark = cluster.audit_mark()?;
+            since = Instant::now();
+        }
+        Ok(since.elapsed() >= window)
+    })
+    .await
+}

@@ -1,0 +1,19 @@
+//! `<controller>.yaml`: what each controller may do.
+
+use anyhow::Result;
+use manager::CONTROLLERS;
+use operator_core::rbac::{Grant, Rule};
+
+use super::{in_cluster, in_namespace};
+use crate::generate::Generated;
+
+pub(super) fn files() -> Result<Vec<Generated>> {
+    CONTROLLERS.iter().map(|controller| in_cluster(controller.name, &Grant::of(controller))).collect()
+}
+
+/// The same as a Role, of those controllers for which Roles are enough.
+pub(super) fn namespaced() -> Result<Vec<Generated>> {
+    let grants = CONTROLLERS.iter().map(|controller| (controller.name, Grant::of(controller)));
+    let namespaced = grants.filter(|(_, grant)| grant.rules().iter().all(Rule::is_namespaced));
+    namespaced.map(|(name, grant)| in_namespace(name, &grant, None)).collect()
+}

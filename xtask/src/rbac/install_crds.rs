@@ -1,0 +1,24 @@
+//! `optional/install-crds.yaml`: what `--install-crds` may do.
+
+use anyhow::Result;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use operator_core::rbac::{CREATE, GET, Grant, LIST, PATCH, Rule, WATCH, rule};
+
+use super::in_cluster;
+use crate::{crds, generate::Generated};
+
+const PART: &str = "install-crds";
+
+pub(super) fn file() -> Result<Generated> {
+    in_cluster(PART, &Grant::new(PART, rules()))
+}
+
+/// Create definitions, and change those that are ours.
+fn rules() -> Vec<Rule> {
+    let names: Vec<_> = crds::definitions().iter().map(ResourceExt::name_any).collect();
+    vec![
+        rule::<CustomResourceDefinition>(CREATE | LIST | WATCH),
+        rule::<CustomResourceDefinition>(GET | PATCH).named(names.iter().map(String::as_str)),
+    ]
+}

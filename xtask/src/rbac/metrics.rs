@@ -1,0 +1,37 @@
+//! `metrics-auth.yaml`: what the metrics server may ask the API server, and what Prometheus needs to read it.
+
+use anyhow::Result;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::core::ObjectMeta;
+use operator_core::{labels, rbac::Grant};
+use operator_runtime::metrics::rules;
+
+use super::{ACCOUNT, NAMESPACE, manifest};
+use crate::generate::{Generated, document};
+
+const PART: &str = "metrics-auth";
+/// Bound to whoever reads the metrics; that is up to those who run Prometheus.
+const READER: &str = "ensemble-metrics-reader";
+
+pub(super) fn file() -> Result<Generated> {
+    let grant = Grant::new(PART, rules());
+    let binding = grant.cluster_role_binding(NAMESPACE, ACCOUNT);
+    manifest(PART, &[document(&grant.cluster_role())?, document(&binding)?, document(&reader())?])
+}
+
+fn reader() -> ClusterRole {
+    let metrics = PolicyRule {
+        non_resource_urls: Some(vec!["/metrics".to_owned()]),
+        verbs: vec!["get".to_owned()],
+        ..PolicyRule::default()
+    };
+    ClusterRole {
+        metadata: ObjectMeta {
+            name: Some(READER.to_owned()),
+            labels: Some(labels::recommended("ensemble", "ensemble", PART)),
+            ..ObjectMeta::default()
+        },
+        rules: Some(vec![metrics]),
+        aggregation_rule: None,
+    }
+}

@@ -1,0 +1,57 @@
+//! `deploy/rbac`: the manager's ServiceAccount, and a role for each of its parts.
+//!
+//! - `deploy/rbac/*.yaml` is what every deployed manager has: `kubectl apply -f deploy/rbac`.
+//! - `deploy/rbac/namespaced` is what the controllers need instead under `--watch-namespaces`:
+//!   `kubectl apply -n NAMESPACE -f deploy/rbac/namespaced/podset.yaml`.
+//! - `deploy/rbac/optional` is what it needs for what is off unless it is asked for.
+
+mod certificates;
+mod controllers;
+mod install_crds;
+mod leader_election;
+mod manager;
+mod metrics;
+mod page;
+
+use anyhow::Result;
+use operator_core::rbac::Grant;
+
+use crate::generate::{Generated, document, settle};
+
+/// The namespace that the manager runs in.
+pub(crate) const NAMESPACE: &str = "ensemble-system";
+/// The ServiceAccount that the manager runs as.
+pub(crate) const ACCOUNT: &str = "ensemble-manager";
+
+/// Writes `deploy/rbac`, or checks it.
+pub(crate) fn generate(check: bool) -> Result<()> {
+    let deployed = deployed()?;
+    settle("deploy/rbac", &deployed, "gen-rbac", check)?;
+    settle("docs/reference", &[page::file(&deployed)?], "gen-rbac", check)?;
+    settle("deploy/rbac/namespaced", &controllers::namespaced()?, "gen-rbac", check)?;
+    settle("deploy/rbac/optional", &[install_crds::file()?], "gen-rbac", check)
+}
+
+/// What every deployed manager has. A part of the process adds its file here.
+fn deployed() -> Result<Vec<Generated>> {
+    let mut files = vec![manager::file()?, certificates::file()?, leader_election::file()?, metrics::file()?];
+    files.extend(controllers::files()?);
+    Ok(files)
+}
+
+/// `<part>.yaml`: rights in all namespaces and on cluster-scoped objects.
+fn in_cluster(part: &str, grant: &Grant) -> Result<Generated> {
+    let binding = grant.cluster_role_binding(NAMESPACE, ACCOUNT);
+    manifest(part, &[document(&grant.cluster_role())?, document(&binding)?])
+}
+
+/// `<part>.yaml`: rights in one namespace, the manager's own for example; without one, in that which the file is
+/// applied to.
+fn in_namespace(part: &str, grant: &Grant, within: Option<&str>) -> Result<Generated> {
+    let binding = grant.role_binding(within, NAMESPACE, ACCOUNT);
+    manifest(part, &[document(&grant.role(within))?, document(&binding)?])
+}
+
+fn manifest(name: &str, documents: &[serde_json::Value]) -> Result<Generated> {
+    Generated::manifest(format!("{name}.yaml"), "gen-rbac", documents)
+}

@@ -1,0 +1,80 @@
+//! `deploy/webhooks`: what tells the API server of the controllers' webhooks, and the Service that it reaches them by.
+
+use anyhow::{Result, bail};
+use k8s_openapi::{
+    api::core::v1::{Service, ServicePort, ServiceSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use kube::core::ObjectMeta;
+use manager::CONTROLLERS;
+use operator_core::{
+    Registration,
+    admission::{
+        configuration::{PORT, Reach, SERVICE, mutating, validating},
+        faults,
+    },
+    labels,
+};
+
+use crate::{
+    generate::{Generated, document, settle},
+    rbac::NAMESPACE,
+};
+
+/// The port that the manager serves its webhooks on.
+const TARGET_PORT: i32 = 9443;
+
+/// Writes `deploy/webhooks`, or checks it.
+pub(crate) fn generate(check: bool) -> Result<()> {
+    let faults: Vec<_> = CONTROLLERS.iter().flat_map(faults).collect();
+    if !faults.is_empty() {
+        bail!("the declarations of webhooks are not right:\n{}", faults.join("\n"));
+    }
+    let mut files = vec![manifest("service", &[document(&service())?])?];
+    for controller in CONTROLLERS {
+        let documents = configurations(controller)?;
+        if !documents.is_empty() {
+            files.push(manifest(controller.name, &documents)?);
+        }
+    }
+    settle("deploy/webhooks", &files, "gen-webhooks", check)
+}
+
+fn manifest(name: &str, documents: &[serde_json::Value]) -> Result<Generated> {
+    Generated::manifest(format!("{name}.yaml"), "gen-webhooks", documents)
+}
+
+fn configurations(controller: &Registration) -> Result<Vec<serde_json::Value>> {
+    let reach = Reach::Service { namespace: NAMESPACE.to_owned() };
+    let validating = validating(controller, &reach).map(|one| document(&one));
+    let mutating = mutating(controller, &reach).map(|one| document(&one));
+    validating.into_iter().chain(mutating).collect()
+}
+
+fn service() -> Service {
+    let component = |name: &str| labels::recommended("ensemble", "ensemble", name);
+    let mut selector = component("manager");
+    selector.retain(|label, _| {
+        ["app.kubernetes.io/name", "app.kubernetes.io/component"].contains(&label.as_str())
+    });
+    Service {
+        metadata: ObjectMeta {
+            name: Some(SERVICE.to_owned()),
+            namespace: Some(NAMESPACE.to_owned()),
+            labels: Some(component("webhook")),
+            ..ObjectMeta::default()
+        },
+        spec: Some(ServiceSpec {
+            selector: Some(selector),
+            ports: Some(vec![ServicePort {
+                name: Some("webhook".to_owned()),
+                port: PORT,
+                target_port: Some(IntOrString::Int(TARGET_PORT)),
+                protocol: Some("TCP".to_owned()),
+                ..ServicePort::default()
+            }]),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
