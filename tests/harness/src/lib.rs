@@ -110,9 +110,9 @@ impl Instance {
             Environment::new(Client::try_from(config)?)
         };
         environment.settings = Arc::new(settings);
-        let (start, stop) = (registration.start, environment.stop.clone());
+        let (registration, stop) = (*registration, environment.stop.clone());
         let thread = thread::Builder::new().name(registration.name.to_owned()).spawn(move || {
-            runtime.block_on(async move { start(&environment).await });
+            runtime.block_on(async move { registration.run(&environment).await });
             runtime.shutdown_timeout(Duration::from_secs(1));
         })?;
         Ok(Self { stop, thread: Some(thread) })

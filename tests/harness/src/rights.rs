@@ -11,7 +11,7 @@ use kube::{
     api::{Patch, PatchParams},
     core::{ObjectMeta, Resource},
 };
-use operator_core::{Registration, rbac};
+use operator_core::{Registration, rbac::Grant};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The ServiceAccount that a controller runs under in tests.
@@ -38,11 +38,10 @@ pub(crate) async fn grant(cluster: &Cluster, registration: &Registration) -> Res
     apply(Api::all(client.clone()), &account.namespace, &namespace).await?;
     let service_account = ServiceAccount { metadata: named(&account.name), ..ServiceAccount::default() };
     apply(Api::namespaced(client.clone(), &account.namespace), &account.name, &service_account).await?;
-    let role = rbac::cluster_role(registration);
-    let role_name = role.metadata.name.clone().unwrap_or_default();
-    apply(Api::<ClusterRole>::all(client.clone()), &role_name, &role).await?;
-    let binding = rbac::cluster_role_binding(registration, &account.namespace, &account.name);
-    apply(Api::<ClusterRoleBinding>::all(client), &role_name, &binding).await?;
+    let grant = Grant::of(registration);
+    apply(Api::<ClusterRole>::all(client.clone()), &grant.name(), &grant.cluster_role()).await?;
+    let binding = grant.cluster_role_binding(&account.namespace, &account.name);
+    apply(Api::<ClusterRoleBinding>::all(client), &grant.name(), &binding).await?;
     Ok(account)
 }
 

@@ -7,11 +7,19 @@
     reason = "a test fails by panicking"
 )]
 
+mod admission;
+mod certificates;
 mod crashes;
+mod docs;
+mod election;
 mod ending;
+mod hundred_kills;
+mod logs;
+mod metrics;
 mod outage;
 mod refusals;
 mod rest;
+mod rights;
 mod selection;
 mod setup;
 mod support;

@@ -39,7 +39,7 @@ async fn refuses_to_install_what_it_may_not(stage: &Stage) {
     manager.until_logged("cannot register the definition").await;
     let (end, log) = manager.until_ended(Duration::from_secs(5)).await;
     assert!(end.contains("exit code 1"), "{end}");
-    assert!(log.contains("is forbidden") && log.contains("deploy/rbac/install-crds.yaml"), "{log}");
+    assert!(log.contains("is forbidden") && log.contains("deploy/rbac/optional/install-crds.yaml"), "{log}");
 }
 
 /// `--install-crds` with it.

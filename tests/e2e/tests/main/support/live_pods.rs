@@ -54,14 +54,23 @@ impl LivePods {
     /// Waits until this many pods live, and holds their number to never having been above `bound`, and the number of all
     /// pods that there ever were to `ever`.
     pub(crate) async fn assert_settled(&self, live: usize, bound: usize, ever: usize) {
+        let seen = self.until_live(live).await;
+        assert!(seen.most <= bound, "{} pods lived at a time, {bound} were asked for", seen.most);
+        assert_eq!(seen.ever.len(), ever, "all pods that there ever were");
+    }
+
+    /// Waits until this many pods live. Returns the most that ever did at a time.
+    pub(crate) async fn assert_live(&self, live: usize) -> usize {
+        self.until_live(live).await.most
+    }
+
+    async fn until_live(&self, live: usize) -> Seen {
         let what = format!("{live} live pods");
         let settled = eventually(&what, Duration::from_secs(30), async || {
             let seen = self.seen.lock().unwrap().clone();
             Ok(if seen.live.len() == live { Ok(seen) } else { Err(seen) })
         });
-        let seen = settled.await.unwrap();
-        assert!(seen.most <= bound, "{} pods lived at a time, {bound} were asked for", seen.most);
-        assert_eq!(seen.ever.len(), ever, "all pods that there ever were");
+        settled.await.unwrap()
     }
 }
 

@@ -65,6 +65,12 @@ impl Manager {
         .unwrap_or_else(|error| panic!("{error:#}; the log ends with:\n{}", self.companion.log_tail()));
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.companion.pid().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
     /// Ends it without warning.
     pub(crate) fn kill(self) {
         self.companion.kill().unwrap();
@@ -73,8 +79,7 @@ impl Manager {
     /// Asks it to end, as a kubelet does, and holds it to doing so in time and with success. Returns its log.
     pub(crate) async fn ask_to_end(mut self) -> String {
         self.companion.ensure_running().unwrap();
-        let pid = Pid::from_raw(self.companion.pid().try_into().unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         let (end, log) = self.until_ended(Duration::from_secs(5)).await;
         assert!(end.contains("exit code 0"), "{end}");
         log

@@ -70,6 +70,8 @@ pub(crate) fn run_to_end(args: &[&str], env: &[(&str, &str)]) -> Ended {
         .args(args)
         .env_clear()
         .env("HOME", nowhere.path())
+        .env("ENSEMBLE_WEBHOOK_BIND_ADDRESS", "127.0.0.1:0")
+        .env("ENSEMBLE_METRICS_BIND_ADDRESS", "0")
         .envs(env.iter().copied())
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&said).unwrap())

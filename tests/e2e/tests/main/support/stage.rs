@@ -8,11 +8,9 @@ use tokio::sync::OnceCell;
 use super::{Manager, free_port, program};
 
 /// Where the manager lives.
-const NAMESPACE: &str = "ensemble-system";
+pub(crate) const NAMESPACE: &str = "ensemble-system";
 /// As whom it is deployed.
 const ACCOUNT: &str = "ensemble-manager";
-/// The controllers, each with a role of its own in `deploy/rbac`.
-const CONTROLLERS: [&str; 4] = ["memcached", "namespaceplus", "podset", "tenant"];
 
 /// A cluster in which there is at least the manager's namespace and ServiceAccount.
 pub(crate) struct Stage {
@@ -28,6 +26,16 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Where its kubeconfig is.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The same with another kubeconfig.
+    pub(crate) fn with(&self, kubeconfig: PathBuf) -> Self {
+        Self { name: self.name.clone(), kubeconfig }
+    }
+
     /// How the audit log calls it.
     pub(crate) fn user(&self) -> String {
         format!("system:serviceaccount:{NAMESPACE}:{}", self.name)
@@ -35,7 +43,7 @@ impl Account {
 }
 
 /// A path in the repository.
-fn path(relative: &str) -> String {
+pub(crate) fn path(relative: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative).display().to_string()
 }
 
@@ -52,8 +60,15 @@ pub(crate) fn sample(name: &str) -> String {
 impl Stage {
     /// Without definitions and without rights.
     pub(crate) async fn bare() -> Self {
-        let cluster = cluster::isolated().await.unwrap();
-        cluster.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac/manager.yaml")]).await.unwrap();
+        Self::bare_on(cluster::isolated().await.unwrap()).await
+    }
+
+    /// On a cluster that is like no other test's.
+    pub(crate) async fn bare_on(cluster: Cluster) -> Self {
+        cluster
+            .kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac/00-manager.yaml")])
+            .await
+            .unwrap();
         let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await.unwrap();
         Self { cluster, account: Account { name: ACCOUNT.to_owned(), kubeconfig } }
     }
@@ -73,17 +88,14 @@ impl Stage {
         self.kubectl(&["wait", "--for=condition=Established", "-f", &folder]).await.unwrap();
     }
 
-    /// Gives the manager the rights of all controllers.
+    /// Gives the manager the rights that it has where it is deployed.
     pub(crate) async fn permit(&self) {
-        let files = CONTROLLERS.map(|controller| path(&format!("deploy/rbac/{controller}.yaml")));
-        let files = files.iter().flat_map(|file| ["-f", file]);
-        let args: Vec<_> = ["apply", "--server-side"].into_iter().chain(files).collect();
-        self.kubectl(&args).await.unwrap();
+        self.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac")]).await.unwrap();
     }
 
     /// Gives the manager the right to install definitions.
     pub(crate) async fn permit_definitions(&self) {
-        let file = path("deploy/rbac/install-crds.yaml");
+        let file = path("deploy/rbac/optional/install-crds.yaml");
         self.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
     }
 
@@ -121,7 +133,13 @@ impl Stage {
     fn launch(&self, name: &str, account: &Account, args: &[&str], probes: &str, port: u16) -> Manager {
         let probes = format!("--health-probe-bind-address={probes}");
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).chain([probes]).collect();
-        let env = [("KUBECONFIG".to_owned(), account.kubeconfig.display().to_string())];
+        let env = [
+            ("KUBECONFIG".to_owned(), account.kubeconfig.display().to_string()),
+            // Whoever wants it says so with a flag.
+            ("ENSEMBLE_METRICS_BIND_ADDRESS".to_owned(), "0".to_owned()),
+            ("ENSEMBLE_LEADER_ELECT".to_owned(), "false".to_owned()),
+            ("ENSEMBLE_WEBHOOK_BIND_ADDRESS".to_owned(), "0".to_owned()),
+        ];
         Manager::new(self.cluster.companion(name, program(), &args, &env).unwrap(), port)
     }
 

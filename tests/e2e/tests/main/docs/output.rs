@@ -1,0 +1,71 @@
+//! Whether a command printed what its page says.
+
+/// What stands for any text within a line, and for any lines when it stands alone.
+const ANYTHING: &str = "...";
+
+/// Whether `actual` is what the page expects. White space at the ends of lines, and empty lines at the end, are of no
+/// account.
+pub(super) fn matches(expected: &[String], actual: &str) -> bool {
+    let expected: Vec<_> = expected.iter().map(|line| line.trim_end()).collect();
+    let actual: Vec<_> = actual.trim_end().lines().map(str::trim_end).collect();
+    let end = expected.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
+    lines_match(&expected[..end], &actual)
+}
+
+fn lines_match(expected: &[&str], actual: &[&str]) -> bool {
+    match expected.split_first() {
+        None => actual.is_empty(),
+        Some((&ANYTHING, rest)) => (0..=actual.len()).any(|skipped| lines_match(rest, &actual[skipped..])),
+        Some((line, rest)) => actual
+            .split_first()
+            .is_some_and(|(first, others)| line_matches(line, first) && lines_match(rest, others)),
+    }
+}
+
+fn line_matches(expected: &str, actual: &str) -> bool {
+    match expected.split_once(ANYTHING) {
+        None => expected == actual,
+        Some((start, rest)) => actual.strip_prefix(start).is_some_and(|left| {
+            (0..=left.len()).filter(|at| left.is_char_boundary(*at)).any(|at| line_matches(rest, &left[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_match(expected: &str, actual: &str) -> bool {
+        matches(&expected.lines().map(str::to_owned).collect::<Vec<_>>(), actual)
+    }
+
+    #[test]
+    fn text_is_compared_word_for_word() {
+        assert!(is_match("", ""));
+        assert!(is_match("a\nb", "a\nb\n"));
+        assert!(is_match("a\n\nb\n", "a  \n\nb\n\n"));
+        assert!(!is_match("", "a"));
+        assert!(!is_match("a", ""));
+        assert!(!is_match("a", "a\nb"));
+        assert!(!is_match("a  b", "a b"));
+    }
+
+    #[test]
+    fn dots_stand_for_any_text_within_a_line() {
+        assert!(is_match("pod/... created", "pod/a-1 created"));
+        assert!(is_match("... 3 ...", "é 2 3 4"));
+        assert!(is_match("a...", "a"));
+        assert!(!is_match("pod/... created", "pod/a\ncreated"));
+        assert!(!is_match("...b", "abc"));
+    }
+
+    #[test]
+    fn dots_alone_stand_for_any_lines() {
+        assert!(is_match("...", ""));
+        assert!(is_match("...", "a\nb"));
+        assert!(is_match("a\n...\nd", "a\nb\nc\nd"));
+        assert!(is_match("...\nb\n...", "a\nb\nb\nc"));
+        assert!(!is_match("...\nx\n...", "a\nb"));
+        assert!(!is_match("a\n...\nd", "a\nd\ne"));
+    }
+}

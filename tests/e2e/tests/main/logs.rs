@@ -1,0 +1,134 @@
+//! What the manager's log says, how, and what it never says.
+
+mod calls;
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use cluster::wait::eventually;
+use serde_json::{Map, Value};
+
+use crate::support::{NAMESPACE_PLUS, PATIENCE, POD_SET, Stage, free_port, sample};
+
+/// What a log line has besides its own keys.
+const FRAME: [&str; 6] = ["timestamp", "level", "target", "message", "span", "spans"];
+/// The value of a Secret that a NamespacePlus names.
+const PASSWORD: &str = "correct-horse-battery-staple";
+
+fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The keys that `docs/operations/logs-and-traces.md` explains: the first cells of its table of keys.
+fn documented_keys() -> BTreeSet<String> {
+    let page = fs::read_to_string(repository().join("docs/operations/logs-and-traces.md")).unwrap();
+    let (_, table) = page.split_once("| key | what it is |").expect("the page has a table of keys");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.split('|').nth(1)).flat_map(|cell| cell.split(','));
+    cells.map(|key| key.trim().trim_matches('`').to_owned()).collect()
+}
+
+#[test]
+fn every_key_in_the_code_is_explained_and_messages_are_facts() {
+    let documented = documented_keys();
+    for call in calls::all(&repository().join("crates")) {
+        let calls::Call { place, keys, message } = call;
+        for key in keys {
+            assert!(
+                documented.contains(&key),
+                "{place}: the key `{key}` is not in docs/operations/logs-and-traces.md"
+            );
+        }
+        let is_fact = !message.ends_with('.') && !message.starts_with(char::is_whitespace);
+        assert!(is_fact && !message.is_empty(), "{place}: `{message}` is a fact without a full stop");
+    }
+}
+
+#[tokio::test]
+async fn json_lines_have_known_keys_and_even_at_trace_no_secret() {
+    let stage = Stage::complete().await;
+    // Over TLS: so it makes a certificate, and is not ready before.
+    let metrics = format!("127.0.0.1:{}", free_port());
+    let address = format!("--metrics-bind-address={metrics}");
+    let args = ["--log-format=json", "--log-level=trace", &address];
+    let manager = stage.start_with_probes("traced", &stage.account, &args);
+    stage
+        .kubectl(&[
+            "create",
+            "secret",
+            "generic",
+            "webhook",
+            &format!("--from-literal=authorization={PASSWORD}"),
+        ])
+        .await
+        .unwrap();
+    stage.cluster.apply_yaml(&with_a_secret()).await.unwrap();
+    stage.until_settled(&NAMESPACE_PLUS, "default", "with-secret").await;
+    stage.kubectl(&["apply", "-f", &sample("podset")]).await.unwrap();
+    stage.until_settled(&POD_SET, "default", "podset-sample").await;
+    manager.until_readyz(200, "ok").await;
+    let secrets = secrets(&stage).await;
+    // It asks the API server about a token that somebody shows.
+    let server = format!("--server=https://{metrics}");
+    let token = format!("--token={}", secrets[0]);
+    let ask =
+        ["get", "--raw=/metrics", "--kubeconfig=/dev/null", &server, &token, "--insecure-skip-tls-verify"];
+    let refused = format!("{:#}", stage.kubectl(&ask).await.unwrap_err());
+    assert!(refused.to_lowercase().contains("forbidden"), "{refused}");
+    let log = manager.ask_to_end().await;
+
+    let lines: Vec<Map<String, Value>> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.iter().any(|line| line["level"] == "TRACE"), "it did not log all there is");
+    let documented = documented_keys();
+    for line in &lines {
+        assert!(line["timestamp"].is_string() && line["level"].is_string(), "{line:?}");
+        if is_ours(line) {
+            assert!(line["message"].as_str().is_some_and(|message| !message.is_empty()), "{line:?}");
+            let unknown =
+                line.keys().find(|key| !FRAME.contains(&key.as_str()) && !documented.contains(*key));
+            assert_eq!(unknown, None, "{line:?}");
+        }
+    }
+    for secret in secrets {
+        let line = log.lines().find(|line| line.contains(&secret));
+        assert!(line.is_none(), "a secret is in the log: {line:?}");
+    }
+}
+
+/// Whether a line was logged by this project's own code.
+fn is_ours(line: &Map<String, Value>) -> bool {
+    let ours = ["operator_", "ensemble_manager", "manager", "podset", "memcached", "namespaceplus", "tenant"];
+    ours.iter().any(|start| line["target"].as_str().unwrap().starts_with(start))
+}
+
+/// A NamespacePlus that names the Secret.
+fn with_a_secret() -> String {
+    "{apiVersion: mygroup.my.domain/v1, kind: NamespacePlus, metadata: {name: with-secret, namespace: default}, spec: \
+     {hooks: [{name: tell, url: 'https://example.com/hook', \"on\": [Ready], headersSecretRef: {name: webhook}}]}}"
+        .to_owned()
+}
+
+/// All that must not be known: the manager's token, and each value of each Secret, also as the API carries it.
+async fn secrets(stage: &Stage) -> Vec<String> {
+    let kubeconfig = stage.kubeconfig().to_str().unwrap();
+    let token = ["--output=jsonpath={.users[0].user.token}", "--kubeconfig", kubeconfig];
+    let token = stage.kubectl(&[&["config", "view", "--raw"][..], &token].concat()).await.unwrap();
+    let mut secrets = vec![token, PASSWORD.to_owned()];
+    let found = eventually("the Secret to be listed", PATIENCE, async || {
+        let all = stage.read(&["get", "secrets", "--all-namespaces"]).await;
+        let items = all["items"].as_array().cloned().unwrap_or_default();
+        Ok((!items.is_empty()).then_some(items))
+    });
+    for secret in found.await.unwrap() {
+        let values = secret["data"].as_object().into_iter().flatten();
+        // Certificates are no secrets, and begin as their keys do.
+        let values = values
+            .filter(|(key, _)| key.strip_suffix(".crt").is_none())
+            .filter_map(|(_, value)| value.as_str());
+        secrets.extend(values.filter(|value| value.len() > 8).map(str::to_owned));
+    }
+    assert!(secrets.len() > 3 && secrets.iter().all(|secret| secret.len() > 8), "{} secrets", secrets.len());
+    // Keys are told by a line of theirs, for JSON has no line breaks.
+    secrets.push("PRIVATE KEY-----".to_owned());
+    secrets
+}

@@ -1,0 +1,256 @@
+//! The metrics, as Prometheus and strangers get them.
+
+use std::collections::BTreeSet;
+
+use cluster::{Component, wait::eventually};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{Api, api::PostParams};
+use serde_json::json;
+
+use crate::support::{
+    Answer, Manager, NAMESPACE, PATIENCE, POD_SET, Stage, curl, free_port, run_to_end, samples,
+};
+
+/// A manager whose metrics are served over TLS, and somebody who asks.
+struct Secure {
+    stage: Stage,
+    manager: Manager,
+    port: u16,
+    /// The certificate of the authority that the asker trusts.
+    authority: tempfile::NamedTempFile,
+}
+
+impl Secure {
+    async fn start() -> Self {
+        let stage = Stage::complete().await;
+        let port = free_port();
+        let address = format!("--metrics-bind-address=127.0.0.1:{port}");
+        let manager = stage.start("manager", &stage.account, &[&address]);
+        let authority = tempfile::NamedTempFile::new().unwrap();
+        let secure = Self { stage, manager, port, authority };
+        eventually("a certificate that the Secret's authority has signed", PATIENCE, async || {
+            secure.trust().await?;
+            Ok(secure.ask(None).map_err(|error| error.to_string()))
+        })
+        .await
+        .unwrap();
+        secure
+    }
+
+    /// Trusts what the Secret says.
+    async fn trust(&self) -> anyhow::Result<()> {
+        let path = "-o=go-template={{index .data \"ca.crt\" | base64decode}}";
+        let secret = ["get", "secret", "ensemble-certificates", "--namespace", NAMESPACE, path];
+        std::fs::write(self.authority.path(), self.stage.kubectl(&secret).await?)?;
+        Ok(())
+    }
+
+    /// Asks as from within the cluster, by the name of the Service.
+    fn ask(&self, token: Option<&str>) -> anyhow::Result<Answer> {
+        let host = format!("ensemble-metrics.{NAMESPACE}.svc");
+        let resolve = format!("{host}:{}:127.0.0.1", self.port);
+        let header = token.map(|token| format!("Authorization: Bearer {token}"));
+        let mut args = vec!["--cacert", self.authority.path().to_str().unwrap(), "--resolve", &resolve];
+        args.extend(header.iter().flat_map(|header| ["--header", header]));
+        curl(&format!("https://{host}:{}/metrics", self.port), &args)
+    }
+
+    fn status(&self, token: Option<&str>) -> u16 {
+        self.ask(token).unwrap().status
+    }
+
+    /// A new ServiceAccount that may read the metrics.
+    async fn reader(&self, name: &str) {
+        self.stage.account(name).await;
+        let subject = format!("--serviceaccount={NAMESPACE}:{name}");
+        let role = "--clusterrole=ensemble-metrics-reader";
+        self.stage.kubectl(&["create", "clusterrolebinding", name, role, &subject]).await.unwrap();
+    }
+
+    /// A token of a ServiceAccount, for an audience or for the API server.
+    async fn token(&self, account: &str, audience: Option<&str>) -> String {
+        let accounts =
+            Api::<ServiceAccount>::namespaced(self.stage.cluster.client().await.unwrap(), NAMESPACE);
+        let audiences = audience.map(|audience| vec![audience.to_owned()]);
+        let spec = TokenRequestSpec { audiences, ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+        let answer = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
+        answer.status.unwrap().token.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_tls_they_are_for_those_who_may_read_them() {
+    let secure = Secure::start().await;
+    secure.stage.account("stranger").await;
+    secure.reader("prometheus").await;
+    secure.reader("gone").await;
+    let (stranger, reader) = (secure.token("stranger", None).await, secure.token("prometheus", None).await);
+    let elsewhere = secure.token("prometheus", Some("https://elsewhere.example")).await;
+    let gone = secure.token("gone", None).await;
+    secure.stage.kubectl(&["delete", "serviceaccount", "gone", "--namespace", NAMESPACE]).await.unwrap();
+
+    let refused = secure.ask(None).unwrap();
+    assert_eq!(refused.status, 401);
+    assert!(refused.head.contains("www-authenticate: bearer"), "{refused:?}");
+    assert!(refused.body.contains("needs a bearer token"), "{refused:?}");
+    for token in ["garbage", "a.b.c", &elsewhere, &gone, &format!("{reader}x")] {
+        let refused = secure.ask(Some(token)).unwrap();
+        assert_eq!(refused.status, 401, "{refused:?}");
+        assert!(refused.body.contains("does not know this token"), "{refused:?}");
+    }
+    let refused = secure.ask(Some(&stranger)).unwrap();
+    assert_eq!(refused.status, 403, "{refused:?}");
+    let says = format!("system:serviceaccount:{NAMESPACE}:stranger may not get /metrics");
+    assert!(refused.body.contains(&says), "{refused:?}");
+
+    let read = secure.ask(Some(&reader)).unwrap();
+    assert_eq!(read.status, 200, "{read:?}");
+    let expected = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert!(read.head.contains(expected), "{}", read.head);
+    assert!(read.body.contains("ensemble_build_info{") && read.body.ends_with("# EOF\n"), "{}", read.body);
+
+    secure.stage.assert_nothing_was_forbidden();
+    let log = secure.manager.ask_to_end().await;
+    for token in [&stranger, &reader, &elsewhere, &gone] {
+        assert!(!log.contains(token.as_str()), "a token is in the log");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_api_server_is_away_its_last_word_holds() {
+    let secure = Secure::start().await;
+    secure.reader("prometheus").await;
+    let (known, unknown) = (secure.token("prometheus", None).await, secure.token("prometheus", None).await);
+    assert_ne!(known, unknown);
+    assert_eq!(secure.status(Some(&known)), 200);
+    secure.stage.cluster.kill_component(Component::KubeApiserver).unwrap();
+    assert_eq!(secure.status(Some(&known)), 200);
+    let refused = secure.ask(Some(&unknown)).unwrap();
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(
+        refused.body.contains("could not be asked") && refused.head.contains("retry-after:"),
+        "{refused:?}"
+    );
+    assert_eq!(secure.status(None), 401);
+    assert_eq!(secure.status(Some(&known)), 200);
+    secure.stage.cluster.start_component(Component::KubeApiserver).unwrap();
+    eventually("the API server to be asked again", PATIENCE, async || {
+        let status = secure.status(Some(&unknown));
+        Ok(if status == 200 { Ok(()) } else { Err(status) })
+    })
+    .await
+    .unwrap();
+}
+
+/// A series: its name, and its labels' names and values.
+type Series = (String, Vec<(String, String)>);
+
+fn series(text: &str) -> Vec<Series> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| one_series(line.rsplit_once(' ').unwrap().0)).collect()
+}
+
+fn one_series(text: &str) -> Series {
+    let (name, labels) = text.split_once('{').unwrap_or((text, ""));
+    let labels = labels.trim_end_matches('}').split("\",").filter_map(|label| label.split_once("=\""));
+    let labels = labels.map(|(name, value)| (name.to_owned(), value.trim_end_matches('"').to_owned()));
+    (name.to_owned(), labels.collect())
+}
+
+/// What the reference page says that there is: names of series with their labels' names.
+fn referenced() -> BTreeSet<(String, BTreeSet<String>)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let sections = page.split("\n## ").skip(1);
+    sections.flat_map(section).collect()
+}
+
+fn section(section: &str) -> Vec<(String, BTreeSet<String>)> {
+    let (name, rest) = section.split_once('\n').unwrap();
+    let labels: BTreeSet<_> = rest
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
+        .collect();
+    let with = |name: String, more: Option<&str>| {
+        (name, labels.iter().cloned().chain(more.map(str::to_owned)).collect::<BTreeSet<_>>())
+    };
+    if rest.starts_with("Type: histogram") {
+        let parts = [("bucket", Some("le")), ("sum", None), ("count", None)];
+        return parts.map(|(part, more)| with(format!("{name}_{part}"), more)).into();
+    }
+    vec![with(name.to_owned(), None)]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
+    let stage = Stage::complete().await;
+    let (port, webhooks) = (free_port(), free_port());
+    let args = [
+        &format!("--metrics-bind-address=127.0.0.1:{port}"),
+        "--metrics-secure=false",
+        &format!("--webhook-bind-address=127.0.0.1:{webhooks}"),
+        "--leader-elect=true",
+    ];
+    let manager = stage.start("manager", &stage.account, &args);
+    manager.until_logged("the controller starts").await;
+    let read = || curl(&format!("http://127.0.0.1:{port}/metrics"), &[]).unwrap().body;
+    let count = 50;
+    let sets: Vec<_> = (0..count)
+        .map(|number| {
+            json!({"apiVersion": "app.example.com/v1alpha1", "kind": "PodSet",
+                "metadata": {"name": format!("cardinal-{number}"), "namespace": "default"}, "spec": {"replicas": 1}})
+        })
+        .collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": sets}).to_string();
+    stage.cluster.apply_yaml(&list).await.unwrap();
+    stage.kubectl(&["apply", "-f", &samples()]).await.unwrap();
+    stage.until_settled(&POD_SET, "default", "podset-sample").await;
+    // Nonsense, which the webhook says so about: enough to be counted.
+    eventually("the webhook to be asked", PATIENCE, async || {
+        let url = format!("https://127.0.0.1:{webhooks}/tenant/tenants");
+        Ok(curl(&url, &["--insecure", "--data", "nonsense", "--header", "Content-Type: application/json"])
+            .map_err(|error| error.to_string()))
+    })
+    .await
+    .unwrap();
+    let text = eventually("all to be reconciled and led", PATIENCE, async || {
+        let text = read();
+        let shown: BTreeSet<_> =
+            series(&text).into_iter().map(|(name, labels)| (name, names(labels))).collect();
+        let missing: Vec<_> = referenced().difference(&shown).cloned().collect();
+        let objects = format!("ensemble_informer_objects{{kind=\"PodSet\"}} {}\n", count + 1);
+        let settled = missing.is_empty()
+            && text.contains(&objects)
+            && text.contains("ensemble_leader{controller=\"podset\"} 1\n");
+        Ok(if settled { Ok(text) } else { Err((missing, text)) })
+    })
+    .await
+    .unwrap();
+
+    let shown: BTreeSet<_> = series(&text).into_iter().map(|(name, labels)| (name, names(labels))).collect();
+    assert_eq!(shown, referenced());
+    for (name, labels) in series(&text) {
+        for (label, value) in labels {
+            let names_an_object =
+                ["cardinal-", "sample", "default", "oil"].iter().any(|word| value.contains(word));
+            assert!(!names_an_object, "{name}: {label} says {value}");
+        }
+    }
+    println!("a scrape: {} bytes, {} series", text.len(), series(&text).len());
+    manager.ask_to_end().await;
+}
+
+fn names(labels: Vec<(String, String)>) -> BTreeSet<String> {
+    labels.into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn without_tls_they_are_not_shown_to_other_machines() {
+    let ended = run_to_end(&["--metrics-secure=false", "--metrics-bind-address=0.0.0.0:8443"], &[]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.said.contains("to everybody who reaches 0.0.0.0:8443"), "{ended:?}");
+}

@@ -1,0 +1,86 @@
+//! Managers that the API server asks.
+
+use cluster::wait::eventually;
+use serde_json::{Value, json};
+
+use super::{Manager, PATIENCE, Stage, free_port, path};
+
+/// Where a manager serves its webhooks, on this machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Webhooks {
+    port: u16,
+}
+
+impl Webhooks {
+    pub(crate) fn new() -> Self {
+        Self { port: free_port() }
+    }
+
+    /// The configurations of `deploy/webhooks`, by URL instead of by Service: no pod stands behind a Service here.
+    fn configurations(self, deployed: &[Value]) -> Vec<Value> {
+        let mut configurations = deployed.to_vec();
+        for webhook in configurations.iter_mut().filter_map(|one| one["webhooks"].as_array_mut()).flatten() {
+            let served = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
+            webhook["clientConfig"] = json!({ "url": format!("https://127.0.0.1:{}{served}", self.port) });
+        }
+        configurations
+    }
+}
+
+impl Stage {
+    /// Starts the deployed manager with its webhooks.
+    pub(crate) fn start_with_webhooks(&self, name: &str, webhooks: Webhooks, args: &[&str]) -> Manager {
+        let address = format!("--webhook-bind-address=127.0.0.1:{}", webhooks.port);
+        let args = [&[address.as_str(), "--webhook-host=127.0.0.1"], args].concat();
+        self.start_with_probes(name, &self.account, &args)
+    }
+
+    /// What `deploy/webhooks` tells the API server, as JSON.
+    pub(crate) async fn deployed_configurations(&self) -> Vec<Value> {
+        let folder = path("deploy/webhooks");
+        let read = self.read(&["apply", "--dry-run=client", "-f", &folder]).await;
+        let items = read["items"].as_array().cloned().unwrap_or_else(|| vec![read]);
+        items.into_iter().filter(|item| item["kind"] != "Service").collect()
+    }
+
+    /// Tells the API server, and waits until it has been told whom to trust.
+    pub(crate) async fn configure(&self, webhooks: Webhooks) {
+        for configuration in webhooks.configurations(&self.deployed_configurations().await) {
+            self.cluster.apply_yaml(&configuration.to_string()).await.unwrap();
+            let kind = configuration["kind"].as_str().unwrap();
+            let name = configuration["metadata"]["name"].as_str().unwrap();
+            eventually("the manager to say whom to trust", PATIENCE, async || {
+                let there = self.read(&["get", kind, name]).await;
+                let mut told = there["webhooks"].as_array().unwrap().iter();
+                Ok(told.all(|webhook| webhook["clientConfig"]["caBundle"].is_string()))
+            })
+            .await
+            .unwrap();
+        }
+    }
+
+    /// What the API server says to a Tenant with that spec, which is then not stored.
+    pub(crate) async fn try_tenant(&self, name: &str, spec: Value) -> Result<String, String> {
+        let tenant = json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name }, "spec": spec,
+        });
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), tenant.to_string()).unwrap();
+        let manifest = file.path().to_str().unwrap();
+        let answer = self.kubectl(&["create", "--dry-run=server", "-f", manifest]).await;
+        answer.map_err(|error| format!("{error:#}"))
+    }
+
+    /// Waits until the manager is asked about Tenants and answers.
+    pub(crate) async fn until_asked(&self) {
+        eventually("the manager to be asked about Tenants", PATIENCE, async || {
+            let quoted = json!({ "storageClasses": { "allowedRegex": "\\Qa\\E" } });
+            Ok(match self.try_tenant("asked", quoted).await {
+                Err(refused) if refused.contains("denied the request") => Ok(()),
+                other => Err(other),
+            })
+        })
+        .await
+        .unwrap();
+    }
+}

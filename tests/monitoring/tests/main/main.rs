@@ -1,0 +1,26 @@
+//! The alert rules and the dashboard: they fire when they should, and ask for what there is.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod alerts;
+mod dashboard;
+mod query;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A file of the repository.
+fn path(relative: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative)
+}
+
+fn read(relative: &str) -> String {
+    fs::read_to_string(path(relative)).unwrap_or_else(|error| panic!("{relative}: {error}"))
+}
