@@ -7,6 +7,7 @@
     reason = "kube's derive repeats each type inside a function, where `pub` reaches nobody"
 )]
 
+mod configuration;
 mod gateway;
 mod ingress;
 mod lists;
@@ -17,6 +18,7 @@ mod role_binding;
 mod rules;
 mod service;
 mod status;
+mod tenant_owner;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +27,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
+    configuration::{
+        CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
+        DEFAULT_GROUP, NodeMetadata, RbacConfiguration, UserSpec,
+    },
     gateway::GatewayOptions,
     ingress::{HostnameCollisionScope, IngressOptions},
     lists::{AdditionalMetadata, AllowedList, DefaultAllowedList, ForbiddenList, SelectorAllowedList},
@@ -42,6 +48,7 @@ pub use self::{
         AvailableClasses, Metadata, OwnerStatus, PromotionStatus, Space, SpaceEnforcement, TenantState,
         TenantStatus,
     },
+    tenant_owner::{TenantOwner, TenantOwnerSpec, TenantOwnerStatus},
 };
 use super::schema;
 
