@@ -38,7 +38,7 @@ impl Followed {
         let look_again = Some(until(now, serving.validity.not_after));
         if self.should_show(&serving, now) {
             for name in self.names.iter().filter(|name| !serving.is_for(std::slice::from_ref(name))) {
-                warn!(secret = %secret, name = %name.to_str(), "the certificate is not made for this name; add it to the Certificate");
+                warn!(secret = %secret, host = %name.to_str(), "the certificate is not made for this name; add it to the Certificate");
             }
             display.show(&serving, serving.issuer(&Authority::read_all(trusted), now));
             self.shown = Some(serving);

@@ -21,17 +21,21 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 /// What the smallest body counts for: what else a review takes.
 const UNIT: usize = 16 * KIB;
+/// The largest body that counts as small.
+const SMALL: usize = 128 * KIB;
 /// How long a review waits for room.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bounds of one sort of reviews. The room is for all bodies together, so that no number of strangers can make
-/// the process grow without end.
+/// the process grow without end. Small bodies, which nearly all are, have room of their own: a few large ones that
+/// never arrive do not hold them up.
 pub(super) struct Intake {
     /// The largest body.
     limit: usize,
     /// How long a body may take to arrive.
     time: Duration,
-    room: Arc<Semaphore>,
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 /// A body, and the room that it takes.
@@ -49,11 +53,13 @@ impl Intake {
 
     /// A conversion review has all objects of a list, so it may be much larger.
     pub(super) fn conversion() -> Self {
-        Self::new(64 * MIB, Duration::from_secs(10), 64 * MIB)
+        Self::new(64 * MIB, Duration::from_secs(10), 128 * MIB)
     }
 
+    /// Half of the room is for small bodies. The other half must be able to take in the largest.
     pub(super) fn new(limit: usize, time: Duration, room: usize) -> Self {
-        Self { limit, time, room: Arc::new(Semaphore::new(room / UNIT)) }
+        let half = || Arc::new(Semaphore::new(room / 2 / UNIT));
+        Self { limit, time, small: half(), large: half() }
     }
 
     /// Takes in the body of a review.
@@ -65,7 +71,8 @@ impl Intake {
         check_type(request.headers())?;
         let length = self.length(request.headers())?;
         let units = u32::try_from(length.div_ceil(UNIT).max(1)).unwrap_or(u32::MAX);
-        let room = timeout(PATIENCE, self.room.clone().acquire_many_owned(units)).await;
+        let room = if length <= SMALL { &self.small } else { &self.large };
+        let room = timeout(PATIENCE, room.clone().acquire_many_owned(units)).await;
         let Ok(Ok(room)) = room else {
             return Err(Refusal::new(
                 StatusCode::TOO_MANY_REQUESTS,

@@ -196,7 +196,7 @@ async fn a_body_that_does_not_arrive_is_not_waited_for_for_ever() {
 #[tokio::test]
 async fn there_is_room_for_so_much_and_no_more() {
     // Of the smallest bodies, two.
-    let intake = Arc::new(Intake::new(1024, Duration::from_mins(1), 32 * 1024));
+    let intake = Arc::new(Intake::new(1024, Duration::from_mins(1), 64 * 1024));
     let [first, second] = [0, 1].map(|_| {
         let intake = intake.clone();
         tokio::spawn(async move { intake.take(endless(10)).await })
@@ -208,4 +208,15 @@ async fn there_is_room_for_so_much_and_no_more() {
     assert!(first.await.unwrap_err().is_cancelled());
     assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, "{}");
     second.abort();
+}
+
+#[tokio::test]
+async fn large_bodies_that_do_not_arrive_hold_up_no_small_ones() {
+    let intake = Arc::new(Intake::new(1024 * 1024, Duration::from_mins(1), 2 * 1024 * 1024));
+    let waiting = intake.clone();
+    let large = tokio::spawn(async move { waiting.take(endless(1024 * 1024)).await });
+    tokio::task::yield_now().await;
+    assert_eq!(intake.take(endless(1024 * 1024)).await.unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, "{}");
+    large.abort();
 }

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 
 use cluster::{Component, wait::eventually};
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
+use k8s_openapi::{
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::ServiceAccount,
+    },
+    jiff::{SignedDuration, Timestamp},
 };
 use kube::{Api, api::PostParams};
 use serde_json::json;
@@ -112,6 +115,16 @@ async fn over_tls_they_are_for_those_who_may_read_them() {
     let expected = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert!(read.head.contains(expected), "{}", read.head);
     assert!(read.body.contains("ensemble_build_info{") && read.body.ends_with("# EOF\n"), "{}", read.body);
+    let ends = |certificate: &str| {
+        let series =
+            format!("ensemble_certificate_expiry_timestamp_seconds{{certificate=\"{certificate}\"}} ");
+        let value = read.body.lines().find_map(|line| line.strip_prefix(&series));
+        value.unwrap_or_else(|| panic!("{certificate}: {}", read.body)).parse::<f64>().unwrap()
+    };
+    let tomorrow = Timestamp::now() + SignedDuration::from_hours(24);
+    #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 are small")]
+    let tomorrow = tomorrow.as_second() as f64;
+    assert!(tomorrow < ends("serving") && ends("serving") < ends("authority"), "{}", read.body);
 
     secure.stage.assert_nothing_was_forbidden();
     let log = secure.manager.ask_to_end().await;

@@ -128,7 +128,7 @@ impl<K: Holder> CaBundle<K> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match self.api.patch(&self.name, &params, &patch).await {
             Ok(_) => {
-                info!(kind = %K::kind(&()), name = self.name, "caBundle was written");
+                info!(kind = %K::kind(&()), object = self.name, "caBundle was written");
                 Ok(())
             }
             // The watch tells what became of it.

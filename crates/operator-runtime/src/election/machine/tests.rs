@@ -192,3 +192,21 @@ fn one_that_never_led_gives_nothing_back() {
     machine.resign(seconds(1));
     assert_eq!(next(&mut machine, seconds(1)), Step::Done);
 }
+
+#[test]
+fn a_lease_that_is_made_anew_too_late_is_not_led_by() {
+    let mut machine = leader();
+    machine.looked(seconds(8), Ok(None));
+    assert_eq!(next(&mut machine, seconds(8)), Step::Write(Write::Restore));
+    // By the time the answer is here, another may have led by a Lease of its own, and deleted that.
+    machine.wrote(&Write::Restore, seconds(8), seconds(11), Written::Done("9".into()));
+    assert!(machine.leads_until() <= seconds(11), "{:?}", machine.leads_until());
+}
+
+#[test]
+fn a_lease_that_another_gave_back_is_not_ours_any_more() {
+    let mut machine = leader();
+    machine.looked(seconds(1), Ok(Some(Seen { free: true, ..seen("9", "") })));
+    assert_eq!(machine.leads_until(), Moment::ZERO);
+    assert_eq!(machine.lost(), Some(Lost::Taken));
+}
