@@ -6,6 +6,7 @@ mod reviews;
 mod scrape;
 mod start;
 mod support;
+mod tenants;
 
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub(crate) struct Bench {
 
     #[command(flatten)]
     scrape: scrape::Scrape,
+
+    #[command(flatten)]
+    tenants: tenants::Tenants,
 }
 
 /// One measurement, on a cluster of its own.
@@ -45,6 +49,8 @@ enum Section {
     Reviews,
     /// What it costs to be measured
     Scrape,
+    /// Many Tenants, and namespaces that their owners create
+    Tenants,
 }
 
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -60,6 +66,7 @@ impl Bench {
                     Section::Start => self.start.run(&program).await?,
                     Section::Reviews => self.reviews.run(&program).await?,
                     Section::Scrape => self.scrape.run(&program).await?,
+                    Section::Tenants => self.tenants.run(&program).await?,
                 }
             }
         }
