@@ -11,6 +11,7 @@
 //! normal     pure: how the API server writes them
 //! child      pure: how one that is there is brought to what is declared
 //! parts      the objects inside it: made, repaired, taken away
+//! hooks      calls to other systems when something happens to it
 //! status     pure: what is said about all that
 //! reconcile  the controller: namespace, parts, status
 //! ```
@@ -30,6 +31,7 @@ mod api;
 mod build;
 mod child;
 mod claim;
+mod hooks;
 mod metadata;
 mod namespace;
 mod normal;
@@ -47,6 +49,7 @@ pub use api::{
 };
 pub use build::{Invalid, LIMITS_NAME, QUOTA_NAME};
 pub use claim::{ADOPT_KEY, OWNER_KEY};
+pub use hooks::HTTP_HOSTS;
 pub use metadata::MANAGED_KEY;
 pub use parts::{MADE_FOR_KEY, Trouble};
 pub use reconcile::{Error, FINALIZER, GRANTABLE, NamespacePlusController};

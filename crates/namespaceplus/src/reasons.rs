@@ -22,8 +22,12 @@ pub const INVALID: &str = "Invalid";
 pub const NAMESPACE_NOT_READY: &str = "NamespaceNotReady";
 /// No hooks are declared.
 pub const NO_HOOKS: &str = "NoHooks";
-/// Hooks are declared, and this version does not call them.
-pub const NOT_YET_SUPPORTED: &str = "NotYetSupported";
+/// All calls that were due have been taken.
+pub const DELIVERED: &str = "Delivered";
+/// A call is still to be made, or to be made again.
+pub const HOOK_PENDING: &str = "HookPending";
+/// A call was given up. Also an Event.
+pub const HOOK_FAILED: &str = "HookFailed";
 /// Event: the namespace was made.
 pub const CREATED: &str = "Created";
 /// Event: an administrator handed the namespace over.

@@ -13,10 +13,10 @@ use k8s_openapi::{
 };
 use kube::{Resource, ResourceExt};
 use operator_core::{
-    Controller, Outcome, ReconcileError, Wiring,
+    Controller, ObjectKey, Outcome, ReconcileError, Setting, Wiring,
     conditions::find,
     events::Events,
-    informer::Selection,
+    informer::{Informer, Selection},
     kind::is_deleting,
     rbac::{BIND, CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
@@ -24,8 +24,9 @@ use operator_core::{
 };
 
 use crate::{
-    api::{DeletionPolicy, NamespacePlus, NamespacePlusStatus},
+    api::{DeletionPolicy, HookEvent, HookStatus, NamespacePlus, NamespacePlusStatus},
     claim::{Identity, protected},
+    hooks::{HTTP_HOSTS, Happened, Hooks, has_failed_now, is_settled, wait},
     namespace::{Gained, Namespaces, Standing, hold_up},
     parts::{Parts, Trouble, Troubles, is_passing, keys},
     reasons,
@@ -87,8 +88,10 @@ impl ReconcileError for Error {
 
 /// Keeps a namespace for each NamespacePlus.
 pub struct NamespacePlusController {
+    objects: Informer<NamespacePlus>,
     namespaces: Namespaces,
     parts: Parts,
+    hooks: Hooks,
     status: StatusWriter<NamespacePlus>,
     events: Events,
     manager_namespace: String,
@@ -115,14 +118,20 @@ impl Controller for NamespacePlusController {
         ]
     }
 
+    fn settings() -> &'static [Setting] {
+        &[HTTP_HOSTS]
+    }
+
     fn wire(wiring: &mut Wiring<'_, NamespacePlus>) -> Self {
         let owners = wiring.objects().store().index(|object: &NamespacePlus| vec![object.name_any()]);
         let namespaces = wiring.informer::<Namespace>(Selection::All);
         let concerned = owners.clone();
         wiring.on_change(&namespaces, move |change| keys(&concerned, change.key.name()));
         Self {
+            objects: wiring.objects().clone(),
             namespaces: Namespaces::new(wiring.writer(namespaces)),
             parts: Parts::wire(wiring, &owners),
+            hooks: Hooks::wire(wiring),
             status: wiring.status(),
             events: wiring.events(),
             manager_namespace: wiring.manager_namespace().to_owned(),
@@ -138,22 +147,36 @@ impl Controller for NamespacePlusController {
         if troubles.iter().any(Trouble::is_terminating) {
             return Ok(Outcome::AwaitChange);
         }
-        let report = Report { standing, error, troubles };
+        self.hooks.written(&object);
+        let happened = self.happened(&object, &standing, error.is_none() && troubles.iter().next().is_none());
+        let hooks = self.hooks.known(&object, &happened);
+        let mut report = Report { standing, error, troubles, hooks };
         if report.troubles.iter().any(Trouble::is_passing) {
             return outcome(&object, report);
         }
-        let told = self.tell(&object, &report).await;
-        Ok(outcome(&object, report)?.and(told?))
+        // Before the calls, which may take long.
+        let mut told = self.tell(&object, &report).await;
+        if let Some(hooks) = self.hooks.call(&object, &happened, &report.hooks).await {
+            self.warn_of_hooks(&object, &report.hooks, &hooks);
+            report.hooks = hooks;
+            told = self.tell(&self.latest(&object), &report).await;
+        }
+        let again = wait(&report.hooks, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter);
+        Ok(outcome(&object, report)?.and(told?).and(again))
     }
 
     async fn cleanup(&self, object: Arc<NamespacePlus>) -> Result<Outcome, Error> {
         if protected(&object.name_any(), &self.manager_namespace).is_some() {
             return Ok(Outcome::Done);
         }
-        match object.spec.deletion_policy {
-            DeletionPolicy::Retain => self.release(&object).await,
-            DeletionPolicy::Delete => self.delete(&object).await,
+        let let_go = match object.spec.deletion_policy {
+            DeletionPolicy::Retain => self.release(&object).await?,
+            DeletionPolicy::Delete => self.delete(&object).await?,
+        };
+        if let_go != Outcome::Done {
+            return Ok(let_go);
         }
+        self.say_farewell(&object).await
     }
 }
 
@@ -205,8 +228,60 @@ impl NamespacePlusController {
             return Ok(Outcome::Done);
         }
         let standing = Standing::Terminating(hold_up(&leaving));
-        let report = Report { standing, error: None, troubles: Troubles::default() };
+        let hooks = self.hooks.known(object, &[]);
+        let report = Report { standing, error: None, troubles: Troubles::default(), hooks };
         Ok(Outcome::AwaitChange.and(self.tell(object, &report).await?))
+    }
+
+    /// What has happened to a namespace that stands so.
+    fn happened(&self, object: &NamespacePlus, standing: &Standing, is_as_declared: bool) -> Vec<Happened> {
+        let namespace = self.namespaces.get(&object.name_any()).and_then(|namespace| namespace.uid());
+        let (Standing::Ours(_), Some(occasion)) = (standing, namespace) else { return Vec::new() };
+        let mut happened = vec![Happened { event: HookEvent::Created, occasion: occasion.clone() }];
+        if is_as_declared {
+            happened.push(Happened { event: HookEvent::Ready, occasion });
+        }
+        happened
+    }
+
+    /// Makes the last calls, and waits until they are taken or given up. One that never had a namespace has nothing to
+    /// tell, and one whose own namespace is being deleted must not hold that up.
+    async fn say_farewell(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
+        if object.status.as_ref().is_none_or(|status| status.namespace.is_none()) {
+            return Ok(Outcome::Done);
+        }
+        let happened = [Happened { event: HookEvent::Deleted, occasion: String::new() }];
+        let before = self.hooks.known(object, &happened);
+        let after = self.hooks.call(object, &happened, &before).await.unwrap_or_else(|| before.clone());
+        self.warn_of_hooks(object, &before, &after);
+        let last: Vec<_> = after.iter().filter(|one| one.event == HookEvent::Deleted).cloned().collect();
+        let again = wait(&last, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter);
+        if is_settled(&last) || self.sits_in_a_leaving_namespace(object) {
+            self.hooks.forget(object);
+            return Ok(Outcome::Done);
+        }
+        let told = |known: &NamespacePlus| NamespacePlusStatus {
+            hooks: after.clone(),
+            ..known.status.clone().unwrap_or_default()
+        };
+        Ok(again.and(self.status.write(object, told).await.map_err(Error::Status)?))
+    }
+
+    /// Says in an Event that a call was given up.
+    fn warn_of_hooks(&self, object: &NamespacePlus, before: &[HookStatus], after: &[HookStatus]) {
+        for failed in has_failed_now(before, after) {
+            let note = format!("{}, called for {}: {}", failed.name, failed.event.as_str(), failed.message);
+            self.events.warning(object.object_ref(&()), reasons::HOOK_FAILED, "Call", &note);
+        }
+    }
+
+    /// The object with what has just been written to it.
+    fn latest(&self, object: &Arc<NamespacePlus>) -> Arc<NamespacePlus> {
+        let latest = self.objects.store().get(&ObjectKey::of(object.as_ref()));
+        let is_same = |latest: &Arc<NamespacePlus>| {
+            latest.uid() == object.uid() && latest.metadata.generation == object.metadata.generation
+        };
+        latest.filter(is_same).unwrap_or_else(|| object.clone())
     }
 
     fn sits_in_a_leaving_namespace(&self, object: &NamespacePlus) -> bool {

@@ -9,8 +9,9 @@ use operator_core::{
 };
 
 use crate::{
-    api::{NamespacePlus, NamespacePlusStatus},
+    api::{HookStatus, NamespacePlus, NamespacePlusStatus},
     claim::{ADOPT_KEY, Foreign, Identity},
+    hooks::verdict,
     namespace::Standing,
     parts::{Trouble, Troubles},
     reasons,
@@ -24,7 +25,7 @@ pub const QUOTA_READY: &str = "QuotaReady";
 pub const POLICIES_READY: &str = "PoliciesReady";
 /// Condition: the role bindings are as declared.
 pub const ACCESS_READY: &str = "AccessReady";
-/// Condition: the hooks have been called.
+/// Condition: all calls to other systems that were due have been taken.
 pub const HOOKS_DELIVERED: &str = "HooksDelivered";
 
 /// What a reconcile has seen and done.
@@ -34,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) error: Option<WriteError>,
     /// What is wrong inside it.
     pub(crate) troubles: Troubles,
+    /// What is known of the calls to other systems.
+    pub(crate) hooks: Vec<HookStatus>,
 }
 
 /// The status that follows.
@@ -45,7 +48,7 @@ pub(crate) fn status(object: &NamespacePlus, report: &Report, now: Timestamp) ->
         observed_generation: Some(generation),
         namespace: is_ours.then(|| object.name_any()),
         conditions: settle(&before.conditions, &verdicts(object, report), generation, now),
-        hooks: before.hooks,
+        hooks: report.hooks.clone(),
     }
 }
 
@@ -72,7 +75,7 @@ fn verdicts(object: &NamespacePlus, report: &Report) -> Vec<Verdict> {
         part(POLICIES_READY, &report.troubles.policies, policies),
         part(ACCESS_READY, &report.troubles.access, access),
     ];
-    let hooks = hooks(object);
+    let hooks = verdict(object, &report.hooks);
     let ready = ready(&needed, &hooks);
     needed.into_iter().chain([hooks, ready]).collect()
 }
@@ -155,16 +158,7 @@ fn reason_of_write(error: &WriteError) -> &'static str {
     }
 }
 
-fn hooks(object: &NamespacePlus) -> Verdict {
-    let names: Vec<_> = object.spec.hooks.iter().map(|hook| hook.name.as_str()).collect();
-    if names.is_empty() {
-        return Verdict::is_true(HOOKS_DELIVERED, reasons::NO_HOOKS, "no hooks are declared");
-    }
-    let message = format!("this version does not call hooks; not called: {}", names.join(", "));
-    Verdict::is_false(HOOKS_DELIVERED, reasons::NOT_YET_SUPPORTED, message)
-}
-
-/// The summary. Hooks do not count: the namespace is fit for use without them; but it is said that they are not called.
+/// The summary. Hooks do not count: the namespace is fit for use without them; but it is said how they fare.
 fn ready(needed: &[Verdict], hooks: &Verdict) -> Verdict {
     let is_so = |verdict: &Verdict| verdict.status == Status::True;
     if let Some(amiss) = needed.iter().find(|verdict| !is_so(verdict)) {
@@ -187,7 +181,7 @@ mod tests {
     use crate::{build::Invalid, namespace::Gained, testing::object};
 
     fn report(standing: Standing) -> Report {
-        Report { standing, error: None, troubles: Troubles::default() }
+        Report { standing, error: None, troubles: Troubles::default(), hooks: Vec::new() }
     }
 
     fn said(spec: Value, report: &Report) -> NamespacePlusStatus {
@@ -200,13 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn hooks_that_are_not_called_are_told_and_do_not_stand_in_the_way() {
+    fn a_hook_that_was_not_called_is_told_and_does_not_stand_in_the_way() {
         let hooks = json!({"hooks": [{"name": "chat", "on": ["Ready"], "url": "https://chat.example.com/"}]});
-        let status = said(hooks, &report(Standing::Ours(Gained::Before)));
+        let failed = json!({"name": "chat", "event": "Ready", "state": "Failed", "message": "given up"});
+        let hooks_said = vec![serde_json::from_value(failed).unwrap()];
+        let report = Report { hooks: hooks_said, ..report(Standing::Ours(Gained::Before)) };
+        let status = said(hooks, &report);
         let delivered = find(&status.conditions, HOOKS_DELIVERED).unwrap();
-        assert_eq!((delivered.status.as_str(), delivered.reason.as_str()), ("False", "NotYetSupported"));
+        assert_eq!((delivered.status.as_str(), delivered.reason.as_str()), ("False", "HookFailed"));
         assert!(is_true(&status.conditions, READY));
-        assert!(find(&status.conditions, READY).unwrap().message.contains("not called: chat"));
+        assert!(
+            find(&status.conditions, READY).unwrap().message.contains("chat, called for Ready: given up")
+        );
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub mod queue;
 pub mod rbac;
 mod runner;
 pub mod status;
+pub mod template;
 pub mod wiring;
 pub mod write;
 pub mod writer;

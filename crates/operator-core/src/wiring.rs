@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     environment::{Environment, Setting},
     events::Events,
+    fence::Fence,
     informer::{Change, Filled, Informer, Selection, Subscription},
     kind::{Kind, ObjectKey},
     owner::{controller_of, refers_to},
@@ -50,6 +51,11 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     /// The controller's client.
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The fence around the controller's writes, for what it sends to others than the API server.
+    pub fn fence(&self) -> Fence {
+        self.environment.fence.clone()
     }
 
     /// Where the controller tells people what happened.

@@ -52,17 +52,22 @@ static RUNNING: LazyLock<Mutex<HashMap<&'static str, Shared>>> = LazyLock::new(M
 ///
 /// It runs on a thread of its own, for it outlives the runtimes of the tests, and ends with the process.
 pub async fn controller<T: Controller>() -> Result<Arc<Harness>> {
-    let shared = RUNNING.lock().await.entry(type_name::<T>()).or_default().clone();
-    shared.get_or_try_init(start::<T>).await.cloned()
+    controller_with::<T>(Settings::default()).await
 }
 
-async fn start<T: Controller>() -> Result<Arc<Harness>> {
+/// As [`controller`], with these settings, which must be the same in all tests of a process.
+pub async fn controller_with<T: Controller>(settings: Settings) -> Result<Arc<Harness>> {
+    let shared = RUNNING.lock().await.entry(type_name::<T>()).or_default().clone();
+    shared.get_or_try_init(|| start::<T>(settings)).await.cloned()
+}
+
+async fn start<T: Controller>(settings: Settings) -> Result<Arc<Harness>> {
     let cluster = cluster::shared().await?;
     cluster.install_crds(&T::crds()).await?;
     let registration = register::<T>();
     let began = cluster.audit_mark()?;
     let account = rights::grant(cluster, &registration).await?;
-    let instance = Instance::start(cluster, &registration, Settings::default(), &account).await?;
+    let instance = Instance::start(cluster, &registration, settings, &account).await?;
     Ok(Arc::new(Harness { cluster, user: account.user(), began, _instance: instance }))
 }
 

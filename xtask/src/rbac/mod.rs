@@ -7,6 +7,7 @@
 
 mod certificates;
 mod controllers;
+mod hook_secrets;
 mod install_crds;
 mod leader_election;
 mod manager;
@@ -29,7 +30,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     settle("deploy/rbac", &deployed, "gen-rbac", check)?;
     settle("docs/reference", &[page::file(&deployed)?], "gen-rbac", check)?;
     settle("deploy/rbac/namespaced", &controllers::namespaced()?, "gen-rbac", check)?;
-    settle("deploy/rbac/optional", &[install_crds::file()?], "gen-rbac", check)
+    settle("deploy/rbac/optional", &[hook_secrets::file()?, install_crds::file()?], "gen-rbac", check)
 }
 
 /// What every deployed manager has. A part of the process adds its file here.

@@ -11,10 +11,12 @@ pub struct Hook {
     /// The name by which the status speaks of the hook.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The events upon which it is called, each time once. YAML reads a bare on as true: write "on".
+    /// The events upon which it is called, once for each. An event that happened before the hook was declared counts
+    /// too. YAML reads a bare on as true: write "on".
     #[schemars(length(min = 1, max = 3))]
     pub on: Vec<HookEvent>,
-    /// Where the call goes.
+    /// Where the call goes. Redirects are not followed, and of the answer only the status is looked at: 200 to 299
+    /// means that the call was taken.
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHost() != ''")
         .message("a hook's url begins with https:// (or http://, if the manager allows that host)"))]
@@ -22,10 +24,12 @@ pub struct Hook {
     /// The HTTP method.
     #[serde(default)]
     pub method: HookMethod,
-    /// A Secret beside the NamespacePlus; each of its entries becomes a header of the call.
+    /// A Secret beside the NamespacePlus; each of its entries becomes a header of the call. The manager has no right
+    /// to read it until an administrator gives it, in this namespace alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_secret_ref: Option<SecretRef>,
-    /// The body of the call, with placeholders. Without it the body tells of the event as JSON.
+    /// The body of the call. {{event}}, {{hook}}, {{id}}, {{namespace}}, {{owner.namespace}}, {{owner.name}} and
+    /// {{owner.uid}} in it stand for those. Without it the body tells of the event as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub body_template: Option<String>,
@@ -40,14 +44,25 @@ fn default_timeout() -> i32 {
 }
 
 /// What can happen to the namespace.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookEvent {
-    /// It was made.
+    /// It was made, or an administrator handed it over.
     Created,
-    /// All that was declared is in place.
+    /// All that was declared is in place, for the first time.
     Ready,
     /// It is gone, or was released.
     Deleted,
+}
+
+impl HookEvent {
+    /// The event as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "Created",
+            Self::Ready => "Ready",
+            Self::Deleted => "Deleted",
+        }
+    }
 }
 
 /// The HTTP method of a hook.

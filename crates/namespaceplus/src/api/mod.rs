@@ -84,8 +84,8 @@ pub struct NamespacePlusSpec {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub pod_disruption_budgets: Vec<NamedDisruptionBudget>,
-    /// Calls to other systems when the namespace is made, ready or deleted. They are not made yet: the
-    /// condition HooksDelivered says so.
+    /// Calls to other systems when the namespace is made, ready or deleted. Each is made again until it is taken or
+    /// was tried often enough; the condition HooksDelivered and status.hooks tell how it went.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]

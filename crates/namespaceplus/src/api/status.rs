@@ -35,8 +35,15 @@ pub struct HookStatus {
     pub name: String,
     /// The event that it was called for.
     pub event: HookEvent,
+    /// What the other system can tell this call from others by: the header Idempotency-Key is the same each time that
+    /// it is made.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// How far it came.
     pub state: HookState,
+    /// How often it was tried.
+    #[serde(default)]
+    pub attempts: i32,
     /// When it was last tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<Time>,

@@ -10,6 +10,7 @@
 mod bad_input;
 mod contents;
 mod deletion;
+mod hooks;
 mod ownership;
 mod steady;
 mod support;

@@ -17,7 +17,7 @@ use operator_core::{
 };
 use serde_json::json;
 
-use crate::support::{PATIENCE, World, condition, version};
+use crate::support::{PATIENCE, World, version};
 
 /// Notices when a controller has visited all that it found when it started.
 #[derive(Default)]
@@ -110,19 +110,4 @@ async fn each_object_is_written_once() {
         ],
         "the patch is the finalizer, the update the status"
     );
-}
-
-#[tokio::test]
-async fn hooks_that_are_not_called_yet_are_told() {
-    let world = World::new().await;
-    let hooks = json!([{"name": "chat", "on": ["Ready"], "url": "https://chat.example.com/x"}]);
-    let object = world.ready(json!({"hooks": hooks})).await;
-    let (status, reason, message) = condition(&object, "HooksDelivered").unwrap();
-    assert_eq!((status.as_str(), reason.as_str()), ("False", "NotYetSupported"));
-    assert!(message.contains("chat"), "{message}");
-    world.change(json!({"hooks": null})).await;
-    let object = world.until("the hook to be forgotten", |object| {
-        condition(object, "HooksDelivered").is_some_and(|(status, _, _)| status == "True")
-    });
-    assert_eq!(condition(&object.await, "HooksDelivered").unwrap().1, "NoHooks");
 }

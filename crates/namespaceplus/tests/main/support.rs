@@ -9,7 +9,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
-use namespaceplus::{NamespacePlus, NamespacePlusController};
+use namespaceplus::{HTTP_HOSTS, NamespacePlus, NamespacePlusController};
 use operator_core::conditions::{find, is_true};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,7 +28,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let harness = harness::controller::<NamespacePlusController>().await.unwrap();
+        let settings = [(HTTP_HOSTS.flag, "127.0.0.1".to_owned())].into();
+        let harness = harness::controller_with::<NamespacePlusController>(settings).await.unwrap();
         let home = harness.cluster.namespace("teams").await.unwrap();
         let client = harness.cluster.client().await.unwrap();
         let name = home.replace("teams", "plus");

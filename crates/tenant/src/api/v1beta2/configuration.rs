@@ -18,6 +18,7 @@ pub const DEFAULT_GROUP: &str = "projectcapsule.dev";
 
 /// What holds for all Tenants. Every field is optional.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[allow(clippy::duplicated_attributes, reason = "several columns are of one type")]
 #[kube(
     group = "capsule.clastix.io",
     version = "v1beta2",
@@ -231,10 +232,10 @@ pub struct CapsuleConfigurationStatus {
 impl CapsuleConfigurationSpec {
     /// Who may own Tenants, as far as the spec says; each once, sorted.
     pub fn owners(&self) -> Vec<UserSpec> {
-        let named = |kind| move |name: &String| UserSpec { kind, name: name.clone() };
-        let names = self.user_names.iter().map(named(OwnerKind::User));
-        let groups = self.user_groups.iter().map(named(OwnerKind::Group));
-        let mut owners: Vec<_> = self.users.iter().cloned().chain(names).chain(groups).collect();
+        let called = |kind| move |name: &String| UserSpec { kind, name: name.clone() };
+        let users = self.user_names.iter().map(called(OwnerKind::User));
+        let groups = self.user_groups.iter().map(called(OwnerKind::Group));
+        let mut owners: Vec<_> = self.users.iter().cloned().chain(users).chain(groups).collect();
         if owners.is_empty() {
             owners.push(UserSpec { kind: OwnerKind::Group, name: DEFAULT_GROUP.to_owned() });
         }

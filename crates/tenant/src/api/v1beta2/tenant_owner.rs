@@ -8,6 +8,7 @@ use super::{OwnerKind, owner::default_cluster_roles};
 
 /// Somebody who owns the Tenants that select them by `spec.permissions.matchOwners`.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[allow(clippy::duplicated_attributes, reason = "several columns are of one type")]
 #[kube(
     group = "capsule.clastix.io",
     version = "v1beta2",

@@ -1,0 +1,258 @@
+//! What is sent, and to whom. Pure.
+
+use std::collections::BTreeMap;
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
+    header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, USER_AGENT},
+};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use k8s_openapi::ByteString;
+use kube::ResourceExt;
+use operator_core::{
+    error::{chain, is_not_found, status},
+    template::render,
+};
+use serde_json::json;
+
+use super::plan::Call;
+use crate::api::{Hook, HookMethod, NamespacePlus};
+
+/// The header that is the same each time that one call is made.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Headers that a Secret cannot set, besides [`IDEMPOTENCY_KEY`].
+const OURS: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION];
+
+/// The entries of a Secret: names of headers and their values.
+pub(super) type Headers = BTreeMap<String, ByteString>;
+
+/// Why a call was not taken. Says nothing of what a Secret or an answer has in it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CannotCall {
+    /// There is no such Secret, or it cannot be read.
+    #[error("{0}")]
+    Secret(String),
+    /// An entry of the Secret is no header.
+    #[error(
+        "the entry {0:?} of the Secret is no header that can be set: give a header's name, and a value of one line"
+    )]
+    Header(String),
+    /// The URL leads nowhere.
+    #[error("the url cannot be used: {0}")]
+    Url(&'static str),
+    /// The URL has no TLS.
+    #[error(
+        "the url has no TLS and the manager does not allow that for {0}; use https://, or have an administrator list \
+         the host in --namespaceplus-http-hosts"
+    )]
+    Plain(String),
+    /// The machine trusts nobody.
+    #[error("the manager finds no certificate authorities to trust: {0}")]
+    NoAuthorities(String),
+    /// No answer came in time.
+    #[error("there was no answer within {seconds} s")]
+    NoAnswer {
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// No connection, or none that lasted.
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+    /// It sends the call elsewhere.
+    #[error("it answered {0}, and redirects are not followed; give the url that it redirects to")]
+    Redirects(u16),
+    /// It did not take the call.
+    #[error("it answered {0}")]
+    Refuses(u16),
+}
+
+impl CannotCall {
+    /// A Secret could not be read.
+    pub(super) fn secret(namespace: &str, name: &str, error: &kube::Error) -> Self {
+        let forbidden = status(error).is_some_and(kube::core::Status::is_forbidden);
+        Self::Secret(if is_not_found(error) {
+            format!("there is no Secret {name} in namespace {namespace}")
+        } else if forbidden {
+            format!(
+                "the manager may not read Secret {name}; an administrator can let it: \
+                 kubectl apply --namespace={namespace} -f deploy/rbac/optional/hook-secrets.yaml"
+            )
+        } else {
+            format!("cannot read Secret {name}: {}", chain(error))
+        })
+    }
+}
+
+/// The request of a call.
+pub(super) fn request(
+    object: &NamespacePlus,
+    call: &Call<'_>,
+    headers: Headers,
+    http_hosts: &[String],
+) -> Result<Request<Full<Bytes>>, CannotCall> {
+    let mut request = Request::new(Full::new(Bytes::from(body(object, call))));
+    *request.method_mut() = method(call.hook);
+    *request.uri_mut() = allowed(&call.hook.url, http_hosts)?;
+    *request.headers_mut() = all_headers(&call.id, headers)?;
+    Ok(request)
+}
+
+fn method(hook: &Hook) -> Method {
+    match hook.method {
+        HookMethod::Post => Method::POST,
+        HookMethod::Put => Method::PUT,
+        HookMethod::Patch => Method::PATCH,
+        HookMethod::Get => Method::GET,
+        HookMethod::Delete => Method::DELETE,
+    }
+}
+
+/// The URL, if calls may go there.
+fn allowed(url: &str, http_hosts: &[String]) -> Result<Uri, CannotCall> {
+    let uri: Uri = url.parse().map_err(|_| CannotCall::Url("it is malformed"))?;
+    let authority = uri.authority().ok_or(CannotCall::Url("it names no host"))?;
+    if authority.as_str().contains('@') {
+        return Err(CannotCall::Url(
+            "it has a user or password in it; put that into a header, by headersSecretRef",
+        ));
+    }
+    match uri.scheme_str() {
+        Some("https") => Ok(uri),
+        Some("http") => {
+            let (host, whole) = (uri.host().unwrap_or_default(), authority.as_str());
+            let is_listed = |name: &str| http_hosts.iter().any(|listed| listed.eq_ignore_ascii_case(name));
+            if is_listed(host) || is_listed(whole) {
+                Ok(uri)
+            } else {
+                Err(CannotCall::Plain(whole.to_owned()))
+            }
+        }
+        _ => Err(CannotCall::Url("it begins with neither https:// nor http://")),
+    }
+}
+
+fn all_headers(id: &str, secret: Headers) -> Result<HeaderMap, CannotCall> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ensemble/", env!("CARGO_PKG_VERSION"))));
+    for (entry, value) in secret {
+        // Files end with a line feed, and so do Secrets that were made of them.
+        let value = HeaderValue::from_bytes(value.0.trim_ascii_end());
+        match (entry.parse::<HeaderName>(), value) {
+            (Ok(name), Ok(mut value)) if name != IDEMPOTENCY_KEY && !OURS.contains(&name) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            _ => return Err(CannotCall::Header(entry)),
+        }
+    }
+    let id = HeaderValue::from_str(id)
+        .map_err(|_| CannotCall::Url("the hook has a name that no header can have"))?;
+    headers.insert(IDEMPOTENCY_KEY, id);
+    Ok(headers)
+}
+
+fn body(object: &NamespacePlus, call: &Call<'_>) -> String {
+    let (home, name) = (object.namespace().unwrap_or_default(), object.name_any());
+    let (uid, event, hook) = (object.uid().unwrap_or_default(), call.event.as_str(), &call.hook.name);
+    match &call.hook.body_template {
+        Some(template) => render(template, |key| match key {
+            "event" => Some(event.to_owned()),
+            "hook" => Some(hook.clone()),
+            "id" => Some(call.id.clone()),
+            "namespace" | "owner.name" => Some(name.clone()),
+            "owner.namespace" => Some(home.clone()),
+            "owner.uid" => Some(uid.clone()),
+            _ => None,
+        }),
+        None => json!({
+            "event": event,
+            "hook": hook,
+            "id": call.id,
+            "namespace": name,
+            "owner": { "namespace": home, "name": name, "uid": uid },
+        })
+        .to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        api::HookEvent,
+        hooks::plan::{Happened, calls},
+        testing::object,
+    };
+
+    fn secret<const N: usize>(entries: [(&str, &str); N]) -> Headers {
+        entries.map(|(name, value)| (name.to_owned(), ByteString(value.as_bytes().to_vec()))).into()
+    }
+
+    fn made(hook: Value, headers: Headers) -> Result<(http::request::Parts, String), CannotCall> {
+        let mut hook = hook;
+        hook["name"] = "chat".into();
+        hook["on"] = json!(["Created"]);
+        let object = object(json!({ "hooks": [hook] }));
+        let happened = [Happened { event: HookEvent::Created, occasion: "n-1".into() }];
+        let call = calls(&object, &happened).remove(0);
+        let parts = request(&object, &call, headers, &["chat.local".to_owned(), "ci.local:8080".to_owned()])?;
+        Ok((parts.into_parts().0, body(&object, &call)))
+    }
+
+    fn refused(url: &str) -> String {
+        made(json!({ "url": url }), Headers::new()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_call_tells_of_the_event_and_has_a_key_of_its_own() {
+        let (parts, body) = made(json!({ "url": "https://chat.example.com/in" }), Headers::new()).unwrap();
+        assert_eq!((parts.method, parts.uri.path()), (Method::POST, "/in"));
+        let id = parts.headers["idempotency-key"].to_str().unwrap();
+        let told: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((told["event"].as_str(), told["namespace"].as_str()), (Some("Created"), Some("blue")));
+        assert_eq!(told["owner"]["namespace"], "teams");
+        assert_eq!(told["id"], id);
+        assert_eq!(parts.headers["content-type"], "application/json");
+    }
+
+    #[test]
+    fn a_template_is_filled_in() {
+        let hook = json!({ "url": "https://a.b/", "bodyTemplate": "{{event}} {{ namespace }} {{other}} by {{owner.namespace}}" });
+        assert_eq!(made(hook, Headers::new()).unwrap().1, "Created blue {{other}} by teams");
+    }
+
+    #[test]
+    fn a_secret_gives_headers_but_not_those_of_the_call_itself() {
+        let (parts, _) = made(
+            json!({ "url": "https://a.b/" }),
+            secret([("Authorization", "Bearer x\n"), ("content-type", "text/plain")]),
+        )
+        .unwrap();
+        assert_eq!(parts.headers["authorization"], "Bearer x");
+        assert!(parts.headers["authorization"].is_sensitive());
+        assert_eq!(parts.headers["content-type"], "text/plain");
+        for name in ["Host", "idempotency-key", "content-length", "a b"] {
+            let error =
+                made(json!({ "url": "https://a.b/" }), secret([(name, "hidden")])).unwrap_err().to_string();
+            assert!(error.contains(name) && !error.contains("hidden"), "{error}");
+        }
+        let error = made(json!({ "url": "https://a.b/" }), secret([("x", "two\r\nlines")])).unwrap_err();
+        assert!(!error.to_string().contains("lines"), "{error}");
+    }
+
+    #[test]
+    fn without_tls_only_listed_hosts_are_called() {
+        for url in ["http://chat.local/x", "http://CHAT.local:81/x", "http://ci.local:8080/"] {
+            made(json!({ "url": url }), Headers::new()).unwrap();
+        }
+        assert!(refused("http://ci.local/").contains("--namespaceplus-http-hosts"));
+        assert!(refused("http://chat.local.example.com/").contains("no TLS"));
+        assert!(refused("http://chat.local@example.com/").contains("user or password"));
+        assert!(refused("https://me:secret@example.com/").contains("headersSecretRef"));
+        assert!(refused("/only/a/path").contains("names no host"));
+    }
+}

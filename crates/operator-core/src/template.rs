@@ -1,0 +1,26 @@
+//! Names filled into texts.
+
+/// Puts values in the place of `{{key}}`. Spaces inside the braces do not matter; what `value` does not know stays as
+/// it is.
+///
+/// ```
+/// use operator_core::template::render;
+///
+/// let value = |key: &str| (key == "name").then(|| "blue".to_owned());
+/// assert_eq!(render("{{ name }} and {{other}} {{", value), "blue and {{other}} {{");
+/// ```
+pub fn render(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let mut rendered = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((key, after)) = after.split_once("}}") else { break };
+        rendered.push_str(before);
+        match value(key.trim()) {
+            Some(value) => rendered.push_str(&value),
+            None => rendered.extend(["{{", key, "}}"]),
+        }
+        rest = after;
+    }
+    rendered.push_str(rest);
+    rendered
+}
