@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use manager::CONTROLLERS;
+use operator_core::metrics::Gauge;
 use operator_runtime::metrics::reference::{Kind, Label, METRICS, Metric, Values};
 
 use crate::generate::{Generated, settle};
@@ -12,7 +13,7 @@ const HEAD: &str = "\
 
 All metrics that the manager shows at `/metrics`; [the page on metrics](../operations/metrics.md) says how to get them. Counters start
 at zero with the process. A histogram has a series `_bucket` for each bound (`le`), `_sum` and `_count`. No label holds the name of an object
-or of a user.
+or of a user, but for the gauges at the end, which tell of single objects.
 ";
 
 /// Writes `docs/reference`, or checks it.
@@ -29,8 +30,31 @@ fn metrics() -> String {
     let mut page = HEAD.to_owned();
     page.push_str("\n| metric | type | labels |\n|---|---|---|\n");
     page.extend(METRICS.iter().map(|metric| row(metric)));
+    page.extend(gauges().map(|(_, gauge)| gauge_row(gauge)));
     page.extend(METRICS.iter().map(|metric| section(metric)));
+    page.extend(gauges().map(|(controller, gauge)| gauge_section(controller, gauge)));
     page
+}
+
+/// The controllers' own gauges.
+fn gauges() -> impl Iterator<Item = (&'static str, &'static Gauge)> {
+    CONTROLLERS
+        .iter()
+        .flat_map(|controller| (controller.gauges)().iter().map(|gauge| (controller.name, *gauge)))
+}
+
+fn gauge_row(gauge: &Gauge) -> String {
+    let names: Vec<_> = gauge.labels.iter().map(|(name, _)| format!("`{name}`")).collect();
+    format!("| [`{0}`](#{0}) | gauge | {1} |\n", gauge.name, names.join(", "))
+}
+
+fn gauge_section(controller: &str, gauge: &Gauge) -> String {
+    let Gauge { name, help, labels } = gauge;
+    let mut text = format!(
+        "\n## {name}\nType: gauge. {help}. Shown by the replica that leads `{controller}`.\n\n| label | values |\n|---|---|\n"
+    );
+    text.extend(labels.iter().map(|(name, says)| format!("| `{name}` | {says} |\n")));
+    text
 }
 
 fn row(metric: &Metric) -> String {

@@ -7,7 +7,10 @@ mod election;
 use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use certificates::CertificateFlags;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::PossibleValuesParser,
+    error::ErrorKind,
+};
 use election::ElectionFlags;
 pub use election::Sharing;
 use operator_core::{Registration, Setting, environment::Settings, informer::Scope};
@@ -209,12 +212,13 @@ fn settings() -> impl Iterator<Item = &'static Setting> {
 }
 
 fn setting(setting: &'static Setting) -> Arg {
-    Arg::new(setting.flag)
+    let arg = Arg::new(setting.flag)
         .long(setting.flag)
         .env(setting.env)
         .default_value(setting.default)
         .help(setting.help)
-        .help_heading("Settings of controllers")
+        .help_heading("Settings of controllers");
+    if setting.values.is_empty() { arg } else { arg.value_parser(PossibleValuesParser::new(setting.values)) }
 }
 
 fn given(matches: &ArgMatches) -> Settings {
@@ -256,6 +260,7 @@ mod tests {
             ),
             (["--webhook-host", "https://a"], "neither a DNS name nor an IP address"),
             (["--log-format", "xml"], "possible values: text, json"),
+            (["--tenant-metrics", "maybe"], "possible values: true, false"),
             (["--watch-namespaces=shop", "--controllers=podset,tenant"], "write --controllers=podset"),
             (["--watch-namespaces", ""], "is no namespace's name"),
             (

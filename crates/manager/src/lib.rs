@@ -37,6 +37,7 @@ pub const CONTROLLERS: &[Registration] = &[
     register::<memcached::MemcachedController>(),
     register::<namespaceplus::NamespacePlusController>(),
     register::<podset::PodSetController>(),
+    register::<tenant::ConfigurationController>(),
     register::<tenant::TenantController>(),
 ];
 

@@ -3,7 +3,8 @@
 use operator_core::Registration;
 
 /// The controllers that a list names, in the table's order: names, `*` for all, and `-name` to take one out, as
-/// kube-controller-manager understands it.
+/// kube-controller-manager understands it. The companions of a controller come and go with it, unless a name says
+/// otherwise.
 ///
 /// # Errors
 /// A sentence that names what is unknown and what is known, or says that nothing is left.
@@ -19,8 +20,13 @@ pub fn select(table: &[Registration], wanted: &[String]) -> Result<Vec<Registrat
         }
     }
     let has = |word: &str| wanted.iter().any(|wanted| wanted == word);
-    let is_wanted = |name: &str| (has("*") || has(name)) && !has(&format!("-{name}"));
-    let selected: Vec<_> = table.iter().filter(|controller| is_wanted(controller.name)).copied().collect();
+    let out = |name: &str| has(&format!("-{name}"));
+    let is_companion = |name: &str| table.iter().any(|controller| controller.companions.contains(&name));
+    let is_wanted = |name: &str| has(name) || (has("*") && !is_companion(name));
+    let leaders: Vec<_> = table.iter().filter(|leader| is_wanted(leader.name) && !out(leader.name)).collect();
+    let comes_along = |name: &str| leaders.iter().any(|leader| leader.companions.contains(&name));
+    let is_selected = |name: &str| !out(name) && (is_wanted(name) || comes_along(name));
+    let selected: Vec<_> = table.iter().filter(|controller| is_selected(controller.name)).copied().collect();
     if selected.is_empty() {
         return Err(format!("no controller is left to run; known are {}, and * for all", known.join(", ")));
     }
@@ -49,6 +55,27 @@ mod tests {
         assert_eq!(selected("*").unwrap().len(), 4);
         assert_eq!(selected("*,-tenant").unwrap(), ["memcached", "namespaceplus", "podset"]);
         assert_eq!(selected("podset,podset").unwrap(), ["podset"]);
+    }
+
+    #[test]
+    fn a_companion_comes_and_goes_with_its_controller_unless_it_is_named() {
+        let table = [
+            Registration { name: "helper", ..table()[0] },
+            Registration { name: "other", ..table()[0] },
+            Registration { name: "main", companions: &["helper"], ..table()[0] },
+        ];
+        let selected = |wanted: &str| {
+            let wanted: Vec<_> = wanted.split(',').map(str::to_owned).collect();
+            let selected = select(&table, &wanted).unwrap();
+            selected.iter().map(|controller| controller.name).collect::<Vec<_>>()
+        };
+        assert_eq!(selected("*"), ["helper", "other", "main"]);
+        assert_eq!(selected("main"), ["helper", "main"]);
+        assert_eq!(selected("main,-helper"), ["main"]);
+        assert_eq!(selected("*,-main"), ["other"]);
+        assert_eq!(selected("*,-main,helper"), ["helper", "other"]);
+        assert_eq!(selected("helper"), ["helper"]);
+        assert_eq!(selected("*,-helper"), ["other", "main"]);
     }
 
     #[test]

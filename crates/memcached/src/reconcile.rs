@@ -33,6 +33,7 @@ pub const IMAGE: Setting = Setting {
     flag: "memcached-image",
     env: "MEMCACHED_IMAGE",
     default: "memcached:1.4.36-alpine",
+    values: &[],
     help: "Image of the pods of a Memcached that names none",
 };
 

@@ -86,6 +86,7 @@ use crate::{
     admission::{Conversion, Webhook},
     environment::{Environment, Setting},
     kind::Kind,
+    metrics::Gauge,
     outcome::{Outcome, ReconcileError},
     rbac::Rule,
     runner,
@@ -105,6 +106,10 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The finalizer that every object gets before its first reconcile, if [`cleanup`](Self::cleanup) has
     /// something to do. It is taken off when the clean-up is [`Outcome::Done`].
     const FINALIZER: Option<&'static str> = None;
+
+    /// The controllers that are run wherever this one is, unless they are taken out by name. For one that looks after
+    /// another kind of the same API.
+    const COMPANIONS: &'static [&'static str] = &[];
 
     /// The kind it looks after.
     type Object: Kind + CustomResourceExt + Serialize;
@@ -130,9 +135,22 @@ pub trait Controller: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
+    /// Its own gauges, as far as it has any: those that it shows by [`Wiring::gauges`].
+    fn gauges() -> &'static [&'static Gauge] {
+        &[]
+    }
+
     /// What can be set about it on the manager's command line.
     fn settings() -> &'static [Setting] {
         &[]
+    }
+
+    /// The objects of its kind that must always be there. One that is missing at the start or is deleted is made as it
+    /// stands here; one that is there is the people's, and stays as it is.
+    ///
+    /// The rules must allow creating them.
+    fn defaults() -> Vec<Self::Object> {
+        Vec::new()
     }
 
     /// Builds the controller: asks for informers, says which changes concern which object.
@@ -161,6 +179,8 @@ pub trait Controller: Send + Sync + Sized + 'static {
 pub struct Registration {
     /// [`Controller::NAME`].
     pub name: &'static str,
+    /// [`Controller::COMPANIONS`].
+    pub companions: &'static [&'static str],
     /// [`Controller::rules`].
     pub rules: fn() -> Vec<Rule>,
     /// [`Controller::crds`].
@@ -169,6 +189,8 @@ pub struct Registration {
     pub webhooks: fn() -> Vec<Webhook>,
     /// [`Controller::conversions`].
     pub conversions: fn() -> Vec<Conversion>,
+    /// [`Controller::gauges`].
+    pub gauges: fn() -> &'static [&'static Gauge],
     /// [`Controller::settings`].
     pub settings: fn() -> &'static [Setting],
     /// Wires the controller. Must be called within a Tokio runtime.
@@ -209,10 +231,12 @@ pub enum Drained {
 pub const fn register<T: Controller>() -> Registration {
     Registration {
         name: T::NAME,
+        companions: T::COMPANIONS,
         rules: T::rules,
         crds: T::crds,
         webhooks: T::webhooks,
         conversions: T::conversions,
+        gauges: T::gauges,
         settings: T::settings,
         wire: runner::wire::<T>,
     }

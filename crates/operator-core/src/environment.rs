@@ -20,6 +20,8 @@ pub struct Setting {
     pub env: &'static str,
     /// The value if neither is given.
     pub default: &'static str,
+    /// The values that it may have; any if there is none here.
+    pub values: &'static [&'static str],
     /// What it does, for `--help`.
     pub help: &'static str,
 }

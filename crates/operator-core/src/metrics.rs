@@ -82,8 +82,30 @@ impl Reviewed {
     }
 }
 
+/// A gauge of a controller's own that tells of single objects. It is worked out whenever somebody asks for the metrics, from
+/// what the informers know, so that nothing has to be kept true. There are as many series as objects.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Gauge {
+    /// Its name, with the unit.
+    pub name: &'static str,
+    /// What it says, as a sentence without its full stop.
+    pub help: &'static str,
+    /// The names of its labels, each with what it says.
+    pub labels: &'static [(&'static str, &'static str)],
+}
+
+/// What a gauge says now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Which gauge.
+    pub gauge: &'static Gauge,
+    /// What its labels say, in their order, and the value.
+    pub series: Vec<(Vec<String>, f64)>,
+}
+
 /// Called from wherever something worth measuring happens. All methods do nothing unless implemented; they must
-/// return at once. No argument may come from an object's name: each is a label, and labels must be few.
+/// return at once. No argument may come from an object's name, but for what [`Metrics::gauges`] reads: each is a label,
+/// and labels must be few.
 pub trait Metrics: Send + Sync + 'static {
     /// A reconcile ended.
     fn reconciled(&self, _controller: &'static str, _ended: Ended, _took: Duration) {}
@@ -93,6 +115,9 @@ pub trait Metrics: Send + Sync + 'static {
 
     /// A controller was wired; `depth` says how many objects wait in its queue, and nothing of one that has ended.
     fn queue(&self, _controller: &'static str, _depth: Box<dyn Fn() -> usize + Send + Sync>) {}
+
+    /// A controller was wired that has gauges of its own; `read` says what they show now.
+    fn gauges(&self, _controller: &'static str, _read: Box<dyn Fn() -> Vec<Reading> + Send + Sync>) {}
 
     /// The API server answered, with a status code unless the request failed on its way. Several attempts at one
     /// request are one.

@@ -96,6 +96,12 @@ impl Quantity {
         Self { nanos: self.nanos.saturating_add(away), ..self }
     }
 
+    /// The amount as a floating-point number, for metrics: large ones lose their last digits.
+    #[allow(clippy::cast_precision_loss, reason = "which is said")]
+    pub fn to_f64(self) -> f64 {
+        self.nanos as f64 / 1e9
+    }
+
     /// Whether it is nothing at all.
     pub fn is_zero(self) -> bool {
         self.nanos == 0

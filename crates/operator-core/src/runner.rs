@@ -27,6 +27,7 @@ use crate::{
     outcome::{Outcome, ReconcileError},
     queue::{Queue, Work},
     wiring::Wiring,
+    writer::Writer,
 };
 
 /// How long to wait before trying again while the API server is away. Its absence is nothing that an object
@@ -44,8 +45,10 @@ pub(crate) fn wire<T: Controller>(environment: &Environment) -> Box<dyn Wired> {
     let Wiring { queue, subscriptions, .. } = wiring;
     let waiting = Arc::downgrade(&queue);
     environment.metrics.queue(T::NAME, Box::new(move || waiting.upgrade().map_or(0, |queue| queue.len())));
+    let defaults = T::defaults().into_iter().map(|object| (ObjectKey::of(&object), object)).collect();
+    let timeout = environment.reconcile_timeout;
     Box::new(Runner::<T> {
-        shared: Arc::new(Shared { controller, client, objects, timeout: environment.reconcile_timeout }),
+        shared: Arc::new(Shared { controller, client, objects, defaults, timeout }),
         environment: environment.clone(),
         queue,
         events,
@@ -74,6 +77,8 @@ struct Shared<T: Controller> {
     controller: T,
     client: kube::Client,
     objects: Informer<T::Object>,
+    /// What must always be there.
+    defaults: HashMap<ObjectKey, T::Object>,
     timeout: Duration,
 }
 
@@ -123,6 +128,9 @@ impl<T: Controller> Runner<T> {
         let _resumed = self.queue.resume();
         for object in self.shared.objects.store().list() {
             self.queue.add(ObjectKey::of(object.as_ref()));
+        }
+        for key in self.shared.defaults.keys() {
+            self.queue.add(key.clone());
         }
         let mut visits = JoinSet::new();
         loop {
@@ -216,16 +224,16 @@ async fn visit<T: Controller>(
 ) -> Visit {
     let began = Instant::now();
     let about = object.as_ref().map(|object| object.object_ref(&()));
-    let result = match object {
-        None => Ok(Outcome::Done),
-        Some(object) => {
-            let work = AssertUnwindSafe(act(&shared, object)).catch_unwind();
-            match timeout(shared.timeout, work).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(panic)) => Err(panicked(panic.as_ref())),
-                Err(_elapsed) => Err(timed_out(shared.timeout)),
-            }
+    let work = AssertUnwindSafe(async {
+        match object {
+            Some(object) => act(&shared, object).await,
+            None => make_default(&shared, &key).await,
         }
+    });
+    let result = match timeout(shared.timeout, work.catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => Err(panicked(panic.as_ref())),
+        Err(_elapsed) => Err(timed_out(shared.timeout)),
     };
     let ended = result.as_ref().map_or_else(|failure| failure.ended, |outcome| succeeded(*outcome).0);
     Span::current().record("outcome", ended.label());
@@ -245,6 +253,16 @@ async fn act<T: Controller>(shared: &Shared<T>, mut object: Arc<T::Object>) -> R
         }
     }
     shared.controller.reconcile(object).await.map_err(|error| of_controller(&error))
+}
+
+/// Makes an object that is not there, if it is one that must be. Somebody else may be quicker.
+async fn make_default<T: Controller>(shared: &Shared<T>, key: &ObjectKey) -> Result<Outcome, Failure> {
+    let Some(default) = shared.defaults.get(key) else { return Ok(Outcome::Done) };
+    let made = Writer::new(shared.client.clone(), shared.objects.clone()).create(key, default).await;
+    match made {
+        Err(error) if !error.shows_stale_cache() => Err(failed("DefaultMissing", false, false, &error)),
+        _ => Ok(Outcome::Done),
+    }
 }
 
 async fn clean_up<T: Controller>(shared: &Shared<T>, object: Arc<T::Object>) -> Result<Outcome, Failure> {

@@ -11,6 +11,7 @@ use crate::{
     fence::Fence,
     informer::{Change, Filled, Informer, Selection, Subscription},
     kind::{Kind, ObjectKey},
+    metrics::Reading,
     owner::{controller_of, refers_to},
     queue::Queue,
     status::StatusWriter,
@@ -22,6 +23,7 @@ use crate::{
 /// informers, and notes which changes concern which of its objects.
 pub struct Wiring<'e, K> {
     environment: &'e Environment,
+    name: &'static str,
     client: Client,
     events: Events,
     objects: Informer<K>,
@@ -32,7 +34,7 @@ pub struct Wiring<'e, K> {
 }
 
 impl<'e, K: Kind + Serialize> Wiring<'e, K> {
-    pub(crate) fn new(environment: &'e Environment, name: &str) -> Self {
+    pub(crate) fn new(environment: &'e Environment, name: &'static str) -> Self {
         let client = environment.clients.fenced(name, environment.fence.clone());
         let events = Events::new(client.clone(), name, &environment.instance);
         let queue = Arc::new(Queue::paused());
@@ -45,7 +47,7 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
                 changed.add(change.key.clone());
             }
         });
-        Self { environment, client, events, objects, queue, subscriptions: vec![own], filled }
+        Self { environment, name, client, events, objects, queue, subscriptions: vec![own], filled }
     }
 
     /// The controller's client.
@@ -82,6 +84,14 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         self.environment.settings.get(setting.flag).cloned().unwrap_or_else(|| setting.default.to_owned())
     }
 
+    /// Shows the controller's own gauges: `read` says what they show, whenever somebody asks for the metrics. Of several
+    /// replicas the one that leads the controller shows them.
+    pub fn gauges(&self, read: impl Fn() -> Vec<Reading> + Send + Sync + 'static) {
+        let fence = self.environment.fence.clone();
+        let read = move || if fence.check().is_ok() { read() } else { Vec::new() };
+        self.environment.metrics.gauges(self.name, Box::new(read));
+    }
+
     /// The namespace that the manager itself runs in.
     pub fn manager_namespace(&self) -> &str {
         &self.environment.namespace
@@ -97,6 +107,14 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     /// some namespaces only, those of a namespace after its objects have been listed.
     pub fn informer<C: Kind>(&mut self, selection: Selection) -> Informer<C> {
         let informer = self.environment.informers.get::<C>(selection);
+        self.filled.needs(&informer);
+        informer
+    }
+
+    /// An informer of a custom resource that people write: as [`Wiring::informer`], but an object that cannot be read
+    /// does not stop it.
+    pub fn custom<C: Kind>(&mut self) -> Informer<C> {
+        let informer = self.environment.informers.custom::<C>();
         self.filled.needs(&informer);
         informer
     }

@@ -213,10 +213,12 @@ mod tests {
 
     const BAD: Registration = Registration {
         name: "bad",
+        companions: &[],
         rules: Vec::new,
         crds: Vec::new,
         webhooks: Vec::new,
         conversions: Vec::new,
+        gauges: || &[],
         settings: || &[],
         wire: |_| Box::new(Bad),
     };

@@ -33,6 +33,7 @@ pub const IMAGE: Setting = Setting {
     flag: "podset-image",
     env: "PODSET_IMAGE",
     default: "quay.io/amacdona/strauss",
+    values: &[],
     help: "Image of the pods of a PodSet that has no template",
 };
 

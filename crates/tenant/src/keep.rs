@@ -27,6 +27,11 @@ impl<K: Child + Kind + Serialize + PartialEq + Default> Kept<K> {
         Self { children, by_owner }
     }
 
+    /// The objects by the UID of their controller.
+    pub(crate) fn by_owner(&self) -> Index<K, String> {
+        self.by_owner.clone()
+    }
+
     /// The object of a key, if it is there and the owner's.
     pub(crate) fn get(&self, key: &ObjectKey, owner: &Owner) -> Option<Arc<K>> {
         self.children.get(key).filter(|found| owner.owns(found.meta()))

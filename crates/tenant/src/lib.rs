@@ -11,14 +11,19 @@
 //! reconcile   the controller: members, plan, announce, hold, act, tell
 //! webhook     what the API server asks about Tenants before it stores them
 //! ```
+//!
+//! `metrics` is what is shown of each Tenant. `configuration` is another controller: it keeps the cluster roles of owners, and tells each `TenantOwner` which
+//! Tenants it has.
 
 mod amounts;
 pub mod api;
 pub mod children;
 pub mod cidr;
+pub mod configuration;
 pub mod hash;
 mod keep;
 pub mod membership;
+mod metrics;
 pub mod namespace;
 mod namespaces;
 mod objects;
@@ -33,5 +38,6 @@ mod webhook;
 pub mod words;
 
 pub use api::v1beta2::{Tenant, TenantSpec, TenantStatus};
+pub use configuration::ConfigurationController;
 pub use reconcile::{Error, GRANTABLE, TenantController};
 pub use trouble::{Trouble, Troubles};

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use operator_core::{
     ObjectKey, Wiring,
     error::{is_not_found, status},
-    informer::Change,
+    informer::{Change, Index},
     kind::Kind,
     owner::Owner,
     wiring::controllers_of,
@@ -48,6 +48,11 @@ impl Objects {
             resource_quotas: Kept::new(wiring.children(concerned_by_quota)),
             role_bindings: Kept::new(wiring.owns()),
         }
+    }
+
+    /// The `ResourceQuota`s by the UID of their Tenant.
+    pub(crate) fn quotas(&self) -> Index<ResourceQuota, String> {
+        self.resource_quotas.by_owner()
     }
 
     /// How much of the Tenant's quota with an index a namespace uses, as the API server counts it.

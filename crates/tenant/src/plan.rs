@@ -14,13 +14,13 @@ use kube::{Resource, ResourceExt};
 use operator_core::ObjectKey;
 
 use crate::{
-    api::v1beta2::{Metadata, QuotaScope, Tenant},
+    api::v1beta2::{Metadata, OwnerStatus, QuotaScope, Tenant, TenantOwner},
     children::{
         Binding, cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota,
     },
     namespace::{MetadataError, wanted},
     namespaces::Members,
-    owners::bindings,
+    owners::{bindings, owners},
     quota::{QuotaError, Resources, divide},
     trouble::Troubles,
 };
@@ -41,6 +41,8 @@ pub(crate) struct Wanted {
 /// What is to be in all of them.
 #[derive(Default)]
 pub(crate) struct Plan {
+    /// Everybody who owns the Tenant.
+    pub(crate) owners: Vec<OwnerStatus>,
     pub(crate) namespaces: Vec<Wanted>,
     /// What of the spec cannot be carried out.
     pub(crate) troubles: Troubles,
@@ -57,10 +59,17 @@ impl Plan {
     }
 }
 
-/// What is to be in the namespaces in use. `used` says how much of the quota with an index a namespace uses.
-pub(crate) fn plan(tenant: &Tenant, members: &Members, used: impl Fn(&str, usize) -> Resources) -> Plan {
-    let mut plan = Plan::default();
-    let (bindings, malformed) = bindings(&tenant.spec);
+/// What is to be in the namespaces in use. `among` are all `TenantOwner`s; `used` says how much of the quota with an index
+/// a namespace uses.
+pub(crate) fn plan(
+    tenant: &Tenant,
+    among: &[Arc<TenantOwner>],
+    members: &Members,
+    used: impl Fn(&str, usize) -> Resources,
+) -> Plan {
+    let among = || among.iter().map(AsRef::as_ref);
+    let mut plan = Plan { owners: owners(tenant, among()), ..Plan::default() };
+    let (bindings, malformed) = bindings(tenant, among());
     plan.troubles.add_all(malformed);
     let mut quotas = quotas(tenant, members, used, &mut plan);
     // By entry of the spec, so that each is told once and not for every namespace.
@@ -202,7 +211,7 @@ mod tests {
             "resourceQuotas": { "items": [{ "hard": { "pods": "10" } }] },
             "limitRanges": { "items": [{ "limits": [] }] },
         }));
-        let plan = plan(&tenant, &members(&["a", "b"], &["c"]), |namespace, index| {
+        let plan = plan(&tenant, &[], &members(&["a", "b"], &["c"]), |namespace, index| {
             assert_eq!(index, 0);
             pods(if namespace == "c" { "4" } else { "1" })
         });
@@ -216,7 +225,7 @@ mod tests {
         let tenant = tenant(&json!({ "resourceQuotas": { "items": [
             { "hard": { "pods": "many" } }, { "hard": { "pods": "2" } },
         ] } }));
-        let plan = plan(&tenant, &members(&["a"], &[]), |_, _| Resources::new());
+        let plan = plan(&tenant, &[], &members(&["a"], &[]), |_, _| Resources::new());
         assert!(plan.quotas_unknown);
         assert!(plan.troubles.to_string().contains("cannot read the limit of pods"));
         assert_eq!(granted(&plan), [("a".to_owned(), "2".to_owned())]);
@@ -230,7 +239,7 @@ mod tests {
                 { "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } },
             ] },
         }));
-        let plan = plan(&tenant, &members(&["a", "b"], &[]), |_, _| Resources::new());
+        let plan = plan(&tenant, &[], &members(&["a", "b"], &[]), |_, _| Resources::new());
         assert_eq!(plan.troubles.to_string().matches("additionalMetadataList[0]").count(), 1);
         assert!(plan.troubles.to_string().contains("the owner \"x\" gets no rights"));
         assert!(plan.troubles.need_other_spec());
@@ -245,7 +254,7 @@ mod tests {
         }] } }));
         let wanted = |tenant: &Tenant, labels: Value| {
             let members = Members { live: vec![namespace("x", labels)], ..Members::default() };
-            plan(tenant, &members, |_, _| Resources::new()).namespaces.remove(0)
+            plan(tenant, &[], &members, |_, _| Resources::new()).namespaces.remove(0)
         };
         let first = wanted(&tenant, json!({}));
         assert_eq!(first.metadata.labels["a"], "b");

@@ -1,8 +1,9 @@
 //! One quota for all namespaces of a Tenant, made of a ResourceQuota in each.
 //!
 //! Each namespace is granted what it uses and whatever of the whole is left. So any one namespace may take
-//! all that is left, and then the others' grants shrink. Two that take it at the same moment can exceed the
-//! whole together: nothing but an admission webhook can prevent that.
+//! all that is left, and then the others' grants shrink. Those that take it at the same moment can exceed the
+//! whole together, each by no more than was left: the API server checks each `ResourceQuota` alone. From then on
+//! each is granted what it uses, so that nobody gets more until less than the whole is used again.
 
 use std::collections::BTreeMap;
 

@@ -12,13 +12,15 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
-use kube::{Client, ResourceExt};
+use kube::{Client, CustomResourceExt, ResourceExt};
 use operator_core::{
     Controller, ObjectKey, Outcome, ReconcileError, Wiring,
     admission::Webhook,
+    environment::Setting,
     finalizer,
-    informer::Informer,
+    informer::{Change, Informer},
     kind::uid,
+    metrics::Gauge,
     owner::{Owner, OwnerError},
     rbac::{BIND, CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
@@ -26,14 +28,17 @@ use operator_core::{
 };
 
 use crate::{
+    ConfigurationController,
     api::{
         crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
-        v1beta2::{Metadata, Tenant},
+        v1beta2::{Metadata, Tenant, TenantOwner},
     },
+    metrics::{GAUGES, SHOWN, readings},
     namespace,
     namespaces::{Members, Namespaces},
     objects::Objects,
+    owners::{Selectors, differs, owners},
     plan::{Plan, Wanted, plan},
     status::{Report, announcement, status, with},
     trouble::{Trouble, Troubles},
@@ -90,6 +95,7 @@ impl ReconcileError for Error {
 pub struct TenantController {
     client: Client,
     tenants: Informer<Tenant>,
+    owners: Informer<TenantOwner>,
     namespaces: Namespaces,
     objects: Objects,
     status: StatusWriter<Tenant>,
@@ -97,6 +103,7 @@ pub struct TenantController {
 
 impl Controller for TenantController {
     const NAME: &'static str = "tenant";
+    const COMPANIONS: &'static [&'static str] = &[ConfigurationController::NAME];
     type Object = Tenant;
     type Error = Error;
 
@@ -107,6 +114,7 @@ impl Controller for TenantController {
             rule::<Tenant>(UPDATE).subresource("status"),
             // For `blockOwnerDeletion`, where OwnerReferencesPermissionEnforcement is on.
             rule::<Tenant>(UPDATE).subresource("finalizers"),
+            rule::<TenantOwner>(LIST | WATCH),
             rule::<Namespace>(LIST | WATCH | PATCH | DELETE),
             rule::<LimitRange>(child),
             rule::<NetworkPolicy>(child),
@@ -117,7 +125,15 @@ impl Controller for TenantController {
     }
 
     fn crds() -> Vec<CustomResourceDefinition> {
-        vec![crd()]
+        vec![crd(), TenantOwner::crd()]
+    }
+
+    fn gauges() -> &'static [&'static Gauge] {
+        GAUGES
+    }
+
+    fn settings() -> &'static [Setting] {
+        &[SHOWN]
     }
 
     fn webhooks() -> Vec<Webhook> {
@@ -125,11 +141,21 @@ impl Controller for TenantController {
     }
 
     fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
+        let tenants = wiring.objects().clone();
+        let objects = Objects::wire(wiring);
+        if wiring.setting(&SHOWN) == "true" {
+            let (shown, quotas) = (tenants.clone(), objects.quotas());
+            wiring.gauges(move || readings(shown.store().list(), |tenant| quotas.get(&uid(tenant))));
+        }
+        let owners = wiring.custom::<TenantOwner>();
+        let picking = tenants.clone();
+        wiring.on_change(&owners, move |change| concerned_by_owner(change, &picking.store().list()));
         Self {
             client: wiring.client(),
-            tenants: wiring.objects().clone(),
+            tenants,
+            owners,
             namespaces: Namespaces::wire(wiring),
-            objects: Objects::wire(wiring),
+            objects,
             status: wiring.status(),
         }
     }
@@ -169,7 +195,13 @@ impl Controller for TenantController {
         }
         let troubles = self.delete(&tenant, &members).await;
         // As they are now, so that the status tells of the deletion.
-        let report = Report { members: self.namespaces.members(&tenant), troubles, ..Report::default() };
+        let known = self.owners.store().list();
+        let report = Report {
+            owners: owners(&tenant, known.iter().map(AsRef::as_ref)),
+            members: self.namespaces.members(&tenant),
+            troubles,
+            ..Report::default()
+        };
         let told = self.tell(&tenant, &report).await?;
         if report.troubles.is_empty() {
             Ok(Outcome::AwaitChange.and(told))
@@ -182,7 +214,9 @@ impl Controller for TenantController {
 impl TenantController {
     fn plan(&self, tenant: &Tenant, owner: &Owner, members: &Members) -> Plan {
         let name = tenant.name_any();
-        plan(tenant, members, |namespace, index| self.objects.used(owner, &name, namespace, index))
+        plan(tenant, &self.owners.store().list(), members, |namespace, index| {
+            self.objects.used(owner, &name, namespace, index)
+        })
     }
 
     /// Says first what has to be known before anything is done.
@@ -227,7 +261,7 @@ impl TenantController {
     /// Carries out the plan. Nothing that goes wrong in one place keeps the others from being done.
     async fn act(&self, tenant: &Tenant, owner: &Owner, members: Members, plan: Plan) -> Report {
         let mut troubles = self.objects.prune(&uid(tenant), &plan, &self.namespaces).await;
-        let Plan { namespaces, troubles: malformed, notes, .. } = plan;
+        let Plan { owners, namespaces, troubles: malformed, notes, .. } = plan;
         troubles.extend(malformed);
         let work: Vec<_> = namespaces.iter().map(|wanted| self.keep(owner, wanted)).collect();
         let done: Vec<_> = stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
@@ -236,7 +270,7 @@ impl TenantController {
             troubles.add_in(&namespace, failed);
             metadata.insert(namespace, put);
         }
-        Report { members, metadata, troubles: troubles.sorted(), notes }
+        Report { owners, members, metadata, troubles: troubles.sorted(), notes }
     }
 
     /// Brings one namespace to what is wanted. Returns its name, what is on it now, and what went wrong.
@@ -276,5 +310,52 @@ impl TenantController {
     async fn tell(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
         let now = Timestamp::now();
         self.status.write(tenant, |known| status(known, report, now)).await.map_err(Error::Status)
+    }
+}
+
+/// The Tenants that a `TenantOwner` owns, or owned before the change.
+fn concerned_by_owner(change: &Change<TenantOwner>, tenants: &[Arc<Tenant>]) -> Vec<ObjectKey> {
+    if !differs(change) {
+        return Vec::new();
+    }
+    let is_concerned = |tenant: &&Arc<Tenant>| {
+        let selectors = Selectors::of(tenant);
+        change.states().any(|owner| selectors.pick(owner))
+    };
+    tenants.iter().filter(is_concerned).map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn owner(labels: Value) -> Arc<TenantOwner> {
+        let spec = json!({ "kind": "User", "name": "anna" });
+        Arc::new(
+            serde_json::from_value(json!({ "metadata": { "name": "one", "labels": labels }, "spec": spec }))
+                .unwrap(),
+        )
+    }
+
+    #[test]
+    fn an_owner_concerns_the_tenants_that_pick_it_or_did_so_before_and_no_others() {
+        let tenant = |name: &str, team: &str| -> Arc<Tenant> {
+            let permissions = json!({ "matchOwners": [{ "matchLabels": { "team": team } }] });
+            let tenant = json!({ "metadata": { "name": name }, "spec": { "permissions": permissions } });
+            Arc::new(serde_json::from_value(tenant).unwrap())
+        };
+        let tenants = [tenant("oil", "blue"), tenant("gas", "red"), tenant("air", "green")];
+        let concerned = |old, new| {
+            let change = Change { key: ObjectKey::cluster("one"), old, new };
+            let keys = concerned_by_owner(&change, &tenants);
+            keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
+        };
+        let (blue, red) =
+            (|| Some(owner(json!({ "team": "blue" }))), || Some(owner(json!({ "team": "red" }))));
+        assert_eq!(concerned(None, blue()), ["oil"]);
+        assert_eq!(concerned(blue(), red()), ["oil", "gas"]);
+        assert_eq!(concerned(blue(), blue()), [] as [String; 0]);
     }
 }

@@ -13,17 +13,13 @@ use operator_core::{
 };
 
 use crate::{
-    api::v1beta2::{Metadata, Space, Tenant, TenantSpec, TenantState, TenantStatus},
+    api::v1beta2::{Metadata, OwnerStatus, Space, Tenant, TenantSpec, TenantState, TenantStatus},
     membership::Mismatch,
     namespaces::Members,
-    owners::status_owners,
     plan::{Plan, remembered},
     trouble::Troubles,
     unenforced,
-    words::{
-        ACTIVE, CORDONED, ENFORCED, FAILED, FIELDS_ENFORCED, NOT_YET_ENFORCED, PENDING_CONTENT, RECONCILING,
-        SUCCEEDED, TERMINATING,
-    },
+    words::{ACTIVE, CORDONED, FAILED, PENDING_CONTENT, RECONCILING, SUCCEEDED, TERMINATING},
 };
 
 /// How many namespaces that do not belong are spelled out.
@@ -34,6 +30,8 @@ const LONGEST_MESSAGE: usize = 4096;
 /// What was seen and done.
 #[derive(Default)]
 pub(crate) struct Report {
+    /// Everybody who owns the Tenant.
+    pub(crate) owners: Vec<OwnerStatus>,
     pub(crate) members: Members,
     /// What the controller has put on each namespace in use.
     pub(crate) metadata: BTreeMap<String, Metadata>,
@@ -48,7 +46,7 @@ pub(crate) struct Report {
 pub(crate) fn announcement(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Option<TenantStatus> {
     let before = tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
-    status.owners = status_owners(&tenant.spec);
+    status.owners.clone_from(&plan.owners);
     for wanted in &plan.namespaces {
         note(&mut status.spaces, &wanted.namespace, with(&wanted.remembered, &wanted.metadata));
     }
@@ -113,7 +111,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
     let mut status = TenantStatus {
         state: state(tenant),
         observed_generation: tenant.metadata.generation,
-        owners: status_owners(&tenant.spec),
+        owners: report.owners.clone(),
         spaces,
         conditions: settle(conditions, &verdicts, generation(tenant), now),
         ..TenantStatus::default()
@@ -153,8 +151,10 @@ fn leaving(report: &Report) -> String {
         [] => "the Tenant is being deleted".to_owned(),
         names => format!("waits until these namespaces are gone: {}", names.join(", ")),
     };
-    let held =
-        report.members.leaving.iter().map(|namespace| held_up(namespace)).filter(|held| !held.is_empty());
+    let held = report.members.leaving.iter().filter_map(|namespace| {
+        let held = held_up(namespace);
+        (!held.is_empty()).then(|| format!("namespace {}: {held}", namespace.name_any()))
+    });
     let troubles = (!report.troubles.is_empty()).then(|| report.troubles.to_string());
     std::iter::once(waits).chain(held).chain(troubles).collect::<Vec<_>>().join("; ")
 }
@@ -182,14 +182,7 @@ fn cordoned(spec: &TenantSpec) -> Verdict {
 }
 
 fn fields_enforced(spec: &TenantSpec) -> Verdict {
-    match unenforced::fields(spec).as_slice() {
-        [] => Verdict::is_true(FIELDS_ENFORCED, ENFORCED, "every field that is set is enforced"),
-        fields => Verdict::is_false(
-            FIELDS_ENFORCED,
-            NOT_YET_ENFORCED,
-            format!("these fields are set and not enforced by this version: {}", fields.join(", ")),
-        ),
-    }
+    unenforced::verdict(&unenforced::fields(spec))
 }
 
 fn space(tenant: &Tenant, namespace: &Namespace, report: &Report, now: Timestamp) -> Space {
@@ -236,9 +229,13 @@ fn terminating(namespace: &Namespace) -> Option<Verdict> {
     })
 }
 
-/// What holds up the deletion of a namespace, in the words of Kubernetes' namespace controller.
+/// What holds up the deletion of a namespace: what is in it, in the words of Kubernetes' namespace controller, and
+/// finalizers of its own.
 fn held_up(namespace: &Namespace) -> String {
     let conditions = namespace.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let told = conditions.filter(|condition| condition.status == "True");
-    told.filter_map(|condition| condition.message.clone()).collect::<Vec<_>>().join("; ")
+    let content = told.filter_map(|condition| condition.message.clone());
+    let held = namespace.finalizers();
+    let own = (!held.is_empty()).then(|| format!("waits for its own finalizers: {}", held.join(", ")));
+    content.chain(own).collect::<Vec<_>>().join("; ")
 }

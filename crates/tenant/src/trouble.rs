@@ -1,4 +1,4 @@
-//! What kept a Tenant from being as its spec asks. One trouble does not stand in the way of the other steps, so
+//! What kept a Tenant, or the configuration, from being as its spec asks. One trouble does not stand in the way of the other steps, so
 //! there may be several.
 
 use std::{error::Error, fmt};
@@ -38,17 +38,36 @@ pub enum Trouble {
         /// The API server's answer.
         source: WriteError,
     },
+    /// One name for two cluster roles that grant different things.
+    #[error(
+        "spec.rbac: provisioner and deleter are both {name:?}; they grant different rights and need two names"
+    )]
+    OneRole {
+        /// The name.
+        name: String,
+    },
+    /// The API server does not let the manager keep a cluster role or its binding.
+    #[error(
+        "the manager has no right to keep this; under the default names it has, and for a name of your own it needs the \
+         verbs update and delete on it"
+    )]
+    MayNotKeep(#[source] WriteError),
 }
 
 impl Trouble {
     /// Whether only another spec helps.
     fn needs_other_spec(&self) -> bool {
-        matches!(self, Self::Owner(_) | Self::Metadata(_) | Self::Quota(QuotaError::Limit { .. }))
+        matches!(
+            self,
+            Self::Owner(_) | Self::Metadata(_) | Self::Quota(QuotaError::Limit { .. }) | Self::OneRole { .. }
+        )
     }
 
     fn answer(&self) -> Option<&kube::Error> {
         match self {
-            Self::Write(error) | Self::MayNotBind { source: error, .. } => error.answer(),
+            Self::Write(error) | Self::MayNotBind { source: error, .. } | Self::MayNotKeep(error) => {
+                error.answer()
+            }
             _ => None,
         }
     }
@@ -183,7 +202,7 @@ mod tests {
     fn many_troubles_are_counted_and_each_namespace_has_its_own() {
         let mut troubles = Troubles::default();
         for at in 0..10 {
-            troubles.add_in(&format!("ns-{at}"), vec![OwnerError(format!("owner-{at}")).into()]);
+            troubles.add_in(&format!("ns-{at}"), vec![OwnerError::Name(format!("owner-{at}")).into()]);
         }
         let told = troubles.to_string();
         assert!(told.contains("owner-7") && !told.contains("owner-8"), "{told}");

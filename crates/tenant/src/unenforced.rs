@@ -1,6 +1,20 @@
 //! Fields that a Tenant may set and that nothing enforces yet: it says so instead of ignoring them.
 
-use crate::api::v1beta2::{NamespaceOptions, TenantSpec};
+use operator_core::conditions::Verdict;
+
+use crate::{
+    api::v1beta2::{NamespaceOptions, TenantSpec},
+    words::{ENFORCED, FIELDS_ENFORCED, NOT_YET_ENFORCED},
+};
+
+/// What is said of the fields that are set and not enforced.
+pub(crate) fn verdict(fields: &[&'static str]) -> Verdict {
+    if fields.is_empty() {
+        return Verdict::is_true(FIELDS_ENFORCED, ENFORCED, "every field that is set is enforced");
+    }
+    let message = format!("these fields are set and not enforced by this version: {}", fields.join(", "));
+    Verdict::is_false(FIELDS_ENFORCED, NOT_YET_ENFORCED, message)
+}
 
 /// The paths of the fields that are set and not enforced.
 pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
@@ -8,7 +22,6 @@ pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
     let fields = [
         ("spec.data", spec.data.is_some()),
         ("spec.owners[].proxySettings", spec.owners.iter().any(|owner| !owner.proxy_settings.is_empty())),
-        ("spec.permissions", spec.permissions.is_some()),
         ("spec.storageClasses", spec.storage_classes.is_some()),
         ("spec.priorityClasses", spec.priority_classes.is_some()),
         ("spec.runtimeClasses", spec.runtime_classes.is_some()),
@@ -58,6 +71,7 @@ mod tests {
             "limitRanges": { "items": [] },
             "networkPolicies": { "items": [] },
             "resourceQuotas": { "items": [] },
+            "permissions": { "matchOwners": [{ "matchLabels": { "team": "blue" } }] },
             "cordoned": false,
         });
         assert!(of(spec).is_empty());

@@ -13,6 +13,8 @@ pub const SUCCEEDED: &str = "Succeeded";
 pub const FAILED: &str = "Failed";
 /// Reason of Ready: a new spec is being worked on.
 pub const RECONCILING: &str = "Reconciling";
+/// Reason of Ready: the configuration is not the one that counts.
+pub const NOT_IN_EFFECT: &str = "NotInEffect";
 /// Reason of Cordoned: the Tenant is in use.
 pub const ACTIVE: &str = "Active";
 /// Reason of Terminating: something in the namespace holds up its deletion.

@@ -15,6 +15,9 @@ What each part of the manager may do, by the files of `deploy/rbac`, and what fo
 against them: each right is used, and none is missing. How to look and how to give fewer: [rights](../operations/rbac.md).
 ";
 
+/// The role that has rights only because its controller puts them into other roles, and what they are about.
+const GIVES_RIGHTS_ON: (&str, &str) = ("ensemble-capsuleconfiguration", "namespaces");
+
 /// A Role or ClusterRole, as far as it is told of; other objects have no rules.
 #[derive(Deserialize)]
 struct Role {
@@ -42,7 +45,7 @@ pub(super) fn file(manifests: &[Generated]) -> Result<Generated> {
                     "\n## {}\n\n{}\n\n{}",
                     role.metadata.name,
                     place(&role, manifest),
-                    table(rules)
+                    table(&role.metadata.name, rules)
                 );
             }
         }
@@ -55,11 +58,16 @@ fn place(Role { kind, metadata, .. }: &Role, manifest: &Generated) -> String {
     format!("{kind}{within}, `{}`.", manifest.name)
 }
 
-fn table(rules: &[PolicyRule]) -> String {
+fn table(role: &str, rules: &[PolicyRule]) -> String {
     let mut rows = "| what | verbs | what for |\n|---|---|---|\n".to_owned();
     for rule in rules {
-        let _ =
-            writeln!(rows, "| {} | {} | {} |", what(rule), rule.verbs.join(", "), reasons(rule).join("; "));
+        let _ = writeln!(
+            rows,
+            "| {} | {} | {} |",
+            what(rule),
+            rule.verbs.join(", "),
+            reasons(role, rule).join("; ")
+        );
     }
     rows
 }
@@ -80,12 +88,15 @@ fn what(rule: &PolicyRule) -> String {
 
 /// What the verbs of a rule are for. The same verb serves the same purpose wherever it is granted: that is how the
 /// library writes.
-fn reasons(policy: &PolicyRule) -> Vec<&'static str> {
+fn reasons(role: &str, policy: &PolicyRule) -> Vec<&'static str> {
     let has = |verb: &str| policy.verbs.iter().any(|granted| granted == verb);
     let resources = policy.resources.clone().unwrap_or_default();
     let is = |end: &str| resources.iter().any(|resource| resource.ends_with(end));
     if policy.non_resource_urls.is_some() {
         return vec!["for whom this role is bound to, such as Prometheus"];
+    }
+    if role == GIVES_RIGHTS_ON.0 && is(GIVES_RIGHTS_ON.1) {
+        return vec!["to put them into the cluster roles of owners: nobody may grant what they do not have"];
     }
     if is("/finalizers") {
         return vec![

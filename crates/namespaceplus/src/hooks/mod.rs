@@ -34,6 +34,7 @@ pub const HTTP_HOSTS: Setting = Setting {
     flag: "namespaceplus-http-hosts",
     env: "NAMESPACEPLUS_HTTP_HOSTS",
     default: "",
+    values: &[],
     help: "Hosts that hooks of a NamespacePlus may call by http:// instead of https://, as host or host:port, \
            separated by commas",
 };

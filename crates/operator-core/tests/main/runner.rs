@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::{
     support::PATIENCE,
-    widget::{Behave, FINALIZER, Widget, WidgetController, WidgetSpec, visits},
+    widget::{ALWAYS, Behave, FINALIZER, Widget, WidgetController, WidgetSpec, visits},
 };
 
 struct World {
@@ -144,6 +144,38 @@ async fn the_finalizer_is_there_before_the_first_reconcile_and_goes_with_the_cle
     eventually("the object to go", PATIENCE, async || Ok(world.widgets().get_opt("well").await?.is_none()))
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn what_must_be_there_is_made_at_the_start_and_when_it_is_deleted_and_stays_as_people_change_it() {
+    let world = World::new().await;
+    let widgets = Api::<Widget>::namespaced(world.client.clone(), "default");
+    let until_there = async |unlike: Option<String>| {
+        eventually("the widget that must be there", PATIENCE, async || {
+            let there = widgets.get_opt(ALWAYS).await?;
+            let counted = there.filter(|there| there.status.is_some() && there.uid() != unlike);
+            Ok(counted.ok_or("nothing"))
+        })
+        .await
+        .unwrap()
+    };
+    let first = until_there(None).await;
+    let fast = Patch::Merge(json!({"spec": {"behave": "CountFast"}}));
+    widgets.patch(ALWAYS, &PatchParams::default(), &fast).await.unwrap();
+    eventually("the change to be acted upon", PATIENCE, async || {
+        let status = widgets.get(ALWAYS).await?.status;
+        Ok(if status.as_ref().is_some_and(|status| status.count == 5) { Ok(()) } else { Err(status) })
+    })
+    .await
+    .unwrap();
+    assert!(matches!(widgets.get(ALWAYS).await.unwrap().spec.behave, Behave::CountFast));
+    widgets.delete(ALWAYS, &DeleteParams::default()).await.unwrap();
+    let second = until_there(first.uid()).await;
+    assert!(matches!(second.spec.behave, Behave::Well));
+    let creates = world.harness.requests_in("default").unwrap().filter(|entry| entry.verb == "create");
+    let codes: Vec<_> =
+        creates.entries.iter().filter(|entry| entry.resource == "widgets").map(|entry| entry.code).collect();
+    assert_eq!(codes, [201, 201]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
 use kube::{CustomResource, KubeSchema, ResourceExt};
 use operator_core::{
     Controller, Outcome, ReconcileError, Wiring,
-    rbac::{GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
+    rbac::{CREATE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
     write::WriteError,
 };
@@ -77,6 +77,8 @@ pub(crate) fn visits(widget: &Widget) -> usize {
 }
 
 pub(crate) const FINALIZER: &str = "core.example.com/widget";
+/// The name of the widget that must always be there, in the namespace `default`.
+pub(crate) const ALWAYS: &str = "always";
 
 impl Controller for WidgetController {
     const NAME: &'static str = "widget";
@@ -85,7 +87,16 @@ impl Controller for WidgetController {
     type Error = Error;
 
     fn rules() -> Vec<Rule> {
-        vec![rule::<Widget>(GET | LIST | WATCH | PATCH), rule::<Widget>(UPDATE).subresource("status")]
+        vec![
+            rule::<Widget>(GET | LIST | WATCH | CREATE | PATCH),
+            rule::<Widget>(UPDATE).subresource("status"),
+        ]
+    }
+
+    fn defaults() -> Vec<Widget> {
+        let mut always = Widget::new(ALWAYS, WidgetSpec { behave: Behave::Well, number: None });
+        always.metadata.namespace = Some("default".to_owned());
+        vec![always]
     }
 
     fn wire(wiring: &mut Wiring<'_, Widget>) -> Self {

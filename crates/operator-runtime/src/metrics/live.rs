@@ -1,10 +1,11 @@
-//! Metrics that are looked up when somebody asks: depths of queues, sizes of informers.
+//! Metrics that are looked up when somebody asks: depths of queues, sizes of informers, gauges of controllers' own.
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Debug, Formatter},
 };
 
+use operator_core::metrics::Reading;
 use parking_lot::RwLock;
 use prometheus_client::{
     collector::Collector,
@@ -22,11 +23,15 @@ type Depth = Box<dyn Fn() -> usize + Send + Sync>;
 /// How many objects of which kind are held.
 type Objects = Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>;
 
+/// What a controller's own gauges show.
+type Read = Box<dyn Fn() -> Vec<Reading> + Send + Sync>;
+
 /// Where to look.
 #[derive(Default)]
 pub(super) struct Live {
     queues: RwLock<BTreeMap<&'static str, Depth>>,
     informers: RwLock<Vec<Objects>>,
+    gauges: RwLock<BTreeMap<&'static str, Read>>,
 }
 
 impl Live {
@@ -37,6 +42,11 @@ impl Live {
 
     pub(super) fn informers(&self, objects: Objects) {
         self.informers.write().push(objects);
+    }
+
+    /// The gauges of a controller; those of its earlier life are forgotten.
+    pub(super) fn gauges(&self, controller: &'static str, read: Read) {
+        self.gauges.write().insert(controller, read);
     }
 
     fn depths(&self) -> BTreeMap<String, usize> {
@@ -62,7 +72,9 @@ impl Debug for Live {
 impl Collector for Live {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         gauges(&mut encoder, &QUEUE_DEPTH, self.depths())?;
-        gauges(&mut encoder, &INFORMER_OBJECTS, self.objects())
+        gauges(&mut encoder, &INFORMER_OBJECTS, self.objects())?;
+        let readings: Vec<_> = self.gauges.read().values().flat_map(|read| read()).collect();
+        readings.into_iter().try_for_each(|reading| show(&mut encoder, reading))
     }
 }
 
@@ -77,6 +89,17 @@ fn gauges(
     for (word, value) in values {
         let labels = [(label, word)];
         ConstGauge::new(u64::try_from(value).unwrap_or(u64::MAX)).encode(gauges.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// A controller's own gauge.
+fn show(encoder: &mut DescriptorEncoder<'_>, Reading { gauge, series }: Reading) -> fmt::Result {
+    let help = format!("{}.", gauge.help);
+    let mut gauges = encoder.encode_descriptor(gauge.name, &help, None, MetricType::Gauge)?;
+    for (words, value) in series {
+        let labels: Vec<_> = gauge.labels.iter().map(|(name, _)| *name).zip(words).collect();
+        ConstGauge::new(value).encode(gauges.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use operator_core::metrics::{Asked, Certificate, Ended, Metrics, Restarted, Reviewed};
+use operator_core::metrics::{Asked, Certificate, Ended, Metrics, Reading, Restarted, Reviewed};
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram, info::Info},
@@ -122,6 +122,10 @@ impl Metrics for Meter {
 
     fn queue(&self, controller: &'static str, depth: Box<dyn Fn() -> usize + Send + Sync>) {
         self.live.queue(controller, depth);
+    }
+
+    fn gauges(&self, controller: &'static str, read: Box<dyn Fn() -> Vec<Reading> + Send + Sync>) {
+        self.live.gauges(controller, read);
     }
 
     fn requested(&self, asked: &Asked, code: Option<u16>, took: Duration) {

@@ -37,10 +37,12 @@ impl Validator for Grumpy {
 
 const REGISTRATION: Registration = Registration {
     name: "test",
+    companions: &[],
     rules: Vec::new,
     crds: Vec::new,
     webhooks: || vec![Webhook::validating::<Grumpy>("grumpy").on(target::<ConfigMap>(CREATE)).declare()],
     conversions: Vec::new,
+    gauges: || &[],
     settings: || &[],
     wire: |_| unreachable!("nobody runs it"),
 };

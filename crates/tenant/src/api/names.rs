@@ -40,6 +40,11 @@ pub const QUOTA_HARD_ANNOTATION: &str = "quota.capsule.clastix.io/hard-";
 /// Holds a Tenant until its namespaces are gone.
 pub const FINALIZER: &str = "controller.projectcapsule.dev/finalize";
 
+/// On a cluster role or its binding that is made for the configuration: the configuration's name.
+pub const CONFIGURATION_ANNOTATION: &str = "capsule.clastix.io/configuration";
+/// On what another implementation of the API has made: which part of it did so.
+pub const CREATED_BY_LABEL: &str = "projectcapsule.dev/created-by";
+
 /// Lets a subject create namespaces of its Tenant.
 pub const PROVISIONER_ROLE: &str = "capsule-namespace-provisioner";
 /// Lets a subject delete namespaces of its Tenant.

@@ -37,7 +37,7 @@ fn live(names: &[&str]) -> Members {
 }
 
 fn announced(tenant: &Tenant, members: &Members) -> Option<TenantStatus> {
-    announcement(tenant, &plan(tenant, members, |_, _| Resources::new()), NOW)
+    announcement(tenant, &plan(tenant, &[], members, |_, _| Resources::new()), NOW)
 }
 
 fn message(conditions: &[Condition], type_: &str) -> String {
@@ -68,7 +68,7 @@ fn what_is_about_to_be_put_on_a_namespace_is_noted_first() {
     // The spec changes while the controller is away.
     tenant.status = Some(status);
     tenant.spec.node_selector.clear();
-    let plan = plan(&tenant, &live(&["x"]), |_, _| Resources::new());
+    let plan = plan(&tenant, &[], &live(&["x"]), |_, _| Resources::new());
     assert_eq!(announcement(&tenant, &plan, NOW), None);
     assert_eq!(plan.namespaces[0].remembered.annotations, noted);
 }
@@ -91,7 +91,7 @@ fn the_last_word_remembers_what_is_there_and_no_more() {
 #[test]
 fn a_trouble_of_one_namespace_is_told_there_and_of_the_tenant() {
     let mut report = Report { members: live(&["a", "b"]), ..Report::default() };
-    report.troubles.add_in("b", vec![OwnerError("x".to_owned()).into()]);
+    report.troubles.add_in("b", vec![OwnerError::Name("x".to_owned()).into()]);
     let status = status(&tenant(json!({})), &report, NOW);
     assert!(is_true(&status.spaces[0].conditions, READY));
     assert!(message(&status.spaces[1].conditions, READY).contains("\"x\" gets no rights"));
@@ -131,7 +131,18 @@ fn a_leaving_namespace_says_what_holds_it_up() {
     assert_eq!(reason(1), None);
     assert_eq!(reason(2).unwrap(), TERMINATING);
     let message = message(&status.conditions, READY);
-    assert_eq!(message, "waits until these namespaces are gone: m, a, z; 1 pod remains");
+    assert_eq!(message, "waits until these namespaces are gone: m, a, z; namespace a: 1 pod remains");
+}
+
+#[test]
+fn a_namespace_that_others_hold_says_who_they_are() {
+    let mut held = leaving("a", json!([])).as_ref().clone();
+    held.metadata.finalizers = Some(vec!["example.com/backup".to_owned(), "example.com/audit".to_owned()]);
+    let members = Members { leaving: vec![Arc::new(held)], ..Members::default() };
+    let status = status(&deleting(json!({})), &Report { members, ..Report::default() }, NOW);
+    let words = "waits for its own finalizers: example.com/backup, example.com/audit";
+    assert!(message(&status.conditions, READY).ends_with(&format!("namespace a: {words}")));
+    assert_eq!(message(&status.spaces[0].conditions, TERMINATING), words);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use kube::{
     ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
 };
+use operator_core::conditions::find;
 use serde_json::{Value, json, to_value};
 
 use crate::support::{PATIENCE, World, label, said, status};
@@ -65,7 +66,7 @@ async fn a_deleted_tenant_waits_for_its_namespaces_and_takes_no_others() {
     world
         .until("what holds it up", |tenant| {
             let conditions = &status(tenant).spaces[0].conditions;
-            let found = operator_core::conditions::find(conditions, "Terminating");
+            let found = find(conditions, "Terminating");
             found.is_some_and(|found| found.reason == "PendingUnmanagedContent")
         })
         .await;
@@ -78,6 +79,45 @@ async fn a_deleted_tenant_waits_for_its_namespaces_and_takes_no_others() {
     }
     let stranger = world.namespaces().get(&world.named("stranger")).await.unwrap();
     assert!(stranger.metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test]
+async fn a_deleted_tenant_says_which_namespace_waits_for_what_and_ends_when_that_is_let_go() {
+    let world = World::new().await;
+    world.ready(spec(), &["a", "b", "c"]).await;
+    let held: ConfigMap = serde_json::from_value(json!({
+        "metadata": { "name": "held", "finalizers": ["example.com/backup"] }, "data": { "precious": "yes" },
+    }))
+    .unwrap();
+    let config_maps = world.api::<ConfigMap>(&world.named("a"));
+    config_maps.create(&PostParams::default(), &held).await.unwrap();
+    world.patch_namespace("b", json!({ "finalizers": ["example.com/audit"] })).await;
+
+    world.tenants().delete(&world.name, &DeleteParams::default()).await.unwrap();
+    let (a, b) = (world.named("a"), world.named("b"));
+    let tenant = world
+        .until("to say what each namespace waits for", |tenant| {
+            let (_, _, message) = said(tenant, "Ready").unwrap_or_default();
+            status(tenant).namespaces == [a.clone(), b.clone()]
+                && message.contains("example.com/backup in 1 resource instances")
+                && message
+                    .contains(&format!("namespace {b}: waits for its own finalizers: example.com/audit"))
+        })
+        .await;
+    let spaces = status(&tenant).spaces;
+    let waits = |at: usize| find(&spaces[at].conditions, "Terminating").unwrap().message.clone();
+    assert!(waits(0).contains("example.com/backup"), "{}", waits(0));
+    assert!(waits(1).contains("example.com/audit"), "{}", waits(1));
+    assert_eq!(config_maps.get("held").await.unwrap().data.unwrap()["precious"], "yes", "nothing is lost");
+
+    world.patch_namespace("b", json!({ "finalizers": null })).await;
+    world.until("only the other to be left", |tenant| status(tenant).namespaces == [a.clone()]).await;
+    let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    config_maps.patch("held", &PatchParams::default(), &free).await.unwrap();
+    until_gone(&world).await;
+    for end in ["a", "b", "c"] {
+        assert!(world.namespaces().get_opt(&world.named(end)).await.unwrap().is_none());
+    }
 }
 
 #[tokio::test]

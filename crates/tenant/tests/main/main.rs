@@ -8,13 +8,16 @@
 )]
 
 mod bad_input;
+mod configuration;
 mod deletion;
 mod drift;
 mod membership;
 mod metadata;
 mod oil;
+mod owners;
 mod quiet;
 mod quotas;
+mod race;
 mod rights;
 mod strangers;
 mod support;

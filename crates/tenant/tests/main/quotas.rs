@@ -9,14 +9,14 @@ use serde_json::json;
 
 use crate::support::World;
 
-fn pod(name: &str) -> Pod {
+pub(crate) fn pod(name: &str) -> Pod {
     let containers = json!([{ "name": "main", "image": "example.com/main" }]);
     serde_json::from_value(json!({ "metadata": { "name": name }, "spec": { "containers": containers } }))
         .unwrap()
 }
 
 /// Waits until the grant is given and in force: the API server holds people to what stands in the status.
-async fn until_hard(world: &World, end: &str, pods: &str) {
+pub(crate) async fn until_hard(world: &World, end: &str, pods: &str) {
     let name = format!("capsule-{}-0", world.name);
     world
         .until_object::<ResourceQuota>(end, &name, &format!("to grant {pods} pods"), |quota| {
@@ -28,7 +28,7 @@ async fn until_hard(world: &World, end: &str, pods: &str) {
 }
 
 /// Creates a pod as soon as the namespace has what pods need.
-async fn run(world: &World, end: &str, name: &str) {
+pub(crate) async fn run(world: &World, end: &str, name: &str) {
     let pods = world.api::<Pod>(&world.named(end));
     cluster::wait::eventually("the pod to be made", crate::support::PATIENCE, async || {
         pods.create(&PostParams::default(), &pod(name)).await?;

@@ -1,4 +1,4 @@
-//! The pages of `docs/operations`, followed word for word.
+//! The pages of `docs/operations` and `docs/tenants`, followed word for word.
 //!
 //! A block that opens with `console run` is typed into a shell at the root of the repository: lines that begin with
 //! `$ ` are commands (a backslash at the end, or a here-document, takes in more lines), what stands beneath is all that
@@ -29,7 +29,11 @@ const LIMIT: Duration = Duration::from_mins(3);
 const BUILD_LIMIT: Duration = Duration::from_mins(20);
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations")
+    docs().join("operations")
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
 #[tokio::test]
@@ -65,6 +69,25 @@ async fn the_page_on_alerts_is_true() {
 #[tokio::test]
 async fn the_page_on_rights_is_true() {
     follow("rbac").await;
+}
+
+#[tokio::test]
+async fn the_page_for_administrators_of_tenants_is_true() {
+    follow("tenants/administrators").await;
+}
+
+#[test]
+fn every_page_about_tenants_that_has_something_to_run_is_followed() {
+    for file in fs::read_dir(docs().join("tenants")).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let call = format!("follow(\"tenants/{name}\").await");
+        let runs = fs::read_to_string(&path).unwrap().contains("```console run");
+        assert!(
+            !runs || include_str!("docs.rs").contains(&call),
+            "{name}.md: a test in docs.rs has to {call}"
+        );
+    }
 }
 
 #[test]
@@ -105,7 +128,8 @@ async fn follow(name: &str) {
     let turn = File::create(std::env::temp_dir().join("ensemble-pages.lock")).unwrap();
     let turn = tokio::task::spawn_blocking(move || turn.lock().map(|()| turn)).await.unwrap().unwrap();
 
-    let text = fs::read_to_string(folder().join(format!("{name}.md"))).unwrap();
+    let folder = if name.contains('/') { docs() } else { folder() };
+    let text = fs::read_to_string(folder.join(format!("{name}.md"))).unwrap();
     let steps = page::steps(&text).unwrap_or_else(|error| panic!("{name}.md: {error}"));
     assert!(!steps.is_empty(), "{name}.md has no block that opens with ```console run");
     let mut session = Session::start();

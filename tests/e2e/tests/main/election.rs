@@ -196,6 +196,7 @@ async fn without_election_no_lease_is_touched() {
     let stage = arena().await;
     let account = stage.account("tenant-alone").await;
     stage.permit_account(&account, "tenant").await;
+    stage.permit_account(&account, "capsuleconfiguration").await;
     let args = ["--controllers=tenant", "--leader-elect=false"];
     let _manager = stage.start("tenant-alone", &account, &args);
     stage.create(&TENANT, "", "alone", json!({ "owners": [{ "kind": "User", "name": "alice" }] })).await;

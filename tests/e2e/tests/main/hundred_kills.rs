@@ -17,7 +17,7 @@ use crate::support::{
     Account, LivePods, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, QUICK, Stage, TENANT,
 };
 
-const CONTROLLERS: [&str; 4] = ["memcached", "namespaceplus", "podset", "tenant"];
+const CONTROLLERS: [&str; 5] = ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "tenant"];
 const REPLICAS: usize = 3;
 /// The PodSet that is there all the time.
 const LASTING: &str = "lasting";
@@ -247,7 +247,7 @@ async fn three_replicas_survive_a_hundred_kills_and_never_do_two_lead() {
     assert!(hands > usize::try_from(kills / 10).unwrap(), "{hands} hand-overs");
 }
 
-/// Three replicas share four controllers between them.
+/// Three replicas share the controllers between them.
 async fn assert_shared(stage: &Stage) {
     let holders = eventually("all controllers to be led", PATIENCE, async || {
         let holders = stage.holders().await;

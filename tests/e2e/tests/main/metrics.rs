@@ -222,6 +222,7 @@ async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
     stage.cluster.apply_yaml(&list).await.unwrap();
     stage.kubectl(&["apply", "-f", &samples()]).await.unwrap();
     stage.until_settled(&POD_SET, "default", "podset-sample").await;
+    stage.join("oil", "oil-development").await;
     // Nonsense, which the webhook says so about: enough to be counted.
     eventually("the webhook to be asked", PATIENCE, async || {
         let url = format!("https://127.0.0.1:{webhooks}/tenant/tenants");
@@ -246,13 +247,20 @@ async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
 
     let shown: BTreeSet<_> = series(&text).into_iter().map(|(name, labels)| (name, names(labels))).collect();
     assert_eq!(shown, referenced());
-    for (name, labels) in series(&text) {
+    let own = |name: &str| name.starts_with("capsule_");
+    for (name, labels) in series(&text).into_iter().filter(|(name, _)| !own(name)) {
         for (label, value) in labels {
             let names_an_object =
                 ["cardinal-", "sample", "default", "oil"].iter().any(|word| value.contains(word));
             assert!(!names_an_object, "{name}: {label} says {value}");
         }
     }
+    assert!(
+        text.contains(
+            "capsule_tenant_namespace_relationship{tenant=\"oil\",target_namespace=\"oil-development\"} 1"
+        ),
+        "{text}"
+    );
     println!("a scrape: {} bytes, {} series", text.len(), series(&text).len());
     manager.ask_to_end().await;
 }

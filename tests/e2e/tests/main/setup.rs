@@ -5,14 +5,15 @@ use std::time::Duration;
 use crate::support::{POD_SET, Stage, sample, tutorial};
 
 /// The kinds that people write.
-const KINDS: [&str; 4] = ["Memcached", "NamespacePlus", "PodSet", "Tenant"];
+const KINDS: [&str; 6] =
+    ["CapsuleConfiguration", "Memcached", "NamespacePlus", "PodSet", "Tenant", "TenantOwner"];
 
 #[tokio::test]
 async fn without_definitions_it_waits_says_so_once_and_goes_on_when_they_are_installed() {
     let stage = Stage::bare().await;
     stage.permit().await;
     let manager = stage.start_with_probes("manager", &stage.account, &[]);
-    manager.until_readyz(503, "waiting for the first list of Memcached, NamespacePlus, PodSet, Tenant").await;
+    manager.until_readyz(503, &format!("waiting for the first list of {}", KINDS.join(", "))).await;
     assert_eq!(manager.probe("/healthz").unwrap(), (200, "ok".to_owned()));
     let advice = |kind| {
         format!("cannot watch {kind}: the API server does not know it; install its CRD (--install-crds does)")
@@ -60,6 +61,9 @@ async fn without_rights_it_waits_says_once_what_to_do_and_goes_on_when_it_has_th
     let account = stage.account("newcomer").await;
     let manager = stage.start_with_probes("newcomer", &account, &["--controllers=podset,tenant"]);
     let kinds = [
+        "CapsuleConfiguration",
+        "ClusterRole",
+        "ClusterRoleBinding",
         "LimitRange",
         "Namespace",
         "NetworkPolicy",
@@ -68,6 +72,7 @@ async fn without_rights_it_waits_says_once_what_to_do_and_goes_on_when_it_has_th
         "ResourceQuota",
         "RoleBinding",
         "Tenant",
+        "TenantOwner",
     ];
     manager.until_readyz(503, &format!("waiting for the first list of {}", kinds.join(", "))).await;
     let advice =
@@ -75,8 +80,9 @@ async fn without_rights_it_waits_says_once_what_to_do_and_goes_on_when_it_has_th
     for kind in kinds {
         manager.until_logged(&advice(kind)).await;
     }
-    stage.permit_account(&account, "podset").await;
-    stage.permit_account(&account, "tenant").await;
+    for controller in ["podset", "tenant", "capsuleconfiguration"] {
+        stage.permit_account(&account, controller).await;
+    }
     manager.until_readyz(200, "ok").await;
     for kind in kinds {
         assert_eq!(manager.count(&advice(kind)), 1, "{}", manager.log());

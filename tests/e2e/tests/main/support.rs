@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(crate) use curl::{Answer, curl};
 pub(crate) use forwarder::Forwarder;
-pub(crate) use kinds::{MEMCACHED, NAMESPACE_PLUS, POD_SET, TENANT};
+pub(crate) use kinds::{CONFIGURATION, MEMCACHED, NAMESPACE_PLUS, POD_SET, TENANT, TENANT_OWNER};
 pub(crate) use live_pods::LivePods;
 pub(crate) use manager::Manager;
 pub(crate) use program::{Ended, free_port, program, run_to_end};

@@ -64,10 +64,12 @@ fn webhooks() -> Vec<Webhook> {
 
 const REGISTRATION: Registration = Registration {
     name: "test",
+    companions: &[],
     rules: Vec::new,
     crds: Vec::new,
     webhooks,
     conversions: Vec::new,
+    gauges: || &[],
     settings: || &[],
     wire: |_| unreachable!("nobody runs it"),
 };

@@ -80,6 +80,7 @@ fn bad_declarations_are_told_what_is_wrong() {
 fn two_webhooks_of_one_name_are_a_fault() {
     let registration = Registration {
         name: "test",
+        companions: &[],
         rules: Vec::new,
         crds: Vec::new,
         webhooks: || {
@@ -89,6 +90,7 @@ fn two_webhooks_of_one_name_are_a_fault() {
             ]
         },
         conversions: Vec::new,
+        gauges: || &[],
         settings: || &[],
         wire: |_| unreachable!("nobody runs it"),
     };

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use http::Request;
+use operator_core::metrics::Gauge;
 
 use super::*;
 use crate::metrics::reference::{Kind, METRICS};
@@ -124,4 +125,32 @@ fn paths_of_strange_requests_do_not_make_series_without_end() {
     assert!(series.count() < 200);
     let other = r#"ensemble_api_requests_total{verb="list",resource="other",code="200"}"#;
     assert!(value(&text, other).is_some(), "{text}");
+}
+
+#[test]
+fn a_controllers_own_gauges_are_read_when_somebody_asks() {
+    static SIZE: Gauge = Gauge {
+        name: "shop_size",
+        help: "How large it is",
+        labels: &[("shop", "its name"), ("part", "of it")],
+    };
+    let meter = Meter::new("1.2.3", ["podset"]);
+    let size = Arc::new(std::sync::atomic::AtomicU32::new(1));
+    let read = size.clone();
+    meter.gauges(
+        "podset",
+        Box::new(move || {
+            let words = vec!["corner".to_owned(), "a \"b\"".to_owned()];
+            vec![Reading {
+                gauge: &SIZE,
+                series: vec![(words, f64::from(read.load(std::sync::atomic::Ordering::Relaxed)) / 2.0)],
+            }]
+        }),
+    );
+    let series = r#"shop_size{shop="corner",part="a \"b\""}"#;
+    assert_eq!(value(&meter.encode().unwrap(), series), Some("0.5"));
+    size.store(3, std::sync::atomic::Ordering::Relaxed);
+    let text = meter.encode().unwrap();
+    assert_eq!(value(&text, series), Some("1.5"));
+    assert!(text.contains("# HELP shop_size How large it is.\n# TYPE shop_size gauge\n"), "{text}");
 }

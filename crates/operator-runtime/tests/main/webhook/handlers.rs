@@ -125,10 +125,12 @@ fn webhooks() -> Vec<Webhook> {
 /// A controller with nothing but webhooks and a conversion.
 pub(super) const REGISTRATION: Registration = Registration {
     name: "webhooks",
+    companions: &[],
     rules: Vec::new,
     crds: super::sails::definitions,
     webhooks,
     conversions: super::sails::conversions,
+    gauges: || &[],
     settings: || &[],
     wire: |_| unreachable!("nobody runs it"),
 };

@@ -157,6 +157,11 @@ pub struct NodeMetadata {
 
 /// The cluster roles that are made for owners, and those that some of them get.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[x_kube(
+    validation = Rule::new("self.deleter != self.provisioner")
+        .message("deleter and provisioner grant different rights and need two names")
+        .field_path(".deleter")
+)]
 #[serde(rename_all = "camelCase")]
 pub struct RbacConfiguration {
     /// The cluster roles that administrators get in the namespaces of every Tenant.

@@ -9,13 +9,15 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::support::{MEMCACHED, NAMESPACE_PLUS, PATIENCE, POD_SET, Stage, TENANT, sample};
+use crate::support::{
+    CONFIGURATION, MEMCACHED, NAMESPACE_PLUS, PATIENCE, POD_SET, Stage, TENANT, TENANT_OWNER, sample,
+};
 
 /// The label of all that the controllers keep. A child that loses it is out of their sight.
 const MANAGED: &str = "app.kubernetes.io/managed-by";
 
 /// Objects of which somebody took the label away: the controller meets them when it creates them anew, reads them live
-/// and repairs them.
+/// and repairs them. Of those without a namespace, `namespace` is empty.
 async fn hide(stage: &Stage, namespace: &str, kind: &str, name: &str) {
     let inside = format!("--namespace={namespace}");
     stage.kubectl(&["label", kind, name, &inside, &format!("{MANAGED}-")]).await.unwrap();
@@ -221,4 +223,48 @@ pub(super) async fn tenant(stage: &Stage) {
     stage.until_settled(&TENANT, "", "oil").await;
     stage.delete(&TENANT, "", "oil").await;
     stage.until_gone(&TENANT, "", "oil").await;
+}
+
+pub(super) async fn configuration(stage: &Stage) {
+    const NAMES: [&str; 2] = ["capsule-namespace-provisioner", "capsule-namespace-deleter"];
+    stage.until_settled(&CONFIGURATION, "", "default").await;
+    for (kind, name) in
+        [("clusterrole", NAMES[0]), ("clusterrole", NAMES[1]), ("clusterrolebinding", NAMES[0])]
+    {
+        hide(stage, "", kind, name).await;
+    }
+    let configurations = stage.api(&CONFIGURATION, "").await;
+    let users = ["anna", "bob"].map(|user| json!({ "spec": { "userNames": [user] } }));
+    race(stage, &configurations, "default", "capsuleconfiguration", users).await;
+    stage.create(&TENANT_OWNER, "", "race", json!({ "kind": "User", "name": "anna" })).await;
+    let owners = stage.api(&TENANT_OWNER, "").await;
+    let people = ["anna", "bob"].map(|name| json!({ "spec": { "name": name } }));
+    race(stage, &owners, "race", "capsuleconfiguration", people).await;
+    stage.delete(&TENANT_OWNER, "", "race").await;
+
+    // Other names, for which it has to be given rights, and back. The wrong name makes it say something twice.
+    let (resources, verbs) = ("--resource=clusterroles,clusterrolebindings", "--verb=update,delete");
+    let (first, second) = ("--resource-name=other-provisioner", "--resource-name=other-deleter");
+    stage.kubectl(&["create", "clusterrole", "other-names", resources, verbs, first, second]).await.unwrap();
+    let (role, account) = ("--clusterrole=other-names", format!("--user={}", stage.account.user()));
+    stage.kubectl(&["create", "clusterrolebinding", "other-names", role, &account]).await.unwrap();
+    for _ in 0..2 {
+        stage.change(&CONFIGURATION, "", "default", json!({ "rbac": { "deleter": "view" } })).await;
+        let is_refused = |object: &DynamicObject| {
+            object.data["status"]["conditions"]
+                .to_string()
+                .contains("ClusterRole view exists and is not ours")
+        };
+        stage.until(&CONFIGURATION, "", "default", "to leave a stranger's role alone", is_refused).await;
+        let other = json!({ "provisioner": "other-provisioner", "deleter": "other-deleter" });
+        stage.change(&CONFIGURATION, "", "default", json!({ "rbac": other })).await;
+        stage.until_settled(&CONFIGURATION, "", "default").await;
+        let own = json!({ "provisioner": NAMES[0], "deleter": NAMES[1] });
+        stage.change(&CONFIGURATION, "", "default", json!({ "rbac": own })).await;
+        stage.until_settled(&CONFIGURATION, "", "default").await;
+    }
+    until_told_again(stage, "capsuleconfiguration").await;
+    for kind in ["clusterrolebinding", "clusterrole"] {
+        stage.kubectl(&["delete", kind, "other-names"]).await.unwrap();
+    }
 }

@@ -33,7 +33,8 @@ async fn every_right_is_used_and_none_is_missing() {
         exercise::podset(&stage),
         exercise::memcached(&stage),
         exercise::namespaceplus(&stage),
-        exercise::tenant(&stage)
+        exercise::tenant(&stage),
+        exercise::configuration(&stage)
     );
     // The log has a watch when it ends.
     manager.ask_to_end().await;

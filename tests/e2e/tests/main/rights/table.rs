@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Account, Stage};
 
 /// Whose requests are told apart: each calls itself as its role is called.
-const CONTROLLERS: [&str; 4] = ["memcached", "namespaceplus", "podset", "tenant"];
+const CONTROLLERS: [&str; 5] = ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "tenant"];
 
 /// One thing that a role of the manager allows: a verb on a resource, of one name if the rule names any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

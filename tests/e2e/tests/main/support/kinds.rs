@@ -25,6 +25,14 @@ pub(crate) const NAMESPACE_PLUS: Kind =
     Kind { group: "mygroup.my.domain", version: "v1", singular: "NamespacePlus", plural: "namespacepluses" };
 pub(crate) const TENANT: Kind =
     Kind { group: "capsule.clastix.io", version: "v1beta2", singular: "Tenant", plural: "tenants" };
+pub(crate) const CONFIGURATION: Kind = Kind {
+    group: "capsule.clastix.io",
+    version: "v1beta2",
+    singular: "CapsuleConfiguration",
+    plural: "capsuleconfigurations",
+};
+pub(crate) const TENANT_OWNER: Kind =
+    Kind { group: "capsule.clastix.io", version: "v1beta2", singular: "TenantOwner", plural: "tenantowners" };
 
 impl Kind {
     /// `group/version`.

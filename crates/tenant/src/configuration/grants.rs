@@ -1,0 +1,78 @@
+//! Makes, repairs and takes away the cluster roles and their binding.
+
+use kube::ResourceExt;
+use operator_core::{
+    ObjectKey, Wiring,
+    informer::Selection,
+    kind::is_deleting,
+    write::{Children, WriteError},
+    writer::Writer,
+};
+
+use super::{
+    concerned,
+    roles::{Grant, mark},
+};
+use crate::api::v1beta2::CapsuleConfiguration;
+
+/// Reads and writes the objects of one kind.
+pub(super) struct Grants<K> {
+    children: Children<K>,
+    writer: Writer<K>,
+}
+
+impl<K: Grant> Grants<K> {
+    /// Asks for the informer, and for a reconcile when an object of ours changes.
+    pub(super) fn wire(wiring: &mut Wiring<'_, CapsuleConfiguration>) -> Self {
+        let informer = wiring.informer::<K>(Selection::Managed);
+        wiring
+            .on_change(&informer, |change| concerned(change.states().any(|state| mark().owns(state.meta()))));
+        Self { children: Children::new(wiring.client(), informer.clone()), writer: wiring.writer(informer) }
+    }
+
+    /// Makes the object what it is to be.
+    ///
+    /// # Errors
+    /// [`WriteError::NotOurs`] if there is one of that name that we must not touch.
+    pub(super) async fn make(&self, wanted: &K) -> Result<(), WriteError> {
+        let key = ObjectKey::of(wanted);
+        let known = self.children.get(&key).filter(|found| mark().owns(found.meta()));
+        if let Some(found) = known.filter(|found| wanted.must_replace(found)) {
+            self.children.delete(&found).await?;
+        }
+        match self.settle(&key, wanted).await {
+            Err(WriteError::NotOurs { .. }) if self.take_over(&key, wanted).await? => {
+                self.settle(&key, wanted).await
+            }
+            settled => settled,
+        }
+    }
+
+    async fn settle(&self, key: &ObjectKey, wanted: &K) -> Result<(), WriteError> {
+        self.children.create_or_update(key, &mark(), |found| wanted.settle(found)).await.map(drop)
+    }
+
+    /// Takes over what is there, if that may be. Says whether there is something to be done now.
+    async fn take_over(&self, key: &ObjectKey, wanted: &K) -> Result<bool, WriteError> {
+        let Some(mut found) = self.writer.read(key).await? else { return Ok(true) };
+        if !wanted.may_take_over(&found) {
+            return Ok(false);
+        }
+        mark().stamp(found.meta_mut());
+        wanted.settle(&mut found);
+        self.writer.replace(key, &found).await?;
+        Ok(true)
+    }
+
+    /// Takes away those of ours that have other names: they were made when the configuration named them so.
+    pub(super) async fn prune(&self, wanted: &[&str]) -> Vec<WriteError> {
+        let mut errors = Vec::new();
+        for object in self.children.informer().store().list() {
+            let is_wanted = wanted.contains(&object.name_any().as_str());
+            if mark().owns(object.meta()) && !is_wanted && !is_deleting(object.as_ref()) {
+                errors.extend(self.children.delete(&object).await.err());
+            }
+        }
+        errors
+    }
+}

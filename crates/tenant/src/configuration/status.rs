@@ -1,0 +1,161 @@
+//! What is said of a `CapsuleConfiguration` and of `TenantOwner`s. Pure.
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use operator_core::conditions::{READY, Verdict, settle};
+
+use crate::{
+    api::v1beta2::{
+        CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
+        Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
+    },
+    owners::Selectors,
+    unenforced::verdict,
+    words::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
+};
+
+/// What was found and done for the configuration that counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    pub(super) users: Vec<UserSpec>,
+    /// Sorted.
+    pub(super) tenants: Vec<String>,
+    /// What went wrong, in words; empty if nothing did.
+    pub(super) trouble: String,
+}
+
+/// The status of the configuration that counts.
+pub(super) fn status(
+    configuration: &CapsuleConfiguration,
+    report: &Report,
+    now: Timestamp,
+) -> CapsuleConfigurationStatus {
+    let ready = match report.trouble.as_str() {
+        "" => Verdict::is_true(READY, SUCCEEDED, "reconciled"),
+        trouble => Verdict::is_false(READY, FAILED, trouble),
+    };
+    let status = said(configuration, &[ready, fields_enforced(&configuration.spec)], now);
+    CapsuleConfigurationStatus { users: report.users.clone(), tenants: report.tenants.clone(), ..status }
+}
+
+/// The status of any other.
+pub(super) fn without_effect(
+    configuration: &CapsuleConfiguration,
+    now: Timestamp,
+) -> CapsuleConfigurationStatus {
+    let message = format!(
+        "this configuration has no effect: only the one with the name {CONFIGURATION_NAME} counts; write there what this \
+         one says, and delete it"
+    );
+    said(configuration, &[Verdict::is_false(READY, NOT_IN_EFFECT, message)], now)
+}
+
+/// Whether a field is set that nothing acts upon yet.
+fn fields_enforced(spec: &CapsuleConfigurationSpec) -> Verdict {
+    let fields = [
+        ("spec.allowServiceAccountPromotion", spec.allow_service_account_promotion),
+        ("spec.nodeMetadata", spec.node_metadata.is_some()),
+        ("spec.rbac.administrationClusterRoles", !spec.administrators.is_empty()),
+        ("spec.impersonation", spec.impersonation.is_some()),
+    ];
+    let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
+    verdict(&set)
+}
+
+fn said(
+    configuration: &CapsuleConfiguration,
+    verdicts: &[Verdict],
+    now: Timestamp,
+) -> CapsuleConfigurationStatus {
+    let before = configuration.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let generation = configuration.metadata.generation;
+    CapsuleConfigurationStatus {
+        observed_generation: generation,
+        conditions: settle(before, verdicts, generation.unwrap_or_default(), now),
+        ..CapsuleConfigurationStatus::default()
+    }
+}
+
+/// The status of a `TenantOwner`. `tenants` are all there are.
+pub(super) fn owner_status(
+    owner: &TenantOwner,
+    tenants: &[(&Tenant, Selectors)],
+    now: Timestamp,
+) -> TenantOwnerStatus {
+    let selecting = tenants.iter().filter(|(_, selectors)| selectors.pick(owner));
+    let mut tenants: Vec<_> = selecting.map(|(tenant, _)| tenant.name_any()).collect();
+    tenants.sort();
+    let before = owner.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let generation = owner.metadata.generation;
+    let ready = Verdict::is_true(READY, SUCCEEDED, "reconciled");
+    TenantOwnerStatus {
+        observed_generation: generation,
+        tenants,
+        conditions: settle(before, &[ready], generation.unwrap_or_default(), now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use operator_core::conditions::{find, is_true};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn configuration() -> CapsuleConfiguration {
+        serde_json::from_value(json!({ "metadata": { "name": "default", "generation": 3 }, "spec": {} }))
+            .unwrap()
+    }
+
+    fn tenant(name: &str, spec: Value) -> Tenant {
+        serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap()
+    }
+
+    #[test]
+    fn what_counts_says_who_and_which_and_what_is_wrong() {
+        let report = Report { tenants: vec!["oil".to_owned()], ..Report::default() };
+        let said = status(&configuration(), &report, NOW);
+        assert_eq!((said.observed_generation, said.tenants.len()), (Some(3), 1));
+        assert!(is_true(&said.conditions, READY));
+        let report = Report { trouble: "it is in the way".to_owned(), ..report };
+        let said = status(&configuration(), &report, NOW);
+        let ready = find(&said.conditions, READY).unwrap();
+        assert_eq!((ready.status.as_str(), ready.message.as_str()), ("False", "it is in the way"));
+    }
+
+    #[test]
+    fn fields_without_effect_are_named() {
+        let mut configuration = configuration();
+        let message = |configuration: &CapsuleConfiguration| {
+            let said = status(configuration, &Report::default(), NOW);
+            find(&said.conditions, "FieldsEnforced").unwrap().message.clone()
+        };
+        assert_eq!(message(&configuration), "every field that is set is enforced");
+        configuration.spec.allow_service_account_promotion = true;
+        assert!(message(&configuration).ends_with(": spec.allowServiceAccountPromotion"));
+    }
+
+    #[test]
+    fn what_does_not_count_says_what_to_do() {
+        let said = without_effect(&configuration(), NOW);
+        let ready = find(&said.conditions, READY).unwrap();
+        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", NOT_IN_EFFECT));
+        assert!(ready.message.contains("only the one with the name default counts"), "{}", ready.message);
+        assert!(said.users.is_empty());
+    }
+
+    #[test]
+    fn an_owner_knows_the_tenants_that_select_it() {
+        let selecting = json!({ "permissions": { "matchOwners": [{ "matchLabels": { "team": "blue" } }] } });
+        let tenants = [tenant("oil", selecting), tenant("gas", json!({})), tenant("air", json!({}))];
+        let tenants: Vec<_> = tenants.iter().map(|tenant| (tenant, Selectors::of(tenant))).collect();
+        let owner: TenantOwner = serde_json::from_value(json!({
+            "metadata": { "name": "one", "labels": { "team": "blue", "projectcapsule.dev/tenant": "gas" } },
+            "spec": { "kind": "User", "name": "alice" },
+        }))
+        .unwrap();
+        assert_eq!(owner_status(&owner, &tenants, NOW).tenants, ["gas", "oil"]);
+    }
+}
