@@ -167,7 +167,11 @@ impl<'s> Wanted<'s> {
         if self.has_plus {
             self.stage.delete(&NAMESPACE_PLUS, self.home, &name).await;
         } else {
-            self.stage.until_gone(&NAMESPACE_PLUS, self.home, &name).await;
+            // All managers may be frozen, and thaw only at the next strike: then it is for another turn.
+            let plus = self.stage.api(&NAMESPACE_PLUS, self.home).await.get_opt(&name).await.unwrap();
+            if plus.is_some() {
+                return;
+            }
             self.stage.create(&NAMESPACE_PLUS, self.home, &name, json!({ "deletionPolicy": "Delete" })).await;
         }
         self.has_plus = !self.has_plus;
