@@ -3,7 +3,7 @@
 //! The way of a reconcile, in the order of the modules:
 //!
 //! ```text
-//! api         what a person asks for and is told
+//! api         what a person asks for and is told, in each version; conversion says it in another
 //! membership  pure: which namespaces belong to a Tenant; namespaces finds, patches and deletes them
 //! plan        pure: what is to be in each of them, of owners, namespace, children, quota
 //! objects     makes, repairs and takes away what is planned; keep does so for one kind
@@ -20,6 +20,7 @@ pub mod api;
 pub mod children;
 pub mod cidr;
 pub mod configuration;
+pub mod conversion;
 pub mod hash;
 mod keep;
 pub mod membership;

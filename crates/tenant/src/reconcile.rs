@@ -15,7 +15,7 @@ use k8s_openapi::{
 use kube::{Client, CustomResourceExt, ResourceExt};
 use operator_core::{
     Controller, ObjectKey, Outcome, ReconcileError, Wiring,
-    admission::Webhook,
+    admission::{Conversion, Webhook},
     environment::Setting,
     finalizer,
     informer::{Change, Informer},
@@ -32,8 +32,9 @@ use crate::{
     api::{
         crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
-        v1beta2::{Metadata, Tenant, TenantOwner},
+        v1beta2::{GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
     },
+    conversion::conversion,
     metrics::{GAUGES, SHOWN, readings},
     namespace,
     namespaces::{Members, Namespaces},
@@ -125,7 +126,7 @@ impl Controller for TenantController {
     }
 
     fn crds() -> Vec<CustomResourceDefinition> {
-        vec![crd(), TenantOwner::crd()]
+        vec![crd(), TenantOwner::crd(), RuleStatus::crd(), GlobalResourceQuota::crd()]
     }
 
     fn gauges() -> &'static [&'static Gauge] {
@@ -138,6 +139,10 @@ impl Controller for TenantController {
 
     fn webhooks() -> Vec<Webhook> {
         webhook::webhooks()
+    }
+
+    fn conversions() -> Vec<Conversion> {
+        vec![conversion()]
     }
 
     fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {

@@ -6,17 +6,23 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::json;
 
-use super::v1beta2::Tenant;
+use super::{v1alpha1, v1beta1, v1beta2};
 
-/// The definition of Tenants. It is the derived one, but that a Tenant may leave out its whole spec, as the
-/// contract has it: the API server then fills in an empty one.
+/// The definition of Tenants in all their versions. It is the derived one, but that in the stored version a Tenant may
+/// leave out its whole spec, as the contract has it: the API server then fills in an empty one.
 pub(crate) fn crd() -> CustomResourceDefinition {
-    let mut crd = Tenant::crd();
+    let mut crd = v1beta2::Tenant::crd();
     for version in &mut crd.spec.versions {
         let root = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(root) = root {
             may_leave_out_the_spec(root);
         }
+    }
+    for older in [v1beta1::Tenant::crd(), v1alpha1::Tenant::crd()] {
+        crd.spec.versions.extend(older.spec.versions.into_iter().map(|mut version| {
+            version.storage = false;
+            version
+        }));
     }
     crd
 }
@@ -31,13 +37,76 @@ fn may_leave_out_the_spec(root: &mut JSONSchemaProps) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
+    fn definition() -> Value {
+        serde_json::to_value(crd()).unwrap()
+    }
+
     #[test]
-    fn nothing_is_required() {
-        let crd = serde_json::to_value(crd()).unwrap();
-        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    fn three_versions_are_served_and_one_is_stored() {
+        let definition = definition();
+        let versions = definition["spec"]["versions"].as_array().unwrap();
+        let told: Vec<_> = versions
+            .iter()
+            .map(|one| (one["name"].as_str().unwrap(), one["served"] == true, one["storage"] == true))
+            .collect();
+        assert_eq!(told, [("v1beta2", true, true), ("v1beta1", true, false), ("v1alpha1", true, false)]);
+        let warnings: Vec<_> = versions.iter().map(|one| one["deprecationWarning"].as_str()).collect();
+        assert_eq!(warnings[..2], [None, None]);
+        assert!(warnings[2].unwrap().contains("use capsule.clastix.io/v1beta2"));
+        assert!(versions.iter().all(|one| one["subresources"]["status"].is_object()));
+    }
+
+    #[test]
+    fn nothing_is_required_in_the_stored_version() {
+        let definition = definition();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         assert!(schema["required"].is_null(), "{}", schema["required"]);
         assert_eq!(schema["properties"]["spec"]["default"], json!({}));
+    }
+
+    #[test]
+    fn an_older_version_requires_its_owners() {
+        let definition = definition();
+        for (place, owners) in [(1, "owners"), (2, "owner")] {
+            let schema = &definition["spec"]["versions"][place]["schema"]["openAPIV3Schema"];
+            assert_eq!(schema["required"], json!(["spec"]));
+            assert_eq!(schema["properties"]["spec"]["required"], json!([owners]));
+        }
+    }
+
+    /// The paths of all properties below a schema that have no description.
+    fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            if !property["description"].is_string() {
+                found.push(path.clone());
+            }
+            undescribed(property, &path, found);
+            undescribed(&property["items"], &path, found);
+            undescribed(&property["additionalProperties"], &path, found);
+        }
+    }
+
+    #[test]
+    fn every_field_has_a_description() {
+        let (definition, mut found) = (definition(), Vec::new());
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            let schema = &version["schema"]["openAPIV3Schema"]["properties"];
+            for part in ["spec", "status"] {
+                let path = format!("{}.{part}", version["name"].as_str().unwrap());
+                undescribed(&schema[part], &path, &mut found);
+            }
+        }
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_definition_is_small_enough_for_a_client_side_apply() {
+        let size = definition().to_string().len();
+        assert!(size < 200_000, "{size} bytes do not fit into the annotation that kubectl apply keeps");
     }
 }

@@ -6,6 +6,8 @@
 mod definition;
 pub mod names;
 mod schema;
+pub mod v1alpha1;
+pub mod v1beta1;
 pub mod v1beta2;
 
 pub(crate) use definition::crd;

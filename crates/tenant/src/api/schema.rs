@@ -25,6 +25,34 @@ pub(super) const IS_PATTERN: &str = "'x'.matches(self) in [true, false]";
 /// What follows the parser's words.
 pub(super) const IS_PATTERN_MESSAGE: &str = "a pattern must be valid RE2 syntax";
 
+/// Labels have at most 63 characters.
+pub(super) const IS_SHORT_NAME: &str = "self.metadata.name.size() <= 63";
+/// Says so.
+pub(super) const IS_SHORT_NAME_MESSAGE: &str = "the name of a Tenant may have at most 63 characters, \
+     since its namespaces and objects carry it as a label";
+
+/// The API server's own name of a ServiceAccount, if the owner is one.
+pub(super) const IS_ACCOUNT_NAME: &str = "self.kind != 'ServiceAccount' || \
+     self.name.matches('^system:serviceaccount:[a-z0-9]([-a-z0-9]*[a-z0-9])?:[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')";
+/// Says so.
+pub(super) const IS_ACCOUNT_NAME_MESSAGE: &str =
+    "the name of a ServiceAccount must have the form system:serviceaccount:<namespace>:<name>";
+
+/// The kinds that a RoleBinding can name.
+pub(super) const ARE_SUBJECTS: &str = "self.all(s, s.kind in ['User', 'Group', 'ServiceAccount'])";
+/// Says so.
+pub(super) const ARE_SUBJECTS_MESSAGE: &str = "the kind of a subject must be User, Group or ServiceAccount";
+/// A ServiceAccount is nobody without its namespace.
+pub(super) const HAVE_NAMESPACES: &str =
+    "self.all(s, s.kind != 'ServiceAccount' || (has(s.namespace) && s.namespace != ''))";
+/// Says so.
+pub(super) const HAVE_NAMESPACES_MESSAGE: &str = "a subject of kind ServiceAccount must give its namespace";
+
+/// Either of two shapes, which the conversion tells apart.
+pub(super) fn either(_: &mut schemars::SchemaGenerator) -> Schema {
+    schemars::json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
+}
+
 /// Any JSON value at all.
 pub(super) fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({ "x-kubernetes-preserve-unknown-fields": true })

@@ -23,4 +23,6 @@ mod rights;
 mod selection;
 mod setup;
 mod support;
+mod tenancy_from_capsule;
+mod tenancy_versions;
 mod tutorial;

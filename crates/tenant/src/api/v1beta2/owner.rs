@@ -12,12 +12,7 @@ use crate::api::{names::DELETER_ROLE, schema};
 /// One owner of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[x_kube(
-    validation = Rule::new(
-        "self.kind != 'ServiceAccount' || \
-         self.name.matches('^system:serviceaccount:[a-z0-9]([-a-z0-9]*[a-z0-9])?:[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')"
-    )
-    .message("the name of a ServiceAccount must have the form system:serviceaccount:<namespace>:<name>")
-    .field_path(".name")
+    validation = Rule::new(schema::IS_ACCOUNT_NAME).message(schema::IS_ACCOUNT_NAME_MESSAGE).field_path(".name")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerSpec {
@@ -50,7 +45,7 @@ pub struct OwnerSpec {
 
 /// The roles of an owner for whom none are given: everything in a namespace, and deleting the namespace
 /// itself.
-pub(super) fn default_cluster_roles() -> Vec<String> {
+pub(crate) fn default_cluster_roles() -> Vec<String> {
     vec!["admin".to_owned(), DELETER_ROLE.to_owned()]
 }
 

@@ -6,6 +6,8 @@ use k8s_openapi::api::rbac::v1::Subject;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::schema;
+
 /// A RoleBinding that each namespace gets.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,10 +19,8 @@ pub struct AdditionalRoleBinding {
     /// Who gets it.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(
-        validation = Rule::new("self.all(s, s.kind in ['User', 'Group', 'ServiceAccount'])")
-            .message("the kind of a subject must be User, Group or ServiceAccount"),
-        validation = Rule::new("self.all(s, s.kind != 'ServiceAccount' || (has(s.namespace) && s.namespace != ''))")
-            .message("a subject of kind ServiceAccount must give its namespace")
+        validation = Rule::new(schema::ARE_SUBJECTS).message(schema::ARE_SUBJECTS_MESSAGE),
+        validation = Rule::new(schema::HAVE_NAMESPACES).message(schema::HAVE_NAMESPACES_MESSAGE)
     )]
     pub subjects: Vec<Subject>,
 

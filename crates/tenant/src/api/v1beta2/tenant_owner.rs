@@ -5,6 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
 use super::{OwnerKind, owner::default_cluster_roles};
+use crate::api::schema;
 
 /// Somebody who owns the Tenants that select them by `spec.permissions.matchOwners`.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -42,12 +43,7 @@ use super::{OwnerKind, owner::default_cluster_roles};
     )
 )]
 #[x_kube(
-    validation = Rule::new(
-        "self.kind != 'ServiceAccount' || \
-         self.name.matches('^system:serviceaccount:[a-z0-9]([-a-z0-9]*[a-z0-9])?:[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')"
-    )
-    .message("the name of a ServiceAccount must have the form system:serviceaccount:<namespace>:<name>")
-    .field_path(".name")
+    validation = Rule::new(schema::IS_ACCOUNT_NAME).message(schema::IS_ACCOUNT_NAME_MESSAGE).field_path(".name")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantOwnerSpec {

@@ -45,6 +45,7 @@ impl Stage {
 
     /// Tells the API server, and waits until it has been told whom to trust.
     pub(crate) async fn configure(&self, webhooks: Webhooks) {
+        self.convert(webhooks).await;
         for configuration in webhooks.configurations(&self.deployed_configurations().await) {
             self.cluster.apply_yaml(&configuration.to_string()).await.unwrap();
             let kind = configuration["kind"].as_str().unwrap();
@@ -53,6 +54,32 @@ impl Stage {
                 let there = self.read(&["get", kind, name]).await;
                 let mut told = there["webhooks"].as_array().unwrap().iter();
                 Ok(told.all(|webhook| webhook["clientConfig"]["caBundle"].is_string()))
+            })
+            .await
+            .unwrap();
+        }
+    }
+
+    /// Has the API server convert versions by URL, too, where it converts them by Service.
+    async fn convert(&self, webhooks: Webhooks) {
+        let definitions = self.read(&["get", "customresourcedefinitions"]).await;
+        let conversion =
+            |definition: &Value| definition["spec"]["conversion"]["webhook"]["clientConfig"].clone();
+        for definition in definitions["items"].as_array().unwrap() {
+            let Some(served) = conversion(definition)["service"]["path"].as_str().map(str::to_owned) else {
+                continue;
+            };
+            let name = definition["metadata"]["name"].as_str().unwrap();
+            let url = format!("https://127.0.0.1:{}{served}", webhooks.port);
+            let config = json!({ "service": null, "url": url });
+            let patch =
+                json!({ "spec": { "conversion": { "webhook": { "clientConfig": config } } } }).to_string();
+            self.kubectl(&["patch", "customresourcedefinition", name, "--type=merge", "-p", &patch])
+                .await
+                .unwrap();
+            eventually("the manager to say whom to trust with versions", PATIENCE, async || {
+                let there = self.read(&["get", "customresourcedefinition", name]).await;
+                Ok(conversion(&there)["caBundle"].is_string())
             })
             .await
             .unwrap();
