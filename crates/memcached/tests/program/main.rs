@@ -1,0 +1,201 @@
+//! A real memcached, started with the command line that the pods get, says and does what the spec asks.
+//!
+//! Left out of ordinary builds by the feature `program`, for it needs memcached on the PATH:
+//! `cargo test -p memcached --features program --test program`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use cluster::wait::eventually;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, api::PostParams};
+use memcached::{Memcached, MemcachedController};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Who is nobody: memcached does not run as root.
+const NOBODY: u32 = 65534;
+
+/// A memcached that runs until it is dropped.
+struct Program {
+    child: Child,
+    port: u16,
+}
+
+impl Program {
+    /// Starts one as a pod of a Memcached with this spec would.
+    async fn of(mut spec: Value) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        spec["containerPort"] = port.into();
+        let line = command_line(spec).await;
+        println!("{}", line.join(" "));
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let child = command.spawn().expect("memcached should be on the PATH: apt-get install memcached");
+        let program = Self { child, port };
+        eventually("memcached to answer", PATIENCE, async || {
+            Ok(TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string()))
+        })
+        .await
+        .unwrap();
+        program
+    }
+
+    fn connect(&self) -> Connection {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Connection(BufReader::new(stream))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+/// The command line in the Deployment that the controller makes.
+async fn command_line(spec: Value) -> Vec<String> {
+    let harness = harness::controller::<MemcachedController>().await.unwrap();
+    let namespace = harness.cluster.namespace("program").await.unwrap();
+    let client = harness.cluster.client().await.unwrap();
+    let cache: Memcached = serde_json::from_value(json!({
+        "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": { "name": "real" }, "spec": spec,
+    }))
+    .unwrap();
+    let caches = Api::<Memcached>::namespaced(client.clone(), &namespace);
+    caches.create(&PostParams::default(), &cache).await.unwrap();
+    let deployments = Api::<Deployment>::namespaced(client, &namespace);
+    let made = eventually("the Deployment to be made", PATIENCE, async || {
+        deployments.get_opt("real").await.map_err(Into::into)
+    });
+    let mut containers = made.await.unwrap().spec.unwrap().template.spec.unwrap().containers;
+    let container = containers.remove(0);
+    [container.command.unwrap_or_default(), container.args.unwrap_or_default()].concat()
+}
+
+/// A connection that speaks memcached's text protocol.
+struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    fn send(&mut self, text: &[u8]) {
+        self.0.get_mut().write_all(text).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// What `stats settings` says.
+    fn settings(&mut self) -> HashMap<String, String> {
+        self.send(b"stats settings\r\n");
+        let mut settings = HashMap::new();
+        loop {
+            let line = self.line();
+            if line == "END" {
+                return settings;
+            }
+            let (name, value) = line.strip_prefix("STAT ").unwrap().split_once(' ').unwrap();
+            settings.insert(name.to_owned(), value.to_owned());
+        }
+    }
+
+    /// Stores an item of so many bytes. Returns the answer.
+    fn store(&mut self, size: usize) -> String {
+        self.send(format!("set item 0 0 {size}\r\n").as_bytes());
+        self.send(&vec![b'x'; size]);
+        self.send(b"\r\n");
+        self.line()
+    }
+
+    fn fetch(&mut self) -> usize {
+        self.send(b"get item\r\n");
+        let head = self.line();
+        let size: usize = head.rsplit_once(' ').unwrap().1.parse().unwrap();
+        let mut value = vec![0; size + 2];
+        self.0.read_exact(&mut value).unwrap();
+        assert!(value[..size].iter().all(|byte| *byte == b'x'));
+        assert_eq!(self.line(), "END");
+        size
+    }
+}
+
+const MIB: usize = 1024 * 1024;
+
+#[tokio::test]
+async fn it_has_the_limits_of_the_spec() {
+    for (spec, expected) in [
+        (json!({}), [64, 1024, 4, MIB]),
+        (
+            json!({ "memoryMegabytes": 256, "maxConnections": 200, "threads": 2, "maxItemSize": "8m" }),
+            [256, 200, 2, 8 * MIB],
+        ),
+        (
+            json!({ "memoryMegabytes": 32, "maxItemSize": "512k", "extraArgs": ["-o", "no_hashexpand"] }),
+            [32, 1024, 4, MIB / 2],
+        ),
+    ] {
+        let program = Program::of(spec).await;
+        let settings = program.connect().settings();
+        let number = |name: &str| settings[name].parse::<usize>().unwrap();
+        let [memory, connections, threads, item] = expected;
+        assert_eq!(number("maxbytes"), memory * MIB);
+        assert_eq!((number("maxconns"), number("num_threads")), (connections, threads));
+        assert_eq!((number("item_size_max"), number("udpport")), (item, 0));
+    }
+}
+
+#[tokio::test]
+async fn items_up_to_the_limit_are_kept_and_larger_ones_refused() {
+    let program = Program::of(json!({ "memoryMegabytes": 64, "maxItemSize": "2m" })).await;
+    let mut connection = program.connect();
+    // An item's key and head count too.
+    let largest = 2 * MIB - 1024;
+    assert_eq!(connection.store(largest), "STORED");
+    assert_eq!(connection.fetch(), largest);
+    assert_eq!(connection.store(2 * MIB + 1), "SERVER_ERROR object too large for cache");
+}
+
+#[tokio::test]
+async fn more_connections_than_allowed_are_refused_and_the_others_served() {
+    let (limit, beyond) = (100, 10);
+    let program = Program::of(json!({ "maxConnections": limit, "threads": 1 })).await;
+    let mut connections: Vec<_> = (0..limit + beyond).map(|_| program.connect()).collect();
+    let (mut served, mut refused) = (0, 0);
+    for connection in &mut connections {
+        // One that was refused may be closed before it is written to.
+        let _ = connection.0.get_mut().write_all(b"version\r\n");
+        let mut line = String::new();
+        match connection.0.read_line(&mut line) {
+            Ok(_) if line.starts_with("VERSION") => served += 1,
+            Ok(_) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(served > 0 && served <= limit, "{served} served");
+    assert_eq!(served + refused, limit + beyond);
+}
