@@ -12,6 +12,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod pages;
 mod subject;
 mod walk;
 
