@@ -11,25 +11,31 @@ use operator_core::error::is_not_found;
 use operator_runtime::{connect::connect, crds::install as apply};
 use serde_json::json;
 
-use crate::{crds::definitions, workstation};
+use crate::{crds::definitions, policies, workstation};
 
-/// Registers the definitions.
+/// Registers the definitions, and the policies that hold whether a manager runs or not.
 pub(crate) async fn install() -> Result<()> {
-    let definitions = definitions();
-    apply(&connect().await?, &definitions).await?;
+    let (client, definitions) = (connect().await?, definitions());
+    apply(&client, &definitions).await?;
     for crd in &definitions {
         println!("installed {}", crd.name_any());
+    }
+    for name in policies::install(&client).await? {
+        println!("installed the policy {name}");
     }
     Ok(())
 }
 
-/// Removes the definitions, and with them all their objects.
+/// Removes the policies and the definitions, and with them all their objects.
 ///
 /// Works whether the manager runs or not: finalizers of objects are taken off, for nobody may be there any
 /// more to do it, and what garbage collection cleans up is cleaned up by it.
 pub(crate) async fn uninstall() -> Result<()> {
     let client = connect().await?;
     workstation::remove_leftovers(&client).await?;
+    for name in policies::remove(&client).await? {
+        println!("removed the policy {name}");
+    }
     for crd in definitions() {
         remove(&client, &crd).await.with_context(|| format!("cannot remove {}", crd.name_any()))?;
     }

@@ -9,6 +9,7 @@ mod generate;
 mod install;
 mod manager;
 mod new_controller;
+mod policies;
 mod process;
 mod rbac;
 mod stage;

@@ -10,7 +10,7 @@ use manager::CONTROLLERS;
 use operator_core::{
     Registration,
     admission::{
-        configuration::{PORT, Reach, SERVICE, mutating, validating},
+        configuration::{PORT, Reach, SERVICE, mutating, policies, validating},
         faults,
     },
     labels,
@@ -48,7 +48,9 @@ fn configurations(controller: &Registration) -> Result<Vec<serde_json::Value>> {
     let reach = Reach::Service { namespace: NAMESPACE.to_owned() };
     let validating = validating(controller, &reach).map(|one| document(&one));
     let mutating = mutating(controller, &reach).map(|one| document(&one));
-    validating.into_iter().chain(mutating).collect()
+    let policies = policies(controller, NAMESPACE);
+    let policies = policies.iter().flat_map(|(policy, binding)| [document(policy), document(binding)]);
+    validating.into_iter().chain(mutating).chain(policies).collect()
 }
 
 fn service() -> Service {

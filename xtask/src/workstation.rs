@@ -35,7 +35,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::rbac::NAMESPACE;
 
 /// Who the API server remembers as the writer.
-const FIELD_MANAGER: &str = "ensemble";
+pub(crate) const FIELD_MANAGER: &str = "ensemble";
 /// How often to look whether the manager listens.
 const POLL: Duration = Duration::from_millis(100);
 

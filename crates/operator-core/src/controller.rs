@@ -83,7 +83,7 @@ use kube::CustomResourceExt;
 use serde::Serialize;
 
 use crate::{
-    admission::{Conversion, Webhook},
+    admission::{Conversion, Policy, Webhook},
     environment::{Environment, Setting},
     kind::Kind,
     metrics::Gauge,
@@ -127,6 +127,11 @@ pub trait Controller: Send + Sync + Sized + 'static {
 
     /// Its admission webhooks. They answer in every replica, also where another leads the controller.
     fn webhooks() -> Vec<Webhook> {
+        Vec::new()
+    }
+
+    /// Its admission policies, which hold without any process. They are given the namespace of the manager.
+    fn policies(_manager_namespace: &str) -> Vec<Policy> {
         Vec::new()
     }
 
@@ -187,6 +192,8 @@ pub struct Registration {
     pub crds: fn() -> Vec<CustomResourceDefinition>,
     /// [`Controller::webhooks`].
     pub webhooks: fn() -> Vec<Webhook>,
+    /// [`Controller::policies`].
+    pub policies: fn(&str) -> Vec<Policy>,
     /// [`Controller::conversions`].
     pub conversions: fn() -> Vec<Conversion>,
     /// [`Controller::gauges`].
@@ -235,6 +242,7 @@ pub const fn register<T: Controller>() -> Registration {
         rules: T::rules,
         crds: T::crds,
         webhooks: T::webhooks,
+        policies: T::policies,
         conversions: T::conversions,
         gauges: T::gauges,
         settings: T::settings,

@@ -9,6 +9,7 @@ use crate::{
     fence::Fence,
     informer::{Informers, Scope},
     metrics::{Metrics, NoMetrics},
+    own_user::OwnUser,
 };
 
 /// Something that can be set about a controller on the manager's command line, or by its environment.
@@ -36,6 +37,8 @@ pub struct Environment {
     pub clients: Clients,
     /// The process's informers.
     pub informers: Informers,
+    /// Who this process is to the API server.
+    pub user: OwnUser,
     /// What was set on the command line.
     pub settings: Arc<Settings>,
     /// Where to report what was done.
@@ -71,9 +74,11 @@ impl Environment {
     pub fn within(client: kube::Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
         let clients = Clients::measured(client, metrics.clone());
         let informers = Informers::within(clients.named("informers"), metrics.clone(), scope);
+        let user = OwnUser::new(clients.named("own user"));
         Self {
             clients,
             informers,
+            user,
             settings: Arc::default(),
             metrics,
             fence: Fence::open(),

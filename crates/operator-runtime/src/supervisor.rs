@@ -217,6 +217,7 @@ mod tests {
         rules: Vec::new,
         crds: Vec::new,
         webhooks: Vec::new,
+        policies: |_| Vec::new(),
         conversions: Vec::new,
         gauges: || &[],
         settings: || &[],

@@ -7,6 +7,7 @@
 //! membership  pure: which namespaces belong to a Tenant; namespaces finds, patches and deletes them
 //! plan        pure: what is to be in each of them, of owners, namespace, children, quota
 //! objects     makes, repairs and takes away what is planned; keep does so for one kind
+//! people      pure: who somebody is to the Tenants; places are those within the quota of namespaces
 //! status      pure: what is said about it, and of trouble
 //! reconcile   the controller: members, plan, announce, hold, act, tell
 //! webhook     what the API server asks about Tenants before it stores them
@@ -29,6 +30,8 @@ pub mod namespace;
 mod namespaces;
 mod objects;
 pub mod owners;
+pub mod people;
+mod places;
 mod plan;
 pub mod quota;
 mod reconcile;

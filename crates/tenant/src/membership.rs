@@ -70,11 +70,13 @@ pub fn named(namespace: &ObjectMeta) -> Vec<String> {
     names
 }
 
-fn label(namespace: &ObjectMeta) -> Option<&str> {
+/// The Tenant that the label names.
+pub(crate) fn label(namespace: &ObjectMeta) -> Option<&str> {
     namespace.labels.as_ref()?.get(TENANT_LABEL).map(String::as_str)
 }
 
-fn references(namespace: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
+/// The owner references to Tenants.
+pub(crate) fn references(namespace: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
     namespace.owner_references.iter().flatten().filter(|reference| refers_to::<Tenant>(reference))
 }
 

@@ -15,7 +15,7 @@ use k8s_openapi::{
 use kube::{Client, CustomResourceExt, ResourceExt};
 use operator_core::{
     Controller, ObjectKey, Outcome, ReconcileError, Wiring,
-    admission::{Conversion, Webhook},
+    admission::{Conversion, Policy, Webhook},
     environment::Setting,
     finalizer,
     informer::{Change, Informer},
@@ -32,7 +32,7 @@ use crate::{
     api::{
         crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
-        v1beta2::{GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
+        v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
     },
     conversion::conversion,
     metrics::{GAUGES, SHOWN, readings},
@@ -116,6 +116,8 @@ impl Controller for TenantController {
             // For `blockOwnerDeletion`, where OwnerReferencesPermissionEnforcement is on.
             rule::<Tenant>(UPDATE).subresource("finalizers"),
             rule::<TenantOwner>(LIST | WATCH),
+            // Admission goes by it.
+            rule::<CapsuleConfiguration>(LIST | WATCH),
             rule::<Namespace>(LIST | WATCH | PATCH | DELETE),
             rule::<LimitRange>(child),
             rule::<NetworkPolicy>(child),
@@ -143,6 +145,10 @@ impl Controller for TenantController {
 
     fn conversions() -> Vec<Conversion> {
         vec![conversion()]
+    }
+
+    fn policies(manager_namespace: &str) -> Vec<Policy> {
+        webhook::policies(manager_namespace)
     }
 
     fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {

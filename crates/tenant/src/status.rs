@@ -13,9 +13,12 @@ use operator_core::{
 };
 
 use crate::{
-    api::v1beta2::{Metadata, OwnerStatus, Space, Tenant, TenantSpec, TenantState, TenantStatus},
+    api::v1beta2::{
+        Metadata, OwnerStatus, Reservation, Space, Tenant, TenantSpec, TenantState, TenantStatus,
+    },
     membership::Mismatch,
     namespaces::Members,
+    places::drop_expired,
     plan::{Plan, remembered},
     trouble::Troubles,
     unenforced,
@@ -54,6 +57,7 @@ pub(crate) fn announcement(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Opti
         return None;
     }
     count(&mut status);
+    drop_expired(&mut status, now);
     if status.observed_generation != tenant.metadata.generation {
         let ready = Verdict {
             type_: READY,
@@ -110,6 +114,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
     let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let mut status = TenantStatus {
         state: state(tenant),
+        reservations: reservations(tenant, report),
         observed_generation: tenant.metadata.generation,
         owners: report.owners.clone(),
         spaces,
@@ -117,7 +122,19 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         ..TenantStatus::default()
     };
     count(&mut status);
+    if before != Some(&status) {
+        // No reason to write by itself: nobody counts them any more.
+        drop_expired(&mut status, now);
+    }
     status
+}
+
+/// The places that are given, but for those of namespaces that are on their way out: they were created, and when they
+/// are gone their places are free.
+fn reservations(tenant: &Tenant, report: &Report) -> Vec<Reservation> {
+    let leaving: Vec<_> = report.members.leaving.iter().map(|namespace| namespace.name_any()).collect();
+    let given = tenant.status.iter().flat_map(|status| &status.reservations);
+    given.filter(|reservation| !leaving.contains(&reservation.namespace)).cloned().collect()
 }
 
 fn generation(tenant: &Tenant) -> i64 {

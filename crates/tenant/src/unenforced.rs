@@ -29,7 +29,6 @@ pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
         ("spec.gatewayOptions", spec.gateway_options.is_some()),
         ("spec.ingressOptions", spec.ingress_options.is_some()),
         ("spec.cordoned", spec.cordoned),
-        ("spec.forceTenantPrefix", spec.force_tenant_prefix.is_some()),
         ("spec.serviceOptions", spec.service_options.is_some()),
         ("spec.podOptions", spec.pod_options.is_some()),
         ("spec.containerRegistries", spec.container_registries.is_some()),
@@ -42,7 +41,6 @@ pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
 
 fn namespace_fields(options: &NamespaceOptions) -> impl Iterator<Item = &'static str> + use<> {
     [
-        ("spec.namespaceOptions.quota", options.quota.is_some()),
         ("spec.namespaceOptions.requiredMetadata", options.required_metadata.is_some()),
         ("spec.namespaceOptions.forbiddenLabels", options.forbidden_labels.is_some()),
         ("spec.namespaceOptions.forbiddenAnnotations", options.forbidden_annotations.is_some()),
@@ -66,7 +64,8 @@ mod tests {
     fn what_is_enforced_is_not_named() {
         let spec = json!({
             "owners": [{ "kind": "User", "name": "alice" }],
-            "namespaceOptions": { "additionalMetadata": { "labels": { "a": "b" } } },
+            "namespaceOptions": { "quota": 3, "additionalMetadata": { "labels": { "a": "b" } } },
+            "forceTenantPrefix": true,
             "nodeSelector": { "kubernetes.io/os": "linux" },
             "limitRanges": { "items": [] },
             "networkPolicies": { "items": [] },
@@ -80,13 +79,17 @@ mod tests {
     #[test]
     fn what_is_set_and_comes_later_is_named() {
         let spec = json!({
-            "namespaceOptions": { "quota": 3 },
+            "namespaceOptions": { "managedMetadataOnly": true },
             "storageClasses": { "allowed": ["default"] },
             "cordoned": true,
             "ingressOptions": { "allowedClasses": { "allowed": ["default"] } },
         });
-        let expected =
-            ["spec.storageClasses", "spec.ingressOptions", "spec.cordoned", "spec.namespaceOptions.quota"];
+        let expected = [
+            "spec.storageClasses",
+            "spec.ingressOptions",
+            "spec.cordoned",
+            "spec.namespaceOptions.managedMetadataOnly",
+        ];
         assert_eq!(of(spec), expected);
     }
 }

@@ -4,11 +4,13 @@ use futures::future::join_all;
 use kube::Client;
 use tokio::sync::watch::Receiver;
 
+use super::webhook::SideEffects;
 use crate::{
     environment::{Environment, Setting},
     fence::Fence,
     informer::{Informer, Selection},
     kind::Kind,
+    own_user::OwnUser,
 };
 
 /// Handed to [`Validator::wire`](super::Validator::wire): the informers of the process, which controllers and
@@ -16,12 +18,19 @@ use crate::{
 pub struct Caches<'e> {
     environment: &'e Environment,
     controller: &'e str,
+    /// Whether what is written by a handler goes out.
+    fence: Fence,
     synced: Vec<Receiver<bool>>,
 }
 
 impl<'e> Caches<'e> {
-    pub(super) fn new(environment: &'e Environment, controller: &'e str) -> Self {
-        Self { environment, controller, synced: Vec::new() }
+    /// For a webhook that says of itself whether it has side effects.
+    pub(super) fn new(environment: &'e Environment, controller: &'e str, side_effects: SideEffects) -> Self {
+        let fence = match side_effects {
+            SideEffects::None => Fence::closed(),
+            SideEffects::NoneOnDryRun => Fence::open(),
+        };
+        Self { environment, controller, fence, synced: Vec::new() }
     }
 
     /// An informer of a kind.
@@ -41,7 +50,24 @@ impl<'e> Caches<'e> {
     /// A client for the one live read that is allowed where a cache that is behind would deny. It cannot write:
     /// a review has no side effects.
     pub fn reader(&self) -> Client {
-        self.environment.clients.fenced(&format!("{} webhooks", self.controller), Fence::closed())
+        self.client(Fence::closed())
+    }
+
+    /// A client for what a review has to write before it may allow, which is next to nothing: a place that is taken
+    /// before somebody else takes it. It writes only if the webhook was declared with
+    /// [`side_effects`](super::Declaration::side_effects), and its handler must not use it in a dry run. It is not held
+    /// back by leadership, since every replica answers reviews: each write must say which version it replaces.
+    pub fn writer(&self) -> Client {
+        self.client(self.fence.clone())
+    }
+
+    fn client(&self, fence: Fence) -> Client {
+        self.environment.clients.fenced(&format!("{} webhooks", self.controller), fence)
+    }
+
+    /// Who this process is to the API server, so that a handler knows its own requests.
+    pub fn own_user(&self) -> OwnUser {
+        self.environment.user.clone()
     }
 
     /// The value of one of the controller's settings.

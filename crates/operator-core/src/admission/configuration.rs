@@ -4,7 +4,8 @@
 
 use k8s_openapi::{
     api::admissionregistration::v1::{
-        self as api, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
+        self as api, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations,
+        ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhook,
         ValidatingWebhookConfiguration, WebhookClientConfig,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -16,8 +17,9 @@ use kube::{ResourceExt, core::ObjectMeta};
 
 use super::{
     conversion::Conversion,
+    policy::Policy,
     target::TargetRule,
-    webhook::{FailurePolicy, Purpose, Webhook},
+    webhook::{FailurePolicy, Purpose, SideEffects, Webhook},
 };
 use crate::{controller::Registration, labels};
 
@@ -153,6 +155,18 @@ fn webhook_conversion(
     }
 }
 
+/// A controller's admission policies, each with what puts it into effect.
+pub fn policies(
+    controller: &Registration,
+    manager_namespace: &str,
+) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
+    let both = |policy: &Policy| {
+        let metadata = ObjectMeta { name: Some(policy.full_name(controller.name)), ..metadata(controller) };
+        (policy.policy(metadata.clone()), Policy::binding(metadata))
+    };
+    (controller.policies)(manager_namespace).iter().map(both).collect()
+}
+
 fn declared(controller: &Registration, purpose: Purpose) -> Vec<Webhook> {
     (controller.webhooks)().into_iter().filter(|webhook| webhook.purpose == purpose).collect()
 }
@@ -176,7 +190,7 @@ fn validating_webhook(controller: &Registration, webhook: &Webhook, reach: &Reac
         namespace_selector: Some(namespace_selector(webhook, reach.namespace())),
         object_selector: Some(webhook.object_selector.clone()),
         rules: Some(webhook.targets.iter().map(rule).collect()),
-        side_effects: "None".to_owned(),
+        side_effects: side_effects(webhook),
         timeout_seconds: Some(webhook.timeout_seconds.into()),
     }
 }
@@ -220,13 +234,21 @@ fn failure_policy(webhook: &Webhook) -> String {
     .to_owned()
 }
 
+fn side_effects(webhook: &Webhook) -> String {
+    match webhook.side_effects {
+        SideEffects::None => "None",
+        SideEffects::NoneOnDryRun => "NoneOnDryRun",
+    }
+    .to_owned()
+}
+
 fn rule(target: &TargetRule) -> RuleWithOperations {
     RuleWithOperations {
         api_groups: Some(vec![target.group.clone()]),
         api_versions: Some(vec![target.version.clone()]),
         operations: Some(target.operations.names()),
         resources: Some(vec![target.resource_name()]),
-        scope: Some(if target.namespaced { "Namespaced" } else { "Cluster" }.to_owned()),
+        scope: Some(target.scope().to_owned()),
     }
 }
 

@@ -198,7 +198,7 @@ impl From<Cause> for Unanswered {
 impl Endpoint {
     /// Wires a webhook of a controller of this name. Must be called within a Tokio runtime.
     pub fn wire(webhook: Webhook, controller: &str, environment: &Environment) -> Self {
-        let mut caches = Caches::new(environment, controller);
+        let mut caches = Caches::new(environment, controller, webhook.side_effects);
         let handler = (webhook.wire)(&mut caches);
         Self { path: webhook.path(controller), handler, filled: caches.into_filled(), webhook }
     }

@@ -22,8 +22,8 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// Judges objects of one type.
 ///
 /// # Contract
-/// It runs in every replica, whether it leads or not. It has no side effects, so a dry run needs no care. It answers
-/// from caches; where a cache that is behind would deny wrongly, one live read is allowed. It looks at the objects
+/// It runs in every replica, whether it leads or not. It has no side effects, so a dry run needs no care (but for what
+/// [`Caches::writer`] is for). It answers from caches; where a cache that is behind would deny wrongly, one live read is allowed. It looks at the objects
 /// of the request and trusts nothing in them that the user may write.
 pub trait Validator: Send + Sync + Sized + 'static {
     /// What it reads objects as: their type, or [`Metadata`](super::Metadata) for any kind.

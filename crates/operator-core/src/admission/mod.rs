@@ -41,6 +41,7 @@ mod endpoint;
 mod faults;
 mod handler;
 mod merge;
+mod policy;
 mod request;
 mod target;
 mod verdict;
@@ -52,9 +53,10 @@ pub use conversion::{Conversion, ConversionFailed, Converted, Hub, Version};
 pub use endpoint::{About, Answered, Cause, Endpoint, Unanswered};
 pub use faults::faults;
 pub use handler::{BoxError, Mutator, Validator};
+pub use policy::Policy;
 pub use request::{Metadata, Operation, Request};
 pub use target::{
     CONNECT, CREATE, Covers, DELETE, Operations, Target, TargetRule, UPDATE, any_namespaced, target,
 };
 pub use verdict::{Denial, Mutation, Reason, Verdict};
-pub use webhook::{Declaration, FailurePolicy, MatchCondition, Purpose, Webhook};
+pub use webhook::{Declaration, FailurePolicy, MatchCondition, Purpose, SideEffects, Webhook};

@@ -108,6 +108,10 @@ impl<K> Target<K> {
         self.rule.subresource = Some(name.to_owned());
         self
     }
+
+    pub(super) fn into_rule(self) -> TargetRule {
+        self.rule
+    }
 }
 
 /// Handlers of this type of object can be asked about objects of kind `K`.
@@ -169,6 +173,11 @@ impl TargetRule {
             Some(subresource) => format!("{}/{subresource}", self.resource),
             None => self.resource.clone(),
         }
+    }
+
+    /// The scope as a webhook configuration names it.
+    pub(super) fn scope(&self) -> &'static str {
+        if self.namespaced { "Namespaced" } else { "Cluster" }
     }
 
     /// For people: `CREATE, UPDATE of tenants.capsule.clastix.io/v1beta2`.

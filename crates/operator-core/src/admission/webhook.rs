@@ -28,6 +28,15 @@ pub enum FailurePolicy {
     Ignore,
 }
 
+/// Whether answering writes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SideEffects {
+    /// It does not.
+    None,
+    /// It may, but not if the request is a dry run.
+    NoneOnDryRun,
+}
+
 /// A CEL expression that must be true of a request for the webhook to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchCondition {
@@ -57,6 +66,8 @@ pub struct Webhook {
     pub timeout_seconds: u8,
     /// Whether it is asked again when a later webhook changes the object.
     pub reinvoked: bool,
+    /// Whether answering writes anything.
+    pub side_effects: SideEffects,
     pub(super) wire: Wire,
 }
 
@@ -110,6 +121,7 @@ impl<O> Declaration<O> {
             failure_policy,
             timeout_seconds: LONGEST,
             reinvoked: false,
+            side_effects: SideEffects::None,
             wire,
         };
         Self { webhook, object: PhantomData }
@@ -159,6 +171,12 @@ impl<O> Declaration<O> {
     /// Has a mutating webhook asked again when a later one changes the object.
     pub fn reinvoked(mut self) -> Self {
         self.webhook.reinvoked = true;
+        self
+    }
+
+    /// Answering may write something, but never in a dry run; see [`Caches::writer`](super::Caches::writer).
+    pub fn side_effects(mut self) -> Self {
+        self.webhook.side_effects = SideEffects::NoneOnDryRun;
         self
     }
 

@@ -41,6 +41,7 @@ const REGISTRATION: Registration = Registration {
     rules: Vec::new,
     crds: Vec::new,
     webhooks: || vec![Webhook::validating::<Grumpy>("grumpy").on(target::<ConfigMap>(CREATE)).declare()],
+    policies: |_| Vec::new(),
     conversions: Vec::new,
     gauges: || &[],
     settings: || &[],

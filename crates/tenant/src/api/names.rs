@@ -37,6 +37,9 @@ pub const QUOTA_USED_ANNOTATION: &str = "quota.capsule.clastix.io/used-";
 /// On a `ResourceQuota`, with a resource's name after it: how much of it the whole Tenant may use.
 pub const QUOTA_HARD_ANNOTATION: &str = "quota.capsule.clastix.io/hard-";
 
+/// On a namespace: whether its people may change nothing in it.
+pub const CORDONED_LABEL: &str = "projectcapsule.dev/cordoned";
+
 /// Holds a Tenant until its namespaces are gone.
 pub const FINALIZER: &str = "controller.projectcapsule.dev/finalize";
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator_core::conditions::{find, is_true};
 use serde_json::{Value, json};
 
@@ -150,4 +151,27 @@ fn a_long_message_is_cut() {
     let report = Report { notes: vec!["ä".repeat(LONGEST_MESSAGE)], ..Report::default() };
     let status = status(&tenant(json!({})), &report, NOW);
     assert!(message(&status.conditions, READY).len() <= LONGEST_MESSAGE);
+}
+
+#[test]
+fn a_place_is_kept_until_its_namespace_leaves_and_is_no_reason_to_write_when_its_time_is_over() {
+    let mut tenant = tenant(json!({}));
+    let report = Report { members: live(&["a", "b"]), ..Report::default() };
+    let until = |seconds| Time(Timestamp::from_second(seconds).unwrap());
+    let mut told = status(&tenant, &report, NOW);
+    for (namespace, seconds) in [("a", 60), ("gone", 30)] {
+        told.reservations.push(Reservation { namespace: namespace.to_owned(), until: until(seconds) });
+    }
+    tenant.status = Some(told.clone());
+    assert_eq!(status(&tenant, &report, until(45).0), told, "nothing has changed");
+
+    let members =
+        Members { live: vec![namespace("b")], leaving: vec![leaving("a", json!([]))], ..Members::default() };
+    let after = status(&tenant, &Report { members, ..Report::default() }, NOW);
+    assert_eq!(after.reservations.len(), 1);
+    assert_eq!(after.reservations[0].namespace, "gone");
+    let only = Report { members: live(&["b"]), ..Report::default() };
+    let after = status(&tenant, &only, until(45).0);
+    let names: Vec<_> = after.reservations.iter().map(|one| one.namespace.as_str()).collect();
+    assert_eq!(names, ["a"], "one that has changed leaves out what counts no more");
 }

@@ -1,9 +1,21 @@
-//! What the API server asks about Tenants before it stores them.
+//! What the API server asks about Tenants and what belongs to them, before it stores it.
 //!
 //! Schema and CEL have said before what they can: the form of names, and that a pattern is RE2. What is left is
 //! whether this manager can use a pattern, and whether a Tenant may be deleted.
+//!
+//! ```text
+//! namespaces  finds the Tenant of a namespace that is created, and guards what makes it belong there
+//! managed     guards the objects that the controller keeps
+//! system      the policy that holds the cluster's own namespaces free of Tenants
+//! known       what is known of who asks; who is never asked about
+//! ```
 
+mod known;
+mod managed;
+mod namespaces;
 mod patterns;
+mod system;
+mod who;
 
 use kube::ResourceExt;
 use operator_core::admission::{
@@ -27,8 +39,13 @@ pub(crate) fn webhooks() -> Vec<Webhook> {
             .only_if("spec-changes", SPEC_CHANGES)
             .only_if("is-protected", IS_PROTECTED)
             .declare(),
+        namespaces::assignment(),
+        namespaces::guard(),
+        managed::guard(),
     ]
 }
+
+pub(crate) use system::policies;
 
 /// Judges Tenants.
 struct TenantValidator;

@@ -141,5 +141,5 @@ fn fields_that_nothing_enforces_yet_are_warned_of() {
 #[test]
 fn the_declaration_has_no_fault() {
     assert_eq!(faults(&register::<TenantController>()), [""; 0]);
-    assert_eq!(TenantController::webhooks().len(), 1);
+    assert_eq!(TenantController::webhooks().len(), 4);
 }

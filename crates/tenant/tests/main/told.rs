@@ -11,7 +11,7 @@ async fn fields_that_are_not_enforced_yet_are_named() {
     let tenant = world.ready(spec, &[]).await;
     let (is, reason, message) = said(&tenant, "FieldsEnforced").unwrap();
     assert_eq!((is.as_str(), reason.as_str()), ("False", "NotYetEnforced"));
-    assert!(message.ends_with("spec.storageClasses, spec.namespaceOptions.quota"), "{message}");
+    assert!(message.ends_with("spec.storageClasses, spec.namespaceOptions.managedMetadataOnly"), "{message}");
     world.change(json!({ "namespaceOptions": null, "storageClasses": null })).await;
     let tenant = world.until_said("FieldsEnforced", "True", "every field").await;
     assert_eq!(said(&tenant, "FieldsEnforced").unwrap().1, "Enforced");

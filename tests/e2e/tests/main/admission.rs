@@ -118,8 +118,11 @@ async fn every_resource_of_a_rule_is_one_that_the_api_server_has() {
     let stage = Stage::complete().await;
     let mut count = 0;
     for configuration in stage.deployed_configurations().await {
-        for webhook in configuration["webhooks"].as_array().unwrap() {
-            for rule in webhook["rules"].as_array().unwrap() {
+        let policy = configuration["spec"]["matchConstraints"]["resourceRules"].as_array().into_iter();
+        let webhooks = configuration["webhooks"].as_array().into_iter().flatten();
+        let rules = webhooks.filter_map(|webhook| webhook["rules"].as_array()).chain(policy);
+        for rules in rules {
+            for rule in rules {
                 let (group, version) = (&rule["apiGroups"][0], &rule["apiVersions"][0]);
                 let path = match group.as_str().unwrap() {
                     "*" => continue,

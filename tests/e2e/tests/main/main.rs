@@ -23,6 +23,7 @@ mod rights;
 mod selection;
 mod setup;
 mod support;
+mod tenancy;
 mod tenancy_from_capsule;
 mod tenancy_versions;
 mod tutorial;

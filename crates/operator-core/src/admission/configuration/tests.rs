@@ -49,6 +49,7 @@ fn webhooks() -> Vec<Webhook> {
             .on(target::<Pod>(UPDATE).subresource("ephemeralcontainers"))
             .in_namespaces(selector("team"))
             .timeout_seconds(2)
+            .side_effects()
             .declare(),
         Webhook::mutating::<Anything>("namespaces")
             .on(target::<Namespace>(CREATE | UPDATE | DELETE))
@@ -68,11 +69,20 @@ const REGISTRATION: Registration = Registration {
     rules: Vec::new,
     crds: Vec::new,
     webhooks,
+    policies: |own| vec![named_namespaces(own)],
     conversions: Vec::new,
     gauges: || &[],
     settings: || &[],
     wire: |_| unreachable!("nobody runs it"),
 };
+
+fn named_namespaces(own: &str) -> Policy {
+    Policy::new("held")
+        .on(target::<Namespace>(CREATE | UPDATE))
+        .on(target::<Namespace>(UPDATE).subresource("status"))
+        .named(["default", own])
+        .holds("!has(object.metadata.labels)", "no labels here")
+}
 
 fn by_service() -> Reach {
     Reach::Service { namespace: "ensemble-system".to_owned() }
@@ -105,7 +115,7 @@ fn a_validating_webhook_fails_closed_and_never_looks_at_what_a_cluster_needs_to_
         "namespaceSelector": { "matchLabels": { "team": "x" }, "matchExpressions": [exempt()] },
         "objectSelector": {},
         "rules": [rule(json!(["CREATE", "UPDATE"]), "pods"), rule(json!(["UPDATE"]), "pods/ephemeralcontainers")],
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 2,
     }]);
     assert_eq!(configuration["webhooks"], expected);
@@ -123,6 +133,7 @@ fn a_mutating_webhook_fails_open() {
     );
     // A Namespace is selected by its own labels: leaving kube-system out would leave it unguarded.
     assert_eq!(namespaces["namespaceSelector"], json!({}));
+    assert_eq!(namespaces["sideEffects"], "None");
     assert_eq!(namespaces["matchConditions"][0]["name"], "not-by-nodes");
     assert_eq!(anything["namespaceSelector"]["matchExpressions"], json!([exempt()]));
     assert_eq!(anything["matchConditions"][0]["name"], "neither-leases-nor-events");
@@ -141,4 +152,31 @@ fn a_manager_elsewhere_is_reached_by_its_address() {
 fn without_webhooks_there_is_no_configuration() {
     let none = Registration { webhooks: Vec::new, ..REGISTRATION };
     assert!(validating(&none, &by_service()).is_none() && mutating(&none, &by_service()).is_none());
+}
+
+#[test]
+fn a_policy_is_about_the_objects_that_it_names_and_is_bound_by_its_name() {
+    let [(policy, binding)] = policies(&REGISTRATION, "own").try_into().unwrap();
+    let rule = |operations: Value, resource: &str| {
+        json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": [resource],
+            "resourceNames": ["default", "own"], "scope": "Cluster",
+        })
+    };
+    let policy = serde_json::to_value(policy).unwrap();
+    assert_eq!(policy["metadata"]["name"], "ensemble-test-held");
+    let expected = json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "resourceRules": [rule(json!(["CREATE", "UPDATE"]), "namespaces"), rule(json!(["UPDATE"]), "namespaces/status")],
+        },
+        "validations": [{
+            "expression": "!has(object.metadata.labels)", "message": "no labels here", "reason": "Forbidden",
+        }],
+    });
+    assert_eq!(policy["spec"], expected);
+    let binding = serde_json::to_value(binding).unwrap();
+    let expected = json!({ "policyName": "ensemble-test-held", "validationActions": ["Deny"] });
+    assert_eq!((&binding["metadata"]["name"], &binding["spec"]), (&json!("ensemble-test-held"), &expected));
 }

@@ -89,6 +89,7 @@ fn two_webhooks_of_one_name_are_a_fault() {
                 named("a").on(target::<Pod>(CREATE)).declare(),
             ]
         },
+        policies: |_| Vec::new(),
         conversions: Vec::new,
         gauges: || &[],
         settings: || &[],

@@ -129,6 +129,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     rules: Vec::new,
     crds: super::sails::definitions,
     webhooks,
+    policies: |_| Vec::new(),
     conversions: super::sails::conversions,
     gauges: || &[],
     settings: || &[],

@@ -52,8 +52,8 @@ pub use self::{
     },
     service::{AllowedServices, ExternalIps, ServiceOptions},
     status::{
-        AvailableClasses, Metadata, OwnerStatus, PromotionStatus, Space, SpaceEnforcement, TenantState,
-        TenantStatus,
+        AvailableClasses, Metadata, OwnerStatus, PromotionStatus, Reservation, Space, SpaceEnforcement,
+        TenantState, TenantStatus,
     },
     tenant_owner::{TenantOwner, TenantOwnerSpec, TenantOwnerStatus},
 };

@@ -50,7 +50,9 @@ pub(crate) fn default_cluster_roles() -> Vec<String> {
 }
 
 /// The kind of a person or program that owns a Tenant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
+)]
 pub enum OwnerKind {
     /// A person, by user name.
     #[default]

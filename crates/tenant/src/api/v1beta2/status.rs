@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,11 @@ pub struct TenantStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub spaces: Vec<Space>,
+
+    /// Places within the quota of namespaces that were given to namespaces which are about to be created.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["namespace".into()]))]
+    pub reservations: Vec<Reservation>,
 
     /// The classes that the Tenant may use, as far as the spec limits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,6 +133,17 @@ pub struct Space {
     /// What the rules enforce in the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforce: Option<SpaceEnforcement>,
+}
+
+/// A place within the quota of namespaces, until it is known whether the namespace was created.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reservation {
+    /// The name of the namespace.
+    pub namespace: String,
+
+    /// When the place is free again if there is no such namespace.
+    pub until: Time,
 }
 
 /// Labels and annotations.

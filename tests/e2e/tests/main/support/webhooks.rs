@@ -16,10 +16,11 @@ impl Webhooks {
         Self { port: free_port() }
     }
 
-    /// The configurations of `deploy/webhooks`, by URL instead of by Service: no pod stands behind a Service here.
-    fn configurations(self, deployed: &[Value]) -> Vec<Value> {
+    /// The configurations and policies of `deploy/webhooks`, by URL instead of by Service: no pod stands behind a Service here.
+    pub(crate) fn configurations(self, deployed: &[Value]) -> Vec<Value> {
         let mut configurations = deployed.to_vec();
-        for webhook in configurations.iter_mut().filter_map(|one| one["webhooks"].as_array_mut()).flatten() {
+        let webhooks = configurations.iter_mut().filter_map(|one| one.get_mut("webhooks")?.as_array_mut());
+        for webhook in webhooks.flatten() {
             let served = webhook["clientConfig"]["service"]["path"].as_str().unwrap().to_owned();
             webhook["clientConfig"] = json!({ "url": format!("https://127.0.0.1:{}{served}", self.port) });
         }
@@ -48,6 +49,9 @@ impl Stage {
         self.convert(webhooks).await;
         for configuration in webhooks.configurations(&self.deployed_configurations().await) {
             self.cluster.apply_yaml(&configuration.to_string()).await.unwrap();
+            if configuration.get("webhooks").is_none() {
+                continue;
+            }
             let kind = configuration["kind"].as_str().unwrap();
             let name = configuration["metadata"]["name"].as_str().unwrap();
             eventually("the manager to say whom to trust", PATIENCE, async || {

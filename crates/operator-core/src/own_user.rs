@@ -1,0 +1,38 @@
+//! Who this process is to the API server.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::{Api, Client, api::PostParams};
+use tokio::sync::OnceCell;
+
+/// The user that this process is authenticated as. Asked for once, when somebody needs to know. Cheap to clone; all
+/// clones are one.
+#[derive(Clone)]
+pub struct OwnUser {
+    client: Client,
+    name: Arc<OnceCell<String>>,
+}
+
+impl OwnUser {
+    /// Asks through `client`, which must be one of the process's own.
+    pub fn new(client: Client) -> Self {
+        Self { client, name: Arc::default() }
+    }
+
+    /// The name, `system:serviceaccount:ensemble-system:ensemble-manager` for example.
+    ///
+    /// # Errors
+    /// When the API server does not answer. The next call asks again.
+    pub async fn name(&self) -> Result<&str, kube::Error> {
+        self.name.get_or_try_init(|| self.ask()).await.map(String::as_str)
+    }
+
+    async fn ask(&self) -> Result<String, kube::Error> {
+        // Everybody who is authenticated may ask: the role system:basic-user says so.
+        let reviews = Api::<SelfSubjectReview>::all(self.client.clone());
+        let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+        let user = review.status.and_then(|status| status.user_info);
+        Ok(user.and_then(|user| user.username).unwrap_or_default())
+    }
+}

@@ -1,0 +1,114 @@
+//! Namespaces: which Tenant one belongs to, and who may say so.
+
+mod assign;
+mod claim;
+mod judge;
+mod metadata;
+mod names;
+mod reserve;
+
+use k8s_openapi::api::core::v1::Namespace;
+use operator_core::admission::{
+    BoxError, CREATE, Caches, DELETE, Mutation, Mutator, Request, UPDATE, Validator, Verdict, Webhook, target,
+};
+
+use self::{
+    assign::assign,
+    judge::{Admitted, judge},
+    reserve::Places,
+};
+use super::{
+    known::Known,
+    who::{CONCERNS_A_TENANT, NAMES_A_TENANT_ANEW, NOT_THE_SYSTEM},
+};
+use crate::membership::named;
+
+/// Makes a new namespace part of its Tenant.
+pub(super) fn assignment() -> Webhook {
+    Webhook::mutating::<Assignment>("namespace-assignment")
+        .on(target::<Namespace>(CREATE | UPDATE))
+        .only_if("not-by-the-system", NOT_THE_SYSTEM)
+        .only_if("concerns-a-tenant", CONCERNS_A_TENANT)
+        .only_if("names-a-tenant-anew", NAMES_A_TENANT_ANEW)
+        .declare()
+}
+
+/// Guards namespaces, through every resource by which they can be written.
+pub(super) fn guard() -> Webhook {
+    Webhook::validating::<Guard>("namespaces")
+        .on(target::<Namespace>(CREATE | UPDATE | DELETE))
+        .on(target::<Namespace>(UPDATE).subresource("status"))
+        .on(target::<Namespace>(UPDATE).subresource("finalize"))
+        .only_if("not-by-the-system", NOT_THE_SYSTEM)
+        .only_if("concerns-a-tenant", CONCERNS_A_TENANT)
+        .side_effects()
+        .declare()
+}
+
+struct Assignment {
+    known: Known,
+}
+
+impl Mutator for Assignment {
+    type Object = Namespace;
+
+    fn wire(caches: &mut Caches<'_>) -> Self {
+        Self { known: Known::wire(caches) }
+    }
+
+    async fn mutate(&self, request: &Request<Namespace>) -> Result<Mutation<Namespace>, BoxError> {
+        let names = names_of(request);
+        let facts = self.known.facts(&request.user, &names).await?;
+        let assigned = match assign(request, &facts) {
+            Err(_) => assign(request, &self.known.renewed(facts, &request.user, &names).await?),
+            assigned => assigned,
+        };
+        Ok(match assigned {
+            Ok(Some(namespace)) => Mutation::change(namespace),
+            Ok(None) => Mutation::keep(),
+            Err(denial) => Mutation::deny(denial),
+        })
+    }
+}
+
+struct Guard {
+    known: Known,
+    places: Places,
+}
+
+impl Validator for Guard {
+    type Object = Namespace;
+
+    fn wire(caches: &mut Caches<'_>) -> Self {
+        let known = Known::wire(caches);
+        Self { places: Places::wire(caches, &known), known }
+    }
+
+    async fn validate(&self, request: &Request<Namespace>) -> Result<Verdict, BoxError> {
+        let names = names_of(request);
+        let facts = self.known.facts(&request.user, &names).await?;
+        let judged = match judge(request, &facts) {
+            // The caches may be behind, so nothing is refused by what they alone say.
+            Err(_) => judge(request, &self.known.renewed(facts, &request.user, &names).await?),
+            judged => judged,
+        };
+        Ok(match judged {
+            Ok(Admitted::Freely) => Verdict::allow(),
+            Ok(Admitted::Joining { tenant, namespace }) => {
+                self.places.take(tenant, &namespace, request.dry_run).await?.into()
+            }
+            Err(denial) => Verdict::deny(denial),
+        })
+    }
+}
+
+/// The Tenants that the namespace names, before or after.
+fn names_of(request: &Request<Namespace>) -> Vec<String> {
+    let mut names: Vec<_> = request.states().flat_map(|namespace| named(&namespace.metadata)).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests;

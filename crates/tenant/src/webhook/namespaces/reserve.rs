@@ -1,0 +1,188 @@
+//! Takes places within quotas of namespaces: the one thing that a review writes.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+    core::ObjectMeta,
+};
+use operator_core::{
+    ObjectKey,
+    admission::{BoxError, Caches, Denial},
+    error::is_conflict,
+    informer::{Index, Informer},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    api::{
+        names::TENANT_LABEL,
+        v1beta2::{Tenant, TenantStatus},
+    },
+    membership::{judge, named},
+    places::{Place, place, quota},
+    webhook::known::Known,
+};
+
+/// Takes places.
+pub(super) struct Places {
+    writer: Client,
+    tenants: Informer<Tenant>,
+    members: Index<Namespace, String>,
+    manager_namespace: String,
+    turns: Turns,
+}
+
+impl Places {
+    pub(super) fn wire(caches: &Caches<'_>, known: &Known) -> Self {
+        let by_tenant = |namespace: &Namespace| named(&namespace.metadata);
+        Self {
+            writer: caches.writer(),
+            tenants: known.tenants().clone(),
+            members: known.namespaces().store().index(by_tenant),
+            manager_namespace: caches.manager_namespace().to_owned(),
+            turns: Turns::default(),
+        }
+    }
+
+    /// Takes a place for a namespace that is about to become part of the Tenant, or says why there is none. In a dry run
+    /// it is only looked whether there is one.
+    ///
+    /// # Errors
+    /// When the API server does not answer, or others are always faster.
+    pub(super) async fn take(
+        &self,
+        tenant: Arc<Tenant>,
+        namespace: &str,
+        dry_run: bool,
+    ) -> Result<Result<(), Denial>, BoxError> {
+        if quota(&tenant).is_none() {
+            return Ok(Ok(()));
+        }
+        let turn = self.turns.of(&tenant.name_any());
+        let _turn = turn.lock().await;
+        let mut tenant = self.newest(tenant);
+        let mut members = self.known_members(&tenant);
+        let mut is_sure = false;
+        // Others who write the status at the same time make progress with each round. The review's own time is the end.
+        loop {
+            match place(&tenant, &members, namespace, Timestamp::now()) {
+                Place::Given => return Ok(Ok(())),
+                Place::None { taken, quota } if is_sure => {
+                    return Ok(Err(full(&tenant, namespace, taken, quota)));
+                }
+                Place::None { .. } => {
+                    // In this order: what is created in between has a reservation.
+                    members = self.live_members(&tenant).await?;
+                    is_sure = true;
+                }
+                Place::Give(_) if dry_run => return Ok(Ok(())),
+                Place::Give(status) => {
+                    if self.write(&tenant, *status).await? {
+                        return Ok(Ok(()));
+                    }
+                }
+            }
+            match self.live(&tenant).await? {
+                Some(live) => tenant = Arc::new(live),
+                None => return Ok(Err(gone(&tenant, namespace))),
+            }
+        }
+    }
+
+    /// What this process knows of the Tenant, which may be its own last write.
+    fn newest(&self, tenant: Arc<Tenant>) -> Arc<Tenant> {
+        let newest = self.tenants.store().get(&ObjectKey::of(tenant.as_ref()));
+        newest.filter(|newest| newest.uid() == tenant.uid()).unwrap_or(tenant)
+    }
+
+    /// The names of its namespaces, as the cache and the status have them.
+    fn known_members(&self, tenant: &Tenant) -> BTreeSet<String> {
+        let cached = self.members.get(&tenant.name_any());
+        let cached = cached.iter().filter(|namespace| self.is_member(&namespace.metadata, tenant));
+        let told = tenant.status.iter().flat_map(|status| &status.spaces);
+        cached.map(|namespace| namespace.name_any()).chain(told.map(|space| space.name.clone())).collect()
+    }
+
+    async fn live_members(&self, tenant: &Tenant) -> Result<BTreeSet<String>, BoxError> {
+        let labelled = ListParams::default().labels(&format!("{TENANT_LABEL}={}", tenant.name_any()));
+        let found = Api::<Namespace>::all(self.writer.clone()).list_metadata(&labelled).await?;
+        let found = found.into_iter().filter(|namespace| self.is_member(&namespace.metadata, tenant));
+        Ok(found.map(|namespace| namespace.name_any()).collect())
+    }
+
+    fn is_member(&self, namespace: &ObjectMeta, tenant: &Tenant) -> bool {
+        judge(namespace, tenant, &self.manager_namespace).is_ok()
+    }
+
+    async fn live(&self, tenant: &Tenant) -> Result<Option<Tenant>, BoxError> {
+        let live = Api::<Tenant>::all(self.writer.clone()).get_opt(&tenant.name_any()).await?;
+        Ok(live.filter(|live| live.uid() == tenant.uid()))
+    }
+
+    /// Writes the status unless the Tenant has changed. Says whether it did.
+    async fn write(&self, tenant: &Tenant, status: TenantStatus) -> Result<bool, BoxError> {
+        let mut tenant = tenant.clone();
+        tenant.status = Some(status);
+        let moment = self.tenants.store().now();
+        let api = Api::<Tenant>::all(self.writer.clone());
+        match api.replace_status(&tenant.name_any(), &PostParams::default(), &tenant).await {
+            Ok(mut answer) => {
+                answer.metadata.managed_fields = None;
+                self.tenants.wrote(moment, answer);
+                Ok(true)
+            }
+            Err(error) if is_conflict(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn full(tenant: &Tenant, namespace: &str, taken: usize, quota: usize) -> Denial {
+    let name = tenant.name_any();
+    Denial::forbidden(format!(
+        "namespace {namespace}: Tenant {name} may have {quota} namespaces and has {taken}, with those that are just being \
+         created; delete one, or ask an administrator to raise spec.namespaceOptions.quota of the Tenant"
+    ))
+}
+
+fn gone(tenant: &Tenant, namespace: &str) -> Denial {
+    Denial::forbidden(format!("namespace {namespace}: there is no Tenant {}", tenant.name_any()))
+}
+
+/// Lets the reviews of one process come one after the other where they concern the same Tenant, so that only other
+/// replicas can be in the way.
+#[derive(Default)]
+struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    fn of(&self, tenant: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock();
+        turns.retain(|name, turn| name == tenant || Arc::strong_count(turn) > 1);
+        turns.entry(tenant.to_owned()).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn reviews_about_one_tenant_take_turns_and_leave_nothing_behind() {
+        let turns = Turns::default();
+        let (one, same, other) = (turns.of("oil"), turns.of("oil"), turns.of("gas"));
+        let held = one.lock().await;
+        assert!(same.try_lock().is_err());
+        assert!(other.try_lock().is_ok());
+        drop(held);
+        assert!(same.try_lock().is_ok());
+        drop((one, same, other));
+        turns.of("coal");
+        assert_eq!(turns.0.lock().len(), 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! How a namespace finds its Tenant, and what it has from then on.
+
+use cluster::wait::eventually;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use super::{Person, TENANT_LABEL, town};
+use crate::support::{PATIENCE, TENANT};
+
+#[tokio::test]
+async fn a_namespace_is_its_only_tenants_and_complete_at_once() {
+    let stage = town().await;
+    let alice = Person::user("alice-of-only");
+    let spec = json!({
+        "nodeSelector": { "kubernetes.io/os": "linux" },
+        "namespaceOptions": { "quota": 3, "additionalMetadata": { "labels": { "team": "only" } } },
+        "limitRanges": { "items": [{ "limits": [{ "type": "Pod", "max": { "cpu": "1" } }] }] },
+    });
+    stage.tenant("only", &[&alice], spec).await;
+    // As a person does it.
+    let create = ["create", "namespace", "anything", "--as=alice-of-only", "--as-group=projectcapsule.dev"];
+    stage.kubectl(&create).await.unwrap();
+    let metadata = stage.read(&["get", "namespace", "anything"]).await["metadata"].clone();
+    assert_eq!(metadata["labels"]["team"], "only");
+    assert_eq!(
+        metadata["annotations"]["scheduler.alpha.kubernetes.io/node-selector"],
+        "kubernetes.io/os=linux"
+    );
+    assert_eq!(stage.tenant_of("anything").await, "only");
+    assert_eq!(metadata["ownerReferences"][0]["controller"], json!(null));
+    stage.until_joined("only", 1).await;
+    stage.until_count(&["limitranges", "--namespace=anything"], 1).await;
+    alice.delete(stage, "anything").await.unwrap();
+    stage.until_no_namespace("anything").await;
+}
+
+#[tokio::test]
+async fn of_several_tenants_the_label_decides_and_then_the_longest_prefix() {
+    let stage = town().await;
+    let alice = Person::user("alice-of-several");
+    for tenant in ["several", "several-north", "other"] {
+        stage.tenant(tenant, &[&alice], json!({})).await;
+    }
+    let labelled = json!({ "labels": { TENANT_LABEL: "other" } });
+    alice.create_with(stage, "several-labelled", labelled).await.unwrap();
+    assert_eq!(stage.tenant_of("several-labelled").await, "other");
+    for (name, tenant) in [("several-dev", "several"), ("several-north-dev", "several-north")] {
+        alice.create(stage, name).await.unwrap();
+        assert_eq!(stage.tenant_of(name).await, tenant);
+    }
+    let refused = alice.create(stage, "unprefixed").await.unwrap_err();
+    assert!(refused.contains("you own several Tenants (other, several, several-north)"), "{refused}");
+    let made_up = json!({ "metadata": { "generateName": "several-north-" } });
+    let made_up = alice
+        .namespaces(stage)
+        .await
+        .create(&PostParams::default(), &serde_json::from_value(made_up).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(stage.tenant_of(&made_up.metadata.name.unwrap()).await, "several-north");
+}
+
+#[tokio::test]
+async fn who_owns_nothing_creates_nothing_in_a_tenant() {
+    let stage = town().await;
+    let (gina, stranger) = (Person::user("gina"), Person::user("stranger"));
+    stage.tenant("ginas", &[&gina], json!({})).await;
+    assert!(stranger.create(stage, "ginas-dev").await.unwrap_err().contains("you own no Tenant"));
+    let labelled = json!({ "labels": { TENANT_LABEL: "ginas" } });
+    let refused = stranger.create_with(stage, "ginas-dev", labelled.clone()).await.unwrap_err();
+    assert!(
+        refused.contains("which the label capsule.clastix.io/tenant names, is not owned by stranger"),
+        "{refused}"
+    );
+    // Nobody's users are not asked for a Tenant, and get none.
+    let robot = Person::account("robots", "builder");
+    robot.create(stage, "workshop").await.unwrap();
+    let refused = robot.create_with(stage, "ginas-dev", labelled).await.unwrap_err();
+    assert!(refused.contains("system:serviceaccount:robots:builder is neither"), "{refused}");
+    let missing = json!({ "labels": { TENANT_LABEL: "missing" } });
+    assert!(gina.create_with(stage, "x", missing).await.unwrap_err().contains("does not exist"));
+}
+
+#[tokio::test]
+async fn an_administrator_moves_namespaces_by_their_label() {
+    let stage = town().await;
+    for tenant in ["from", "to"] {
+        stage.tenant(tenant, &[], json!({})).await;
+    }
+    let set =
+        async |label: &str| stage.kubectl(&["label", "--overwrite", "namespace", "moving", label]).await;
+    stage.kubectl(&["create", "namespace", "moving"]).await.unwrap();
+    for tenant in ["from", "to"] {
+        set(&format!("{TENANT_LABEL}={tenant}")).await.unwrap();
+        assert_eq!(stage.tenant_of("moving").await, tenant);
+        stage.until_joined(tenant, 1).await;
+    }
+    stage.until_joined("from", 0).await;
+    let refused = format!("{:#}", set(&format!("{TENANT_LABEL}=missing")).await.unwrap_err());
+    assert!(refused.contains("there is no Tenant missing"), "{refused}");
+    set(&format!("{TENANT_LABEL}-")).await.unwrap();
+    let metadata = stage.read(&["get", "namespace", "moving"]).await["metadata"].clone();
+    assert_eq!(metadata["ownerReferences"], json!(null));
+    stage.until_joined("to", 0).await;
+}
+
+#[tokio::test]
+async fn names_have_the_prefix_that_the_tenant_asks_for() {
+    let stage = town().await;
+    let alice = Person::user("alice-of-prefixed");
+    stage.tenant("prefixed", &[&alice], json!({ "forceTenantPrefix": true })).await;
+    let refused = alice.create(stage, "dev").await.unwrap_err();
+    assert!(refused.contains("must begin with prefixed-; call it prefixed-dev"), "{refused}");
+    let longest = format!("prefixed-{}", "x".repeat(54));
+    assert_eq!(longest.len(), 63);
+    alice.create(stage, &longest).await.unwrap();
+    assert_eq!(stage.tenant_of(&longest).await, "prefixed");
+    let refused = alice.create(stage, &"x".repeat(63)).await.unwrap_err();
+    assert!(refused.contains("a name has at most 63 characters"), "{refused}");
+}
+
+#[tokio::test]
+async fn owners_leave_alone_what_is_for_the_tenant_to_say() {
+    let stage = town().await;
+    let alice = Person::user("alice-of-said");
+    stage.tenant("said", &[&alice], json!({ "nodeSelector": { "pool": "said" } })).await;
+    alice.create(stage, "said-dev").await.unwrap();
+    let namespaces = alice.namespaces(stage).await;
+    let annotate = async |key: &str, value: serde_json::Value| {
+        let patch = json!({ "metadata": { "annotations": { key: value } } });
+        let patched = namespaces.patch("said-dev", &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.map(drop).map_err(|error| error.to_string())
+    };
+    annotate("team", json!("a")).await.unwrap();
+    for value in [json!("pool=other"), json!(null)] {
+        let refused = annotate("scheduler.alpha.kubernetes.io/node-selector", value).await.unwrap_err();
+        assert!(refused.contains("is for Tenant said to say in spec.nodeSelector"), "{refused}");
+    }
+    let refused = annotate("capsule.clastix.io/storage-classes", json!("mine")).await.unwrap_err();
+    assert!(
+        refused.contains("the annotation capsule.clastix.io/storage-classes is for Tenant said"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_tenant_that_is_being_deleted_takes_no_more_namespaces() {
+    let stage = town().await;
+    let alice = Person::user("alice-of-leaving");
+    stage.tenant("leaving", &[&alice], json!({})).await;
+    let held = json!({ "finalizers": ["example.com/held"] });
+    alice.create_with(stage, "leaving-held", held).await.unwrap();
+    stage.until_joined("leaving", 1).await;
+    stage.kubectl(&["delete", "tenant", "leaving", "--wait=false"]).await.unwrap();
+    let tenants = stage.api(&TENANT, "").await;
+    eventually("the namespace to be deleted", PATIENCE, async || {
+        let found = stage.read(&["get", "namespace", "leaving-held"]).await;
+        Ok(found["metadata"]["deletionTimestamp"].is_string())
+    })
+    .await
+    .unwrap();
+    assert!(tenants.get("leaving").await.unwrap().metadata.deletion_timestamp.is_some());
+    let refused = alice.create(stage, "leaving-late").await.unwrap_err();
+    assert!(refused.contains("is being deleted and takes no more namespaces"), "{refused}");
+    // Its owners may still let go of what they hold.
+    let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    let namespaces: Api<_> = alice.namespaces(stage).await;
+    namespaces.patch("leaving-held", &PatchParams::default(), &patch).await.unwrap();
+    stage.until_gone(&TENANT, "", "leaving").await;
+}
