@@ -9,7 +9,7 @@ use crate::{
         CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
         Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
     },
-    owners::Selectors,
+    owners::{Selectors, subject},
     unenforced::verdict,
     words::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
 };
@@ -87,7 +87,10 @@ pub(super) fn owner_status(
     tenants.sort();
     let before = owner.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let generation = owner.metadata.generation;
-    let ready = Verdict::is_true(READY, SUCCEEDED, "reconciled");
+    let ready = match subject(owner.spec.kind, &owner.spec.name) {
+        Ok(_) => Verdict::is_true(READY, SUCCEEDED, "reconciled"),
+        Err(error) => Verdict::is_false(READY, FAILED, error.to_string()),
+    };
     TenantOwnerStatus {
         observed_generation: generation,
         tenants,
@@ -156,6 +159,17 @@ mod tests {
             "spec": { "kind": "User", "name": "alice" },
         }))
         .unwrap();
-        assert_eq!(owner_status(&owner, &tenants, NOW).tenants, ["gas", "oil"]);
+        let said = owner_status(&owner, &tenants, NOW);
+        assert_eq!(said.tenants, ["gas", "oil"]);
+        assert!(is_true(&said.conditions, READY));
+    }
+
+    /// The definition refuses such a name; an object may be older than the rule.
+    #[test]
+    fn an_owner_whose_name_means_nobody_is_not_ready() {
+        let spec = serde_json::from_value(json!({ "kind": "ServiceAccount", "name": "x" })).unwrap();
+        let said = owner_status(&TenantOwner::new("one", spec), &[], NOW);
+        let message = &find(&said.conditions, READY).unwrap().message;
+        assert!(message.contains("the owner \"x\" gets no rights"), "{message}");
     }
 }
