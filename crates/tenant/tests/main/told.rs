@@ -7,12 +7,15 @@ use crate::support::{World, said, status};
 #[tokio::test]
 async fn fields_that_are_not_enforced_yet_are_named() {
     let world = World::new().await;
-    let spec = json!({ "namespaceOptions": { "quota": 3 }, "storageClasses": { "allowed": ["default"] } });
+    let spec = json!({ "namespaceOptions": { "managedMetadataOnly": true }, "priorityClasses": { "allowed": ["low"] } });
     let tenant = world.ready(spec, &[]).await;
     let (is, reason, message) = said(&tenant, "FieldsEnforced").unwrap();
     assert_eq!((is.as_str(), reason.as_str()), ("False", "NotYetEnforced"));
-    assert!(message.ends_with("spec.storageClasses, spec.namespaceOptions.managedMetadataOnly"), "{message}");
-    world.change(json!({ "namespaceOptions": null, "storageClasses": null })).await;
+    assert!(
+        message.ends_with("spec.priorityClasses, spec.namespaceOptions.managedMetadataOnly"),
+        "{message}"
+    );
+    world.change(json!({ "namespaceOptions": null, "priorityClasses": null })).await;
     let tenant = world.until_said("FieldsEnforced", "True", "every field").await;
     assert_eq!(said(&tenant, "FieldsEnforced").unwrap().1, "Enforced");
 }
