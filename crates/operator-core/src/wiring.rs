@@ -179,3 +179,49 @@ fn concerns_reconcile<K: Resource>(change: &Change<K>) -> bool {
         || old.deletion_timestamp != new.deletion_timestamp
         || old.finalizers.iter().flatten().any(|held| !new.finalizers.iter().flatten().any(|now| now == held))
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{
+        fence::{Fence, now},
+        metrics::{Gauge, Metrics},
+    };
+
+    static SIZE: Gauge = Gauge { name: "size", help: "How large it is", labels: &[] };
+
+    type Read = Box<dyn Fn() -> Vec<Reading> + Send + Sync>;
+
+    /// Keeps what it is to read.
+    #[derive(Default)]
+    struct Kept(Mutex<Option<Read>>);
+
+    impl Metrics for Kept {
+        fn gauges(&self, controller: &'static str, read: Read) {
+            assert_eq!(controller, "test");
+            *self.0.lock() = Some(read);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_does_not_lead_shows_no_gauges_of_the_controller() {
+        let service = tower::service_fn(|_| async {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>().await
+        });
+        let kept = Arc::new(Kept::default());
+        let fence = Fence::closed();
+        let measured = Environment::measured(Client::new(service, "default"), kept.clone());
+        let environment = Environment { fence: fence.clone(), ..measured };
+        let wiring = Wiring::<Namespace>::new(&environment, "test");
+        wiring.gauges(|| vec![Reading { gauge: &SIZE, series: vec![(Vec::new(), 1.0)] }]);
+        let shown = || kept.0.lock().as_ref().unwrap()().len();
+        assert_eq!(shown(), 0);
+        fence.open_until(now() + std::time::Duration::from_mins(1));
+        assert_eq!(shown(), 1);
+        fence.close();
+        assert_eq!(shown(), 0);
+    }
+}
