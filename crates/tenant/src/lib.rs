@@ -16,10 +16,12 @@
 //! `metrics` is what is shown of each Tenant. `configuration` is another controller: it keeps the cluster roles of owners, and tells each `TenantOwner` which
 //! Tenants it has.
 
+pub mod allowed;
 mod amounts;
 pub mod api;
 pub mod children;
 pub mod cidr;
+mod classes;
 pub mod configuration;
 pub mod conversion;
 pub mod hash;
@@ -30,6 +32,7 @@ pub mod namespace;
 mod namespaces;
 mod objects;
 pub mod owners;
+pub mod pattern;
 pub mod people;
 mod places;
 mod plan;

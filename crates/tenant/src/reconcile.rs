@@ -6,8 +6,9 @@ use futures::{StreamExt, stream};
 use k8s_openapi::{
     api::{
         core::v1::{LimitRange, Namespace, ResourceQuota},
-        networking::v1::NetworkPolicy,
+        networking::v1::{IngressClass, NetworkPolicy},
         rbac::v1::{ClusterRole, RoleBinding},
+        storage::v1::StorageClass,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
@@ -32,8 +33,12 @@ use crate::{
     api::{
         crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
-        v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
+        v1beta2::{
+            CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner,
+            TenantStatus,
+        },
     },
+    classes::ClusterClasses,
     conversion::conversion,
     metrics::{GAUGES, SHOWN, readings},
     namespace,
@@ -99,6 +104,7 @@ pub struct TenantController {
     owners: Informer<TenantOwner>,
     namespaces: Namespaces,
     objects: Objects,
+    classes: ClusterClasses,
     status: StatusWriter<Tenant>,
 }
 
@@ -124,6 +130,9 @@ impl Controller for TenantController {
             rule::<ResourceQuota>(child),
             rule::<RoleBinding>(child),
             rule::<ClusterRole>(BIND).named(GRANTABLE),
+            rule::<StorageClass>(LIST | WATCH),
+            // For admission.
+            rule::<IngressClass>(LIST | WATCH),
         ]
     }
 
@@ -167,6 +176,7 @@ impl Controller for TenantController {
             owners,
             namespaces: Namespaces::wire(wiring),
             objects,
+            classes: ClusterClasses::wire(wiring),
             status: wiring.status(),
         }
     }
@@ -320,7 +330,9 @@ impl TenantController {
 
     async fn tell(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        self.status.write(tenant, |known| status(known, report, now)).await.map_err(Error::Status)
+        let classes = self.classes.available(tenant);
+        let next = |known: &Tenant| TenantStatus { classes: classes.clone(), ..status(known, report, now) };
+        self.status.write(tenant, next).await.map_err(Error::Status)
     }
 }
 

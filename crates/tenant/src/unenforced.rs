@@ -3,7 +3,7 @@
 use operator_core::conditions::Verdict;
 
 use crate::{
-    api::v1beta2::{NamespaceOptions, TenantSpec},
+    api::v1beta2::{HostnameCollisionScope, IngressOptions, NamespaceOptions, ServiceOptions, TenantSpec},
     words::{ENFORCED, FIELDS_ENFORCED, NOT_YET_ENFORCED},
 };
 
@@ -19,24 +19,44 @@ pub(crate) fn verdict(fields: &[&'static str]) -> Verdict {
 /// The paths of the fields that are set and not enforced.
 pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
     let namespaces = spec.namespace_options.iter().flat_map(namespace_fields);
+    let ingresses = spec.ingress_options.iter().flat_map(ingress_fields);
+    let services = spec.service_options.iter().flat_map(service_fields);
     let fields = [
         ("spec.data", spec.data.is_some()),
         ("spec.owners[].proxySettings", spec.owners.iter().any(|owner| !owner.proxy_settings.is_empty())),
-        ("spec.storageClasses", spec.storage_classes.is_some()),
         ("spec.priorityClasses", spec.priority_classes.is_some()),
         ("spec.runtimeClasses", spec.runtime_classes.is_some()),
         ("spec.deviceClasses", spec.device_classes.is_some()),
         ("spec.gatewayOptions", spec.gateway_options.is_some()),
-        ("spec.ingressOptions", spec.ingress_options.is_some()),
         ("spec.cordoned", spec.cordoned),
-        ("spec.serviceOptions", spec.service_options.is_some()),
         ("spec.podOptions", spec.pod_options.is_some()),
         ("spec.containerRegistries", spec.container_registries.is_some()),
         ("spec.imagePullPolicies", !spec.image_pull_policies.is_empty()),
         ("spec.rules", !spec.rules.is_empty()),
     ];
     let set = fields.into_iter().filter_map(|(path, set)| set.then_some(path));
-    set.chain(namespaces).collect()
+    set.chain(namespaces).chain(ingresses).chain(services).collect()
+}
+
+fn ingress_fields(options: &IngressOptions) -> impl Iterator<Item = &'static str> + use<> {
+    let collisions = options.hostname_collision_scope != HostnameCollisionScope::Disabled;
+    [
+        ("spec.ingressOptions.hostnameCollisionScope", collisions),
+        ("spec.ingressOptions.allowedHostnames", options.allowed_hostnames.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(path, set)| set.then_some(path))
+}
+
+fn service_fields(options: &ServiceOptions) -> impl Iterator<Item = &'static str> + use<> {
+    [
+        ("spec.serviceOptions.allowedServices", options.allowed_services.is_some()),
+        ("spec.serviceOptions.externalIPs", options.external_ips.is_some()),
+        ("spec.serviceOptions.forbiddenLabels", options.forbidden_labels.is_some()),
+        ("spec.serviceOptions.forbiddenAnnotations", options.forbidden_annotations.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(path, set)| set.then_some(path))
 }
 
 fn namespace_fields(options: &NamespaceOptions) -> impl Iterator<Item = &'static str> + use<> {
@@ -72,6 +92,9 @@ mod tests {
             "resourceQuotas": { "items": [] },
             "permissions": { "matchOwners": [{ "matchLabels": { "team": "blue" } }] },
             "cordoned": false,
+            "storageClasses": { "allowed": ["default"] },
+            "ingressOptions": { "allowedClasses": { "allowed": ["default"] }, "hostnameCollisionScope": "Disabled" },
+            "serviceOptions": { "additionalMetadata": {} },
         });
         assert!(of(spec).is_empty());
     }
@@ -80,15 +103,15 @@ mod tests {
     fn what_is_set_and_comes_later_is_named() {
         let spec = json!({
             "namespaceOptions": { "managedMetadataOnly": true },
-            "storageClasses": { "allowed": ["default"] },
             "cordoned": true,
-            "ingressOptions": { "allowedClasses": { "allowed": ["default"] } },
+            "ingressOptions": { "allowedHostnames": { "allowed": ["a"] } },
+            "serviceOptions": { "externalIPs": { "allowed": [] } },
         });
         let expected = [
-            "spec.storageClasses",
-            "spec.ingressOptions",
             "spec.cordoned",
             "spec.namespaceOptions.managedMetadataOnly",
+            "spec.ingressOptions.allowedHostnames",
+            "spec.serviceOptions.externalIPs",
         ];
         assert_eq!(of(spec), expected);
     }

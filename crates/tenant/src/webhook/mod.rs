@@ -5,24 +5,33 @@
 //!
 //! ```text
 //! namespaces  finds the Tenant of a namespace that is created, and guards what makes it belong there
+//! classes     fills in and judges the classes of Ingresses and volume claims; services gives Services their metadata;
+//!             both ask tenancy for the Tenant of a namespace
 //! managed     guards the objects that the controller keeps
 //! system      the policy that holds the cluster's own namespaces free of Tenants
 //! known       what is known of who asks; who is never asked about
 //! ```
 
+mod classes;
 mod known;
 mod managed;
 mod namespaces;
 mod patterns;
+mod services;
 mod system;
+mod tenancy;
 mod who;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
 use operator_core::admission::{
     BoxError, CREATE, Caches, DELETE, Denial, Operation, Request, UPDATE, Validator, Verdict, Webhook, target,
 };
 
-use crate::{api::v1beta2::Tenant, unenforced};
+use crate::{
+    api::{names::TENANT_LABEL, v1beta2::Tenant},
+    unenforced,
+};
 
 /// A Tenant's finalizer and status change without its spec. Nobody is asked about that, so that the controller needs
 /// no webhook to do its work.
@@ -33,16 +42,23 @@ const IS_PROTECTED: &str = "request.operation != 'DELETE' || \
 
 /// The webhooks of the controller.
 pub(crate) fn webhooks() -> Vec<Webhook> {
-    vec![
-        Webhook::validating::<TenantValidator>("tenants")
-            .on(target::<Tenant>(CREATE | UPDATE | DELETE))
-            .only_if("spec-changes", SPEC_CHANGES)
-            .only_if("is-protected", IS_PROTECTED)
-            .declare(),
-        namespaces::assignment(),
-        namespaces::guard(),
-        managed::guard(),
-    ]
+    let tenants = Webhook::validating::<TenantValidator>("tenants")
+        .on(target::<Tenant>(CREATE | UPDATE | DELETE))
+        .only_if("spec-changes", SPEC_CHANGES)
+        .only_if("is-protected", IS_PROTECTED)
+        .declare();
+    let guards = vec![tenants, namespaces::assignment(), namespaces::guard(), managed::guard()];
+    [guards, classes::webhooks(), services::webhooks()].into_iter().flatten().collect()
+}
+
+/// The namespaces of Tenants.
+fn in_tenants() -> LabelSelector {
+    let labelled = LabelSelectorRequirement {
+        key: TENANT_LABEL.to_owned(),
+        operator: "Exists".to_owned(),
+        values: None,
+    };
+    LabelSelector { match_expressions: Some(vec![labelled]), match_labels: None }
 }
 
 pub(crate) use system::policies;

@@ -2,13 +2,9 @@
 //!
 //! Found by the names of their fields wherever they stand, so that none can be forgotten.
 
-use regex::RegexBuilder;
 use serde_json::Value;
 
-use crate::api::v1beta2::TenantSpec;
-
-/// The largest program that a pattern may become, in bytes: it is kept for as long as the Tenant is there.
-const LARGEST: usize = 1 << 20;
+use crate::{api::v1beta2::TenantSpec, pattern};
 
 /// What is wrong with the patterns of a spec, each with the path of its field.
 pub(super) fn faults(spec: &TenantSpec) -> Vec<String> {
@@ -55,17 +51,6 @@ fn collect_required(metadata: &Value, path: &str, found: &mut Vec<(String, Strin
 
 /// Why a pattern cannot be used, if so.
 fn fault(pattern: &str) -> Option<String> {
-    let why = match RegexBuilder::new(pattern).size_limit(LARGEST).build() {
-        Ok(_) => return None,
-        Err(regex::Error::CompiledTooBig(_)) => {
-            "it is too large; use fewer or smaller repetitions".to_owned()
-        }
-        // The parser draws the place on lines of its own; the last line has the words.
-        Err(error) => {
-            let text = error.to_string();
-            let words = text.lines().last().unwrap_or_default().trim();
-            words.strip_prefix("error: ").unwrap_or(words).to_owned()
-        }
-    };
+    let why = pattern::compile(pattern).err()?;
     Some(format!("the pattern {pattern:?} cannot be used: {why}"))
 }

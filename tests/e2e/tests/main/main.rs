@@ -24,6 +24,7 @@ mod selection;
 mod setup;
 mod support;
 mod tenancy;
+mod tenancy_classes;
 mod tenancy_from_capsule;
 mod tenancy_versions;
 mod tutorial;

@@ -137,6 +137,7 @@ async fn a_cluster_moves_over_from_capsule_and_back() {
     stage.until_joined("oil", 1).await;
 
     // The same objects, now kept by us, and nothing beside them.
+    stage.until_count(&["rolebindings", INSIDE], 2).await;
     assert_eq!(stage.uids().await, before);
     for kind in ["limitranges", "resourcequotas", "networkpolicies"] {
         let all = stage.read(&["get", kind, INSIDE]).await;
@@ -147,7 +148,6 @@ async fn a_cluster_moves_over_from_capsule_and_back() {
     }
     let bindings = stage.names(&["rolebindings", INSIDE]).await;
     assert!(bindings.iter().all(|name| name.starts_with("capsule:managed:")), "{bindings:?}");
-    assert_eq!(bindings.len(), 2);
     eventually("the older version to be read", PATIENCE, async || {
         Ok(stage.kubectl(&["get", "tenants.v1beta1.capsule.clastix.io", "oil"]).await.is_ok())
     })

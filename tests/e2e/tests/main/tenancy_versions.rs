@@ -50,6 +50,7 @@ async fn the_tenant_of_2020_is_applied_read_and_edited_in_every_version() {
         ("networkpolicies", vec!["capsule-oil-0"]),
         ("resourcequotas", vec!["capsule-oil-0", "capsule-oil-1", "capsule-oil-2"]),
     ] {
+        stage.until_count(&[kind, inside], names.len()).await;
         assert_eq!(stage.names(&[kind, inside]).await, names);
     }
 
@@ -97,11 +98,14 @@ async fn the_tenant_of_2020_is_applied_read_and_edited_in_every_version() {
     assert_eq!((&spec["forceTenantPrefix"], &spec["podOptions"]), (&json!(false), &json!({})));
     assert_eq!(spec["imagePullPolicies"], json!(["Always"]));
     assert_eq!(spec["owners"][1]["name"], "drillers");
-    let namespace = stage.read(&["get", "namespace", "oil-development"]).await;
-    let selector = &namespace["metadata"]["annotations"]["scheduler.alpha.kubernetes.io/node-selector"];
-    assert_eq!(selector, "kubernetes.io/os=linux,pool=oil");
-    let bindings = stage.read(&["get", "rolebindings", inside]).await.to_string();
-    assert!(bindings.contains("drillers"), "{bindings}");
+    eventually("the edits to arrive in the namespace", PATIENCE, async || {
+        let namespace = stage.read(&["get", "namespace", "oil-development"]).await;
+        let selector = &namespace["metadata"]["annotations"]["scheduler.alpha.kubernetes.io/node-selector"];
+        let bindings = stage.read(&["get", "rolebindings", inside]).await.to_string();
+        Ok(selector == "kubernetes.io/os=linux,pool=oil" && bindings.contains("drillers"))
+    })
+    .await
+    .unwrap();
     // The manifest still knows all of its own fields, and takes nothing else away.
     stage.kubectl(&["apply", "-f", &manifest]).await.unwrap();
     assert_eq!(stage.in_version("v1beta2", "oil").await["spec"]["forceTenantPrefix"], false);

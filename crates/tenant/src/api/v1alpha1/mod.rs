@@ -95,7 +95,7 @@ pub struct TenantSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_metadata: Option<AdditionalMetadata>,
 
-    /// Labels and annotations for every Service and its EndpointSlices.
+    /// Labels and annotations for every Service. Kubernetes hands the labels on to its EndpointSlices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services_metadata: Option<AdditionalMetadata>,
 

@@ -9,7 +9,7 @@ use super::{AdditionalMetadata, ForbiddenList};
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceOptions {
-    /// Labels and annotations for every Service and its EndpointSlices.
+    /// Labels and annotations for every Service. Kubernetes hands the labels on to its EndpointSlices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
 
