@@ -115,6 +115,82 @@ async fn the_tenant_of_2020_is_applied_read_and_edited_in_every_version() {
     manager.ask_to_end().await;
 }
 
+/// What alice does, and others.
+async fn walk_through(manifest: &str) {
+    let (stage, manager) = start().await;
+    let alice = ["--as=alice", "--as-group=projectcapsule.dev"];
+    let create = async |person: &[&str], name: &str| {
+        let answer = stage.kubectl(&[&["create", "namespace", name], person].concat()).await;
+        answer.map_err(|error| format!("{error:#}"))
+    };
+    stage.kubectl(&["apply", "-f", &sample(manifest)]).await.unwrap();
+    stage.until_settled(&TENANT, "", "oil").await;
+    // Until her rights have arrived with the API server.
+    eventually("alice to get her first namespace", PATIENCE, async || {
+        Ok(create(&alice, "oil-development").await)
+    })
+    .await
+    .unwrap();
+    create(&alice, "oil-staging").await.unwrap();
+    create(&alice, "oil-production").await.unwrap();
+    let refused = create(&alice, "oil-test").await.unwrap_err();
+    assert!(refused.contains("oil") && refused.contains("quota"), "{refused}");
+    stage.until_joined("oil", 3).await;
+
+    for name in ["oil-development", "oil-staging", "oil-production"] {
+        let inside = format!("--namespace={name}");
+        for (kind, count) in
+            [("limitranges", 1), ("networkpolicies", 1), ("resourcequotas", 3), ("rolebindings", 2)]
+        {
+            stage.until_count(&[kind, &inside], count).await;
+        }
+        let namespace = stage.read(&["get", "namespace", name]).await;
+        let annotations = &namespace["metadata"]["annotations"];
+        assert_eq!(annotations["scheduler.alpha.kubernetes.io/node-selector"], "kubernetes.io/os=linux");
+        let policy = stage.read(&["get", "networkpolicy", "capsule-oil-0", &inside]).await;
+        assert!(policy.to_string().contains("192.160.0.0/12"), "{policy}");
+        let may = [&["auth", "can-i", "create", "deployments", &inside], &alice[..]].concat();
+        eventually("alice to have her rights", PATIENCE, async || Ok(stage.kubectl(&may).await.is_ok()))
+            .await
+            .unwrap();
+    }
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": "data", "namespace": "oil-production" },
+        "spec": {
+            "storageClassName": "gold", "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": "1Gi" } },
+        },
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), claim.to_string()).unwrap();
+    let create_claim = [&["create", "-f", file.path().to_str().unwrap()], &alice[..]].concat();
+    let refused = format!("{:#}", stage.kubectl(&create_claim).await.unwrap_err());
+    assert!(refused.contains("is none of the StorageClasses that Tenant oil allows: default"), "{refused}");
+
+    // Another user of the Tenants, who owns none, gets none of alice's; an administrator's namespace stays outside.
+    assert!(create(&["--as=mallory", "--as-group=projectcapsule.dev"], "oil-mine").await.is_err());
+    create(&[], "gas-production").await.unwrap();
+    let stranger = stage.read(&["get", "namespace", "gas-production"]).await;
+    assert!(stranger["metadata"]["labels"]["capsule.clastix.io/tenant"].is_null(), "{stranger}");
+    assert_eq!(stage.table(&["tenants"]).await[1][..4], ["oil", "Active", "3", "3"]);
+
+    stage.assert_nothing_was_forbidden();
+    stage.kubectl(&["delete", "tenant", "oil", "--timeout=120s"]).await.unwrap();
+    stage.until_none(&["namespaces", "--selector=capsule.clastix.io/tenant=oil"]).await;
+    manager.ask_to_end().await;
+}
+
+#[tokio::test]
+async fn the_walk_through_of_2020_works_with_its_own_manifest() {
+    walk_through("older/tenant-v1alpha1").await;
+}
+
+#[tokio::test]
+async fn the_walk_through_works_with_the_manifest_of_today() {
+    walk_through("tenant").await;
+}
+
 #[tokio::test]
 async fn an_older_version_is_judged_like_the_newest() {
     let (stage, manager) = start().await;
