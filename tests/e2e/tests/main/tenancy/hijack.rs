@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
@@ -125,8 +125,9 @@ impl Change {
 
 /// One attempt.
 pub(super) struct Attempt<'s> {
-    pub(super) stage: &'s Stage,
     pub(super) who: &'s Person,
+    /// Namespaces, as they see them.
+    pub(super) api: &'s Api<Namespace>,
     pub(super) namespace: &'s str,
     pub(super) change: &'s Change,
     pub(super) way: Way,
@@ -150,15 +151,13 @@ impl Attempt<'_> {
 
     /// What came of it.
     pub(super) async fn make(&self) -> Result<(), String> {
-        let api = self.who.namespaces(self.stage).await;
-        let ended = if self.way == Way::Put { self.put(&api).await } else { self.patch(&api).await };
+        let ended = if self.way == Way::Put { self.put().await } else { self.patch().await };
         ended.map_err(|error| error.to_string())
     }
 
-    async fn put(&self, api: &Api<Namespace>) -> kube::Result<()> {
-        let there = self.stage.read(&["get", "namespace", self.namespace]).await;
-        let wanted = self.change.made(there);
-        let (params, name) = (PostParams::default(), self.namespace);
+    async fn put(&self) -> kube::Result<()> {
+        let (api, params, name) = (self.api, PostParams::default(), self.namespace);
+        let wanted = self.change.made(serde_json::to_value(api.get(name).await?).unwrap());
         let wanted: Namespace = serde_json::from_value(wanted).unwrap();
         match self.through {
             Through::Itself => api.replace(name, &params, &wanted).await.map(drop),
@@ -167,7 +166,8 @@ impl Attempt<'_> {
         }
     }
 
-    async fn patch(&self, api: &Api<Namespace>) -> kube::Result<()> {
+    async fn patch(&self) -> kube::Result<()> {
+        let api = self.api;
         let as_list = |references: &[Value]| Value::from(references.to_vec());
         let instead = |references: &[Value]| {
             let replace = json!({ "$patch": "replace" });
@@ -205,11 +205,12 @@ pub(super) async fn assert_refused(
     through: &[Through],
 ) -> usize {
     let mut attempts = Vec::new();
-    for who in people {
+    let apis = join_all(people.iter().map(|who| who.namespaces(stage))).await;
+    for (who, api) in people.iter().zip(&apis) {
         for &namespace in namespaces {
             for change in changes {
                 for way in WAYS {
-                    let of = |&through| Attempt { stage, who, namespace, change, way, through };
+                    let of = |&through| Attempt { who, api, namespace, change, way, through };
                     attempts.extend(through.iter().map(of).filter(Attempt::is_possible));
                 }
             }

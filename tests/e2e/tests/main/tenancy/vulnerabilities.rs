@@ -105,9 +105,10 @@ async fn cve_2026_55636_the_finalize_of_a_namespace_is_guarded() {
     assert_eq!(count, people.len() * changes.len(), "one way each: there is no patch");
     // Without a webhook it works: what an owner may change of the rest is stored.
     let change = Change { labels: vec![("through", json!("finalize"))], ..Change::default() };
+    let api = people[0].namespaces(stage).await;
     let attempt = Attempt {
-        stage,
         who: &people[0],
+        api: &api,
         namespace: "c55-dev",
         change: &change,
         way: Way::Put,
