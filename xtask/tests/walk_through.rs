@@ -27,6 +27,9 @@ async fn the_manager_runs_on_a_workstation_and_leaves_nothing() {
     let cluster = cluster::isolated().await.unwrap();
     let installed = succeed(&xtask(&cluster, &["install"]).output().unwrap());
     assert!(installed.contains("installed podsets.app.example.com"), "{installed}");
+    let policies = ["get", "validatingadmissionpolicies,validatingadmissionpolicybindings", "--output=name"];
+    let told = cluster.kubectl(&policies).await.unwrap();
+    assert_eq!(told.matches("/ensemble-tenant-system-namespaces").count(), 2, "{told}");
 
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
     cluster.kubectl(&["apply", "-f", samples.to_str().unwrap()]).await.unwrap();
@@ -53,6 +56,7 @@ async fn the_manager_runs_on_a_workstation_and_leaves_nothing() {
     let removed = succeed(&xtask(&cluster, &["uninstall"]).output().unwrap());
     assert!(removed.contains("removed memcacheds.cache.example.com"), "{removed}");
     assert_eq!(cluster.kubectl(&["get", "crds", "--output=name"]).await.unwrap(), "");
+    assert_eq!(cluster.kubectl(&policies).await.unwrap(), "");
     let again = succeed(&xtask(&cluster, &["uninstall"]).output().unwrap());
     assert!(again.contains("podsets.app.example.com is not installed"), "{again}");
     cluster.stop().unwrap();

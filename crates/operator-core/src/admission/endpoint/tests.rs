@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     admission::{
-        BoxError, CREATE, DELETE, Metadata, Mutation, Mutator, Request, UPDATE, Validator, Verdict,
-        any_namespaced, target,
+        BoxError, CREATE, DELETE, Metadata, Mutation, Mutator, Request, SideEffects, UPDATE, Validator,
+        Verdict, any_namespaced, target,
     },
     informer::Selection,
 };
@@ -317,4 +317,22 @@ fn a_handler_sees_name_namespace_and_user() {
     assert_eq!(request.options, json!({ "kind": "CreateOptions" }));
     assert_eq!(request.new.unwrap().name_any(), "a");
     assert!(request.old.is_none());
+}
+
+#[tokio::test]
+async fn a_handler_writes_only_if_its_webhook_says_so() {
+    let environment = environment();
+    let written = async |side_effects| {
+        let caches = Caches::new(&environment, "test", side_effects);
+        let api = kube::Api::<ConfigMap>::default_namespaced(caches.writer());
+        let (object, params) = (ConfigMap::default(), kube::api::PostParams::default());
+        let sent = api.create(&params, &object);
+        timeout(Duration::from_millis(100), sent).await.map(|ended| crate::error::chain(&ended.unwrap_err()))
+    };
+    let held_back = written(SideEffects::None).await.unwrap();
+    assert!(held_back.contains("not sent"), "{held_back}");
+    assert!(
+        written(SideEffects::NoneOnDryRun).await.is_err(),
+        "it is on its way to an API server that is silent"
+    );
 }

@@ -5,6 +5,7 @@
 
 mod absence;
 mod assignment;
+mod configuration;
 mod hijack;
 mod managed;
 mod people;

@@ -28,6 +28,11 @@ impl Person {
         }
     }
 
+    /// Somebody in no group.
+    pub(super) fn nobody(name: &str) -> Self {
+        Self { groups: Vec::new(), ..Self::user(name) }
+    }
+
     /// One of those who may own Tenants, who owns what this group owns.
     pub(super) fn member(name: &str, group: &str) -> Self {
         let groups = vec!["projectcapsule.dev".to_owned(), group.to_owned()];
