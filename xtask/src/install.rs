@@ -7,7 +7,7 @@ use kube::{
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
-use operator_core::error::is_not_found;
+use operator_core::error::{is_not_found, status};
 use operator_runtime::{connect::connect, crds::install as apply};
 use serde_json::json;
 
@@ -65,7 +65,8 @@ async fn release(client: &Client, crd: &CustomResourceDefinition) -> Result<Stri
     let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
     let objects =
         match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await {
-            Err(error) if is_not_found(&error) => return Ok(String::new()),
+            // A kind that is gone already has no Status in its answer.
+            Err(error) if status(&error).is_some_and(|status| status.code == 404) => return Ok(String::new()),
             objects => objects?,
         };
     let held: Vec<_> = objects.iter().filter(|object| !object.finalizers().is_empty()).collect();
