@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use crate::support::{PATIENCE, Stage, Webhooks, path};
 
 const NAMESPACE: &str = "oil-production";
+/// What owners get, made by Capsule itself.
+const ROLES: [&str; 2] = ["capsule-namespace-provisioner", "capsule-namespace-deleter"];
 const INSIDE: &str = "--namespace=oil-production";
 
 /// The definition as the chart brings it: two versions, converted by Capsule's own Service.
@@ -107,6 +109,11 @@ impl Stage {
         ] {
             self.cluster.apply_yaml(&object.to_string()).await.unwrap();
         }
+        for role in ROLES {
+            self.kubectl(&["create", "clusterrole", role, "--verb=create", "--resource=namespaces"])
+                .await
+                .unwrap();
+        }
         self.as_helm(guard()).await;
     }
 
@@ -127,6 +134,7 @@ async fn a_cluster_moves_over_from_capsule_and_back() {
 
     // Over: Capsule's webhooks go, the definitions are replaced, the manager starts.
     stage.kubectl(&["delete", "validatingwebhookconfiguration", "capsule-dynamic-webhook"]).await.unwrap();
+    stage.kubectl(&[&["delete", "clusterrole"], &ROLES[..]].concat()).await.unwrap();
     let apply = ["apply", "--server-side", "--force-conflicts", "-f"];
     stage.kubectl(&[&apply[..], &[&path("deploy/crds")]].concat()).await.unwrap();
     stage.kubectl(&["wait", "--for=condition=Established", "-f", &path("deploy/crds")]).await.unwrap();
@@ -148,6 +156,11 @@ async fn a_cluster_moves_over_from_capsule_and_back() {
     }
     let bindings = stage.names(&["rolebindings", INSIDE]).await;
     assert!(bindings.iter().all(|name| name.starts_with("capsule:managed:")), "{bindings:?}");
+    let create =
+        ["create", "namespace", "oil-new", "--as=alice", "--as-group=projectcapsule.dev", "--dry-run=server"];
+    eventually("alice to go on", PATIENCE, async || stage.kubectl(&create).await.map(|_| true))
+        .await
+        .unwrap();
     eventually("the older version to be read", PATIENCE, async || {
         Ok(stage.kubectl(&["get", "tenants.v1beta1.capsule.clastix.io", "oil"]).await.is_ok())
     })
