@@ -7,7 +7,8 @@
 //! namespaces  finds the Tenant of a namespace that is created, and guards what makes it belong there
 //! classes     fills in and judges the classes of Ingresses and volume claims; services gives Services their metadata;
 //!             both ask tenancy for the Tenant of a namespace
-//! managed     guards the objects that the controller keeps
+//! managed     guards the objects that the controller keeps; shared_quota keeps the namespaces of a Tenant within the
+//!             quotas that they share
 //! system      the policy that holds the cluster's own namespaces free of Tenants
 //! known       what is known of who asks; who is never asked about
 //! ```
@@ -18,6 +19,7 @@ mod managed;
 mod namespaces;
 mod patterns;
 mod services;
+mod shared_quota;
 mod system;
 mod tenancy;
 mod who;
@@ -47,18 +49,22 @@ pub(crate) fn webhooks() -> Vec<Webhook> {
         .only_if("spec-changes", SPEC_CHANGES)
         .only_if("is-protected", IS_PROTECTED)
         .declare();
-    let guards = vec![tenants, namespaces::assignment(), namespaces::guard(), managed::guard()];
-    [guards, classes::webhooks(), services::webhooks()].into_iter().flatten().collect()
+    let namespaces = [namespaces::assignment(), namespaces::guard()];
+    let kept = [managed::guard(), shared_quota::guard()];
+    let classes = classes::webhooks().into_iter().chain(services::webhooks());
+    std::iter::once(tenants).chain(namespaces).chain(kept).chain(classes).collect()
 }
 
 /// The namespaces of Tenants.
 fn in_tenants() -> LabelSelector {
-    let labelled = LabelSelectorRequirement {
-        key: TENANT_LABEL.to_owned(),
-        operator: "Exists".to_owned(),
-        values: None,
-    };
-    LabelSelector { match_expressions: Some(vec![labelled]), match_labels: None }
+    labelled(TENANT_LABEL)
+}
+
+/// What has a label, whatever its value.
+fn labelled(label: &str) -> LabelSelector {
+    let exists =
+        LabelSelectorRequirement { key: label.to_owned(), operator: "Exists".to_owned(), values: None };
+    LabelSelector { match_expressions: Some(vec![exists]), match_labels: None }
 }
 
 pub(crate) use system::policies;

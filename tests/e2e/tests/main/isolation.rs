@@ -99,7 +99,6 @@ const REFUSED: &[&str] = &[
     "label namespace gas-dev mine=yes",
     "label --overwrite namespace gas-dev capsule.clastix.io/tenant=oil",
     "delete namespace gas-dev",
-    "create namespace gas-more",
     // What their own namespace is and belongs to.
     "label --overwrite namespace oil-dev capsule.clastix.io/tenant=gas",
     "label namespace oil-dev capsule.clastix.io/tenant-",
