@@ -1,9 +1,10 @@
 //! One quota for all namespaces of a Tenant, made of a ResourceQuota in each.
 //!
 //! Each namespace is granted what it uses and whatever of the whole is left. So any one namespace may take
-//! all that is left, and then the others' grants shrink. Those that take it at the same moment can exceed the
-//! whole together, each by no more than was left: the API server checks each `ResourceQuota` alone. From then on
-//! each is granted what it uses, so that nobody gets more until less than the whole is used again.
+//! all that is left, and then the others' grants shrink. Those that take it at the same moment could exceed the
+//! whole together, each by no more than was left, for the API server checks each `ResourceQuota` alone: admission holds
+//! them to the whole. Where it did not, each is granted what it uses from then on, so that nobody gets more until less
+//! than the whole is used again.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ async fn world() -> (Stage, crate::support::Manager) {
             "owners": [{ "kind": "User", "name": name }],
             "namespaceOptions": { "quota": 2 },
             "nodeSelector": { "kubernetes.io/os": "linux" },
-            "limitRanges": { "items": [{ "limits": [{ "type": "Pod", "max": { "cpu": "8" } }] }] },
+            "limitRanges": { "items": [{ "limits": [{ "type": "Container", "default": { "cpu": "100m" } }] }] },
             "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
             "resourceQuotas": { "scope": "Tenant", "items": [{ "hard": { "pods": "2" } }] },
         });
