@@ -71,6 +71,7 @@ async fn without_rights_it_waits_says_once_what_to_do_and_goes_on_when_it_has_th
         "PodSet",
         "ResourceQuota",
         "RoleBinding",
+        "StorageClass",
         "Tenant",
         "TenantOwner",
     ];
