@@ -60,8 +60,9 @@ async fn share(stage: &Stage, deployed: &[Value], webhooks: [Webhooks; 2]) {
             let condition = if at == 0 { format!("!{is_second}") } else { is_second.to_owned() };
             for webhook in configuration["webhooks"].as_array_mut().unwrap() {
                 webhook["clientConfig"]["caBundle"] = bundle.clone();
-                let conditions = webhook["matchConditions"].as_array_mut().unwrap();
-                conditions.push(json!({ "name": "shared", "expression": condition }));
+                let fields = webhook.as_object_mut().unwrap();
+                let conditions = fields.entry("matchConditions").or_insert_with(|| json!([]));
+                conditions.as_array_mut().unwrap().push(json!({ "name": "shared", "expression": condition }));
             }
             if at == 1 {
                 configuration["metadata"]["name"] = format!("{name}-b").into();
