@@ -110,9 +110,10 @@ impl Stage {
             self.cluster.apply_yaml(&object.to_string()).await.unwrap();
         }
         for role in ROLES {
-            self.kubectl(&["create", "clusterrole", role, "--verb=create", "--resource=namespaces"])
-                .await
-                .unwrap();
+            let create = ["create", "clusterrole", role, "--verb=create", "--resource=namespaces"];
+            self.kubectl(&create).await.unwrap();
+            let label = ["label", "clusterrole", role, "projectcapsule.dev/created-by=rbac-controller"];
+            self.kubectl(&label).await.unwrap();
         }
         self.as_helm(guard()).await;
     }
@@ -134,7 +135,6 @@ async fn a_cluster_moves_over_from_capsule_and_back() {
 
     // Over: Capsule's webhooks go, the definitions are replaced, the manager starts.
     stage.kubectl(&["delete", "validatingwebhookconfiguration", "capsule-dynamic-webhook"]).await.unwrap();
-    stage.kubectl(&[&["delete", "clusterrole"], &ROLES[..]].concat()).await.unwrap();
     let apply = ["apply", "--server-side", "--force-conflicts", "-f"];
     stage.kubectl(&[&apply[..], &[&path("deploy/crds")]].concat()).await.unwrap();
     stage.kubectl(&["wait", "--for=condition=Established", "-f", &path("deploy/crds")]).await.unwrap();
