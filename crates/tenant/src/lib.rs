@@ -6,7 +6,7 @@
 //! api         what a person asks for and is told, in each version; conversion says it in another
 //! membership  pure: which namespaces belong to a Tenant; namespaces finds, patches and deletes them
 //! plan        pure: what is to be in each of them, of owners, namespace, children, quota
-//! objects     makes, repairs and takes away what is planned; keep does so for one kind
+//! objects     makes, repairs and takes away what is planned; keep does so for one kind; services are those of people
 //! people      pure: who somebody is to the Tenants; places are those within the quota of namespaces
 //! status      pure: what is said about it, and of trouble
 //! reconcile   the controller: members, plan, announce, hold, act, tell
@@ -38,6 +38,7 @@ mod places;
 mod plan;
 pub mod quota;
 mod reconcile;
+mod services;
 mod status;
 mod trouble;
 pub mod unenforced;

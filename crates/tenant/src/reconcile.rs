@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::{StreamExt, stream};
 use k8s_openapi::{
     api::{
-        core::v1::{LimitRange, Namespace, ResourceQuota},
+        core::v1::{LimitRange, Namespace, ResourceQuota, Service},
         networking::v1::{IngressClass, NetworkPolicy},
         rbac::v1::{ClusterRole, RoleBinding},
         storage::v1::StorageClass,
@@ -46,6 +46,7 @@ use crate::{
     objects::Objects,
     owners::{Selectors, differs, owners},
     plan::{Plan, Wanted, plan},
+    services::{Services, due},
     status::{Report, announcement, status, with},
     trouble::{Trouble, Troubles},
     webhook,
@@ -105,6 +106,7 @@ pub struct TenantController {
     namespaces: Namespaces,
     objects: Objects,
     classes: ClusterClasses,
+    services: Services,
     status: StatusWriter<Tenant>,
 }
 
@@ -133,6 +135,8 @@ impl Controller for TenantController {
             rule::<StorageClass>(LIST | WATCH),
             // For admission.
             rule::<IngressClass>(LIST | WATCH),
+            // Their metadata, where a Tenant wants something on them.
+            rule::<Service>(LIST | PATCH),
         ]
     }
 
@@ -177,6 +181,7 @@ impl Controller for TenantController {
             namespaces: Namespaces::wire(wiring),
             objects,
             classes: ClusterClasses::wire(wiring),
+            services: Services::new(wiring.client()),
             status: wiring.status(),
         }
     }
@@ -291,7 +296,27 @@ impl TenantController {
             troubles.add_in(&namespace, failed);
             metadata.insert(namespace, put);
         }
+        troubles.extend(self.mark_services(tenant, &members).await);
         Report { owners, members, metadata, troubles: troubles.sorted(), notes }
+    }
+
+    /// Brings the Services that are there already to what the Tenant wants on them.
+    async fn mark_services(&self, tenant: &Tenant, members: &Members) -> Troubles {
+        let mut troubles = Troubles::default();
+        let options = tenant.spec.service_options.as_ref();
+        let Some(wanted) = options.and_then(|options| options.additional_metadata.as_ref()) else {
+            return troubles;
+        };
+        let mark = async |namespace: &Namespace| {
+            let name = namespace.name_any();
+            (self.services.mark(wanted, &name).await, name)
+        };
+        let work: Vec<_> = due(tenant, &members.live).into_iter().map(|namespace| mark(namespace)).collect();
+        let mut done = stream::iter(work).buffer_unordered(AT_ONCE);
+        while let Some((marked, namespace)) = done.next().await {
+            troubles.add_in(&namespace, marked.err().map(Trouble::from).into_iter().collect());
+        }
+        troubles
     }
 
     /// Brings one namespace to what is wanted. Returns its name, what is on it now, and what went wrong.

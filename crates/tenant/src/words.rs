@@ -1,4 +1,4 @@
-//! Types and reasons of conditions, which are part of the contract but for `FieldsEnforced`.
+//! Types and reasons of conditions, which are part of the contract but for `FieldsEnforced`, and of Events.
 
 /// Condition: the people of the Tenant may change nothing.
 pub const CORDONED: &str = "Cordoned";
@@ -23,3 +23,6 @@ pub const PENDING_CONTENT: &str = "PendingUnmanagedContent";
 pub const ENFORCED: &str = "Enforced";
 /// Reason of FieldsEnforced: some fields have no effect in this version.
 pub const NOT_YET_ENFORCED: &str = "NotYetEnforced";
+
+/// Event about a Tenant: something that somebody wanted of one of its namespaces was refused.
+pub const NAMESPACE_DENIED: &str = "NamespaceDenied";

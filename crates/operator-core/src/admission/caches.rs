@@ -7,6 +7,7 @@ use tokio::sync::watch::Receiver;
 use super::webhook::SideEffects;
 use crate::{
     environment::{Environment, Setting},
+    events::Events,
     fence::Fence,
     informer::{Informer, Selection},
     kind::Kind,
@@ -59,6 +60,12 @@ impl<'e> Caches<'e> {
     /// back by leadership, since every replica answers reviews: each write must say which version it replaces.
     pub fn writer(&self) -> Client {
         self.client(self.fence.clone())
+    }
+
+    /// Where a webhook that was declared with [`side_effects`](super::Declaration::side_effects) tells people what it
+    /// did, not in a dry run.
+    pub fn events(&self) -> Events {
+        Events::new(self.writer(), self.controller, &self.environment.instance)
     }
 
     fn client(&self, fence: Fence) -> Client {

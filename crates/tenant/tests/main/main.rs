@@ -19,6 +19,7 @@ mod quiet;
 mod quotas;
 mod race;
 mod rights;
+mod services;
 mod strangers;
 mod support;
 mod told;

@@ -164,6 +164,14 @@ async fn an_owner_is_kept_to_the_tenant_and_free_within_it() {
         .unwrap();
     let refused = alice.types("create namespace oil-fourth").await.unwrap_err();
     assert!(refused.contains("oil") && refused.contains("quota"), "{refused}");
+    eventually("the refusal to be told about the Tenant", PATIENCE, async || {
+        let about =
+            "--field-selector=involvedObject.kind=Tenant,involvedObject.name=oil,reason=NamespaceDenied";
+        let events = stage.kubectl(&["get", "events", "--namespace=default", about]).await?;
+        Ok(if events.contains("refused to alice") { Ok(()) } else { Err(events) })
+    })
+    .await
+    .unwrap();
     // The quota of pods.
     alice.types("scale deployment web --replicas=5 --namespace=oil-dev").await.unwrap();
     eventually("the quota to be used up", PATIENCE, async || {

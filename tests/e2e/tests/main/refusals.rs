@@ -74,7 +74,7 @@ fn a_log_filter_that_makes_no_sense() {
 #[test]
 fn a_controller_that_does_not_exist() {
     let ended = run_with(NOWHERE, &["--controllers=nothing"]);
-    let known =
-        "there is no controller `nothing`; known are memcached, namespaceplus, podset, tenant, and * for all";
+    let known = "there is no controller `nothing`; known are memcached, namespaceplus, podset, \
+                 capsuleconfiguration, tenant, and * for all";
     assert_refused(&ended, 2, &[known]);
 }

@@ -8,8 +8,13 @@ mod names;
 mod reserve;
 
 use k8s_openapi::api::core::v1::Namespace;
-use operator_core::admission::{
-    BoxError, CREATE, Caches, DELETE, Mutation, Mutator, Request, UPDATE, Validator, Verdict, Webhook, target,
+use kube::Resource;
+use operator_core::{
+    admission::{
+        BoxError, CREATE, Caches, DELETE, Denial, Mutation, Mutator, Request, UPDATE, Validator, Verdict,
+        Webhook, target,
+    },
+    events::Events,
 };
 
 use self::{
@@ -18,10 +23,10 @@ use self::{
     reserve::Places,
 };
 use super::{
-    known::Known,
+    known::{Facts, Known},
     who::{CONCERNS_A_TENANT, NAMES_A_TENANT_ANEW, NOT_THE_SYSTEM},
 };
-use crate::membership::named;
+use crate::{membership::named, words::NAMESPACE_DENIED};
 
 /// Makes a new namespace part of its Tenant.
 pub(super) fn assignment() -> Webhook {
@@ -74,6 +79,7 @@ impl Mutator for Assignment {
 struct Guard {
     known: Known,
     places: Places,
+    events: Events,
 }
 
 impl Validator for Guard {
@@ -81,24 +87,42 @@ impl Validator for Guard {
 
     fn wire(caches: &mut Caches<'_>) -> Self {
         let known = Known::wire(caches);
-        Self { places: Places::wire(caches, &known), known }
+        Self { places: Places::wire(caches, &known), events: caches.events(), known }
     }
 
     async fn validate(&self, request: &Request<Namespace>) -> Result<Verdict, BoxError> {
         let names = names_of(request);
-        let facts = self.known.facts(&request.user, &names).await?;
-        let judged = match judge(request, &facts) {
+        let mut facts = self.known.facts(&request.user, &names).await?;
+        let mut judged = judge(request, &facts);
+        if judged.is_err() {
             // The caches may be behind, so nothing is refused by what they alone say.
-            Err(_) => judge(request, &self.known.renewed(facts, &request.user, &names).await?),
-            judged => judged,
-        };
-        Ok(match judged {
-            Ok(Admitted::Freely) => Verdict::allow(),
+            facts = self.known.renewed(facts, &request.user, &names).await?;
+            judged = judge(request, &facts);
+        }
+        let judged = match judged {
+            Ok(Admitted::Freely) => Ok(()),
             Ok(Admitted::Joining { tenant, namespace }) => {
-                self.places.take(tenant, &namespace, request.dry_run).await?.into()
+                self.places.take(tenant, &namespace, request.dry_run).await?
             }
-            Err(denial) => Verdict::deny(denial),
-        })
+            Err(denial) => Err(denial),
+        };
+        if let (Err(denial), false) = (&judged, request.dry_run) {
+            self.tell(&facts, denial);
+        }
+        Ok(judged.into())
+    }
+}
+
+impl Guard {
+    /// Says in an Event about each Tenant that the request names, or else about the only one of who asks, that it was
+    /// refused: its administrators hear of it where they look.
+    fn tell(&self, facts: &Facts, denial: &Denial) {
+        let named: Vec<_> = facts.named.values().collect();
+        let only = facts.owned.values().take(usize::from(named.is_empty() && facts.owned.len() == 1));
+        for tenant in named.into_iter().chain(only) {
+            let note = format!("refused to {}: {}", facts.who, denial.message);
+            self.events.warning(tenant.object_ref(&()), NAMESPACE_DENIED, "Admission", &note);
+        }
     }
 }
 

@@ -213,6 +213,13 @@ pub(super) async fn tenant(stage: &Stage) {
         stage.until_settled(&TENANT, "", "oil").await;
     }
     until_told_again(stage, "tenant").await;
+    stage
+        .kubectl(&["create", "service", "clusterip", "web", "--tcp=80", "--namespace", MEMBER])
+        .await
+        .unwrap();
+    let marks = json!({ "serviceOptions": { "additionalMetadata": { "labels": { "team": "oil" } } } });
+    stage.change(&TENANT, "", "oil", marks).await;
+    stage.until_count(&["services", "--namespace", MEMBER, "--selector=team=oil"], 1).await;
 
     let nothing = json!({ "networkPolicies": null, "resourceQuotas": null, "limitRanges": null,
         "owners": [{ "kind": "User", "name": "bob", "clusterRoles": ["view"] }] });
