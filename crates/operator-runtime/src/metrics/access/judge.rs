@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_nobodys_unless_it_is_said_to_be_authentic() {
+    fn cve_2023_48312_a_token_is_nobodys_unless_it_is_said_to_be_authentic() {
         assert_eq!(user(Some(authentic())), Some(prometheus()));
         let empty = Some(String::new());
         for status in [
