@@ -1,8 +1,12 @@
 //! A cluster with the manager on it, under its generated rights.
 
-use std::{net::TcpListener, path::Path, time::Duration};
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    time::Duration,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use cluster::{Cluster, Companion, wait::eventually};
 use manager::CONTROLLERS;
 use operator_runtime::crds::install;
@@ -22,7 +26,7 @@ pub(crate) async fn start_manager(cluster: &Cluster, program: &Path) -> Result<C
 /// As [`start_manager`], and the API server asks it: returns once it does.
 pub(crate) async fn start_asked_manager(cluster: &Cluster, program: &Path) -> Result<Companion> {
     prepare(cluster).await?;
-    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let address = free_address()?;
     let host = address.ip().to_string();
     let flags = [
         "--health-probe-bind-address=0".to_owned(),
@@ -63,6 +67,12 @@ pub(crate) async fn launch_with(cluster: &Cluster, program: &Path, flags: &[Stri
         ("ENSEMBLE_METRICS_BIND_ADDRESS".to_owned(), "127.0.0.1:0".to_owned()),
     ];
     cluster.companion("manager", program, flags, &environment)
+}
+
+/// An address of this machine that nobody has.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("this machine has no free port")?;
+    Ok(listener.local_addr()?)
 }
 
 /// The ServiceAccount that the manager runs as, as the audit log names it.

@@ -32,7 +32,7 @@ use operator_core::{
 use operator_runtime::{connect::connect, crds};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::rbac::NAMESPACE;
+use crate::{rbac::NAMESPACE, stage::free_address};
 
 /// Who the API server remembers as the writer.
 pub(crate) const FIELD_MANAGER: &str = "ensemble";
@@ -84,7 +84,7 @@ impl Workstation {
     async fn with_webhooks(args: &[String]) -> Result<Self> {
         let mut flags = Vec::new();
         if !is_given(args, BIND_FLAG) && std::env::var_os("ENSEMBLE_WEBHOOK_BIND_ADDRESS").is_none() {
-            flags.push(format!("{BIND_FLAG}={}", free_address()?));
+            flags.push(format!("{BIND_FLAG}={}", usual_or_free_address()?));
         }
         let line = ["ensemble-manager".to_owned()].into_iter().chain(flags.iter().chain(args).cloned());
         let parsed = manager::parse_from(line.map(Into::into)).unwrap_or_else(|error| error.exit());
@@ -129,9 +129,8 @@ impl Workstation {
 }
 
 /// The usual address, or a port that is free if somebody has that: another manager on this machine.
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind(ADDRESS).or_else(|_| TcpListener::bind("127.0.0.1:0"));
-    Ok(listener.context("this machine has no free port")?.local_addr()?)
+fn usual_or_free_address() -> Result<SocketAddr> {
+    TcpListener::bind(ADDRESS).and_then(|listener| listener.local_addr()).or_else(|_| free_address())
 }
 
 fn is_given(args: &[String], flag: &str) -> bool {

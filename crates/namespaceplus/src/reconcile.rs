@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{Resource, ResourceExt};
 use operator_core::{
-    Controller, ObjectKey, Outcome, ReconcileError, Setting, Wiring,
+    Controller, Outcome, ReconcileError, Setting, Wiring,
     conditions::find,
     events::Events,
     informer::{Informer, Selection},
@@ -159,7 +159,7 @@ impl Controller for NamespacePlusController {
         if let Some(hooks) = self.hooks.call(&object, &happened, &report.hooks).await {
             self.warn_of_hooks(&object, &report.hooks, &hooks);
             report.hooks = hooks;
-            told = self.tell(&self.latest(&object), &report).await;
+            told = self.tell(&self.objects.latest(object.clone()), &report).await;
         }
         let again = wait(&report.hooks, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter);
         Ok(outcome(&object, report)?.and(told?).and(again))
@@ -273,15 +273,6 @@ impl NamespacePlusController {
             let note = format!("{}, called for {}: {}", failed.name, failed.event.as_str(), failed.message);
             self.events.warning(object.object_ref(&()), reasons::HOOK_FAILED, "Call", &note);
         }
-    }
-
-    /// The object with what has just been written to it.
-    fn latest(&self, object: &Arc<NamespacePlus>) -> Arc<NamespacePlus> {
-        let latest = self.objects.store().get(&ObjectKey::of(object.as_ref()));
-        let is_same = |latest: &Arc<NamespacePlus>| {
-            latest.uid() == object.uid() && latest.metadata.generation == object.metadata.generation
-        };
-        latest.filter(is_same).unwrap_or_else(|| object.clone())
     }
 
     fn sits_in_a_leaving_namespace(&self, object: &NamespacePlus) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{Selector, SelectorExt};
+use operator_core::template::render;
 use serde_json::{Map, Value, json};
 
 use crate::api::{
@@ -46,7 +47,7 @@ pub fn wanted(
     let mut metadata = Metadata { labels: Entries::new(), annotations: annotations(spec) };
     let mut errors = Vec::new();
     if let Some(options) = &spec.namespace_options {
-        add_options(&mut metadata, &mut errors, options, labels, |value| render(value, tenant, name));
+        add_options(&mut metadata, &mut errors, options, labels, |value| filled_in(value, tenant, name));
     }
     metadata.labels.retain(|key, _| !RESERVED.contains(&key.as_str()));
     (metadata, errors)
@@ -87,23 +88,13 @@ fn add(entries: &mut Entries, more: &Entries, render: impl Fn(&str) -> String) {
     }
 }
 
-/// Puts the names in the place of `{{tenant.name}}` and `{{namespace}}`; spaces inside the braces do not
-/// matter, and other templates stay as they are.
-fn render(value: &str, tenant: &str, namespace: &str) -> String {
-    let mut rendered = String::with_capacity(value.len());
-    let mut rest = value;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let Some((key, after)) = after.split_once("}}") else { break };
-        rendered.push_str(before);
-        match key.trim() {
-            "tenant.name" => rendered.push_str(tenant),
-            "namespace" => rendered.push_str(namespace),
-            _ => rendered.extend(["{{", key, "}}"]),
-        }
-        rest = after;
-    }
-    rendered.push_str(rest);
-    rendered
+/// Puts the names in the place of `{{tenant.name}}` and `{{namespace}}`.
+fn filled_in(value: &str, tenant: &str, namespace: &str) -> String {
+    render(value, |key| match key {
+        "tenant.name" => Some(tenant.to_owned()),
+        "namespace" => Some(namespace.to_owned()),
+        _ => None,
+    })
 }
 
 /// The annotations that follow from other parts of the spec.

@@ -195,7 +195,7 @@ impl Controller for TenantController {
         if put_off != Outcome::Done {
             return Ok(put_off);
         }
-        let tenant = self.latest(tenant);
+        let tenant = self.tenants.latest(tenant);
         let report = self.act(&tenant, &owner, members, plan).await;
         if !report.troubles.is_empty() && report.troubles.are_passing() {
             return Err(Error::Incomplete(report.troubles));
@@ -209,7 +209,7 @@ impl Controller for TenantController {
             return Err(Error::Incomplete(report.troubles));
         }
         if report.members.is_empty() {
-            self.release(&self.latest(tenant)).await?;
+            self.release(&self.tenants.latest(tenant)).await?;
         }
         Ok(Outcome::Done)
     }
@@ -255,16 +255,6 @@ impl TenantController {
             announcement(known, plan, now).or_else(|| known.status.clone()).unwrap_or_default()
         };
         self.status.write(tenant, next).await.map_err(Error::Status)
-    }
-
-    /// The Tenant with what has just been written to it.
-    fn latest(&self, tenant: Arc<Tenant>) -> Arc<Tenant> {
-        let latest = self.tenants.store().get(&ObjectKey::of(tenant.as_ref()));
-        latest
-            .filter(|latest| {
-                latest.uid() == tenant.uid() && latest.metadata.generation == tenant.metadata.generation
-            })
-            .unwrap_or(tenant)
     }
 
     /// Holds the Tenant back from deletion while it has namespaces.

@@ -1,7 +1,7 @@
 //! Services that were there before their Tenant wanted something on them. Whatever is made or changed later gets it by
 //! admission, so these are looked at once only: after a change of the Tenant, and when a namespace joins it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{
@@ -16,9 +16,12 @@ use operator_core::{
     kind::describe,
     write::WriteError,
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use crate::api::v1beta2::{AdditionalMetadata, Tenant};
+use crate::{
+    api::v1beta2::{AdditionalMetadata, Metadata, Tenant},
+    namespace,
+};
 
 /// Writes on Services that are there.
 pub(crate) struct Services {
@@ -64,30 +67,19 @@ impl Services {
     }
 }
 
-/// The merge patch that brings a Service to what is wanted, or nothing if it is there already or on its way out. Has the
-/// UID, so that it never hits a namesake.
+/// The merge patch that brings a Service to what is wanted, or nothing if it is there already or on its way out.
 fn patch(present: &ObjectMeta, wanted: &AdditionalMetadata) -> Option<Value> {
-    let mut metadata = Map::new();
-    for (field, present, wanted) in [
-        ("labels", &present.labels, &wanted.labels),
-        ("annotations", &present.annotations, &wanted.annotations),
-    ] {
-        let value = |key| present.as_ref().and_then(|present| present.get(key));
-        let missing: BTreeMap<_, _> =
-            wanted.iter().filter(|(key, wanted)| value(*key) != Some(*wanted)).collect();
-        if !missing.is_empty() {
-            metadata.insert(field.to_owned(), json!(missing));
-        }
-    }
-    if metadata.is_empty() || present.deletion_timestamp.is_some() {
+    if present.deletion_timestamp.is_some() {
         return None;
     }
-    metadata.insert("uid".to_owned(), json!(present.uid));
-    Some(json!({ "metadata": metadata }))
+    let AdditionalMetadata { labels, annotations } = wanted.clone();
+    namespace::patch(present, &Metadata { labels, annotations }, &Metadata::default())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn namespace(uid: &str) -> Arc<Namespace> {

@@ -1,7 +1,7 @@
 //! Admission reviews: what one costs the manager, and how long it takes.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -32,7 +32,7 @@ use super::{PATIENCE, figures};
 use crate::{
     process::cpu,
     rbac::NAMESPACE,
-    stage::{launch_with, prepare},
+    stage::{free_address, launch_with, prepare},
     workspace,
 };
 
@@ -97,10 +97,6 @@ impl Reviews {
         running.stop()?;
         cluster.stop()
     }
-}
-
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// The creation of the Tenant of the samples, as the API server asks about it.

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::Path,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use super::{PATIENCE, figures, support::until_silent};
 use crate::{
     demo::samples,
     process::{cpu, resident},
-    stage::{launch_with, prepare},
+    stage::{free_address, launch_with, prepare},
     workspace,
 };
 
@@ -30,11 +30,11 @@ impl Scrape {
     pub(super) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         prepare(&cluster).await?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let metrics = free_address()?;
         let flags = [
             "--health-probe-bind-address=0".to_owned(),
             "--webhook-bind-address=127.0.0.1:0".to_owned(),
-            format!("--metrics-bind-address=127.0.0.1:{port}"),
+            format!("--metrics-bind-address={metrics}"),
             "--metrics-secure=false".to_owned(),
         ];
         let running = launch_with(&cluster, program, &flags).await?;
@@ -47,7 +47,7 @@ impl Scrape {
         let (mut times, mut bytes) = (Vec::new(), 0);
         for _ in 0..self.scrapes {
             let began = Instant::now();
-            bytes = scrape(port)?;
+            bytes = scrape(metrics)?;
             times.push(began.elapsed());
         }
         let spent = cpu(running.pid())?.saturating_sub(spent) / self.scrapes.max(1);
@@ -64,8 +64,8 @@ impl Scrape {
 }
 
 /// Reads the metrics, each time over a new connection. Returns how many bytes there were.
-fn scrape(port: u16) -> Result<usize> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).context("cannot reach the metrics")?;
+fn scrape(metrics: SocketAddr) -> Result<usize> {
+    let mut stream = TcpStream::connect(metrics).context("cannot reach the metrics")?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::Path,
     time::{Duration, Instant},
 };
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     process::{peak, resident},
-    stage::{launch, prepare},
+    stage::{free_address, launch, prepare},
 };
 
 #[derive(Args)]
@@ -178,11 +178,6 @@ async fn start(cluster: &Cluster, program: &Path) -> Result<Cost> {
     }
     let writes = entries.iter().filter(|entry| entry.is_write() && entry.resource != "leases").count();
     Ok(Cost { ready, peak, settled, requests, writes })
-}
-
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("cannot find a free port")?;
-    Ok(listener.local_addr()?)
 }
 
 /// How long it took until `/readyz` answered 200.

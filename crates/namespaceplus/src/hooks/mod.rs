@@ -13,12 +13,13 @@ mod client;
 mod plan;
 mod request;
 
-use std::{collections::HashMap, sync::Mutex};
+use std::collections::HashMap;
 
 use futures::future::join_all;
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, Client, ResourceExt};
 use operator_core::{ObjectKey, Setting, Wiring, fence::Fence};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 pub(crate) use self::plan::{Happened, has_failed_now, is_settled, verdict, wait};
@@ -71,7 +72,7 @@ impl Hooks {
     /// What is known of the calls of a NamespacePlus to which this has happened. Calls that were never tried are
     /// pending.
     pub(crate) fn known(&self, object: &NamespacePlus, happened: &[Happened]) -> Vec<HookStatus> {
-        let journal = self.journal();
+        let journal = self.journal.lock();
         let noted = journal.get(&ObjectKey::of(object)).map(Vec::as_slice).unwrap_or_default();
         plan::known(object, &calls(object, happened), noted)
     }
@@ -99,20 +100,20 @@ impl Hooks {
                 plan::note(one, result.map_err(|error| error.to_string()), now);
             }
         }
-        self.journal().insert(ObjectKey::of(object), after.clone());
+        self.journal.lock().insert(ObjectKey::of(object), after.clone());
         Some(after)
     }
 
     /// Forgets a NamespacePlus that is done with.
     pub(crate) fn forget(&self, object: &NamespacePlus) {
-        self.journal().remove(&ObjectKey::of(object));
+        self.journal.lock().remove(&ObjectKey::of(object));
     }
 
     /// Forgets what the status says by now.
     pub(crate) fn written(&self, object: &NamespacePlus) {
         let says = object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default();
         let key = ObjectKey::of(object);
-        let mut journal = self.journal();
+        let mut journal = self.journal.lock();
         if journal.get(&key).is_some_and(|noted| noted == says) {
             journal.remove(&key);
         }
@@ -142,10 +143,5 @@ impl Hooks {
             Ok(secret) => Ok(secret.data.unwrap_or_default()),
             Err(error) => Err(CannotCall::secret(&namespace, &reference.name, &error)),
         }
-    }
-
-    fn journal(&self) -> std::sync::MutexGuard<'_, HashMap<ObjectKey, Vec<HookStatus>>> {
-        // Nobody panics while holding it.
-        self.journal.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -94,13 +94,19 @@ async fn each_object_is_written_once() {
             json!({"networkPolicies": [{"name": "net", "spec": {"ingress": [{"ports": [{"port": 80}]}]}}]}),
         )
         .await;
-    let writes = world.harness.requests().unwrap().writes();
-    let writes = writes.filter(|entry| entry.name == world.name || entry.namespace == world.name);
-    let mut written: Vec<_> =
-        writes.entries.iter().map(|entry| format!("{} {}", entry.verb, entry.resource)).collect();
-    written.sort();
+    let written = || {
+        let writes = world.harness.requests().unwrap().writes();
+        let writes = writes.filter(|entry| entry.name == world.name || entry.namespace == world.name);
+        let mut written: Vec<_> =
+            writes.entries.iter().map(|entry| format!("{} {}", entry.verb, entry.resource)).collect();
+        written.sort();
+        written
+    };
+    // The log may have the last of them, the status, after the watch has shown it.
+    let is_told = async || Ok(written().contains(&"update namespacepluses".to_owned()));
+    eventually("the log to have the status", PATIENCE, is_told).await.unwrap();
     assert_eq!(
-        written,
+        written(),
         [
             "create namespaces",
             "create networkpolicies",

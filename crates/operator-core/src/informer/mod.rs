@@ -154,6 +154,15 @@ impl<K: Kind> Informer<K> {
         self.change(|store| store.wrote(moment, object));
     }
 
+    /// The object with what has been written to it since, as long as its spec is the same; else as it is given.
+    pub fn latest(&self, object: Arc<K>) -> Arc<K> {
+        let (uid, generation) = (&object.meta().uid, object.meta().generation);
+        let known = self.store().get(&crate::kind::ObjectKey::of(object.as_ref()));
+        known
+            .filter(|known| known.meta().uid == *uid && known.meta().generation == generation)
+            .unwrap_or(object)
+    }
+
     /// Takes out an object that a delete of our own has ended.
     pub fn removed(&self, key: &crate::kind::ObjectKey, uid: Option<&str>) {
         self.change(|store| store.removed(key, uid));

@@ -91,9 +91,7 @@ impl Known {
         let person = Person::of(user);
         let as_owners = self.as_owners(&person);
         let configuration = self.configuration();
-        let manager = self.own_user.name().await?;
-        let is_member = |namespace: &str| self.is_member(namespace);
-        let role = role(&person, manager, &configuration, &as_owners, is_member);
+        let role = self.role_of(&person, &configuration, &as_owners).await?;
         let named = about.iter().filter_map(|name| self.tenant(name)).map(by_name).collect();
         let owned = if role == Role::CapsuleUser { self.owned(&person, &as_owners) } else { BTreeMap::new() };
         Ok(Facts {
@@ -104,6 +102,25 @@ impl Known {
             configuration,
             manager_namespace: self.manager_namespace.clone(),
         })
+    }
+
+    /// What somebody may do, as the caches have it.
+    ///
+    /// # Errors
+    /// As for [`facts`](Self::facts).
+    pub(super) async fn role(&self, user: &UserInfo) -> Result<Role, BoxError> {
+        let person = Person::of(user);
+        self.role_of(&person, &self.configuration(), &self.as_owners(&person)).await
+    }
+
+    async fn role_of(
+        &self,
+        person: &Person<'_>,
+        configuration: &CapsuleConfigurationSpec,
+        as_owners: &[Arc<TenantOwner>],
+    ) -> Result<Role, BoxError> {
+        let manager = self.own_user.name().await?;
+        Ok(role(person, manager, configuration, as_owners, |namespace| self.is_member(namespace)))
     }
 
     /// The same with Tenants as they are now: those that are named, or all if none is.

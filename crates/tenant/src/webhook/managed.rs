@@ -6,7 +6,7 @@ use k8s_openapi::{
         networking::v1::NetworkPolicy,
         rbac::v1::RoleBinding,
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use operator_core::admission::{
     BoxError, CREATE, Caches, DELETE, Denial, Metadata, Operation, Request, UPDATE, Validator, Verdict,
@@ -14,11 +14,12 @@ use operator_core::admission::{
 };
 
 use super::{
+    in_tenants,
     known::Known,
     who::{NOT_A_MASTER, NOT_THE_SYSTEM},
 };
 use crate::{
-    api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL, TENANT_LABEL},
+    api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL},
     people::Role,
 };
 
@@ -32,14 +33,7 @@ pub(super) fn guard() -> Webhook {
         // Its other writer is the API server.
         .on(target::<ResourceQuota>(UPDATE).subresource("status"))
         .on(target::<RoleBinding>(all))
-        .in_namespaces(LabelSelector {
-            match_expressions: Some(vec![LabelSelectorRequirement {
-                key: TENANT_LABEL.to_owned(),
-                operator: "Exists".to_owned(),
-                values: None,
-            }]),
-            ..LabelSelector::default()
-        })
+        .in_namespaces(in_tenants())
         .with_labels(LabelSelector {
             match_labels: Some([(OBJECT_MANAGER_LABEL.to_owned(), OBJECT_MANAGER.to_owned())].into()),
             ..LabelSelector::default()
@@ -61,8 +55,7 @@ impl Validator for Guard {
     }
 
     async fn validate(&self, request: &Request<Metadata>) -> Result<Verdict, BoxError> {
-        let facts = self.known.facts(&request.user, &[]).await?;
-        Ok(judge(request, facts.role).into())
+        Ok(judge(request, self.known.role(&request.user).await?).into())
     }
 }
 

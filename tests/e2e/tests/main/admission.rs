@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::{Component, wait::eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, Stage, TENANT, Webhooks};
 
@@ -39,6 +39,32 @@ async fn a_tenant_is_judged_by_the_manager_that_runs() {
     stage.assert_nothing_was_forbidden();
     let log = manager.ask_to_end().await;
     assert!(log.contains("the manager has stopped"), "{log}");
+}
+
+/// A rule about a resource that does not exist, a singular for example, guards nothing and says nothing.
+#[tokio::test]
+async fn every_resource_that_admission_is_about_exists() {
+    let stage = Stage::complete().await;
+    let mut asked = 0;
+    for configuration in stage.deployed_configurations().await {
+        let of_webhooks = configuration["webhooks"].as_array().into_iter().flatten();
+        let rules = of_webhooks.flat_map(|webhook| webhook["rules"].as_array().into_iter().flatten());
+        let of_policy = configuration["spec"]["matchConstraints"]["resourceRules"].as_array();
+        for rule in rules.chain(of_policy.into_iter().flatten()) {
+            let [group, version] = ["apiGroups", "apiVersions"].map(|field| rule[field][0].as_str().unwrap());
+            let path =
+                if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+            let known: Value =
+                serde_json::from_str(&stage.kubectl(&["get", "--raw", &path]).await.unwrap()).unwrap();
+            let known: Vec<_> =
+                known["resources"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+            for resource in rule["resources"].as_array().unwrap() {
+                assert!(known.contains(&resource), "{path} has no {resource}: {known:?}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 10, "{asked}");
 }
 
 #[tokio::test]

@@ -145,6 +145,14 @@ async fn an_owner_is_kept_to_the_tenant_and_free_within_it() {
     amiss.extend(alice.types_all(ALLOWED, Result::is_ok).await);
     assert!(amiss.is_empty(), "{amiss:#?}");
 
+    // What an administrator sees of it.
+    let table = stage.kubectl(&["get", "tenant", "oil"]).await.unwrap();
+    let lines: Vec<_> =
+        table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(lines[0], "NAME STATE NAMESPACE QUOTA NAMESPACE COUNT NODE SELECTOR READY STATUS AGE");
+    assert!(lines[1].starts_with("oil Active 2 "), "{table}");
+    assert!(lines[1].contains(r#"{"kubernetes.io/os":"linux"} True"#), "{table}");
+
     // A policy of their own stands beside that of the Tenant.
     let policy = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",

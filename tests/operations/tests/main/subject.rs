@@ -216,6 +216,10 @@ fn is_seen(object: &DynamicObject) -> bool {
     object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation
 }
 
+/// What begins the name of the volume with a pod's token; the rest is drawn by lot.
+const TOKEN_VOLUME: &str = "kube-api-access-";
+const DRAWN: usize = 5;
+
 /// What is the same in two objects that were made alike.
 fn essence(child: &DynamicObject) -> Value {
     let mut value = serde_json::to_value(child).unwrap();
@@ -227,7 +231,6 @@ fn essence(child: &DynamicObject) -> Value {
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         // How often the Deployment's controller has rolled out.
         annotations.remove("deployment.kubernetes.io/revision");
-        // Holds the object's UID, which text replaces, and nothing else of its own.
     }
     if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
         for of_its_own in ["nodeName", "clusterIP", "clusterIPs"] {
@@ -235,20 +238,13 @@ fn essence(child: &DynamicObject) -> Value {
         }
     }
     let mut text = value.to_string();
-    // Drawn by lot.
-    for (begins, length) in [("kube-api-access-", 5)] {
-        while let Some(place) = text.find(begins) {
-            text.replace_range(place..place + begins.len() + length, "TOKEN");
-        }
+    while let Some(place) = text.find(TOKEN_VOLUME) {
+        text.replace_range(place..place + TOKEN_VOLUME.len() + DRAWN, "TOKEN");
     }
     // The number of a pod depends on which were there before.
-    let mut value: Value = serde_json::from_str(&text).unwrap();
-    if let Some(name) = value["metadata"]["name"].as_str().map(str::to_owned)
-        && let Some((set, _)) = name.rsplit_once("-pod-")
-    {
-        let (set, text) = (format!("{set}-pod-n"), value.to_string().replace(&name, &format!("{set}-pod-n")));
-        value = serde_json::from_str(&text).unwrap();
-        value["metadata"]["name"] = set.into();
+    let name = child.name_any();
+    if let Some((set, _)) = name.rsplit_once("-pod-") {
+        text = text.replace(&name, &format!("{set}-pod-n"));
     }
-    value
+    serde_json::from_str(&text).unwrap()
 }

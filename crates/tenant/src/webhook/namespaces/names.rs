@@ -2,14 +2,14 @@
 
 use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::admission::Denial;
-use regex::RegexBuilder;
 
-use crate::api::v1beta2::{CapsuleConfigurationSpec, Tenant};
+use crate::{
+    api::v1beta2::{CapsuleConfigurationSpec, Tenant},
+    pattern,
+};
 
 /// The longest name of a namespace.
 const LONGEST: usize = 63;
-/// The largest program that the pattern may become, in bytes.
-const LARGEST: usize = 1 << 20;
 
 /// The name of a namespace; of one whose name the API server is to make up, one that it could be.
 pub(super) fn expected(metadata: &ObjectMeta) -> String {
@@ -29,8 +29,7 @@ pub(super) fn check(
     configuration: &CapsuleConfigurationSpec,
 ) -> Result<(), Denial> {
     if let Some(pattern) = &configuration.protected_namespace_regex {
-        let usable = RegexBuilder::new(pattern).size_limit(LARGEST).build();
-        let pattern = usable.map_err(|_| {
+        let pattern = pattern::compile(pattern).map_err(|_| {
             Denial::forbidden(
                 "no namespace can be created in a Tenant: spec.protectedNamespaceRegex of CapsuleConfiguration default \
                  is no pattern that can be used; an administrator has to correct it",
