@@ -1,11 +1,12 @@
-//! Namespaces of a Tenant that race for what is left of a quota that they share.
+//! Namespaces of a Tenant that race for what is left of a quota that they share, and what admission costs a pod.
 
+use cluster::wait::eventually;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::PostParams};
 use serde_json::json;
 
-use crate::support::{Stage, TENANT, Webhooks};
+use crate::support::{PATIENCE, Stage, TENANT, Webhooks, curl, free_port};
 
 /// The pods that the Tenant may have, and the namespaces that want them.
 const LIMIT: usize = 20;
@@ -65,6 +66,58 @@ async fn namespaces_that_race_for_a_shared_quota_stay_within_it() {
     }
     assert_eq!(self::counted(&stage).await, LIMIT);
     manager.ask_to_end().await;
+}
+
+#[tokio::test]
+async fn a_pod_costs_two_calls_at_most_and_no_read() {
+    let (stage, webhooks, port) = (Stage::complete().await, Webhooks::new(), free_port());
+    let metrics = format!("--metrics-bind-address=127.0.0.1:{port}");
+    let manager = stage.start_with_webhooks("manager", webhooks, &[&metrics, "--metrics-secure=false"]);
+    manager.until_readyz(200, "ok").await;
+    stage.configure(webhooks).await;
+    stage.until_asked().await;
+    let item = json!({ "hard": { "pods": LIMIT.to_string() } });
+    for (tenant, scope, most) in [("alone", "Namespace", 0), ("together", "Tenant", 2)] {
+        let spec = json!({
+            "resourceQuotas": { "scope": scope, "items": [item] },
+            "storageClasses": { "allowed": ["fast"] },
+            "ingressOptions": { "allowedClasses": { "allowed": ["web"] } },
+            "limitRanges": { "items": [{ "limits": [{ "type": "Container", "default": { "cpu": "100m" } }] }] },
+        });
+        stage.create(&TENANT, "", tenant, spec).await;
+        stage.join(tenant, &format!("{tenant}-a")).await;
+        stage.until_joined(tenant, 1).await;
+        let pods = Api::<Pod>::namespaced(stage.cluster.client().await.unwrap(), &format!("{tenant}-a"));
+        // The first may meet a quota that the API server has not counted yet.
+        eventually("a pod to be admitted", PATIENCE, async || {
+            Ok(pods.create(&PostParams::default(), &pod(0)).await.map_err(|error| error.to_string()))
+        })
+        .await
+        .unwrap();
+        // Something else may be reviewed meanwhile, so the least of several counts.
+        let mut calls = Vec::new();
+        for number in 1..6 {
+            let (mark, before) = (stage.cluster.audit_mark().unwrap(), reviews(port));
+            pods.create(&PostParams::default(), &pod(number)).await.unwrap();
+            calls.push(reviews(port) - before);
+            let read = stage.cluster.audit_since(mark).unwrap().by_user(&stage.account.user());
+            let read = read.filter(|entry| ["get", "list"].contains(&entry.verb.as_str()));
+            assert_eq!(read.entries, []);
+        }
+        println!("calls for each pod where the quota is of scope {scope}: {calls:?}");
+        assert!(calls.iter().min() <= Some(&most), "{calls:?}");
+    }
+    manager.ask_to_end().await;
+}
+
+/// How many reviews the manager has answered so far, but for those of what it writes itself: the children of Tenants, and
+/// Tenants' statuses, which the API server converts for the watchers of each version.
+fn reviews(port: u16) -> u64 {
+    let text = curl(&format!("http://127.0.0.1:{port}/metrics"), &[]).unwrap().body;
+    let series = text.lines().filter(|line| line.starts_with("ensemble_admission_reviews_total{"));
+    let of_others =
+        series.filter(|line| !line.contains("/tenant/managed-objects") && !line.contains("/convert/"));
+    of_others.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
 }
 
 /// How many pods the API server counts in all namespaces together.

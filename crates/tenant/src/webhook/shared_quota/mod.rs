@@ -27,7 +27,7 @@ use self::ledger::{Count, Excess, Ledger};
 use super::{in_tenants, labelled};
 use crate::{
     api::{
-        names::{OBJECT_TENANT_LABEL, RESOURCE_QUOTA_LABEL},
+        names::{OBJECT_TENANT_LABEL, QUOTA_HARD_ANNOTATION, RESOURCE_QUOTA_LABEL},
         v1beta2::{QuotaScope, Tenant},
     },
     quota::Resources,
@@ -36,6 +36,14 @@ use crate::{
 /// Everybody else only takes note of what there is already.
 const COUNTS: &str = "request.userInfo.username == 'system:apiserver'";
 
+/// A `ResourceQuota` that has a part of a whole says how much the whole is.
+fn has_a_part() -> String {
+    let hard = QUOTA_HARD_ANNOTATION;
+    format!(
+        "has(oldObject.metadata.annotations) && oldObject.metadata.annotations.exists(key, key.startsWith('{hard}'))"
+    )
+}
+
 /// The guard of shared quotas.
 pub(super) fn guard() -> Webhook {
     Webhook::validating::<SharedQuotas>("shared-quotas")
@@ -43,6 +51,7 @@ pub(super) fn guard() -> Webhook {
         .in_namespaces(in_tenants())
         .with_labels(labelled(RESOURCE_QUOTA_LABEL))
         .only_if("counts-what-is-asked-for", COUNTS)
+        .only_if("has-a-part-of-a-whole", &has_a_part())
         // Nobody's pods depend on an answer.
         .failure_policy(FailurePolicy::Ignore)
         .timeout_seconds(2)
