@@ -51,8 +51,10 @@ async fn namespaces_that_race_for_a_shared_quota_stay_within_it() {
         "{made} of {LIMIT} pods made in {namespaces} namespaces, {counted} counted, {} refused",
         refused.len()
     );
+    // An answer that did not come in time is one that the API server goes on without, on a machine that is busy enough.
+    let most = LIMIT + unasked(&stage).await;
     // Kubernetes' quota controller may count one too few in a namespace: it has not heard of the pod yet.
-    assert!(counted <= LIMIT && made <= LIMIT + namespaces, "{made} pods, {counted} counted");
+    assert!(counted <= most && made <= most + namespaces, "{made} pods, {counted} counted, of {most}");
     let says = "exceeded quota of Tenant oil: its namespaces use ";
     let by_the_whole = refused.iter().filter(|refused| refused.contains(says)).count();
     let by_its_own =
@@ -64,7 +66,8 @@ async fn namespaces_that_race_for_a_shared_quota_stay_within_it() {
     for number in ASKED..ASKED + 4 * LIMIT {
         let _ = pods.create(&PostParams::default(), &pod(number)).await;
     }
-    assert_eq!(self::counted(&stage).await, LIMIT);
+    let counted = self::counted(&stage).await;
+    assert!((LIMIT..=LIMIT + unasked(&stage).await).contains(&counted), "{counted} counted");
     manager.ask_to_end().await;
 }
 
@@ -118,6 +121,15 @@ fn reviews(port: u16) -> u64 {
     let of_others =
         series.filter(|line| !line.contains("/tenant/managed-objects") && !line.contains("/convert/"));
     of_others.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}
+
+/// How often the API server has gone on without the answer about a shared quota.
+async fn unasked(stage: &Stage) -> usize {
+    let metrics = stage.kubectl(&["get", "--raw", "/metrics"]).await.unwrap();
+    let counts = metrics.lines().filter(|line| {
+        line.starts_with("apiserver_admission_webhook_fail_open_count{") && line.contains("\"shared-quotas.")
+    });
+    counts.map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap()).sum()
 }
 
 /// How many pods the API server counts in all namespaces together.
