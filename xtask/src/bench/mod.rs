@@ -1,5 +1,6 @@
 //! `bench`: what the manager costs and how fast it is, in figures that it prints itself.
 
+mod crowd;
 mod figures;
 mod rest;
 mod reviews;
@@ -7,6 +8,7 @@ mod scrape;
 mod start;
 mod support;
 mod tenants;
+mod world;
 
 use std::time::Duration;
 
@@ -29,6 +31,9 @@ pub(crate) struct Bench {
     start: start::Start,
 
     #[command(flatten)]
+    crowd: crowd::Crowd,
+
+    #[command(flatten)]
     reviews: reviews::Reviews,
 
     #[command(flatten)]
@@ -45,6 +50,8 @@ enum Section {
     Rest,
     /// The start of a manager that finds many objects
     Start,
+    /// Many objects of several kinds in one manager
+    Crowd,
     /// Admission reviews
     Reviews,
     /// What it costs to be measured
@@ -64,6 +71,7 @@ impl Bench {
                 match section {
                     Section::Rest => self.rest.run(&program).await?,
                     Section::Start => self.start.run(&program).await?,
+                    Section::Crowd => self.crowd.run(&program).await?,
                     Section::Reviews => self.reviews.run(&program).await?,
                     Section::Scrape => self.scrape.run(&program).await?,
                     Section::Tenants => self.tenants.run(&program).await?,

@@ -10,16 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use clap::Args;
 use cluster::{Cluster, Options, wait::eventually};
-use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client,
-    api::{ApiResource, ListParams, PostParams},
-    core::Object,
-};
-use podset::{PodSet, PodSetSpec};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use podset::PodSet;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -28,6 +19,7 @@ use tokio::{
 use super::{
     PATIENCE, figures,
     support::{asked, until_silent},
+    world,
 };
 use crate::{
     process::{peak, resident},
@@ -45,15 +37,6 @@ pub(super) struct Start {
     starts: usize,
 }
 
-/// The pods of each PodSet.
-const REPLICAS: i32 = 10;
-/// The PodSets of each namespace.
-const PER_NAMESPACE: usize = 100;
-/// The nodes that hold the pods.
-const NODES: usize = 12;
-/// Requests in flight while the world is made.
-const AT_ONCE: usize = 16;
-
 /// How long it may take to make the world.
 const POPULATE: Duration = Duration::from_mins(20);
 
@@ -68,7 +51,7 @@ struct Cost {
 
 impl Start {
     pub(super) async fn run(&self, program: &Path) -> Result<()> {
-        let cluster = Cluster::start(Options { nodes: NODES, ..Options::default() }).await?;
+        let cluster = Cluster::start(Options { nodes: world::NODES, ..Options::default() }).await?;
         prepare(&cluster).await?;
         self.populate(&cluster, program).await?;
         let mut costs = Vec::new();
@@ -81,18 +64,13 @@ impl Start {
 
     /// Has a manager make all pods, and ends it.
     async fn populate(&self, cluster: &Cluster, program: &Path) -> Result<()> {
-        println!("making {} PodSets of {REPLICAS} pods ...", self.found);
+        println!("making {} PodSets of {} pods ...", self.found, world::REPLICAS);
         let running = launch(cluster, program, "0").await?;
         let client = cluster.client().await?;
-        for namespace in 0..self.found.div_ceil(PER_NAMESPACE) {
-            create_namespace(&client, namespace).await?;
-        }
-        let created = stream::iter(0..self.found).map(|number| create_set(&client, number));
-        created.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        let sets = Api::<Counted>::all_with(client, &ApiResource::erase::<PodSet>(&()));
+        world::create_namespaces(&client, self.found).await?;
+        world::create_all(&client, self.found, world::podset).await?;
         eventually("all pods to be ready", POPULATE, async || {
-            let list = sets.list(&ListParams::default()).await?;
-            let ready = list.iter().filter(|set| is_ready(set)).count();
+            let ready = world::count_ready::<PodSet>(&client).await?;
             Ok(if ready == self.found { Ok(()) } else { Err(ready) })
         })
         .await?;
@@ -115,49 +93,6 @@ impl Start {
             println!("requests of a start: {:?}", cost.requests);
         }
     }
-}
-
-async fn create_namespace(client: &Client, number: usize) -> Result<()> {
-    let namespace = serde_json::from_value(json!({ "metadata": { "name": namespace_name(number) } }))?;
-    Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-    Ok(())
-}
-
-fn namespace_name(number: usize) -> String {
-    format!("many-{number}")
-}
-
-/// Its pods need no scheduler.
-async fn create_set(client: &Client, number: usize) -> Result<()> {
-    let template = json!({
-        "metadata": { "labels": { "app.kubernetes.io/name": "many" } },
-        "spec": {
-            "nodeName": format!("node-{}", number % NODES),
-            "containers": [{ "name": "main", "image": "registry.k8s.io/pause:3.10" }],
-        },
-    });
-    let template = serde_json::from_value(template)?;
-    let set =
-        PodSet::new(&format!("set-{number}"), PodSetSpec { replicas: REPLICAS, template: Some(template) });
-    let sets = Api::<PodSet>::namespaced(client.clone(), &namespace_name(number / PER_NAMESPACE));
-    sets.create(&PostParams::default(), &set).await.context("cannot create a PodSet")?;
-    Ok(())
-}
-
-/// A PodSet without its template, which takes long to parse.
-type Counted = Object<Nothing, Counts>;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Nothing {}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Counts {
-    ready_replicas: i32,
-}
-
-fn is_ready(set: &Counted) -> bool {
-    set.status.as_ref().is_some_and(|counts| counts.ready_replicas == REPLICAS)
 }
 
 /// Starts a manager, waits until it says that it is ready, then until it is silent, and ends it.
