@@ -41,10 +41,22 @@ pub struct PodSetSpec {
     /// made from then on, as with a ReplicaSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<PodTemplateSpec>,
+
+    /// For how many seconds all pods must have been ready without interruption before the PodSet is Ready.
+    /// Numbers in the status do not wait for it.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub min_ready_seconds: i32,
 }
 
 fn one() -> i32 {
     1
+}
+
+impl Default for PodSetSpec {
+    fn default() -> Self {
+        Self { replicas: one(), template: None, min_ready_seconds: 0 }
+    }
 }
 
 /// What is known about a PodSet.
@@ -63,7 +75,7 @@ pub struct PodSetStatus {
     #[serde(default)]
     pub replicas: i32,
 
-    /// How many of them are ready.
+    /// How many of them are ready now, for however long.
     #[serde(default)]
     pub ready_replicas: i32,
 

@@ -13,17 +13,18 @@ use serde_json::{Value, json};
 use crate::{
     api::PodSet,
     build::has_labels,
-    observe::{KnownPod, Pods},
-    reconcile::Error,
+    error::Error,
+    observe::{KnownPod, Pods, is_active},
 };
 
-/// Makes the owner references of pods agree with their labels, as a ReplicaSet does.
+/// Makes the owner references of pods agree with their labels, as a ReplicaSet does. Pods that are on their way out
+/// stay whose they are.
 pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Owner) -> Result<(), Error> {
-    for pod in pods.owned(set).iter().filter(|pod| !has_labels(set, pod) && !pod.is_terminating()) {
+    for pod in pods.owned(set).iter().filter(|pod| is_active(pod) && !has_labels(set, pod)) {
         let references = json!([{"$patch": "delete", "uid": uid(set)}]);
         write_references(pods, pod, references).await?;
     }
-    let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| !pod.is_terminating()).collect();
+    let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| is_active(pod)).collect();
     if orphans.is_empty() || !may_adopt(client, set).await? {
         return Ok(());
     }
@@ -45,9 +46,12 @@ async fn may_adopt(client: &Client, set: &PodSet) -> Result<bool, Error> {
     Ok(live.is_some_and(|live| uid(&live) == uid(set) && !is_deleting(&live)))
 }
 
-/// Changes the owner references of one incarnation of a pod. A pod that is gone is none to change.
+/// Changes the owner references of a pod that is as it was seen. One that somebody else has claimed or relabelled
+/// meanwhile is a conflict, to be looked at again; one that is gone is none to change.
 async fn write_references(pods: &Pods, pod: &KnownPod, references: Value) -> Result<(), Error> {
-    let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid(), "ownerReferences": references}}));
+    let patch = Patch::Strategic(json!({"metadata": {
+        "uid": pod.uid(), "resourceVersion": pod.resource_version(), "ownerReferences": references,
+    }}));
     match pods.writer.patch(&ObjectKey::of(pod.as_ref()), &patch, "change the owner references of").await {
         Err(error) if !error.answer().is_some_and(is_not_found) => Err(Error::Claim(error)),
         _ => Ok(()),

@@ -1,27 +1,38 @@
 //! PodSet keeps a number of pods running, as a ReplicaSet does.
 //!
-//! The way of a reconcile, in the order of the modules:
+//! Where each behaviour is, in the order of a reconcile:
 //!
 //! ```text
-//! api        what a person asks for and is told; schema makes it a definition
-//! observe    the pods that count, from the caches
-//! claim      orphans are adopted, strangers' labels released
-//! plan       pure: which pods to make, which to delete
-//! build      pure: the pod that is made
-//! status     pure: what is said about it
-//! reconcile  the controller: observe, claim, plan, act, tell
+//! api        what a person asks for and is told
+//! schema     makes it a definition: pod templates that fit, quantities that are checked
+//! reconcile  the controller: act (claim, plan, make and delete), then tell
+//! observe    pods in the caches: whose they are, which of them count
+//! claim      orphans with the labels are adopted, relabelled pods are released
+//! plan       pure: how many pods are missing and what they are called, which surplus pods go first
+//! build      pure: the pod that is made: labels, owner, security context
+//! error      what can stand in the way, and what a person can do about it
+//! progress   pure: missing, not ready, not yet for spec.minReadySeconds, or complete; and when to look again
+//! status     pure: numbers and conditions, in sentences
 //! ```
+//!
+//! What it shares with other controllers is operator-core's: the queue and its pauses after errors, Events, the write
+//! of a status that differs, and that an object that is being deleted is not reconciled.
 
 pub mod api;
 mod build;
 mod claim;
+mod error;
 mod observe;
 mod plan;
+mod progress;
 mod reconcile;
 mod schema;
 mod status;
+#[cfg(test)]
+mod testing;
 
 pub use api::{PodSet, PodSetSpec, PodSetStatus};
 pub use build::{APP_LABEL, VERSION, VERSION_LABEL};
-pub use reconcile::{Error, IMAGE, PodSetController};
+pub use error::Error;
+pub use reconcile::{IMAGE, PodSetController};
 pub use status::{PROGRESSING, REPLICA_FAILURE};

@@ -75,7 +75,12 @@ fn wanted_by(pod: &PodView) -> Option<ObjectKey> {
         .then(|| ObjectKey::namespaced(pod.metadata.namespace.as_deref().unwrap_or_default(), app))
 }
 
-/// Whether the pod counts: it has the PodSet's labels, is not finished and is not being deleted.
+/// Whether the pod is not finished and not being deleted.
+pub(crate) fn is_active(pod: &PodView) -> bool {
+    !pod.is_finished() && !pod.is_terminating()
+}
+
+/// Whether the pod counts: it is active and has the PodSet's labels.
 pub(crate) fn counts(set: &PodSet, pod: &PodView) -> bool {
-    !pod.is_finished() && !pod.is_terminating() && has_labels(set, pod)
+    is_active(pod) && has_labels(set, pod)
 }

@@ -81,40 +81,22 @@ fn worth(pod: &KnownPod, crowd: &HashMap<String, usize>) -> Worth {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, sync::Arc};
+    use std::collections::BTreeMap;
 
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use kube::ResourceExt;
-    use operator_core::pod::{DELETION_COST, PodView};
+    use operator_core::pod::DELETION_COST;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{
-        api::PodSetSpec,
-        build::{APP_LABEL, VERSION, VERSION_LABEL},
-    };
+    use crate::{api::PodSetSpec, testing::pod as changed};
 
     fn set(replicas: i32) -> PodSet {
-        PodSet::new("web", PodSetSpec { replicas, template: None })
-    }
-
-    fn pod(number: usize) -> PodView {
-        let mut pod = PodView { phase: Phase::Running, node: format!("node-{number}"), ..PodView::default() };
-        pod.metadata.name = Some(pod_name(&set(1), number));
-        pod.metadata.labels =
-            Some(BTreeMap::from([(APP_LABEL.into(), "web".into()), (VERSION_LABEL.into(), VERSION.into())]));
-        pod.ready_since = Some(at(0));
-        pod
+        PodSet::new("web", PodSetSpec { replicas, ..PodSetSpec::default() })
     }
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
-    }
-
-    fn changed(number: usize, change: impl Fn(&mut PodView)) -> KnownPod {
-        let mut pod = pod(number);
-        change(&mut pod);
-        Arc::new(pod)
     }
 
     fn planned(replicas: i32, pods: &[KnownPod]) -> Plan {

@@ -9,12 +9,10 @@ use k8s_openapi::{
 };
 use kube::Client;
 use operator_core::{
-    Controller, ObjectKey, Outcome, ReconcileError, Setting, Wiring,
-    error::{chain, is_already_exists, is_namespace_terminating},
-    owner::{Owner, OwnerError},
+    Controller, ObjectKey, Outcome, Setting, Wiring,
+    owner::Owner,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
-    write::WriteError,
     writer::Unless,
 };
 
@@ -22,10 +20,12 @@ use crate::{
     api::PodSet,
     build,
     claim::claim,
+    error::Error,
     observe::{KnownPod, Pods},
-    plan::{Plan, plan},
+    plan::plan,
+    progress::Census,
     schema,
-    status::{Trouble, status},
+    status::status,
 };
 
 /// The image of the default container.
@@ -36,38 +36,6 @@ pub const IMAGE: Setting = Setting {
     values: &[],
     help: "Image of the pods of a PodSet that has no template",
 };
-
-/// Why a PodSet could not be reconciled.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The PodSet cannot own pods.
-    #[error("cannot make pods")]
-    Owner(#[from] OwnerError),
-    /// A pod could not be adopted or released.
-    #[error(transparent)]
-    Claim(WriteError),
-    /// A pod could not be made; a quota or an admission policy may stand against it.
-    #[error(transparent)]
-    Create(WriteError),
-    /// A surplus pod could not be deleted.
-    #[error(transparent)]
-    Delete(WriteError),
-    /// The status could not be written.
-    #[error(transparent)]
-    Status(WriteError),
-}
-
-impl ReconcileError for Error {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Owner(_) => "NoOwner",
-            Self::Claim(_) => "FailedAdopt",
-            Self::Create(_) => "FailedCreate",
-            Self::Delete(_) => "FailedDelete",
-            Self::Status(_) => "FailedStatus",
-        }
-    }
-}
 
 /// Keeps a number of pods for each PodSet.
 pub struct PodSetController {
@@ -109,12 +77,8 @@ impl Controller for PodSetController {
     }
 
     async fn reconcile(&self, set: Arc<PodSet>) -> Result<Outcome, Error> {
-        let owner = Owner::controller(set.as_ref(), set.metadata.namespace.as_deref())?;
-        claim(&self.client, &self.pods, &set, &owner).await?;
-        let plan = plan(&set, &self.pods.owned(&set), |name| self.pods.is_taken(&set, name));
-        let acted = self.act(&set, &owner, plan).await;
-        if matches!(&acted, Err(Error::Create(error)) if error.answer().is_some_and(is_namespace_terminating))
-        {
+        let acted = self.act(&set).await;
+        if acted.as_ref().is_err_and(Error::is_end_of_namespace) {
             return Ok(Outcome::AwaitChange);
         }
         let told = self.tell(&set, acted.as_ref().err()).await;
@@ -124,16 +88,20 @@ impl Controller for PodSetController {
 }
 
 impl PodSetController {
-    /// Carries out the plan. The first pod is made alone: what refuses one will refuse all.
-    async fn act(&self, set: &PodSet, owner: &Owner, plan: Plan) -> Result<(), Error> {
+    /// Brings the PodSet to its number of pods, as far as it goes.
+    async fn act(&self, set: &PodSet) -> Result<(), Error> {
+        let owner = Owner::controller(set, set.metadata.namespace.as_deref())?;
+        claim(&self.client, &self.pods, set, &owner).await?;
+        let plan = plan(set, &self.pods.owned(set), |name| self.pods.is_taken(set, name));
         for deleted in join_all(plan.delete.iter().map(|pod| self.delete(pod))).await {
             deleted?;
         }
+        // The first pod is made alone: what refuses one will refuse all.
         let mut names = plan.create.into_iter();
         if let Some(first) = names.next() {
-            self.create(set, owner, first).await?;
+            self.create(set, &owner, first).await?;
         }
-        for created in join_all(names.map(|name| self.create(set, owner, name))).await {
+        for created in join_all(names.map(|name| self.create(set, &owner, name))).await {
             created?;
         }
         Ok(())
@@ -143,7 +111,7 @@ impl PodSetController {
     async fn create(&self, set: &PodSet, owner: &Owner, name: String) -> Result<(), Error> {
         let pod = build::pod(set, owner, name, &self.image);
         match self.pods.writer.create(&ObjectKey::of(&pod), &pod).await {
-            Err(error) if !error.answer().is_some_and(is_already_exists) => Err(Error::Create(error)),
+            Err(error) if !error.shows_stale_cache() => Err(Error::Create(error)),
             _ => Ok(()),
         }
     }
@@ -153,10 +121,13 @@ impl PodSetController {
         self.pods.writer.delete(pod, Unless::Replaced).await.map(drop).map_err(Error::Delete)
     }
 
+    /// Tells how the PodSet is after that, and comes back for what only time brings.
     async fn tell(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
-        let trouble = error.map(|error| Trouble { reason: error.reason(), message: chain(error) });
         let now = Timestamp::now();
-        let next = |set: &PodSet| status(set, &self.pods.owned(set), trouble.as_ref(), now);
-        self.status.write(set, next).await.map_err(Error::Status)
+        let trouble = error.and_then(Error::trouble);
+        let pods = Census::of(set, &self.pods.owned(set), now);
+        let next = |set: &PodSet| status(set, &pods, trouble.as_ref(), now);
+        let told = self.status.write(set, next).await.map_err(Error::Status)?;
+        Ok(pods.next_in(now).map_or(told, |wait| told.and(Outcome::RequeueAfter(wait))))
     }
 }

@@ -1,66 +1,50 @@
-//! What is said about a PodSet. Pure.
+//! What is said about a PodSet: numbers, and conditions in sentences. Pure.
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use operator_core::conditions::{READY, Verdict, settle};
+use operator_core::conditions::{self, READY, Verdict};
 
 use crate::{
     api::{PodSet, PodSetStatus},
     build::selector,
-    observe::{KnownPod, counts},
+    error::Trouble,
+    progress::{Census, Progress},
 };
 
-/// Condition: pods are being made, deleted or waited for.
+/// Condition: something is left to do or to wait for.
 pub const PROGRESSING: &str = "Progressing";
-/// Condition: pods could not be made or deleted.
+/// Condition: pods could not be made, deleted, adopted or released.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Something that kept the plan from being carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// `FailedCreate` or `FailedDelete`, as a ReplicaSet says.
-    pub(crate) reason: &'static str,
-    /// What went wrong, in the API server's words.
-    pub(crate) message: String,
-}
-
-/// The status of a PodSet that owns these pods.
-pub(crate) fn status(
-    set: &PodSet,
-    owned: &[KnownPod],
-    trouble: Option<&Trouble>,
-    now: Timestamp,
-) -> PodSetStatus {
-    let present: Vec<_> = owned.iter().filter(|pod| counts(set, pod)).collect();
-    let mut pod_names: Vec<_> = present.iter().map(|pod| pod.name_any()).collect();
-    pod_names.sort();
-    let count = count(present.len());
-    let ready = self::count(present.iter().filter(|pod| pod.is_ready()).count());
-    let verdicts = verdicts(set.spec.replicas, count, ready, trouble);
-    let before = set.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
+/// The status of a PodSet that has these pods. Conditions of types that are not ours stay as they are.
+pub(crate) fn status(set: &PodSet, pods: &Census, trouble: Option<&Trouble>, now: Timestamp) -> PodSetStatus {
     let generation = set.metadata.generation.unwrap_or_default();
+    let mut conditions = set.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
+    for verdict in verdicts(set, pods, trouble) {
+        conditions::set(&mut conditions, &verdict, generation, now);
+    }
+    let present = count(&pods.names);
     PodSetStatus {
-        pod_names,
-        available_replicas: count,
-        replicas: count,
-        ready_replicas: ready,
+        available_replicas: present,
+        replicas: present,
+        ready_replicas: present.saturating_sub(count(&pods.unready)),
+        pod_names: pods.names.clone(),
         selector: selector(set),
         observed_generation: Some(generation),
-        conditions: settle(before, &verdicts, generation, now),
+        conditions,
     }
 }
 
-fn verdicts(wanted: i32, present: i32, ready: i32, trouble: Option<&Trouble>) -> [Verdict; 3] {
-    let is_complete = present == wanted && ready == wanted && trouble.is_none();
-    let seen = format!("{ready} of {wanted} pods are ready, {present} exist");
-    let (ready, progressing) = if is_complete {
-        (
-            Verdict::is_true(READY, "Complete", format!("all {wanted} pods are ready")),
+fn verdicts(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> [Verdict; 3] {
+    let (ready, progressing) = match waits_for(set, pods, trouble) {
+        None => (
+            Verdict::is_true(READY, "Complete", is_ready(set)),
             Verdict::is_false(PROGRESSING, "Complete", "nothing is left to do"),
-        )
-    } else {
-        let reason = trouble.map_or("PodsNotReady", |trouble| trouble.reason);
-        (Verdict::is_false(READY, reason, seen.clone()), Verdict::is_true(PROGRESSING, reason, seen))
+        ),
+        Some((reason, message)) => (
+            Verdict::is_false(READY, reason, message.clone()),
+            Verdict::is_true(PROGRESSING, reason, message),
+        ),
     };
     let failure = match trouble {
         Some(trouble) => Verdict::is_true(REPLICA_FAILURE, trouble.reason, trouble.message.clone()),
@@ -69,37 +53,148 @@ fn verdicts(wanted: i32, present: i32, ready: i32, trouble: Option<&Trouble>) ->
     [ready, progressing, failure]
 }
 
-fn count(length: usize) -> i32 {
-    i32::try_from(length).unwrap_or(i32::MAX)
+fn is_ready(set: &PodSet) -> String {
+    match (set.spec.replicas, set.spec.min_ready_seconds) {
+        (pods, 0) => format!("{pods} of {pods} pods are ready"),
+        (pods, seconds) => format!("{pods} of {pods} pods have been ready for {seconds} s"),
+    }
+}
+
+/// What keeps the PodSet from being ready, as a reason and a sentence.
+fn waits_for(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> Option<(&'static str, String)> {
+    let wanted = set.spec.replicas;
+    let present = pods.names.len();
+    let ready = present.saturating_sub(pods.unready.len());
+    if let Some(trouble) = trouble {
+        let seen = format!("{present} of {wanted} pods exist, {ready} are ready");
+        return Some((
+            trouble.reason,
+            format!("{seen}; the condition {REPLICA_FAILURE} says what is in the way"),
+        ));
+    }
+    Some(match pods.progress {
+        Progress::Complete => return None,
+        Progress::Scaling => ("Scaling", format!("{present} pods exist, {wanted} are asked for")),
+        Progress::Starting => {
+            let command = format!("kubectl describe pod --namespace={}", set.namespace().unwrap_or_default());
+            let unready = pods.unready.join(" ");
+            let what = "says what the others wait for";
+            ("PodsNotReady", format!("{ready} of {wanted} pods are ready; `{command} {unready}` {what}"))
+        }
+        Progress::Proving(until) => {
+            let seconds = set.spec.min_ready_seconds;
+            let asked =
+                format!("spec.minReadySeconds asks for {seconds} s of that, which are over at {until}");
+            ("MinReadySeconds", format!("{ready} of {wanted} pods are ready; {asked} if none fails before"))
+        }
+    })
+}
+
+fn count(names: &[String]) -> i32 {
+    i32::try_from(names.len()).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use operator_core::conditions::{find, is_true};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+    use operator_core::conditions::find;
 
     use super::*;
     use crate::api::PodSetSpec;
 
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
     fn set(replicas: i32) -> PodSet {
-        PodSet::new("web", PodSetSpec { replicas, template: None })
+        let mut set = PodSet::new("web", PodSetSpec { replicas, ..PodSetSpec::default() });
+        set.metadata.namespace = Some("shop".into());
+        set.metadata.generation = Some(7);
+        set
+    }
+
+    fn pods(names: &[&str], unready: &[&str], progress: Progress) -> Census {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Census { names: owned(names), unready: owned(unready), progress }
+    }
+
+    fn trouble() -> Trouble {
+        Trouble { reason: "FailedCreate", message: "exceeded quota; raise it".into() }
+    }
+
+    /// Status, reason and message of a condition.
+    fn said<'s>(status: &'s PodSetStatus, type_: &str) -> (&'s str, &'s str, &'s str) {
+        let condition = find(&status.conditions, type_).unwrap();
+        assert_eq!(condition.observed_generation, Some(7));
+        (&condition.status, &condition.reason, &condition.message)
     }
 
     #[test]
-    fn ready_is_said_on_the_first_visit() {
-        let status = status(&set(3), &[], None, Timestamp::UNIX_EPOCH);
-        assert_eq!(find(&status.conditions, READY).unwrap().message, "0 of 3 pods are ready, 0 exist");
-        assert!(is_true(&status.conditions, PROGRESSING));
-        assert_eq!(status.selector, "app=web,version=v0.1");
+    fn each_state_has_a_reason_and_says_what_is_waited_for() {
+        let until = Timestamp::from_second(60).unwrap();
+        let cases = [
+            (pods(&[], &[], Progress::Scaling), "Scaling", "0 pods exist, 2 are asked for"),
+            (
+                pods(&["a", "b"], &["b"], Progress::Starting),
+                "PodsNotReady",
+                "1 of 2 pods are ready; `kubectl describe pod --namespace=shop b` says what the others wait for",
+            ),
+            (
+                pods(&["a", "b"], &[], Progress::Proving(until)),
+                "MinReadySeconds",
+                "2 of 2 pods are ready; spec.minReadySeconds asks for 60 s of that, which are over at \
+                 1970-01-01T00:01:00Z if none fails before",
+            ),
+        ];
+        let mut set = set(2);
+        set.spec.min_ready_seconds = 60;
+        for (pods, reason, message) in cases {
+            let status = status(&set, &pods, None, NOW);
+            assert_eq!(said(&status, READY), ("False", reason, message));
+            assert_eq!(said(&status, PROGRESSING), ("True", reason, message));
+            assert_eq!(said(&status, REPLICA_FAILURE).0, "False");
+        }
     }
 
     #[test]
-    fn trouble_is_told_in_the_servers_words_and_forgotten_when_it_is_over() {
-        let mut set = set(3);
-        let trouble = Trouble { reason: "FailedCreate", message: "exceeded quota".into() };
-        let bad = status(&set, &[], Some(&trouble), Timestamp::UNIX_EPOCH);
-        assert_eq!(find(&bad.conditions, REPLICA_FAILURE).unwrap().message, "exceeded quota");
+    fn a_complete_set_has_nothing_left_to_do() {
+        let status = status(&set(2), &pods(&["a", "b"], &[], Progress::Complete), None, NOW);
+        assert_eq!(said(&status, READY), ("True", "Complete", "2 of 2 pods are ready"));
+        assert_eq!(said(&status, PROGRESSING), ("False", "Complete", "nothing is left to do"));
+        assert_eq!((status.replicas, status.available_replicas, status.ready_replicas), (2, 2, 2));
+        assert_eq!((status.selector.as_str(), status.observed_generation), ("app=web,version=v0.1", Some(7)));
+    }
+
+    #[test]
+    fn available_pods_are_those_that_are_there_and_ready_ones_those_that_are_ready() {
+        let status = status(&set(3), &pods(&["a", "b", "c"], &["a", "b"], Progress::Starting), None, NOW);
+        assert_eq!((status.replicas, status.available_replicas, status.ready_replicas), (3, 3, 1));
+    }
+
+    #[test]
+    fn trouble_comes_before_all_else_and_is_forgotten_when_it_is_over() {
+        let mut set = set(2);
+        let all_there = pods(&["a", "b"], &[], Progress::Complete);
+        let bad = status(&set, &all_there, Some(&trouble()), NOW);
+        assert_eq!(said(&bad, REPLICA_FAILURE), ("True", "FailedCreate", "exceeded quota; raise it"));
+        assert_eq!((said(&bad, READY).0, said(&bad, READY).1), ("False", "FailedCreate"));
         set.status = Some(bad);
-        let healed = status(&set, &[], None, Timestamp::UNIX_EPOCH);
-        assert_eq!(find(&healed.conditions, REPLICA_FAILURE).unwrap().status, "False");
+        let healed = status(&set, &all_there, None, NOW);
+        assert_eq!((said(&healed, REPLICA_FAILURE).0, said(&healed, READY).0), ("False", "True"));
+    }
+
+    #[test]
+    fn conditions_of_others_stay() {
+        let mut set = set(1);
+        let theirs = Condition {
+            type_: "example.com/Audited".into(),
+            status: "True".into(),
+            reason: "Seen".into(),
+            message: String::new(),
+            observed_generation: None,
+            last_transition_time: Time(NOW),
+        };
+        set.status = Some(PodSetStatus { conditions: vec![theirs.clone()], ..PodSetStatus::default() });
+        let status = status(&set, &pods(&["a"], &[], Progress::Complete), None, NOW);
+        assert_eq!(find(&status.conditions, "example.com/Audited"), Some(&theirs));
+        assert_eq!(status.conditions.len(), 4);
     }
 }

@@ -95,7 +95,8 @@ async fn create_podsets(client: Client, count: usize) -> Result<Vec<Duration>> {
     let mut times = Vec::new();
     for number in 0..count {
         let name = format!("bench-{number}");
-        let set = PodSet::new(&name, PodSetSpec { replicas: i32::try_from(REPLICAS)?, template: None });
+        let set =
+            PodSet::new(&name, PodSetSpec { replicas: i32::try_from(REPLICAS)?, ..PodSetSpec::default() });
         let last = format!("{name}-pod-{REPLICAS}");
         let began = Instant::now();
         sets.create(&PostParams::default(), &set).await?;

@@ -69,7 +69,10 @@ pub(super) fn podset(number: usize) -> Result<PodSet> {
         },
     });
     let template = Some(serde_json::from_value(template)?);
-    Ok(PodSet::new(&podset_name(number), PodSetSpec { replicas: REPLICAS, template }))
+    Ok(PodSet::new(
+        &podset_name(number),
+        PodSetSpec { replicas: REPLICAS, template, ..PodSetSpec::default() },
+    ))
 }
 
 pub(super) fn podset_name(number: usize) -> String {

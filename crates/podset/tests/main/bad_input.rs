@@ -22,6 +22,19 @@ async fn numbers_of_pods_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
+async fn times_that_make_no_sense_are_refused() {
+    let world = World::new().await;
+    for (seconds, says) in [
+        ("-1", "should be greater than or equal to 0"),
+        ("2147483648", "must be of type integer"),
+        ("1m", "must be of type integer: \"string\""),
+    ] {
+        let error = refused(&world, "web", &format!("{{minReadySeconds: {seconds}}}")).await;
+        assert!(error.contains("spec.minReadySeconds") && error.contains(says), "{seconds}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_fields_and_malformed_quantities_are_refused() {
     let world = World::new().await;
     let error = refused(&world, "web", "{replica: 1}").await;

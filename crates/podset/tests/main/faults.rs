@@ -32,15 +32,38 @@ async fn a_quota_that_refuses_pods_is_told_in_its_words_and_healed_from() {
         .await;
     let message = said(&set, "ReplicaFailure", "True").unwrap();
     assert!(message.contains("exceeded quota: tight"), "{message}");
+    assert!(message.ends_with("raise the quota, free some of it, or lower spec.replicas"), "{message}");
     assert!(said(&set, "Ready", "False").is_some());
     eventually("an Event", PATIENCE, async || {
         Ok(world.kubectl(&["get", "events", "--output=wide"]).await?.contains("FailedCreate"))
     })
     .await
     .unwrap();
+    let asked = |resource: &str, code: u16| {
+        let requests = world.harness.requests_in(&world.namespace).unwrap().writes();
+        requests.filter(|entry| entry.resource == resource && entry.code == code).entries.len()
+    };
+    eventually("it to be tried four times", PATIENCE, async || Ok(asked("pods", 403) >= 4)).await.unwrap();
+    assert_eq!((asked("events", 201), asked("events", 200)), (1, 0), "one cause is one Event");
 
     quotas.delete("tight", &DeleteParams::default()).await.unwrap();
     let set = world.until_ready("web", 2).await;
+    assert!(said(&set, "ReplicaFailure", "False").is_some());
+}
+
+#[tokio::test]
+async fn a_template_that_the_api_server_refuses_is_told_with_what_to_change() {
+    let world = World::new().await;
+    let template =
+        json!({"spec": {"restartPolicy": "Sometimes", "containers": [{"name": "c", "image": "i"}]}});
+    world.create("web", json!({"template": template})).await;
+    let set = world.until_waiting("web", "FailedCreate").await;
+    let message = said(&set, "ReplicaFailure", "True").unwrap();
+    assert!(message.contains("spec.restartPolicy: Unsupported value"), "{message}");
+    assert!(message.ends_with("; correct spec.template"), "{message}");
+    let patch = r#"{"spec":{"template":{"spec":{"restartPolicy":"Always"}}}}"#;
+    world.kubectl(&["patch", "podset", "web", "--type=merge", "-p", patch]).await.unwrap();
+    let set = world.until_ready("web", 1).await;
     assert!(said(&set, "ReplicaFailure", "False").is_some());
 }
 

@@ -8,7 +8,10 @@
 )]
 
 mod bad_input;
+mod deletion;
 mod faults;
 mod ownership;
+mod readiness;
+mod rivals;
 mod scaling;
 mod support;

@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Duration};
 use cluster::{TestNamespace, wait::eventually};
 use harness::Harness;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt, api::PostParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
 use podset::{PodSet, PodSetController};
 use serde_json::{Value, json};
 
@@ -65,6 +68,17 @@ impl World {
         .unwrap()
     }
 
+    /// Waits until the condition Ready is False for this reason. Returns the PodSet.
+    pub(crate) async fn until_waiting(&self, name: &str, reason: &str) -> PodSet {
+        self.until(name, &format!("{name} to wait: {reason}"), |set| {
+            let status = set.status.clone().unwrap_or_default();
+            let ready = operator_core::conditions::find(&status.conditions, "Ready");
+            status.observed_generation == set.metadata.generation
+                && ready.is_some_and(|ready| ready.status == "False" && ready.reason == reason)
+        })
+        .await
+    }
+
     /// Waits until the PodSet says that all is as asked, with this many pods.
     pub(crate) async fn until_ready(&self, name: &str, pods: i32) -> PodSet {
         self.until(name, &format!("{name} to have {pods} ready pods"), |set| {
@@ -74,6 +88,12 @@ impl World {
                 && operator_core::conditions::is_true(&status.conditions, "Ready")
         })
         .await
+    }
+
+    /// Takes the finalizers off a pod.
+    pub(crate) async fn free(&self, pod: &str) {
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        self.pods().patch(pod, &PatchParams::default(), &free).await.unwrap();
     }
 
     /// The names of all pods in the namespace, sorted.
@@ -89,6 +109,15 @@ impl World {
         names.sort();
         names
     }
+}
+
+/// A pod that nobody has made a set for, with the labels of a PodSet's.
+pub(crate) fn stray(name: &str, app: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"app": app, "version": "v0.1"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }))
+    .unwrap()
 }
 
 pub(crate) fn set(name: &str, spec: Value) -> PodSet {
