@@ -175,6 +175,8 @@ fn controller_manager(layout: &Layout, ports: Ports) -> Vec<String> {
         // With the default limits its many controllers wait seconds for their own tokens.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=2000".to_owned(),
+        // Looks at a new autoscaler only after this time, which is 15 s by default.
+        "--horizontal-pod-autoscaler-sync-period=2s".to_owned(),
     ]);
     arguments
 }

@@ -8,8 +8,10 @@
 )]
 
 mod admission;
+mod autoscaling;
 mod certificates;
 mod crashes;
+mod disruptions;
 mod docs;
 mod election;
 mod ending;
@@ -18,6 +20,7 @@ mod isolation;
 mod logs;
 mod metrics;
 mod outage;
+mod podset_conformance;
 mod refusals;
 mod rest;
 mod rights;

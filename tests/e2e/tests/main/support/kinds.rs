@@ -39,6 +39,11 @@ impl Kind {
     pub(crate) fn api_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
     }
+
+    /// The name of the kind in manifests.
+    pub(crate) fn singular(&self) -> &'static str {
+        self.singular
+    }
 }
 
 impl Stage {
