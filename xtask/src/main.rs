@@ -5,6 +5,7 @@ mod cluster;
 mod crds;
 mod demo;
 mod docs;
+mod faults;
 mod generate;
 mod install;
 mod manager;
@@ -31,6 +32,8 @@ enum Command {
     Test(test::Test),
     /// Measure the manager, built as it is released, and print the figures
     Bench(bench::Bench),
+    /// Break what lies between the manager and the API server, one thing at a time, and judge what comes of it
+    Faults(faults::Faults),
     /// Run the manager against the cluster of your kubeconfig, until Ctrl+C
     Run {
         /// The manager's flags, after `--`
@@ -69,6 +72,7 @@ async fn main() -> Result<()> {
         Command::Demo(demo) => demo.run().await,
         Command::Test(test) => test.run().await,
         Command::Bench(bench) => bench.run().await,
+        Command::Faults(faults) => faults.run().await,
         Command::Run { args } => manager::run(&args).await,
         Command::Install => install::install().await,
         Command::Uninstall => install::uninstall().await,

@@ -1,0 +1,60 @@
+//! The names of runs.
+
+use std::{fmt, str::FromStr};
+
+use anyhow::{Context as _, Result};
+use serde::{Serialize, Serializer};
+
+use crate::class::Class;
+
+/// The name of one run: what is done, and what goes wrong where.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunId {
+    /// Whose objects.
+    pub controller: String,
+    /// What is done to them.
+    pub workload: String,
+    /// What goes wrong.
+    pub class: Class,
+    /// Where.
+    pub point: String,
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}/{}", self.controller, self.workload, self.class, self.point)
+    }
+}
+
+impl FromStr for RunId {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut parts = text.splitn(4, '/').map(str::to_owned);
+        let mut part = || parts.next().filter(|part| !part.is_empty());
+        let mut read = || Some((part()?, part()?, part()?, part()?));
+        let (controller, workload, class, point) =
+            read().with_context(|| format!("{text:?} names no run; one is podset/create/F1/w1"))?;
+        Ok(Self { controller, workload, class: class.parse()?, point })
+    }
+}
+
+impl Serialize for RunId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        let text = "podset/scale-up/F1/w7";
+        assert_eq!(text.parse::<RunId>().unwrap().to_string(), text);
+        for wrong in ["", "podset", "podset/scale-up/F1", "podset/scale-up/F99/w1"] {
+            assert!(wrong.parse::<RunId>().is_err(), "{wrong}");
+        }
+    }
+}

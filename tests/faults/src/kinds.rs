@@ -1,0 +1,115 @@
+//! The kinds that are looked at and written, as anybody sees them.
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind},
+};
+
+/// A kind, as the API server names it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    group: &'static str,
+    version: &'static str,
+    /// Its name for one object.
+    pub singular: &'static str,
+    plural: &'static str,
+    /// Whether its objects lie in namespaces.
+    pub is_namespaced: bool,
+}
+
+const fn namespaced(
+    group: &'static str,
+    version: &'static str,
+    singular: &'static str,
+    plural: &'static str,
+) -> Kind {
+    Kind { group, version, singular, plural, is_namespaced: true }
+}
+
+/// A set of pods.
+pub const POD_SET: Kind = namespaced("app.example.com", "v1alpha1", "PodSet", "podsets");
+/// A cache.
+pub const MEMCACHED: Kind = namespaced("cache.example.com", "v1alpha1", "Memcached", "memcacheds");
+/// A namespace with all that is in it.
+pub const NAMESPACE_PLUS: Kind = namespaced("mygroup.my.domain", "v1", "NamespacePlus", "namespacepluses");
+/// Namespaces that belong together.
+pub const TENANT: Kind = Kind {
+    group: "capsule.clastix.io",
+    version: "v1beta2",
+    singular: "Tenant",
+    plural: "tenants",
+    is_namespaced: false,
+};
+/// Kubernetes' own.
+pub const POD: Kind = namespaced("", "v1", "Pod", "pods");
+/// Kubernetes' own.
+pub const DEPLOYMENT: Kind = namespaced("apps", "v1", "Deployment", "deployments");
+/// Kubernetes' own.
+pub const SERVICE: Kind = namespaced("", "v1", "Service", "services");
+/// Kubernetes' own.
+pub const BUDGET: Kind = namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+/// Kubernetes' own.
+pub const NAMESPACE: Kind =
+    Kind { group: "", version: "v1", singular: "Namespace", plural: "namespaces", is_namespaced: false };
+/// Kubernetes' own.
+pub const RESOURCE_QUOTA: Kind = namespaced("", "v1", "ResourceQuota", "resourcequotas");
+/// Kubernetes' own.
+pub const LIMIT_RANGE: Kind = namespaced("", "v1", "LimitRange", "limitranges");
+/// Kubernetes' own.
+pub const NETWORK_POLICY: Kind = namespaced("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
+/// Kubernetes' own.
+pub const ROLE_BINDING: Kind = namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
+
+/// All that is looked at.
+pub const OBSERVED: [&Kind; 13] = [
+    &POD_SET,
+    &MEMCACHED,
+    &NAMESPACE_PLUS,
+    &TENANT,
+    &POD,
+    &DEPLOYMENT,
+    &SERVICE,
+    &BUDGET,
+    &NAMESPACE,
+    &RESOURCE_QUOTA,
+    &LIMIT_RANGE,
+    &NETWORK_POLICY,
+    &ROLE_BINDING,
+];
+
+impl Kind {
+    /// `group/version`, or the version alone for the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            return self.version.to_owned();
+        }
+        format!("{}/{}", self.group, self.version)
+    }
+
+    /// The plural with the group behind it, as requests name it.
+    pub fn resource(&self) -> String {
+        if self.group.is_empty() {
+            return self.plural.to_owned();
+        }
+        format!("{}.{}", self.plural, self.group)
+    }
+
+    /// How to reach its objects.
+    pub fn api_resource(&self) -> ApiResource {
+        let named = GroupVersionKind::gvk(self.group, self.version, self.singular);
+        ApiResource::from_gvk_with_plural(&named, self.plural)
+    }
+
+    /// All its objects.
+    pub fn everywhere(&self, client: Client) -> Api<DynamicObject> {
+        Api::all_with(client, &self.api_resource())
+    }
+
+    /// Its objects in a namespace, or all if they lie in none.
+    pub fn within(&self, client: Client, namespace: &str) -> Api<DynamicObject> {
+        if self.is_namespaced {
+            return Api::namespaced_with(client, namespace, &self.api_resource());
+        }
+        self.everywhere(client)
+    }
+}

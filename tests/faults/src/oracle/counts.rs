@@ -1,0 +1,87 @@
+//! How often each object was made and deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::{
+    observe::{Change, Story},
+    oracle::normal,
+    token::Token,
+};
+
+/// How many incarnations there were, and how many of them have gone or are going, by kind and name.
+pub type Counts = BTreeMap<String, (usize, usize)>;
+
+/// Counts the objects of a run. Those that another than our controllers makes and deletes are left out.
+pub fn counts(token: Token, story: &Story) -> Counts {
+    let mut made = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut deleted = BTreeMap::<String, BTreeSet<String>>::new();
+    for change in story.changes.iter().filter(|change| !is_anothers(change)) {
+        let name = normal::name(token, &change.id);
+        let uid = text(&change.object, "/metadata/uid").to_owned();
+        if change.is_gone || change.object.pointer("/metadata/deletionTimestamp").is_some() {
+            deleted.entry(name.clone()).or_default().insert(uid.clone());
+        }
+        made.entry(name).or_default().insert(uid);
+    }
+    let deleted = |name: &str| deleted.get(name).map_or(0, BTreeSet::len);
+    made.iter().map(|(name, uids)| (name.clone(), (uids.len(), deleted(name)))).collect()
+}
+
+/// What was made or deleted more often than in the reference, and more than is allowed.
+pub fn surplus(wanted: &Counts, seen: &Counts, allowed: usize) -> Vec<String> {
+    let mut surplus = Vec::new();
+    for (name, (made, deleted)) in seen {
+        let (may_be_made, may_be_deleted) = wanted.get(name).copied().unwrap_or_default();
+        if *made > may_be_made + allowed {
+            surplus.push(format!("{name} was made {made} times, {may_be_made} without a fault"));
+        }
+        if *deleted > may_be_deleted + allowed {
+            surplus.push(format!("{name} was deleted {deleted} times, {may_be_deleted} without a fault"));
+        }
+    }
+    surplus
+}
+
+/// Whether an object is made by a controller of Kubernetes: pods of a Deployment, and what each namespace has.
+fn is_anothers(change: &Change) -> bool {
+    let owner = text(&change.object, "/metadata/ownerReferences/0/kind");
+    change.id.kind == "Pod" && owner == "ReplicaSet"
+}
+
+fn text<'o>(object: &'o Value, pointer: &str) -> &'o str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::observe::Id;
+
+    fn change(name: &str, uid: &str, is_gone: bool) -> Change {
+        let id = Id { kind: "Pod", namespace: "n".to_owned(), name: name.to_owned() };
+        let object = Arc::new(json!({ "metadata": { "uid": uid } }));
+        Change { version: 1, id, object, is_gone }
+    }
+
+    fn story(changes: Vec<Change>) -> Story {
+        Story { changes, ..Story::default() }
+    }
+
+    #[test]
+    fn a_pod_too_many_is_seen_even_if_it_has_gone_again() {
+        let token = Token::nth(1);
+        let wanted = counts(token, &story(vec![change("r000001-pod-0", "a", false)]));
+        let twice = [("a", false), ("b", false), ("b", true)];
+        let twice = twice.map(|(uid, is_gone)| change("r000001-pod-0", uid, is_gone));
+        let seen = counts(token, &story(twice.into()));
+        assert_eq!(surplus(&wanted, &wanted, 0), [] as [String; 0]);
+        assert_eq!(surplus(&wanted, &seen, 0).len(), 2, "made twice, and one deleted");
+        assert_eq!(surplus(&wanted, &seen, 1).len(), 0);
+    }
+}

@@ -1,0 +1,265 @@
+//! What is left of objects when all is taken out that differs from run to run.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use super::TOUCHED;
+use crate::{
+    observe::{Id, State},
+    token::Token,
+};
+
+/// Fields whose value is another each time, wherever they are.
+const FLEETING: [&str; 18] = [
+    "uid",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "resourceVersion",
+    "generation",
+    "observedGeneration",
+    "managedFields",
+    "selfLink",
+    "nodeName",
+    "podIP",
+    "podIPs",
+    "hostIP",
+    "hostIPs",
+    "clusterIP",
+    "clusterIPs",
+    "lastProbeTime",
+    "serviceAccount",
+    "serviceAccountName",
+];
+/// Kinds whose status is told by controllers of Kubernetes in their own time.
+const OTHERS_STATUS: [&str; 4] = ["Deployment", "PodDisruptionBudget", "ResourceQuota", "Service"];
+
+/// The end state of a run: its objects by kind and name, with as many as have the same name there.
+pub type EndState = BTreeMap<String, Vec<Value>>;
+
+/// What is left of the objects of a run.
+pub fn end_state(token: Token, state: &State) -> EndState {
+    let eraser = Eraser::new(token, state);
+    let mut end = EndState::new();
+    for (id, object) in state {
+        let name = eraser.text(&format!("{} {}/{}", id.kind, id.namespace, id.name));
+        end.entry(name).or_default().push(object_of(&eraser, id, object));
+    }
+    for same in end.values_mut() {
+        same.sort_by_key(Value::to_string);
+    }
+    end
+}
+
+/// What an object is called in every run. Pods of one maker are not told apart.
+pub fn name(token: Token, id: &Id) -> String {
+    Eraser::new(token, &State::new()).text(&format!("{} {}/{}", id.kind, id.namespace, id.name))
+}
+
+/// The first difference between two end states, in words. `None` if there is none.
+pub fn difference(wanted: &EndState, seen: &EndState) -> Option<String> {
+    for (name, objects) in wanted {
+        match seen.get(name) {
+            None => return Some(format!("{name} is missing")),
+            Some(there) if there.len() != objects.len() => {
+                return Some(format!("{name}: {} are there instead of {}", there.len(), objects.len()));
+            }
+            Some(there) if there != objects => {
+                let pair = objects.iter().zip(there).find(|(wanted, there)| wanted != there)?;
+                return Some(format!("{name}{}", differs(pair.0, pair.1)));
+            }
+            Some(_) => {}
+        }
+    }
+    let surplus = seen.keys().find(|name| !wanted.contains_key(*name))?;
+    Some(format!("{surplus} should not be there"))
+}
+
+/// Where and how two values differ.
+fn differs(wanted: &Value, there: &Value) -> String {
+    if let (Some(a), Some(b)) = (wanted.as_object(), there.as_object()) {
+        let keys = a.keys().chain(b.keys());
+        for key in keys {
+            let (a, b) = (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
+            if a != b {
+                return format!(".{key}{}", differs(a, b));
+            }
+        }
+    }
+    if let (Some(a), Some(b)) = (wanted.as_array(), there.as_array())
+        && a.len() == b.len()
+        && let Some((place, (a, b))) = a.iter().zip(b).enumerate().find(|(_, (a, b))| a != b)
+    {
+        return format!("[{place}]{}", differs(a, b));
+    }
+    format!(" is {there} instead of {wanted}")
+}
+
+/// Takes out of texts what is particular to a run.
+struct Eraser {
+    token: Token,
+    /// The names of pods that Kubernetes has made up, longest first.
+    pods: Vec<String>,
+    hashes: Vec<String>,
+}
+
+/// Texts that are others each time, and what stands for them.
+static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let patterns = [
+        (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
+        (r"-pod-\d+\b", "-pod-#"),
+        (r"\b10[-.]244[-.]\d+[-.]\d+\b", "ADDRESS"),
+    ];
+    patterns.into_iter().filter_map(|(text, name)| Some((Regex::new(text).ok()?, name))).collect()
+});
+
+impl Eraser {
+    fn new(token: Token, state: &State) -> Self {
+        let hash =
+            |object: &Value| Some(object.pointer("/metadata/labels/pod-template-hash")?.as_str()?.to_owned());
+        let mut pods = Vec::new();
+        let mut hashes = Vec::new();
+        for (id, object) in state.iter().filter(|(id, _)| id.kind == "Pod") {
+            if let Some(hash) = hash(object) {
+                pods.push(id.name.clone());
+                hashes.push(hash);
+            }
+        }
+        pods.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        Self { token, pods, hashes }
+    }
+
+    fn text(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for pod in &self.pods {
+            text = text.replace(pod.as_str(), "POD");
+        }
+        for hash in &self.hashes {
+            text = text.replace(hash.as_str(), "HASH");
+        }
+        for (pattern, name) in PATTERNS.iter() {
+            text = pattern.replace_all(&text, *name).into_owned();
+        }
+        self.token.erase(&text)
+    }
+
+    fn value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => json!(self.text(text)),
+            Value::Array(items) => {
+                let mut items: Vec<_> = items.iter().map(|item| self.value(item)).collect();
+                if items.iter().all(Value::is_string) {
+                    items.sort_by_key(Value::to_string);
+                }
+                Value::Array(items)
+            }
+            Value::Object(fields) => Value::Object(self.fields(fields)),
+            other => other.clone(),
+        }
+    }
+
+    fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
+        let lasting = fields.iter().filter(|(name, _)| {
+            let is_time = name.ends_with("Time") || name.ends_with("Timestamp");
+            !is_time && !FLEETING.contains(&name.as_str()) && name.as_str() != TOUCHED
+        });
+        lasting.map(|(name, value)| (self.text(name), self.value(value))).collect()
+    }
+}
+
+fn object_of(eraser: &Eraser, id: &Id, object: &Value) -> Value {
+    let mut left = eraser.value(object);
+    if let Some(metadata) = left.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("name");
+        // That it is being deleted matters; when that began does not.
+        if object.pointer("/metadata/deletionTimestamp").is_some() {
+            metadata.insert("isDeleting".to_owned(), json!(true));
+        }
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove("deployment.kubernetes.io/revision");
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    if OTHERS_STATUS.contains(&id.kind)
+        && let Some(fields) = left.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    if id.kind == "Pod" {
+        shorten(&mut left);
+    }
+    left
+}
+
+/// Leaves of a pod what its maker and its readers go by.
+fn shorten(pod: &mut Value) {
+    let phase = pod.pointer("/status/phase").cloned().unwrap_or_default();
+    if let Some(fields) = pod.as_object_mut() {
+        fields.insert("status".to_owned(), json!({ "phase": phase }));
+    }
+    let token = |name: &Value| name.as_str().is_some_and(|name| name.starts_with("kube-api-access"));
+    if let Some(volumes) = pod.pointer_mut("/spec/volumes").and_then(Value::as_array_mut) {
+        volumes.retain(|volume| !volume.get("name").is_some_and(token));
+    }
+    let containers = pod.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
+        if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
+            mounts.retain(|mount| !mount.get("name").is_some_and(token));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn state(token: Token, pod: &str, phase: &str) -> State {
+        let id = Id { kind: "Pod", namespace: "home".to_owned(), name: format!("{token}-pod-{pod}") };
+        let object = json!({
+            "metadata": {
+                "name": id.name, "uid": "8a0f5e0e-7b0a-4d2f-8f5e-0123456789ab", "resourceVersion": "5",
+                "annotations": { TOUCHED: "now" },
+                "ownerReferences": [{ "kind": "PodSet", "name": token.to_string(), "uid": "x" }],
+            },
+            "spec": { "nodeName": "node-1", "volumes": [{ "name": "kube-api-access-x7" }] },
+            "status": { "phase": phase, "podIP": "10.0.0.7" },
+        });
+        [(id, Arc::new(object))].into()
+    }
+
+    #[test]
+    fn two_runs_that_came_to_the_same_are_equal() {
+        let (one, other) = (Token::nth(1), Token::nth(2));
+        let wanted = end_state(one, &state(one, "0", "Running"));
+        assert_eq!(difference(&wanted, &end_state(other, &state(other, "4", "Running"))), None);
+    }
+
+    #[test]
+    fn a_difference_is_told_with_its_place() {
+        let (one, other) = (Token::nth(1), Token::nth(2));
+        let wanted = end_state(one, &state(one, "0", "Running"));
+        let told = difference(&wanted, &end_state(other, &state(other, "0", "Failed"))).unwrap();
+        assert_eq!(told, r#"Pod home/RUN-pod-#.status.phase is "Failed" instead of "Running""#);
+        assert!(difference(&wanted, &EndState::new()).unwrap().ends_with("is missing"));
+        assert!(difference(&EndState::new(), &wanted).unwrap().ends_with("should not be there"));
+    }
+
+    #[test]
+    fn what_is_being_deleted_is_not_what_stays() {
+        let token = Token::nth(1);
+        let before = state(token, "0", "Running");
+        let mut leaving = before.clone();
+        for object in leaving.values_mut() {
+            let mut changed = (**object).clone();
+            changed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            *object = Arc::new(changed);
+        }
+        assert!(difference(&end_state(token, &before), &end_state(token, &leaving)).is_some());
+    }
+}

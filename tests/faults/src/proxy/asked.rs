@@ -1,0 +1,188 @@
+//! What a request asks for. Pure.
+
+use std::fmt;
+
+use http::Method;
+use serde_json::Value;
+
+use crate::token::Token;
+
+/// A request, as the API server understands it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
+    pub verb: &'static str,
+    /// The plural of the resource, with its group behind it unless that is the core group, and its subresource behind
+    /// both: `pods`, `deployments.apps`, `podsets.app.example.com/status`.
+    pub resource: String,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Empty for lists, and for names that the server generates.
+    pub name: String,
+}
+
+impl Asked {
+    /// Reads a request. `None` for one that is about no resource.
+    pub fn read(method: &Method, path: &str, query: &str, body: &[u8]) -> Option<Self> {
+        let mut parts = path.split('/').filter(|part| !part.is_empty());
+        let group = match parts.next()? {
+            "api" => "",
+            "apis" => parts.next()?,
+            _ => return None,
+        };
+        let _version = parts.next()?;
+        let rest: Vec<_> = parts.collect();
+        let (namespace, resource, name, subresource) = match *rest.as_slice() {
+            ["namespaces", namespace, resource, ref rest @ ..]
+                if !["status", "finalize"].contains(&resource) =>
+            {
+                (namespace, resource, rest.first().copied(), rest.get(1).copied())
+            }
+            [resource, ref rest @ ..] => ("", resource, rest.first().copied(), rest.get(1).copied()),
+            [] => return None,
+        };
+        let verb = verb(method, name.is_some(), query)?;
+        let name = match (verb, name) {
+            ("create", None) => named(body).unwrap_or_default(),
+            (_, name) => name.unwrap_or_default().to_owned(),
+        };
+        let mut full = resource.to_owned();
+        for (separator, part) in [('.', group), ('/', subresource.unwrap_or_default())] {
+            if !part.is_empty() {
+                full.push(separator);
+                full.push_str(part);
+            }
+        }
+        Some(Self { verb, resource: full, namespace: namespace.to_owned(), name })
+    }
+
+    /// Whether the request is one that changes something.
+    pub fn is_write(&self) -> bool {
+        !["get", "list", "watch"].contains(&self.verb)
+    }
+
+    /// The run that it belongs to.
+    pub fn token(&self) -> Option<Token> {
+        Token::of(&self.namespace, &self.name)
+    }
+
+    /// What it is in any run of its workload.
+    pub fn key(&self) -> Key {
+        let place = match self.token() {
+            Some(token) => token.erase(&format!("{}/{}", self.namespace, self.name)),
+            None => format!("{}/{}", self.namespace, self.name),
+        };
+        let name = if self.resource.starts_with("events") { "*".to_owned() } else { any_name(&place) };
+        Key { verb: self.verb.to_owned(), resource: self.resource.clone(), name }
+    }
+}
+
+fn verb(method: &Method, is_named: bool, query: &str) -> Option<&'static str> {
+    let watches = query.split('&').any(|part| ["watch=true", "watch=1", "watch"].contains(&part));
+    Some(match (method, is_named) {
+        (&Method::GET, _) if watches => "watch",
+        (&Method::GET, true) => "get",
+        (&Method::GET, false) => "list",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, _) => "update",
+        (&Method::PATCH, _) => "patch",
+        (&Method::DELETE, true) => "delete",
+        (&Method::DELETE, false) => "deletecollection",
+        _ => return None,
+    })
+}
+
+/// The name of the object in a body.
+fn named(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    Some(body.pointer("/metadata/name")?.as_str()?.to_owned())
+}
+
+/// The name without a number at its end: which of several equal pods comes first is left open.
+fn any_name(name: &str) -> String {
+    match name.rsplit_once("-pod-") {
+        Some((maker, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("{maker}-pod-#"),
+        _ => name.to_owned(),
+    }
+}
+
+/// What a write is in every run of its workload.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// As in [`Asked`].
+    pub verb: String,
+    /// As in [`Asked`].
+    pub resource: String,
+    /// Namespace and name, without the token of the run.
+    pub name: String,
+}
+
+impl Key {
+    /// Whether how often it comes depends on time: a status is written when enough has changed, an Event in its own
+    /// time.
+    pub fn depends_on_time(&self) -> bool {
+        self.resource.ends_with("/status") || self.resource.starts_with("events")
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.verb, self.resource, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(method: Method, uri: &str, body: &Value) -> Asked {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        Asked::read(&method, path, query, body.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_read_into_its_parts() {
+        let pod = json!({ "metadata": { "name": "r000001-pod-3" } });
+        for (method, uri, verb, resource, namespace, name) in [
+            (Method::POST, "/api/v1/namespaces/n/pods", "create", "pods", "n", "r000001-pod-3"),
+            (Method::GET, "/api/v1/pods?watch=true&x=1", "watch", "pods", "", ""),
+            (Method::GET, "/api/v1/namespaces/n/pods?limit=1", "list", "pods", "n", ""),
+            (Method::GET, "/api/v1/namespaces/n", "get", "namespaces", "", "n"),
+            (Method::PUT, "/api/v1/namespaces/n/finalize", "update", "namespaces/finalize", "", "n"),
+            (Method::DELETE, "/api/v1/namespaces/n", "delete", "namespaces", "", "n"),
+            (
+                Method::PATCH,
+                "/apis/apps/v1/namespaces/n/deployments/d",
+                "patch",
+                "deployments.apps",
+                "n",
+                "d",
+            ),
+            (Method::PUT, "/apis/a.b/v1/xs/x/status", "update", "xs.a.b/status", "", "x"),
+            (Method::DELETE, "/apis/a.b/v1/xs", "deletecollection", "xs.a.b", "", ""),
+        ] {
+            let asked = read(method, uri, &pod);
+            let seen = (asked.verb, asked.resource.as_str(), asked.namespace.as_str(), asked.name.as_str());
+            assert_eq!(seen, (verb, resource, namespace, name), "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_is_about_no_resource_is_none() {
+        for path in ["/version", "/api", "/apis/apps/v1", "/readyz"] {
+            assert_eq!(Asked::read(&Method::GET, path, "", b""), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn writes_of_two_runs_have_one_key_and_so_have_equal_pods() {
+        let key = |name: &str| {
+            let body = json!({ "metadata": { "name": name } });
+            read(Method::POST, "/api/v1/namespaces/n/pods", &body).key()
+        };
+        assert_eq!(key("r000001-pod-3"), key("r000002-pod-0"));
+        assert_eq!(key("r000001-pod-3").to_string(), "create pods n/RUN-pod-#");
+    }
+}

@@ -1,0 +1,90 @@
+//! Workloads of PodSets.
+
+use serde_json::json;
+
+use super::{Disturbance, Goal, Place, Step, Workload, strip};
+use crate::kinds::{POD, POD_SET};
+
+/// All of them.
+pub const ALL: &[Workload] = &[
+    workload("create", |_| vec![], |run| vec![make(run, 3)], |run| has(run, 3)),
+    workload("scale-up", |run| made(run, 1), |run| vec![scale(run, 4)], |run| has(run, 4)),
+    workload("scale-down", |run| made(run, 4), |run| vec![scale(run, 1)], |run| has(run, 1)),
+    workload("change-and-revert", |run| made(run, 2), change_and_revert, |run| has(run, 2)),
+    workload("pod-deleted", |run| made(run, 3), |run| vec![pod(run).delete()], |run| has(run, 3)),
+    workload("pod-relabelled", |run| made(run, 2), |run| vec![relabel(run)], relabelled),
+    workload("recreate", |run| made(run, 2), recreate, |run| has(run, 2)),
+    workload("delete", |run| made(run, 3), |run| vec![set(run).delete()], gone),
+];
+
+/// What a third hand does.
+pub const DISTURBANCES: &[Disturbance] = &[
+    ("pod-deleted", |run| vec![pod(run).delete()]),
+    ("all-pods-deleted", |run| (0..3).map(|nth| nth_pod(run, nth).delete()).collect()),
+    ("owner-reference-removed", |run| strip(pod(run), json!({ "ownerReferences": null }))),
+    ("annotations-stomped", |run| strip(pod(run), json!({ "annotations": null }))),
+];
+
+const fn workload(
+    name: &'static str,
+    before: fn(&str) -> Vec<Step>,
+    act: fn(&str) -> Vec<Step>,
+    goals: fn(&str) -> Vec<Goal>,
+) -> Workload {
+    Workload { controller: "podset", name, before, act, goals }
+}
+
+fn set(run: &str) -> Place {
+    Place::home(&POD_SET, run)
+}
+
+fn pod(run: &str) -> Place {
+    nth_pod(run, 1)
+}
+
+fn nth_pod(run: &str, nth: usize) -> Place {
+    Place::home(&POD, &format!("{run}-pod-{nth}"))
+}
+
+fn make(run: &str, replicas: usize) -> Step {
+    set(run).with(json!({ "replicas": replicas }))
+}
+
+fn scale(run: &str, replicas: usize) -> Step {
+    set(run).change(json!({ "replicas": replicas }))
+}
+
+fn has(run: &str, replicas: usize) -> Vec<Goal> {
+    vec![
+        set(run).ready(),
+        Goal::Has(set(run), "/status/readyReplicas", json!(replicas)),
+        Goal::Count(&POD, replicas),
+    ]
+}
+
+fn made(run: &str, replicas: usize) -> Vec<Step> {
+    [make(run, replicas)].into_iter().chain(has(run, replicas).into_iter().map(Step::Until)).collect()
+}
+
+fn change_and_revert(run: &str) -> Vec<Step> {
+    let four = has(run, 4).into_iter().map(Step::Until);
+    [scale(run, 4)].into_iter().chain(four).chain([scale(run, 2)]).collect()
+}
+
+/// The pod is not the PodSet's any more, and has to be replaced.
+fn relabel(run: &str) -> Step {
+    Step::Change(pod(run), json!({ "metadata": { "labels": { "app": "stranger" } } }))
+}
+
+fn relabelled(run: &str) -> Vec<Goal> {
+    let released = Goal::Has(pod(run), "/metadata/ownerReferences", json!(null));
+    vec![set(run).ready(), Goal::Count(&POD, 3), released]
+}
+
+fn recreate(run: &str) -> Vec<Step> {
+    vec![set(run).delete(), Step::Until(set(run).gone()), make(run, 2)]
+}
+
+fn gone(run: &str) -> Vec<Goal> {
+    vec![set(run).gone(), Goal::Count(&POD, 0)]
+}
