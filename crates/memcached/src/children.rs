@@ -1,9 +1,15 @@
-//! The objects of a cache: a Deployment, a Service and a PodDisruptionBudget, all of its name.
+//! The objects of a cache: a Deployment, a Service and, where they are asked for, a PodDisruptionBudget, a
+//! NetworkPolicy and a Service of metrics. Each is made, kept and taken away by one function, [`Objects::keep`].
 
 use std::sync::Arc;
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget};
-use kube::Resource;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ObjectReference, Service},
+    networking::v1::NetworkPolicy,
+    policy::v1::PodDisruptionBudget,
+};
+use kube::{Resource, ResourceExt};
 use operator_core::{
     ObjectKey, Wiring,
     events::Events,
@@ -16,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     api::Memcached,
-    build::{budget, deployment, service},
+    build::{Asked, budget, deployment, exporter, network, service},
     error::Error,
     words::{CREATED, DELETED, UPDATED},
 };
@@ -26,6 +32,7 @@ pub(crate) struct Objects {
     deployments: Children<Deployment>,
     services: Children<Service>,
     budgets: Children<PodDisruptionBudget>,
+    policies: Children<NetworkPolicy>,
     events: Events,
 }
 
@@ -36,57 +43,66 @@ impl Objects {
             deployments: wiring.owns(),
             services: wiring.owns(),
             budgets: wiring.owns(),
+            policies: wiring.owns(),
             events: wiring.events(),
         }
     }
 
     /// Makes the cache's objects what it asks. What stands in the way of one does not hold up the others.
-    pub(crate) async fn make(&self, cache: &Memcached, owner: &Owner, image: &str) -> Vec<Error> {
-        let (service, deployment, budget) = tokio::join!(
-            self.make_one(&self.services, cache, owner, |object| service::shape(cache, object)),
-            self.make_one(&self.deployments, cache, owner, |object| deployment::shape(cache, image, object)),
-            self.make_budget(cache, owner),
+    pub(crate) async fn make(&self, asked: &Asked<'_>, owner: &Owner) -> Vec<Error> {
+        let cache = asked.cache;
+        let (key, metrics_key) = (ObjectKey::of(cache), metrics_key(cache));
+        let (metrics, network) = (cache.spec.metrics.as_ref(), cache.spec.network_policy.as_ref());
+
+        let service = |object: &mut _| service::shape(asked, object);
+        let deployment = |object: &mut _| deployment::shape(asked, object);
+        let budget = budget::is_wanted(asked).then_some(|object: &mut _| budget::shape(asked, object));
+        let policy = network.map(|network| move |object: &mut _| network::shape(asked, network, object));
+        let of_metrics =
+            metrics.map(|metrics| move |object: &mut _| exporter::shape_service(asked, metrics, object));
+
+        let results = tokio::join!(
+            self.keep(&self.services, cache, owner, &key, Some(service)),
+            self.keep(&self.deployments, cache, owner, &key, Some(deployment)),
+            self.keep(&self.budgets, cache, owner, &key, budget),
+            self.keep(&self.policies, cache, owner, &key, policy),
+            self.keep(&self.services, cache, owner, &metrics_key, of_metrics),
         );
-        [service, deployment, budget].into_iter().filter_map(Result::err).collect()
+        let results: [_; 5] = results.into();
+        results.into_iter().filter_map(Result::err).collect()
     }
 
     /// The cache's Deployment, if it is there and the cache's own.
     pub(crate) fn deployment(&self, cache: &Memcached, owner: &Owner) -> Option<Arc<Deployment>> {
-        owned(&self.deployments, cache, owner)
+        owned(&self.deployments, &ObjectKey::of(cache), owner)
     }
 
     /// Whether the cache's Service is there and its own.
     pub(crate) fn has_service(&self, cache: &Memcached, owner: &Owner) -> bool {
-        owned(&self.services, cache, owner).is_some()
+        owned(&self.services, &ObjectKey::of(cache), owner).is_some()
     }
 
-    async fn make_budget(&self, cache: &Memcached, owner: &Owner) -> Result<(), Error> {
-        if budget::is_wanted(cache) {
-            return self.make_one(&self.budgets, cache, owner, |object| budget::shape(cache, object)).await;
-        }
-        let left = owned(&self.budgets, cache, owner).filter(|budget| !is_deleting(budget.as_ref()));
-        if let Some(budget) = left {
-            self.budgets.delete(&budget).await.map_err(Error::of_write)?;
-            self.tell::<PodDisruptionBudget>(cache, DELETED, "Delete", "deleted");
-        }
-        Ok(())
-    }
-
-    async fn make_one<K>(
+    /// Makes an object what `shape` says. Without a shape it is not asked for, and if there is one of the cache's own,
+    /// that is deleted.
+    async fn keep<K>(
         &self,
         children: &Children<K>,
         cache: &Memcached,
         owner: &Owner,
-        shape: impl Fn(&mut K) + Sync,
+        key: &ObjectKey,
+        shape: Option<impl Fn(&mut K) + Sync>,
     ) -> Result<(), Error>
     where
         K: Kind + Serialize + PartialEq + Default,
     {
-        match children.create_or_update(&ObjectKey::of(cache), owner, shape).await {
-            Ok(Written::Created) => self.tell::<K>(cache, CREATED, "Create", "created"),
-            Ok(Written::Updated) => self.tell::<K>(cache, UPDATED, "Update", "updated"),
+        let Some(shape) = shape else {
+            return self.remove(children, cache, owner, key).await;
+        };
+        match children.create_or_update(key, owner, shape).await {
+            Ok(Written::Created) => self.tell::<K>(cache, key, CREATED, "Create"),
+            Ok(Written::Updated) => self.tell::<K>(cache, key, UPDATED, "Update"),
             Ok(Written::Unchanged) => {}
-            Err(error @ WriteError::NotOurs { .. }) if is_of_predecessor(children, cache, owner) => {
+            Err(error @ WriteError::NotOurs { .. }) if is_of_predecessor(children, cache, owner, key) => {
                 return Err(Error::LeftOver(error));
             }
             Err(error) => return Err(Error::of_write(error)),
@@ -94,27 +110,58 @@ impl Objects {
         Ok(())
     }
 
-    fn tell<K: Kind>(&self, cache: &Memcached, reason: &str, action: &str, done: &str) {
-        let note = format!("{} {done}", describe::<K>(&ObjectKey::of(cache)));
-        self.events.normal(cache.object_ref(&()), reason, action, &note);
+    async fn remove<K>(
+        &self,
+        children: &Children<K>,
+        cache: &Memcached,
+        owner: &Owner,
+        key: &ObjectKey,
+    ) -> Result<(), Error>
+    where
+        K: Kind + Serialize + PartialEq + Default,
+    {
+        let left = owned(children, key, owner).filter(|object| !is_deleting(object.as_ref()));
+        if let Some(object) = left {
+            children.delete(&object).await.map_err(Error::of_write)?;
+            self.tell::<K>(cache, key, DELETED, "Delete");
+        }
+        Ok(())
+    }
+
+    /// `reason` says in the past tense what was done to the object.
+    fn tell<K: Kind>(&self, cache: &Memcached, key: &ObjectKey, reason: &str, action: &str) {
+        let note = format!("{} {}", describe::<K>(key), reason.to_lowercase());
+        let object = ObjectReference {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+            namespace: key.namespace().map(str::to_owned),
+            name: Some(key.name().to_owned()),
+            ..ObjectReference::default()
+        };
+        self.events.normal_to(cache.object_ref(&()), object, reason, action, &note);
     }
 }
 
-/// The object of the cache's name, if the informer knows it and it is the cache's own.
-fn owned<K>(children: &Children<K>, cache: &Memcached, owner: &Owner) -> Option<Arc<K>>
-where
-    K: Kind + Serialize + PartialEq + Default,
-{
-    children.get(&ObjectKey::of(cache)).filter(|object| owner.owns(object.meta()))
+/// The key of the Service of metrics. A cache's own Service has the cache's.
+fn metrics_key(cache: &Memcached) -> ObjectKey {
+    let name = format!("{}-metrics", cache.name_any());
+    Service::key_within(cache.metadata.namespace.as_deref(), &name)
 }
 
-/// Whether the object of the cache's name belongs to an earlier cache of the same name, which was deleted.
-fn is_of_predecessor<K>(children: &Children<K>, cache: &Memcached, owner: &Owner) -> bool
+/// The object of the key, if the informer knows it and it is the owner's own.
+fn owned<K>(children: &Children<K>, key: &ObjectKey, owner: &Owner) -> Option<Arc<K>>
 where
     K: Kind + Serialize + PartialEq + Default,
 {
-    let key = ObjectKey::of(cache);
-    children.get(&key).is_some_and(|object| {
-        !owner.owns(object.meta()) && controller_key::<Memcached>(object.meta()) == Some(key)
+    children.get(key).filter(|object| owner.owns(object.meta()))
+}
+
+/// Whether the object of the key belongs to an earlier cache of the same name, which was deleted.
+fn is_of_predecessor<K>(children: &Children<K>, cache: &Memcached, owner: &Owner, key: &ObjectKey) -> bool
+where
+    K: Kind + Serialize + PartialEq + Default,
+{
+    children.get(key).is_some_and(|object| {
+        !owner.owns(object.meta()) && controller_key::<Memcached>(object.meta()) == Some(ObjectKey::of(cache))
     })
 }

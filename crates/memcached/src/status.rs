@@ -14,6 +14,7 @@ use operator_core::{
 
 use crate::{
     api::{Memcached, MemcachedStatus},
+    autoscalers::Size,
     build::{selector_text, service::endpoint},
     error::Error,
     observe::KnownPod,
@@ -25,6 +26,8 @@ use crate::{
 
 /// What was seen of a cache after its objects were made.
 pub(crate) struct Seen<'a> {
+    /// How many pods it is to have.
+    pub(crate) size: &'a Size,
     /// The pods that count, sorted by name.
     pub(crate) pods: &'a [KnownPod],
     /// The Deployment, if it is there and the cache's own.
@@ -62,7 +65,7 @@ pub(crate) fn status(cache: &Memcached, seen: &Seen<'_>, now: Timestamp) -> Memc
         ready_replicas: ready(seen),
         selector: selector_text(cache),
         observed_generation: Some(generation),
-        conditions: settle(before, &verdicts(cache, seen), generation, now),
+        conditions: settle(before, &verdicts(seen), generation, now),
     }
 }
 
@@ -83,17 +86,20 @@ fn count(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-fn verdicts(cache: &Memcached, seen: &Seen<'_>) -> [Verdict; 4] {
-    let available = available(cache.spec.size, ready(seen));
+fn verdicts(seen: &Seen<'_>) -> [Verdict; 4] {
+    let available = available(seen.size, ready(seen));
     let degraded = degraded(seen);
-    let progressing = progressing(cache.spec.size, seen, &degraded);
+    let progressing = progressing(seen.size.pods, seen, &degraded);
     let summary = summary(&available, &progressing, &degraded);
     [available, progressing, degraded, summary]
 }
 
-fn available(size: i32, ready: i32) -> Verdict {
-    let message = format!("{ready} of {size} pods are ready");
-    if ready >= size {
+fn available(size: &Size, ready: i32) -> Verdict {
+    let by = size.autoscaler.as_ref().map_or_else(String::new, |autoscaler| {
+        format!("; HorizontalPodAutoscaler {autoscaler}, which scales the Deployment, says how many, not spec.size")
+    });
+    let message = format!("{ready} of {} pods are ready{by}", size.pods);
+    if ready >= size.pods {
         Verdict::is_true(AVAILABLE, AS_ASKED, message)
     } else {
         Verdict::is_false(AVAILABLE, TOO_FEW_READY, message)

@@ -3,20 +3,19 @@
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, apimachinery::pkg::util::intstr::IntOrString};
 use operator_core::labels;
 
-use super::{identifying, selector};
-use crate::api::Memcached;
+use super::{Asked, COMPONENT, identifying, selector};
 
 /// Whether a cache has a budget. One pod alone has none: it could never be moved off its node.
-pub(crate) fn is_wanted(cache: &Memcached) -> bool {
-    cache.spec.size > 1
+pub(crate) fn is_wanted(asked: &Asked<'_>) -> bool {
+    asked.size.pods > 1
 }
 
 /// Makes the budget what the cache asks: nodes are drained of one pod at a time, and pods that are not ready
 /// anyway do not count.
-pub(crate) fn shape(cache: &Memcached, budget: &mut PodDisruptionBudget) {
-    labels::add(&mut budget.metadata.labels, identifying(cache));
+pub(crate) fn shape(asked: &Asked<'_>, budget: &mut PodDisruptionBudget) {
+    labels::add(&mut budget.metadata.labels, identifying(asked.cache, COMPONENT));
     let spec = budget.spec.get_or_insert_default();
-    spec.selector = Some(selector(cache));
+    spec.selector = Some(selector(asked.cache));
     spec.min_available = None;
     spec.max_unavailable = Some(IntOrString::Int(1));
     spec.unhealthy_pod_eviction_policy = Some("AlwaysAllow".to_owned());
@@ -27,18 +26,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cache;
+    use crate::build::fixture::{asked, cache};
 
     #[test]
     fn only_a_cache_of_several_pods_has_a_budget() {
-        let wanted = [0, 1, 2].map(|size| is_wanted(&cache(&json!({"size": size}))));
+        let wanted = [0, 1, 2].map(|size| is_wanted(&asked(&cache(&json!({"size": size})))));
         assert_eq!(wanted, [false, false, true]);
     }
 
     #[test]
     fn a_budget_lets_one_pod_go_at_a_time() {
         let mut budget = PodDisruptionBudget::default();
-        shape(&cache(&json!({"size": 3})), &mut budget);
+        shape(&asked(&cache(&json!({"size": 3}))), &mut budget);
         insta::assert_yaml_snapshot!(budget);
     }
 }

@@ -8,41 +8,46 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
-use super::{CONTAINER, command::command, resources};
-use crate::api::Memcached;
+use super::{Asked, CONTAINER, command::command, resources};
 
 /// How long a pod still serves after it was asked to end, so that clients learn first that it goes.
 const FAREWELL_SECONDS: i64 = 5;
 
 /// Makes the container what the cache asks. Its environment and mounts are nothing to us and stay.
-pub(super) fn shape(cache: &Memcached, image: &str, container: &mut Container) {
-    let spec = &cache.spec;
+pub(super) fn shape(asked: &Asked<'_>, container: &mut Container) {
+    let (spec, image) = (&asked.cache.spec, asked.image);
     CONTAINER.clone_into(&mut container.name);
     container.image = Some(image.to_owned());
     container.image_pull_policy = Some(pull_policy(image).to_owned());
     container.command = Some(command(spec));
     container.args = None;
-    container.ports = Some(vec![ContainerPort {
-        name: Some(CONTAINER.to_owned()),
-        container_port: spec.container_port,
-        protocol: Some("TCP".to_owned()),
-        ..ContainerPort::default()
-    }]);
+    container.ports = Some(vec![port(CONTAINER, spec.container_port)]);
     resources::shape(spec, container.resources.get_or_insert_default());
     container.security_context = Some(restricted());
-    container.readiness_probe = Some(probe(5, 2));
-    container.liveness_probe = Some(probe(10, 6));
+    container.readiness_probe = Some(probe(CONTAINER, 5, 2));
+    container.liveness_probe = Some(probe(CONTAINER, 10, 6));
     container.lifecycle = Some(farewell());
 }
 
+/// A TCP port of that name and number.
+pub(super) fn port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number,
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
 /// What the API server would choose for the image: tags that move are pulled each time.
-fn pull_policy(image: &str) -> &'static str {
+pub(super) fn pull_policy(image: &str) -> &'static str {
     let name = image.rsplit('/').next().unwrap_or(image);
     let moves = !name.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
     if moves { "Always" } else { "IfNotPresent" }
 }
 
-fn restricted() -> SecurityContext {
+/// What the restricted standard of Pod Security asks of a container, and a root file system that cannot be written.
+pub(super) fn restricted() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
@@ -53,9 +58,9 @@ fn restricted() -> SecurityContext {
 }
 
 /// Whether the port takes connections. Liveness is patient: a restart empties the cache.
-fn probe(period: i32, failures: i32) -> Probe {
+pub(super) fn probe(port: &str, period: i32, failures: i32) -> Probe {
     Probe {
-        tcp_socket: Some(TCPSocketAction { port: IntOrString::String(CONTAINER.to_owned()), host: None }),
+        tcp_socket: Some(TCPSocketAction { port: IntOrString::String(port.to_owned()), host: None }),
         period_seconds: Some(period),
         timeout_seconds: Some(3),
         success_threshold: Some(1),

@@ -6,8 +6,7 @@ use k8s_openapi::{
 };
 use operator_core::labels;
 
-use super::{identifying, pod, selector};
-use crate::api::Memcached;
+use super::{Asked, COMPONENT, PORT_LABEL, identifying, pod, selector};
 
 /// How many old revisions are kept to look at.
 const HISTORY: i32 = 3;
@@ -16,17 +15,20 @@ const DEADLINE_SECONDS: i32 = 600;
 
 /// Makes the Deployment what the cache asks.
 ///
-/// The replicas are always the cache's size: an autoscaler scales the cache, not the Deployment.
-pub(crate) fn shape(cache: &Memcached, image: &str, deployment: &mut Deployment) {
-    labels::add(&mut deployment.metadata.labels, identifying(cache));
+/// An autoscaler of the Deployment, if there is one, has its way with the replicas.
+pub(crate) fn shape(asked: &Asked<'_>, deployment: &mut Deployment) {
+    let cache = asked.cache;
+    labels::add(&mut deployment.metadata.labels, identifying(cache, COMPONENT));
     let spec = deployment.spec.get_or_insert_default();
-    spec.replicas = Some(cache.spec.size);
+    spec.replicas = spec.replicas.filter(|_| asked.size.autoscaler.is_some()).or(Some(asked.size.pods));
     spec.selector = selector(cache);
     spec.strategy = Some(one_by_one());
     spec.revision_history_limit = Some(HISTORY);
     spec.progress_deadline_seconds = Some(DEADLINE_SECONDS);
-    labels::add(&mut spec.template.metadata.get_or_insert_default().labels, identifying(cache));
-    pod::shape(cache, image, spec.template.spec.get_or_insert_default());
+    let labels = &mut spec.template.metadata.get_or_insert_default().labels;
+    labels::add(labels, identifying(cache, COMPONENT));
+    labels::add(labels, [(PORT_LABEL.to_owned(), cache.spec.container_port.to_string())].into());
+    pod::shape(asked, spec.template.spec.get_or_insert_default());
 }
 
 /// A new pod is ready before an old one goes, and only one at a time: each starts with nothing cached.
@@ -46,13 +48,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cache;
-
-    const IMAGE: &str = "memcached:1.4.36-alpine";
+    use crate::{
+        autoscalers::Size,
+        build::fixture::{asked, cache},
+    };
 
     fn shaped(spec: &serde_json::Value) -> Deployment {
         let mut deployment = Deployment::default();
-        shape(&cache(spec), IMAGE, &mut deployment);
+        shape(&asked(&cache(spec)), &mut deployment);
         deployment
     }
 
@@ -65,7 +68,7 @@ mod tests {
     fn shaping_twice_changes_nothing() {
         let once = shaped(&json!({"size": 3}));
         let mut twice = once.clone();
-        shape(&cache(&json!({"size": 3})), IMAGE, &mut twice);
+        shape(&asked(&cache(&json!({"size": 3}))), &mut twice);
         assert_eq!(once, twice);
     }
 
@@ -78,9 +81,9 @@ mod tests {
         let pod = template.spec.as_mut().unwrap();
         pod.node_selector = Some([("disk".into(), "ssd".into())].into());
         pod.tolerations = Some(vec![Toleration { key: Some("cache".into()), ..Toleration::default() }]);
-        pod.containers.push(Container { name: "exporter".into(), ..Container::default() });
+        pod.containers.push(Container { name: "proxy".into(), ..Container::default() });
         let theirs = deployment.clone();
-        shape(&cache(&json!({})), IMAGE, &mut deployment);
+        shape(&asked(&cache(&json!({}))), &mut deployment);
         assert_eq!(deployment, theirs);
     }
 
@@ -96,7 +99,37 @@ mod tests {
         pod.containers[0].image = Some("other".into());
         pod.containers[0].args = Some(vec!["--daemon".into()]);
         pod.containers[0].ports = None;
-        shape(&cache(&json!({})), IMAGE, &mut drifted);
+        shape(&asked(&cache(&json!({}))), &mut drifted);
         assert_eq!(drifted, wanted);
+    }
+
+    #[test]
+    fn an_exporter_comes_and_goes_and_leaves_nothing() {
+        let without = shaped(&json!({}));
+        let with = shaped(&json!({"metrics": {}}));
+        let names: Vec<_> = containers(&with).iter().map(|container| container.name.as_str()).collect();
+        assert_eq!(names, ["memcached", "memcached-exporter"]);
+        let mut changed = with;
+        shape(&asked(&cache(&json!({}))), &mut changed);
+        assert_eq!(changed, without);
+    }
+
+    fn containers(deployment: &Deployment) -> &[Container] {
+        &deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap().containers
+    }
+
+    #[test]
+    fn an_autoscaler_of_the_deployment_has_its_way_with_the_replicas() {
+        let cache = cache(&json!({"size": 2}));
+        let size = Size { pods: 2, autoscaler: Some("web".to_owned()) };
+        let scaled = Asked { size, ..asked(&cache) };
+        let mut deployment = Deployment::default();
+        shape(&scaled, &mut deployment);
+        assert_eq!(deployment.spec.as_ref().unwrap().replicas, Some(2), "it begins with the size");
+        deployment.spec.as_mut().unwrap().replicas = Some(5);
+        shape(&scaled, &mut deployment);
+        assert_eq!(deployment.spec.as_ref().unwrap().replicas, Some(5));
+        shape(&asked(&cache), &mut deployment);
+        assert_eq!(deployment.spec.as_ref().unwrap().replicas, Some(2));
     }
 }

@@ -4,7 +4,11 @@ use k8s_openapi::api::core::v1::{
     Container, PodSecurityContext, PodSpec, SeccompProfile, TopologySpreadConstraint,
 };
 
-use super::{CONTAINER, REVISION_LABEL, container, selector};
+use super::{
+    Asked, CONTAINER, REVISION_LABEL, container,
+    exporter::{self, EXPORTER},
+    selector,
+};
 use crate::api::Memcached;
 
 /// The user and group `memcache` of the official images.
@@ -15,7 +19,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const SCHEDULE_ANYWAY: &str = "ScheduleAnyway";
 
 /// Makes the pods what the cache asks.
-pub(super) fn shape(cache: &Memcached, image: &str, pod: &mut PodSpec) {
+pub(super) fn shape(asked: &Asked<'_>, pod: &mut PodSpec) {
     pod.security_context = Some(restricted());
     pod.automount_service_account_token = Some(false);
     pod.enable_service_links = Some(false);
@@ -24,9 +28,16 @@ pub(super) fn shape(cache: &Memcached, image: &str, pod: &mut PodSpec) {
         one.topology_key == HOSTNAME && one.when_unsatisfiable == SCHEDULE_ANYWAY
     };
     let spread = pod.topology_spread_constraints.get_or_insert_default();
-    shape_one(spread, over_hosts, |one| *one = over_nodes(cache));
+    shape_one(spread, over_hosts, |one| *one = over_nodes(asked.cache));
     let serving = |one: &Container| one.name == CONTAINER;
-    shape_one(&mut pod.containers, serving, |one| container::shape(cache, image, one));
+    shape_one(&mut pod.containers, serving, |one| container::shape(asked, one));
+    let exporting = |one: &Container| one.name == EXPORTER;
+    match &asked.cache.spec.metrics {
+        Some(metrics) => {
+            shape_one(&mut pod.containers, exporting, |one| exporter::shape(asked, metrics, one));
+        }
+        None => pod.containers.retain(|one| !exporting(one)),
+    }
 }
 
 /// Shapes the element that `is_it` finds, or a new one at the end.

@@ -19,6 +19,8 @@ const BOOKKEEPING: i64 = 8;
 const CONNECTION: i64 = 16 * 1024;
 /// A start that lets the scheduler count. There is no limit: a cache that is slowed down is no cache.
 const CPU_REQUEST: &str = "100m";
+/// Some two hundred series of a Go program.
+const EXPORTER_MEMORY: &str = "64Mi";
 
 /// Writes down what the container needs. What is asked besides, of ephemeral storage for example, stays.
 ///
@@ -28,6 +30,13 @@ pub(super) fn shape(spec: &MemcachedSpec, resources: &mut ResourceRequirements) 
     put(&mut resources.requests, "cpu", ApiQuantity(CPU_REQUEST.to_owned()));
     put(&mut resources.requests, "memory", memory.clone());
     put(&mut resources.limits, "memory", memory);
+}
+
+/// What the exporter needs, which keeps nothing.
+pub(super) fn shape_exporter(resources: &mut ResourceRequirements) {
+    put(&mut resources.requests, "cpu", ApiQuantity("10m".to_owned()));
+    put(&mut resources.requests, "memory", ApiQuantity(EXPORTER_MEMORY.to_owned()));
+    put(&mut resources.limits, "memory", ApiQuantity(EXPORTER_MEMORY.to_owned()));
 }
 
 fn put(of: &mut Option<BTreeMap<String, ApiQuantity>>, resource: &str, amount: ApiQuantity) {

@@ -1,39 +1,50 @@
 //! The headless Service of a cache: cluster DNS lists the pods under its name.
 
 use k8s_openapi::{
-    api::core::v1::{Service, ServicePort},
+    api::core::v1::{Service, ServicePort, ServiceSpec},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use operator_core::{labels, pod::PodView};
+use kube::ResourceExt;
+use operator_core::{
+    labels::{self, Labels},
+    pod::PodView,
+};
 
-use super::{CONTAINER, identifying, selecting};
-use crate::api::Memcached;
+use super::{Asked, COMPONENT, CONTAINER, PORT_LABEL, identifying, selecting};
 
 /// Makes the Service what the cache asks.
-pub(crate) fn shape(cache: &Memcached, service: &mut Service) {
-    labels::add(&mut service.metadata.labels, identifying(cache));
+pub(crate) fn shape(asked: &Asked<'_>, service: &mut Service) {
+    labels::add(&mut service.metadata.labels, identifying(asked.cache, COMPONENT));
     let spec = service.spec.get_or_insert_default();
-    spec.type_ = Some("ClusterIP".to_owned());
-    spec.external_name = None;
-    spec.cluster_ip = Some("None".to_owned());
-    spec.cluster_ips = Some(vec!["None".to_owned()]);
-    spec.selector = Some(selecting(cache));
+    shape_headless(spec, selecting(asked.cache));
     spec.ports = Some(vec![ServicePort {
         name: Some(CONTAINER.to_owned()),
-        port: cache.spec.container_port,
+        port: asked.cache.spec.container_port,
         protocol: Some("TCP".to_owned()),
         target_port: Some(IntOrString::String(CONTAINER.to_owned())),
         ..ServicePort::default()
     }]);
 }
 
+/// Makes a Service one that has no address of its own: a name that lists the selected pods.
+pub(super) fn shape_headless(spec: &mut ServiceSpec, selected: Labels) {
+    spec.type_ = Some("ClusterIP".to_owned());
+    spec.external_name = None;
+    spec.cluster_ip = Some("None".to_owned());
+    spec.cluster_ips = Some(vec!["None".to_owned()]);
+    spec.selector = Some(selected);
+}
+
 /// Where the pod serves, in the form that cluster DNS knows for pods of a headless Service that have no host
 /// name of their own: the address with dashes, then the Service. `None` for a pod without an address.
+///
+/// The port is the pod's own. One that does not say has that of the spec.
 pub(crate) fn endpoint(pod: &PodView, service: &str, namespace: &str, port: i32) -> Option<String> {
     if pod.ip.is_empty() {
         return None;
     }
     let host = pod.ip.replace(['.', ':'], "-");
+    let port = pod.labels().get(PORT_LABEL).cloned().unwrap_or_else(|| port.to_string());
     Some(format!("{host}.{service}.{namespace}.svc:{port}"))
 }
 
@@ -42,12 +53,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cache;
+    use crate::build::fixture::{asked, cache};
 
     #[test]
     fn a_service_lists_the_pods_of_its_cache_only() {
         let mut service = Service::default();
-        shape(&cache(&json!({"containerPort": 12000})), &mut service);
+        shape(&asked(&cache(&json!({"containerPort": 12000}))), &mut service);
         insta::assert_yaml_snapshot!(service);
     }
 
@@ -60,5 +71,13 @@ mod tests {
         assert_eq!(at("10.0.0.7").as_deref(), Some("10-0-0-7.web.shop.svc:11211"));
         assert_eq!(at("fd00::7").as_deref(), Some("fd00--7.web.shop.svc:11211"));
         assert_eq!(at(""), None);
+    }
+
+    #[test]
+    fn while_the_port_is_changed_each_pod_says_its_own() {
+        let mut pod = PodView { ip: "10.0.0.7".to_owned(), ..PodView::default() };
+        pod.metadata.labels = Some([(PORT_LABEL.to_owned(), "12000".to_owned())].into());
+        let told = endpoint(&pod, "web", "shop", 11211);
+        assert_eq!(told.as_deref(), Some("10-0-0-7.web.shop.svc:12000"));
     }
 }

@@ -41,7 +41,8 @@ fn of(
     deployment: Option<&Deployment>,
     troubles: &[Trouble],
 ) -> MemcachedStatus {
-    let seen = Seen { pods, deployment, has_service: true, troubles };
+    let pods_asked = Size { pods: size, autoscaler: None };
+    let seen = Seen { size: &pods_asked, pods, deployment, has_service: true, troubles };
     status(&cache(&json!({"size": size})), &seen, Timestamp::UNIX_EPOCH)
 }
 
@@ -127,7 +128,21 @@ fn pods_that_the_deployment_cannot_make_are_told_in_its_words() {
 #[test]
 fn without_a_service_of_its_own_a_cache_has_no_endpoints() {
     let pods = [pod("web-1-a", "10.0.0.1", true)];
-    let seen = Seen { pods: &pods, deployment: None, has_service: false, troubles: &[] };
+    let size = Size { pods: 1, autoscaler: None };
+    let seen = Seen { size: &size, pods: &pods, deployment: None, has_service: false, troubles: &[] };
     let status = status(&cache(&json!({"size": 1})), &seen, Timestamp::UNIX_EPOCH);
     assert_eq!(status.endpoints, Vec::<String>::new());
+}
+
+#[test]
+fn what_an_autoscaler_of_the_deployment_asks_for_is_the_size_and_is_said() {
+    let pods = [pod("web-1-a", "10.0.0.1", true), pod("web-1-b", "10.0.0.2", true)];
+    let size = Size { pods: 2, autoscaler: Some("busy".to_owned()) };
+    let deployment = settled(2);
+    let seen =
+        Seen { size: &size, pods: &pods, deployment: Some(&deployment), has_service: true, troubles: &[] };
+    let status = status(&cache(&json!({"size": 1})), &seen, Timestamp::UNIX_EPOCH);
+    let ready = find(&status.conditions, READY).unwrap();
+    assert_eq!(ready.status, "True");
+    assert!(ready.message.contains("HorizontalPodAutoscaler busy"), "{}", ready.message);
 }

@@ -79,6 +79,57 @@ async fn arguments_that_have_a_field_or_stop_the_serving_are_refused() {
 }
 
 #[tokio::test]
+async fn exporters_that_could_not_serve_are_refused() {
+    are_refused(&[
+        ("{metrics: {port: 80}}", "only root may open lower ports"),
+        ("{metrics: {port: 70000}}", "less than or equal to 65535"),
+        ("{metrics: {port: 11211}}", "metrics.port must differ from containerPort"),
+        ("{containerPort: 9150, metrics: {}}", "metrics.port must differ from containerPort"),
+        ("{metrics: {image: ''}}", "at least 1 chars long"),
+        ("{metrics: {image: 'an exporter'}}", "contains no blanks"),
+        ("{metrics: {enabled: true}}", "field not declared in schema"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn peers_that_a_network_policy_could_not_have_are_refused() {
+    let either = "a peer must have either an ipBlock";
+    let canonical = "in their canonical form";
+    are_refused(&[
+        ("{networkPolicy: {}}", "spec.networkPolicy.from: Required value"),
+        ("{networkPolicy: {from: []}}", "should have at least 1 items"),
+        ("{networkPolicy: {from: [{}]}}", either),
+        ("{networkPolicy: {from: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}}", either),
+        ("{networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.1}}]}}", "must be a network in its canonical form"),
+        ("{networkPolicy: {from: [{ipBlock: {cidr: 10.1.2.3/8}}]}}", "must be a network in its canonical form"),
+        ("{networkPolicy: {from: [{ipBlock: {cidr: 'FD00::/8'}}]}}", "must be a network in its canonical form"),
+        ("{networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.1.2.3/16]}}]}}", canonical),
+        ("{networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/16]}}]}}", "parts of the network"),
+        ("{networkPolicy: {from: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/8]}}]}}", "parts of the network"),
+        ("{networkPolicy: {from: [{podSelector: {matchLabels: {'a b': c}}}]}}", "matchLabels must be labels"),
+        ("{networkPolicy: {from: [{podSelector: {matchLabels: {a: '-'}}}]}}", "matchLabels must be labels"),
+        (
+            "{networkPolicy: {from: [{podSelector: {matchExpressions: [{key: a, operator: In}]}}]}}",
+            "give values with the operators In and NotIn",
+        ),
+        (
+            "{networkPolicy: {from: [{podSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}]}}",
+            "give values with the operators In and NotIn",
+        ),
+        (
+            "{networkPolicy: {from: [{podSelector: {matchExpressions: [{key: a, operator: Is}]}}]}}",
+            "supported values: \"In\", \"NotIn\", \"Exists\", \"DoesNotExist\"",
+        ),
+        (
+            "{networkPolicy: {from: [{podSelector: {}}], metricsFrom: [{podSelector: {}}]}}",
+            "metricsFrom may be given only with metrics",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn names_that_leave_no_room_for_those_of_pods_or_the_service_are_refused() {
     let world = World::new().await;
     for (name, says) in [

@@ -1,36 +1,10 @@
 //! What others change of ours is put right; what is theirs stays.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams},
-};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::support::World;
-
-/// Applies each JSON patch in turn and waits until the object's spec and labels are as they were.
-async fn is_put_right<K>(world: &World, api: Api<K>, patches: &[Value])
-where
-    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + Serialize
-        + DeserializeOwned,
-{
-    let owned = |object: &K| {
-        let object = serde_json::to_value(object).unwrap();
-        (object["spec"].clone(), object["metadata"]["labels"].clone())
-    };
-    let wanted = owned(&api.get("web").await.unwrap());
-    for patch in patches {
-        let patch: kube::api::Patch<Value> = Patch::Json(serde_json::from_value(json!([patch])).unwrap());
-        let drifted = api.patch("web", &PatchParams::default(), &patch).await.unwrap();
-        assert_ne!(owned(&drifted), wanted, "{patch:?} changed nothing");
-        world.until::<K>("web", &format!("{patch:?} to be put right"), |now| owned(now) == wanted).await;
-    }
-}
 
 #[tokio::test]
 async fn each_field_of_the_deployment_that_is_ours_is_put_right() {
@@ -39,29 +13,30 @@ async fn each_field_of_the_deployment_that_is_ours_is_put_right() {
     let container = "/spec/template/spec/containers/0";
     let replace = |path: &str, value: Value| json!({"op": "replace", "path": path, "value": value});
     let remove = |path: &str| json!({"op": "remove", "path": path});
-    is_put_right(
-        &world,
-        world.deployments(),
-        &[
-            replace("/spec/replicas", json!(4)),
-            replace(&format!("{container}/image"), json!("memcached:latest")),
-            replace(&format!("{container}/command"), json!(["sleep"])),
-            json!({"op": "add", "path": format!("{container}/args"), "value": ["-vv"]}),
-            replace(&format!("{container}/ports/0/containerPort"), json!(1)),
-            replace(&format!("{container}/resources/limits/memory"), json!("1Gi")),
-            remove(&format!("{container}/readinessProbe")),
-            replace(&format!("{container}/livenessProbe/periodSeconds"), json!(99)),
-            remove(&format!("{container}/lifecycle")),
-            remove(&format!("{container}/securityContext")),
-            replace("/spec/template/spec/securityContext/runAsUser", json!(0)),
-            remove("/spec/template/spec/topologySpreadConstraints"),
-            replace("/spec/strategy", json!({"type": "Recreate"})),
-            remove("/metadata/labels/memcached_cr"),
-            // Without this label the informer does not see the Deployment any more.
-            remove("/metadata/labels/app.kubernetes.io~1managed-by"),
-        ],
-    )
-    .await;
+    world
+        .is_put_right(
+            world.deployments(),
+            "web",
+            &[
+                replace("/spec/replicas", json!(4)),
+                replace(&format!("{container}/image"), json!("memcached:latest")),
+                replace(&format!("{container}/command"), json!(["sleep"])),
+                json!({"op": "add", "path": format!("{container}/args"), "value": ["-vv"]}),
+                replace(&format!("{container}/ports/0/containerPort"), json!(1)),
+                replace(&format!("{container}/resources/limits/memory"), json!("1Gi")),
+                remove(&format!("{container}/readinessProbe")),
+                replace(&format!("{container}/livenessProbe/periodSeconds"), json!(99)),
+                remove(&format!("{container}/lifecycle")),
+                remove(&format!("{container}/securityContext")),
+                replace("/spec/template/spec/securityContext/runAsUser", json!(0)),
+                remove("/spec/template/spec/topologySpreadConstraints"),
+                replace("/spec/strategy", json!({"type": "Recreate"})),
+                remove("/metadata/labels/memcached_cr"),
+                // Without this label the informer does not see the Deployment any more.
+                remove("/metadata/labels/app.kubernetes.io~1managed-by"),
+            ],
+        )
+        .await;
     world.until_ready("web", 2).await;
 }
 
@@ -69,25 +44,27 @@ async fn each_field_of_the_deployment_that_is_ours_is_put_right() {
 async fn each_field_of_the_service_and_the_budget_that_is_ours_is_put_right() {
     let world = World::new().await;
     world.ready("web", 2).await;
-    is_put_right(
-        &world,
-        world.services(),
-        &[
-            json!({"op": "replace", "path": "/spec/ports/0/port", "value": 1}),
-            json!({"op": "replace", "path": "/spec/selector", "value": {"app": "other"}}),
-            json!({"op": "remove", "path": "/metadata/labels/app"}),
-        ],
-    )
-    .await;
-    is_put_right(
-        &world,
-        world.budgets(),
-        &[
-            json!({"op": "replace", "path": "/spec/maxUnavailable", "value": 2}),
-            json!({"op": "replace", "path": "/spec/selector/matchLabels/app", "value": "other"}),
-        ],
-    )
-    .await;
+    world
+        .is_put_right(
+            world.services(),
+            "web",
+            &[
+                json!({"op": "replace", "path": "/spec/ports/0/port", "value": 1}),
+                json!({"op": "replace", "path": "/spec/selector", "value": {"app": "other"}}),
+                json!({"op": "remove", "path": "/metadata/labels/app"}),
+            ],
+        )
+        .await;
+    world
+        .is_put_right(
+            world.budgets(),
+            "web",
+            &[
+                json!({"op": "replace", "path": "/spec/maxUnavailable", "value": 2}),
+                json!({"op": "replace", "path": "/spec/selector/matchLabels/app", "value": "other"}),
+            ],
+        )
+        .await;
 }
 
 #[tokio::test]

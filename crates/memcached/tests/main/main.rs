@@ -7,10 +7,15 @@
     reason = "a test fails by panicking"
 )]
 
+mod autoscaling;
 mod bad_input;
 mod deletion;
 mod drift;
+mod metrics;
+mod network;
+mod page;
 mod quiet;
+mod rolling;
 mod scaling;
 mod support;
 mod trouble;

@@ -6,12 +6,18 @@ use cluster::{TestNamespace, wait::eventually};
 use harness::Harness;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::{apps::v1::Deployment, core::v1::Service, policy::v1::PodDisruptionBudget},
+    api::{
+        apps::v1::Deployment, core::v1::Service, discovery::v1::EndpointSlice,
+        policy::v1::PodDisruptionBudget,
+    },
 };
-use kube::{Api, Client, Resource, api::PostParams};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
 use memcached::{Memcached, MemcachedController, MemcachedStatus};
 use operator_core::conditions::{find, is_true};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// Long enough for a busy machine, short enough to notice.
@@ -77,6 +83,56 @@ impl World {
     pub(crate) async fn ready(&self, name: &str, size: i32) -> Memcached {
         self.create(name, json!({"size": size})).await;
         self.until_ready(name, size).await
+    }
+
+    /// Changes fields of the spec.
+    pub(crate) async fn change(&self, name: &str, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.caches().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Where the pods are that a Service lists, once it lists all that the cache `web` has.
+    pub(crate) async fn addresses(&self, service: &str) -> Vec<String> {
+        let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+        eventually(&format!("{service} to list the pods"), PATIENCE, async || {
+            let slices = self.api::<EndpointSlice>().list(&of_service).await?;
+            let mut listed: Vec<_> = slices
+                .iter()
+                .flat_map(|slice| {
+                    slice.endpoints.iter().flatten().flat_map(|endpoint| endpoint.addresses.clone())
+                })
+                .collect();
+            listed.sort();
+            let nodes = status(&self.caches().get("web").await?).nodes.len();
+            Ok(if listed.len() == nodes { Ok(listed) } else { Err(listed) })
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Applies each JSON patch in turn and waits until the object is as it was.
+    pub(crate) async fn is_put_right<K>(&self, api: Api<K>, name: &str, patches: &[Value])
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let owned = |object: &K| {
+            let object = serde_json::to_value(object).unwrap();
+            let annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+            let annotations: Vec<_> =
+                annotations.into_iter().filter(|(key, _)| key.starts_with("prometheus.io/")).collect();
+            (object["spec"].clone(), object["metadata"]["labels"].clone(), annotations)
+        };
+        let wanted = owned(&api.get(name).await.unwrap());
+        for patch in patches {
+            let patch: Patch<Value> = Patch::Json(serde_json::from_value(json!([patch])).unwrap());
+            let drifted = api.patch(name, &PatchParams::default(), &patch).await.unwrap();
+            assert_ne!(owned(&drifted), wanted, "{patch:?} changed nothing");
+            self.until::<K>(name, &format!("{patch:?} to be put right"), |now| owned(now) == wanted).await;
+        }
     }
 
     /// Runs kubectl in the namespace.

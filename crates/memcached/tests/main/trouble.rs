@@ -1,10 +1,10 @@
 //! What stands in the way is told, not touched, and healed from.
 
 use cluster::wait::eventually;
-use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::{core::v1::ResourceQuota, events::v1::Event};
 use kube::{
     ResourceExt,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -84,6 +84,55 @@ async fn pods_that_the_deployment_cannot_make_are_told_in_the_servers_words() {
     let said = world.until_said("web", "Degraded", ("True", "ReplicaFailure")).await;
     assert!(said.contains("exceeded quota: tight"), "{said}");
     world.until_said("web", "Available", ("False", "TooFewReady")).await;
+}
+
+#[tokio::test]
+async fn each_cause_is_told_once() {
+    let world = World::new().await;
+    let theirs = serde_json::from_value(stranger("Deployment")).unwrap();
+    world.deployments().create(&PostParams::default(), &theirs).await.unwrap();
+    world.create("web", json!({"size": 1})).await;
+    world.until_said("web", "Degraded", ("True", "NameTaken")).await;
+    for memory in [65, 66, 67] {
+        world.change("web", json!({"memoryMegabytes": memory})).await;
+        world
+            .until("web", "the change to be seen", |cache: &memcached::Memcached| {
+                status(cache).observed_generation == cache.metadata.generation
+            })
+            .await;
+    }
+    world.deployments().delete("web", &DeleteParams::default()).await.unwrap();
+    world.until_ready("web", 1).await;
+    let events = eventually("the Events to be there", PATIENCE, async || {
+        let events = world.api::<Event>().list(&ListParams::default()).await?.items;
+        let is_told =
+            events.iter().any(|event| told(event).1.starts_with("Deployment") && told(event).0 == "Created");
+        Ok(if is_told { Ok(events) } else { Err(events.len()) })
+    })
+    .await
+    .unwrap();
+    let of = |reason: &str| events.iter().filter(|event| told(event).0 == reason).collect::<Vec<_>>();
+    let taken = of("NameTaken");
+    assert_eq!(taken.len(), 1, "{taken:#?}");
+    assert!(taken[0].series.is_none(), "told again and again: {taken:#?}");
+    for event in of("Created") {
+        assert!(event.series.is_none(), "{event:#?}");
+    }
+}
+
+/// Reason and note of an Event.
+fn told(event: &Event) -> (&str, &str) {
+    (event.reason.as_deref().unwrap_or_default(), event.note.as_deref().unwrap_or_default())
+}
+
+#[tokio::test]
+async fn kubectl_waits_for_a_cache_to_be_ready() {
+    let world = World::new().await;
+    world.create("web", json!({"size": 2})).await;
+    let waited =
+        world.kubectl(&["wait", "--for=condition=Ready", "memcached/web", "--timeout=60s"]).await.unwrap();
+    assert!(waited.contains("condition met"), "{waited}");
+    assert_eq!(status(&world.caches().get("web").await.unwrap()).ready_replicas, 2);
 }
 
 async fn quota(world: &World, resource: &str, hard: &str) {

@@ -2,7 +2,7 @@
 //! like a new one with the same spec.
 //!
 //! The fields are those of the schema, and each of them is set, changed, taken away and set again, at first by itself
-//! and then together with others. `ENSEMBLE_OPERATIONS` says how many changes of each kind are made, and
+//! and then together with others; objects within are taken away as a whole, too. `ENSEMBLE_OPERATIONS` says how many changes of each kind are made, and
 //! `ENSEMBLE_OPERATIONS_SEED` in which order.
 #![allow(
     clippy::unwrap_used,
@@ -31,6 +31,7 @@ const OF_MEMCACHED: &[&str] = &[
     "apps/v1/Deployment/deployments",
     "v1/Service/services",
     "policy/v1/PodDisruptionBudget/poddisruptionbudgets",
+    "networking.k8s.io/v1/NetworkPolicy/networkpolicies",
 ];
 /// What is in the namespace of a NamespacePlus.
 const OF_NAMESPACE_PLUS: &[&str] = &[
@@ -45,7 +46,8 @@ const OF_POD_SET: &[&str] = &["v1/Pod/pods"];
 
 #[tokio::test]
 async fn a_memcached_that_was_changed_is_like_a_new_one() {
-    let subject = Subject::of::<MemcachedController>(json!({}), Children::Owned(OF_MEMCACHED)).await;
+    let base = json!({ "metrics": {}, "networkPolicy": { "from": [{ "podSelector": {} }] } });
+    let subject = Subject::of::<MemcachedController>(base, Children::Owned(OF_MEMCACHED)).await;
     walk(&subject, &[]).await;
 }
 

@@ -1,5 +1,7 @@
 //! The way through the fields of a kind.
 
+use std::collections::BTreeSet;
+
 use operations::{Field, fields};
 use serde_json::Value;
 
@@ -24,6 +26,7 @@ type Operation<'s> = (&'s Field, Option<&'s Value>);
 /// value was found.
 pub(crate) async fn walk(subject: &Subject, unreached: &[String]) {
     let (steps, missed) = steps(subject).await;
+    let wholes = wholes(&steps);
     assert_eq!(missed, unreached, "fields without a value that the API server takes");
     let count = from_environment("ENSEMBLE_OPERATIONS").unwrap_or(OPERATIONS);
     let seed = from_environment("ENSEMBLE_OPERATIONS_SEED").unwrap_or(1);
@@ -33,7 +36,7 @@ pub(crate) async fn walk(subject: &Subject, unreached: &[String]) {
     let (mut made, mut planned) = (0, Vec::new());
     while made < count {
         if planned.is_empty() {
-            planned = plan(&steps, &mut lot);
+            planned = plan(&steps, &wholes, &mut lot);
         }
         let (field, value) = planned.pop().expect("a plan has operations");
         let Some(spec) = subject.change(&long_lived, &field.patch(value)).await else { continue };
@@ -86,19 +89,29 @@ async fn steps(subject: &Subject) -> (Vec<Step>, Vec<String>) {
     (steps, missed)
 }
 
-/// One round, last operation first: of each field, by lot, two values, nothing, and the first value again. What one
-/// leaves the next finds.
-fn plan<'s>(steps: &'s [Step], lot: &mut fastrand::Rng) -> Vec<Operation<'s>> {
-    let mut order: Vec<_> = steps.iter().collect();
-    lot.shuffle(&mut order);
-    let mut plan = Vec::new();
-    for Step { field, values } in order {
+/// The objects that the fields lie in, without values of their own: they are taken away as a whole, and come back with
+/// the next field that is set in them. The API server refuses it of those that must be there.
+fn wholes(steps: &[Step]) -> Vec<Field> {
+    let paths = steps.iter().map(|step| &step.field.path);
+    let within: BTreeSet<_> =
+        paths.flat_map(|path| (1..path.len()).map(|length| path[..length].to_vec())).collect();
+    within.into_iter().map(|path| Field { path, values: Vec::new() }).collect()
+}
+
+/// One round, last operation first: of each field, by lot, two values, nothing, and the first value again; and between
+/// these each object as a whole. What one leaves the next finds.
+fn plan<'s>(steps: &'s [Step], wholes: &'s [Field], lot: &mut fastrand::Rng) -> Vec<Operation<'s>> {
+    let mut groups: Vec<Vec<Operation<'s>>> = wholes.iter().map(|whole| vec![(whole, None)]).collect();
+    for Step { field, values } in steps {
         let first = lot.choice(values);
         let second = lot.choice(values);
         let stays = if lot.bool() { first } else { None };
-        plan.extend([(field, first), (field, second), (field, None), (field, stays)].into_iter().rev());
+        groups.push(
+            [(field, first), (field, second), (field, None), (field, stays)].into_iter().rev().collect(),
+        );
     }
-    plan
+    lot.shuffle(&mut groups);
+    groups.concat()
 }
 
 /// Merges a patch, as the API server does.

@@ -112,10 +112,15 @@ pub(super) async fn podset(stage: &Stage) {
 
 pub(super) async fn memcached(stage: &Stage) {
     stage.kubectl(&["apply", "-f", &sample("memcached")]).await.unwrap();
+    let options = json!({ "metrics": {}, "networkPolicy": { "from": [{ "podSelector": {} }] } });
+    stage.change(&MEMCACHED, "default", "memcached-sample", options).await;
     stage.until_settled(&MEMCACHED, "default", "memcached-sample").await;
-    for kind in ["deployment", "service", "poddisruptionbudget"] {
+    for kind in ["deployment", "service", "poddisruptionbudget", "networkpolicy"] {
         hide(stage, "default", kind, "memcached-sample").await;
     }
+    let no_options = json!({ "metrics": null, "networkPolicy": null });
+    stage.change(&MEMCACHED, "default", "memcached-sample", no_options).await;
+    stage.until_settled(&MEMCACHED, "default", "memcached-sample").await;
     for size in [1, 2, 3] {
         stage.change(&MEMCACHED, "default", "memcached-sample", json!({ "size": size })).await;
         stage.until_settled(&MEMCACHED, "default", "memcached-sample").await;

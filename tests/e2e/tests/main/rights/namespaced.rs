@@ -42,7 +42,16 @@ async fn with_roles_only_it_looks_after_its_namespaces_and_no_other() {
     }
     let args = ["--controllers=memcached,podset", "--watch-namespaces=shop,till,later"];
     let manager = stage.start_with_probes("manager", &stage.account, &args);
-    let kinds = ["Deployment", "Memcached", "Pod", "PodDisruptionBudget", "PodSet", "Service"];
+    let kinds = [
+        "Deployment",
+        "HorizontalPodAutoscaler",
+        "Memcached",
+        "NetworkPolicy",
+        "Pod",
+        "PodDisruptionBudget",
+        "PodSet",
+        "Service",
+    ];
     let missing = kinds.map(|kind| format!("{kind} in later")).join(", ");
     manager.until_readyz(200, &format!("ok; without rights to watch {missing}")).await;
     for namespace in ["shop", "till"] {

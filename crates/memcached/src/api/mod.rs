@@ -2,8 +2,13 @@
 
 #![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
 
+mod metrics;
+mod network;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, KubeSchema, core::Rule};
+pub use metrics::Metrics;
+pub use network::{Block, Network, Operator, Peer, Requirement, Selector};
 use serde::{Deserialize, Serialize};
 
 /// What a cache should be: how many pods, and how each of them is run.
@@ -41,7 +46,11 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("!self.maxItemSize.matches('^[1-9][0-9]{0,6}[km]$') || (self.maxItemSize.endsWith('m') ? int(self.maxItemSize.replace('m', '')) * 1024 : int(self.maxItemSize.replace('k', ''))) <= (self.memoryMegabytes < 4096 ? self.memoryMegabytes * 256 : 1048576)")
         .message("maxItemSize may be at most a quarter of memoryMegabytes, and at most 1024m: memcached does not start with more"),
     validation = Rule::new("self.maxConnections >= 32 + 8 * self.threads")
-        .message("maxConnections must be at least 32 and 8 more for each of the threads: memcached needs that many for itself and does not start with fewer")
+        .message("maxConnections must be at least 32 and 8 more for each of the threads: memcached needs that many for itself and does not start with fewer"),
+    validation = Rule::new("!has(self.metrics) || self.metrics.port != self.containerPort")
+        .message("metrics.port must differ from containerPort, which is memcached's own"),
+    validation = Rule::new("!has(self.networkPolicy) || !has(self.networkPolicy.metricsFrom) || size(self.networkPolicy.metricsFrom) == 0 || has(self.metrics)")
+        .message("networkPolicy.metricsFrom may be given only with metrics: without an exporter there is nothing to reach")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedSpec {
@@ -53,14 +62,13 @@ pub struct MemcachedSpec {
     /// The image to run, `memcached:1.6-alpine` for example. Without it, the one that the manager is set to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("an image's name contains no blanks"))]
+    #[x_kube(validation = image_rule())]
     pub image: Option<String>,
 
     /// The TCP port on which the pods serve, from 1024 to 65535. UDP is off.
     #[serde(default = "default::container_port")]
     #[schemars(range(min = 1, max = 65535))]
-    #[x_kube(validation = Rule::new("self >= 1024")
-        .message("containerPort must be 1024 or above: memcached does not run as root, and only root may open lower ports"))]
+    #[x_kube(validation = unprivileged())]
     pub container_port: i32,
 
     /// The memory for items in megabytes (memcached's -m). The pods' memory request and limit follow from it,
@@ -92,6 +100,25 @@ pub struct MemcachedSpec {
     #[x_kube(validation = Rule::new("self.all(arg, !arg.matches('^(-[mctIpUsd]|--(memory-limit|conn-limit|threads|max-item-size|port|udp-port|unix-socket|daemon))'))")
         .message("extraArgs must not contain -m, -c, -t, -I or -p, which have fields of their own, nor -U, -s or -d, with which the pods would not serve"))]
     pub extra_args: Vec<String>,
+
+    /// Metrics for Prometheus: an exporter beside memcached in each pod, and the Service `<name>-metrics` by which it
+    /// is found. `{}` is enough. Without it there is neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
+
+    /// Who may reach the pods, by a NetworkPolicy. Without it there is none, and whoever else's policies let.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policy: Option<Network>,
+}
+
+fn image_rule() -> Rule {
+    Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("an image's name contains no blanks")
+}
+
+fn unprivileged() -> Rule {
+    Rule::new("self >= 1024").message(
+        "a port must be 1024 or above: the pods do not run as root, and only root may open lower ports",
+    )
 }
 
 mod default {

@@ -1,0 +1,147 @@
+//! Who may reach a cache, by option: peers as a NetworkPolicy has them, held to what the API server takes there.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::networking::v1::{IPBlock, NetworkPolicyPeer},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
+};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Who may reach the pods. Nobody else may, where the cluster's network heeds NetworkPolicies.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Network {
+    /// Who may connect to memcached and, if there is one, to the exporter, which tells no more than memcached itself.
+    #[schemars(length(min = 1, max = 32))]
+    pub from: Vec<Peer>,
+
+    /// Who may connect to the exporter besides: a Prometheus, for example.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub metrics_from: Vec<Peer>,
+}
+
+/// Pods of this or other namespaces, or addresses.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.ipBlock) != (has(self.podSelector) || has(self.namespaceSelector))")
+    .message("a peer must have either an ipBlock, or a podSelector, a namespaceSelector or both; podSelector: {} means all pods of this namespace"))]
+pub struct Peer {
+    /// The pods with these labels: of this namespace, or of those that namespaceSelector selects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_selector: Option<Selector>,
+
+    /// All pods, or those that podSelector selects, of the namespaces with these labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<Selector>,
+
+    /// Addresses, of hosts outside the cluster for example.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_block: Option<Block>,
+}
+
+/// Selects by labels. What has all of what is asked for is selected; an empty selector selects everything.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selector {
+    /// Labels and their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16), extend("additionalProperties" = {"type": "string", "maxLength": 63}))]
+    #[x_kube(validation = Rule::new("self.all(key, !format.qualifiedName().validate(key).hasValue() && !format.labelValue().validate(self[key]).hasValue())")
+        .message("matchLabels must be labels: keys such as app or example.com/app, and values of at most 63 letters, digits, '-', '_' and '.'"))]
+    pub match_labels: BTreeMap<String, String>,
+
+    /// Further conditions on labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// A condition on one label.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
+    .message("give values with the operators In and NotIn, and none with Exists and DoesNotExist"))]
+pub struct Requirement {
+    /// The key of the label.
+    #[schemars(length(min = 1, max = 317))]
+    #[x_kube(validation = Rule::new("!format.qualifiedName().validate(self).hasValue()")
+        .message("key must be the key of a label, such as app or example.com/app"))]
+    pub key: String,
+
+    /// What is asked of the label.
+    pub operator: Operator,
+
+    /// The values that the label is to have one of, or none of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 63)))]
+    #[x_kube(validation = Rule::new("self.all(value, !format.labelValue().validate(value).hasValue())")
+        .message("values must be values of labels: at most 63 letters, digits, '-', '_' and '.'"))]
+    pub values: Vec<String>,
+}
+
+/// What is asked of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Operator {
+    /// It has one of the values.
+    In,
+    /// It is not there, or has none of the values.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is not there.
+    DoesNotExist,
+}
+
+/// The addresses of a network.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.except) || !isCIDR(self.cidr) || self.except.all(part, !isCIDR(part) || (cidr(self.cidr).containsCIDR(part) && cidr(part).prefixLength() > cidr(self.cidr).prefixLength()))")
+    .message("except must name parts of the network that cidr names"))]
+pub struct Block {
+    /// The network: an address, a slash and the length of its prefix, with no bits beyond the prefix.
+    #[schemars(length(min = 1, max = 43))]
+    #[x_kube(validation = Rule::new("isCIDR(self) && string(cidr(self).masked()) == self")
+        .message("cidr must be a network in its canonical form, without bits beyond the prefix: 10.0.0.0/8 or fd00::/8, not 10.1.2.3/8"))]
+    pub cidr: String,
+
+    /// Parts of the network that are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 43)))]
+    #[x_kube(validation = Rule::new("self.all(part, isCIDR(part) && string(cidr(part).masked()) == part)")
+        .message("except must contain networks in their canonical form, without bits beyond the prefix: 10.0.0.0/8 or fd00::/8, not 10.1.2.3/8"))]
+    pub except: Vec<String>,
+}
+
+impl From<&Peer> for NetworkPolicyPeer {
+    fn from(peer: &Peer) -> Self {
+        Self {
+            pod_selector: peer.pod_selector.as_ref().map(Into::into),
+            namespace_selector: peer.namespace_selector.as_ref().map(Into::into),
+            ip_block: peer.ip_block.as_ref().map(|block| IPBlock {
+                cidr: block.cidr.clone(),
+                except: (!block.except.is_empty()).then(|| block.except.clone()),
+            }),
+        }
+    }
+}
+
+/// Without the empty maps and lists that the API server drops.
+impl From<&Selector> for LabelSelector {
+    fn from(selector: &Selector) -> Self {
+        let requirement = |one: &Requirement| LabelSelectorRequirement {
+            key: one.key.clone(),
+            operator: format!("{:?}", one.operator),
+            values: (!one.values.is_empty()).then(|| one.values.clone()),
+        };
+        let (labels, expressions) = (&selector.match_labels, &selector.match_expressions);
+        Self {
+            match_labels: (!labels.is_empty()).then(|| labels.clone()),
+            match_expressions: (!expressions.is_empty())
+                .then(|| expressions.iter().map(requirement).collect()),
+        }
+    }
+}

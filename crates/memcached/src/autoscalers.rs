@@ -1,0 +1,126 @@
+//! How many pods a cache is to have: what its spec says, unless somebody lets an autoscaler scale its Deployment.
+//!
+//! An autoscaler of the Memcached itself writes `spec.size`, so there is nothing to see here.
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler},
+};
+use kube::{Resource, ResourceExt, core::ObjectMeta};
+use operator_core::{
+    ObjectKey, Wiring,
+    informer::{Change, Index, Selection},
+};
+use serde::Deserialize;
+
+use crate::api::Memcached;
+
+/// How many pods a cache is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// How many.
+    pub(crate) pods: i32,
+    /// The HorizontalPodAutoscaler that says so by way of the Deployment, if it is not the spec.
+    pub(crate) autoscaler: Option<String>,
+}
+
+/// What is read of a HorizontalPodAutoscaler.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = "HorizontalPodAutoscaler")]
+pub(crate) struct Autoscaler {
+    metadata: ObjectMeta,
+    spec: AutoscalerSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AutoscalerSpec {
+    scale_target_ref: CrossVersionObjectReference,
+}
+
+/// The autoscalers of Deployments, found by the Deployment, which has the name of its cache.
+pub(crate) struct Autoscalers {
+    by_deployment: Index<Autoscaler, ObjectKey>,
+}
+
+impl Autoscalers {
+    /// Asks for the informer, and for a reconcile of the cache whose Deployment is scaled, or is no more.
+    pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
+        let informer = wiring.informer::<Autoscaler>(Selection::All);
+        wiring.on_change(&informer, concerned);
+        let by_deployment =
+            informer.store().index(|autoscaler: &Autoscaler| deployment_of(autoscaler).into_iter().collect());
+        Self { by_deployment }
+    }
+
+    /// The size of a cache that has this Deployment.
+    pub(crate) fn size(&self, cache: &Memcached, deployment: Option<&Deployment>) -> Size {
+        let mut autoscalers = self.by_deployment.get(&ObjectKey::of(cache));
+        autoscalers.sort_by_key(|autoscaler| autoscaler.name_any());
+        let replicas = deployment.and_then(|deployment| deployment.spec.as_ref()?.replicas);
+        Size {
+            pods: replicas.filter(|_| !autoscalers.is_empty()).unwrap_or(cache.spec.size),
+            autoscaler: autoscalers.first().map(|autoscaler| autoscaler.name_any()),
+        }
+    }
+}
+
+/// The caches that a change concerns. What an autoscaler says of itself, every few seconds, does not.
+fn concerned(change: &Change<Autoscaler>) -> Vec<ObjectKey> {
+    let mut targets: Vec<_> = change.states().map(|autoscaler| deployment_of(autoscaler)).collect();
+    if targets.len() == 2 && targets.first() == targets.last() {
+        targets.clear();
+    }
+    targets.into_iter().flatten().collect()
+}
+
+/// The Deployment that the autoscaler scales, if it is one.
+fn deployment_of(autoscaler: &Autoscaler) -> Option<ObjectKey> {
+    let target = &autoscaler.spec.scale_target_ref;
+    let group = target.api_version.as_deref()?.split_once('/')?.0;
+    let is_deployment = target.kind == Deployment::kind(&()) && group == Deployment::group(&());
+    is_deployment.then_some(())?;
+    Some(ObjectKey::namespaced(autoscaler.metadata.namespace.as_deref()?, &target.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn autoscaler(version: &str, kind: &str, name: &str) -> Arc<Autoscaler> {
+        let target = json!({"apiVersion": version, "kind": kind, "name": name});
+        let autoscaler = json!({
+            "metadata": {"name": "a", "namespace": "shop"}, "spec": {"scaleTargetRef": target, "maxReplicas": 9},
+        });
+        Arc::new(serde_json::from_value(autoscaler).unwrap())
+    }
+
+    #[test]
+    fn only_autoscalers_of_deployments_count() {
+        let web = Some(ObjectKey::namespaced("shop", "web"));
+        assert_eq!(deployment_of(&autoscaler("apps/v1", "Deployment", "web")), web);
+        assert_eq!(deployment_of(&autoscaler("apps/v1", "StatefulSet", "web")), None);
+        assert_eq!(deployment_of(&autoscaler("cache.example.com/v1alpha1", "Memcached", "web")), None);
+    }
+
+    #[test]
+    fn an_autoscaler_concerns_the_deployments_that_it_begins_or_ceases_to_scale() {
+        let (web, other) = ("web", "other");
+        let between = |old: Option<&str>, new: Option<&str>| {
+            let of = |name: Option<&str>| name.map(|name| autoscaler("apps/v1", "Deployment", name));
+            let key = ObjectKey::namespaced("shop", "a");
+            concerned(&Change { key, old: of(old), new: of(new) })
+        };
+        let keys = |names: &[&str]| -> Vec<_> {
+            names.iter().map(|name| ObjectKey::namespaced("shop", name)).collect()
+        };
+        assert_eq!(between(None, Some(web)), keys(&[web]));
+        assert_eq!(between(Some(web), None), keys(&[web]));
+        assert_eq!(between(Some(web), Some(other)), keys(&[web, other]));
+        assert_eq!(between(Some(web), Some(web)), []);
+    }
+}

@@ -1,0 +1,97 @@
+//! The NetworkPolicy of a cache, by option.
+
+use k8s_openapi::{
+    api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use operator_core::labels;
+
+use super::{Asked, COMPONENT, CONTAINER, exporter::METRICS_PORT, identifying, selector};
+use crate::api::{Network, Peer};
+
+/// Makes the policy what the cache asks. All of it follows from the cache: who wants more makes another policy, for
+/// policies add up.
+pub(crate) fn shape(asked: &Asked<'_>, network: &Network, policy: &mut NetworkPolicy) {
+    labels::add(&mut policy.metadata.labels, identifying(asked.cache, COMPONENT));
+    let has_metrics = asked.cache.spec.metrics.is_some();
+    let ports = if has_metrics { [CONTAINER, METRICS_PORT].as_slice() } else { &[CONTAINER] };
+    let mut rules = vec![rule(&network.from, ports)];
+    // A rule that names nobody would let everybody in.
+    if has_metrics && !network.metrics_from.is_empty() {
+        rules.push(rule(&network.metrics_from, &[METRICS_PORT]));
+    }
+    policy.spec = Some(NetworkPolicySpec {
+        pod_selector: Some(selector(asked.cache)),
+        policy_types: Some(vec!["Ingress".to_owned()]),
+        ingress: Some(rules),
+        egress: None,
+    });
+}
+
+/// Ports go by their names, so that while a port is changed each pod is reached where it serves.
+fn rule(peers: &[Peer], ports: &[&str]) -> NetworkPolicyIngressRule {
+    let port = |name: &&str| NetworkPolicyPort {
+        port: Some(IntOrString::String((*name).to_owned())),
+        protocol: Some("TCP".to_owned()),
+        end_port: None,
+    };
+    NetworkPolicyIngressRule {
+        from: Some(peers.iter().map(Into::into).collect()),
+        ports: Some(ports.iter().map(port).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::build::fixture::{asked, cache};
+
+    fn policy(spec: &Value) -> NetworkPolicy {
+        let cache = cache(spec);
+        let mut policy = NetworkPolicy::default();
+        shape(&asked(&cache), cache.spec.network_policy.as_ref().unwrap(), &mut policy);
+        policy
+    }
+
+    #[test]
+    fn clients_reach_both_ports_and_prometheus_that_of_the_exporter() {
+        insta::assert_yaml_snapshot!(policy(&json!({
+            "metrics": {},
+            "networkPolicy": {
+                "from": [
+                    {"podSelector": {"matchLabels": {"tier": "front"}}},
+                    {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}},
+                    {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+                ],
+                "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+            },
+        })));
+    }
+
+    #[test]
+    fn without_an_exporter_only_the_cache_is_reached() {
+        let made = policy(&json!({"networkPolicy": {"from": [{"podSelector": {}}]}}));
+        let made = serde_json::to_value(made.spec.unwrap().ingress).unwrap();
+        let ports = json!([{"port": "memcached", "protocol": "TCP"}]);
+        assert_eq!(made, json!([{"from": [{"podSelector": {}}], "ports": ports}]));
+    }
+
+    #[test]
+    fn nobody_named_for_the_metrics_is_no_rule_that_lets_everybody_in() {
+        let made = policy(&json!({"metrics": {}, "networkPolicy": {"from": [{"podSelector": {}}]}}));
+        assert_eq!(made.spec.unwrap().ingress.unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_others_changed_is_put_right() {
+        let spec = json!({"networkPolicy": {"from": [{"podSelector": {}}]}});
+        let (wanted, cache) = (policy(&spec), cache(&spec));
+        let mut drifted = wanted.clone();
+        let rules = &mut drifted.spec.as_mut().unwrap().ingress;
+        rules.as_mut().unwrap().push(NetworkPolicyIngressRule::default());
+        shape(&asked(&cache), cache.spec.network_policy.as_ref().unwrap(), &mut drifted);
+        assert_eq!(drifted, wanted);
+    }
+}

@@ -1,0 +1,98 @@
+//! Autoscalers: of the Memcached, which write its size, and of its Deployment, which are left their way.
+
+use k8s_openapi::api::{
+    apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, policy::v1::PodDisruptionBudget,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use memcached::Memcached;
+use operator_core::conditions::find;
+use serde_json::{Value, json};
+
+use crate::support::{World, status};
+
+fn autoscalers(world: &World) -> Api<HorizontalPodAutoscaler> {
+    world.api()
+}
+
+/// Makes an autoscaler. It has no metrics, so between its bounds it does nothing by itself.
+async fn autoscale(world: &World, target: Value) {
+    let autoscaler = json!({
+        "metadata": {"name": "busy"},
+        "spec": {
+            "scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 9,
+            "metrics": [{"type": "Resource", "resource": {
+                "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80},
+            }}],
+        },
+    });
+    let autoscaler = serde_json::from_value(autoscaler).unwrap();
+    autoscalers(world).create(&PostParams::default(), &autoscaler).await.unwrap();
+}
+
+/// Scales as an autoscaler does.
+async fn scale_deployment(world: &World, replicas: i32) {
+    let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    world.deployments().patch_scale("web", &PatchParams::default(), &scale).await.unwrap();
+}
+
+fn ready_message(cache: &Memcached) -> String {
+    find(&status(cache).conditions, "Ready").unwrap().message.clone()
+}
+
+#[tokio::test]
+async fn an_autoscaler_of_the_deployment_is_left_its_way_and_the_status_says_so() {
+    let world = World::new().await;
+    world.ready("web", 1).await;
+    autoscale(&world, json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"})).await;
+    world
+        .until("web", "the autoscaler to be told of", |cache: &Memcached| {
+            ready_message(cache).contains("HorizontalPodAutoscaler busy")
+        })
+        .await;
+
+    scale_deployment(&world, 4).await;
+    let cache = world.until_ready("web", 4).await;
+    assert_eq!(status(&cache).endpoints.len(), 4);
+    assert!(ready_message(&cache).starts_with("4 of 4 pods are ready"), "{}", ready_message(&cache));
+    world.until::<PodDisruptionBudget>("web", "a budget for the pods there are", |_| true).await;
+
+    // A change of the cache, and drift, are dealt with as ever; the replicas stay.
+    world.change("web", json!({"memoryMegabytes": 128})).await;
+    world.until_ready("web", 4).await;
+    let patches = [json!({"op": "replace", "path": "/spec/strategy", "value": {"type": "Recreate"}})];
+    world.is_put_right(world.deployments(), "web", &patches).await;
+    assert_eq!(world.until_ready("web", 4).await.spec.size, 1);
+
+    autoscalers(&world).delete("busy", &DeleteParams::default()).await.unwrap();
+    let cache = world.until_ready("web", 1).await;
+    assert_eq!(ready_message(&cache), "1 of 1 pods are ready");
+    world.until_gone::<PodDisruptionBudget>("web").await;
+}
+
+#[tokio::test]
+async fn an_autoscaler_of_the_memcached_writes_its_size_and_the_deployment_follows() {
+    let world = World::new().await;
+    world.ready("web", 1).await;
+    let target = json!({"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "name": "web"});
+    autoscale(&world, target).await;
+    let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    world.caches().patch_scale("web", &PatchParams::default(), &scale).await.unwrap();
+    assert_eq!(world.until_ready("web", 3).await.spec.size, 3);
+
+    // The manifest does not name the size, so that applying it again leaves it.
+    let manifest = json!({
+        "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": {"name": "web"},
+        "spec": {"memoryMegabytes": 128},
+    });
+    let params = PatchParams::apply("a person").force();
+    world.caches().patch("web", &params, &Patch::Apply(&manifest)).await.unwrap();
+    assert_eq!(world.until_ready("web", 3).await.spec.size, 3);
+
+    // The Deployment is nobody else's to scale.
+    scale_deployment(&world, 5).await;
+    let at = |replicas| move |found: &Deployment| found.spec.as_ref().unwrap().replicas == Some(replicas);
+    world.until("web", "the replicas to be put right", at(3)).await;
+}

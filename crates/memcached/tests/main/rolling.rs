@@ -1,0 +1,135 @@
+//! A cache that changes, or whose nodes are drained, loses no more than one pod at a time.
+
+use std::{collections::HashMap, future::Future};
+
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
+use kube::{
+    Api, ResourceExt,
+    api::EvictParams,
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, Event, watcher},
+    },
+};
+use serde_json::json;
+
+use crate::support::{PATIENCE, World, status};
+
+/// What became of the pods of a cache, seen after each event of their watch.
+#[derive(Debug)]
+struct Seen {
+    /// The fewest pods that were ready and not going.
+    fewest_ready: usize,
+    /// The most pods that were not going.
+    most: usize,
+    /// How many pods went.
+    gone: usize,
+}
+
+/// Watches the pods of the cache `web` from before `change` until none is left that was there, and as many new ones are
+/// ready.
+async fn watched(world: &World, change: impl Future<Output = ()>) -> Seen {
+    let config = Config::default().labels("memcached_cr=web");
+    let events = watcher(world.api::<Pod>(), config).default_backoff();
+    pin_mut!(events);
+    let mut pods = HashMap::new();
+    loop {
+        match events.next().await.unwrap().unwrap() {
+            Event::InitApply(pod) => drop(pods.insert(pod.name_any(), is_ready(&pod))),
+            Event::InitDone => break,
+            _ => {}
+        }
+    }
+    let old: Vec<_> = pods.keys().cloned().collect();
+    let count = |pods: &HashMap<_, bool>| (pods.values().filter(|ready| **ready).count(), pods.len());
+    let (wanted, most) = count(&pods);
+    let mut seen = Seen { fewest_ready: wanted, most, gone: 0 };
+    let watching = async {
+        while old.iter().any(|name| pods.contains_key(name)) || count(&pods) != (wanted, wanted) {
+            match events.next().await.unwrap().unwrap() {
+                Event::Apply(pod) if pod.metadata.deletion_timestamp.is_none() => {
+                    pods.insert(pod.name_any(), is_ready(&pod));
+                }
+                Event::Apply(pod) | Event::Delete(pod) => {
+                    seen.gone += usize::from(pods.remove(&pod.name_any()).is_some());
+                }
+                other => panic!("the watch began anew, and may have missed something: {other:?}"),
+            }
+            let (ready, all) = count(&pods);
+            seen.fewest_ready = seen.fewest_ready.min(ready);
+            seen.most = seen.most.max(all);
+        }
+    };
+    let both = async { tokio::join!(change, watching) };
+    tokio::time::timeout(3 * PATIENCE, both).await.expect("all pods should be replaced");
+    seen
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+#[tokio::test]
+async fn a_change_of_the_pods_never_leaves_fewer_than_the_size() {
+    for (size, spec) in [
+        (1, json!({"image": "memcached:1.6-alpine"})),
+        (3, json!({"image": "memcached:1.6-alpine"})),
+        (3, json!({"maxConnections": 2048, "threads": 2})),
+        (2, json!({"containerPort": 12000, "metrics": {}})),
+    ] {
+        let world = World::new().await;
+        world.ready("web", size).await;
+        let seen = watched(&world, world.change("web", spec.clone())).await;
+        let size = usize::try_from(size).unwrap();
+        assert_eq!((seen.fewest_ready, seen.gone), (size, size), "{spec}: {seen:?}");
+        assert!(seen.most <= size + 1, "{spec}: {seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_drained_of_one_pod_at_a_time() {
+    let world = World::new().await;
+    let cache = world.ready("web", 3).await;
+    world
+        .until::<PodDisruptionBudget>("web", "the budget to count the pods", |budget| {
+            budget.status.as_ref().is_some_and(|status| status.disruptions_allowed == Some(1))
+        })
+        .await;
+    let pods: Api<Pod> = world.api();
+    let evict = async |name: &String| {
+        cluster::wait::eventually(&format!("{name} to be evicted"), 3 * PATIENCE, async || {
+            pods.evict(name, &EvictParams::default()).await?;
+            Ok(true)
+        })
+        .await
+        .unwrap();
+    };
+    // All at once, as when three nodes are drained side by side.
+    let names = status(&cache).nodes;
+    let drain = async {
+        futures::future::join_all(names.iter().map(evict)).await;
+    };
+    let seen = watched(&world, drain).await;
+    assert_eq!((seen.fewest_ready, seen.gone), (2, 3), "{seen:?}");
+}
+
+#[tokio::test]
+async fn while_the_port_changes_each_endpoint_has_the_port_of_its_pod() {
+    let world = World::new().await;
+    let cache = world.ready("web", 1).await;
+    let old = status(&cache).endpoints;
+    // The new pod finds no place, so the old one stays.
+    let spec = json!({"containerPort": 12000, "memoryMegabytes": 1_048_576});
+    world.change("web", spec).await;
+    let cache = world
+        .until("web", "the change to be under way", |cache: &memcached::Memcached| {
+            status(cache).observed_generation == cache.metadata.generation && status(cache).nodes.len() == 2
+        })
+        .await;
+    assert_eq!(status(&cache).endpoints, old);
+    world.change("web", json!({"memoryMegabytes": 64})).await;
+    let cache = world.until_ready("web", 1).await;
+    assert!(status(&cache).endpoints[0].ends_with(":12000"), "{:?}", status(&cache).endpoints);
+}
