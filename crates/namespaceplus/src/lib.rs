@@ -49,7 +49,7 @@ pub use api::{
 };
 pub use build::{Invalid, LIMITS_NAME, QUOTA_NAME};
 pub use claim::{ADOPT_KEY, OWNER_KEY};
-pub use hooks::HTTP_HOSTS;
+pub use hooks::{CA_BUNDLE, HTTP_HOSTS};
 pub use metadata::MANAGED_KEY;
 pub use parts::{MADE_FOR_KEY, Trouble};
 pub use reconcile::{Error, FINALIZER, GRANTABLE, NamespacePlusController};

@@ -1,6 +1,6 @@
 //! The NamespacePlus controller.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
@@ -22,11 +22,12 @@ use operator_core::{
     status::StatusWriter,
     write::WriteError,
 };
+use tokio::time::sleep;
 
 use crate::{
     api::{DeletionPolicy, HookEvent, HookStatus, NamespacePlus, NamespacePlusStatus},
     claim::{Identity, protected},
-    hooks::{HTTP_HOSTS, Happened, Hooks, has_failed_now, is_settled, wait},
+    hooks::{CA_BUNDLE, HTTP_HOSTS, Happened, Hooks, has_failed_now, is_settled, known, wait},
     namespace::{Gained, Namespaces, Standing, hold_up},
     parts::{Parts, Trouble, Troubles, is_passing, keys},
     reasons,
@@ -119,7 +120,7 @@ impl Controller for NamespacePlusController {
     }
 
     fn settings() -> &'static [Setting] {
-        &[HTTP_HOSTS]
+        &[HTTP_HOSTS, CA_BUNDLE]
     }
 
     fn wire(wiring: &mut Wiring<'_, NamespacePlus>) -> Self {
@@ -147,21 +148,21 @@ impl Controller for NamespacePlusController {
         if troubles.iter().any(Trouble::is_terminating) {
             return Ok(Outcome::AwaitChange);
         }
-        self.hooks.written(&object);
-        let happened = self.happened(&object, &standing, error.is_none() && troubles.iter().next().is_none());
-        let hooks = self.hooks.known(&object, &happened);
-        let mut report = Report { standing, error, troubles, hooks };
+        let report = Report { standing, error, troubles };
         if report.troubles.iter().any(Trouble::is_passing) {
             return outcome(&object, report);
         }
-        // Before the calls, which may take long.
-        let mut told = self.tell(&object, &report).await;
-        if let Some(hooks) = self.hooks.call(&object, &happened, &report.hooks).await {
-            self.warn_of_hooks(&object, &report.hooks, &hooks);
-            report.hooks = hooks;
-            told = self.tell(&self.objects.latest(object.clone()), &report).await;
+        let happened = self.happened(&object, &report);
+        let round = self.hooks.round(&object, &happened);
+        let mut told = self.tell(&object, &report, |known| round.begin(known)).await;
+        if let Some(answers) = self.hooks.make_once_told(&object, &round, &told).await {
+            let now = Timestamp::now();
+            let end = |known: &NamespacePlus| status(known, &report, round.end(known, &answers), now);
+            told = self.tell_at_once(&object, end).await;
         }
-        let again = wait(&report.hooks, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter);
+        let latest = self.objects.latest(object.clone());
+        self.warn_of_hooks(&object, said(&latest));
+        let again = wait(said(&latest), Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter);
         Ok(outcome(&object, report)?.and(told?).and(again))
     }
 
@@ -228,48 +229,52 @@ impl NamespacePlusController {
             return Ok(Outcome::Done);
         }
         let standing = Standing::Terminating(hold_up(&leaving));
-        let hooks = self.hooks.known(object, &[]);
-        let report = Report { standing, error: None, troubles: Troubles::default(), hooks };
-        Ok(Outcome::AwaitChange.and(self.tell(object, &report).await?))
+        let report = Report { standing, error: None, troubles: Troubles::default() };
+        Ok(Outcome::AwaitChange.and(self.tell(object, &report, known).await?))
     }
 
     /// What has happened to a namespace that stands so.
-    fn happened(&self, object: &NamespacePlus, standing: &Standing, is_as_declared: bool) -> Vec<Happened> {
+    fn happened(&self, object: &NamespacePlus, report: &Report) -> Vec<Happened> {
         let namespace = self.namespaces.get(&object.name_any()).and_then(|namespace| namespace.uid());
-        let (Standing::Ours(_), Some(occasion)) = (standing, namespace) else { return Vec::new() };
+        let (Standing::Ours(_), Some(occasion)) = (&report.standing, namespace) else { return Vec::new() };
         let mut happened = vec![Happened { event: HookEvent::Created, occasion: occasion.clone() }];
-        if is_as_declared {
+        if report.error.is_none() && report.troubles.iter().next().is_none() {
             happened.push(Happened { event: HookEvent::Ready, occasion });
         }
         happened
     }
 
     /// Makes the last calls, and waits until they are taken or given up. One that never had a namespace has nothing to
-    /// tell, and one whose own namespace is being deleted must not hold that up.
-    async fn say_farewell(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
+    /// tell, and one whose own namespace is being deleted must not hold that up: it calls once.
+    async fn say_farewell(&self, object: &Arc<NamespacePlus>) -> Result<Outcome, Error> {
         if object.status.as_ref().is_none_or(|status| status.namespace.is_none()) {
             return Ok(Outcome::Done);
         }
         let happened = [Happened { event: HookEvent::Deleted, occasion: String::new() }];
-        let before = self.hooks.known(object, &happened);
-        let after = self.hooks.call(object, &happened, &before).await.unwrap_or_else(|| before.clone());
-        self.warn_of_hooks(object, &before, &after);
-        let last: Vec<_> = after.iter().filter(|one| one.event == HookEvent::Deleted).cloned().collect();
-        let again = wait(&last, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter);
-        if is_settled(&last) || self.sits_in_a_leaving_namespace(object) {
-            self.hooks.forget(object);
-            return Ok(Outcome::Done);
+        let round = self.hooks.round(object, &happened);
+        let told = self.status.write(object, |known| with_hooks(known, round.begin(known))).await;
+        let told = told.map_err(Error::Status);
+        if let Some(answers) = self.hooks.make_once_told(object, &round, &told).await {
+            self.tell_at_once(object, |known| with_hooks(known, round.end(known, &answers))).await?;
+            self.warn_of_hooks(object, said(&self.objects.latest(object.clone())));
+            // To let go takes the object as it is now.
+            return Ok(Outcome::RequeueAfter(Duration::ZERO));
         }
-        let told = |known: &NamespacePlus| NamespacePlusStatus {
-            hooks: after.clone(),
-            ..known.status.clone().unwrap_or_default()
+        let latest = self.objects.latest(object.clone());
+        let last: Vec<_> =
+            said(&latest).iter().filter(|one| one.event == HookEvent::Deleted).cloned().collect();
+        let was_tried = last.iter().all(|one| one.attempts > 0);
+        let end = if is_settled(&last) || (was_tried && self.sits_in_a_leaving_namespace(object)) {
+            Outcome::Done
+        } else {
+            wait(&last, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter)
         };
-        Ok(again.and(self.status.write(object, told).await.map_err(Error::Status)?))
+        Ok(told?.and(end))
     }
 
-    /// Says in an Event that a call was given up.
-    fn warn_of_hooks(&self, object: &NamespacePlus, before: &[HookStatus], after: &[HookStatus]) {
-        for failed in has_failed_now(before, after) {
+    /// Says in an Event that a call was given up, if the status did not say so before.
+    fn warn_of_hooks(&self, object: &NamespacePlus, now: &[HookStatus]) {
+        for failed in has_failed_now(said(object), now) {
             let note = format!("{}, called for {}: {}", failed.name, failed.event.as_str(), failed.message);
             self.events.warning(object.object_ref(&()), reasons::HOOK_FAILED, "Call", &note);
         }
@@ -280,12 +285,37 @@ impl NamespacePlusController {
         namespace.is_some_and(|namespace| is_deleting(namespace.as_ref()))
     }
 
-    async fn tell(&self, object: &NamespacePlus, report: &Report) -> Result<Outcome, Error> {
-        let now = Timestamp::now();
+    /// Tells what was seen and done; of hooks, what `hooks` makes of what is known.
+    async fn tell(
+        &self,
+        object: &NamespacePlus,
+        report: &Report,
+        hooks: impl Fn(&NamespacePlus) -> Vec<HookStatus>,
+    ) -> Result<Outcome, Error> {
+        let next = |known: &NamespacePlus| status(known, report, hooks(known), Timestamp::now());
         if report.error.is_none() {
-            self.warn(object, &status(object, report, now));
+            self.warn(object, &next(object));
         }
-        self.status.write(object, |known| status(known, report, now)).await.map_err(Error::Status)
+        self.status.write(object, next).await.map_err(Error::Status)
+    }
+
+    /// Tells what came of calls. Nobody else knows it, so a write that has to wait is waited for.
+    async fn tell_at_once(
+        &self,
+        object: &Arc<NamespacePlus>,
+        next: impl Fn(&NamespacePlus) -> NamespacePlusStatus,
+    ) -> Result<Outcome, Error> {
+        loop {
+            match self
+                .status
+                .write(&self.objects.latest(object.clone()), &next)
+                .await
+                .map_err(Error::Status)?
+            {
+                Outcome::RequeueAfter(wait) => sleep(wait).await,
+                told => return Ok(told),
+            }
+        }
     }
 
     /// Says once in an Event that the namespace cannot be had; the condition goes on saying it. The Event of a
@@ -298,6 +328,15 @@ impl NamespacePlusController {
             self.events.warning(object.object_ref(&()), &now.reason, "Reconcile", &now.message);
         }
     }
+}
+
+/// What the status says of the calls.
+fn said(object: &NamespacePlus) -> &[HookStatus] {
+    object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default()
+}
+
+fn with_hooks(object: &NamespacePlus, hooks: Vec<HookStatus>) -> NamespacePlusStatus {
+    NamespacePlusStatus { hooks, ..object.status.clone().unwrap_or_default() }
 }
 
 /// The reasons that only a person can change, and that are no error of a request.

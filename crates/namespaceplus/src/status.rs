@@ -35,25 +35,28 @@ pub(crate) struct Report {
     pub(crate) error: Option<WriteError>,
     /// What is wrong inside it.
     pub(crate) troubles: Troubles,
-    /// What is known of the calls to other systems.
-    pub(crate) hooks: Vec<HookStatus>,
 }
 
-/// The status that follows.
-pub(crate) fn status(object: &NamespacePlus, report: &Report, now: Timestamp) -> NamespacePlusStatus {
+/// The status that follows, with this to be said of the calls to other systems.
+pub(crate) fn status(
+    object: &NamespacePlus,
+    report: &Report,
+    hooks: Vec<HookStatus>,
+    now: Timestamp,
+) -> NamespacePlusStatus {
     let before = object.status.clone().unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
     let is_ours = matches!(report.standing, Standing::Ours(_) | Standing::Terminating(_));
     NamespacePlusStatus {
         observed_generation: Some(generation),
         namespace: is_ours.then(|| object.name_any()),
-        conditions: settle(&before.conditions, &verdicts(object, report), generation, now),
-        hooks: report.hooks.clone(),
+        conditions: settle(&before.conditions, &verdicts(object, report, &hooks), generation, now),
+        hooks,
     }
 }
 
 /// All that is to be said, the summary last.
-fn verdicts(object: &NamespacePlus, report: &Report) -> Vec<Verdict> {
+fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Vec<Verdict> {
     let spec = &object.spec;
     let part = |type_, troubles: &[Trouble], fine: String| {
         if matches!(report.standing, Standing::Ours(_)) {
@@ -75,7 +78,7 @@ fn verdicts(object: &NamespacePlus, report: &Report) -> Vec<Verdict> {
         part(POLICIES_READY, &report.troubles.policies, policies),
         part(ACCESS_READY, &report.troubles.access, access),
     ];
-    let hooks = verdict(object, &report.hooks);
+    let hooks = verdict(object, hooks);
     let ready = ready(&needed, &hooks);
     needed.into_iter().chain([hooks, ready]).collect()
 }
@@ -181,11 +184,11 @@ mod tests {
     use crate::{build::Invalid, namespace::Gained, testing::object};
 
     fn report(standing: Standing) -> Report {
-        Report { standing, error: None, troubles: Troubles::default(), hooks: Vec::new() }
+        Report { standing, error: None, troubles: Troubles::default() }
     }
 
     fn said(spec: Value, report: &Report) -> NamespacePlusStatus {
-        status(&object(spec), report, Timestamp::UNIX_EPOCH)
+        status(&object(spec), report, Vec::new(), Timestamp::UNIX_EPOCH)
     }
 
     #[test]
@@ -198,8 +201,8 @@ mod tests {
         let hooks = json!({"hooks": [{"name": "chat", "on": ["Ready"], "url": "https://chat.example.com/"}]});
         let failed = json!({"name": "chat", "event": "Ready", "state": "Failed", "message": "given up"});
         let hooks_said = vec![serde_json::from_value(failed).unwrap()];
-        let report = Report { hooks: hooks_said, ..report(Standing::Ours(Gained::Before)) };
-        let status = said(hooks, &report);
+        let report = report(Standing::Ours(Gained::Before));
+        let status = status(&object(hooks), &report, hooks_said, Timestamp::UNIX_EPOCH);
         let delivered = find(&status.conditions, HOOKS_DELIVERED).unwrap();
         assert_eq!((delivered.status.as_str(), delivered.reason.as_str()), ("False", "HookFailed"));
         assert!(is_true(&status.conditions, READY));

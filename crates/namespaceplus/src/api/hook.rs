@@ -7,14 +7,21 @@ use serde::{Deserialize, Serialize};
 /// A call to another system.
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.on) != has(self.__true__)")
+    .message("say with on: [Created, Ready, Deleted] upon which events the hook is called, and say it once"))]
 pub struct Hook {
     /// The name by which the status speaks of the hook.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The events upon which it is called, once for each. An event that happened before the hook was declared counts
-    /// too. YAML reads a bare on as true: write "on".
+    /// too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 3))]
     pub on: Vec<HookEvent>,
+    /// The same as on: kubectl reads a bare on as the word true, as YAML 1.1 has it.
+    #[serde(default, rename = "true", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 3))]
+    pub bare_on: Vec<HookEvent>,
     /// Where the call goes. Redirects are not followed, and of the answer only the status is looked at: 200 to 299
     /// means that the call was taken.
     #[schemars(length(min = 1, max = 2048))]
@@ -37,6 +44,13 @@ pub struct Hook {
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 30))]
     pub timeout_seconds: i32,
+}
+
+impl Hook {
+    /// Whether it is called upon the event.
+    pub fn listens_to(&self, event: HookEvent) -> bool {
+        self.on.contains(&event) || self.bare_on.contains(&event)
+    }
 }
 
 fn default_timeout() -> i32 {

@@ -47,6 +47,10 @@ pub struct HookStatus {
     /// When it was last tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<Time>,
+    /// While it is made: when it will have come to its end, whatever becomes of the manager that makes it. It is not
+    /// made again before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under_way_until: Option<Time>,
     /// What came of it, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,

@@ -1,52 +1,65 @@
 //! Sends calls. Redirects are not followed, and of an answer nothing but its status is looked at.
 
-use std::time::Duration;
-
-use http::Request;
-use http_body_util::Full;
-use hyper::body::Bytes;
+use http::Uri;
+use hyper::client::conn::http1::handshake;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use hyper_util::client::legacy::connect::HttpConnector;
 use operator_core::error::chain;
-use tokio::time::timeout;
+use tokio::{pin, select};
+use tower::ServiceExt;
 
-use super::request::CannotCall;
+use super::{
+    request::{CannotCall, Outgoing},
+    trust::{Trust, refusal},
+};
 
-/// Trusts the certificate authorities that this machine trusts.
+/// Sends calls, each over a connection of its own: they are rare, and none is to be kept open for the next.
 pub(super) struct HttpClient {
-    /// Without authorities there is no TLS; the rest of the manager does without.
-    client: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String>,
+    trust: Trust,
 }
 
 impl HttpClient {
-    pub(super) fn new() -> Self {
-        let provider = rustls::crypto::ring::default_provider();
-        let roots = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider);
-        let client = roots.map_err(|error| error.to_string()).map(|builder| {
-            let connector = builder.https_or_http().enable_http1().build();
-            // A connection for each call: they are rare, and none is to be kept open for the next.
-            Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector)
-        });
-        Self { client }
+    pub(super) fn new(trust: Trust) -> Self {
+        Self { trust }
     }
 
-    /// Sends a call, and returns the status of its answer if that is a success.
-    pub(super) async fn send(&self, request: Request<Full<Bytes>>, seconds: i32) -> Result<u16, CannotCall> {
-        let client = self.client.as_ref().map_err(|error| CannotCall::NoAuthorities(error.clone()))?;
-        let seconds = u64::try_from(seconds).unwrap_or_default().max(1);
-        let answer = timeout(Duration::from_secs(seconds), client.request(request)).await;
-        let answer = answer.map_err(|_elapsed| CannotCall::NoAnswer { seconds })?;
-        let status = answer.map_err(|error| CannotCall::Unreachable(chain(&error)))?.status();
-        if status.is_success() {
-            return Ok(status.as_u16());
+    /// Sends a call if it still `may_go` in the moment of sending, and returns the status of its answer if that is a
+    /// success.
+    pub(super) async fn send(
+        &self,
+        Outgoing { to, request }: Outgoing,
+        may_go: impl Fn() -> bool,
+    ) -> Result<Option<u16>, CannotCall> {
+        let stream = self.connector(&to).await?.oneshot(to).await;
+        let stream = stream.map_err(|error| {
+            refusal(error.as_ref()).map_or_else(|| unreachable(error.as_ref()), CannotCall::Certificate)
+        })?;
+        let (mut sender, connection) = handshake(stream).await.map_err(|error| unreachable(&error))?;
+        // To connect takes time, and the process may have been frozen meanwhile.
+        if !may_go() {
+            return Ok(None);
         }
-        Err(if status.is_redirection() {
-            CannotCall::Redirects(status.as_u16())
-        } else {
-            CannotCall::Refuses(status.as_u16())
-        })
+        let answer = sender.send_request(request);
+        pin!(answer, connection);
+        let answer = select! {
+            answer = &mut answer => answer,
+            // What ended it, the answer says.
+            _ = &mut connection => answer.await,
+        };
+        let status = answer.map_err(|error| unreachable(&error))?.status();
+        match status.as_u16() {
+            code if status.is_success() => Ok(Some(code)),
+            code if status.is_redirection() => Err(CannotCall::Redirects(code)),
+            code => Err(CannotCall::Refuses(code)),
+        }
     }
+
+    async fn connector(&self, to: &Uri) -> Result<HttpsConnector<HttpConnector>, CannotCall> {
+        let tls = self.trust.of(to).await?;
+        Ok(HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build())
+    }
+}
+
+fn unreachable(error: &(dyn std::error::Error + 'static)) -> CannotCall {
+    CannotCall::Unreachable(chain(error))
 }

@@ -1,34 +1,44 @@
 //! Calls to other systems when something happens to the namespace.
 //!
-//! A call is made at least once: it is told in the status only after it was taken, and a manager that dies in between
-//! makes it again, under the same `Idempotency-Key`. Only the leader calls, and one call is never under way twice.
+//! A call is made at least once, and never twice at once: see [`round`]. It always has the same `Idempotency-Key`.
 //!
 //! ```text
 //! plan     pure: which calls are due, how often they are tried, what is said of them
+//! round    what the status says before and after calls
 //! request  pure: what is sent, and to whom
+//! trust    whose certificates are believed
 //! client   sends it
 //! ```
 
 mod client;
 mod plan;
 mod request;
+mod round;
+mod trust;
 
-use std::collections::HashMap;
+use std::{iter, time::Duration};
 
 use futures::future::join_all;
-use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
-use operator_core::{ObjectKey, Setting, Wiring, fence::Fence};
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use operator_core::{
+    Outcome, Setting, Wiring,
+    fence::{self, Fence},
+};
+use tokio::{sync::Semaphore, time::timeout};
 
-pub(crate) use self::plan::{Happened, has_failed_now, is_settled, verdict, wait};
+pub use self::trust::CA_BUNDLE;
 use self::{
     client::HttpClient,
-    plan::{Call, calls},
+    plan::{Call, WRITE, calls},
     request::{CannotCall, Headers, request},
+    trust::Trust,
 };
-use crate::api::{Hook, HookStatus, NamespacePlus};
+pub(crate) use self::{
+    plan::{Happened, has_failed_now, is_settled, known, verdict, wait},
+    round::{Answers, Round},
+};
+use crate::api::{Hook, NamespacePlus};
 
 /// Where hooks may go without TLS.
 pub const HTTP_HOSTS: Setting = Setting {
@@ -44,15 +54,13 @@ pub const HTTP_HOSTS: Setting = Setting {
 /// nobody who calls none.
 const AT_ONCE: usize = 8;
 
-/// Makes the calls, and remembers what came of them until the status says it.
+/// Makes the calls.
 pub(crate) struct Hooks {
     http: HttpClient,
     secrets: Client,
     http_hosts: Vec<String>,
     fence: Fence,
     room: Semaphore,
-    /// What the status does not say yet. A write of it may have to wait, and the call must not be made again for that.
-    journal: Mutex<HashMap<ObjectKey, Vec<HookStatus>>>,
 }
 
 impl Hooks {
@@ -60,78 +68,55 @@ impl Hooks {
         let hosts = wiring.setting(&HTTP_HOSTS);
         let http_hosts = hosts.split(',').map(|host| host.trim().to_ascii_lowercase());
         Self {
-            http: HttpClient::new(),
+            http: HttpClient::new(Trust::new(&wiring.setting(&CA_BUNDLE))),
             secrets: wiring.client(),
             http_hosts: http_hosts.filter(|host| !host.is_empty()).collect(),
             fence: wiring.fence(),
             room: Semaphore::new(AT_ONCE),
-            journal: Mutex::default(),
         }
     }
 
-    /// What is known of the calls of a NamespacePlus to which this has happened. Calls that were never tried are
-    /// pending.
-    pub(crate) fn known(&self, object: &NamespacePlus, happened: &[Happened]) -> Vec<HookStatus> {
-        let journal = self.journal.lock();
-        let noted = journal.get(&ObjectKey::of(object)).map(Vec::as_slice).unwrap_or_default();
-        plan::known(object, &calls(object, happened), noted)
+    /// The calls for what has happened, with room for those that are due. Those that find none are still due.
+    pub(crate) fn round<'h>(&'h self, object: &'h NamespacePlus, happened: &[Happened]) -> Round<'h> {
+        let mut round = Round::new(calls(object, happened));
+        round.room = iter::from_fn(|| self.room.try_acquire().ok()).take(round.due(object)).collect();
+        round
     }
 
-    /// Makes the calls that are due, all at once, and returns what is known then; nothing, if none was due.
-    pub(crate) async fn call(
+    /// Makes the calls that the status says to be under way, all at once. Nothing, if there are none, or if it could
+    /// not be told yet.
+    pub(crate) async fn make_once_told<E>(
         &self,
         object: &NamespacePlus,
-        happened: &[Happened],
-        known: &[HookStatus],
-    ) -> Option<Vec<HookStatus>> {
-        let now = Timestamp::now();
-        let calls = calls(object, happened);
-        let due =
-            calls.iter().filter(|call| known.iter().any(|one| one.id == call.id && plan::is_due(one, now)));
-        let made = join_all(due.map(async |call| Some((call, self.make(object, call).await?)))).await;
-        let made: Vec<_> = made.into_iter().flatten().collect();
-        if made.is_empty() {
-            return None;
-        }
-        let now = Timestamp::now();
-        let mut after = known.to_vec();
-        for (call, result) in made {
-            if let Some(one) = after.iter_mut().find(|one| one.id == call.id) {
-                plan::note(one, result.map_err(|error| error.to_string()), now);
-            }
-        }
-        self.journal.lock().insert(ObjectKey::of(object), after.clone());
-        Some(after)
+        round: &Round<'_>,
+        told: &Result<Outcome, E>,
+    ) -> Option<Answers> {
+        let calls = if matches!(told, Ok(Outcome::Done)) { round.begun() } else { Vec::new() };
+        let made = join_all(calls.iter().map(async |call| {
+            let answer = self.call(object, call, round.began).await.transpose()?;
+            Some((call.id.clone(), answer.map_err(|error| error.to_string())))
+        }));
+        let answers: Vec<_> = made.await.into_iter().flatten().collect();
+        if answers.is_empty() { None } else { Some(Answers(answers)) }
     }
 
-    /// Forgets a NamespacePlus that is done with.
-    pub(crate) fn forget(&self, object: &NamespacePlus) {
-        self.journal.lock().remove(&ObjectKey::of(object));
-    }
-
-    /// Forgets what the status says by now.
-    pub(crate) fn written(&self, object: &NamespacePlus) {
-        let says = object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default();
-        let key = ObjectKey::of(object);
-        let mut journal = self.journal.lock();
-        if journal.get(&key).is_some_and(|noted| noted == says) {
-            journal.remove(&key);
-        }
-    }
-
-    /// Makes one call. Nothing, if there is no room for it or another replica may lead: then it is still due.
-    async fn make(&self, object: &NamespacePlus, call: &Call<'_>) -> Option<Result<u16, CannotCall>> {
-        let _room = self.room.try_acquire().ok()?;
+    /// Makes one call. Nothing, if it must not be sent any more: another replica may lead, or the time is over.
+    async fn call(
+        &self,
+        object: &NamespacePlus,
+        call: &Call<'_>,
+        began: Duration,
+    ) -> Result<Option<u16>, CannotCall> {
+        let seconds = u64::try_from(call.hook.timeout_seconds).unwrap_or_default().max(1);
+        let allowed = Duration::from_secs(seconds);
+        let end = began + allowed + Duration::from_secs(WRITE.unsigned_abs().into());
+        let Some(left) = end.checked_sub(fence::now()) else { return Ok(None) };
         let sent = async {
             let headers = self.headers(object, call.hook).await?;
             let request = request(object, call, headers, &self.http_hosts)?;
-            // Looked at in the moment of sending, as with any write.
-            match self.fence.check() {
-                Ok(()) => self.http.send(request, call.hook.timeout_seconds).await.map(Some),
-                Err(_) => Ok(None),
-            }
+            self.http.send(request, || self.fence.check().is_ok() && fence::now() < end).await
         };
-        sent.await.transpose()
+        timeout(left.min(allowed), sent).await.unwrap_or(Err(CannotCall::NoAnswer { seconds }))
     }
 
     /// The headers that the hook's Secret gives.

@@ -21,6 +21,10 @@ const TRIES: i32 = 12;
 const LAST_TRIES: i32 = 5;
 /// The longest pause between two tries, in seconds.
 const LONGEST_PAUSE: i64 = 300;
+/// How long the status may take to be written before a call, in seconds. The call itself has its whole timeout then.
+pub(super) const WRITE: i32 = 2;
+/// By how much the clocks of two machines may differ, in seconds.
+const SKEW: i32 = 5;
 
 /// Something that has happened to the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +46,7 @@ pub(super) struct Call<'h> {
 pub(super) fn calls<'h>(object: &'h NamespacePlus, happened: &[Happened]) -> Vec<Call<'h>> {
     let uid = object.uid().unwrap_or_default();
     let of_hook = |hook: &'h Hook| {
-        let heard = happened.iter().filter(|happened| hook.on.contains(&happened.event));
+        let heard = happened.iter().filter(|happened| hook.listens_to(happened.event));
         let calls = heard.map(|Happened { event, occasion }| {
             let id = format!("{uid}/{}/{}/{occasion}", hook.name, event.as_str());
             Call { hook, event: *event, id }
@@ -52,14 +56,19 @@ pub(super) fn calls<'h>(object: &'h NamespacePlus, happened: &[Happened]) -> Vec
     object.spec.hooks.iter().flat_map(of_hook).collect()
 }
 
-/// What is known of the calls: `noted` goes before what the status says. A new spec gives calls that had been given up
-/// another chance. What is known of other events stays as long as their hook listens to them.
-pub(super) fn known(object: &NamespacePlus, calls: &[Call<'_>], noted: &[HookStatus]) -> Vec<HookStatus> {
+/// What is known while nothing new has happened.
+pub(crate) fn known(object: &NamespacePlus) -> Vec<HookStatus> {
+    known_of(object, &[])
+}
+
+/// What the status knows of the calls. Calls that were never tried are pending. A new spec gives calls that had been
+/// given up another chance. What is known of other events stays as long as their hook listens to them.
+pub(super) fn known_of(object: &NamespacePlus, calls: &[Call<'_>]) -> Vec<HookStatus> {
     let said = object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default();
     let observed = object.status.as_ref().and_then(|status| status.observed_generation);
     let is_new_spec = observed != object.metadata.generation;
     let of_call = |call: &Call<'_>| {
-        let found = noted.iter().chain(said).find(|one| one.id == call.id);
+        let found = said.iter().find(|one| one.id == call.id);
         match found {
             Some(one) if one.state != HookState::Failed || !is_new_spec => one.clone(),
             _ => HookStatus {
@@ -69,6 +78,7 @@ pub(super) fn known(object: &NamespacePlus, calls: &[Call<'_>], noted: &[HookSta
                 state: HookState::Pending,
                 attempts: 0,
                 last_attempt: None,
+                under_way_until: None,
                 message: String::new(),
             },
         }
@@ -77,7 +87,7 @@ pub(super) fn known(object: &NamespacePlus, calls: &[Call<'_>], noted: &[HookSta
     let is_current =
         |one: &HookStatus| calls.iter().any(|call| call.hook.name == one.name && call.event == one.event);
     let listens = |one: &HookStatus| {
-        object.spec.hooks.iter().any(|hook| hook.name == one.name && hook.on.contains(&one.event))
+        object.spec.hooks.iter().any(|hook| hook.name == one.name && hook.listens_to(one.event))
     };
     let earlier = said.iter().filter(|one| !is_current(one) && listens(one)).cloned();
     let mut known: Vec<_> = current.chain(earlier).collect();
@@ -90,18 +100,30 @@ pub(super) fn is_due(one: &HookStatus, now: Timestamp) -> bool {
     one.state == HookState::Pending && next_try(one).is_none_or(|next| next <= now)
 }
 
-/// When a call that has failed is to be made again; at once, if it was never made.
+/// When a call is to be made again: one that has failed after a pause, one that is under way when it must have come to
+/// its end, whatever became of who makes it. At once, if it was never made.
 fn next_try(one: &HookStatus) -> Option<Timestamp> {
+    if let Some(until) = &one.under_way_until {
+        return Some(until.0);
+    }
     let last = one.last_attempt.as_ref()?.0;
     let doublings = u32::try_from(one.attempts.saturating_sub(1)).unwrap_or_default().min(16);
-    let pause = SignedDuration::from_secs((1_i64 << doublings).min(LONGEST_PAUSE));
-    Some(last.checked_add(pause).unwrap_or(last))
+    Some(after(last, (1_i64 << doublings).min(LONGEST_PAUSE)))
+}
+
+/// Takes note that a call is made from now on, by whoever gets this into the status.
+pub(super) fn begin(one: &mut HookStatus, hook: &Hook, now: Timestamp) {
+    one.attempts = one.attempts.saturating_add(1);
+    one.last_attempt = Some(Time(now));
+    let longest = hook.timeout_seconds.saturating_add(WRITE + SKEW);
+    one.under_way_until = Some(Time(after(now, longest.into())));
+    "it has not answered yet".clone_into(&mut one.message);
 }
 
 /// Takes note of what came of a try.
 pub(super) fn note(one: &mut HookStatus, result: Result<u16, String>, now: Timestamp) {
-    one.attempts = one.attempts.saturating_add(1);
     one.last_attempt = Some(Time(now));
+    one.under_way_until = None;
     (one.state, one.message) = match result {
         Ok(code) => (HookState::Delivered, format!("it answered {code}")),
         Err(why) if one.attempts >= tries(one.event) => {
@@ -109,6 +131,10 @@ pub(super) fn note(one: &mut HookStatus, result: Result<u16, String>, now: Times
         }
         Err(why) => (HookState::Pending, why),
     };
+}
+
+fn after(moment: Timestamp, seconds: i64) -> Timestamp {
+    moment.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(moment)
 }
 
 fn tries(event: HookEvent) -> i32 {
@@ -169,127 +195,4 @@ fn words(one: &HookStatus) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::{api::NamespacePlusStatus, testing::object};
-
-    fn plus(on: &[&str]) -> NamespacePlus {
-        object(json!({ "hooks": [{ "name": "chat", "on": on, "url": "https://chat.example.com/" }] }))
-    }
-
-    fn happened(event: HookEvent, occasion: &str) -> Happened {
-        Happened { event, occasion: occasion.to_owned() }
-    }
-
-    fn seconds(seconds: i64) -> Timestamp {
-        Timestamp::from_second(seconds).unwrap()
-    }
-
-    fn one(object: &NamespacePlus, what: &[Happened]) -> HookStatus {
-        known(object, &calls(object, what), &[]).remove(0)
-    }
-
-    fn with(mut object: NamespacePlus, hooks: Vec<HookStatus>) -> NamespacePlus {
-        let observed_generation = object.metadata.generation;
-        object.status =
-            Some(NamespacePlusStatus { observed_generation, hooks, ..NamespacePlusStatus::default() });
-        object
-    }
-
-    #[test]
-    fn a_hook_is_called_for_what_it_listens_to_and_once_for_each_namespace() {
-        let object = plus(&["Created", "Ready"]);
-        let first = calls(&object, &[happened(HookEvent::Created, "1"), happened(HookEvent::Deleted, "")]);
-        assert_eq!(first.len(), 1);
-        let again = calls(&object, &[happened(HookEvent::Created, "1")]);
-        assert_eq!(first[0].id, again[0].id);
-        let another = calls(&object, &[happened(HookEvent::Created, "2")]);
-        assert_ne!(first[0].id, another[0].id);
-    }
-
-    #[test]
-    fn a_call_that_was_taken_is_not_due_again() {
-        let what = [happened(HookEvent::Created, "1")];
-        let object = plus(&["Created"]);
-        let mut call = one(&object, &what);
-        assert!(is_due(&call, seconds(0)));
-        note(&mut call, Ok(204), seconds(10));
-        let object = with(object, vec![call.clone()]);
-        assert_eq!(known(&object, &calls(&object, &what), &[]), [call.clone()]);
-        assert!(!is_due(&call, seconds(10_000)) && is_settled(&[call]));
-    }
-
-    #[test]
-    fn what_was_noted_goes_before_a_status_that_is_behind() {
-        let what = [happened(HookEvent::Created, "1")];
-        let object = with(plus(&["Created"]), vec![one(&plus(&["Created"]), &what)]);
-        let mut noted = one(&object, &what);
-        note(&mut noted, Ok(200), seconds(1));
-        assert_eq!(known(&object, &calls(&object, &what), &[noted.clone()]), [noted]);
-    }
-
-    #[test]
-    fn pauses_grow_until_it_is_given_up() {
-        let object = plus(&["Created"]);
-        let mut call = one(&object, &[happened(HookEvent::Created, "1")]);
-        let mut pauses = Vec::new();
-        while call.state == HookState::Pending {
-            note(&mut call, Err("it answered 503".into()), seconds(0));
-            pauses.extend(wait(&[call.clone()], seconds(0)).map(|wait| wait.as_secs()));
-        }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(call.message, "given up after 12 tries: it answered 503");
-        let mut last =
-            HookStatus { event: HookEvent::Deleted, attempts: 4, state: HookState::Pending, ..call };
-        note(&mut last, Err("no".into()), seconds(0));
-        assert_eq!(last.state, HookState::Failed);
-    }
-
-    #[test]
-    fn a_new_spec_gives_what_was_given_up_another_chance_and_calls_nothing_twice() {
-        let what = [happened(HookEvent::Created, "1"), happened(HookEvent::Ready, "1")];
-        let mut object = plus(&["Created", "Ready"]);
-        object.metadata.generation = Some(1);
-        let mut both = known(&object, &calls(&object, &what), &[]);
-        note(&mut both[0], Ok(200), seconds(0));
-        both[1].state = HookState::Failed;
-        let mut object = with(object, both.clone());
-        assert_eq!(known(&object, &calls(&object, &what), &[]), both);
-        object.metadata.generation = Some(2);
-        let renewed = known(&object, &calls(&object, &what), &[]);
-        assert_eq!((renewed[0].state, renewed[1].state), (HookState::Delivered, HookState::Pending));
-        assert_eq!(renewed[1].attempts, 0);
-    }
-
-    #[test]
-    fn what_is_known_stays_while_the_hook_listens() {
-        let what = [happened(HookEvent::Ready, "1")];
-        let mut object = plus(&["Ready"]);
-        let mut call = one(&object, &what);
-        note(&mut call, Ok(200), seconds(0));
-        object = with(object, vec![call.clone()]);
-        assert_eq!(known(&object, &[], &[]), [call]);
-        object.spec.hooks.clear();
-        assert_eq!(known(&object, &[], &[]), []);
-    }
-
-    #[test]
-    fn the_condition_says_what_is_wrong() {
-        let what = [happened(HookEvent::Created, "1")];
-        let object = plus(&["Created"]);
-        let mut call = one(&object, &what);
-        let said = |call: &HookStatus| {
-            let verdict = verdict(&object, std::slice::from_ref(call));
-            (verdict.reason, verdict.message)
-        };
-        assert_eq!(said(&call), ("HookPending", "chat is to be called for Created".into()));
-        note(&mut call, Err("it answered 500".into()), seconds(0));
-        assert_eq!(said(&call), ("HookPending", "chat, called for Created: it answered 500".into()));
-        call.state = HookState::Failed;
-        assert_eq!(said(&call).0, "HookFailed");
-        note(&mut call, Ok(200), seconds(0));
-        assert_eq!(said(&call), ("Delivered", "1 calls were taken".into()));
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
     header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, USER_AGENT},
+    uri::PathAndQuery,
 };
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -50,6 +51,17 @@ pub(super) enum CannotCall {
     /// The machine trusts nobody.
     #[error("the manager finds no certificate authorities to trust: {0}")]
     NoAuthorities(String),
+    /// The administrator's authorities cannot be read.
+    #[error("the manager cannot read the authorities of {path} (--namespaceplus-ca-bundle): {why}")]
+    Bundle {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The other end is not who it should be.
+    #[error("its certificate is refused: {0}")]
+    Certificate(String),
     /// No answer came in time.
     #[error("there was no answer within {seconds} s")]
     NoAnswer {
@@ -84,18 +96,28 @@ impl CannotCall {
     }
 }
 
+/// A call that is to be sent.
+pub(super) struct Outgoing {
+    pub(super) to: Uri,
+    pub(super) request: Request<Full<Bytes>>,
+}
+
 /// The request of a call.
 pub(super) fn request(
     object: &NamespacePlus,
     call: &Call<'_>,
     headers: Headers,
     http_hosts: &[String],
-) -> Result<Request<Full<Bytes>>, CannotCall> {
+) -> Result<Outgoing, CannotCall> {
+    let to = allowed(&call.hook.url, http_hosts)?;
     let mut request = Request::new(Full::new(Bytes::from(body(object, call))));
     *request.method_mut() = method(call.hook);
-    *request.uri_mut() = allowed(&call.hook.url, http_hosts)?;
     *request.headers_mut() = all_headers(&call.id, headers)?;
-    Ok(request)
+    let host = to.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+    request.headers_mut().insert(HOST, host.ok_or(CannotCall::Url("its host cannot be a header"))?);
+    let path = to.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    Ok(Outgoing { to, request })
 }
 
 fn method(hook: &Hook) -> Method {
@@ -199,8 +221,9 @@ mod tests {
         let object = object(json!({ "hooks": [hook] }));
         let happened = [Happened { event: HookEvent::Created, occasion: "n-1".into() }];
         let call = calls(&object, &happened).remove(0);
-        let parts = request(&object, &call, headers, &["chat.local".to_owned(), "ci.local:8080".to_owned()])?;
-        Ok((parts.into_parts().0, body(&object, &call)))
+        let hosts = ["chat.local".to_owned(), "ci.local:8080".to_owned()];
+        let outgoing = request(&object, &call, headers, &hosts)?;
+        Ok((outgoing.request.into_parts().0, body(&object, &call)))
     }
 
     fn refused(url: &str) -> String {
@@ -209,8 +232,10 @@ mod tests {
 
     #[test]
     fn a_call_tells_of_the_event_and_has_a_key_of_its_own() {
-        let (parts, body) = made(json!({ "url": "https://chat.example.com/in" }), Headers::new()).unwrap();
-        assert_eq!((parts.method, parts.uri.path()), (Method::POST, "/in"));
+        let (parts, body) =
+            made(json!({ "url": "https://chat.example.com:8443/in?a=b" }), Headers::new()).unwrap();
+        assert_eq!((parts.method, parts.uri.to_string()), (Method::POST, "/in?a=b".to_owned()));
+        assert_eq!(parts.headers["host"], "chat.example.com:8443");
         let id = parts.headers["idempotency-key"].to_str().unwrap();
         let told: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((told["event"].as_str(), told["namespace"].as_str()), (Some("Created"), Some("blue")));

@@ -102,9 +102,18 @@ async fn parts_that_contradict_themselves_are_refused() {
             "not both",
         ),
         ("{deletionPolicy: Burn}".to_owned(), "\"Retain\", \"Delete\""),
+        ("{hooks: [{name: a, on: [Ready], url: 'ftp://example.com'}]}".to_owned(), "begins with https://"),
         (
-            "{hooks: [{name: a, \"on\": [Ready], url: 'ftp://example.com'}]}".to_owned(),
-            "begins with https://",
+            "{hooks: [{name: a, url: 'https://example.com'}]}".to_owned(),
+            "say with on: [Created, Ready, Deleted] upon which events",
+        ),
+        (
+            "{hooks: [{name: a, on: [Ready], \"on\": [Created], url: 'https://example.com'}]}".to_owned(),
+            "say it once",
+        ),
+        (
+            "{hooks: [{name: a, on: [Gone], url: 'https://example.com'}]}".to_owned(),
+            "\"Created\", \"Ready\", \"Deleted\"",
         ),
     ] {
         let error = refused(&world, &world.name, &spec).await;

@@ -1,7 +1,6 @@
 //! Calls to a real HTTP server that takes them, fails, redirects, is slow, answers late or not at all.
 
 use std::{
-    collections::HashMap,
     net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
@@ -22,11 +21,10 @@ use kube::{
     Api,
     api::{DeleteParams, PostParams},
 };
-use namespaceplus::{HookState, HookStatus, NamespacePlus};
-use operator_core::conditions::is_true;
+use namespaceplus::{HookState, HookStatus};
 use serde_json::{Value, json};
 
-use crate::support::{World, condition};
+use crate::support::{World, called, condition, until_delivered};
 
 /// A call that has arrived.
 #[derive(Clone, Debug)]
@@ -98,21 +96,9 @@ async fn answer(State(calls): State<Calls>, request: Request) -> Response {
     }
 }
 
-fn told(object: &NamespacePlus) -> HashMap<(String, &'static str), HookStatus> {
-    let hooks = object.status.iter().flat_map(|status| status.hooks.clone());
-    hooks.map(|one| ((one.name.clone(), one.event.as_str()), one)).collect()
-}
-
-/// Waits until all calls that are due were taken.
-async fn until_delivered(world: &World) -> NamespacePlus {
-    world
-        .until("all calls to be taken", |object| {
-            let status = object.status.clone().unwrap_or_default();
-            status.observed_generation == object.metadata.generation
-                && is_true(&status.conditions, "Ready")
-                && is_true(&status.conditions, "HooksDelivered")
-        })
-        .await
+/// Whether it is known what came of the last try.
+fn was_answered(one: &HookStatus) -> bool {
+    one.attempts > 0 && one.under_way_until.is_none()
 }
 
 #[tokio::test]
@@ -121,7 +107,7 @@ async fn each_event_is_told_once_whatever_else_changes() {
     let hook = system.hook("chat", &["Created", "Ready", "Deleted"], "/takes");
     world.create(json!({ "hooks": [hook] })).await;
     let object = until_delivered(&world).await;
-    let told = told(&object);
+    let told = called(&object);
     assert_eq!(told.len(), 2);
     assert!(told.values().all(|one| one.state == HookState::Delivered && one.attempts == 1), "{told:?}");
 
@@ -151,7 +137,7 @@ async fn a_call_is_made_again_under_the_same_key_until_it_is_taken() {
         system.hook("slow", &["Created"], "/is-slow"),
     ];
     world.create(json!({ "hooks": hooks })).await;
-    let told = told(&until_delivered(&world).await);
+    let told = called(&until_delivered(&world).await);
     for (name, path, attempts) in
         [("fails", "/fails-twice", 3), ("late", "/is-late-once", 2), ("slow", "/is-slow", 1)]
     {
@@ -171,10 +157,10 @@ async fn one_that_does_not_answer_or_redirects_holds_up_nothing_else() {
     world.create(json!({ "hooks": hooks })).await;
     let object = world
         .until("both to be told of", |object| {
-            told(object).len() == 2 && told(object).values().all(|one| one.attempts > 0)
+            called(object).len() == 2 && called(object).values().all(was_answered)
         })
         .await;
-    let said = told(&object);
+    let said = called(&object);
     assert_eq!(said[&("hangs".to_owned(), "Created")].message, "there was no answer within 1 s");
     assert!(said[&("moved".to_owned(), "Created")].message.contains("redirects are not followed"));
     let (status, reason, _) = condition(&object, "HooksDelivered").unwrap();
@@ -184,7 +170,7 @@ async fn one_that_does_not_answer_or_redirects_holds_up_nothing_else() {
     assert!(system.at("/elsewhere").is_empty());
     world.change(json!({ "hooks": [] })).await;
     let object = until_delivered(&world).await;
-    assert!(told(&object).is_empty());
+    assert!(called(&object).is_empty());
 }
 
 #[tokio::test]
@@ -211,10 +197,10 @@ async fn a_secret_gives_headers_once_an_administrator_lets_it_be_read() {
     world.create(json!({ "hooks": [hook] })).await;
     let object = world
         .until("the missing right to be told", |object| {
-            told(object).values().any(|one| one.message.contains("hook-secrets.yaml"))
+            called(object).values().any(|one| one.message.contains("hook-secrets.yaml"))
         })
         .await;
-    assert!(told(&object).values().all(|one| one.message.contains(world.home.name())));
+    assert!(called(&object).values().all(|one| one.message.contains(world.home.name())));
     assert!(system.at("/takes").is_empty());
 
     let role = json!({
@@ -243,8 +229,33 @@ async fn hosts_that_are_not_listed_are_not_called_without_tls() {
     world.create(json!({ "hooks": [{ "name": "chat", "on": ["Created"], "url": url }] })).await;
     world
         .until("the refusal to be told", |object| {
-            told(object).values().any(|one| one.message.contains("--namespaceplus-http-hosts"))
+            called(object).values().any(|one| one.message.contains("--namespaceplus-http-hosts"))
         })
         .await;
     assert!(system.at("/takes").is_empty());
+}
+
+#[tokio::test]
+async fn a_bare_on_and_a_quoted_on_are_the_same_to_those_who_use_kubectl() {
+    let (world, system) = (World::new().await, System::start().await);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    for on in ["on", r#""on""#, "on"] {
+        let manifest = format!(
+            "apiVersion: mygroup.my.domain/v1\nkind: NamespacePlus\nmetadata:\n  name: {}\nspec:\n  hooks:\n    \
+             - name: chat\n      {on}: [Created, Ready]\n      url: http://{}/takes\n",
+            world.name, system.address
+        );
+        std::fs::write(path, manifest).unwrap();
+        world.kubectl(&["apply", "-f", path]).await.unwrap();
+        let object = until_delivered(&world).await;
+        assert_eq!(called(&object).len(), 2);
+    }
+    assert_eq!(system.at("/takes").len(), 2, "to write it in another way calls nobody again");
+    // What kubectl prints can be applied again, too.
+    let printed = world.kubectl(&["get", "nsp", &world.name, "-o", "yaml"]).await.unwrap();
+    std::fs::write(path, printed).unwrap();
+    world.kubectl(&["replace", "-f", path]).await.unwrap();
+    until_delivered(&world).await;
+    assert_eq!(system.at("/takes").len(), 2);
 }

@@ -14,4 +14,5 @@ mod hooks;
 mod ownership;
 mod steady;
 mod support;
+mod tls;
 mod tutorial;

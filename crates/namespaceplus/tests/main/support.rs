@@ -1,6 +1,6 @@
 //! What the tests share: NamespacePlus made and watched as a person would.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cluster::{TestNamespace, wait::eventually};
 use harness::Harness;
@@ -9,10 +9,12 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
-use namespaceplus::{HTTP_HOSTS, NamespacePlus, NamespacePlusController};
+use namespaceplus::{CA_BUNDLE, HTTP_HOSTS, HookStatus, NamespacePlus, NamespacePlusController};
 use operator_core::conditions::{find, is_true};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use crate::tls;
 
 /// Long enough for a busy machine, short enough to notice.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,7 +30,8 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let settings = [(HTTP_HOSTS.flag, "127.0.0.1".to_owned())].into();
+        let bundle = tls::bundle().display().to_string();
+        let settings = [(HTTP_HOSTS.flag, "127.0.0.1".to_owned()), (CA_BUNDLE.flag, bundle)].into();
         let harness = harness::controller_with::<NamespacePlusController>(settings).await.unwrap();
         let home = harness.cluster.namespace("teams").await.unwrap();
         let client = harness.cluster.client().await.unwrap();
@@ -157,6 +160,24 @@ pub(crate) fn plus(name: &str, spec: Value) -> NamespacePlus {
 pub(crate) fn condition(object: &NamespacePlus, type_: &str) -> Option<(String, String, String)> {
     let found = find(&object.status.as_ref()?.conditions, type_)?;
     Some((found.status.clone(), found.reason.clone(), found.message.clone()))
+}
+
+/// What the status says of calls, by hook and event.
+pub(crate) fn called(object: &NamespacePlus) -> HashMap<(String, &'static str), HookStatus> {
+    let hooks = object.status.iter().flat_map(|status| status.hooks.clone());
+    hooks.map(|one| ((one.name.clone(), one.event.as_str()), one)).collect()
+}
+
+/// Waits until all calls that are due were taken.
+pub(crate) async fn until_delivered(world: &World) -> NamespacePlus {
+    world
+        .until("all calls to be taken", |object| {
+            let status = object.status.clone().unwrap_or_default();
+            status.observed_generation == object.metadata.generation
+                && is_true(&status.conditions, "Ready")
+                && is_true(&status.conditions, "HooksDelivered")
+        })
+        .await
 }
 
 /// A merge patch by the administrator.

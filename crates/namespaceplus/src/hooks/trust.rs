@@ -1,0 +1,125 @@
+//! Whom calls over TLS trust: the authorities of the machine, and those of a file of the administrator's.
+//!
+//! Both are read for each call: calls are rare, and what an administrator or a mounted volume replaces counts at once.
+
+use std::{error::Error as StdError, io, path::PathBuf, sync::Arc};
+
+use http::{Uri, uri::Scheme};
+use operator_core::Setting;
+use rustls::{
+    CertificateError, ClientConfig, Error, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use tokio::task::spawn_blocking;
+
+use super::request::CannotCall;
+
+/// Whom hooks trust besides.
+pub const CA_BUNDLE: Setting = Setting {
+    flag: "namespaceplus-ca-bundle",
+    env: "NAMESPACEPLUS_CA_BUNDLE",
+    default: "",
+    values: &[],
+    help: "A file of certificate authorities (PEM) that hooks of a NamespacePlus trust besides those of the machine; \
+           read for each call",
+};
+
+/// Whom calls trust.
+#[derive(Clone)]
+pub(super) struct Trust {
+    bundle: Option<PathBuf>,
+}
+
+impl Trust {
+    /// `bundle` is the path of a file, or empty.
+    pub(super) fn new(bundle: &str) -> Self {
+        Self { bundle: Some(bundle).filter(|path| !path.is_empty()).map(PathBuf::from) }
+    }
+
+    /// How to make connections to a URL.
+    pub(super) async fn of(&self, to: &Uri) -> Result<ClientConfig, CannotCall> {
+        let roots = if to.scheme() == Some(&Scheme::HTTPS) {
+            let trust = self.clone();
+            let roots = spawn_blocking(move || trust.roots()).await;
+            roots.map_err(|error| CannotCall::NoAuthorities(error.to_string()))??
+        } else {
+            RootCertStore::empty()
+        };
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions();
+        let config = config.map_err(|error| CannotCall::NoAuthorities(error.to_string()))?;
+        Ok(config.with_root_certificates(roots).with_no_client_auth())
+    }
+
+    fn roots(&self) -> Result<RootCertStore, CannotCall> {
+        let machine = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(machine.certs);
+        if let Some(path) = &self.bundle {
+            let added =
+                std::fs::read(path).map_err(|error| error.to_string()).and_then(|pem| add(&mut roots, &pem));
+            added.map_err(|why| CannotCall::Bundle { path: path.display().to_string(), why })?;
+        }
+        if roots.is_empty() {
+            let why: Vec<_> = machine.errors.iter().map(ToString::to_string).collect();
+            return Err(CannotCall::NoAuthorities(why.join("; ")));
+        }
+        Ok(roots)
+    }
+}
+
+/// Adds all certificates of a file. One that is none must not go unnoticed.
+fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
+    let before = roots.len();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if roots.len() == before { Err("there is no certificate in it".to_owned()) } else { Ok(()) }
+}
+
+/// Why a certificate was refused, in words; nothing if something else went wrong.
+pub(super) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
+    let mut error = error;
+    // Each layer of a connection wraps it anew.
+    while let Some(wrapped) = error.downcast_ref::<io::Error>() {
+        error = wrapped.get_ref()?;
+    }
+    let Error::InvalidCertificate(refused) = error.downcast_ref()? else { return None };
+    Some(match refused {
+        CertificateError::UnknownIssuer => {
+            "no authority that the manager trusts has signed it; an administrator can give the authority's certificate \
+             by --namespaceplus-ca-bundle"
+                .to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for other names than the host of the url".to_owned()
+        }
+        other => other.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refused(bundle: &str) -> String {
+        let trust = Trust::new(bundle);
+        trust.of(&Uri::from_static("https://a.b/")).await.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_file_of_authorities_that_cannot_be_used_is_told_by_its_name() {
+        let said = refused("/nowhere/ca.pem").await;
+        assert!(said.contains("/nowhere/ca.pem (--namespaceplus-ca-bundle): No such file"), "{said}");
+        let said = refused(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await;
+        assert!(said.contains("there is no certificate in it"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn without_tls_nobody_needs_to_be_trusted() {
+        Trust::new("/nowhere/ca.pem").of(&Uri::from_static("http://a.b/")).await.unwrap();
+    }
+}

@@ -1,0 +1,140 @@
+//! Calls over TLS to real servers: whom they trust, what is said of those that they do not, and that they are made again.
+
+use std::{
+    io::Write,
+    net::TcpListener,
+    path::Path,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use axum::{Router, http::StatusCode};
+use axum_server::tls_rustls::RustlsConfig;
+use namespaceplus::{HookState, HookStatus};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer},
+};
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::support::{World, called, condition, until_delivered};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+/// The authority that the manager is told of from the start.
+static KNOWN: LazyLock<Authority> = LazyLock::new(|| authority("known"));
+
+/// The file of authorities that the manager is told of.
+pub(crate) fn bundle() -> &'static Path {
+    static BUNDLE: LazyLock<NamedTempFile> = LazyLock::new(|| {
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(KNOWN.pem().as_bytes()).unwrap();
+        file
+    });
+    BUNDLE.path()
+}
+
+fn authority(name: &str) -> Authority {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A system that takes all calls, and counts them.
+struct System {
+    port: u16,
+    calls: Arc<AtomicUsize>,
+}
+
+impl System {
+    /// Shows a certificate for a name, which was signed by an authority and may be an old one.
+    fn start(authority: &Authority, name: &str, year: i32) -> Self {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_after = date_time_ymd(year, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let chain = vec![CertificateDer::from(params.signed_by(&key, authority).unwrap())];
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let config = RustlsConfig::from_config(Arc::new(config.with_single_cert(chain, key).unwrap()));
+        let calls = Arc::<AtomicUsize>::default();
+        let counted = calls.clone();
+        let router = Router::new().fallback(async move || {
+            counted.fetch_add(1, SeqCst);
+            StatusCode::NO_CONTENT
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = axum_server::from_tcp_rustls(listener, config).unwrap();
+        tokio::spawn(server.serve(router.into_make_service()));
+        Self { port, calls }
+    }
+
+    fn hook(&self, name: &str) -> Value {
+        json!({ "name": name, "on": ["Created"], "url": format!("https://127.0.0.1:{}/", self.port) })
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_wrong_is_told_in_words_and_no_call_is_sent() {
+    let world = World::new().await;
+    let right = System::start(&KNOWN, "127.0.0.1", 2500);
+    let elsewhere = System::start(&KNOWN, "elsewhere.example.com", 2500);
+    let old = System::start(&KNOWN, "127.0.0.1", 2001);
+    let hooks = [right.hook("right"), elsewhere.hook("elsewhere"), old.hook("old")];
+    world.create(json!({ "hooks": hooks })).await;
+    let object = world
+        .until("all three to be told of", |object| {
+            let told = called(object);
+            let is_known = |one: &HookStatus| {
+                one.under_way_until.is_none() && (one.attempts > 1 || one.state == HookState::Delivered)
+            };
+            told.len() == 3 && told.values().all(is_known)
+        })
+        .await;
+    let told = called(&object);
+    for (name, says) in [
+        ("right", "it answered 204"),
+        ("elsewhere", "its certificate is refused: it is for other names than the host of the url"),
+        ("old", "its certificate is refused: it has expired"),
+    ] {
+        assert_eq!(told[&(name.to_owned(), "Created")].message, says, "{name}");
+    }
+    assert_eq!((right.calls(), elsewhere.calls(), old.calls()), (1, 0, 0));
+    world.change(json!({ "hooks": [right.hook("right")] })).await;
+    until_delivered(&world).await;
+}
+
+#[tokio::test]
+async fn an_authority_of_ones_own_is_trusted_as_soon_as_an_administrator_names_it() {
+    let world = World::new().await;
+    let private = authority("private");
+    let system = System::start(&private, "127.0.0.1", 2500);
+    world.create(json!({ "hooks": [system.hook("chat")] })).await;
+    let object = world
+        .until("the stranger to be told of", |object| {
+            called(object).values().any(|one| one.message.contains("no authority that the manager trusts"))
+        })
+        .await;
+    let (status, reason, message) = condition(&object, "HooksDelivered").unwrap();
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "HookPending"));
+    assert!(message.contains("--namespaceplus-ca-bundle"), "{message}");
+    assert_eq!(system.calls(), 0);
+
+    let mut file = std::fs::OpenOptions::new().append(true).open(bundle()).unwrap();
+    file.write_all(private.pem().as_bytes()).unwrap();
+    let object = until_delivered(&world).await;
+    assert!(called(&object).values().all(|one| one.attempts > 1), "{:?}", called(&object));
+    assert_eq!(system.calls(), 1);
+}
