@@ -7,9 +7,10 @@ use k8s_openapi::{
     api::core::v1::Pod, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
-use kube::Client;
+use kube::{Client, Resource, ResourceExt};
 use operator_core::{
     Controller, ObjectKey, Outcome, Setting, Wiring,
+    events::Events,
     owner::Owner,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
@@ -42,6 +43,7 @@ pub struct PodSetController {
     client: Client,
     pods: Pods,
     status: StatusWriter<PodSet>,
+    events: Events,
     image: String,
 }
 
@@ -72,6 +74,7 @@ impl Controller for PodSetController {
             client: wiring.client(),
             pods: Pods::wire(wiring),
             status: wiring.status(),
+            events: wiring.events(),
             image: wiring.setting(&IMAGE),
         }
     }
@@ -93,32 +96,56 @@ impl PodSetController {
         let owner = Owner::controller(set, set.metadata.namespace.as_deref())?;
         claim(&self.client, &self.pods, set, &owner).await?;
         let plan = plan(set, &self.pods.owned(set), |name| self.pods.is_taken(set, name));
-        for deleted in join_all(plan.delete.iter().map(|pod| self.delete(pod))).await {
-            deleted?;
-        }
+        let deleted = join_all(plan.delete.iter().map(|pod| self.delete(pod))).await;
+        self.done(set, "Delete", deleted)?;
         // The first pod is made alone: what refuses one will refuse all.
         let mut names = plan.create.into_iter();
+        let mut created = Vec::new();
         if let Some(first) = names.next() {
-            self.create(set, &owner, first).await?;
+            created.push(self.create(set, &owner, first).await);
         }
-        for created in join_all(names.map(|name| self.create(set, &owner, name))).await {
-            created?;
+        if created.iter().all(Result::is_ok) {
+            created.extend(join_all(names.map(|name| self.create(set, &owner, name))).await);
         }
-        Ok(())
+        self.done(set, "Create", created)
     }
 
     /// Makes a pod. One that exists already was made by an earlier reconcile; the informer will show it.
-    async fn create(&self, set: &PodSet, owner: &Owner, name: String) -> Result<(), Error> {
-        let pod = build::pod(set, owner, name, &self.image);
+    async fn create(&self, set: &PodSet, owner: &Owner, name: String) -> Result<Option<String>, Error> {
+        let pod = build::pod(set, owner, name.clone(), &self.image);
         match self.pods.writer.create(&ObjectKey::of(&pod), &pod).await {
-            Err(error) if !error.shows_stale_cache() => Err(Error::Create(error)),
-            _ => Ok(()),
+            Ok(()) => Ok(Some(name)),
+            Err(error) if error.shows_stale_cache() => Ok(None),
+            Err(error) => Err(Error::Create(error)),
         }
     }
 
-    /// Deletes one incarnation of a pod.
-    async fn delete(&self, pod: &KnownPod) -> Result<(), Error> {
-        self.pods.writer.delete(pod, Unless::Replaced).await.map(drop).map_err(Error::Delete)
+    /// Deletes one incarnation of a pod. One that is gone already is nobody's merit.
+    async fn delete(&self, pod: &KnownPod) -> Result<Option<String>, Error> {
+        let deleted = self.pods.writer.delete(pod, Unless::Replaced).await.map_err(Error::Delete)?;
+        Ok(deleted.then(|| pod.name_any()))
+    }
+
+    /// Tells of all pods with which something was done in one Event, and returns the first error. `action` is a verb
+    /// that ends in e.
+    fn done(
+        &self,
+        set: &PodSet,
+        action: &str,
+        results: Vec<Result<Option<String>, Error>>,
+    ) -> Result<(), Error> {
+        let (mut names, mut failed) = (Vec::new(), Ok(()));
+        for result in results {
+            match result {
+                Ok(name) => names.extend(name),
+                Err(error) => failed = failed.and(Err(error)),
+            }
+        }
+        if !names.is_empty() {
+            let (reason, note) = (format!("Successful{action}"), format!("{action}d {}", names.join(", ")));
+            self.events.normal(set.object_ref(&()), &reason, action, &note);
+        }
+        failed
     }
 
     /// Tells how the PodSet is after that, and comes back for what only time brings.

@@ -81,21 +81,21 @@ async fn creating_three_pods_takes_three_creates_and_at_most_three_status_writes
     let world = World::new().await;
     world.create("web", json!({"replicas": 3})).await;
     world.until_ready("web", 3).await;
-    let count = || {
-        let writes = world.harness.requests_in(&world.namespace).unwrap().writes().entries;
-        let of = |resource: &str| writes.iter().filter(|entry| entry.resource == resource).count();
-        (of("pods"), of("podsets"), writes.len())
+    // Events follow in the background.
+    let writes = || {
+        let writes = world.harness.requests_in(&world.namespace).unwrap().writes();
+        writes.filter(|entry| entry.resource != "events").entries
     };
-    let (pods, sets, _) = count();
-    assert_eq!(pods, 3);
+    let of = |resource: &str| writes().iter().filter(|entry| entry.resource == resource).count();
+    assert_eq!(of("pods"), 3);
+    let sets = of("podsets");
     assert!(sets <= 3, "{sets} status writes");
 
     // A change of another PodSet in the same informer shows that the controller has been awake since.
-    let before = count().2;
+    let before = writes().len();
     world.create("other", json!({"replicas": 1})).await;
     world.until_ready("other", 1).await;
-    let since: Vec<_> =
-        world.harness.requests_in(&world.namespace).unwrap().writes().entries.split_off(before);
+    let since = writes().split_off(before);
     assert!(since.iter().all(|entry| entry.name.starts_with("other")), "{since:?}");
     let reads = world.harness.requests_in(&world.namespace).unwrap().filter(|entry| entry.verb == "get");
     assert_eq!(reads.entries, [], "a PodSet costs no reads");
@@ -113,6 +113,15 @@ async fn the_cheapest_pod_goes_first() {
     world.kubectl(&["scale", "podset", "web", "--replicas=2"]).await.unwrap();
     let names = world.until_ready("web", 2).await.status.unwrap().pod_names;
     assert_eq!(names, ["web-pod-1", "web-pod-3"]);
+    cluster::wait::eventually("Events of it", PATIENCE, async || {
+        let told = (world.events("SuccessfulCreate").await, world.events("SuccessfulDelete").await);
+        let mut made: Vec<_> = told.0.iter().flat_map(|note| note.split([' ', ','])).collect();
+        made.retain(|word| word.starts_with("web-pod-"));
+        let is_told = made == ["web-pod-1", "web-pod-2", "web-pod-3"] && told.1 == ["Deleted web-pod-2"];
+        Ok(if is_told { Ok(()) } else { Err(told) })
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use cluster::{TestNamespace, wait::eventually};
 use harness::Harness;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{core::v1::Pod, events::v1::Event};
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use podset::{PodSet, PodSetController};
 use serde_json::{Value, json};
@@ -90,6 +90,13 @@ impl World {
         .await
     }
 
+    /// The notes of the Events about PodSets with this reason. Each stands for all that are equal.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
+        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
+        let selected = ListParams::default().fields(&format!("regarding.kind=PodSet,reason={reason}"));
+        events.list(&selected).await.unwrap().items.into_iter().filter_map(|event| event.note).collect()
+    }
+
     /// Takes the finalizers off a pod.
     pub(crate) async fn free(&self, pod: &str) {
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -100,7 +107,7 @@ impl World {
     pub(crate) async fn pod_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self
             .pods()
-            .list(&kube::api::ListParams::default())
+            .list(&ListParams::default())
             .await
             .unwrap()
             .iter()
