@@ -11,8 +11,21 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
-use crate::support::{PATIENCE, POD_SET, Stage, tutorial};
+use crate::support::{Manager, PATIENCE, POD_SET, Stage};
+
+/// The cluster that these tests share. A quota refuses pods there, so the walk-throughs, whose manager is refused nothing,
+/// have another.
+async fn stage() -> &'static Stage {
+    static STAGE: OnceCell<(Stage, Manager)> = OnceCell::const_new();
+    let start = async || {
+        let stage = Stage::complete().await;
+        let manager = stage.start("manager", &stage.account, &["--controllers=podset"]);
+        (stage, manager)
+    };
+    &STAGE.get_or_init(start).await.0
+}
 
 /// A namespace of a test's own.
 struct World {
@@ -24,7 +37,7 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let stage = tutorial().await;
+        let stage = stage().await;
         let namespace = stage.cluster.namespace("conformance").await.unwrap();
         let sets = stage.api(&POD_SET, &namespace).await;
         let pods = Api::namespaced(stage.cluster.client().await.unwrap(), &namespace);
