@@ -335,8 +335,11 @@ fn said(object: &NamespacePlus) -> &[HookStatus] {
     object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default()
 }
 
+/// The status with something else said of the calls. That the generation was seen belongs to it: a new one gives calls
+/// that were given up another chance, and a deletion makes it one.
 fn with_hooks(object: &NamespacePlus, hooks: Vec<HookStatus>) -> NamespacePlusStatus {
-    NamespacePlusStatus { hooks, ..object.status.clone().unwrap_or_default() }
+    let observed_generation = object.metadata.generation;
+    NamespacePlusStatus { observed_generation, hooks, ..object.status.clone().unwrap_or_default() }
 }
 
 /// The reasons that only a person can change, and that are no error of a request.

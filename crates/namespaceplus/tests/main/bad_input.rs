@@ -49,6 +49,10 @@ async fn unknown_fields_are_refused() {
     let world = World::new().await;
     let error = refused(&world, &world.name, "{quotas: {cpu: 1}}").await;
     assert!(error.contains("quotas") && error.contains("field not declared"), "{error}");
+    let hook =
+        "{name: a, on: [Ready], url: 'https://example.com', headersSecretRef: {name: b, namespace: c}}";
+    let error = refused(&world, &world.name, &format!("{{hooks: [{hook}]}}")).await;
+    assert!(error.contains("headersSecretRef.namespace"), "Secrets of elsewhere cannot be named: {error}");
 }
 
 #[tokio::test]

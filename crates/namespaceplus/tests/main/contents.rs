@@ -13,10 +13,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, World, condition, merge, version};
+use crate::support::{PATIENCE, World, condition, version};
 
 /// One of everything.
-fn everything() -> Value {
+pub(crate) fn everything() -> Value {
     json!({
         "quota": {"pods": 10, "requests.memory": "1024Mi"},
         "limitRange": {"limits": [{"type": "Container", "max": {"cpu": "1000m"}, "min": {"memory": "64Mi"}}]},
@@ -40,60 +40,10 @@ async fn everything_declared_is_made() {
     world.inside::<PodDisruptionBudget>().get("web").await.unwrap();
     let binding = world.inside::<RoleBinding>().get("editors").await.unwrap();
     assert_eq!(binding.role_ref.name, "edit");
-    assert_eq!(binding.labels()["app.kubernetes.io/managed-by"], "ensemble");
 }
 
 #[tokio::test]
-async fn every_drift_is_repaired() {
-    let world = World::new().await;
-    world.ready(everything()).await;
-
-    merge(
-        &world.inside::<ResourceQuota>(),
-        "default-quota",
-        json!({"spec": {"hard": {"pods": "99", "services": "1"}}}),
-    )
-    .await;
-    world
-        .until_inside::<ResourceQuota>("default-quota", "the quota to be repaired", |quota| {
-            let hard = quota.spec.clone().unwrap().hard.unwrap();
-            hard.len() == 2 && hard["pods"].0 == "10"
-        })
-        .await;
-    merge(&world.inside::<LimitRange>(), "default-limits", json!({"spec": {"limits": [{"type": "Pod"}]}}))
-        .await;
-    world
-        .until_inside::<LimitRange>("default-limits", "the limits to be repaired", |limits| {
-            limits.spec.clone().unwrap().limits[0].type_ == "Container"
-        })
-        .await;
-    merge(
-        &world.inside::<NetworkPolicy>(),
-        "dns",
-        json!({"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}),
-    )
-    .await;
-    world
-        .until_inside::<NetworkPolicy>("dns", "the policy to be repaired", |policy| {
-            policy.spec.clone().unwrap().pod_selector.unwrap().match_labels.is_none()
-        })
-        .await;
-    merge(&world.inside::<PodDisruptionBudget>(), "web", json!({"spec": {"minAvailable": 0}})).await;
-    world
-        .until_inside::<PodDisruptionBudget>("web", "the budget to be repaired", |budget| {
-            serde_json::to_value(&budget.spec).unwrap()["minAvailable"] == 1
-        })
-        .await;
-    merge(&world.inside::<RoleBinding>(), "editors", json!({"subjects": []})).await;
-    world
-        .until_inside::<RoleBinding>("editors", "the binding to be repaired", |binding| {
-            binding.subjects.as_ref().is_some_and(|subjects| subjects.len() == 2)
-        })
-        .await;
-}
-
-#[tokio::test]
-async fn what_is_deleted_or_loses_its_label_comes_back() {
+async fn what_is_deleted_comes_back() {
     let world = World::new().await;
     world.ready(everything()).await;
     let quotas = world.inside::<ResourceQuota>();
@@ -104,13 +54,6 @@ async fn what_is_deleted_or_loses_its_label_comes_back() {
     })
     .await
     .unwrap();
-    let label = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}});
-    merge(&world.inside::<NetworkPolicy>(), "dns", label).await;
-    world
-        .until_inside::<NetworkPolicy>("dns", "the label to come back", |policy| {
-            policy.labels().contains_key("app.kubernetes.io/managed-by")
-        })
-        .await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header::LOCATION},
     response::{IntoResponse, Response},
 };
+use cluster::audit::Entry;
 use k8s_openapi::api::{
     core::v1::Secret,
     rbac::v1::{Role, RoleBinding},
@@ -24,7 +25,10 @@ use kube::{
 use namespaceplus::{HookState, HookStatus};
 use serde_json::{Value, json};
 
-use crate::support::{World, called, condition, until_delivered};
+use crate::{
+    events::only,
+    support::{World, called, condition, until_delivered},
+};
 
 /// A call that has arrived.
 #[derive(Clone, Debug)]
@@ -79,9 +83,8 @@ async fn answer(State(calls): State<Calls>, request: Request) -> Response {
         before
     };
     match call.path.as_str() {
-        "/fails-twice" if before < 2 => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the reason is secret").into_response()
-        }
+        "/fails-twice" if before >= 2 => StatusCode::NO_CONTENT.into_response(),
+        "/fails-twice" | "/fails" => (StatusCode::SERVICE_UNAVAILABLE, "only-in-the-body").into_response(),
         "/redirects" => (StatusCode::FOUND, [(LOCATION, "/elsewhere")]).into_response(),
         "/hangs" => std::future::pending().await,
         "/is-late-once" if before == 0 => {
@@ -152,17 +155,22 @@ async fn a_call_is_made_again_under_the_same_key_until_it_is_taken() {
 #[tokio::test]
 async fn one_that_does_not_answer_or_redirects_holds_up_nothing_else() {
     let (world, system) = (World::new().await, System::start().await);
-    let hooks =
-        [system.hook("hangs", &["Created"], "/hangs"), system.hook("moved", &["Created"], "/redirects")];
+    let hooks = [
+        system.hook("hangs", &["Created"], "/hangs"),
+        system.hook("moved", &["Created"], "/redirects"),
+        system.hook("refuses", &["Created"], "/fails"),
+    ];
     world.create(json!({ "hooks": hooks })).await;
     let object = world
-        .until("both to be told of", |object| {
-            called(object).len() == 2 && called(object).values().all(was_answered)
+        .until("all to be told of", |object| {
+            called(object).len() == 3 && called(object).values().all(was_answered)
         })
         .await;
     let said = called(&object);
     assert_eq!(said[&("hangs".to_owned(), "Created")].message, "there was no answer within 1 s");
     assert!(said[&("moved".to_owned(), "Created")].message.contains("redirects are not followed"));
+    assert_eq!(said[&("refuses".to_owned(), "Created")].message, "it answered 503");
+    assert!(!serde_json::to_string(&object).unwrap().contains("only-in-the-body"));
     let (status, reason, _) = condition(&object, "HooksDelivered").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "HookPending"));
     world.change(json!({ "labels": { "team": "blue" } })).await;
@@ -220,6 +228,24 @@ async fn a_secret_gives_headers_once_an_administrator_lets_it_be_read() {
     let [call] = system.at("/takes").try_into().unwrap();
     assert_eq!(call.headers["authorization"], "Bearer hidden-in-secret");
     assert!(!serde_json::to_string(&object).unwrap().contains("hidden-in-secret"));
+    let secrets = world.harness.requests().unwrap().filter(|entry| entry.resource == "secrets").entries;
+    assert!(secrets.iter().any(|entry| entry.code == 200));
+    let is_own =
+        |entry: &Entry| entry.verb == "get" && entry.name == "token" && entry.namespace == world.home.name();
+    assert!(secrets.iter().all(is_own), "{secrets:?}");
+}
+
+#[tokio::test]
+async fn a_last_call_that_nobody_takes_is_given_up_and_told_of_in_an_event() {
+    let (world, system) = (World::new().await, System::start().await);
+    world.ready(json!({ "hooks": [system.hook("pipeline", &["Deleted"], "/fails")] })).await;
+    world.all().delete(&world.name, &DeleteParams::default()).await.unwrap();
+    world.until_gone().await;
+    let calls = system.at("/fails");
+    assert_eq!(calls.len(), 5);
+    assert!(calls.iter().all(|call| call.key() == calls[0].key()), "{calls:?}");
+    let note = only(&world, "HookFailed").await;
+    assert_eq!(note, "pipeline, called for Deleted: given up after 5 tries: it answered 503");
 }
 
 #[tokio::test]

@@ -10,6 +10,8 @@
 mod bad_input;
 mod contents;
 mod deletion;
+mod drift;
+mod events;
 mod hooks;
 mod ownership;
 mod steady;

@@ -99,22 +99,6 @@ impl World {
         condition(&object, type_).unwrap().2
     }
 
-    /// Waits until an object inside the namespace is so.
-    pub(crate) async fn until_inside<K>(&self, name: &str, what: &str, is_so: impl Fn(&K) -> bool) -> K
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + DeserializeOwned
-            + std::fmt::Debug,
-    {
-        eventually(what, PATIENCE, async || {
-            let object = self.inside::<K>().get(name).await?;
-            Ok(if is_so(&object) { Ok(object) } else { Err(object) })
-        })
-        .await
-        .unwrap()
-    }
-
     pub(crate) async fn namespace(&self) -> Namespace {
         self.namespaces().get(&self.name).await.unwrap()
     }

@@ -13,6 +13,8 @@ async fn the_sample_makes_its_namespace_with_a_quota_of_nothing() {
         .replace("my-ns1", &world.name)
         .replace("namespace: default", &format!("namespace: {}", world.home.name()));
     world.harness.cluster.apply_yaml(&sample).await.unwrap();
+    let resource = format!("nsp/{}", world.name);
+    world.kubectl(&["wait", "--for=condition=Ready", "--timeout=30s", &resource]).await.unwrap();
     let object = world.until_ready().await;
     assert_eq!(object.spec.foo.as_deref(), Some("example"));
     let quota = serde_json::to_value(&object.spec.quota).unwrap();
