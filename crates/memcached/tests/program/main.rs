@@ -13,15 +13,18 @@
 use std::{
     collections::HashMap,
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{IpAddr, TcpListener, TcpStream, UdpSocket},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use cluster::wait::eventually;
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, api::PostParams};
+use cluster::{TestNamespace, wait::eventually};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, discovery::v1::EndpointSlice};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
 use memcached::{Memcached, MemcachedController};
 use serde_json::{Value, json};
 
@@ -29,10 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Who is nobody: memcached does not run as root.
 const NOBODY: u32 = 65534;
 
-/// A memcached that runs until it is dropped.
+/// A memcached that runs until it is dropped, and the Memcached `real` that it is a pod of, as it were.
 struct Program {
     child: Child,
     port: u16,
+    home: TestNamespace,
+    client: Client,
 }
 
 impl Program {
@@ -40,7 +45,10 @@ impl Program {
     async fn of(mut spec: Value) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         spec["containerPort"] = port.into();
-        let line = command_line(spec).await;
+        let harness = harness::controller::<MemcachedController>().await.unwrap();
+        let home = harness.cluster.namespace("program").await.unwrap();
+        let client = harness.cluster.client().await.unwrap();
+        let line = command_line(&client, &home, spec).await;
         println!("{}", line.join(" "));
         let mut command = Command::new(&line[0]);
         command.args(&line[1..]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -48,7 +56,7 @@ impl Program {
             command.uid(NOBODY).gid(NOBODY);
         }
         let child = command.spawn().expect("memcached should be on the PATH: apt-get install memcached");
-        let program = Self { child, port };
+        let program = Self { child, port, home, client };
         eventually("memcached to answer", PATIENCE, async || {
             Ok(TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string()))
         })
@@ -58,10 +66,36 @@ impl Program {
     }
 
     fn connect(&self) -> Connection {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Connection(BufReader::new(stream))
+        Connection::to("127.0.0.1".parse().unwrap(), self.port)
     }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.home)
+    }
+
+    /// What cluster DNS answers for a pod of a headless Service: of the addresses that the Service lists the one that
+    /// reads so with dashes.
+    async fn resolve(&self, host: &str) -> Option<IpAddr> {
+        let names: Vec<_> = host.split('.').collect();
+        let [pod, service, namespace, "svc"] = names[..] else { panic!("{host} is no name of a pod") };
+        assert_eq!(namespace, self.home.name());
+        let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let slices = self.api::<EndpointSlice>().list(&of_service).await.unwrap();
+        let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+        let mut addresses = endpoints.flat_map(|endpoint| &endpoint.addresses);
+        let found = addresses.find(|address| address.replace(['.', ':'], "-") == pod)?;
+        Some(found.parse().unwrap())
+    }
+}
+
+/// An address of this machine under which others reach it. Nothing is sent.
+fn own_address() -> IpAddr {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect("192.0.2.1:9").expect("this machine should have a network");
+    socket.local_addr().unwrap().ip()
 }
 
 impl Drop for Program {
@@ -77,17 +111,14 @@ fn is_root() -> bool {
 }
 
 /// The command line in the Deployment that the controller makes.
-async fn command_line(spec: Value) -> Vec<String> {
-    let harness = harness::controller::<MemcachedController>().await.unwrap();
-    let namespace = harness.cluster.namespace("program").await.unwrap();
-    let client = harness.cluster.client().await.unwrap();
+async fn command_line(client: &Client, namespace: &str, spec: Value) -> Vec<String> {
     let cache: Memcached = serde_json::from_value(json!({
         "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": { "name": "real" }, "spec": spec,
     }))
     .unwrap();
-    let caches = Api::<Memcached>::namespaced(client.clone(), &namespace);
+    let caches = Api::<Memcached>::namespaced(client.clone(), namespace);
     caches.create(&PostParams::default(), &cache).await.unwrap();
-    let deployments = Api::<Deployment>::namespaced(client, &namespace);
+    let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
     let made = eventually("the Deployment to be made", PATIENCE, async || {
         deployments.get_opt("real").await.map_err(Into::into)
     });
@@ -100,6 +131,12 @@ async fn command_line(spec: Value) -> Vec<String> {
 struct Connection(BufReader<TcpStream>);
 
 impl Connection {
+    fn to(address: IpAddr, port: u16) -> Self {
+        let stream = TcpStream::connect((address, port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
     fn send(&mut self, text: &[u8]) {
         self.0.get_mut().write_all(text).unwrap();
     }
@@ -198,4 +235,36 @@ async fn more_connections_than_allowed_are_refused_and_the_others_served() {
     }
     assert!(served > 0 && served <= limit, "{served} served");
     assert_eq!(served + refused, limit + beyond);
+}
+
+#[tokio::test]
+async fn an_endpoint_of_the_status_leads_to_the_memcached_of_the_pod() {
+    let program = Program::of(json!({})).await;
+    let own = own_address();
+    // The simulated pod moves to where the program is.
+    let (pods, caches) = (program.api::<Pod>(), program.api::<Memcached>());
+    let at_own = Patch::Merge(json!({ "status": { "podIP": own, "podIPs": [{ "ip": own }] } }));
+    let expected = [format!(
+        "{}.real.{}.svc:{}",
+        own.to_string().replace(['.', ':'], "-"),
+        program.home.name(),
+        program.port
+    )];
+    let endpoint = eventually("the status to say where the pod is", PATIENCE, async || {
+        let ready = caches.get("real").await?.status.unwrap_or_default();
+        if let (Some(pod), false) = (ready.nodes.first(), ready.endpoints == expected) {
+            pods.patch_status(pod, &PatchParams::default(), &at_own).await?;
+        }
+        Ok(if ready.endpoints == expected { Ok(ready.endpoints[0].clone()) } else { Err(ready.endpoints) })
+    })
+    .await
+    .unwrap();
+
+    let (host, port) = endpoint.rsplit_once(':').unwrap();
+    let address =
+        eventually("cluster DNS to know the pod", PATIENCE, async || Ok(program.resolve(host).await));
+    let mut connection = Connection::to(address.await.unwrap(), port.parse().unwrap());
+    assert_eq!(connection.store(1000), "STORED");
+    assert_eq!(connection.fetch(), 1000);
+    assert_eq!(program.connect().fetch(), 1000, "it is the same memcached");
 }

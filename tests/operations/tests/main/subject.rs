@@ -12,7 +12,7 @@ use kube::{
 use operator_core::Controller;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Where the objects are that a controller makes, as `group/version/Kind/plural`.
 #[derive(Clone, Copy)]
