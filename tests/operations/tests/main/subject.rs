@@ -228,6 +228,10 @@ fn essence(child: &DynamicObject) -> Value {
     let metadata = value["metadata"].as_object_mut().unwrap();
     metadata
         .retain(|field, _| ["name", "labels", "annotations", "deletionTimestamp"].contains(&field.as_str()));
+    if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+        // The API server copies them from the node that a pod comes to.
+        labels.retain(|label, _| !label.starts_with("topology.kubernetes.io/"));
+    }
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         // How often the Deployment's controller has rolled out.
         annotations.remove("deployment.kubernetes.io/revision");
