@@ -138,6 +138,17 @@ async fn two_caches_in_a_namespace_never_share_a_pod() {
 }
 
 #[tokio::test]
+async fn the_pods_are_spread_over_the_nodes() {
+    let world = World::new().await;
+    let cache = world.ready("web", 2).await;
+    let mut nodes = Vec::new();
+    for name in status(&cache).nodes {
+        nodes.push(world.api::<Pod>().get(&name).await.unwrap().spec.unwrap().node_name.unwrap());
+    }
+    assert_ne!(nodes[0], nodes[1]);
+}
+
+#[tokio::test]
 async fn the_pods_fit_the_restricted_pod_security_standard() {
     let world = World::labelled(&[("pod-security.kubernetes.io/enforce", "restricted")]).await;
     world.ready("web", 1).await;

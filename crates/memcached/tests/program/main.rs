@@ -268,3 +268,15 @@ async fn an_endpoint_of_the_status_leads_to_the_memcached_of_the_pod() {
     assert_eq!(connection.fetch(), 1000);
     assert_eq!(program.connect().fetch(), 1000, "it is the same memcached");
 }
+
+#[tokio::test]
+async fn it_ends_well_when_it_is_asked_to() {
+    let mut program = Program::of(json!({})).await;
+    let mut connection = program.connect();
+    assert_eq!(connection.store(10), "STORED");
+    let asked = Command::new("kill").arg(program.child.id().to_string()).status().unwrap();
+    assert!(asked.success());
+    let status =
+        eventually("memcached to end", PATIENCE, async || Ok(program.child.try_wait()?)).await.unwrap();
+    assert!(status.success(), "{status}");
+}
