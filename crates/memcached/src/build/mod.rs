@@ -2,7 +2,8 @@
 //!
 //! Each `shape` function changes, in an object that may be there already, the fields that the cache means,
 //! and spells out what the API server would fill in within them. Fields of others stay: annotations, more
-//! labels, node selectors, tolerations, side-cars. So shaping twice changes nothing.
+//! labels, node selectors, tolerations, side-cars of other names. So shaping twice changes nothing. Only a
+//! NetworkPolicy is the cache's as a whole, for any rule more lets somebody in.
 
 pub(crate) mod budget;
 mod command;
