@@ -3,17 +3,20 @@
 //! The way of a reconcile, in the order of the modules:
 //!
 //! ```text
-//! api        what a person asks for and is told
-//! claim      pure: whose namespace is it?
+//! api        what a person asks for and is told; what the schema refuses
+//! claim      pure: whose namespace is it? which are nobody's?
 //! metadata   pure: the labels, annotations and marks on it
-//! namespace  the namespace itself: made, kept, released, deleted
+//! namespace  the namespace itself: made, adopted, kept, released, deleted
 //! build      pure: the objects inside it
 //! normal     pure: how the API server writes them
 //! child      pure: how one that is there is brought to what is declared
 //! parts      the objects inside it: made, repaired, taken away
 //! hooks      calls to other systems when something happens to it
-//! status     pure: what is said about all that
-//! reconcile  the controller: namespace, parts, status
+//! status     pure: the conditions that follow from all that
+//! words      the types and reasons of conditions and Events
+//! error      what a reconcile can end in
+//! reconcile  the controller: namespace, parts, calls; the end
+//! tell       how status and Events are written
 //! ```
 //!
 //! # Ownership
@@ -31,16 +34,18 @@ mod api;
 mod build;
 mod child;
 mod claim;
+mod error;
 mod hooks;
 mod metadata;
 mod namespace;
 mod normal;
 mod parts;
-pub mod reasons;
 mod reconcile;
 mod status;
+mod tell;
 #[cfg(test)]
 mod testing;
+pub mod words;
 
 pub use api::{
     Amount, Amounts, DeletionPolicy, Hook, HookEvent, HookMethod, HookState, HookStatus, Limit, Limits,
@@ -49,8 +54,8 @@ pub use api::{
 };
 pub use build::{Invalid, LIMITS_NAME, QUOTA_NAME};
 pub use claim::{ADOPT_KEY, OWNER_KEY};
+pub use error::Error;
 pub use hooks::{CA_BUNDLE, HTTP_HOSTS};
 pub use metadata::MANAGED_KEY;
 pub use parts::{MADE_FOR_KEY, Trouble};
-pub use reconcile::{Error, FINALIZER, GRANTABLE, NamespacePlusController};
-pub use status::{ACCESS_READY, HOOKS_DELIVERED, NAMESPACE_READY, POLICIES_READY, QUOTA_READY};
+pub use reconcile::{FINALIZER, GRANTABLE, NamespacePlusController};

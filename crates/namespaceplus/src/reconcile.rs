@@ -13,8 +13,7 @@ use k8s_openapi::{
 };
 use kube::{Resource, ResourceExt};
 use operator_core::{
-    Controller, Outcome, ReconcileError, Setting, Wiring,
-    conditions::find,
+    Controller, Outcome, Setting, Wiring,
     events::Events,
     informer::{Informer, Selection},
     kind::is_deleting,
@@ -22,16 +21,17 @@ use operator_core::{
     status::StatusWriter,
     write::WriteError,
 };
-use tokio::time::sleep;
 
 use crate::{
-    api::{DeletionPolicy, HookEvent, HookStatus, NamespacePlus, NamespacePlusStatus},
+    api::{DeletionPolicy, HookEvent, NamespacePlus},
     claim::{Identity, protected},
-    hooks::{CA_BUNDLE, HTTP_HOSTS, Happened, Hooks, has_failed_now, is_settled, known, wait},
-    namespace::{Gained, Namespaces, Standing, hold_up},
+    error::Error,
+    hooks::{CA_BUNDLE, HTTP_HOSTS, Happened, Hooks, is_settled, known, wait},
+    namespace::{Namespaces, Standing, hold_up},
     parts::{Parts, Trouble, Troubles, is_passing, keys},
-    reasons,
-    status::{NAMESPACE_READY, Report, status},
+    status::{Report, status},
+    tell::{said, with_hooks},
+    words,
 };
 
 /// The finalizer by which a NamespacePlus stays until its namespace is released or gone.
@@ -40,61 +40,14 @@ pub const FINALIZER: &str = "mygroup.my.domain/finalizer";
 /// The ClusterRoles that the controller may give without having their rights itself.
 pub const GRANTABLE: [&str; 3] = ["admin", "edit", "view"];
 
-/// Why a NamespacePlus could not be reconciled.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The namespace could not be made, changed, released or deleted.
-    #[error(transparent)]
-    Namespace(WriteError),
-    /// Something inside the namespace is not as declared.
-    #[error("not all in namespace {namespace} is as declared ({count} objects)")]
-    Parts {
-        /// The namespace.
-        namespace: String,
-        /// How many objects are not as declared.
-        count: usize,
-        /// Whether nothing but another spec can help.
-        needs_other_spec: bool,
-        /// The first trouble; the conditions tell of all.
-        source: Box<Trouble>,
-    },
-    /// The status could not be written.
-    #[error(transparent)]
-    Status(WriteError),
-}
-
-impl Error {
-    /// Made of troubles, of which there is at least one.
-    fn of(object: &NamespacePlus, troubles: Troubles) -> Option<Self> {
-        let needs_other_spec = troubles.iter().all(|trouble| matches!(trouble, Trouble::Invalid(_)));
-        let count = troubles.iter().count();
-        let source = Box::new(troubles.into_first()?);
-        Some(Self::Parts { namespace: object.name_any(), count, needs_other_spec, source })
-    }
-}
-
-impl ReconcileError for Error {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Namespace(_) => "FailedNamespace",
-            Self::Parts { .. } => "NotAsDeclared",
-            Self::Status(_) => "FailedStatus",
-        }
-    }
-
-    fn is_terminal(&self) -> bool {
-        matches!(self, Self::Parts { needs_other_spec: true, .. })
-    }
-}
-
 /// Keeps a namespace for each NamespacePlus.
 pub struct NamespacePlusController {
-    objects: Informer<NamespacePlus>,
+    pub(crate) objects: Informer<NamespacePlus>,
     namespaces: Namespaces,
     parts: Parts,
     hooks: Hooks,
-    status: StatusWriter<NamespacePlus>,
-    events: Events,
+    pub(crate) status: StatusWriter<NamespacePlus>,
+    pub(crate) events: Events,
     manager_namespace: String,
 }
 
@@ -199,22 +152,12 @@ impl NamespacePlusController {
         }
     }
 
-    fn announce(&self, object: &NamespacePlus, standing: &Standing) {
-        let (reason, done) = match standing {
-            Standing::Ours(Gained::Made) => (reasons::CREATED, "made"),
-            Standing::Ours(Gained::Adopted) => (reasons::ADOPTED, "adopted"),
-            _ => return,
-        };
-        let note = format!("{done} namespace {}", object.name_any());
-        self.events.normal(object.object_ref(&()), reason, "Reconcile", &note);
-    }
-
     /// Lets go of the namespace and leaves it, with all that is in it, as it is.
     async fn release(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
         let name = object.name_any();
         if self.namespaces.release(&Identity::of(object), &name).await.map_err(Error::Namespace)? {
             let note = format!("released namespace {name}, which stays as it is");
-            self.events.normal(object.object_ref(&()), reasons::RELEASED, "Delete", &note);
+            self.events.normal(object.object_ref(&()), words::RELEASED, "Delete", &note);
         }
         Ok(Outcome::Done)
     }
@@ -272,78 +215,11 @@ impl NamespacePlusController {
         Ok(told?.and(end))
     }
 
-    /// Says in an Event that a call was given up, if the status did not say so before.
-    fn warn_of_hooks(&self, object: &NamespacePlus, now: &[HookStatus]) {
-        for failed in has_failed_now(said(object), now) {
-            let note = format!("{}, called for {}: {}", failed.name, failed.event.as_str(), failed.message);
-            self.events.warning(object.object_ref(&()), reasons::HOOK_FAILED, "Call", &note);
-        }
-    }
-
     fn sits_in_a_leaving_namespace(&self, object: &NamespacePlus) -> bool {
         let namespace = object.namespace().and_then(|namespace| self.namespaces.get(&namespace));
         namespace.is_some_and(|namespace| is_deleting(namespace.as_ref()))
     }
-
-    /// Tells what was seen and done; of hooks, what `hooks` makes of what is known.
-    async fn tell(
-        &self,
-        object: &NamespacePlus,
-        report: &Report,
-        hooks: impl Fn(&NamespacePlus) -> Vec<HookStatus>,
-    ) -> Result<Outcome, Error> {
-        let next = |known: &NamespacePlus| status(known, report, hooks(known), Timestamp::now());
-        if report.error.is_none() {
-            self.warn(object, &next(object));
-        }
-        self.status.write(object, next).await.map_err(Error::Status)
-    }
-
-    /// Tells what came of calls. Nobody else knows it, so a write that has to wait is waited for.
-    async fn tell_at_once(
-        &self,
-        object: &Arc<NamespacePlus>,
-        next: impl Fn(&NamespacePlus) -> NamespacePlusStatus,
-    ) -> Result<Outcome, Error> {
-        loop {
-            match self
-                .status
-                .write(&self.objects.latest(object.clone()), &next)
-                .await
-                .map_err(Error::Status)?
-            {
-                Outcome::RequeueAfter(wait) => sleep(wait).await,
-                told => return Ok(told),
-            }
-        }
-    }
-
-    /// Says once in an Event that the namespace cannot be had; the condition goes on saying it. The Event of a
-    /// request that failed is the runner's.
-    fn warn(&self, object: &NamespacePlus, next: &NamespacePlusStatus) {
-        let said = |status: &NamespacePlusStatus| find(&status.conditions, NAMESPACE_READY).cloned();
-        let before = object.status.as_ref().and_then(said).map(|condition| condition.reason);
-        let Some(now) = said(next).filter(|now| before.as_ref() != Some(&now.reason)) else { return };
-        if NOT_TO_BE_HAD.contains(&now.reason.as_str()) {
-            self.events.warning(object.object_ref(&()), &now.reason, "Reconcile", &now.message);
-        }
-    }
 }
-
-/// What the status says of the calls.
-fn said(object: &NamespacePlus) -> &[HookStatus] {
-    object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default()
-}
-
-/// The status with something else said of the calls. That the generation was seen belongs to it: a new one gives calls
-/// that were given up another chance, and a deletion makes it one.
-fn with_hooks(object: &NamespacePlus, hooks: Vec<HookStatus>) -> NamespacePlusStatus {
-    let observed_generation = object.metadata.generation;
-    NamespacePlusStatus { observed_generation, hooks, ..object.status.clone().unwrap_or_default() }
-}
-
-/// The reasons that only a person can change, and that are no error of a request.
-const NOT_TO_BE_HAD: [&str; 3] = [reasons::NOT_OWNED, reasons::TAKEN_BY, reasons::REFUSED];
 
 /// How the reconcile ends, by what it saw and did.
 fn outcome(object: &NamespacePlus, report: Report) -> Result<Outcome, Error> {

@@ -14,19 +14,8 @@ use crate::{
     hooks::verdict,
     namespace::Standing,
     parts::{Trouble, Troubles},
-    reasons,
+    words::{self, ACCESS_READY, NAMESPACE_READY, POLICIES_READY, QUOTA_READY},
 };
-
-/// Condition: the namespace is there, usable and ours, with its labels and annotations.
-pub const NAMESPACE_READY: &str = "NamespaceReady";
-/// Condition: the quota and the limits are as declared.
-pub const QUOTA_READY: &str = "QuotaReady";
-/// Condition: the network policies and disruption budgets are as declared.
-pub const POLICIES_READY: &str = "PoliciesReady";
-/// Condition: the role bindings are as declared.
-pub const ACCESS_READY: &str = "AccessReady";
-/// Condition: all calls to other systems that were due have been taken.
-pub const HOOKS_DELIVERED: &str = "HooksDelivered";
 
 /// What a reconcile has seen and done.
 pub(crate) struct Report {
@@ -62,7 +51,7 @@ fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Ve
         if matches!(report.standing, Standing::Ours(_)) {
             part(type_, troubles, fine)
         } else {
-            Verdict::is_false(type_, reasons::NAMESPACE_NOT_READY, format!("see {NAMESPACE_READY}"))
+            Verdict::is_false(type_, words::NAMESPACE_NOT_READY, format!("see {NAMESPACE_READY}"))
         }
     };
     let limited = format!("{} amounts are limited", spec.quota.len());
@@ -88,15 +77,15 @@ fn namespace(object: &NamespacePlus, report: &Report) -> Verdict {
     let no = |reason, message: String| Verdict::is_false(NAMESPACE_READY, reason, message);
     match (&report.standing, &report.error) {
         (Standing::Ours(_), None) => {
-            Verdict::is_true(NAMESPACE_READY, reasons::ACTIVE, format!("namespace {name} is as declared"))
+            Verdict::is_true(NAMESPACE_READY, words::ACTIVE, format!("namespace {name} is as declared"))
         }
-        (Standing::Terminating(hold_up), _) => no(reasons::TERMINATING, terminating(object, hold_up)),
+        (Standing::Terminating(hold_up), _) => no(words::TERMINATING, terminating(object, hold_up)),
         (Standing::Foreign(foreign), _) => no(reason_of(foreign), not_ours(object, foreign)),
         (Standing::Refused(why), _) => {
-            no(reasons::REFUSED, format!("namespace {name} is not for a NamespacePlus: {why}"))
+            no(words::REFUSED, format!("namespace {name} is not for a NamespacePlus: {why}"))
         }
         (Standing::Ours(_) | Standing::Denied, Some(error)) => no(reason_of_write(error), chain(error)),
-        (Standing::Denied, None) => no(reasons::FAILED, format!("namespace {name} is not there")),
+        (Standing::Denied, None) => no(words::FAILED, format!("namespace {name} is not there")),
     }
 }
 
@@ -113,8 +102,8 @@ fn terminating(object: &NamespacePlus, hold_up: &str) -> String {
 
 fn reason_of(foreign: &Foreign) -> &'static str {
     match foreign {
-        Foreign::Taken(_) => reasons::TAKEN_BY,
-        Foreign::Stranger | Foreign::Stale => reasons::NOT_OWNED,
+        Foreign::Taken(_) => words::TAKEN_BY,
+        Foreign::Stranger | Foreign::Stale => words::NOT_OWNED,
     }
 }
 
@@ -133,7 +122,7 @@ fn not_ours(object: &NamespacePlus, foreign: &Foreign) -> String {
 
 fn part(type_: &'static str, troubles: &[Trouble], fine: String) -> Verdict {
     let Some(first) = troubles.first() else {
-        return Verdict::is_true(type_, reasons::AS_DECLARED, fine);
+        return Verdict::is_true(type_, words::AS_DECLARED, fine);
     };
     let words: Vec<_> = troubles.iter().map(Trouble::words).collect();
     let mut message = words.join("; ");
@@ -148,16 +137,16 @@ fn part(type_: &'static str, troubles: &[Trouble], fine: String) -> Verdict {
 
 fn reason_of_trouble(trouble: &Trouble) -> &'static str {
     match trouble {
-        Trouble::Invalid(_) => reasons::INVALID,
+        Trouble::Invalid(_) => words::INVALID,
         Trouble::Write(error) => reason_of_write(error),
     }
 }
 
 fn reason_of_write(error: &WriteError) -> &'static str {
     match error {
-        WriteError::NotOurs { .. } => reasons::NAME_TAKEN,
-        WriteError::Api { source, .. } if is_refusal(source) => reasons::REFUSED,
-        WriteError::Api { .. } => reasons::FAILED,
+        WriteError::NotOurs { .. } => words::NAME_TAKEN,
+        WriteError::Api { source, .. } if is_refusal(source) => words::REFUSED,
+        WriteError::Api { .. } => words::FAILED,
     }
 }
 
@@ -168,11 +157,7 @@ fn ready(needed: &[Verdict], hooks: &Verdict) -> Verdict {
         return Verdict::is_false(READY, amiss.reason, format!("{}: {}", amiss.type_, amiss.message));
     }
     let also = if is_so(hooks) { String::new() } else { format!("; {}", hooks.message) };
-    Verdict::is_true(
-        READY,
-        reasons::AS_DECLARED,
-        format!("the namespace and all in it are as declared{also}"),
-    )
+    Verdict::is_true(READY, words::AS_DECLARED, format!("the namespace and all in it are as declared{also}"))
 }
 
 #[cfg(test)]
@@ -181,7 +166,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{build::Invalid, namespace::Gained, testing::object};
+    use crate::{build::Invalid, namespace::Gained, testing::object, words::HOOKS_DELIVERED};
 
     fn report(standing: Standing) -> Report {
         Report { standing, error: None, troubles: Troubles::default() }

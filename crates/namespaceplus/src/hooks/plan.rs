@@ -11,8 +11,7 @@ use operator_core::conditions::Verdict;
 
 use crate::{
     api::{Hook, HookEvent, HookState, HookStatus, NamespacePlus},
-    reasons,
-    status::HOOKS_DELIVERED,
+    words::{self, HOOKS_DELIVERED},
 };
 
 /// How often a call is tried: for half an hour and more, since a pipeline may be down for maintenance.
@@ -166,7 +165,7 @@ pub(crate) fn has_failed_now<'k>(before: &[HookStatus], after: &'k [HookStatus])
 /// The condition that sums the calls up.
 pub(crate) fn verdict(object: &NamespacePlus, known: &[HookStatus]) -> Verdict {
     if object.spec.hooks.is_empty() {
-        return Verdict::is_true(HOOKS_DELIVERED, reasons::NO_HOOKS, "no hooks are declared");
+        return Verdict::is_true(HOOKS_DELIVERED, words::NO_HOOKS, "no hooks are declared");
     }
     let told = |state| {
         let of_state = known.iter().filter(move |one: &&HookStatus| one.state == state);
@@ -176,12 +175,12 @@ pub(crate) fn verdict(object: &NamespacePlus, known: &[HookStatus]) -> Verdict {
     let (failed, pending) = (told(HookState::Failed), told(HookState::Pending));
     if !failed.is_empty() {
         let message = format!("{failed}. A change of the spec has it tried again");
-        Verdict::is_false(HOOKS_DELIVERED, reasons::HOOK_FAILED, message)
+        Verdict::is_false(HOOKS_DELIVERED, words::HOOK_FAILED, message)
     } else if !pending.is_empty() {
-        Verdict::is_false(HOOKS_DELIVERED, reasons::HOOK_PENDING, pending)
+        Verdict::is_false(HOOKS_DELIVERED, words::HOOK_PENDING, pending)
     } else {
         let delivered = known.len();
-        Verdict::is_true(HOOKS_DELIVERED, reasons::DELIVERED, format!("{delivered} calls were taken"))
+        Verdict::is_true(HOOKS_DELIVERED, words::DELIVERED, format!("{delivered} calls were taken"))
     }
 }
 

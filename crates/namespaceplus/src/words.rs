@@ -1,4 +1,15 @@
-//! The reasons of conditions and Events.
+//! The words that stand in conditions and Events for programs to read. The page of the kind has them all.
+
+/// Condition: the namespace is there, usable and ours, with its labels and annotations.
+pub const NAMESPACE_READY: &str = "NamespaceReady";
+/// Condition: the quota and the limits are as declared.
+pub const QUOTA_READY: &str = "QuotaReady";
+/// Condition: the network policies and disruption budgets are as declared.
+pub const POLICIES_READY: &str = "PoliciesReady";
+/// Condition: the role bindings are as declared.
+pub const ACCESS_READY: &str = "AccessReady";
+/// Condition: all calls to other systems that were due have been taken.
+pub const HOOKS_DELIVERED: &str = "HooksDelivered";
 
 /// The namespace is there, usable and ours.
 pub const ACTIVE: &str = "Active";
@@ -36,3 +47,9 @@ pub const ADOPTED: &str = "Adopted";
 pub const RELEASED: &str = "Released";
 /// Event: the namespace is deleted with its NamespacePlus.
 pub const DELETING: &str = "Deleting";
+/// Event: the namespace could not be made, changed, released or deleted.
+pub const FAILED_NAMESPACE: &str = "FailedNamespace";
+/// Event: something inside the namespace is not as declared.
+pub const NOT_AS_DECLARED: &str = "NotAsDeclared";
+/// Event: the status could not be written.
+pub const FAILED_STATUS: &str = "FailedStatus";
