@@ -165,8 +165,14 @@ impl NamespacePlusController {
     /// Deletes the namespace and waits until it is gone.
     async fn delete(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
         let name = object.name_any();
+        let was_staying =
+            self.namespaces.get(&name).is_some_and(|namespace| !is_deleting(namespace.as_ref()));
         let deleted = self.namespaces.delete(&Identity::of(object), &name).await;
         let Some(leaving) = deleted.map_err(Error::Namespace)? else { return Ok(Outcome::Done) };
+        if was_staying {
+            let note = format!("deleted namespace {name}, and waits until it is gone");
+            self.events.normal(object.object_ref(&()), words::DELETING, "Delete", &note);
+        }
         // Whoever sits in a namespace that is being deleted holds it up, and must not wait: it might be for itself.
         if self.sits_in_a_leaving_namespace(object) {
             return Ok(Outcome::Done);

@@ -8,6 +8,8 @@ use operator_core::{
     write::WriteError,
 };
 
+use crate::words;
+
 /// Why a PodSet could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -31,11 +33,11 @@ pub enum Error {
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Owner(_) => "NoOwner",
-            Self::Claim(_) => "FailedAdopt",
-            Self::Create(_) => "FailedCreate",
-            Self::Delete(_) => "FailedDelete",
-            Self::Status(_) => "FailedStatus",
+            Self::Owner(_) => words::NO_OWNER,
+            Self::Claim(_) => words::FAILED_ADOPT,
+            Self::Create(_) => words::FAILED_CREATE,
+            Self::Delete(_) => words::FAILED_DELETE,
+            Self::Status(_) => words::FAILED_STATUS,
         }
     }
 }

@@ -13,6 +13,7 @@
 //! error      what can stand in the way, and what a person can do about it
 //! progress   pure: missing, not ready, not yet for spec.minReadySeconds, or complete; and when to look again
 //! status     pure: numbers and conditions, in sentences
+//! words      the types and reasons of conditions and Events
 //! ```
 //!
 //! What it shares with other controllers is operator-core's: the queue and its pauses after errors, Events, the write
@@ -30,9 +31,9 @@ mod schema;
 mod status;
 #[cfg(test)]
 mod testing;
+pub mod words;
 
 pub use api::{PodSet, PodSetSpec, PodSetStatus};
 pub use build::{APP_LABEL, VERSION, VERSION_LABEL};
 pub use error::Error;
 pub use reconcile::{IMAGE, PodSetController};
-pub use status::{PROGRESSING, REPLICA_FAILURE};

@@ -27,6 +27,7 @@ use crate::{
     progress::Census,
     schema,
     status::status,
+    words,
 };
 
 /// The image of the default container.
@@ -97,7 +98,7 @@ impl PodSetController {
         claim(&self.client, &self.pods, set, &owner).await?;
         let plan = plan(set, &self.pods.owned(set), |name| self.pods.is_taken(set, name));
         let deleted = join_all(plan.delete.iter().map(|pod| self.delete(pod))).await;
-        self.done(set, "Delete", deleted)?;
+        self.done(set, words::SUCCESSFUL_DELETE, deleted)?;
         // The first pod is made alone: what refuses one will refuse all.
         let mut names = plan.create.into_iter();
         let mut created = Vec::new();
@@ -107,7 +108,7 @@ impl PodSetController {
         if created.iter().all(Result::is_ok) {
             created.extend(join_all(names.map(|name| self.create(set, &owner, name))).await);
         }
-        self.done(set, "Create", created)
+        self.done(set, words::SUCCESSFUL_CREATE, created)
     }
 
     /// Makes a pod. One that exists already was made by an earlier reconcile; the informer will show it.
@@ -131,7 +132,7 @@ impl PodSetController {
     fn done(
         &self,
         set: &PodSet,
-        action: &str,
+        reason: &str,
         results: Vec<Result<Option<String>, Error>>,
     ) -> Result<(), Error> {
         let (mut names, mut failed) = (Vec::new(), Ok(()));
@@ -142,8 +143,9 @@ impl PodSetController {
             }
         }
         if !names.is_empty() {
-            let (reason, note) = (format!("Successful{action}"), format!("{action}d {}", names.join(", ")));
-            self.events.normal(set.object_ref(&()), &reason, action, &note);
+            let action = reason.trim_start_matches("Successful");
+            let note = format!("{action}d {}", names.join(", "));
+            self.events.normal(set.object_ref(&()), reason, action, &note);
         }
         failed
     }

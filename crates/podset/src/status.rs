@@ -9,12 +9,8 @@ use crate::{
     build::selector,
     error::Trouble,
     progress::{Census, Progress},
+    words::{self, PROGRESSING, REPLICA_FAILURE},
 };
-
-/// Condition: something is left to do or to wait for.
-pub const PROGRESSING: &str = "Progressing";
-/// Condition: pods could not be made, deleted, adopted or released.
-pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// The status of a PodSet that has these pods. Conditions of types that are not ours stay as they are.
 pub(crate) fn status(set: &PodSet, pods: &Census, trouble: Option<&Trouble>, now: Timestamp) -> PodSetStatus {
@@ -38,8 +34,8 @@ pub(crate) fn status(set: &PodSet, pods: &Census, trouble: Option<&Trouble>, now
 fn verdicts(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> [Verdict; 3] {
     let (ready, progressing) = match waits_for(set, pods, trouble) {
         None => (
-            Verdict::is_true(READY, "Complete", is_ready(set)),
-            Verdict::is_false(PROGRESSING, "Complete", "nothing is left to do"),
+            Verdict::is_true(READY, words::COMPLETE, is_ready(set)),
+            Verdict::is_false(PROGRESSING, words::COMPLETE, "nothing is left to do"),
         ),
         Some((reason, message)) => (
             Verdict::is_false(READY, reason, message.clone()),
@@ -48,7 +44,7 @@ fn verdicts(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> [Verdict;
     };
     let failure = match trouble {
         Some(trouble) => Verdict::is_true(REPLICA_FAILURE, trouble.reason, trouble.message.clone()),
-        None => Verdict::is_false(REPLICA_FAILURE, "NoFailure", "pods are made and deleted as asked"),
+        None => Verdict::is_false(REPLICA_FAILURE, words::NO_FAILURE, "pods are made and deleted as asked"),
     };
     [ready, progressing, failure]
 }
@@ -74,18 +70,24 @@ fn waits_for(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> Option<(
     }
     Some(match pods.progress {
         Progress::Complete => return None,
-        Progress::Scaling => ("Scaling", format!("{present} pods exist, {wanted} are asked for")),
+        Progress::Scaling => (words::SCALING, format!("{present} pods exist, {wanted} are asked for")),
         Progress::Starting => {
             let command = format!("kubectl describe pod --namespace={}", set.namespace().unwrap_or_default());
             let unready = pods.unready.join(" ");
             let what = "says what the others wait for";
-            ("PodsNotReady", format!("{ready} of {wanted} pods are ready; `{command} {unready}` {what}"))
+            (
+                words::PODS_NOT_READY,
+                format!("{ready} of {wanted} pods are ready; `{command} {unready}` {what}"),
+            )
         }
         Progress::Proving(until) => {
             let seconds = set.spec.min_ready_seconds;
             let asked =
                 format!("spec.minReadySeconds asks for {seconds} s of that, which are over at {until}");
-            ("MinReadySeconds", format!("{ready} of {wanted} pods are ready; {asked} if none fails before"))
+            (
+                words::MIN_READY_SECONDS,
+                format!("{ready} of {wanted} pods are ready; {asked} if none fails before"),
+            )
         }
     })
 }

@@ -70,6 +70,16 @@ async fn what_happens_to_the_namespace_is_told_once() {
 }
 
 #[tokio::test]
+async fn that_the_namespace_goes_too_is_told_once() {
+    let world = World::new().await;
+    world.ready(json!({ "deletionPolicy": "Delete" })).await;
+    world.all().delete(&world.name, &DeleteParams::default()).await.unwrap();
+    world.until_gone().await;
+    let note = only(&world, "Deleting").await;
+    assert_eq!(note, format!("deleted namespace {}, and waits until it is gone", world.name));
+}
+
+#[tokio::test]
 async fn a_role_that_may_not_be_given_is_told_once_though_it_is_tried_again() {
     let world = World::new().await;
     let root = json!([{"name": "root", "clusterRole": "cluster-admin", "subjects": [{"kind": "User", "name": "ada"}]}]);

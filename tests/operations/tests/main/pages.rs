@@ -1,6 +1,7 @@
-//! The page of each kind names each of its fields, and tests that there are.
+//! The page of each kind names each of its fields, each word of its conditions and Events, and tests that there are.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -8,6 +9,7 @@ use std::{
 use kube::CustomResourceExt;
 use memcached::Memcached;
 use namespaceplus::NamespacePlus;
+use operator_core::conditions::READY;
 use podset::PodSet;
 use serde_json::Value;
 
@@ -55,5 +57,92 @@ fn every_test_that_the_page_of_podsets_names_is_there() {
             sources.into_iter().any(|source| source.contains(&format!("fn {test}()"))),
             "{module}::{test}"
         );
+    }
+}
+
+#[test]
+fn every_test_that_the_page_of_namespacepluses_names_is_there() {
+    let text = text("namespaceplus");
+    let quoted = text.split('`').skip(1).step_by(2).filter_map(|code| code.rsplit("::").next());
+    let named: Vec<_> = quoted.filter(|code| code.matches('_').count() > 2 && !code.contains('.')).collect();
+    assert!(named.len() > 15, "{named:?}");
+    let folders = ["crates/namespaceplus/tests/main", "tests/e2e/tests/main", "tests/operations/tests/main"];
+    let sources = folders.map(|folder| code(&path(folder), "")).concat();
+    let absent = named.into_iter().filter(|test| !sources.contains(&format!("fn {test}()")));
+    assert_eq!(absent.collect::<Vec<_>>(), [""; 0]);
+}
+
+fn declared(kind: &str) -> String {
+    fs::read_to_string(path(&format!("crates/{kind}/src/words.rs"))).unwrap()
+}
+
+/// The types and reasons of conditions and the reasons of Events that the code of a kind has.
+fn words(kind: &str) -> BTreeSet<String> {
+    let code = declared(kind);
+    let word = |line: &str| Some(line.strip_prefix("pub const ")?.split('"').nth(1)?.to_owned());
+    let words: BTreeSet<_> = code.lines().filter_map(word).collect();
+    assert_eq!(
+        words.len(),
+        code.matches("pub const ").count(),
+        "{kind}: each word stands on a line of its own"
+    );
+    words
+}
+
+/// All code of a folder, but that of a file.
+fn code(folder: &Path, except: &str) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = entries.map(|path| match path.file_name().and_then(|name| name.to_str()) {
+        Some(name) if name == except => String::new(),
+        _ if path.is_dir() => code(&path, except),
+        _ => fs::read_to_string(path).unwrap(),
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Whatever looks like the name of a type or reason.
+fn names(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words
+        .filter(|word| word.starts_with(|first: char| first.is_ascii_uppercase()))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What stands in the first two columns of the table of conditions.
+fn listed(kind: &str) -> BTreeSet<String> {
+    let text = text(kind);
+    let (_, section) = text.split_once("\n## Conditions\n").unwrap();
+    let rows =
+        section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells = rows.skip(2).map(|row| row.split('|').take(3).collect::<Vec<_>>().join(" "));
+    let mut listed = names(&cells.collect::<Vec<_>>().join(" "));
+    for other in ["True", "False", READY] {
+        listed.remove(other);
+    }
+    listed
+}
+
+#[test]
+fn no_word_is_there_that_is_never_said() {
+    for kind in ["podset", "memcached", "namespaceplus"] {
+        let declared = declared(kind);
+        let all = code(&path(&format!("crates/{kind}/src")), "words.rs");
+        let used: BTreeSet<_> =
+            all.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
+        let constants =
+            declared.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
+        assert_eq!(constants.filter(|name| !used.contains(name)).collect::<Vec<_>>(), [""; 0], "{kind}");
+    }
+}
+
+#[test]
+fn every_condition_and_reason_is_on_the_page_of_its_kind_and_no_other() {
+    for kind in ["podset", "memcached", "namespaceplus"] {
+        let (words, named) = (words(kind), names(&text(kind)));
+        assert_eq!(words.difference(&named).collect::<Vec<_>>(), [""; 0], "{kind}: not on the page");
+        let listed = listed(kind);
+        assert!(listed.len() > 5, "{kind}: {listed:?}");
+        assert_eq!(listed.difference(&words).collect::<Vec<_>>(), [""; 0], "{kind}: not in the code");
     }
 }
