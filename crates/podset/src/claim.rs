@@ -25,7 +25,7 @@ pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Ow
         write_references(pods, pod, references).await?;
     }
     let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| is_active(pod)).collect();
-    if orphans.is_empty() || !may_adopt(client, set).await? {
+    if orphans.is_empty() || !is_there(client, set).await.map_err(Error::Claim)? {
         return Ok(());
     }
     let Owner::Reference(reference) = owner else { return Ok(()) };
@@ -36,13 +36,12 @@ pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Ow
 }
 
 /// Whether the PodSet is really there, the same one, and not being deleted. Read live: a cache that is behind
-/// would adopt pods for the dead.
-async fn may_adopt(client: &Client, set: &PodSet) -> Result<bool, Error> {
+/// would adopt pods for the dead, and replace those that go with them.
+pub(crate) async fn is_there(client: &Client, set: &PodSet) -> Result<bool, WriteError> {
     let key = ObjectKey::of(set);
     let live = PodSet::api(client.clone(), key.namespace()).get_opt(key.name()).await;
-    let live = live.map_err(|source| {
-        Error::Claim(WriteError::Api { action: "read", object: describe::<PodSet>(&key), source })
-    })?;
+    let live =
+        live.map_err(|source| WriteError::Api { action: "read", object: describe::<PodSet>(&key), source })?;
     Ok(live.is_some_and(|live| uid(&live) == uid(set) && !is_deleting(&live)))
 }
 

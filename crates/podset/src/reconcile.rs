@@ -20,7 +20,7 @@ use operator_core::{
 use crate::{
     api::PodSet,
     build,
-    claim::claim,
+    claim::{claim, is_there},
     error::Error,
     observe::{KnownPod, Pods},
     plan::plan,
@@ -99,6 +99,13 @@ impl PodSetController {
         let plan = plan(set, &self.pods.owned(set), |name| self.pods.is_taken(set, name));
         let deleted = join_all(plan.delete.iter().map(|pod| self.delete(pod))).await;
         self.done(set, words::SUCCESSFUL_DELETE, deleted)?;
+        // Pods that have gone may have gone with their PodSet, of which the cache does not know yet.
+        if !plan.create.is_empty()
+            && had_all(set)
+            && !is_there(&self.client, set).await.map_err(Error::Create)?
+        {
+            return Ok(());
+        }
         // The first pod is made alone: what refuses one will refuse all.
         let mut names = plan.create.into_iter();
         let mut created = Vec::new();
@@ -158,5 +165,38 @@ impl PodSetController {
         let next = |set: &PodSet| status(set, &pods, trouble.as_ref(), now);
         let told = self.status.write(set, next).await.map_err(Error::Status)?;
         Ok(pods.next_in(now).map_or(told, |wait| told.and(Outcome::RequeueAfter(wait))))
+    }
+}
+
+/// Whether, by its status, the PodSet had all pods that it asks for now: what is missing was there before.
+fn had_all(set: &PodSet) -> bool {
+    let status = set.status.as_ref();
+    status.is_some_and(|status| {
+        status.observed_generation == set.metadata.generation && status.replicas >= set.spec.replicas
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_set_that_has_lost_pods_is_told_from_one_that_never_had_them() {
+        let set = |generation: i64, replicas: i32| -> PodSet {
+            serde_json::from_value(json!({
+                "metadata": { "name": "web", "generation": 2 }, "spec": { "replicas": 3 },
+                "status": {
+                    "podNames": [], "availableReplicas": 0, "replicas": replicas, "readyReplicas": 0, "selector": "",
+                    "observedGeneration": generation,
+                },
+            }))
+            .unwrap()
+        };
+        assert!(had_all(&set(2, 3)));
+        assert!(!had_all(&set(2, 1)), "it was on its way");
+        assert!(!had_all(&set(1, 3)), "it was asked for others");
+        assert!(!had_all(&PodSet { status: None, ..set(2, 3) }));
     }
 }
