@@ -5,9 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use faults::{
+    asked::Asked,
     class::Class,
     id::RunId,
-    matrix::{self, Asked},
+    matrix,
     report::{document, summary, table},
     workload::CONTROLLERS,
 };

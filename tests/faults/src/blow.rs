@@ -31,6 +31,8 @@ pub enum Blow {
     Expire(String, Expiry),
     /// Watches of a resource fall silent.
     Silence(String),
+    /// Something that all controllers need is away.
+    Outage(Outage),
     /// Somebody does something to what is there.
     Disturb(fn(&str) -> Vec<Step>),
 }
@@ -66,4 +68,26 @@ pub enum Expiry {
     AtConnect,
     /// When the rest of a list is asked for.
     Continue,
+}
+
+/// Something that all controllers need and that is away for a while, after some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// The API server.
+    ApiServer(Duration),
+    /// What the API server stores into.
+    Etcd(Duration),
+    /// The manager that leads.
+    Leader(End),
+}
+
+/// How a leader comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is killed.
+    Killed,
+    /// It is frozen for longer than its lease, and thaws.
+    Frozen,
+    /// It does not reach the API server for longer than its lease.
+    CutOff,
 }

@@ -34,6 +34,9 @@ const ALL: &[Words] = &[
     (11, "a watch that falls silent and stays open"),
     (12, "slow requests"),
     (13, "notifications twice, late, and old ones again"),
+    (14, "API server killed before, during and after a change"),
+    (15, "etcd killed during a change"),
+    (16, "leader killed, frozen past its lease, cut off"),
     (19, "a third hand"),
 ];
 
@@ -56,6 +59,11 @@ impl Class {
     /// Whether its faults meet all that the manager does, so that each needs the manager for itself.
     pub fn is_exclusive(self) -> bool {
         matches!(self.0, 1 | 2 | 8..=11)
+    }
+
+    /// Whether its faults meet all controllers at once.
+    pub fn meets_all_controllers(self) -> bool {
+        matches!(self.0, 14..=16)
     }
 }
 

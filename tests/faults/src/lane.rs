@@ -1,65 +1,93 @@
-//! A manager with one controller, and the proxy that it sees the API server through.
+//! A manager, and the proxy that it sees the API server through.
 
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use cluster::Companion;
 use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     proxy::Proxy,
     stage::{ACCOUNT, NAMESPACE_OF_MANAGER, Stage},
     token::Token,
+    workload::CONTROLLERS,
 };
 
-/// A manager with one controller. What dies in one lane is not noticed in another.
+/// Times of leader election that need not be waited for long: a lease of 3 s.
+const QUICK: [&str; 3] = [
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=500ms",
+];
+
+/// A manager. What dies in one lane is not noticed in another.
 pub struct Lane {
     /// The cluster.
     pub stage: Arc<Stage>,
-    /// The controller.
-    pub controller: &'static str,
     /// What stands between.
     pub proxy: Proxy,
+    name: String,
+    args: Vec<String>,
     kubeconfig: PathBuf,
+    log: PathBuf,
     manager: Mutex<Option<Companion>>,
 }
 
 impl Lane {
-    /// Starts a manager.
-    pub async fn start(stage: Arc<Stage>, controller: &'static str) -> Result<Self> {
+    /// Starts a manager with one controller that it need not share.
+    pub async fn start(stage: Arc<Stage>, controller: &str) -> Result<Self> {
+        Self::with(stage, controller, &[controller], &["--leader-elect=false"]).await
+    }
+
+    /// Starts one of several managers that share all controllers.
+    pub async fn replica(stage: Arc<Stage>, name: &str) -> Result<Self> {
+        let instance = format!("--instance={name}");
+        let args = [["--leader-elect", instance.as_str()].as_slice(), &QUICK].concat();
+        Self::with(stage, name, &CONTROLLERS, &args).await
+    }
+
+    async fn with(stage: Arc<Stage>, name: &str, controllers: &[&str], args: &[&str]) -> Result<Self> {
         let account = stage.cluster.service_account_kubeconfig(NAMESPACE_OF_MANAGER, ACCOUNT).await?;
         let proxy = Proxy::start(stage.cluster.kubeconfig()).await?;
-        let kubeconfig = stage.cluster.record().dir.join(format!("{controller}.proxied"));
+        let dir = &stage.cluster.record().dir;
+        let (kubeconfig, name) = (dir.join(format!("{name}.proxied")), format!("faults-{name}"));
+        let log = dir.join(format!("companions/{name}.log"));
         proxy.lead(&account, &kubeconfig)?;
-        let lane = Self { stage, controller, proxy, kubeconfig, manager: Mutex::default() };
+        // Without the companion of Tenants, which writes by itself.
+        let controllers = format!("--controllers={},-capsuleconfiguration", controllers.join(","));
+        let fixed = [
+            controllers.as_str(),
+            "--log-format=json",
+            "--health-probe-bind-address=0",
+            "--webhook-bind-address=0",
+            "--metrics-bind-address=0",
+        ];
+        let args = fixed.iter().chain(args).map(|arg| (*arg).to_owned()).collect();
+        let lane = Self { stage, proxy, name, args, kubeconfig, log, manager: Mutex::default() };
         lane.revive()?;
         Ok(lane)
     }
 
     /// Starts the manager, with what it says added to its log.
     pub fn revive(&self) -> Result<()> {
-        // Without the companion of Tenants, which writes by itself.
-        let controllers = format!("--controllers={},-capsuleconfiguration", self.controller);
-        let args = [
-            controllers.as_str(),
-            "--leader-elect=false",
-            "--log-format=json",
-            "--health-probe-bind-address=0",
-            "--webhook-bind-address=0",
-            "--metrics-bind-address=0",
-        ];
         let env = [("KUBECONFIG".to_owned(), self.kubeconfig.display().to_string())];
         self.proxy.begin_life();
-        let name = format!("faults-{}", self.controller);
-        let program = &self.stage.program;
-        let started = self.stage.cluster.companion(&name, program, &args.map(str::to_owned), &env)?;
-        *self.manager.lock() = Some(started);
+        let Self { stage, name, args, .. } = self;
+        *self.manager.lock() = Some(stage.cluster.companion(name, &stage.program, args, &env)?);
         Ok(())
     }
 
     /// Ends the manager without warning.
     pub fn kill(&self) -> Result<()> {
         self.manager.lock().take().map_or(Ok(()), Companion::kill)
+    }
+
+    /// Sends the manager a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.manager.lock().as_ref().map(Companion::pid);
+        let pid = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)).context("the manager runs")?;
+        kill_process(pid, signal).context("send the manager a signal")
     }
 
     /// The run for which the manager has to die now, if there is one.
@@ -69,15 +97,12 @@ impl Lane {
 
     /// How much the manager has said so far.
     pub fn said(&self) -> u64 {
-        let log = self.manager.lock().as_ref().map(|manager| manager.log().to_owned());
-        log.and_then(|log| std::fs::metadata(log).ok()).map_or(0, |log| log.len())
+        std::fs::metadata(&self.log).map_or(0, |log| log.len())
     }
 
     /// What the manager has said since.
     pub fn words(&self, since: u64) -> Result<String> {
-        let log = self.manager.lock().as_ref().map(|manager| manager.log().to_owned());
-        let log = log.context("the manager runs")?;
-        let text = std::fs::read(&log).with_context(|| format!("read {}", log.display()))?;
+        let text = std::fs::read(&self.log).with_context(|| format!("read {}", self.log.display()))?;
         let since = usize::try_from(since).unwrap_or(usize::MAX);
         Ok(String::from_utf8_lossy(text.get(since..).unwrap_or_default()).into_owned())
     }

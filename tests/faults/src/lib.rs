@@ -6,6 +6,8 @@
 //! server: that it comes to the same as without the fault, that nothing was made or deleted more often, and that
 //! nothing was ever as it must never be. [`matrix`] does all of it, [`report`] tells of it.
 
+pub mod asked;
+mod batch;
 pub mod blow;
 pub mod class;
 pub mod id;

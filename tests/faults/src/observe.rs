@@ -42,6 +42,8 @@ pub struct Change {
     pub object: Arc<Value>,
     /// Whether it is gone.
     pub is_gone: bool,
+    /// Whether a list has told of it, after a watch that broke: there may have been others before it.
+    pub is_listed: bool,
 }
 
 /// The objects of a run as they are.
@@ -142,11 +144,11 @@ async fn follow(
                 if let Some(listed) = &mut listed {
                     listed.push(id(kind, &object));
                 }
-                take_in(&mut stories, kind, object, false);
+                take_in(&mut stories, kind, object, How::Listed);
             }
             Ok(Event::InitDone) => vanish(&mut stories, kind, &listed.take().unwrap_or_default()),
-            Ok(Event::Apply(object)) => take_in(&mut stories, kind, object, false),
-            Ok(Event::Delete(object)) => take_in(&mut stories, kind, object, true),
+            Ok(Event::Apply(object)) => take_in(&mut stories, kind, object, How::Changed),
+            Ok(Event::Delete(object)) => take_in(&mut stories, kind, object, How::Gone),
             Err(_) => {}
         }
         drop(stories);
@@ -158,7 +160,16 @@ fn id(kind: &Kind, object: &DynamicObject) -> Id {
     Id { kind: kind.singular, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
 }
 
-fn take_in(stories: &mut BTreeMap<Token, Story>, kind: &Kind, mut object: DynamicObject, is_gone: bool) {
+/// How a change came to be known.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Changed,
+    Gone,
+    Listed,
+}
+
+fn take_in(stories: &mut BTreeMap<Token, Story>, kind: &Kind, mut object: DynamicObject, how: How) {
+    let is_gone = how == How::Gone;
     let id = id(kind, &object);
     let Some(token) = Token::of(&id.namespace, &id.name) else { return };
     object.metadata.managed_fields = None;
@@ -173,7 +184,7 @@ fn take_in(stories: &mut BTreeMap<Token, Story>, kind: &Kind, mut object: Dynami
     } else {
         story.state.insert(id.clone(), object.clone());
     }
-    story.changes.push(Change { version, id, object, is_gone });
+    story.changes.push(Change { version, id, object, is_gone, is_listed: how == How::Listed });
 }
 
 /// Takes out what a list no longer has.
@@ -183,7 +194,8 @@ fn vanish(stories: &mut BTreeMap<Token, Story>, kind: &Kind, listed: &[Id]) {
         let gone = story.state.extract_if(.., |id, _| id.kind == kind.singular && !listed.contains(id));
         let gone: Vec<_> = gone.collect();
         for (id, object) in gone {
-            story.changes.push(Change { version: last + 1, id, object, is_gone: true });
+            let version = last + 1;
+            story.changes.push(Change { version, id, object, is_gone: true, is_listed: true });
         }
     }
 }
@@ -203,10 +215,10 @@ mod tests {
     #[test]
     fn a_story_knows_what_there_was_before() {
         let mut stories = BTreeMap::new();
-        take_in(&mut stories, &POD, pod("r000001-a", "5"), false);
-        take_in(&mut stories, &POD, pod("r000001-b", "9"), false);
-        take_in(&mut stories, &POD, pod("r000001-a", "7"), true);
-        take_in(&mut stories, &POD, pod("stranger", "8"), false);
+        take_in(&mut stories, &POD, pod("r000001-a", "5"), How::Changed);
+        take_in(&mut stories, &POD, pod("r000001-b", "9"), How::Changed);
+        take_in(&mut stories, &POD, pod("r000001-a", "7"), How::Gone);
+        take_in(&mut stories, &POD, pod("stranger", "8"), How::Changed);
         let story = &stories[&Token::nth(1)];
         assert_eq!(story.before(7).len(), 1);
         assert_eq!(story.before(8).len(), 0);
@@ -217,8 +229,8 @@ mod tests {
     #[test]
     fn what_a_list_no_longer_has_is_gone() {
         let mut stories = BTreeMap::new();
-        take_in(&mut stories, &POD, pod("r000001-a", "5"), false);
-        take_in(&mut stories, &POD, pod("r000001-b", "6"), false);
+        take_in(&mut stories, &POD, pod("r000001-a", "5"), How::Changed);
+        take_in(&mut stories, &POD, pod("r000001-b", "6"), How::Listed);
         vanish(&mut stories, &POD, &[id(&POD, &pod("r000001-a", "5"))]);
         let story = &stories[&Token::nth(1)];
         assert_eq!(story.state.len(), 1);

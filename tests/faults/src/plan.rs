@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    blow::{Blow, Expiry, Told, Trigger},
+    blow::{Blow, End, Expiry, Outage, Told, Trigger},
     class::Class,
     id::RunId,
     learn::Reference,
@@ -76,6 +76,14 @@ fn blows(class: Class, workload: &Workload, reference: &Reference, latency: f64)
         11 => silences(reference),
         12 => [1.0, 5.0, 30.0].map(|seconds| slow(seconds, latency)).into(),
         13 => disorder(workload, reference),
+        14 => [("before", 0), ("during", 50), ("after", 500)].map(api_server_away).into(),
+        15 => {
+            let outage = Blow::Outage(Outage::Etcd(Duration::from_millis(50)));
+            vec![("during".to_owned(), outage, "etcd is killed and comes back".to_owned())]
+        }
+        16 => [("killed", End::Killed), ("frozen", End::Frozen), ("cut-off", End::CutOff)]
+            .map(leader_out)
+            .into(),
         19 => disturbances(workload),
         _ => Vec::new(),
     }
@@ -197,6 +205,15 @@ fn disorder(workload: &Workload, reference: &Reference) -> Blows {
         blows.push(("late".to_owned(), Blow::Frames(late), words));
     }
     blows
+}
+
+fn api_server_away((point, after): (&str, u64)) -> (String, Blow, String) {
+    let outage = Blow::Outage(Outage::ApiServer(Duration::from_millis(after)));
+    (point.to_owned(), outage, format!("the API server is killed {point} the change and comes back"))
+}
+
+fn leader_out((point, end): (&str, End)) -> (String, Blow, String) {
+    (point.to_owned(), Blow::Outage(Outage::Leader(end)), format!("the leader is {point} during the change"))
 }
 
 fn disturbances(workload: &Workload) -> Blows {

@@ -19,7 +19,7 @@ use crate::{
 /// How long nothing may have happened for a run to be over.
 pub(crate) const QUIET: Duration = Duration::from_millis(300);
 /// The same where it is learnt what there is to happen: longer than statuses are gathered.
-const REST: Duration = Duration::from_millis(1500);
+const REST: Duration = Duration::from_secs(2);
 /// How often to look, where nothing tells.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
@@ -41,6 +41,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// What came of a trial, which counts as missed if it failed itself.
+    pub(crate) fn of(planned: &Planned, tried: Result<Self>) -> Self {
+        tried.unwrap_or_else(|error| Self {
+            id: planned.id.clone(),
+            fault: planned.words.clone(),
+            struck: false,
+            missed: Some(format!("the trial itself failed: {error:#}")),
+            violations: Vec::new(),
+            milliseconds: 0,
+        })
+    }
+
     /// Whether nothing is to be said against it.
     pub fn is_good(&self) -> bool {
         self.missed.is_none() && self.violations.is_empty()
@@ -122,8 +134,25 @@ pub async fn try_fault(
     planned: &Planned,
     reference: &Reference,
 ) -> Result<Verdict> {
-    let (stage, token) = (&lane.stage, lane.stage.token());
+    let token = begin(lane, workload).await?;
+    go(lane, workload, planned, reference, token).await
+}
+
+/// Brings about what there is before a fault.
+pub(crate) async fn begin(lane: &Lane, workload: &Workload) -> Result<Token> {
+    let token = lane.stage.token();
     prepare(lane, workload, token).await.context("before the fault")?;
+    Ok(token)
+}
+
+/// Goes on with a run that has begun.
+pub(crate) async fn go(
+    lane: &Lane,
+    workload: &Workload,
+    planned: &Planned,
+    reference: &Reference,
+    token: Token,
+) -> Result<Verdict> {
     let said = lane.said();
     let mut trial = Trial::new(lane, token, reference, planned);
     trial.arm();
@@ -146,7 +175,7 @@ pub async fn try_fault(
     let struck = trial.disarm();
     let violations = trial.violations(said, took)?;
     clear(lane, token).await;
-    stage.observer.forget(token);
+    lane.stage.observer.forget(token);
     Ok(Verdict {
         id: planned.id.clone(),
         fault: planned.words.clone(),

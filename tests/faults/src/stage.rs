@@ -3,7 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result};
@@ -25,6 +25,9 @@ use crate::{
 pub const NAMESPACE_OF_MANAGER: &str = "ensemble-system";
 /// As whom it runs.
 pub const ACCOUNT: &str = "ensemble-manager";
+
+/// How soon to try again what the API server did not answer.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The cluster that all runs share.
 pub struct Stage {
@@ -71,9 +74,24 @@ impl Stage {
     pub async fn take(&self, token: Token, steps: Vec<Step>) -> Result<()> {
         for step in steps {
             let what = format!("{step:?}");
-            self.step(token, step).await.with_context(|| what)?;
+            self.persist(token, step).await.with_context(|| what)?;
         }
         Ok(())
+    }
+
+    /// Takes a step, again while the API server is away.
+    async fn persist(&self, token: Token, step: Step) -> Result<()> {
+        let began = Instant::now();
+        let mut is_again = false;
+        loop {
+            match self.step(token, step.clone()).await {
+                Err(error) if is_passing(&error) && began.elapsed() < self.patience => is_again = true,
+                // The first time it was done, and nobody said so.
+                Err(error) if is_again && code(&error) == Some(409) => return Ok(()),
+                result => return result,
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     async fn step(&self, token: Token, step: Step) -> Result<()> {
@@ -158,5 +176,21 @@ impl Stage {
                 let _ = self.delete(&Place::within(&POD, &id.namespace, &id.name)).await;
             }
         }
+    }
+}
+
+/// The status of an answer, if there was one.
+fn code(error: &anyhow::Error) -> Option<u16> {
+    match error.downcast_ref()? {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// Whether the API server is away, or not wholly there.
+fn is_passing(error: &anyhow::Error) -> bool {
+    match error.downcast_ref() {
+        Some(kube::Error::Api(status)) => status.code == 429 || status.code >= 500,
+        other => other.is_some(),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     learn::Reference,
     observe::{Change, State},
     oracle::{
-        counts::{counts, surplus},
+        counts::{counts, lost, surplus},
         log::complaints,
         normal::{difference, end_state},
         safety::violations,
@@ -33,6 +33,8 @@ use crate::{
 const PAST: Duration = Duration::from_millis(1500);
 /// Longer than a watch that is never heard of again is waited for.
 const SILENCE: Duration = Duration::from_secs(75);
+/// How long Kubernetes' own controllers may take until they work again after the API server was away.
+const COMEBACK: Duration = Duration::from_mins(2);
 
 impl Planned {
     /// Does what is to be done.
@@ -48,12 +50,17 @@ impl Planned {
 
     /// How much longer than other runs it may take.
     fn patience(&self) -> Duration {
-        if matches!(self.blow, Blow::Silence(_)) { SILENCE } else { Duration::ZERO }
+        match self.blow {
+            Blow::Silence(_) => SILENCE,
+            Blow::Outage(_) => COMEBACK,
+            _ => Duration::ZERO,
+        }
     }
 
-    /// How much more often than without it an object may be made and deleted: what somebody has deleted is made again.
+    /// How much more often than without it an object may be made and deleted: what somebody has deleted is made again;
+    /// and what a spec of the past asks for may be made again, and goes again.
     fn allowed(&self) -> usize {
-        usize::from(matches!(self.blow, Blow::Disturb(_)))
+        usize::from(matches!(self.blow, Blow::Disturb(_) | Blow::Travel(_)))
     }
 }
 
@@ -109,7 +116,7 @@ impl<'t> Trial<'t> {
                 proxy.tell(Control::Expire(Some(resource.clone())));
             }
             Blow::Silence(resource) => proxy.tell(Control::Silence(Some(resource.clone()))),
-            Blow::Disturb(_) => {}
+            Blow::Outage(_) | Blow::Disturb(_) => {}
         }
     }
 
@@ -202,6 +209,9 @@ impl<'t> Trial<'t> {
         let story = self.lane.stage.observer.story(self.token);
         let mut broken = violations(&story);
         broken.extend(surplus(&self.reference.counts, &counts(self.token, &story), self.planned.allowed()));
+        if !matches!(self.planned.blow, Blow::Disturb(_)) {
+            broken.extend(lost(self.token, &self.reference.counts, &story));
+        }
         let writes = self.lane.proxy.rules().writes(self.token);
         let blind = writes.iter().filter(|write| write.deletes_blindly);
         broken.extend(blind.map(|write| format!("{} does not say which UID it means", write.key)));

@@ -44,6 +44,26 @@ pub fn surplus(wanted: &Counts, seen: &Counts, allowed: usize) -> Vec<String> {
     surplus
 }
 
+/// What was there from its making to the end in the reference, and was deleted.
+pub fn lost(token: Token, wanted: &Counts, story: &Story) -> Vec<String> {
+    let mut uids = BTreeMap::<String, Vec<String>>::new();
+    let mut lost = Vec::new();
+    for change in story.in_order().iter().filter(|change| !is_anothers(change)) {
+        let name = normal::name(token, &change.id);
+        let Some((made, 0)) = wanted.get(&name) else { continue };
+        let uid = text(&change.object, "/metadata/uid").to_owned();
+        let known = uids.entry(name.clone()).or_default();
+        if !known.contains(&uid) {
+            known.push(uid.clone());
+        }
+        let is_lasting = known.iter().take(*made).any(|lasting| *lasting == uid);
+        if is_lasting && change.is_gone {
+            lost.push(format!("{name} was deleted, which stays without a fault"));
+        }
+    }
+    lost
+}
+
 /// Whether an object is made by a controller of Kubernetes: pods of a Deployment, and what each namespace has.
 fn is_anothers(change: &Change) -> bool {
     let owner = text(&change.object, "/metadata/ownerReferences/0/kind");
@@ -66,7 +86,7 @@ mod tests {
     fn change(name: &str, uid: &str, is_gone: bool) -> Change {
         let id = Id { kind: "Pod", namespace: "n".to_owned(), name: name.to_owned() };
         let object = Arc::new(json!({ "metadata": { "uid": uid } }));
-        Change { version: 1, id, object, is_gone }
+        Change { version: 1, id, object, is_gone, is_listed: false }
     }
 
     fn story(changes: Vec<Change>) -> Story {
@@ -83,5 +103,18 @@ mod tests {
         assert_eq!(surplus(&wanted, &wanted, 0), [] as [String; 0]);
         assert_eq!(surplus(&wanted, &seen, 0).len(), 2, "made twice, and one deleted");
         assert_eq!(surplus(&wanted, &seen, 1).len(), 0);
+    }
+
+    #[test]
+    fn what_should_have_stayed_is_missed_even_if_there_is_another_instead() {
+        let token = Token::nth(1);
+        let first = change("r000001-pod-0", "a", false);
+        let wanted = counts(token, &story(vec![first.clone()]));
+        let second = [change("r000001-pod-0", "b", false), change("r000001-pod-0", "b", true)];
+        let kept = story([vec![first.clone()], second.into()].concat());
+        assert_eq!(lost(token, &wanted, &kept), [] as [String; 0], "another that came and went");
+        let swapped =
+            story(vec![first, change("r000001-pod-0", "a", true), change("r000001-pod-0", "b", false)]);
+        assert_eq!(lost(token, &wanted, &swapped).len(), 1);
     }
 }

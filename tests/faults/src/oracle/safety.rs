@@ -13,6 +13,10 @@ const PLUS_OWNER: &str = "/metadata/annotations/mygroup.my.domain~1owner";
 pub fn violations(story: &Story) -> Vec<String> {
     let mut instant = Instant::default();
     let mut broken = Vec::new();
+    // What a list tells may have been so for a while.
+    for change in story.changes.iter().filter(|change| change.is_listed && !change.is_gone) {
+        instant.learn(change);
+    }
     for change in story.in_order() {
         let found = instant.take_in(&change);
         broken.extend(found.into_iter().map(|what| format!("{what} (at version {})", change.version)));
@@ -39,15 +43,27 @@ impl Instant {
         }
         self.state.insert(change.id.clone(), change.object.clone());
         let object = &change.object;
+        self.learn(change);
         match change.id.kind {
-            "PodSet" => self.asks(object, "/spec/replicas", 1),
-            "Memcached" => self.asks(object, "/spec/size", 1),
             "Pod" => return self.pods(object).into_iter().collect(),
             "Deployment" => return self.replicas(change).into_iter().collect(),
             "Namespace" => return self.namespace(&change.id, before.as_deref(), object),
             _ => {}
         }
         self.stray(change).into_iter().collect()
+    }
+
+    /// Takes in what is asked for, and whose a namespace is.
+    fn learn(&mut self, change: &Change) {
+        match change.id.kind {
+            "PodSet" => self.asks(&change.object, "/spec/replicas", 1),
+            "Memcached" => self.asks(&change.object, "/spec/size", 1),
+            "Namespace" => {
+                let of = tenants(&change.object);
+                self.tenants.entry(change.id.name.clone()).or_default().extend(of);
+            }
+            _ => {}
+        }
     }
 
     fn asks(&mut self, object: &Value, field: &str, default: i64) {
@@ -76,26 +92,18 @@ impl Instant {
     fn replicas(&self, change: &Change) -> Option<String> {
         let most = *self.most.get(text(&change.object, "/metadata/ownerReferences/0/uid"))?;
         let replicas = change.object.pointer("/spec/replicas")?.as_i64()?;
-        let is_first = text(&change.object, "/metadata/generation").is_empty()
-            && change.object.pointer("/metadata/generation").and_then(Value::as_i64) == Some(1);
+        let is_first = change.object.pointer("/metadata/generation").and_then(Value::as_i64) == Some(1);
         (replicas > most && is_first)
             .then(|| format!("a Deployment of {replicas} for a Memcached that was asked for {most} at most"))
     }
 
     /// Never a namespace with two owners, and never one that goes from one NamespacePlus to another that is there.
-    fn namespace(&mut self, id: &Id, before: Option<&Value>, namespace: &Value) -> Vec<String> {
+    fn namespace(&self, id: &Id, before: Option<&Value>, namespace: &Value) -> Vec<String> {
         let mut broken = Vec::new();
-        let owners = namespace.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        let tenants: BTreeSet<_> = owners
-            .into_iter()
-            .flatten()
-            .filter(|owner| text(owner, "/kind") == "Tenant")
-            .map(|owner| text(owner, "/uid").to_owned())
-            .collect();
+        let tenants = tenants(namespace);
         if tenants.len() > 1 {
             broken.push(format!("namespace {} belongs to {} Tenants", id.name, tenants.len()));
         }
-        self.tenants.entry(id.name.clone()).or_default().extend(tenants);
         let (old, new) = (before.map_or("", |before| text(before, PLUS_OWNER)), text(namespace, PLUS_OWNER));
         let holds = |object: &Value| old.ends_with(uid(object));
         let is_there =
@@ -119,6 +127,13 @@ impl Instant {
     }
 }
 
+/// The UIDs of the Tenants that a namespace belongs to.
+fn tenants(namespace: &Value) -> BTreeSet<String> {
+    let owners = namespace.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let tenants = owners.into_iter().flatten().filter(|owner| text(owner, "/kind") == "Tenant");
+    tenants.map(|owner| text(owner, "/uid").to_owned()).collect()
+}
+
 fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
@@ -137,7 +152,7 @@ mod tests {
 
     fn change(version: u64, kind: &'static str, place: (&str, &str), object: Value) -> Change {
         let id = Id { kind, namespace: place.0.to_owned(), name: place.1.to_owned() };
-        Change { version, id, object: Arc::new(object), is_gone: false }
+        Change { version, id, object: Arc::new(object), is_gone: false, is_listed: false }
     }
 
     fn pod(version: u64, name: &str, phase: &str) -> Change {
@@ -165,6 +180,14 @@ mod tests {
         let gone = Change { is_gone: true, version: 4, ..two.clone() };
         let seen = broken(vec![set(1, 1), one, two, gone]);
         assert!(matches!(seen.as_slice(), [one] if one.contains("2 pods live")), "{seen:?}");
+    }
+
+    #[test]
+    fn what_a_list_tells_may_have_been_asked_for_before() {
+        let object = json!({ "metadata": { "uid": "s" }, "spec": { "replicas": 2 } });
+        let set = change(9, "PodSet", ("n", "set"), object);
+        let set = Change { is_listed: true, ..set };
+        assert_eq!(broken(vec![pod(2, "one", "Running"), pod(3, "two", "Running"), set]), [] as [String; 0]);
     }
 
     #[test]

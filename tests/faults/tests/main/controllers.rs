@@ -1,7 +1,8 @@
 //! A part of the whole, for every controller: a crash after each write, and a conflict at each.
 
 use faults::{
-    matrix::{Asked, run},
+    asked::Asked,
+    matrix::run,
     report::{complaint, summary, table},
 };
 
