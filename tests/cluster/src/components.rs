@@ -106,7 +106,11 @@ pub(crate) fn arguments(
             arguments.extend(options.api_server_args.iter().cloned());
             arguments
         }
-        Component::KubeControllerManager => controller_manager(layout, ports),
+        Component::KubeControllerManager => {
+            let mut arguments = controller_manager(layout, ports);
+            arguments.extend(options.controller_manager_args.iter().cloned());
+            arguments
+        }
         Component::KubeScheduler => scheduler(layout, ports),
         Component::Kwok => kwok(layout),
     }

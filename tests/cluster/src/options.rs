@@ -15,6 +15,8 @@ pub struct Options {
     pub scheduler: bool,
     /// Further arguments of kube-apiserver; they win over the launcher's own.
     pub api_server_args: Vec<String>,
+    /// Further arguments of kube-controller-manager; they win over the launcher's own.
+    pub controller_manager_args: Vec<String>,
     /// Where the programs come from; by default as the environment says.
     pub locator: Option<Locator>,
     /// Where the cluster's directory is made; by default as the environment says.
@@ -30,6 +32,7 @@ impl Default for Options {
             nodes: 2,
             scheduler: true,
             api_server_args: Vec::new(),
+            controller_manager_args: Vec::new(),
             locator: None,
             state_root: None,
             progress: Progress::stderr(),

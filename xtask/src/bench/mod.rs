@@ -2,6 +2,7 @@
 
 mod crowd;
 mod figures;
+mod peers;
 mod rest;
 mod reviews;
 mod scrape;
@@ -34,6 +35,9 @@ pub(crate) struct Bench {
     crowd: crowd::Crowd,
 
     #[command(flatten)]
+    peers: peers::Peers,
+
+    #[command(flatten)]
     reviews: reviews::Reviews,
 
     #[command(flatten)]
@@ -52,6 +56,8 @@ enum Section {
     Start,
     /// Many objects of several kinds in one manager
     Crowd,
+    /// PodSets beside ReplicaSets, and beside a PodSet controller in Go
+    Peers,
     /// Admission reviews
     Reviews,
     /// What it costs to be measured
@@ -72,6 +78,7 @@ impl Bench {
                     Section::Rest => self.rest.run(&program).await?,
                     Section::Start => self.start.run(&program).await?,
                     Section::Crowd => self.crowd.run(&program).await?,
+                    Section::Peers => self.peers.run(&program).await?,
                     Section::Reviews => self.reviews.run(&program).await?,
                     Section::Scrape => self.scrape.run(&program).await?,
                     Section::Tenants => self.tenants.run(&program).await?,

@@ -15,7 +15,7 @@ use serde_json::json;
 /// The pods of each PodSet.
 pub(super) const REPLICAS: i32 = 10;
 /// The objects of each namespace.
-const PER_NAMESPACE: usize = 100;
+pub(super) const PER_NAMESPACE: usize = 100;
 /// The nodes that hold the pods.
 pub(super) const NODES: usize = 12;
 /// Requests in flight while the world is made.

@@ -1,0 +1,158 @@
+//! Who is compared: our PodSet controller, the ReplicaSet controller, and a PodSet controller in Go.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+use cluster::{Cluster, Companion};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use kube::api::ApiResource;
+use podset::PodSet;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::world;
+use crate::{stage::launch_with, workspace};
+
+/// The namespace of the peers' ServiceAccounts.
+const NAMESPACE: &str = "peers";
+/// The label of all pods that are made for a measurement.
+pub(super) const LABEL: (&str, &str) = ("app.kubernetes.io/name", "many");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Contender {
+    /// The manager, with the PodSet controller alone
+    Ensemble,
+    /// kube-controller-manager with the ReplicaSet controller alone, at 5,000 requests a second
+    ReplicaSet,
+    /// A PodSet controller on controller-runtime, at 5,000 requests a second
+    Go,
+}
+
+/// The programs.
+pub(super) struct Programs {
+    pub(super) ensemble: PathBuf,
+    pub(super) controller_manager: PathBuf,
+    pub(super) go: PathBuf,
+}
+
+impl Contender {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ensemble => "ensemble",
+            Self::ReplicaSet => "replicaset",
+            Self::Go => "go",
+        }
+    }
+
+    /// Who it is to the API server.
+    pub(super) fn user(self) -> String {
+        match self {
+            Self::Ensemble => crate::stage::user(),
+            Self::ReplicaSet | Self::Go => format!("system:serviceaccount:{NAMESPACE}:{}", self.name()),
+        }
+    }
+
+    /// What it makes pods for.
+    pub(super) fn resource(self) -> ApiResource {
+        match self {
+            Self::ReplicaSet => ApiResource::erase::<ReplicaSet>(&()),
+            Self::Ensemble | Self::Go => ApiResource::erase::<PodSet>(&()),
+        }
+    }
+
+    /// One that wants ten pods.
+    pub(super) fn object(self, number: usize) -> Result<Value> {
+        let set = serde_json::to_value(world::podset(number)?)?;
+        if self != Self::ReplicaSet {
+            return Ok(set);
+        }
+        let labels = json!({ "set": world::podset_name(number) });
+        let mut template = set.pointer("/spec/template").cloned().unwrap_or_default();
+        let own = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+        own.context("the template has no labels")?
+            .insert("set".to_owned(), json!(world::podset_name(number)));
+        Ok(json!({
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": set.get("metadata"),
+            "spec": { "replicas": world::REPLICAS, "selector": { "matchLabels": labels }, "template": template },
+        }))
+    }
+
+    pub(super) async fn start(self, cluster: &Cluster, programs: &Programs) -> Result<Companion> {
+        let (program, arguments) = match self {
+            Self::Ensemble => {
+                let flags = ["--controllers=podset", "--health-probe-bind-address=0"].map(str::to_owned);
+                return launch_with(cluster, &programs.ensemble, &flags).await;
+            }
+            Self::ReplicaSet => (&programs.controller_manager, self.controller_manager(cluster).await?),
+            Self::Go => (&programs.go, Vec::new()),
+        };
+        let environment = ("KUBECONFIG".to_owned(), self.kubeconfig(cluster).await?.display().to_string());
+        cluster.companion(self.name(), program, &arguments, &[environment])
+    }
+
+    /// As the reference of a comparison: without the limits that it has by default.
+    async fn controller_manager(self, cluster: &Cluster) -> Result<Vec<String>> {
+        let kubeconfig = self.kubeconfig(cluster).await?;
+        let mut arguments = vec![format!("--kubeconfig={}", kubeconfig.display())];
+        let others = [
+            "--controllers=replicaset-controller",
+            "--kube-api-qps=5000",
+            "--kube-api-burst=10000",
+            "--leader-elect=false",
+            "--use-service-account-credentials=false",
+            "--secure-port=0",
+        ];
+        arguments.extend(others.map(str::to_owned));
+        Ok(arguments)
+    }
+
+    async fn kubeconfig(self, cluster: &Cluster) -> Result<PathBuf> {
+        cluster.service_account_kubeconfig(NAMESPACE, self.name()).await
+    }
+}
+
+/// Makes the peers' ServiceAccounts, each with the role of what it does.
+pub(super) async fn admit_peers(cluster: &Cluster, scratch: &Path) -> Result<()> {
+    let roles = [
+        (Contender::ReplicaSet, "system:controller:replicaset-controller"),
+        (Contender::Go, "ensemble-podset"),
+    ];
+    let mut items =
+        vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })];
+    for (contender, role) in roles {
+        let name = contender.name();
+        items.push(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": NAMESPACE },
+        }));
+        items.push(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": format!("{NAMESPACE}-{name}") },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": NAMESPACE }],
+        }));
+    }
+    let file = scratch.join("peers.json");
+    std::fs::write(&file, json!({ "apiVersion": "v1", "kind": "List", "items": items }).to_string())?;
+    cluster.kubectl(&["apply", "--server-side", "-f", &file.display().to_string()]).await?;
+    Ok(())
+}
+
+/// Builds the Go peer from its pinned modules.
+pub(super) fn build_go(scratch: &Path) -> Result<PathBuf> {
+    let program = scratch.join("podset-go");
+    let mut go = Command::new("go");
+    go.args(["build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o"]).arg(&program).arg(".");
+    go.current_dir(workspace().join("xtask/peers/podset-go"));
+    go.env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GOWORK", "off");
+    let status = go.status().context("cannot run the Go tool; leave the peer out by --contenders")?;
+    if !status.success() {
+        bail!("the peer in Go does not build");
+    }
+    Ok(program)
+}
