@@ -5,6 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use kube::{Client, ResourceExt, api::PostParams, core::object::HasStatus};
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
@@ -18,6 +19,8 @@ use crate::{
 /// The least time between two status writes of one object. A status write costs the API server more than the
 /// creation of a pod, and a person cannot read faster.
 const GATHER: Duration = Duration::from_millis(100);
+/// The least time before a write that tells only how far things are, which nobody waits for.
+const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Writes the status of the objects of a kind.
 pub struct StatusWriter<K> {
@@ -29,7 +32,7 @@ pub struct StatusWriter<K> {
 impl<K> StatusWriter<K>
 where
     K: Kind + Serialize + HasStatus,
-    K::Status: Clone + PartialEq,
+    K::Status: Clone + PartialEq + Serialize,
 {
     /// Writes through `client` and lets `informer` know.
     pub fn new(client: Client, informer: Informer<K>) -> Self {
@@ -40,8 +43,9 @@ where
     ///
     /// `next` is given the object as it was reconciled, with the status that it has now: what was done was done
     /// for that spec, whatever somebody has asked since. If the status is that already, nothing is sent. The first
-    /// write goes out at once. One that comes within 100 ms of the last is put off: the outcome asks to be called
-    /// again then, so that the last word always gets written.
+    /// write goes out at once. One that comes within 100 ms of the last is put off; so is one that comes within a
+    /// second and only tells how far things are, in numbers, lists of names, or other words of a condition. The outcome
+    /// asks to be called again then, so that the last word always gets written.
     ///
     /// An object that is gone, or was replaced by a namesake, is left alone.
     pub async fn write(&self, object: &K, next: impl Fn(&K) -> K::Status) -> Result<Outcome, WriteError> {
@@ -50,7 +54,8 @@ where
             return Ok(Outcome::Done);
         }
         let key = ObjectKey::of(object);
-        if let Some(wait) = self.must_wait(&key) {
+        let is_news = object.status().is_none_or(|before| news(before) != news(&status));
+        if let Some(wait) = self.must_wait(&key, if is_news { GATHER } else { PROGRESS }) {
             return Ok(Outcome::RequeueAfter(wait));
         }
         self.put(&key, object, status, next).await?;
@@ -87,18 +92,37 @@ where
         }
     }
 
-    /// How long the object has to wait for its next status write; `None`, which counts as a write, if it may
-    /// go at once.
-    fn must_wait(&self, key: &ObjectKey) -> Option<Duration> {
+    /// How long the object has to wait for its next status write, which is to come so long after the last; `None`, which
+    /// counts as a write, if it may go at once.
+    fn must_wait(&self, key: &ObjectKey, pause: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut written = self.written.lock();
-        written.retain(|_, at| now.duration_since(*at) < GATHER);
-        let wait = written.get(key).map(|at| GATHER.saturating_sub(now.duration_since(*at)));
+        written.retain(|_, at| now.duration_since(*at) < PROGRESS);
+        let since = written.get(key).map(|at| now.duration_since(*at));
+        let wait = since.and_then(|since| pause.checked_sub(since)).filter(|wait| !wait.is_zero());
         if wait.is_none() {
             written.insert(key.clone(), now);
         }
         wait
     }
+}
+
+/// What of a status is more than how far things are: all but numbers, lists of names, and the words of conditions.
+fn news(status: &impl Serialize) -> Value {
+    let mut status = serde_json::to_value(status).unwrap_or_default();
+    for (field, value) in status.as_object_mut().into_iter().flatten() {
+        match value {
+            Value::Number(_) if field != "observedGeneration" => *value = Value::Null,
+            Value::Array(items) if field == "conditions" => {
+                for condition in items.iter_mut().filter_map(Value::as_object_mut) {
+                    condition.retain(|field, _| field == "type" || field == "status");
+                }
+            }
+            Value::Array(items) if items.iter().all(Value::is_string) => *value = Value::Null,
+            _ => {}
+        }
+    }
+    status
 }
 
 fn with_status<K: Kind + HasStatus>(object: &K, status: Option<K::Status>) -> K {
@@ -119,4 +143,29 @@ where
     }
     *live.status_mut() = Some(status);
     Some(live)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_names_and_words_are_no_news_and_all_else_is() {
+        let status = |ready: &str, message: &str, generation: i64, pods: i32, hook: &str| {
+            let condition = json!({ "type": "Ready", "status": ready, "message": message });
+            let names: Vec<_> = (0..pods).map(|number| format!("pod-{number}")).collect();
+            news(&json!({
+                "observedGeneration": generation, "replicas": pods, "podNames": names, "conditions": [condition],
+                "hooks": [{ "state": hook }],
+            }))
+        };
+        let before = status("False", "0 of 3", 1, 0, "Pending");
+        assert_eq!(before, status("False", "2 of 3", 1, 2, "Pending"));
+        assert_ne!(before, status("True", "all", 1, 3, "Pending"));
+        assert_ne!(before, status("False", "0 of 3", 2, 0, "Pending"));
+        assert_ne!(before, status("False", "0 of 3", 1, 0, "Calling"));
+        assert_ne!(before, news(&json!({})));
+    }
 }

@@ -74,7 +74,7 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     pub fn status(&self) -> StatusWriter<K>
     where
         K: HasStatus,
-        K::Status: Clone + PartialEq,
+        K::Status: Clone + PartialEq + Serialize,
     {
         StatusWriter::new(self.client(), self.objects.clone())
     }
