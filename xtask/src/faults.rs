@@ -9,7 +9,8 @@ use faults::{
     class::Class,
     id::RunId,
     matrix,
-    report::{document, summary, table},
+    report::{document, read, summary, table},
+    run::Verdict,
     workload::CONTROLLERS,
 };
 
@@ -46,6 +47,10 @@ pub(crate) struct Faults {
     #[arg(long, default_value_t = 0.1)]
     latency: f64,
 
+    /// Run nothing, and put results together that were written by --output
+    #[arg(long, value_delimiter = ',')]
+    join: Vec<PathBuf>,
+
     /// Where to write the result as JSON, and the table as Markdown beside it
     #[arg(long)]
     output: Option<PathBuf>,
@@ -62,6 +67,14 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
 
 impl Faults {
     pub(crate) async fn run(self) -> Result<()> {
+        if !self.join.is_empty() {
+            let mut verdicts = Vec::new();
+            for path in &self.join {
+                let text = std::fs::read_to_string(path);
+                verdicts.extend(read(&text.with_context(|| format!("read {}", path.display()))?)?);
+            }
+            return self.tell(&verdicts);
+        }
         let asked = self.asked()?;
         println!("building the manager ...");
         let program = manager::build(false)?;
@@ -73,12 +86,16 @@ impl Faults {
         }
         let verdicts = matrix::run(&program, &asked).await?;
         ensure!(!verdicts.is_empty(), "no such run is planned; `cargo xtask faults --list` names them");
-        println!("\n{}\n{}", table(&verdicts), summary(&verdicts));
+        self.tell(&verdicts)
+    }
+
+    fn tell(&self, verdicts: &[Verdict]) -> Result<()> {
+        println!("\n{}\n{}", table(verdicts), summary(verdicts));
         if let Some(path) = &self.output {
-            let text = serde_json::to_string_pretty(&document(&verdicts))?;
+            let text = serde_json::to_string_pretty(&document(verdicts))?;
             std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
             let page = path.with_extension("md");
-            std::fs::write(&page, format!("{}\n{}\n", table(&verdicts), summary(&verdicts)))
+            std::fs::write(&page, format!("{}\n{}\n", table(verdicts), summary(verdicts)))
                 .with_context(|| format!("write {}", page.display()))?;
         }
         let bad = verdicts.iter().filter(|verdict| !verdict.is_good()).count();

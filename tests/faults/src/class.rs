@@ -3,18 +3,10 @@
 use std::{fmt, str::FromStr};
 
 use anyhow::{Context as _, Result};
-use serde::Serialize;
 
 /// A class of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
-
-impl From<Class> for String {
-    fn from(class: Class) -> Self {
-        class.to_string()
-    }
-}
 
 /// A class and what it is, in words.
 type Words = (u8, &'static str);

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use anyhow::{Context as _, Result};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::class::Class;
 
@@ -42,6 +42,13 @@ impl FromStr for RunId {
 impl Serialize for RunId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|error| D::Error::custom(format!("{error:#}")))
     }
 }
 

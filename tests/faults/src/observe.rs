@@ -1,6 +1,6 @@
 //! What really happens: watches of its own, directly at the API server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures::{StreamExt, pin_mut};
 use kube::{
@@ -44,6 +44,25 @@ pub struct Change {
     pub is_gone: bool,
     /// Whether a list has told of it, after a watch that broke: there may have been others before it.
     pub is_listed: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let Id { kind, namespace, name } = &self.id;
+        write!(f, "{} {kind} {namespace}/{name} uid={}", self.version, text("/metadata/uid"))?;
+        let owner = text("/metadata/ownerReferences/0/uid");
+        if !owner.is_empty() {
+            write!(f, " owner={owner}")?;
+        }
+        if self.is_gone {
+            return write!(f, " is gone");
+        }
+        if !text("/metadata/deletionTimestamp").is_empty() {
+            return write!(f, " is being deleted");
+        }
+        Ok(())
+    }
 }
 
 /// The objects of a run as they are.

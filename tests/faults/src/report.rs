@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use crate::{class::Class, run::Verdict, workload::CONTROLLERS};
@@ -69,6 +70,16 @@ fn share<'v>(verdicts: impl Iterator<Item = &'v Verdict>) -> String {
     if all == 0 { "-".to_owned() } else { format!("{good} of {all}") }
 }
 
+/// What came of the runs of such a document, for those who tried them in parts.
+///
+/// # Errors
+/// When it is no such document.
+pub fn read(document: &str) -> Result<Vec<Verdict>> {
+    let mut document: Value = serde_json::from_str(document).context("read a result as JSON")?;
+    let runs = document.get_mut("runs").context("a result has runs")?.take();
+    serde_json::from_value(runs).context("read the runs of a result")
+}
+
 /// All of it, for programs.
 pub fn document(verdicts: &[Verdict]) -> Value {
     json!({ "summary": summary(verdicts), "runs": verdicts })
@@ -86,6 +97,7 @@ mod tests {
             missed: missed.map(str::to_owned),
             violations: violations.iter().map(|text| (*text).to_owned()).collect(),
             milliseconds: 1_250,
+            story: Vec::new(),
         }
     }
 
@@ -102,6 +114,8 @@ mod tests {
         assert!(table.contains("| - | 0 of 1 | 0 of 1 | 1.2 s |"), "{table}");
         let told = complaint(&verdicts[1]);
         assert!(told.ends_with("cargo xtask faults --only podset/create/F1/w2"), "{told}");
-        assert_eq!(document(&verdicts)["runs"][2]["id"], "tenant/create/F4/w1");
+        let parts = document(&verdicts).to_string();
+        assert_eq!(summary(&read(&parts).unwrap()), summary(&verdicts));
+        assert!(read("{}").is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     id::RunId,
@@ -24,7 +24,7 @@ const REST: Duration = Duration::from_secs(2);
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// What came of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Verdict {
     /// Its name.
     pub id: RunId,
@@ -38,6 +38,9 @@ pub struct Verdict {
     pub violations: Vec<String>,
     /// How long it took until it was as it should be, in milliseconds.
     pub milliseconds: u64,
+    /// What has happened, if not all is good.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub story: Vec<String>,
 }
 
 impl Verdict {
@@ -50,6 +53,7 @@ impl Verdict {
             missed: Some(format!("the trial itself failed: {error:#}")),
             violations: Vec::new(),
             milliseconds: 0,
+            story: Vec::new(),
         })
     }
 
@@ -174,6 +178,8 @@ pub(crate) async fn go(
     lane.ensure_running()?;
     let struck = trial.disarm();
     let violations = trial.violations(said, took)?;
+    let is_good = missed.is_none() && violations.is_empty();
+    let story = if is_good { Vec::new() } else { trial.story() };
     clear(lane, token).await;
     lane.stage.observer.forget(token);
     Ok(Verdict {
@@ -183,5 +189,6 @@ pub(crate) async fn go(
         missed,
         violations,
         milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        story,
     })
 }

@@ -15,7 +15,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{MEMCACHED, NAMESPACE, NAMESPACE_PLUS, POD, POD_SET, TENANT},
+    kinds::{MEMCACHED, NAMESPACE_PLUS, POD, POD_SET, TENANT},
     observe::Observer,
     token::Token,
     workload::{Goal, HOME, Place, Step},
@@ -129,8 +129,12 @@ impl Stage {
     }
 
     async fn delete(&self, place: &Place) -> Result<()> {
+        self.delete_by(place, &DeleteParams::background()).await
+    }
+
+    async fn delete_by(&self, place: &Place, how: &DeleteParams) -> Result<()> {
         let api = place.kind.within(self.client.clone(), &place.namespace);
-        match api.delete(&place.name, &DeleteParams::background()).await {
+        match api.delete(&place.name, how).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             result => result.map(drop).map_err(Into::into),
         }
@@ -162,13 +166,16 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes away what a run has left, without waiting for it.
+    /// Takes away what a run has left, without waiting for it. Namespaces stay: to delete one takes Kubernetes more than a
+    /// hundred requests, and those of the runs would wait for all before them.
     pub async fn clear(&self, token: Token) {
         let state = self.observer.state(token);
-        for kind in [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT, &NAMESPACE] {
+        for kind in [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT] {
             for id in state.keys().filter(|id| id.kind == kind.singular) {
+                let place = Place::within(kind, &id.namespace, &id.name);
+                let how = if *kind == TENANT { DeleteParams::orphan() } else { DeleteParams::background() };
                 // What has gone by itself is as well.
-                let _ = self.delete(&Place::within(kind, &id.namespace, &id.name)).await;
+                let _ = self.delete_by(&place, &how).await;
             }
         }
         for (id, object) in state.iter().filter(|(id, _)| id.kind == POD.singular) {

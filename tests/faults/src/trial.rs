@@ -26,7 +26,7 @@ use crate::{
     },
     run::{POLL, QUIET},
     token::Token,
-    workload::{Workload, tells_of_present},
+    workload::{Step, Workload, tells_of_present},
 };
 
 /// How long a view from the past is shown.
@@ -59,8 +59,15 @@ impl Planned {
 
     /// How much more often than without it an object may be made and deleted: what somebody has deleted is made again;
     /// and what a spec of the past asks for may be made again, and goes again.
-    fn allowed(&self) -> usize {
-        usize::from(matches!(self.blow, Blow::Disturb(_) | Blow::Travel(_)))
+    fn allowed(&self, token: Token) -> usize {
+        match self.blow {
+            Blow::Disturb(steps) => {
+                let deletions = |step: &&Step| matches!(step, Step::Delete(_));
+                steps(&token.to_string()).iter().filter(deletions).count()
+            }
+            Blow::Travel(_) => 1,
+            _ => 0,
+        }
     }
 }
 
@@ -208,7 +215,11 @@ impl<'t> Trial<'t> {
     pub(crate) fn violations(&self, said: u64, took: Duration) -> Result<Vec<String>> {
         let story = self.lane.stage.observer.story(self.token);
         let mut broken = violations(&story);
-        broken.extend(surplus(&self.reference.counts, &counts(self.token, &story), self.planned.allowed()));
+        broken.extend(surplus(
+            &self.reference.counts,
+            &counts(self.token, &story),
+            self.planned.allowed(self.token),
+        ));
         if !matches!(self.planned.blow, Blow::Disturb(_)) {
             broken.extend(lost(self.token, &self.reference.counts, &story));
         }
@@ -218,5 +229,14 @@ impl<'t> Trial<'t> {
         let minutes = usize::try_from(took.as_secs() / 60).unwrap_or_default() + 1;
         broken.extend(complaints(self.token, &self.lane.words(said)?, minutes));
         Ok(broken)
+    }
+
+    /// What has happened, for whoever has to find out why: the changes, and the writes of the manager.
+    pub(crate) fn story(&self) -> Vec<String> {
+        let changes = self.lane.stage.observer.story(self.token).in_order();
+        let writes = self.lane.proxy.rules().writes(self.token);
+        let writes =
+            writes.iter().map(|write| format!("answer to the manager: {} {}", write.key, write.code));
+        changes.iter().map(ToString::to_string).chain(writes).collect()
     }
 }
