@@ -186,17 +186,20 @@ impl<T: Controller> Runner<T> {
     /// The one place where errors become log lines and Events. Returns when to try again.
     fn failed(&mut self, visit: &Visit, failure: &Failure) -> Option<Duration> {
         let key = &visit.key;
+        let before = self.backoff.failures(key);
         let again = match failure.ended {
             Ended::FailedForGood => None,
             _ if failure.away => Some(AWAY),
             _ => Some(self.backoff.failed(key, tokio::time::Instant::now())),
         };
         let Failure { reason, message, .. } = failure;
-        if failure.quiet || failure.away {
+        let failures = self.backoff.failures(key);
+        // What fails for the known cause because something else has changed is nothing new to anybody.
+        let is_known = failures == before && self.told.get(key) == Some(message);
+        if failure.quiet || failure.away || is_known {
             debug!(controller = T::NAME, object = %key, reason, error = %message, "reconcile will be tried again");
             return again;
         }
-        let failures = self.backoff.failures(key);
         warn!(controller = T::NAME, object = %key, reason, error = %message, failures, retry_in = ?again, "reconcile failed");
         if let Some(about) = &visit.about
             && self.told.get(key) != Some(message)
