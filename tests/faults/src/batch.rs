@@ -102,7 +102,9 @@ async fn control_plane(stage: &Stage, outage: Outage) -> Result<()> {
         Outage::Etcd(after) => (Component::Etcd, after),
         Outage::Leader(_) => return Ok(()),
     };
-    sleep(after).await;
+    if !after.is_zero() {
+        sleep(after).await;
+    }
     stage.cluster.kill_component(component)?;
     sleep(AWAY).await;
     stage.cluster.start_component(component)?;

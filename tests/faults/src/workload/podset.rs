@@ -81,8 +81,11 @@ fn relabelled(run: &str) -> Vec<Goal> {
     vec![set(run).ready(), Goal::Count(&POD, 3), released]
 }
 
+/// Made anew when the pods have gone as well: if the API server is away in between, Kubernetes' garbage collector may see a
+/// namesake in place of the first one, and never learn that that is gone.
 fn recreate(run: &str) -> Vec<Step> {
-    vec![set(run).delete(), Step::Until(set(run).gone()), make(run, 2)]
+    let gone = gone(run).into_iter().map(Step::Until);
+    [set(run).delete()].into_iter().chain(gone).chain([make(run, 2)]).collect()
 }
 
 fn gone(run: &str) -> Vec<Goal> {
