@@ -1,6 +1,6 @@
 //! `faults`: everything that may go wrong between the manager and the API server, one thing at a time.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -47,7 +47,7 @@ pub(crate) struct Faults {
     #[arg(long, default_value_t = 0.1)]
     latency: f64,
 
-    /// Run nothing, and put results together that were written by --output
+    /// Run nothing, and put results together that were written by --output; of a run that is in several, the last counts
     #[arg(long, value_delimiter = ',')]
     join: Vec<PathBuf>,
 
@@ -68,12 +68,13 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
 impl Faults {
     pub(crate) async fn run(self) -> Result<()> {
         if !self.join.is_empty() {
-            let mut verdicts = Vec::new();
+            let mut verdicts = BTreeMap::new();
             for path in &self.join {
                 let text = std::fs::read_to_string(path);
-                verdicts.extend(read(&text.with_context(|| format!("read {}", path.display()))?)?);
+                let runs = read(&text.with_context(|| format!("read {}", path.display()))?)?;
+                verdicts.extend(runs.into_iter().map(|run| (run.id.clone(), run)));
             }
-            return self.tell(&verdicts);
+            return self.tell(&verdicts.into_values().collect::<Vec<_>>());
         }
         let asked = self.asked()?;
         println!("building the manager ...");
