@@ -51,8 +51,29 @@ impl Asked {
         if let Some(only) = &self.only {
             return planned.into_iter().filter(|run| run.id == *only).collect();
         }
-        let (part, parts) = self.shard;
-        let is_mine = |place: usize| place % parts.max(1) == part.saturating_sub(1);
-        planned.into_iter().enumerate().filter(|(place, _)| is_mine(*place)).map(|(_, run)| run).collect()
+        planned.into_iter().filter(|run| is_in(&run.id.to_string(), self.shard)).collect()
+    }
+}
+
+/// Whether a name is in a part. It always is in the same, whatever other names there are.
+fn is_in(name: &str, (part, parts): (usize, usize)) -> bool {
+    let sum = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    sum % parts.max(1) == part.saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_in_one_part_and_the_parts_are_about_equal() {
+        let names: Vec<_> = (1..=300).map(|nth| format!("podset/create/F1/w{nth}")).collect();
+        for name in &names {
+            assert_eq!((1..=3).filter(|part| is_in(name, (*part, 3))).count(), 1, "{name}");
+        }
+        for part in 1..=3 {
+            let size = names.iter().filter(|name| is_in(name, (part, 3))).count();
+            assert!((70..=130).contains(&size), "{part}: {size}");
+        }
     }
 }
