@@ -61,6 +61,8 @@ fn collector(flags: &Flags) -> Option<Collector> {
 
 async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     let started = Instant::now();
+    // Before all else: until then a signal just ends the process.
+    let stop = signals::stop_on_signal()?;
     let meter = Arc::new(Meter::new(env!("CARGO_PKG_VERSION"), names(&flags.controllers)));
     let client = connect_measured(meter.clone()).await?;
     let mut environment = Environment::within(client, meter.clone(), flags.scope.clone());
@@ -69,8 +71,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     environment.reconcile_timeout = flags.reconcile_timeout;
     environment.namespace.clone_from(&flags.namespace);
     environment.instance.clone_from(&flags.instance);
-    let stop = environment.stop.clone();
-    signals::stop_on_signal(stop.clone())?;
+    environment.stop = stop.clone();
     let controllers: Vec<_> = names(&flags.controllers).collect();
     info!(version = env!("CARGO_PKG_VERSION"), controllers = controllers.join(","), "the manager starts");
     let identity = Identity::default();

@@ -71,6 +71,13 @@ impl Manager {
         kill_process(pid, signal).unwrap();
     }
 
+    /// Whether it does something about a signal, instead of just being ended by it.
+    fn handles(&self, signal: Signal) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.companion.pid())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
+    }
+
     /// Ends it without warning.
     pub(crate) fn kill(self) {
         self.companion.kill().unwrap();
@@ -79,6 +86,9 @@ impl Manager {
     /// Asks it to end, as a kubelet does, and holds it to doing so in time and with success. Returns its log.
     pub(crate) async fn ask_to_end(mut self) -> String {
         self.companion.ensure_running().unwrap();
+        eventually("the manager to handle SIGTERM", PATIENCE, async || Ok(self.handles(Signal::TERM)))
+            .await
+            .unwrap();
         self.signal(Signal::TERM);
         let (end, log) = self.until_ended(Duration::from_secs(5)).await;
         assert!(end.contains("exit code 0"), "{end}");
