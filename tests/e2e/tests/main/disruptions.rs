@@ -1,11 +1,16 @@
 //! Budgets of Kubernetes itself hold for the pods that the manager runs.
 
+use std::time::Duration;
+
 use cluster::wait::eventually;
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::{Api, Client, api::EvictParams};
 use serde_json::{Value, json};
 
-use crate::support::{MEMCACHED, PATIENCE, POD_SET, Stage};
+use crate::support::{MEMCACHED, POD_SET, Stage};
+
+/// Kubernetes' controller of budgets asks for the kinds that there are every half minute, longer on a busy machine.
+const BUDGETS: Duration = Duration::from_mins(3);
 
 /// A cluster whose nodes take no more pods until they are told to, and who asks for evictions there.
 struct World {
@@ -33,7 +38,7 @@ impl World {
 
     /// Waits until the budget says so: pods that it expects, those that are healthy, and those that may go.
     async fn until_budget(&self, name: &str, [expected, healthy, allowed]: [i64; 3]) {
-        eventually(&format!("the budget {name} to allow {allowed} of {expected}"), PATIENCE, async || {
+        eventually(&format!("the budget {name} to allow {allowed} of {expected}"), BUDGETS, async || {
             // Kubernetes' controller of budgets gets to know of a kind, and so of its scale subresource, up to half a minute
             // after its definition, and does not look again by itself.
             let look = format!("example.com/look={}", Timestamp::now().as_nanosecond());

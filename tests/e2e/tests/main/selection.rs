@@ -32,8 +32,8 @@ async fn all_but_one_waits_for_the_kinds_of_the_others() {
     let stage = tutorial().await;
     let account = stage.account("all-but-tenant").await;
     let manager = stage.start_with_probes("all-but-tenant", &account, &["--controllers=*,-tenant"]);
-    let kinds = "Deployment, LimitRange, Memcached, Namespace, NamespacePlus, NetworkPolicy, Pod, \
-        PodDisruptionBudget, PodSet, ResourceQuota, RoleBinding, Service";
+    let kinds = "Deployment, HorizontalPodAutoscaler, LimitRange, Memcached, Namespace, NamespacePlus, \
+        NetworkPolicy, Pod, PodDisruptionBudget, PodSet, ResourceQuota, RoleBinding, Service";
     manager.until_readyz(503, &format!("waiting for the first list of {kinds}")).await;
     manager.ask_to_end().await;
 }

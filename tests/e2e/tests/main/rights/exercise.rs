@@ -188,8 +188,10 @@ pub(super) async fn tenant(stage: &Stage) {
     stage.until_joined("oil", 1).await;
     let managed = format!("--selector={MANAGED}=ensemble");
     for kind in ["limitrange", "networkpolicy", "resourcequota", "rolebinding"] {
-        let names = stage.names(&[kind, "--namespace", MEMBER, &managed]).await;
-        hide(stage, MEMBER, kind, &names[0]).await;
+        let first =
+            async || Ok(stage.names(&[kind, "--namespace", MEMBER, &managed]).await.into_iter().next());
+        let name = eventually(&format!("a {kind} of the Tenant"), PATIENCE, first).await.unwrap();
+        hide(stage, MEMBER, kind, &name).await;
     }
     let tenants = stage.api(&TENANT, "").await;
     let systems = ["linux", "windows"]
