@@ -46,7 +46,7 @@ pub(super) struct Crowd {
     crowd: usize,
 
     /// How many objects of each kind are changed, one after the other
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 200)]
     changes: usize,
 }
 

@@ -7,10 +7,10 @@ pub(super) fn print(what: &str, value: f64, unit: &str) {
     println!("{what:<46} {value:8.1} {unit}");
 }
 
-/// A percentile of sorted times, in milliseconds.
+/// A percentile of sorted times by nearest rank, in milliseconds: the least that so many percent do not exceed.
 pub(super) fn percentile(times: &[Duration], percent: usize) -> f64 {
-    let place = (times.len() * percent / 100).min(times.len().saturating_sub(1));
-    times.get(place).copied().map_or(0.0, milliseconds)
+    let rank = (times.len() * percent).div_ceil(100).max(1);
+    times.get(rank - 1).copied().map_or(0.0, milliseconds)
 }
 
 /// A number of things, as a figure.
@@ -29,8 +29,9 @@ mod tests {
     #[test]
     fn percentiles_are_taken_from_sorted_times() {
         let times: Vec<_> = (1..=100).map(Duration::from_millis).collect();
-        assert!((percentile(&times, 50) - 51.0).abs() < f64::EPSILON);
-        assert!((percentile(&times, 99) - 100.0).abs() < f64::EPSILON);
+        assert!((percentile(&times, 50) - 50.0).abs() < f64::EPSILON);
+        assert!((percentile(&times, 99) - 99.0).abs() < f64::EPSILON);
+        assert!((percentile(&times, 100) - 100.0).abs() < f64::EPSILON);
         assert!(percentile(&[], 50).abs() < f64::EPSILON);
     }
 }
