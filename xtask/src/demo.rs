@@ -11,9 +11,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Options};
+use cluster::{Cluster, Options, program::build_manager};
 
-use crate::{manager, process::resident, rbac, stage::start_asked_manager, workspace};
+use crate::{process::resident, rbac, stage::start_asked_manager, workspace};
 
 /// Brings up a cluster, runs all controllers on all samples, and shows what comes of it.
 #[derive(Args)]
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 impl Demo {
     pub(crate) async fn run(&self) -> Result<()> {
         println!("building the manager ...");
-        let program = manager::build(self.release)?;
+        let program = build_manager(self.release)?;
         let began = Instant::now();
         let cluster = Cluster::start(Options { nodes: self.nodes, ..Options::default() }).await?;
         tokio::select! {

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use cluster::program::build_manager;
 use faults::{
     asked::Asked,
     class::Class,
@@ -13,8 +14,6 @@ use faults::{
     run::Verdict,
     workload::CONTROLLERS,
 };
-
-use crate::manager;
 
 /// Strikes at every write and notification of the controllers, and judges what comes of it.
 #[derive(Args)]
@@ -78,7 +77,7 @@ impl Faults {
         }
         let asked = self.asked()?;
         println!("building the manager ...");
-        let program = manager::build(false)?;
+        let program = build_manager(false)?;
         if self.list {
             for planned in matrix::list(&program, &asked).await? {
                 println!("{}  {}", planned.id, planned.words);

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use names::Names;
 
-use crate::manager::cargo_in;
+use cluster::program::cargo_in;
 
 /// What the new controller is to look after.
 #[derive(Args)]

@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use cluster::{CLUSTER_VARIABLE, Cluster, Options};
+use cluster::{CLUSTER_VARIABLE, Cluster, Options, program::cargo_in};
 
-use crate::manager::cargo;
+use crate::workspace;
 
 /// Runs all tests and prints the totals.
 #[derive(Args)]
@@ -45,7 +45,7 @@ impl Test {
     fn cargo_test(&self, cluster: &str) -> Result<(Totals, bool)> {
         let all = ["--workspace".to_owned(), "--no-fail-fast".to_owned()];
         let args = if self.args.is_empty() { all.as_slice() } else { self.args.as_slice() };
-        let mut tests = cargo()
+        let mut tests = cargo_in(&workspace())
             .arg("test")
             .args(args)
             .env(CLUSTER_VARIABLE, cluster)

@@ -54,8 +54,8 @@ where
             return Ok(Outcome::Done);
         }
         let key = ObjectKey::of(object);
-        let is_news = object.status().is_none_or(|before| news(before) != news(&status));
-        if let Some(wait) = self.must_wait(&key, if is_news { GATHER } else { PROGRESS }) {
+        let is_news = || object.status().is_none_or(|before| news(before) != news(&status));
+        if let Some(wait) = self.must_wait(&key, is_news) {
             return Ok(Outcome::RequeueAfter(wait));
         }
         self.put(&key, object, status, next).await?;
@@ -92,14 +92,16 @@ where
         }
     }
 
-    /// How long the object has to wait for its next status write, which is to come so long after the last; `None`, which
-    /// counts as a write, if it may go at once.
-    fn must_wait(&self, key: &ObjectKey, pause: Duration) -> Option<Duration> {
+    /// How long the object has to wait for its next status write, which may be news; `None`, which counts as a write, if
+    /// it may go at once.
+    fn must_wait(&self, key: &ObjectKey, is_news: impl FnOnce() -> bool) -> Option<Duration> {
         let now = Instant::now();
         let mut written = self.written.lock();
         written.retain(|_, at| now.duration_since(*at) < PROGRESS);
-        let since = written.get(key).map(|at| now.duration_since(*at));
-        let wait = since.and_then(|since| pause.checked_sub(since)).filter(|wait| !wait.is_zero());
+        let wait = written.get(key).and_then(|at| {
+            let pause = if is_news() { GATHER } else { PROGRESS };
+            pause.checked_sub(now.duration_since(*at)).filter(|wait| !wait.is_zero())
+        });
         if wait.is_none() {
             written.insert(key.clone(), now);
         }

@@ -35,6 +35,7 @@ mod options;
 mod pki;
 mod ports;
 mod process;
+pub mod program;
 mod progress;
 mod readiness;
 mod record;

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 
 use super::{
     figures,
-    support::{asked, until_silent},
+    support::{asked, besides_upkeep, until_silent},
     world,
 };
 use crate::{
@@ -92,8 +92,7 @@ impl Crowd {
         let spent =
             cpu(running.pid())?.saturating_sub(spent).as_secs_f64() * 1e6 / figures::count(self.crowd);
         figures::print("PodSet that is as it should be, looked at again", spent, "us of processor");
-        let requests = asked(&cluster, mark)?;
-        let requests = requests.filter(|entry| entry.verb != "watch" && entry.resource != "leases").entries;
+        let requests = besides_upkeep(asked(&cluster, mark)?).entries;
         println!("requests for {} such looks: {}", self.crowd, requests.len());
         running.stop()?;
         cluster.stop()

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use crate::manager;
+use cluster::program::build_manager;
 
 /// Measures the manager, built as it is released.
 #[derive(Args)]
@@ -71,7 +71,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 impl Bench {
     pub(crate) async fn run(&self) -> Result<()> {
         println!("building the manager ...");
-        let program = manager::build(true)?;
+        let program = build_manager(true)?;
         for section in Section::value_variants() {
             if self.sections.is_empty() || self.sections.contains(section) {
                 match section {

@@ -13,13 +13,17 @@ pub(super) fn asked(cluster: &Cluster, since: Mark) -> Result<AuditLog> {
     Ok(cluster.audit_since(since)?.by_user(&user()))
 }
 
+/// Without what goes on while nothing changes: watches, and renewals of leases.
+pub(super) fn besides_upkeep(log: AuditLog) -> AuditLog {
+    log.filter(|entry| entry.verb != "watch" && entry.resource != "leases")
+}
+
 /// Waits until the manager has asked for nothing but watches and renewals of leases for a while.
 pub(super) async fn until_silent(cluster: &Cluster, window: Duration) -> Result<()> {
     let mut since = Instant::now();
     let mut mark = cluster.audit_mark()?;
     eventually("the manager to fall silent", PATIENCE, async || {
-        let asked = asked(cluster, mark)?.filter(|entry| entry.verb != "watch" && entry.resource != "leases");
-        if !asked.entries.is_empty() {
+        if !besides_upkeep(asked(cluster, mark)?).entries.is_empty() {
             mark = cluster.audit_mark()?;
             since = Instant::now();
         }

@@ -13,19 +13,17 @@ use cluster::{Cluster, Options, wait::eventually};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::{
-    Api, Client, Config, ResourceExt,
+    Api, Client, ResourceExt,
     api::{ApiResource, ListParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
-    core::Object,
     runtime::{WatchStreamExt, watcher},
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenant::Tenant;
 
 use super::{
     PATIENCE, figures,
     support::{asked, until_silent},
+    world::{Seen, has, is_ready},
 };
 use crate::{
     process::{cpu, peak, resident},
@@ -79,7 +77,7 @@ impl Tenants {
     pub(super) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         let running = start_asked_manager(&cluster, program).await?;
-        let (admin, owner) = (cluster.client().await?, as_owner(&cluster).await?);
+        let (admin, owner) = (cluster.client().await?, cluster.client_as(OWNER, &[GROUP]).await?);
         let world = World { cluster, manager: running.pid(), admin, owner };
         world.until_owner_may_begin().await?;
         self.all_at_once(&world).await?;
@@ -160,7 +158,10 @@ impl World {
         let tenants = Api::<Seen>::all_with(self.admin.clone(), &ApiResource::erase::<Tenant>(&()));
         eventually("all Tenants to be ready", PATIENCE, async || {
             let list = tenants.list(&ListParams::default()).await?;
-            let ready = list.iter().filter(|tenant| is_ready(tenant, each)).count();
+            let ready = list
+                .iter()
+                .filter(|tenant| has(tenant, |status| status.size >= each && is_ready(status)))
+                .count();
             Ok(if ready == first + count { Ok(()) } else { Err(ready) })
         })
         .await
@@ -245,40 +246,6 @@ fn tenant(name: &str) -> Value {
             "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
             "resourceQuotas": { "scope": "Namespace", "items": [{ "hard": { "pods": "10" } }] },
         },
-    })
-}
-
-/// A client of the owner.
-async fn as_owner(cluster: &Cluster) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.auth_info.impersonate = Some(OWNER.to_owned());
-    config.auth_info.impersonate_groups = Some(vec![GROUP.to_owned()]);
-    Ok(Client::try_from(config)?)
-}
-
-/// A Tenant without its spec.
-type Seen = Object<Nothing, Status>;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Nothing {}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    observed_generation: Option<i64>,
-    size: usize,
-    conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
-}
-
-fn is_ready(tenant: &Seen, namespaces: usize) -> bool {
-    tenant.status.as_ref().is_some_and(|status| {
-        status.size >= namespaces
-            && status.observed_generation == tenant.metadata.generation
-            && status
-                .conditions
-                .iter()
-                .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     })
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, ListParams, PostParams},
@@ -82,27 +82,36 @@ pub(super) fn podset_name(number: usize) -> String {
 /// How many objects of a kind say that they are ready.
 pub(super) async fn count_ready<K: Resource<DynamicType = ()>>(client: &Client) -> Result<usize> {
     let all = Api::<Seen>::all_with(client.clone(), &ApiResource::erase::<K>(&()));
-    Ok(all.list(&ListParams::default()).await?.iter().filter(|object| is_ready(object)).count())
+    Ok(all.list(&ListParams::default()).await?.iter().filter(|object| has(object, is_ready)).count())
 }
 
 /// An object without its spec, which takes long to parse.
-type Seen = Object<Nothing, Status>;
+pub(super) type Seen = Object<Nothing, Status>;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Nothing {}
+pub(super) struct Nothing {}
 
+/// What is looked at of the statuses of all kinds. What a kind does not have is zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+pub(super) struct Status {
     observed_generation: Option<i64>,
-    conditions: Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>,
+    /// The ready pods of a PodSet or ReplicaSet.
+    pub(super) ready_replicas: i32,
+    /// The namespaces of a Tenant.
+    pub(super) size: usize,
+    conditions: Vec<Condition>,
 }
 
-fn is_ready(object: &Seen) -> bool {
-    object.status.as_ref().is_some_and(|status| {
-        let says_so = |one: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition| {
-            one.type_ == "Ready" && one.status == "True"
-        };
-        status.observed_generation == object.metadata.generation && status.conditions.iter().any(says_so)
-    })
+/// Whether the object says that its present spec was seen, and that it has what is asked.
+pub(super) fn has(object: &Seen, asked: impl Fn(&Status) -> bool) -> bool {
+    object
+        .status
+        .as_ref()
+        .is_some_and(|status| status.observed_generation == object.metadata.generation && asked(status))
+}
+
+/// Whether the condition Ready holds.
+pub(super) fn is_ready(status: &Status) -> bool {
+    status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -2,7 +2,6 @@
 
 use std::{
     path::PathBuf,
-    process::{Command, Stdio},
     sync::{
         LazyLock,
         atomic::{AtomicU32, Ordering},
@@ -10,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use cluster::TestNamespace;
+use cluster::{TestNamespace, program::build_manager};
 use faults::{proxy::Proxy, token::Token};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -71,29 +70,6 @@ async fn token_of_default(namespace: &str) -> String {
 
 /// Where the manager is; built by whoever asks first, together with what is built anyway.
 pub(crate) fn program() -> PathBuf {
-    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(build);
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| build_manager(!cfg!(debug_assertions)).unwrap());
     PROGRAM.clone()
-}
-
-fn build() -> PathBuf {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    // What cargo tells a test of its package would have build scripts that watch it run anew.
-    for (name, _) in std::env::vars_os() {
-        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
-            cargo.env_remove(name);
-        }
-    }
-    let packages = ["--package", "xtask", "--package", "manager", "--bin", "ensemble-manager"];
-    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]).args(packages);
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
-    }
-    let output = cargo.stderr(Stdio::inherit()).output().expect("cargo should run");
-    assert!(output.status.success(), "the manager does not build");
-    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs =
-        messages.filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)));
-    programs.next().expect("cargo should say where the manager is")
 }

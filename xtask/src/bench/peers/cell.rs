@@ -14,17 +14,21 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
-    core::{Object, PartialObjectMeta},
+    core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
         watcher::{self, watcher},
     },
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{
-    super::{PATIENCE, world},
+    super::{
+        PATIENCE,
+        support::besides_upkeep,
+        world::{self, Seen, has},
+    },
     contender::{Contender, LABEL, Programs},
 };
 use crate::process::{cpu, peak, resident};
@@ -138,19 +142,6 @@ async fn last_pod(client: Client, count: usize, watches: oneshot::Sender<()>) ->
     bail!("the watch of pods has ended")
 }
 
-/// An object without its spec, which takes long to parse.
-type Seen = Object<Nothing, Counts>;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Nothing {}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Counts {
-    ready_replicas: i32,
-    observed_generation: Option<i64>,
-}
-
 /// Waits until so many objects say that all their pods are ready.
 async fn until_ready(client: &Client, contender: Contender, count: usize) -> Result<()> {
     let objects = Api::<Seen>::all_with(client.clone(), &contender.resource());
@@ -159,11 +150,7 @@ async fn until_ready(client: &Client, contender: Contender, count: usize) -> Res
     let all_ready = async {
         while ready.len() < count {
             let object = seen.try_next().await?.context("the watch of objects has ended")?;
-            let says = object.status.as_ref().is_some_and(|status| {
-                status.ready_replicas == world::REPLICAS
-                    && status.observed_generation == object.metadata.generation
-            });
-            if says {
+            if has(&object, |status| status.ready_replicas == world::REPLICAS) {
                 ready.insert(object.uid());
             }
         }
@@ -186,8 +173,7 @@ fn requests(
     contender: Contender,
 ) -> Result<BTreeMap<String, usize>> {
     let mut requests = BTreeMap::new();
-    let entries = cluster.audit_since(mark)?.by_user(&contender.user()).entries;
-    for entry in entries.iter().filter(|entry| entry.verb != "watch" && entry.resource != "leases") {
+    for entry in besides_upkeep(cluster.audit_since(mark)?.by_user(&contender.user())).entries {
         let subresource =
             if entry.subresource.is_empty() { String::new() } else { format!("/{}", entry.subresource) };
         *requests.entry(format!("{} {}{subresource}", entry.verb, entry.resource)).or_insert(0) += 1;

@@ -8,45 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+use cluster::program::build_manager;
 
 /// Where the manager is; built by whoever asks first.
 pub(crate) fn program() -> &'static Path {
-    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(build);
+    // The same build as that of the tests, so that there is nothing to do when the workspace has been built.
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| build_manager(!cfg!(debug_assertions)).unwrap());
     &PROGRAM
-}
-
-/// The same build as that of the tests, so that there is nothing to do when the workspace has been built.
-fn build() -> PathBuf {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    // What cargo tells a test of its package would have build scripts that watch it run anew.
-    for (name, _) in std::env::vars_os() {
-        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
-            cargo.env_remove(name);
-        }
-    }
-    cargo.args([
-        "build",
-        "--quiet",
-        "--package",
-        "xtask",
-        "--package",
-        "manager",
-        "--bin",
-        "ensemble-manager",
-        "--message-format=json-render-diagnostics",
-    ]);
-    if !cfg!(debug_assertions) {
-        cargo.arg("--release");
-    }
-    let output = cargo.stderr(Stdio::inherit()).output().expect("cargo should run");
-    assert!(output.status.success(), "the manager does not build");
-    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs =
-        messages.filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)));
-    programs.next().expect("cargo should say where the manager is")
 }
 
 /// How the manager ended.
