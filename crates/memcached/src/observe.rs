@@ -115,7 +115,7 @@ mod tests {
     fn a_pod_concerns_the_cache_of_its_labels_and_namespace() {
         assert_eq!(cache_of(&pod("web-5d4")), Some(ObjectKey::namespaced("shop", "web")));
         let mut foreign = pod("web-5d4");
-        foreign.metadata.labels.as_mut().unwrap().insert("app".into(), "redis".into());
+        foreign.labels = [("app", "redis"), ("memcached_cr", "web")].into_iter().collect();
         assert_eq!(cache_of(&foreign), None);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{ClusterResourceScope, DeserializeGuard, NamespaceResourceScope, ObjectMeta},
+    core::{ClusterResourceScope, NamespaceResourceScope, ObjectMeta},
 };
 use serde::de::DeserializeOwned;
 
@@ -24,9 +24,6 @@ pub trait Kind:
     /// The API of one namespace or, for a cluster-scoped kind or without a namespace, of the whole cluster.
     fn api(client: Client, namespace: Option<&str>) -> Api<Self>;
 
-    /// As [`Kind::api`], for objects of which some may not be readable.
-    fn guarded_api(client: Client, namespace: Option<&str>) -> Api<DeserializeGuard<Self>>;
-
     /// The key of an object of this kind that is named from within `namespace`: by an owner reference, say.
     fn key_within(namespace: Option<&str>, name: &str) -> ObjectKey;
 }
@@ -34,16 +31,12 @@ pub trait Kind:
 impl<K> Kind for K
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    K::Scope: ScopedApi<K> + ScopedApi<DeserializeGuard<K>>,
+    K::Scope: ScopedApi<K>,
 {
     const NAMESPACED: bool = <K::Scope as ScopedApi<K>>::NAMESPACED;
 
     fn api(client: Client, namespace: Option<&str>) -> Api<Self> {
         <K::Scope as ScopedApi<K>>::api(client, namespace)
-    }
-
-    fn guarded_api(client: Client, namespace: Option<&str>) -> Api<DeserializeGuard<Self>> {
-        <K::Scope as ScopedApi<DeserializeGuard<K>>>::api(client, namespace)
     }
 
     fn key_within(namespace: Option<&str>, name: &str) -> ObjectKey {

@@ -1,6 +1,8 @@
 //! A small view of pods, for caches that hold every pod of a cluster.
 
-use std::collections::BTreeMap;
+mod labels;
+
+use std::borrow::Cow;
 
 use k8s_openapi::{
     api::core::v1::Pod,
@@ -8,23 +10,22 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{Resource, core::NamespaceResourceScope};
+pub use labels::Labels;
 use serde::{Deserialize, Deserializer};
-use std::borrow::Cow;
 
 /// The annotation that asks for a pod to go earlier (lower) or later (higher) than others when a set shrinks.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The annotation that marks the end of the initial list of a streaming watch; it must survive.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-
 /// What the controllers read of a pod; a tenth of the memory of the whole object.
 ///
-/// The metadata holds name, namespace, UID, resource version, labels, owner references, the two times and
-/// the annotation [`DELETION_COST`]; all else is dropped while parsing. Views are read, never written back.
+/// The metadata holds name, namespace, UID, resource version, owner references, the two times and the annotation
+/// [`DELETION_COST`]; labels are beside it, and all else is dropped while parsing. Views are read, never written back.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodView {
     /// The part of the metadata that is kept.
     pub metadata: ObjectMeta,
+    /// `metadata.labels`.
+    pub labels: Labels,
     /// `spec.nodeName`, empty while the pod is not scheduled.
     pub node: String,
     /// `status.phase`.
@@ -55,6 +56,11 @@ pub enum Phase {
 }
 
 impl PodView {
+    /// Its labels, which are not in the metadata.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
     /// Whether the pod will not run again.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
@@ -124,7 +130,7 @@ struct WireMeta {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
+    labels: Labels,
     annotations: WireAnnotations,
     owner_references: Option<Vec<OwnerReference>>,
     creation_timestamp: Option<Time>,
@@ -136,8 +142,6 @@ struct WireMeta {
 struct WireAnnotations {
     #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
     deletion_cost: Option<String>,
-    #[serde(rename = "k8s.io/initial-events-end")]
-    initial_events_end: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -172,7 +176,7 @@ struct WireContainer {
 }
 
 impl From<Wire> for PodView {
-    fn from(wire: Wire) -> Self {
+    fn from(mut wire: Wire) -> Self {
         let ready = wire.status.conditions.iter().find(|condition| condition.type_ == "Ready");
         let since = |condition: &WireCondition| {
             condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
@@ -189,6 +193,7 @@ impl From<Wire> for PodView {
                 .max()
                 .unwrap_or(0),
             ip: wire.status.pod_ip,
+            labels: std::mem::take(&mut wire.metadata.labels),
             metadata: wire.metadata.into(),
         }
     }
@@ -196,19 +201,13 @@ impl From<Wire> for PodView {
 
 impl From<WireMeta> for ObjectMeta {
     fn from(wire: WireMeta) -> Self {
-        let kept = [
-            (DELETION_COST, wire.annotations.deletion_cost),
-            (INITIAL_EVENTS_END, wire.annotations.initial_events_end),
-        ];
-        let annotations: BTreeMap<_, _> =
-            kept.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        let cost = wire.annotations.deletion_cost;
         Self {
             name: wire.name,
             namespace: wire.namespace,
             uid: wire.uid,
             resource_version: wire.resource_version,
-            labels: wire.labels,
-            annotations: (!annotations.is_empty()).then_some(annotations),
+            annotations: cost.map(|cost| [(DELETION_COST.to_owned(), cost)].into()),
             owner_references: wire.owner_references,
             creation_timestamp: wire.creation_timestamp,
             deletion_timestamp: wire.deletion_timestamp,
@@ -242,6 +241,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(view.deletion_cost(), -5);
+        assert_eq!(view.labels().get("app"), Some("web"));
         assert_eq!(view.metadata.annotations.as_ref().unwrap().len(), 1);
         assert!(view.metadata.managed_fields.is_none());
         assert_eq!((view.node.as_str(), view.ip.as_str()), ("node-1", "10.0.0.1"));
@@ -255,13 +255,5 @@ mod tests {
         assert_eq!(view.phase, Phase::Pending);
         assert!(!view.is_ready());
         assert_eq!(view.deletion_cost(), 0);
-    }
-
-    #[test]
-    fn the_mark_at_the_end_of_a_streamed_list_survives() {
-        let view: PodView =
-            serde_json::from_value(json!({"metadata": {"annotations": {INITIAL_EVENTS_END: "true"}}}))
-                .unwrap();
-        assert!(view.metadata.annotations.unwrap().contains_key(INITIAL_EVENTS_END));
     }
 }

@@ -38,7 +38,7 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         let client = environment.clients.fenced(name, environment.fence.clone());
         let events = Events::new(client.clone(), name, &environment.instance);
         let queue = Arc::new(Queue::paused());
-        let objects = environment.informers.custom::<K>();
+        let objects = environment.informers.get::<K>(Selection::All);
         let mut filled = Filled::new(environment.informers.scope());
         filled.needs(&objects);
         let changed = queue.clone();
@@ -107,14 +107,6 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     /// some namespaces only, those of a namespace after its objects have been listed.
     pub fn informer<C: Kind>(&mut self, selection: Selection) -> Informer<C> {
         let informer = self.environment.informers.get::<C>(selection);
-        self.filled.needs(&informer);
-        informer
-    }
-
-    /// An informer of a custom resource that people write: as [`Wiring::informer`], but an object that cannot be read
-    /// does not stop it.
-    pub fn custom<C: Kind>(&mut self) -> Informer<C> {
-        let informer = self.environment.informers.custom::<C>();
         self.filled.needs(&informer);
         informer
     }

@@ -26,8 +26,8 @@ pub(crate) fn selector(set: &PodSet) -> String {
 
 /// Whether the pod carries the labels of the PodSet's pods.
 pub(crate) fn has_labels(set: &PodSet, pod: &PodView) -> bool {
-    let label = |key: &str| pod.labels().get(key).map(String::as_str);
-    label(APP_LABEL) == set.metadata.name.as_deref() && label(VERSION_LABEL) == Some(VERSION)
+    let labels = pod.labels();
+    labels.get(APP_LABEL) == set.metadata.name.as_deref() && labels.get(VERSION_LABEL) == Some(VERSION)
 }
 
 /// The name of the PodSet's pod with a number.

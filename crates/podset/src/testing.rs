@@ -1,6 +1,6 @@
 //! Pods for the tests of what is pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use operator_core::pod::{Phase, PodView};
@@ -14,8 +14,7 @@ use crate::{
 pub(crate) fn pod(number: usize, change: impl Fn(&mut PodView)) -> KnownPod {
     let mut pod = PodView { phase: Phase::Running, node: format!("node-{number}"), ..PodView::default() };
     pod.metadata.name = Some(format!("web-pod-{number}"));
-    let labels = [(APP_LABEL.into(), "web".into()), (VERSION_LABEL.into(), VERSION.into())];
-    pod.metadata.labels = Some(BTreeMap::from(labels));
+    pod.labels = [(APP_LABEL, "web"), (VERSION_LABEL, VERSION)].into_iter().collect();
     pod.ready_since = Some(Timestamp::UNIX_EPOCH);
     change(&mut pod);
     Arc::new(pod)

@@ -19,7 +19,7 @@ use operator_core::{
     admission::{Conversion, Policy, Webhook},
     environment::Setting,
     finalizer,
-    informer::{Change, Informer},
+    informer::{Change, Informer, Selection},
     kind::uid,
     metrics::Gauge,
     owner::{Owner, OwnerError},
@@ -171,7 +171,7 @@ impl Controller for TenantController {
             let (shown, quotas) = (tenants.clone(), objects.quotas());
             wiring.gauges(move || readings(shown.store().list(), |tenant| quotas.get(&uid(tenant))));
         }
-        let owners = wiring.custom::<TenantOwner>();
+        let owners = wiring.informer::<TenantOwner>(Selection::All);
         let picking = tenants.clone();
         wiring.on_change(&owners, move |change| concerned_by_owner(change, &picking.store().list()));
         Self {

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use crate::{
     blow::{Blow, End, Outage},
+    clock,
     lane::Lane,
     matrix::{Progress, Track},
     plan::Planned,
@@ -47,15 +48,16 @@ pub(crate) async fn run_all(
         let Some(Blow::Outage(outage)) = planned.first().map(|planned| planned.blow.clone()) else {
             continue;
         };
-        let verdicts = if let Outage::Leader(end) = outage {
-            if !std::mem::replace(&mut ended, true) {
-                tracks.iter().try_for_each(|track| track.lane.kill())?;
+        if matches!(outage, Outage::Leader(_) | Outage::Clock(_)) && !std::mem::replace(&mut ended, true) {
+            tracks.iter().try_for_each(|track| track.lane.kill())?;
+        }
+        let verdicts = match outage {
+            Outage::Leader(end) => leaders(stage, tracks, &planned, end, 0).await?,
+            Outage::Clock(ahead) => leaders(stage, tracks, &planned, End::Killed, ahead).await?,
+            Outage::ApiServer(after) => {
+                away(stage, tracks, &planned, Component::KubeApiserver, after).await?
             }
-            leaders(stage, tracks, &planned, end).await?
-        } else {
-            let track = |planned: &Planned| tracks.iter().find(|track| is_of(track, planned));
-            let lane = |planned: &Planned| track(planned).map(|track| &track.lane);
-            together(tracks, &planned, lane, control_plane(stage, outage)).await?
+            Outage::Etcd(after) => away(stage, tracks, &planned, Component::Etcd, after).await?,
         };
         for verdict in verdicts {
             progress.take(verdict);
@@ -95,33 +97,46 @@ async fn together<'l>(
     Ok(verdicts)
 }
 
-/// Ends a part of the control plane, and starts it again.
-async fn control_plane(stage: &Stage, outage: Outage) -> Result<()> {
-    let (component, after) = match outage {
-        Outage::ApiServer(after) => (Component::KubeApiserver, after),
-        Outage::Etcd(after) => (Component::Etcd, after),
-        Outage::Leader(_) => return Ok(()),
+/// A part of the control plane ends, some time after the changes have begun, and comes back.
+async fn away(
+    stage: &Stage,
+    tracks: &[Track],
+    planned: &[Planned],
+    component: Component,
+    after: Duration,
+) -> Result<Vec<Verdict>> {
+    let outage = async {
+        if !after.is_zero() {
+            sleep(after).await;
+        }
+        stage.cluster.kill_component(component)?;
+        sleep(AWAY).await;
+        stage.cluster.start_component(component)?;
+        stage.cluster.ready(stage.patience).await
     };
-    if !after.is_zero() {
-        sleep(after).await;
-    }
-    stage.cluster.kill_component(component)?;
-    sleep(AWAY).await;
-    stage.cluster.start_component(component)?;
-    stage.cluster.ready(stage.patience).await
+    let track = |planned: &Planned| tracks.iter().find(|track| is_of(track, planned));
+    let lane = |planned: &Planned| track(planned).map(|track| &track.lane);
+    together(tracks, planned, lane, outage).await
 }
 
-/// Two managers share all controllers. The one that leads them meets its end.
+/// Two managers share all controllers, and the clock of the second may be ahead. The one that leads them meets its end.
 async fn leaders(
     stage: &Arc<Stage>,
     tracks: &[Track],
     planned: &[Planned],
     end: End,
+    ahead: i64,
 ) -> Result<Vec<Verdict>> {
-    let name = |place: &str| format!("{end:?}-{place}").to_lowercase();
-    let first = Lane::replica(stage.clone(), &name("first")).await?;
+    let name = |place: &str| format!("{end:?}-{ahead}-{place}").to_lowercase();
+    let first = Lane::replica(stage.clone(), &name("first"), Vec::new()).await?;
     until_led_by(stage, &name("first")).await?;
-    let second = Lane::replica(stage.clone(), &name("second")).await?;
+    let clock = if ahead == 0 { Vec::new() } else { clock::ahead(ahead)? };
+    let second = Lane::replica(stage.clone(), &name("second"), clock).await?;
+    if ahead != 0 {
+        // To whom a lease seems to have ended long ago, or to last for long, it must seem so by its own clock.
+        sleep(OUT).await;
+        until_led_by(stage, &name("first")).await.context("a wrong clock has taken the lease away")?;
+    }
     let outage = async {
         sleep(UNDER_WAY).await;
         match end {

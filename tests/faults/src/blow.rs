@@ -79,6 +79,8 @@ pub enum Outage {
     Etcd(Duration),
     /// The manager that leads.
     Leader(End),
+    /// The manager that leads is killed, and the clock of the one that follows it is so many seconds ahead.
+    Clock(i64),
 }
 
 /// How a leader comes to its end.

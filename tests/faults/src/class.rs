@@ -29,6 +29,7 @@ const ALL: &[Words] = &[
     (14, "API server killed before, during and after a change"),
     (15, "etcd killed during a change"),
     (16, "leader killed, frozen past its lease, cut off"),
+    (17, "clock five minutes ahead, or behind, of the other replica's"),
     (19, "a third hand"),
 ];
 
@@ -53,9 +54,14 @@ impl Class {
         matches!(self.0, 1 | 2 | 8..=11)
     }
 
+    /// Whether its faults take clocks that are wrong.
+    pub fn is_about_clocks(self) -> bool {
+        self.0 == 17
+    }
+
     /// Whether its faults meet all controllers at once.
     pub fn meets_all_controllers(self) -> bool {
-        matches!(self.0, 14..=16)
+        matches!(self.0, 14..=17)
     }
 }
 

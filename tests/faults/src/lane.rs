@@ -29,7 +29,7 @@ pub struct Lane {
     pub proxy: Proxy,
     name: String,
     args: Vec<String>,
-    kubeconfig: PathBuf,
+    env: Vec<(String, String)>,
     log: PathBuf,
     manager: Mutex<Option<Companion>>,
 }
@@ -37,17 +37,23 @@ pub struct Lane {
 impl Lane {
     /// Starts a manager with one controller that it need not share.
     pub async fn start(stage: Arc<Stage>, controller: &str) -> Result<Self> {
-        Self::with(stage, controller, &[controller], &["--leader-elect=false"]).await
+        Self::with(stage, controller, &[controller], &["--leader-elect=false"], Vec::new()).await
     }
 
-    /// Starts one of several managers that share all controllers.
-    pub async fn replica(stage: Arc<Stage>, name: &str) -> Result<Self> {
+    /// Starts one of several managers that share all controllers, with some variables of its own.
+    pub async fn replica(stage: Arc<Stage>, name: &str, env: Vec<(String, String)>) -> Result<Self> {
         let instance = format!("--instance={name}");
         let args = [["--leader-elect", instance.as_str()].as_slice(), &QUICK].concat();
-        Self::with(stage, name, &CONTROLLERS, &args).await
+        Self::with(stage, name, &CONTROLLERS, &args, env).await
     }
 
-    async fn with(stage: Arc<Stage>, name: &str, controllers: &[&str], args: &[&str]) -> Result<Self> {
+    async fn with(
+        stage: Arc<Stage>,
+        name: &str,
+        controllers: &[&str],
+        args: &[&str],
+        mut env: Vec<(String, String)>,
+    ) -> Result<Self> {
         let account = stage.cluster.service_account_kubeconfig(NAMESPACE_OF_MANAGER, ACCOUNT).await?;
         let proxy = Proxy::start(stage.cluster.kubeconfig()).await?;
         let dir = &stage.cluster.record().dir;
@@ -64,17 +70,17 @@ impl Lane {
             "--metrics-bind-address=0",
         ];
         let args = fixed.iter().chain(args).map(|arg| (*arg).to_owned()).collect();
-        let lane = Self { stage, proxy, name, args, kubeconfig, log, manager: Mutex::default() };
+        env.push(("KUBECONFIG".to_owned(), kubeconfig.display().to_string()));
+        let lane = Self { stage, proxy, name, args, env, log, manager: Mutex::default() };
         lane.revive()?;
         Ok(lane)
     }
 
     /// Starts the manager, with what it says added to its log.
     pub fn revive(&self) -> Result<()> {
-        let env = [("KUBECONFIG".to_owned(), self.kubeconfig.display().to_string())];
         self.proxy.begin_life();
-        let Self { stage, name, args, .. } = self;
-        *self.manager.lock() = Some(stage.cluster.companion(name, &stage.program, args, &env)?);
+        let Self { stage, name, args, env, .. } = self;
+        *self.manager.lock() = Some(stage.cluster.companion(name, &stage.program, args, env)?);
         Ok(())
     }
 

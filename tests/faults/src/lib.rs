@@ -10,6 +10,7 @@ pub mod asked;
 mod batch;
 pub mod blow;
 pub mod class;
+mod clock;
 pub mod id;
 pub mod kinds;
 pub mod lane;

@@ -84,6 +84,7 @@ fn blows(class: Class, workload: &Workload, reference: &Reference, latency: f64)
         16 => [("killed", End::Killed), ("frozen", End::Frozen), ("cut-off", End::CutOff)]
             .map(leader_out)
             .into(),
+        17 => [("ahead", 300), ("behind", -300)].map(clock).into(),
         19 => disturbances(workload),
         _ => Vec::new(),
     }
@@ -214,6 +215,11 @@ fn api_server_away((point, after): (&str, u64)) -> (String, Blow, String) {
 
 fn leader_out((point, end): (&str, End)) -> (String, Blow, String) {
     (point.to_owned(), Blow::Outage(Outage::Leader(end)), format!("the leader is {point} during the change"))
+}
+
+fn clock((point, seconds): (&str, i64)) -> (String, Blow, String) {
+    let words = format!("the leader is killed during the change, the next one's clock is 5 minutes {point}");
+    (point.to_owned(), Blow::Outage(Outage::Clock(seconds)), words)
 }
 
 fn disturbances(workload: &Workload) -> Blows {

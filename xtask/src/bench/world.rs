@@ -1,6 +1,7 @@
 //! Many objects, made for a measurement.
 
 use anyhow::{Context, Result};
+use cluster::wait::eventually;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
@@ -11,6 +12,8 @@ use kube::{
 use podset::{PodSet, PodSetSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
+
+use super::PATIENCE;
 
 /// The pods of each PodSet.
 pub(super) const REPLICAS: i32 = 10;
@@ -83,6 +86,20 @@ pub(super) fn podset_name(number: usize) -> String {
 pub(super) async fn count_ready<K: Resource<DynamicType = ()>>(client: &Client) -> Result<usize> {
     let all = Api::<Seen>::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     Ok(all.list(&ListParams::default()).await?.iter().filter(|object| has(object, is_ready)).count())
+}
+
+/// Waits until an object says that its present spec has come true.
+pub(super) async fn until_ready<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<()> {
+    let objects = Api::<Seen>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<K>(&()));
+    eventually(&format!("{} {namespace}/{name} to be ready", K::kind(&())), PATIENCE, async || {
+        let object = objects.get(name).await?;
+        Ok(if has(&object, is_ready) { Ok(()) } else { Err(object) })
+    })
+    .await
 }
 
 /// An object without its spec, which takes long to parse.

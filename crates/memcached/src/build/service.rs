@@ -4,7 +4,6 @@ use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use kube::ResourceExt;
 use operator_core::{
     labels::{self, Labels},
     pod::PodView,
@@ -44,7 +43,7 @@ pub(crate) fn endpoint(pod: &PodView, service: &str, namespace: &str, port: i32)
         return None;
     }
     let host = pod.ip.replace(['.', ':'], "-");
-    let port = pod.labels().get(PORT_LABEL).cloned().unwrap_or_else(|| port.to_string());
+    let port = pod.labels().get(PORT_LABEL).map_or_else(|| port.to_string(), str::to_owned);
     Some(format!("{host}.{service}.{namespace}.svc:{port}"))
 }
 
@@ -76,7 +75,7 @@ mod tests {
     #[test]
     fn while_the_port_is_changed_each_pod_says_its_own() {
         let mut pod = PodView { ip: "10.0.0.7".to_owned(), ..PodView::default() };
-        pod.metadata.labels = Some([(PORT_LABEL.to_owned(), "12000".to_owned())].into());
+        pod.labels = [(PORT_LABEL, "12000")].into_iter().collect();
         let told = endpoint(&pod, "web", "shop", 11211);
         assert_eq!(told.as_deref(), Some("10-0-0-7.web.shop.svc:12000"));
     }

@@ -41,13 +41,6 @@ impl<'e> Caches<'e> {
         informer
     }
 
-    /// An informer of a custom resource that people write.
-    pub fn custom<K: Kind>(&mut self) -> Informer<K> {
-        let informer = self.environment.informers.custom::<K>();
-        self.synced.push(informer.synced());
-        informer
-    }
-
     /// A client for the one live read that is allowed where a cache that is behind would deny. It cannot write:
     /// a review has no side effects.
     pub fn reader(&self) -> Client {

@@ -3,7 +3,6 @@
 use std::{
     any::{Any, TypeId},
     collections::{BTreeSet, HashMap},
-    future::Future,
     sync::Arc,
 };
 
@@ -11,10 +10,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::{
-    Informer, Scope,
-    watch::{self, Watch},
-};
+use super::{Informer, Scope, raw::Raw, watch::Watch};
 use crate::{
     kind::Kind,
     metrics::{Metrics, NoMetrics},
@@ -107,38 +103,6 @@ impl Informers {
 
     /// The informer of a kind. The first call for it starts its watches; must be called within a Tokio runtime.
     pub fn get<K: Kind>(&self, selection: Selection) -> Informer<K> {
-        self.get_or_start(selection, |informer, limit| {
-            let api = K::api(self.hub.client.clone(), limit.as_deref());
-            watch::follow(self.watch(informer, limit, selection), api)
-        })
-    }
-
-    /// The informer of a custom resource that people write: as [`Informers::get`], but an object that cannot
-    /// be read does not stop the watch.
-    pub fn custom<K: Kind>(&self) -> Informer<K> {
-        self.get_or_start(Selection::All, |informer, limit| {
-            let api = K::guarded_api(self.hub.client.clone(), limit.as_deref());
-            watch::follow_guarded(self.watch(informer, limit, Selection::All), api)
-        })
-    }
-
-    fn watch<K: Kind>(
-        &self,
-        informer: Informer<K>,
-        limit: Option<Arc<str>>,
-        selection: Selection,
-    ) -> Watch<K> {
-        Watch { informer, limit, labels: selection.label_selector(), metrics: self.hub.metrics.clone() }
-    }
-
-    fn get_or_start<K: Kind, F>(
-        &self,
-        selection: Selection,
-        follow: impl Fn(Informer<K>, Option<Arc<str>>) -> F,
-    ) -> Informer<K>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
         let mut state = self.hub.state.lock();
         let id = (TypeId::of::<K>(), selection);
         if let Some(informer) =
@@ -149,7 +113,15 @@ impl Informers {
         let limits = self.hub.scope.limits(K::NAMESPACED);
         let informer = Informer::<K>::new(&limits);
         for limit in limits {
-            state.watches.spawn(follow(informer.clone(), limit));
+            let api = Raw::api::<K>(self.hub.client.clone(), limit.as_deref());
+            let watch = Watch {
+                sink: Box::new(informer.clone()),
+                kind: K::kind(&()).into_owned(),
+                limit,
+                labels: selection.label_selector(),
+                metrics: self.hub.metrics.clone(),
+            };
+            state.watches.spawn(watch.follow(api));
         }
         let (watched, held) = (informer.clone(), informer.clone());
         let entry = Entry {

@@ -19,6 +19,7 @@ mod filled;
 mod hub;
 mod index;
 mod parts;
+mod raw;
 mod store;
 mod watch;
 
@@ -32,6 +33,7 @@ pub use hub::{Informers, Selection};
 pub use index::{Index, IndexKey};
 use parking_lot::{Mutex, RwLock};
 pub use parts::Scope;
+pub use raw::list_readable;
 pub use store::{Change, Moment, Store};
 use tokio::sync::watch::{Receiver, Sender};
 

@@ -179,7 +179,7 @@ impl<K: Kind> Store<K> {
 
     pub(super) fn applied(&self, object: K) -> Option<Change<K>> {
         let mut inner = self.inner.write();
-        inner.saw(&object);
+        inner.saw(object.meta().namespace.as_deref(), version(&object));
         let known = inner.objects.get(&ObjectKey::of(&object));
         let overtaken = known.is_some_and(|known| {
             known.uid() == object.uid() && version(known.as_ref()) > version(&object) && version(&object) > 0
@@ -187,17 +187,17 @@ impl<K: Kind> Store<K> {
         if overtaken { None } else { inner.put(object) }
     }
 
-    pub(super) fn deleted(&self, object: &K) -> Option<Change<K>> {
+    pub(super) fn deleted(&self, key: &ObjectKey, version: u64) -> Option<Change<K>> {
         let mut inner = self.inner.write();
-        inner.saw(object);
-        inner.take(&ObjectKey::of(object))
+        inner.saw(key.namespace(), version);
+        inner.take(key)
     }
 }
 
 impl<K: Kind> Inner<K> {
-    fn saw(&mut self, object: &K) {
-        if let Some(part) = self.parts.get_mut(object.meta().namespace.as_deref()) {
-            part.seen = part.seen.max(version(object));
+    fn saw(&mut self, namespace: Option<&str>, version: u64) {
+        if let Some(part) = self.parts.get_mut(namespace) {
+            part.seen = part.seen.max(version);
         }
     }
 
@@ -230,7 +230,7 @@ impl<K: Kind> Inner<K> {
 }
 
 /// The resource version as a number, which it is on every Kubernetes since 1.35 (KEP-5504); 0 if it is not.
-fn version<K: Resource>(object: &K) -> u64 {
+pub(super) fn version<K: Resource>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
@@ -338,7 +338,7 @@ mod tests {
         let store = listed(&[]);
         let moment = store.now();
         store.applied(object("a", 5));
-        store.deleted(&object("a", 6));
+        store.deleted(&key("a"), 6);
         assert!(store.wrote(moment, object("a", 5)).is_none());
         assert!(store.get(&key("a")).is_none());
     }
@@ -384,7 +384,7 @@ mod tests {
         let store = listed(&[object("a", 1), object("b", 2)]);
         let index = store.index(|object: &ConfigMap| vec![object.name_any()]);
         assert_eq!(index.get(&"b".to_owned()).len(), 1);
-        store.deleted(&object("b", 3));
+        store.deleted(&key("b"), 3);
         assert!(index.get(&"b".to_owned()).is_empty());
         store.applied(object("c", 4));
         assert_eq!(index.get(&"c".to_owned()).len(), 1);

@@ -1,24 +1,27 @@
 //! The loop between kube's watcher and a store.
 
-use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Api, Resource,
-    core::{DeserializeGuard, Status, error_boundary::InvalidObject},
+    Api,
+    core::Status,
     runtime::{
         WatchStreamExt,
         watcher::{self, Error, Event, watcher},
     },
 };
-use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-use super::Informer;
+use super::{
+    Informer,
+    raw::{Raw, Unreadable},
+    store,
+};
 use crate::{
     backoff::WatchBackoff,
     error,
-    kind::{Kind, ObjectKey, describe},
+    kind::Kind,
     metrics::{Metrics, Restarted},
 };
 
@@ -41,67 +44,88 @@ enum Lists {
 /// Objects in a page; few, for a page is parsed as a whole.
 const PAGE: u32 = 100;
 
-/// One watch of an informer.
-pub(super) struct Watch<K> {
-    pub(super) informer: Informer<K>,
+/// One watch of an informer. It is the same for all kinds: there are many of them, and each would be a copy of the whole
+/// loop in the program.
+pub(super) struct Watch {
+    pub(super) sink: Box<dyn Sink>,
+    /// What is watched, for messages.
+    pub(super) kind: String,
     /// The namespace that it is limited to.
     pub(super) limit: Option<Arc<str>>,
     pub(super) labels: Option<&'static str>,
     pub(super) metrics: Arc<dyn Metrics>,
 }
 
-/// Follows a kind for ever.
-pub(super) async fn follow<K: Kind>(watch: Watch<K>, api: Api<K>) {
-    watch.follow(api, Some).await;
+/// What takes in what a watch tells.
+pub(super) trait Sink: Send + Sync {
+    /// Something has happened in this part of the store. An object that cannot be read stays as it was last readable; a
+    /// relist takes it out.
+    fn take_in(&self, limit: Option<&str>, event: Event<Raw>) -> Result<(), Unreadable>;
+
+    /// Whether the API server refuses the watch with this limit.
+    fn refused(&self, limit: Option<&str>, is_refused: bool);
 }
 
-/// Follows a kind for ever whose objects people write, and whose definition may be another version than ours:
-/// an object that we cannot read is told of and passed over, and does not stop the others.
-pub(super) async fn follow_guarded<K: Kind>(watch: Watch<K>, api: Api<DeserializeGuard<K>>) {
-    watch.follow(api, readable).await;
+impl<K: Kind> Sink for Informer<K> {
+    fn take_in(&self, limit: Option<&str>, event: Event<Raw>) -> Result<(), Unreadable> {
+        match event {
+            Event::Init => self.store().relist_began(limit),
+            Event::InitApply(object) => {
+                let object = object.read()?;
+                self.change(|store| store.listed(object));
+            }
+            Event::InitDone => self.relist_ended(limit),
+            Event::Apply(object) => {
+                let object = object.read()?;
+                self.change(|store| store.applied(object));
+            }
+            Event::Delete(object) => {
+                self.change(|store| store.deleted(&object.key(), store::version(&object)));
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, limit: Option<&str>, is_refused: bool) {
+        self.store().refused(limit, is_refused);
+    }
 }
 
-impl<K: Kind> Watch<K> {
-    async fn follow<W>(self, api: Api<W>, read: fn(Event<W>) -> Option<Event<K>>)
-    where
-        W: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    {
-        let mut health = Health::new(self.limit.clone());
+impl Watch {
+    /// Follows a kind for ever. An object that cannot be read, because people have written it, or its definition is another
+    /// version than ours, is told of and passed over, and does not stop the others.
+    pub(super) async fn follow(self, api: Api<Raw>) {
+        let mut health = Health::new(self.kind.clone(), self.limit.clone());
         let mut lists = Lists::Streamed;
         loop {
             let events = watcher(api.clone(), config(self.labels, lists));
-            let events = events.modify(|object| object.meta_mut().managed_fields = None);
             let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
             while let Some(event) = events.next().await {
                 if lists == Lists::Streamed && event.as_ref().is_err_and(cannot_stream) {
-                    debug!(kind = %K::kind(&()), "the API server does not stream lists; they are read in pages");
+                    debug!(kind = %self.kind, "the API server does not stream lists; they are read in pages");
                     lists = Lists::Paged;
                     break;
                 }
-                if let Some(why) = restarted(&event) {
-                    self.metrics.watch_restarted(&K::kind(&()), why);
-                }
-                // The beginning of a relist says nothing yet: in pages, it comes before the request.
-                if !matches!(event, Ok(Event::Init)) {
-                    health.judge::<K, _>(&event);
-                    let is_refused = event.as_ref().is_err_and(is_refused);
-                    self.informer.store().refused(self.limit.as_deref(), is_refused);
-                }
-                if let Some(event) = event.ok().and_then(read) {
-                    self.take_in(event);
-                }
+                self.tell(event, &mut health);
             }
         }
     }
 
-    fn take_in(&self, event: Event<K>) {
-        let (informer, limit) = (&self.informer, self.limit.as_deref());
-        match event {
-            Event::Init => informer.store().relist_began(limit),
-            Event::InitApply(object) => informer.change(|store| store.listed(object)),
-            Event::InitDone => informer.relist_ended(limit),
-            Event::Apply(object) => informer.change(|store| store.applied(object)),
-            Event::Delete(object) => informer.change(|store| store.deleted(&object)),
+    fn tell(&self, event: Result<Event<Raw>, Error>, health: &mut Health) {
+        let limit = self.limit.as_deref();
+        if let Some(why) = restarted(&event) {
+            self.metrics.watch_restarted(&self.kind, why);
+        }
+        // The beginning of a relist says nothing yet: in pages, it comes before the request.
+        if !matches!(event, Ok(Event::Init)) {
+            health.judge(&event);
+            self.sink.refused(limit, event.as_ref().is_err_and(is_refused));
+        }
+        if let Ok(event) = event
+            && let Err(Unreadable { key, error }) = self.sink.take_in(limit, event)
+        {
+            let object = format!("{} {key}", self.kind);
+            warn!(%object, %error, "an object cannot be read and is left alone; install the CRDs of this version");
         }
     }
 }
@@ -126,29 +150,6 @@ fn cannot_stream(error: &Error) -> bool {
         || status.message.contains("RequestWatchProgress")
 }
 
-/// The event, unless it is about an object that we cannot read. Such an object stays in the store as it was
-/// last readable; a relist takes it out.
-fn readable<K: Kind>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
-    Some(match event {
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-        Event::InitApply(object) => Event::InitApply(read(object)?),
-        Event::Apply(object) => Event::Apply(read(object)?),
-        Event::Delete(object) => Event::Delete(read(object)?),
-    })
-}
-
-fn read<K: Kind>(object: DeserializeGuard<K>) -> Option<K> {
-    match object.0 {
-        Ok(object) => Some(object),
-        Err(InvalidObject { error, metadata }) => {
-            let object = describe::<K>(&ObjectKey::of_meta(&metadata));
-            warn!(%object, %error, "an object cannot be read and is left alone; install the CRDs of this version");
-            None
-        }
-    }
-}
-
 /// Whether and why the watch starts over. One that has expired lists anew, and is counted then.
 fn restarted<W>(event: &Result<Event<W>, Error>) -> Option<Restarted> {
     match event {
@@ -160,6 +161,7 @@ fn restarted<W>(event: &Result<Event<W>, Error>) -> Option<Restarted> {
 
 /// Whether the watch works, so that each turn is logged once.
 struct Health {
+    kind: String,
     /// The namespace that the watch is limited to.
     limit: Option<Arc<str>>,
     /// What was last told.
@@ -169,45 +171,44 @@ struct Health {
 }
 
 impl Health {
-    fn new(limit: Option<Arc<str>>) -> Self {
-        Self { limit, broken: None, refused: false }
+    fn new(kind: String, limit: Option<Arc<str>>) -> Self {
+        Self { kind, limit, broken: None, refused: false }
     }
 
-    fn judge<K: Kind, E>(&mut self, event: &Result<E, Error>) {
+    fn judge<E>(&mut self, event: &Result<E, Error>) {
         match event {
-            Ok(_) => self.healed::<K>(),
-            Err(broken) => self.broke::<K>(broken),
+            Ok(_) => self.healed(),
+            Err(broken) => self.broke(broken),
         }
     }
 
-    fn broke<K: Kind>(&mut self, broken: &Error) {
-        let (kind, namespace) = (K::kind(&()), self.limit.as_deref());
+    fn broke(&mut self, broken: &Error) {
+        let (kind, namespace) = (self.kind.as_str(), self.limit.as_deref());
         if is_expired(broken) {
-            debug!(%kind, namespace, "the watch expired and lists anew");
+            debug!(kind, namespace, "the watch expired and lists anew");
             return;
         }
         if status_code(broken) == Some(403) && !std::mem::replace(&mut self.refused, true) {
-            debug!(%kind, namespace, "the watch was refused; it is told if it stays so");
+            debug!(kind, namespace, "the watch was refused; it is told if it stays so");
             return;
         }
         let message = words(broken);
         if self.broken.as_ref() != Some(&message) {
-            warn!(%kind, namespace, error = %message, "{}", advice::<K>(broken, namespace));
+            warn!(kind, namespace, error = %message, "{}", advice(kind, broken, namespace));
             self.broken = Some(message);
         }
     }
 
-    fn healed<K: Kind>(&mut self) {
+    fn healed(&mut self) {
         self.refused = false;
         if self.broken.take().is_some() {
-            info!(kind = %K::kind(&()), namespace = self.limit.as_deref(), "the watch works again");
+            info!(kind = self.kind, namespace = self.limit.as_deref(), "the watch works again");
         }
     }
 }
 
 /// What a person can do about a watch that does not work.
-fn advice<K: Kind>(broken: &Error, namespace: Option<&str>) -> String {
-    let kind = K::kind(&());
+fn advice(kind: &str, broken: &Error, namespace: Option<&str>) -> String {
     match (status_code(broken), namespace) {
         (Some(404), _) => format!(
             "cannot watch {kind}: the API server does not know it; install its CRD (--install-crds does)"

@@ -18,7 +18,7 @@ use tokio::{
     sync::{oneshot, watch},
     time::{sleep, timeout},
 };
-use tracing::info;
+use tracing::{error, info};
 
 use super::{
     board::Board,
@@ -55,6 +55,10 @@ pub(super) struct Elector {
     writer: Writer,
     /// As last read or written.
     lease: Option<Lease>,
+    /// The highest version that an answer had.
+    newest: u64,
+    /// Whether an answer had a lower version than one before it.
+    went_back: bool,
     board: watch::Receiver<Board>,
     /// What was last heard.
     heard: Option<Seen>,
@@ -79,6 +83,8 @@ impl Elector {
             machine: Machine::new(process.identity.clone(), process.timing, now()),
             writer: Writer { me: process.identity.clone(), timing: process.timing },
             lease: None,
+            newest: 0,
+            went_back: false,
             board,
             heard: None,
             jitter: Duration::from_millis(fastrand::u64(0..100)),
@@ -90,6 +96,9 @@ impl Elector {
     }
 
     /// Holds the election until asked to resign, and then gives the Lease back.
+    ///
+    /// Ends by itself when the API server has gone back in time, as by a backup that was restored: what this process knows
+    /// is of another world then, and no watch tells of changes until versions are as high again as they were.
     pub(super) async fn run(mut self, mut resign: oneshot::Receiver<()>) {
         let mut resigned = false;
         loop {
@@ -109,6 +118,9 @@ impl Elector {
                     Ok(()) = self.board.changed() => self.hear(),
                     () = sleep(until.saturating_sub(now())) => {}
                 },
+            }
+            if self.went_back {
+                return;
             }
             self.show();
         }
@@ -138,6 +150,9 @@ impl Elector {
     async fn look(&mut self) {
         let answer = timeout(self.patience(), self.process.api.get_opt(&self.name)).await;
         if let Ok(Ok(found)) = answer {
+            if let Some(lease) = &found {
+                self.compare(lease);
+            }
             self.machine.looked(now(), Ok(found.as_ref().map(seen)));
             // What a deleted Lease said is needed to make it anew.
             self.lease = found.or_else(|| self.lease.take());
@@ -194,8 +209,27 @@ impl Elector {
         }
     }
 
+    /// Holds an answer against those before it. Each version of an object is higher than all that were there before it.
+    fn compare(&mut self, lease: &Lease) {
+        let version = lease.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
+        let version = version.unwrap_or(self.newest);
+        if version < self.newest {
+            self.went_back = true;
+            let (controller, lease, before) = (self.controller, &self.name, self.newest);
+            error!(
+                controller,
+                lease,
+                version,
+                before,
+                "the API server has gone back to what it was some time ago; this process ends, to be started anew"
+            );
+        }
+        self.newest = self.newest.max(version);
+    }
+
     fn sent(&mut self, write: &Write, lease: Lease) -> Written {
         self.trouble.over();
+        self.compare(&lease);
         if *write == Write::Found {
             let wait = self.process.timing.lease();
             info!(

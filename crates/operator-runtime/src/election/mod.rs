@@ -11,6 +11,7 @@
 //!   edited by hand, and however wrong clocks are, as long as they run at about the same speed: see [`Timing::checked`].
 //! - One that cannot renew its Lease stops by itself before others may begin.
 //! - A clean stop hands over at once.
+//! - A process that sees by its Leases that the API server was restored from a backup ends, to be started anew.
 //!
 //! # Not guaranteed
 //! That a write which was on its way when a network failed does not arrive late. Names, owners and preconditions guard
@@ -126,9 +127,12 @@ impl Leadership {
     /// Waits until this process leads.
     ///
     /// # Errors
-    /// When the candidate has ended, which is a bug.
+    /// When the candidate has ended: because the API server has gone back in time, or by a bug.
     pub async fn gained(&mut self) -> Result<()> {
-        self.leads.wait_for(|leads| *leads).await.context("the election ended by itself")?;
+        self.leads
+            .wait_for(|leads| *leads)
+            .await
+            .context("the election ended by itself; see what it has said before")?;
         Ok(())
     }
 

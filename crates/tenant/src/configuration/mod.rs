@@ -25,7 +25,7 @@ use kube::{CustomResourceExt, ResourceExt};
 use operator_core::{
     Controller, ObjectKey, Outcome, ReconcileError, Wiring,
     error::status as answered,
-    informer::{Change, Informer},
+    informer::{Change, Informer, Selection},
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
     write::WriteError,
@@ -112,9 +112,9 @@ impl Controller for ConfigurationController {
     }
 
     fn wire(wiring: &mut Wiring<'_, CapsuleConfiguration>) -> Self {
-        let tenants = wiring.custom::<Tenant>();
+        let tenants = wiring.informer::<Tenant>(Selection::All);
         wiring.on_change(&tenants, |change| concerned(concerns_owners(change)));
-        let owners = wiring.custom::<TenantOwner>();
+        let owners = wiring.informer::<TenantOwner>(Selection::All);
         wiring.on_change(&owners, |change| concerned(differs(change)));
         Self {
             cluster_roles: Grants::wire(wiring),

@@ -4,12 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::{authentication::v1::UserInfo, core::v1::Namespace};
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt};
 use operator_core::{
     ObjectKey, OwnUser,
     admission::{BoxError, Caches},
-    informer::{Index, Informer, Selection},
-    kind::Kind,
+    informer::{Index, Informer, Selection, list_readable},
 };
 
 use crate::{
@@ -56,15 +55,15 @@ pub(super) struct Facts {
 impl Known {
     /// Asks for the caches.
     pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
-        let tenants = caches.custom::<Tenant>();
-        let owners = caches.custom::<TenantOwner>();
+        let tenants = caches.informer::<Tenant>(Selection::All);
+        let owners = caches.informer::<TenantOwner>(Selection::All);
         let spelled_out = |tenant: &Tenant| {
             tenant.spec.owners.iter().map(|owner| (owner.kind, owner.name.clone())).collect()
         };
         Self {
             tenants_by_owner: tenants.store().index(spelled_out),
             tenants,
-            configurations: caches.custom(),
+            configurations: caches.informer(Selection::All),
             owners: owners
                 .store()
                 .index(|owner: &TenantOwner| vec![(owner.spec.kind, owner.spec.name.clone())]),
@@ -143,8 +142,7 @@ impl Known {
         if about.is_empty() && facts.role == Role::CapsuleUser {
             facts.owned.clear();
             // One that cannot be read is nobody's.
-            let all = Tenant::guarded_api(self.reader.clone(), None).list(&ListParams::default()).await?;
-            found = all.into_iter().filter_map(|tenant| tenant.0.ok()).collect();
+            found = list_readable(self.reader.clone(), None).await?;
         }
         let person = Person::of(user);
         let as_owners = self.as_owners(&person);

@@ -25,7 +25,7 @@ pub(super) struct Tenancy {
 
 impl Tenancy {
     pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
-        Self { namespaces: caches.informer(Selection::All), tenants: caches.custom() }
+        Self { namespaces: caches.informer(Selection::All), tenants: caches.informer(Selection::All) }
     }
 
     /// The Tenant of a namespace; none if there is no Tenant of that name.

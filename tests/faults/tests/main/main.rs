@@ -12,4 +12,5 @@ mod controllers;
 mod finds;
 mod frames;
 mod requests;
+mod restore;
 mod support;

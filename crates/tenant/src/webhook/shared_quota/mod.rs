@@ -74,7 +74,7 @@ impl Validator for SharedQuotas {
     fn wire(caches: &mut Caches<'_>) -> Self {
         let quotas = caches.informer::<ResourceQuota>(Selection::Managed);
         let together = quotas.store().index(|quota: &ResourceQuota| share(quota).into_iter().collect());
-        Self { tenants: caches.custom::<Tenant>(), together, ledger: Mutex::default() }
+        Self { tenants: caches.informer::<Tenant>(Selection::All), together, ledger: Mutex::default() }
     }
 
     async fn validate(&self, request: &Request<ResourceQuota>) -> Result<Verdict, BoxError> {

@@ -1,0 +1,153 @@
+//! Objects as they are sent, so that one watch loop serves all kinds.
+
+use std::borrow::Cow;
+
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, ListParams},
+    core::{DynamicResourceScope, ObjectMeta},
+};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::value::RawValue;
+
+use crate::kind::{Kind, ObjectKey};
+
+/// An object as it was sent. Of its metadata, only what a watch needs has been read: the resource version.
+#[derive(Clone, Debug)]
+pub(super) struct Raw {
+    metadata: ObjectMeta,
+    text: Box<RawValue>,
+}
+
+/// An object that is not what its kind should be.
+pub(super) struct Unreadable {
+    pub(super) key: ObjectKey,
+    pub(super) error: serde_json::Error,
+}
+
+impl Raw {
+    /// The API of a kind, for objects as they are sent.
+    pub(super) fn api<K: Kind>(client: Client, namespace: Option<&str>) -> Api<Self> {
+        let resource = ApiResource::erase::<K>(&());
+        match namespace {
+            Some(namespace) if K::NAMESPACED => Api::namespaced_with(client, namespace, &resource),
+            _ => Api::all_with(client, &resource),
+        }
+    }
+
+    /// The object, without its managed fields, which nobody reads and which take much memory.
+    pub(super) fn read<K: Kind>(&self) -> Result<K, Unreadable> {
+        let mut object: K =
+            serde_json::from_str(self.text.get()).map_err(|error| Unreadable { key: self.key(), error })?;
+        object.meta_mut().managed_fields = None;
+        Ok(object)
+    }
+
+    /// Which object it is, as far as it says so.
+    pub(super) fn key(&self) -> ObjectKey {
+        let named: Named = serde_json::from_str(self.text.get()).unwrap_or_default();
+        ObjectKey::of_meta(&ObjectMeta {
+            namespace: named.metadata.namespace,
+            name: named.metadata.name,
+            ..ObjectMeta::default()
+        })
+    }
+}
+
+/// All objects of a kind as the API server has them now, without those that cannot be read.
+pub async fn list_readable<K: Kind>(client: Client, namespace: Option<&str>) -> kube::Result<Vec<K>> {
+    let all = Raw::api::<K>(client, namespace).list(&ListParams::default()).await?;
+    Ok(all.iter().filter_map(|object| object.read().ok()).collect())
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    metadata: Version,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    metadata: Name,
+}
+
+#[derive(Default, Deserialize)]
+struct Name {
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let versioned: Versioned = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        let resource_version = versioned.metadata.resource_version;
+        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, text })
+    }
+}
+
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::WatchEvent;
+    use serde_json::json;
+
+    use super::*;
+
+    fn sent(data: serde_json::Value) -> Raw {
+        let metadata = json!({
+            "name": "web", "namespace": "shop", "resourceVersion": "7", "managedFields": [{ "manager": "kubectl" }],
+        });
+        let object = json!({ "metadata": metadata, "data": data });
+        // As the API server writes it: the type comes first.
+        let event = serde_json::from_str(&format!(r#"{{"type":"ADDED","object":{object}}}"#)).unwrap();
+        let WatchEvent::Added(raw) = event else { panic!("it was added") };
+        raw
+    }
+
+    #[test]
+    fn an_object_is_read_without_its_managed_fields() {
+        let raw = sent(json!({ "a": "b" }));
+        assert_eq!(raw.meta().resource_version.as_deref(), Some("7"));
+        let read: ConfigMap = raw.read().ok().unwrap();
+        assert_eq!(read.metadata.name.as_deref(), Some("web"));
+        assert!(read.metadata.managed_fields.is_none());
+        assert_eq!(read.data.unwrap()["a"], "b");
+    }
+
+    #[test]
+    fn of_an_object_that_cannot_be_read_it_is_known_which_one_it_is() {
+        let unreadable = sent(json!(["no", "map"])).read::<ConfigMap>().unwrap_err();
+        assert_eq!(unreadable.key, ObjectKey::namespaced("shop", "web"));
+        assert!(unreadable.error.to_string().contains("map"), "{}", unreadable.error);
+    }
+}
