@@ -9,7 +9,7 @@ use faults::{
 use crate::support::program;
 
 /// One of so many runs is tried here; `cargo xtask faults` tries all.
-const PARTS: usize = 4;
+const PARTS: usize = 8;
 
 #[tokio::test]
 async fn crashes_after_writes_and_conflicts_leave_nothing_undone_and_nothing_done_twice() {
