@@ -108,6 +108,14 @@ impl Cluster {
         self.owned()?.start(component)
     }
 
+    /// Starts the parts again that have ended by themselves, as a kubelet does. Not those that were stopped or killed here.
+    ///
+    /// # Errors
+    /// When a part cannot be started, or the cluster belongs to another process.
+    pub fn revive_components(&self) -> Result<()> {
+        self.owned()?.revive()
+    }
+
     /// # Errors
     /// When the API server does not say within `patience` that it is ready.
     pub async fn ready(&self, patience: Duration) -> Result<()> {

@@ -119,6 +119,15 @@ impl ControlPlane {
         self.processes.values_mut().try_for_each(Process::ensure_running)
     }
 
+    /// Starts again what has ended by itself, as a kubelet does.
+    pub(crate) fn revive(&mut self) -> Result<()> {
+        let ended = |(component, process): (&Component, &mut Process)| {
+            process.ensure_running().is_err().then_some(*component)
+        };
+        let ended: Vec<_> = self.processes.iter_mut().filter_map(ended).collect();
+        ended.into_iter().try_for_each(|component| self.start(component))
+    }
+
     /// Stops everything in order and removes the directory. Returns when it is done.
     ///
     /// # Errors

@@ -72,6 +72,7 @@ fn is_of(track: &Track, planned: &Planned) -> bool {
 
 /// Begins all runs, and lets the outage come while they go on.
 async fn together<'l>(
+    stage: &Stage,
     tracks: &'l [Track],
     planned: &[Planned],
     lane: impl Fn(&Planned) -> Option<&'l Lane>,
@@ -92,9 +93,22 @@ async fn together<'l>(
         };
         Verdict::of(planned, run.await)
     });
-    let (outage, verdicts) = tokio::join!(outage, join_all(runs));
-    outage?;
-    Ok(verdicts)
+    let all = async { tokio::join!(outage, join_all(runs)) };
+    tokio::select! {
+        (outage, verdicts) = all => outage.map(|()| verdicts),
+        failed = keep_up(stage) => Err(failed),
+    }
+}
+
+/// Starts what ends by itself, as a kubelet does: kube-scheduler ends when an outage has made it lose track of pods. Ends when
+/// that fails.
+async fn keep_up(stage: &Stage) -> anyhow::Error {
+    loop {
+        sleep(AWAY).await;
+        if let Err(failed) = stage.cluster.revive_components() {
+            return failed;
+        }
+    }
 }
 
 /// A part of the control plane ends, some time after the changes have begun, and comes back.
@@ -116,7 +130,7 @@ async fn away(
     };
     let track = |planned: &Planned| tracks.iter().find(|track| is_of(track, planned));
     let lane = |planned: &Planned| track(planned).map(|track| &track.lane);
-    together(tracks, planned, lane, outage).await
+    together(stage, tracks, planned, lane, outage).await
 }
 
 /// Two managers share all controllers, and the clock of the second may be ahead. The one that leads them meets its end.
@@ -154,7 +168,7 @@ async fn leaders(
             }
         }
     };
-    let verdicts = together(tracks, planned, |_| Some(&second), outage).await;
+    let verdicts = together(stage, tracks, planned, |_| Some(&second), outage).await;
     first.kill()?;
     second.kill()?;
     verdicts

@@ -139,9 +139,14 @@ fn pods(criterion: &mut Criterion, runtime: &Runtime) {
     criterion.bench_function("pods of one owner of 1,000", |bencher| {
         bencher.iter(|| by_owner.get(black_box(&owner)));
     });
-    let one = serde_json::from_value::<PodView>(pod(1)).expect("a pod");
+    let versions = ["4712", "4713"].map(|version| {
+        let mut one = serde_json::from_value::<PodView>(pod(1)).expect("a pod");
+        one.metadata.resource_version = Some(version.to_owned());
+        one
+    });
+    let mut next = versions.iter().cycle().cloned();
     criterion.bench_function("pod changed in a store of 10,000", |bencher| {
-        bencher.iter(|| informer.wrote(informer.store().now(), one.clone()));
+        bencher.iter(|| informer.wrote(informer.store().now(), next.next().expect("another version")));
     });
 }
 
@@ -154,6 +159,7 @@ fn unchanged(criterion: &mut Criterion, runtime: &Runtime) {
     let mut present = Deployment::default();
     present.metadata.name = Some("cache".to_owned());
     present.metadata.namespace = Some("shop".to_owned());
+    present.metadata.resource_version = Some("1".to_owned());
     owner.stamp(&mut present.metadata);
     deployment(&mut present);
     informer.wrote(informer.store().now(), present.clone());
