@@ -13,7 +13,7 @@ pub const ALL: &[Workload] = &[
     workload("change-and-revert", |run| made(run, 2), change_and_revert, |run| has(run, 2)),
     workload("pod-deleted", |run| made(run, 3), |run| vec![pod(run).delete()], |run| has(run, 3)),
     workload("pod-relabelled", |run| made(run, 2), |run| vec![relabel(run)], relabelled),
-    workload("recreate", brief, recreate, |run| has(run, 2)),
+    workload("recreate", |run| made(run, 2), recreate, |run| has(run, 2)),
     workload("delete", |run| made(run, 3), |run| vec![set(run).delete()], gone),
 ];
 
@@ -81,22 +81,11 @@ fn relabelled(run: &str) -> Vec<Goal> {
     vec![set(run).ready(), Goal::Count(&POD, 3), released]
 }
 
-/// Pods that go at once when they are deleted, without the node. kwok deletes by name, sometimes twice, and would take away
-/// the pods that follow under the same names; a kubelet names the UID.
-fn make_brief(run: &str) -> Step {
-    let pod = json!({ "terminationGracePeriodSeconds": 0, "containers": [{ "name": "a", "image": "example.com/a" }] });
-    set(run).with(json!({ "replicas": 2, "template": { "spec": pod } }))
-}
-
-fn brief(run: &str) -> Vec<Step> {
-    [make_brief(run)].into_iter().chain(has(run, 2).into_iter().map(Step::Until)).collect()
-}
-
 /// Made anew when the pods have gone as well: if the API server is away in between, Kubernetes' garbage collector may see a
 /// namesake in place of the first one, and never learn that that is gone.
 fn recreate(run: &str) -> Vec<Step> {
     let gone = gone(run).into_iter().map(Step::Until);
-    [set(run).delete()].into_iter().chain(gone).chain([make_brief(run)]).collect()
+    [set(run).delete()].into_iter().chain(gone).chain([make(run, 2)]).collect()
 }
 
 fn gone(run: &str) -> Vec<Goal> {
