@@ -16,7 +16,7 @@ const LIBRARY: &str = "faketime/libfaketime.so.1";
 ///
 /// # Errors
 /// When libfaketime, which stands before the clock, is not installed.
-pub(crate) fn ahead(seconds: i64) -> Result<Vec<(String, String)>> {
+pub fn ahead(seconds: i64) -> Result<Vec<(String, String)>> {
     let library = library().context(
         "wrong clocks (F17) take libfaketime: install it (apt-get install libfaketime), or name the classes without it",
     )?;

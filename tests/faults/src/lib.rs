@@ -10,7 +10,7 @@ pub mod asked;
 mod batch;
 pub mod blow;
 pub mod class;
-mod clock;
+pub mod clock;
 pub mod id;
 pub mod kinds;
 pub mod lane;

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 
 use super::{
     figures,
-    support::{asked, besides_upkeep, until_silent},
+    support::{asked, besides_upkeep, counted, until_silent},
     world,
 };
 use crate::{
@@ -63,8 +63,10 @@ impl Crowd {
         prepare(&cluster).await?;
         let running = launch(&cluster, program, "0").await?;
         let client = cluster.client().await?;
+        let mark = cluster.audit_mark()?;
         self.populate(&client).await?;
         until_silent(&cluster, SILENCE).await?;
+        println!("requests until all is ready: {:?}", counted(&besides_upkeep(asked(&cluster, mark)?)));
         figures::print("memory, peak", peak(running.pid())?, "MiB");
         figures::print("memory, settled", resident(running.pid())?, "MiB");
 

@@ -1,7 +1,6 @@
 //! Reaction to single objects, and what is spent while nothing changes.
 
 use std::{
-    collections::BTreeMap,
     path::Path,
     pin::pin,
     time::{Duration, Instant},
@@ -21,7 +20,7 @@ use podset::{PodSet, PodSetSpec};
 
 use super::{
     PATIENCE, figures,
-    support::{asked, until_silent},
+    support::{asked, counted, until_silent},
 };
 use crate::{
     demo::samples,
@@ -78,11 +77,7 @@ impl Rest {
         let millicores =
             cpu(manager)?.saturating_sub(spent).as_secs_f64() / began.elapsed().as_secs_f64() * 1000.0;
         figures::print(&format!("processor, {} s of silence", self.quiet), millicores, "millicores");
-        let mut counts = BTreeMap::new();
-        for entry in asked(cluster, mark)?.entries {
-            *counts.entry(format!("{} {}", entry.verb, entry.resource)).or_insert(0) += 1;
-        }
-        println!("requests within {} s of silence: {counts:?}", self.quiet);
+        println!("requests within {} s of silence: {:?}", self.quiet, counted(&asked(cluster, mark)?));
         Ok(())
     }
 }

@@ -1,6 +1,9 @@
 //! What several measurements need.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use cluster::{Cluster, audit::AuditLog, audit::Mark, wait::eventually};
@@ -16,6 +19,17 @@ pub(super) fn asked(cluster: &Cluster, since: Mark) -> Result<AuditLog> {
 /// Without what goes on while nothing changes: watches, and renewals of leases.
 pub(super) fn besides_upkeep(log: AuditLog) -> AuditLog {
     log.filter(|entry| entry.verb != "watch" && entry.resource != "leases")
+}
+
+/// How often what was asked for: `update podsets/status`, say.
+pub(super) fn counted(log: &AuditLog) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for entry in &log.entries {
+        let subresource =
+            if entry.subresource.is_empty() { String::new() } else { format!("/{}", entry.subresource) };
+        *counts.entry(format!("{} {}{subresource}", entry.verb, entry.resource)).or_insert(0) += 1;
+    }
+    counts
 }
 
 /// Waits until the manager has asked for nothing but watches and renewals of leases for a while.

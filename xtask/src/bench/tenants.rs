@@ -1,7 +1,6 @@
 //! Tenants: what many of them cost, how soon a new namespace is complete, and what a change of one costs beside many.
 
 use std::{
-    collections::BTreeMap,
     path::Path,
     pin::pin,
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use tenant::Tenant;
 
 use super::{
     PATIENCE, figures,
-    support::{asked, until_silent},
+    support::{asked, besides_upkeep, counted, until_silent},
     world::{Seen, has, is_ready},
 };
 use crate::{
@@ -99,17 +98,12 @@ impl Tenants {
         world.make(0..self.many, EACH).await?;
         let took = began.elapsed();
         until_silent(&world.cluster, Duration::from_secs(5)).await?;
-        let mut counts = BTreeMap::new();
-        let requests =
-            asked(&world.cluster, mark)?.filter(|entry| entry.verb != "watch" && entry.resource != "leases");
-        for entry in &requests.entries {
-            *counts.entry(format!("{} {}", entry.verb, entry.resource)).or_insert(0_usize) += 1;
-        }
+        let requests = besides_upkeep(asked(&world.cluster, mark)?);
         let least = self.many * (EACH * CHILDREN + OF_TENANT);
         let what = format!("{} Tenants of {EACH} namespaces", self.many);
         figures::print(&format!("{what}, until all are ready"), took.as_secs_f64(), "s");
         figures::print("requests, of the least possible", share(requests.entries.len(), least), "times");
-        println!("requests, where {least} are the least: {counts:?}");
+        println!("requests, where {least} are the least: {:?}", counted(&requests));
         figures::print(&format!("memory, {what}, peak"), peak(world.manager)?, "MiB");
         Ok(())
     }

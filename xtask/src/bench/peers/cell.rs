@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use super::{
     super::{
         PATIENCE,
-        support::besides_upkeep,
+        support::{besides_upkeep, counted},
         world::{self, Seen, has},
     },
     contender::{Contender, LABEL, Programs},
@@ -172,13 +172,7 @@ fn requests(
     mark: cluster::audit::Mark,
     contender: Contender,
 ) -> Result<BTreeMap<String, usize>> {
-    let mut requests = BTreeMap::new();
-    for entry in besides_upkeep(cluster.audit_since(mark)?.by_user(&contender.user())).entries {
-        let subresource =
-            if entry.subresource.is_empty() { String::new() } else { format!("/{}", entry.subresource) };
-        *requests.entry(format!("{} {}{subresource}", entry.verb, entry.resource)).or_insert(0) += 1;
-    }
-    Ok(requests)
+    Ok(counted(&besides_upkeep(cluster.audit_since(mark)?.by_user(&contender.user()))))
 }
 
 /// Takes everything away again.
