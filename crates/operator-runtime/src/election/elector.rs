@@ -215,12 +215,12 @@ impl Elector {
         let version = version.unwrap_or(self.newest);
         if version < self.newest {
             self.went_back = true;
-            let (controller, lease, before) = (self.controller, &self.name, self.newest);
+            let (controller, lease, from) = (self.controller, &self.name, self.newest);
             error!(
                 controller,
                 lease,
-                version,
-                before,
+                from,
+                to = version,
                 "the API server has gone back to what it was some time ago; this process ends, to be started anew"
             );
         }
