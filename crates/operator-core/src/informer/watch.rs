@@ -185,16 +185,16 @@ impl Health {
     fn broke(&mut self, broken: &Error) {
         let (kind, namespace) = (self.kind.as_str(), self.limit.as_deref());
         if is_expired(broken) {
-            debug!(kind, namespace, "the watch expired and lists anew");
+            debug!(%kind, namespace, "the watch expired and lists anew");
             return;
         }
         if status_code(broken) == Some(403) && !std::mem::replace(&mut self.refused, true) {
-            debug!(kind, namespace, "the watch was refused; it is told if it stays so");
+            debug!(%kind, namespace, "the watch was refused; it is told if it stays so");
             return;
         }
         let message = words(broken);
         if self.broken.as_ref() != Some(&message) {
-            warn!(kind, namespace, error = %message, "{}", advice(kind, broken, namespace));
+            warn!(%kind, namespace, error = %message, "{}", advice(kind, broken, namespace));
             self.broken = Some(message);
         }
     }
@@ -202,7 +202,7 @@ impl Health {
     fn healed(&mut self) {
         self.refused = false;
         if self.broken.take().is_some() {
-            info!(kind = self.kind, namespace = self.limit.as_deref(), "the watch works again");
+            info!(kind = %self.kind, namespace = self.limit.as_deref(), "the watch works again");
         }
     }
 }
