@@ -56,7 +56,7 @@ pub enum Phase {
 }
 
 impl PodView {
-    /// Its labels, which are not in the metadata.
+    /// Its labels. They are not in the metadata, where `ResourceExt::labels` would look.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::kind::{Kind, ObjectKey};
 
-/// An object as it was sent. Of its metadata, only what a watch needs has been read: the resource version.
+/// An object as it was sent. Of its metadata, only what a watch needs has been read: which object it is, and its version.
 #[derive(Clone, Debug)]
 pub(super) struct Raw {
     metadata: ObjectMeta,
@@ -43,14 +43,9 @@ impl Raw {
         Ok(object)
     }
 
-    /// Which object it is, as far as it says so.
+    /// Which object it is.
     pub(super) fn key(&self) -> ObjectKey {
-        let named: Named = serde_json::from_str(self.text.get()).unwrap_or_default();
-        ObjectKey::of_meta(&ObjectMeta {
-            namespace: named.metadata.namespace,
-            name: named.metadata.name,
-            ..ObjectMeta::default()
-        })
+        ObjectKey::of_meta(&self.metadata)
     }
 }
 
@@ -60,34 +55,26 @@ pub async fn list_readable<K: Kind>(client: Client, namespace: Option<&str>) -> 
     Ok(all.iter().filter_map(|object| object.read().ok()).collect())
 }
 
+/// What is read of an object before its kind is.
 #[derive(Deserialize)]
-struct Versioned {
-    metadata: Version,
+struct Head {
+    metadata: HeadMeta,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Version {
-    resource_version: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-struct Named {
-    metadata: Name,
-}
-
-#[derive(Default, Deserialize)]
-struct Name {
+struct HeadMeta {
     namespace: Option<String>,
     name: Option<String>,
+    resource_version: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let versioned: Versioned = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-        let resource_version = versioned.metadata.resource_version;
-        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, text })
+        let head: Head = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        let HeadMeta { namespace, name, resource_version } = head.metadata;
+        Ok(Self { metadata: ObjectMeta { namespace, name, resource_version, ..ObjectMeta::default() }, text })
     }
 }
 

@@ -95,7 +95,7 @@ impl Watch {
     /// Follows a kind for ever. An object that cannot be read, because people have written it, or its definition is another
     /// version than ours, is told of and passed over, and does not stop the others.
     pub(super) async fn follow(self, api: Api<Raw>) {
-        let mut health = Health::new(self.kind.clone(), self.limit.clone());
+        let mut health = Health::default();
         let mut lists = Lists::Streamed;
         loop {
             let events = watcher(api.clone(), config(self.labels, lists));
@@ -118,7 +118,7 @@ impl Watch {
         }
         // The beginning of a relist says nothing yet: in pages, it comes before the request.
         if !matches!(event, Ok(Event::Init)) {
-            health.judge(&event);
+            health.judge(&self.kind, limit, &event);
             self.sink.refused(limit, event.as_ref().is_err_and(is_refused));
         }
         if let Ok(event) = event
@@ -159,11 +159,9 @@ fn restarted<W>(event: &Result<Event<W>, Error>) -> Option<Restarted> {
     }
 }
 
-/// Whether the watch works, so that each turn is logged once.
+/// Whether a watch works, so that each turn is logged once.
+#[derive(Default)]
 struct Health {
-    kind: String,
-    /// The namespace that the watch is limited to.
-    limit: Option<Arc<str>>,
     /// What was last told.
     broken: Option<String>,
     /// A refusal that has not been told yet: for a moment after its start an API server knows of no rights.
@@ -171,19 +169,14 @@ struct Health {
 }
 
 impl Health {
-    fn new(kind: String, limit: Option<Arc<str>>) -> Self {
-        Self { kind, limit, broken: None, refused: false }
-    }
-
-    fn judge<E>(&mut self, event: &Result<E, Error>) {
+    fn judge<E>(&mut self, kind: &str, namespace: Option<&str>, event: &Result<E, Error>) {
         match event {
-            Ok(_) => self.healed(),
-            Err(broken) => self.broke(broken),
+            Ok(_) => self.healed(kind, namespace),
+            Err(broken) => self.broke(kind, namespace, broken),
         }
     }
 
-    fn broke(&mut self, broken: &Error) {
-        let (kind, namespace) = (self.kind.as_str(), self.limit.as_deref());
+    fn broke(&mut self, kind: &str, namespace: Option<&str>, broken: &Error) {
         if is_expired(broken) {
             debug!(%kind, namespace, "the watch expired and lists anew");
             return;
@@ -199,10 +192,10 @@ impl Health {
         }
     }
 
-    fn healed(&mut self) {
+    fn healed(&mut self, kind: &str, namespace: Option<&str>) {
         self.refused = false;
         if self.broken.take().is_some() {
-            info!(kind = %self.kind, namespace = self.limit.as_deref(), "the watch works again");
+            info!(%kind, namespace, "the watch works again");
         }
     }
 }

@@ -1,18 +1,16 @@
 //! Labels in little memory.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
+use serde::Deserialize;
 
 /// What stands between a key and its value, and behind a value. Neither may have it.
 const KEY_ENDS: char = '=';
 const VALUE_ENDS: char = ',';
 
 /// The labels of an object that is only read: one piece of text, a seventh of the memory of a map.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Option<BTreeMap<String, String>>")]
 pub struct Labels(Box<str>);
 
 impl Labels {
@@ -27,48 +25,22 @@ impl Labels {
     }
 }
 
-fn push(text: &mut String, key: &str, value: &str) {
-    text.push_str(key);
-    text.push(KEY_ENDS);
-    text.push_str(value);
-    text.push(VALUE_ENDS);
-}
-
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
         let mut text = String::new();
         for (key, value) in labels {
-            push(&mut text, key.as_ref(), value.as_ref());
+            text.push_str(key.as_ref());
+            text.push(KEY_ENDS);
+            text.push_str(value.as_ref());
+            text.push(VALUE_ENDS);
         }
         Self(text.into_boxed_str())
     }
 }
 
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Map;
-
-        impl<'de> Visitor<'de> for Map {
-            type Value = Labels;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of labels")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut text = String::new();
-                while let Some((key, value)) = map.next_entry::<String, String>()? {
-                    push(&mut text, &key, &value);
-                }
-                Ok(Labels(text.into_boxed_str()))
-            }
-
-            fn visit_unit<E>(self) -> Result<Labels, E> {
-                Ok(Labels::default())
-            }
-        }
-
-        deserializer.deserialize_any(Map)
+impl From<Option<BTreeMap<String, String>>> for Labels {
+    fn from(labels: Option<BTreeMap<String, String>>) -> Self {
+        labels.into_iter().flatten().collect()
     }
 }
 

@@ -107,6 +107,7 @@ async fn a_pod_costs_two_calls_at_most_and_no_read() {
             let read = stage.cluster.audit_since(mark).unwrap().by_user(&stage.account.user());
             let read = read.filter(|entry| ["get", "list"].contains(&entry.verb.as_str()));
             reads.push(read.entries.len());
+            assert_eq!(read.filter(|entry| entry.resource != "resourcequotas").entries, []);
         }
         println!("where the quota is of scope {scope}, each pod: calls {calls:?}, reads {reads:?}");
         assert!(calls.iter().min() <= Some(&most), "{calls:?}");
