@@ -18,6 +18,8 @@ use crate::Cluster;
 pub struct Entry {
     /// When the request arrived.
     pub time: Timestamp,
+    /// When it was answered.
+    pub answered: Timestamp,
     /// Who sent it; for an impersonating request the impersonated user.
     pub user: String,
     /// Who really sent it when it was impersonating.
@@ -155,6 +157,7 @@ struct Event {
     #[serde(default)]
     response_status: ResponseStatus,
     request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -188,6 +191,7 @@ impl From<Event> for Entry {
         let ObjectRef { resource, subresource, namespace, name, api_group } = event.object_ref;
         Self {
             time: event.request_received_timestamp,
+            answered: event.stage_timestamp,
             user,
             impersonator,
             verb: event.verb,
@@ -208,7 +212,7 @@ mod tests {
     use super::*;
 
     const CREATE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete","requestURI":"/apis/apps/v1/namespaces/n/deployments/d/status?x=1","verb":"patch","user":{"username":"ensemble-admin","groups":["system:masters"]},"impersonatedUser":{"username":"jane"},"sourceIPs":["127.0.0.1"],"userAgent":"ensemble/0.1 (podset)","objectRef":{"resource":"deployments","namespace":"n","name":"d","apiGroup":"apps","apiVersion":"v1","subresource":"status"},"responseStatus":{"metadata":{},"code":403},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z","stageTimestamp":"2026-01-02T03:04:05.7Z"}"#;
-    const DISCOVERY: &str = r#"{"requestURI":"/api","verb":"get","user":{"username":"system:anonymous"},"requestReceivedTimestamp":"2026-01-02T03:04:05Z"}"#;
+    const DISCOVERY: &str = r#"{"requestURI":"/api","verb":"get","user":{"username":"system:anonymous"},"requestReceivedTimestamp":"2026-01-02T03:04:05Z","stageTimestamp":"2026-01-02T03:04:06Z"}"#;
 
     #[test]
     fn a_line_is_read_into_its_parts() {
@@ -220,7 +224,7 @@ mod tests {
             (entry.group.as_str(), entry.resource.as_str(), entry.subresource.as_str()),
             ("apps", "deployments", "status")
         );
-        assert!(entry.is_write());
+        assert!(entry.is_write() && entry.answered > entry.time);
     }
 
     #[test]

@@ -6,9 +6,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::{Context as _, Result};
 use cluster::{Component, wait::eventually};
 use futures::{StreamExt, future::join_all, stream};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use k8s_openapi::{
+    api::coordination::v1::Lease,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
 use rustix::process::Signal;
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
@@ -58,6 +65,7 @@ pub(crate) async fn run_all(
                 away(stage, tracks, &planned, Component::KubeApiserver, after).await?
             }
             Outage::Etcd(after) => away(stage, tracks, &planned, Component::Etcd, after).await?,
+            Outage::Definitions => redefined(stage, tracks, &planned).await?,
         };
         for verdict in verdicts {
             progress.take(verdict);
@@ -128,9 +136,34 @@ async fn away(
         stage.cluster.start_component(component)?;
         stage.cluster.ready(stage.patience).await
     };
-    let track = |planned: &Planned| tracks.iter().find(|track| is_of(track, planned));
-    let lane = |planned: &Planned| track(planned).map(|track| &track.lane);
-    together(stage, tracks, planned, lane, outage).await
+    together(stage, tracks, planned, |planned| own_lane(tracks, planned), outage).await
+}
+
+/// The manager that has the controller of a run alone.
+fn own_lane<'t>(tracks: &'t [Track], planned: &Planned) -> Option<&'t Lane> {
+    tracks.iter().find(|track| is_of(track, planned)).map(|track| &track.lane)
+}
+
+/// All definitions are changed while the changes go on, and changed back.
+async fn redefined(stage: &Stage, tracks: &[Track], planned: &[Planned]) -> Result<Vec<Verdict>> {
+    let definitions = Api::<CustomResourceDefinition>::all(stage.client.clone());
+    let all = definitions.list(&ListParams::default()).await?;
+    let change = async |added: Option<&str>| {
+        for definition in &all {
+            let mut categories = definition.spec.names.categories.clone().unwrap_or_default();
+            categories.extend(added.map(str::to_owned));
+            let patch = Patch::Merge(json!({ "spec": { "names": { "categories": categories } } }));
+            definitions.patch(&definition.name_any(), &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
+    };
+    let outage = async {
+        sleep(UNDER_WAY).await;
+        change(Some("faults")).await?;
+        sleep(AWAY).await;
+        change(None).await
+    };
+    together(stage, tracks, planned, |planned| own_lane(tracks, planned), outage).await
 }
 
 /// Two managers share all controllers, and the clock of the second may be ahead. The one that leads them meets its end.

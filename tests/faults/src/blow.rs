@@ -77,6 +77,8 @@ pub enum Outage {
     ApiServer(Duration),
     /// What the API server stores into.
     Etcd(Duration),
+    /// The definitions of our kinds are changed, and changed back: the API server ends all watches of them.
+    Definitions,
     /// The manager that leads.
     Leader(End),
     /// The manager that leads is killed, and the clock of the one that follows it is so many seconds ahead.

@@ -58,11 +58,6 @@ impl Class {
     pub fn is_about_clocks(self) -> bool {
         self.0 == 17
     }
-
-    /// Whether its faults meet all controllers at once.
-    pub fn meets_all_controllers(self) -> bool {
-        matches!(self.0, 14..=17)
-    }
 }
 
 impl fmt::Display for Class {

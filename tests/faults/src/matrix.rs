@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 
 use crate::{
     asked::Asked,
-    batch, clock,
+    batch,
+    blow::Blow,
+    clock,
     lane::Lane,
     learn::{Reference, TIMES, reference},
     plan::{Planned, plan},
@@ -83,7 +85,7 @@ pub async fn run(program: &Path, asked: &Asked) -> Result<Vec<Verdict>> {
     let planned = planned(&tracks, asked);
     println!("{} runs planned", planned.len());
     let (shared, own): (Vec<_>, Vec<_>) =
-        planned.into_iter().partition(|planned| planned.id.class.meets_all_controllers());
+        planned.into_iter().partition(|planned| matches!(planned.blow, Blow::Outage(_)));
     futures::future::join_all(tracks.iter().map(|track| {
         let own = own.iter().filter(|planned| planned.id.controller == track.controller);
         run_track(track, own.cloned().collect(), &progress)

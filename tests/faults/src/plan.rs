@@ -222,12 +222,17 @@ fn clock((point, seconds): (&str, i64)) -> (String, Blow, String) {
     (point.to_owned(), Blow::Outage(Outage::Clock(seconds)), words)
 }
 
+/// What a third hand does to the objects of one workload, and to the definitions during each.
 fn disturbances(workload: &Workload) -> Blows {
-    if workload.name != "create" {
-        return Vec::new();
+    let words = "the definitions are changed during the change, and changed back".to_owned();
+    let mut blows = vec![("definitions".to_owned(), Blow::Outage(Outage::Definitions), words)];
+    if workload.name == "create" {
+        let all = workload::disturbances(workload.controller).iter();
+        blows.extend(
+            all.map(|(name, steps)| ((*name).to_owned(), Blow::Disturb(*steps), name.replace('-', " "))),
+        );
     }
-    let all = workload::disturbances(workload.controller).iter();
-    all.map(|(name, steps)| ((*name).to_owned(), Blow::Disturb(*steps), name.replace('-', " "))).collect()
+    blows
 }
 
 #[cfg(test)]
@@ -288,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_third_hand_comes_when_all_is_made() {
-        assert!(!points("F19", &["create"]).is_empty());
-        assert!(points("F19", &["delete"]).is_empty());
+        assert!(points("F19", &["create"]).len() > 1);
+        assert_eq!(points("F19", &["delete"]), ["definitions"]);
     }
 }

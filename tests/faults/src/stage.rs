@@ -114,6 +114,10 @@ impl Stage {
             }
             Step::Delete(place) => self.delete(&place).await,
             Step::Until(goal) => self.until(token, &[goal]).await,
+            Step::Pause(time) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
         }
     }
 

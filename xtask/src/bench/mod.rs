@@ -3,6 +3,7 @@
 mod crowd;
 mod figures;
 mod peers;
+mod reaction;
 mod rest;
 mod reviews;
 mod scrape;
@@ -29,6 +30,9 @@ pub(crate) struct Bench {
     rest: rest::Rest,
 
     #[command(flatten)]
+    reaction: reaction::Reaction,
+
+    #[command(flatten)]
     start: start::Start,
 
     #[command(flatten)]
@@ -50,8 +54,10 @@ pub(crate) struct Bench {
 /// One measurement, on a cluster of its own.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Section {
-    /// Reaction to single objects, and what is spent while nothing changes
+    /// What is spent while nothing changes
     Rest,
+    /// How soon a single change is acted on
+    Reaction,
     /// The start of a manager that finds many objects
     Start,
     /// Many objects of several kinds in one manager
@@ -76,6 +82,7 @@ impl Bench {
             if self.sections.is_empty() || self.sections.contains(section) {
                 match section {
                     Section::Rest => self.rest.run(&program).await?,
+                    Section::Reaction => self.reaction.run(&program).await?,
                     Section::Start => self.start.run(&program).await?,
                     Section::Crowd => self.crowd.run(&program).await?,
                     Section::Peers => self.peers.run(&program).await?,

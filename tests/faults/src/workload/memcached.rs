@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Disturbance, Goal, Place, Step, Workload, strip};
+use super::{Disturbance, Goal, Place, Step, Workload, hold, strip};
 use crate::kinds::{BUDGET, DEPLOYMENT, MEMCACHED, POD, SERVICE};
 
 /// All of them.
@@ -22,6 +22,8 @@ pub const ALL: &[Workload] = &[
 pub const DISTURBANCES: &[Disturbance] = &[
     ("deployment-deleted", |run| vec![at(&DEPLOYMENT, run).delete()]),
     ("service-deleted", |run| vec![at(&SERVICE, run).delete()]),
+    ("service-held", |run| hold(at(&SERVICE, run))),
+    ("deployment-held", |run| hold(at(&DEPLOYMENT, run))),
     ("budget-deleted", |run| vec![at(&BUDGET, run).delete()]),
     ("all-deleted", |run| [&DEPLOYMENT, &SERVICE, &BUDGET].map(|kind| at(kind, run).delete()).into()),
     ("labels-stomped", |run| strip(at(&SERVICE, run), json!({ "labels": null }))),

@@ -5,6 +5,8 @@ pub mod namespaceplus;
 pub mod podset;
 pub mod tenant;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -33,6 +35,8 @@ pub enum Step {
     Delete(Place),
     /// Waits.
     Until(Goal),
+    /// Lets some time pass.
+    Pause(Duration),
 }
 
 /// An object.
@@ -203,6 +207,20 @@ pub fn kind(controller: &str) -> &'static Kind {
         "tenant" => &TENANT,
         _ => &POD_SET,
     }
+}
+
+/// How long somebody else's finalizer holds an object that is deleted.
+const HELD: Duration = Duration::from_millis(1_500);
+
+/// Deletes an object that somebody else's finalizer holds for a while.
+fn hold(place: Place) -> Vec<Step> {
+    let finalizers = |held: Value| Step::Change(place.clone(), json!({ "metadata": { "finalizers": held } }));
+    vec![
+        finalizers(json!(["faults.example.com/held"])),
+        place.delete(),
+        Step::Pause(HELD),
+        finalizers(json!(null)),
+    ]
 }
 
 /// Takes something away from the metadata of an object.

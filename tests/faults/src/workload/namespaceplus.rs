@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Disturbance, Goal, Place, Step, Workload, namespace};
+use super::{Disturbance, Goal, Place, Step, Workload, hold, namespace};
 use crate::kinds::{
     BUDGET, Kind, LIMIT_RANGE, NAMESPACE, NAMESPACE_PLUS, NETWORK_POLICY, RESOURCE_QUOTA, ROLE_BINDING,
 };
@@ -24,6 +24,7 @@ pub const ALL: &[Workload] = &[
 /// What a third hand does.
 pub const DISTURBANCES: &[Disturbance] = &[
     ("quota-deleted", |run| vec![quota(run).delete()]),
+    ("quota-held", |run| hold(quota(run))),
     ("limits-deleted", |run| vec![Place::within(&LIMIT_RANGE, run, "default-limits").delete()]),
     ("policy-deleted", |run| vec![Place::within(&NETWORK_POLICY, run, "deny").delete()]),
     ("rights-deleted", |run| vec![Place::within(&ROLE_BINDING, run, "view").delete()]),

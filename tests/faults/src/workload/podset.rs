@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Disturbance, Goal, Place, Step, Workload, strip};
+use super::{Disturbance, Goal, Place, Step, Workload, hold, strip};
 use crate::kinds::{POD, POD_SET};
 
 /// All of them.
@@ -20,7 +20,8 @@ pub const ALL: &[Workload] = &[
 /// What a third hand does.
 pub const DISTURBANCES: &[Disturbance] = &[
     ("pod-deleted", |run| vec![pod(run).delete()]),
-    ("all-pods-deleted", |run| (0..3).map(|nth| nth_pod(run, nth).delete()).collect()),
+    ("all-pods-deleted", |run| (1..=3).map(|nth| nth_pod(run, nth).delete()).collect()),
+    ("pod-held", |run| hold(pod(run))),
     ("owner-reference-removed", |run| strip(pod(run), json!({ "ownerReferences": null }))),
     ("annotations-stomped", |run| strip(pod(run), json!({ "annotations": null }))),
 ];

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Disturbance, Goal, Place, Step, Workload, strip};
+use super::{Disturbance, Goal, Place, Step, Workload, hold, strip};
 use crate::kinds::{LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, ROLE_BINDING, TENANT};
 
 /// All of them.
@@ -28,6 +28,7 @@ pub const ALL: &[Workload] = &[
 /// What a third hand does.
 pub const DISTURBANCES: &[Disturbance] = &[
     ("limits-deleted", |run| vec![limits(run).delete()]),
+    ("limits-held", |run| hold(limits(run))),
     ("limits-loosened", |run| vec![loosen(run)]),
     ("labels-stomped", |run| strip(limits(run), json!({ "labels": null }))),
     ("namespace-annotations-stomped", |run| strip(namespace(run, "a"), json!({ "annotations": null }))),

@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 use super::{
     super::{
         PATIENCE,
+        figures::count,
         support::{besides_upkeep, counted},
         world::{self, Seen, has},
     },
@@ -36,6 +37,8 @@ use crate::process::{cpu, peak, resident};
 /// What passes after the last object is ready before the bill is made.
 const SETTLE: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 16;
+/// The least number of objects that are to be ready each second.
+const SLOWEST: f64 = 5.0;
 
 /// What it took.
 #[derive(Clone, Debug, Serialize)]
@@ -142,6 +145,11 @@ async fn last_pod(client: Client, count: usize, watches: oneshot::Sender<()>) ->
     bail!("the watch of pods has ended")
 }
 
+/// How long so many objects may take.
+fn patience(size: usize) -> Duration {
+    PATIENCE + Duration::from_secs_f64(count(size) / SLOWEST)
+}
+
 /// Waits until so many objects say that all their pods are ready.
 async fn until_ready(client: &Client, contender: Contender, count: usize) -> Result<()> {
     let objects = Api::<Seen>::all_with(client.clone(), &contender.resource());
@@ -156,7 +164,7 @@ async fn until_ready(client: &Client, contender: Contender, count: usize) -> Res
         }
         Ok(())
     };
-    let waited = tokio::time::timeout(PATIENCE, all_ready).await;
+    let waited = tokio::time::timeout(patience(count), all_ready).await;
     waited.with_context(|| format!("{}: not all of {count} objects are ready", contender.name()))?
 }
 
@@ -184,7 +192,7 @@ async fn clear(client: &Client, contender: Contender, size: usize) -> Result<()>
         api.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
     }
     let pods = Api::<PartialObjectMeta<Pod>>::all(client.clone());
-    eventually("the pods to be gone", PATIENCE, async || {
+    eventually("the pods to be gone", patience(size), async || {
         Ok(pods.list(&ListParams::default().limit(1)).await?.items.is_empty())
     })
     .await

@@ -80,7 +80,9 @@ pub(super) fn table(cells: &[Cell]) -> String {
                 let _ = write!(table, " {:.1} |", median(*contender));
             }
             for peer in peers {
-                let _ = write!(table, " {:.2} |", median(*first) / median(*peer));
+                let share = median(*first) / median(*peer);
+                // Of a peer that has none of it, nothing is a share.
+                let _ = if share.is_finite() { write!(table, " {share:.2} |") } else { write!(table, " |") };
             }
         }
     }
