@@ -71,6 +71,8 @@ impl Peers {
     }
 }
 
+/// One alone has no way back.
 fn there_and_back(contenders: &[Contender]) -> impl Iterator<Item = Contender> {
-    contenders.iter().chain(contenders.iter().rev()).copied()
+    let back = if contenders.len() > 1 { contenders } else { &[] };
+    contenders.iter().chain(back.iter().rev()).copied()
 }
