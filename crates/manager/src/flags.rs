@@ -1,6 +1,7 @@
 //! The command line. Every flag has an environment variable.
 
 mod certificates;
+mod deployed;
 mod duration;
 mod election;
 
@@ -11,6 +12,7 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::PossibleValuesParser,
     error::ErrorKind,
 };
+pub use deployed::parse_deployed;
 use election::ElectionFlags;
 pub use election::Sharing;
 use operator_core::{Registration, Setting, environment::Settings, informer::Scope};
@@ -20,7 +22,7 @@ use operator_runtime::{
     metrics::may_listen,
 };
 
-use crate::{CONTROLLERS, namespaces, select};
+use crate::{CONTROLLERS, NAMESPACE, namespaces, select};
 
 /// What the manager was asked to do.
 pub struct Flags {
@@ -121,7 +123,7 @@ struct Fixed {
     otlp_endpoint: Option<String>,
 
     /// The namespace that the manager itself runs in; no controller touches it
-    #[arg(long, env = "POD_NAMESPACE", default_value = "ensemble-system")]
+    #[arg(long, env = "POD_NAMESPACE", default_value = NAMESPACE)]
     namespace: String,
 
     /// Which of several replicas this is; stands in Events and Leases
@@ -167,7 +169,11 @@ pub fn parse() -> Flags {
 /// # Errors
 /// When it asks for help or makes no sense; the error says what to print.
 pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Flags, clap::Error> {
-    let matches = command().try_get_matches_from(args)?;
+    read(command(), args)
+}
+
+fn read(line: Command, args: impl IntoIterator<Item = OsString>) -> Result<Flags, clap::Error> {
+    let matches = line.try_get_matches_from(args)?;
     let fixed = Fixed::from_arg_matches(&matches)?;
     let controllers = select(CONTROLLERS, &fixed.controllers)
         .map_err(|message| command().error(ErrorKind::InvalidValue, format!("--controllers: {message}")))?;

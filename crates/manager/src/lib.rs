@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Instant};
 
 use anyhow::Result;
 pub use certificates::ca_bundle_holders;
-pub use flags::{Flags, Sharing, command, parse, parse_from};
+pub use flags::{Flags, Sharing, command, parse, parse_deployed, parse_from};
 use operator_core::{
     Environment, Registration,
     admission::configuration::{self, Reach},
@@ -31,6 +31,11 @@ use operator_runtime::{
 };
 pub use select::select;
 use tracing::info;
+
+/// The namespace that the manager runs in, unless it is told otherwise.
+pub const NAMESPACE: &str = "ensemble-system";
+/// The ServiceAccount that the manager runs as where it is deployed.
+pub const ACCOUNT: &str = "ensemble-manager";
 
 /// Every controller there is. To add one: its crate, a line here, and its dependency.
 pub const CONTROLLERS: &[Registration] = &[

@@ -14,15 +14,11 @@ mod manager;
 mod metrics;
 mod page;
 
+pub(crate) use ::manager::{ACCOUNT, NAMESPACE};
 use anyhow::Result;
 use operator_core::rbac::Grant;
 
 use crate::generate::{Generated, document, settle};
-
-/// The namespace that the manager runs in.
-pub(crate) const NAMESPACE: &str = "ensemble-system";
-/// The ServiceAccount that the manager runs as.
-pub(crate) const ACCOUNT: &str = "ensemble-manager";
 
 /// Writes `deploy/rbac`, or checks it.
 pub(crate) fn generate(check: bool) -> Result<()> {

@@ -14,7 +14,7 @@ pub(super) const AUTHORITIES: &str = "ca.crt";
 /// The key of the authority that signs.
 pub(super) const AUTHORITY_KEY: &str = "ca.key";
 /// The certificate that servers show, in PEM.
-pub(super) const CHAIN: &str = "tls.crt";
+pub const CHAIN: &str = "tls.crt";
 /// Its key.
 pub(super) const KEY: &str = "tls.key";
 

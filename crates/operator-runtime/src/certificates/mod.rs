@@ -29,6 +29,7 @@ mod x509;
 use std::sync::Arc;
 
 pub use config::{CaBundleHolder, Config, Host, HostError, METRICS_SERVICE, SECRET, Source, WEBHOOK_SERVICE};
+pub use contents::CHAIN;
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     core::v1::Secret,
@@ -38,6 +39,7 @@ pub use lifetimes::{Lifetimes, LifetimesError};
 use operator_core::Environment;
 pub use rules::{cluster_rules, rules};
 use tokio::task::{JoinError, JoinSet};
+pub use x509::lifetime;
 
 use self::{
     ca_bundle::{CaBundle, Definition, Reach, ServiceName},

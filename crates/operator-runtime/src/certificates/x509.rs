@@ -153,6 +153,13 @@ fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
     parse_x509_certificate(der).ok().map(|(_, certificate)| certificate)
 }
 
+/// From when until when the first certificate in a PEM text holds; nothing if there is none that can be read.
+pub fn lifetime(pem: &[u8]) -> Option<(Timestamp, Timestamp)> {
+    let der = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
+    let Validity { not_before, not_after } = validity(&parse(&der)?)?;
+    Some((not_before, not_after))
+}
+
 fn roots(der: &CertificateDer<'_>) -> Option<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots.add(der.clone().into_owned()).ok()?;
