@@ -1,0 +1,7 @@
+//! The tool's entry point.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ensemblectl::main()
+}
