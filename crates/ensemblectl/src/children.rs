@@ -18,7 +18,7 @@ use serde::Serialize;
 use tenant::api::names::CONFIGURATION_ANNOTATION;
 
 use crate::{
-    kinds::{Kind, list},
+    kinds::{self, Kind, list},
     object::state,
 };
 
@@ -87,7 +87,7 @@ fn made_by(kind: &Kind) -> BTreeSet<(String, String)> {
     let group = &kind.definition.spec.group;
     let of_group = CONTROLLERS
         .iter()
-        .filter(|controller| (controller.crds)().iter().any(|definition| definition.spec.group == *group));
+        .filter(|controller| kinds::of(&[**controller]).any(|kind| kind.definition.spec.group == *group));
     let rules =
         of_group.flat_map(|controller| (controller.rules)()).map(operator_core::rbac::Rule::into_policy);
     let creating = rules.filter(|rule| rule.verbs.iter().any(|verb| verb == "create"));

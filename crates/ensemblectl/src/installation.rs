@@ -75,7 +75,7 @@ impl Installation {
 
     /// The kinds of these controllers.
     pub(crate) fn kinds(&self) -> Vec<kinds::Kind> {
-        kinds::of(self.controllers(), &self.namespace)
+        kinds::of(self.controllers()).cloned().collect()
     }
 
     /// Whether it answers the API server.

@@ -1,5 +1,7 @@
 //! Our kinds, and the words by which people name them: those that kubectl takes, from the definitions in the code.
 
+use std::sync::LazyLock;
+
 use anyhow::{Context, Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionVersion,
@@ -15,7 +17,10 @@ use operator_core::{
     error::status,
 };
 
-use crate::{connect::Cluster, explain::NotInstalled};
+use crate::{
+    connect::Cluster,
+    explain::{NoSuchObject, NotInstalled},
+};
 
 /// How many objects are asked for at once.
 const PAGE: u32 = 500;
@@ -29,27 +34,30 @@ pub(crate) struct Kind {
     pub(crate) definition: CustomResourceDefinition,
 }
 
-/// All kinds of some controllers. `manager` is the namespace that the manager runs in.
-pub(crate) fn of(controllers: &[Registration], manager: &str) -> Vec<Kind> {
-    let reach = Reach::Service { namespace: manager.to_owned() };
-    let of = |controller: &Registration| {
-        let (controller, definitions) = (*controller, configuration::definitions(controller, &reach));
-        definitions.into_iter().map(move |definition| Kind { controller, definition })
-    };
-    controllers.iter().flat_map(of).collect()
+/// All kinds that there are. The definitions are made once: they are large.
+pub(crate) fn all() -> &'static [Kind] {
+    static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+        // Where the conversions are reached is of no interest here.
+        let reach = Reach::Service { namespace: manager::NAMESPACE.to_owned() };
+        let of = |controller: &'static Registration| {
+            let definitions = configuration::definitions(controller, &reach);
+            definitions.into_iter().map(|definition| Kind { controller: *controller, definition })
+        };
+        CONTROLLERS.iter().flat_map(of).collect()
+    });
+    &ALL
 }
 
-/// All kinds that there are.
-pub(crate) fn all() -> Vec<Kind> {
-    of(CONTROLLERS, manager::NAMESPACE)
+/// The kinds of some controllers.
+pub(crate) fn of(controllers: &[Registration]) -> impl Iterator<Item = &'static Kind> {
+    all().iter().filter(|kind| controllers.iter().any(|controller| controller.name == kind.controller.name))
 }
 
 /// The kind that a word means.
 pub(crate) fn find(word: &str) -> Result<Kind> {
-    let kinds = all();
-    let known: Vec<_> = kinds.iter().map(|kind| kind.words().join(", ")).collect();
-    let found = kinds.into_iter().find(|kind| kind.is_called(word));
-    found.with_context(|| format!("`{word}` is none of our kinds; known are {}", known.join("; ")))
+    let known = || all().iter().map(|kind| kind.words().join(", ")).collect::<Vec<_>>().join("; ");
+    let found = all().iter().find(|kind| kind.is_called(word)).cloned();
+    found.with_context(|| format!("`{word}` is none of our kinds; known are {}", known()))
 }
 
 /// The kind and name in `KIND NAME` or `KIND/NAME`.
@@ -139,6 +147,27 @@ impl Kind {
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// An object of the namespace that was asked for.
+    ///
+    /// # Errors
+    /// When there is none, which the error says apart, and when the kind is not installed.
+    pub(crate) async fn get(&self, cluster: &Cluster, name: &str) -> Result<DynamicObject> {
+        let namespace = cluster.namespace();
+        let what = self.describe(namespace, name);
+        match self.api(&cluster.client, Some(namespace)).get_opt(name).await {
+            Ok(Some(object)) => return Ok(object),
+            Err(error) if !is_absent(&error) => {
+                return Err(error).with_context(|| format!("cannot read the {what}"));
+            }
+            Ok(None) | Err(_) => {}
+        }
+        // Without the definition no object is found, either.
+        list_all(cluster, std::slice::from_ref(self), Some(namespace)).await?;
+        let place = if self.is_namespaced() { format!(" --namespace {namespace}") } else { String::new() };
+        let list = format!("ensemblectl status {}{place}", self.definition.spec.names.plural);
+        Err(NoSuchObject { what, list }.into())
     }
 
     /// An object in words: `PodSet shop/web`.

@@ -1,48 +1,25 @@
 //! `tree`: what belongs to an object, as a tree.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::{
     children::{self, Node},
     connect::Cluster,
-    explain::NoSuchObject,
     flags::Tree,
-    kinds::{self, Kind, is_absent},
+    kinds,
     output::{DOUBTFUL, Ending, GOOD, QUIET, paint, print},
 };
 
 /// Shows the tree.
 pub(crate) async fn run(cluster: &Cluster, flags: &Tree) -> Result<Ending> {
     let (kind, name) = kinds::find_object(&flags.object.kind, flags.object.name.as_deref())?;
-    let object = get(cluster, &kind, &name).await?;
+    let object = kind.get(cluster, &name).await?;
     let family = children::find(&cluster.client, &kind, object).await?;
     print(flags.output.output, &family.root, || text(&family.root))?;
     for hidden in &family.hidden {
         anstream::eprintln!("not shown: {hidden}");
     }
     Ok(if family.hidden.is_empty() { Ending::Fine } else { Ending::Unknown })
-}
-
-/// Reads an object of ours.
-///
-/// # Errors
-/// When there is none, which the error says apart, or the kind is not installed.
-pub(crate) async fn get(cluster: &Cluster, kind: &Kind, name: &str) -> Result<kube::api::DynamicObject> {
-    let namespace = cluster.namespace();
-    let api = kind.api(&cluster.client, Some(namespace));
-    let what = kind.describe(namespace, name);
-    match api.get_opt(name).await {
-        Ok(Some(object)) => return Ok(object),
-        Err(error) if !is_absent(&error) => {
-            return Err(error).with_context(|| format!("cannot read the {what}"));
-        }
-        Ok(None) | Err(_) => {}
-    }
-    // Without the definition no object is found, either.
-    kinds::list_all(cluster, std::slice::from_ref(kind), Some(namespace)).await?;
-    let place = if kind.is_namespaced() { format!(" --namespace {namespace}") } else { String::new() };
-    let list = format!("ensemblectl status {}{place}", kind.definition.spec.names.plural);
-    Err(NoSuchObject { what, list }.into())
 }
 
 /// The tree as text.

@@ -29,16 +29,29 @@ pub fn cargo_in(folder: &Path) -> Command {
 /// # Errors
 /// When cargo cannot be run, or the manager does not build.
 pub fn build_manager(release: bool) -> Result<PathBuf> {
+    build("manager", "ensemble-manager", release)
+}
+
+/// Builds the tool for those who run the manager and returns where its program is.
+///
+/// # Errors
+/// When cargo cannot be run, or the tool does not build.
+pub fn build_ensemblectl(release: bool) -> Result<PathBuf> {
+    build("ensemblectl", "ensemblectl", release)
+}
+
+fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     let mut cargo = cargo_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     // Together with xtask, so that both, and the tests, share one build of their dependencies.
-    let packages = ["--package", "xtask", "--package", "manager", "--bin", "ensemble-manager"];
+    let packages = ["--package", "xtask", "--package", "manager", "--package", package, "--bin", program];
     cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]).args(packages);
     if release {
         cargo.arg("--release");
     }
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "the manager does not build");
-    executable(&String::from_utf8_lossy(&output.stdout)).context("cargo did not say where the manager is")
+    ensure!(output.status.success(), "{program} does not build");
+    executable(&String::from_utf8_lossy(&output.stdout))
+        .with_context(|| format!("cargo did not say where {program} is"))
 }
 
 /// The executable that cargo's messages name last.

@@ -1,8 +1,8 @@
 //! Before an installation: whether it can work here, and what would be in its way. Said before anything is touched.
 
-use std::collections::BTreeSet;
+mod others;
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{
@@ -16,14 +16,13 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::ResourceExt;
 use operator_core::rbac::{CREATE, GET, PATCH, Rule, rule};
 
 use super::{Finding, Findings, definitions, roles, server};
 use crate::{
     connect::Cluster,
     installation::Installation,
-    kinds::{Kind, list},
     rights::{Who, missing, rights, some},
 };
 
@@ -32,18 +31,8 @@ pub(super) async fn findings(cluster: &Cluster, installation: &Installation) -> 
     let mut all = vec![server::finding(&cluster.url, &cluster.version)];
     all.extend(installer(cluster, installation).await);
     all.extend(definitions_there(cluster, installation).await);
-    all.extend(
-        judges(cluster, &installation.kinds())
-            .await
-            .unwrap_or_else(|error| vec![Finding::unknown("webhooks of others", &error)]),
-    );
-    let deployed = installation.deployment.iter().filter_map(ResourceExt::namespace);
-    let deployed: Vec<_> = deployed.chain(installation.others.iter().cloned()).collect();
-    let elsewhere = installs_elsewhere(cluster, installation).await;
-    all.push(match elsewhere {
-        Ok(namespaces) => other_installations(cluster, &deployed, &namespaces),
-        Err(error) => Finding::unknown("other installations", &error),
-    });
+    all.push(others::webhooks(cluster, &installation.kinds()).await);
+    all.push(others::installations(cluster, installation).await);
     Findings::of(all)
 }
 
@@ -134,11 +123,9 @@ async fn definitions_there(cluster: &Cluster, installation: &Installation) -> Ve
 fn differs(wanted: &CustomResourceDefinition, found: &CustomResourceDefinition) -> Option<Finding> {
     let place = definitions::difference(wanted, found)?;
     let what = format!("definition {}", wanted.name_any());
-    // Ours are made from code and carry nothing; those of others say what made them.
-    let is_marked = |key: &str| found.annotations().contains_key(key) || found.labels().contains_key(key);
-    let is_foreign =
-        ["controller-gen.kubebuilder.io/version", "helm.sh/chart"].iter().any(|key| is_marked(key))
-            || found.labels().get("app.kubernetes.io/name").is_some_and(|name| name != "ensemble");
+    // Ours are made from code; those that are made from Go say what made them.
+    let is_foreign = found.annotations().contains_key("controller-gen.kubebuilder.io/version")
+        || found.labels().get("app.kubernetes.io/name").is_some_and(|name| name != "ensemble");
     Some(if is_foreign {
         let message = "is there already, made by somebody else: an installation would replace it";
         let advice = if found.spec.group == "capsule.clastix.io" {
@@ -157,98 +144,6 @@ fn differs(wanted: &CustomResourceDefinition, found: &CustomResourceDefinition) 
     })
 }
 
-/// Webhooks of others that judge our kinds: Capsule's, where it runs.
-async fn judges(cluster: &Cluster, kinds: &[Kind]) -> Result<Vec<Finding>> {
-    let what = "webhooks of others";
-    let validating = Api::<ValidatingWebhookConfiguration>::all(cluster.client.clone());
-    let validating =
-        list(&validating, &ListParams::default()).await.context("cannot list the validating webhooks")?;
-    let mutating = Api::<MutatingWebhookConfiguration>::all(cluster.client.clone());
-    let mutating =
-        list(&mutating, &ListParams::default()).await.context("cannot list the mutating webhooks")?;
-    let groups = |rules: &Option<Vec<k8s_openapi::api::admissionregistration::v1::RuleWithOperations>>| {
-        rules
-            .iter()
-            .flatten()
-            .flat_map(|rule| rule.api_groups.clone().unwrap_or_default())
-            .collect::<Vec<_>>()
-    };
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    for one in &validating {
-        found.push((
-            one.name_any(),
-            one.webhooks.iter().flatten().flat_map(|webhook| groups(&webhook.rules)).collect(),
-        ));
-    }
-    for one in &mutating {
-        found.push((
-            one.name_any(),
-            one.webhooks.iter().flatten().flat_map(|webhook| groups(&webhook.rules)).collect(),
-        ));
-    }
-    Ok(foreign(what, &found, kinds))
-}
-
-/// Those that are not ours and are about our groups.
-fn foreign(what: &str, configurations: &[(String, Vec<String>)], kinds: &[Kind]) -> Vec<Finding> {
-    let is_ours = |name: &str| {
-        kinds.iter().any(|kind| operator_core::admission::configuration::name(kind.controller.name) == name)
-    };
-    let concerns = |groups: &[String]| {
-        groups.iter().any(|group| kinds.iter().any(|kind| kind.definition.spec.group == *group))
-    };
-    let mut names: Vec<_> = configurations
-        .iter()
-        .filter(|(name, groups)| !is_ours(name) && concerns(groups))
-        .map(|(name, _)| name.as_str())
-        .collect();
-    names.dedup();
-    if names.is_empty() {
-        return vec![Finding::ok(what, "none judges our kinds")];
-    }
-    let message =
-        format!("{} judge our kinds: another controller looks after them, Capsule perhaps", names.join(", "));
-    vec![Finding::error(
-        what,
-        message,
-        "stop that one first; for Capsule docs/tenants/coming-from-capsule.md says how",
-    )]
-}
-
-/// The namespaces of ServiceAccounts that already have our cluster roles.
-async fn installs_elsewhere(cluster: &Cluster, installation: &Installation) -> Result<Vec<String>> {
-    let bindings = Api::<ClusterRoleBinding>::all(cluster.client.clone());
-    let mut namespaces = Vec::new();
-    for part in roles::parts(installation) {
-        let name = part.role;
-        let binding = bindings
-            .get_opt(&name)
-            .await
-            .with_context(|| format!("cannot read the ClusterRoleBinding {name}"))?;
-        let subjects = binding.and_then(|binding| binding.subjects).unwrap_or_default();
-        namespaces.extend(subjects.into_iter().filter_map(|subject| subject.namespace));
-    }
-    namespaces.sort();
-    namespaces.dedup();
-    Ok(namespaces)
-}
-
-fn other_installations(cluster: &Cluster, deployed: &[String], bound: &[String]) -> Finding {
-    let what = "other installations";
-    let wanted = cluster.place.manager_namespace.as_deref().unwrap_or(manager::NAMESPACE);
-    let elsewhere: BTreeSet<_> =
-        deployed.iter().chain(bound).filter(|namespace| *namespace != wanted).map(String::as_str).collect();
-    if elsewhere.is_empty() {
-        let message = if deployed.is_empty() { "none" } else { "one here, which would be upgraded" };
-        return Finding::ok(what, message);
-    }
-    let message = format!(
-        "there is one in {} already: definitions, cluster roles and webhooks are shared",
-        Vec::from_iter(elsewhere).join(", ")
-    );
-    Finding::error(what, message, "remove that one first, or upgrade it where it is with --manager-namespace")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,18 +160,5 @@ mod tests {
             Some([("controller-gen.kubebuilder.io/version".to_owned(), "v0.19.0".to_owned())].into());
         let told = differs(&wanted, &older).unwrap();
         assert!(told.state == State::Error && told.advice.unwrap().contains("this is Capsule's"));
-    }
-
-    #[test]
-    fn a_webhook_of_others_about_our_kinds_is_named() {
-        let kinds = crate::kinds::all();
-        let one = |name: &str, group: &str| (name.to_owned(), vec![group.to_owned()]);
-        assert_eq!(
-            foreign("x", &[one("ensemble-tenant", "capsule.clastix.io"), one("others", "apps")], &kinds)[0]
-                .state,
-            State::Ok
-        );
-        let told = foreign("x", &[one("capsule-dynamic-webhook", "capsule.clastix.io")], &kinds);
-        assert!(told[0].message.starts_with("capsule-dynamic-webhook judge"));
     }
 }

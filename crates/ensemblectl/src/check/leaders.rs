@@ -9,6 +9,9 @@ use operator_runtime::election::lease_name;
 use super::Finding;
 use crate::{age::age, connect::Cluster, installation::Installation};
 
+/// How well the clocks of the API server and of a holder are known.
+const GRACE: SignedDuration = SignedDuration::from_secs(2);
+
 /// One finding for each controller.
 pub(super) async fn findings(cluster: &Cluster, installation: &Installation) -> Vec<Finding> {
     let Some(namespace) = installation.lease_namespace() else {
@@ -42,7 +45,7 @@ fn judge(what: &str, name: &str, lease: Option<&Lease>, now: Timestamp) -> Findi
     };
     let renewed_ago = age(renewed.0, now);
     let lasts = SignedDuration::from_secs(lease_duration_seconds.unwrap_or_default().into());
-    if now.duration_since(renewed.0) > lasts {
+    if now.duration_since(renewed.0) > lasts + GRACE {
         let message = format!(
             "{holder} has held the Lease {name} and gave its last sign of life {renewed_ago} ago: nobody leads"
         );

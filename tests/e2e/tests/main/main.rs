@@ -15,6 +15,7 @@ mod disruptions;
 mod docs;
 mod election;
 mod ending;
+mod ensemblectl;
 mod hooks;
 mod hundred_kills;
 mod isolation;
