@@ -34,14 +34,28 @@ pub(crate) async fn run(cluster: &Cluster, check: &Check) -> Result<Ending> {
     let findings = if check.pre {
         before::findings(cluster, &installation).await
     } else {
-        findings(cluster, &installation, check.limits).await
+        findings(cluster, &installation, check.limits, Secrets::Read).await
     };
     print(check.output.output, &findings, || findings.text())?;
     Ok(findings.ending())
 }
 
+/// Whether Secrets may be asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    /// The one with the certificate is.
+    Read,
+    /// None is.
+    Untouched,
+}
+
 /// What is found at an installation. Where there is none, nothing else is looked at.
-pub(crate) async fn findings(cluster: &Cluster, installation: &Installation, limits: Limits) -> Findings {
+pub(crate) async fn findings(
+    cluster: &Cluster,
+    installation: &Installation,
+    limits: Limits,
+    secrets: Secrets,
+) -> Findings {
     let mut all = vec![server::finding(&cluster.url, &cluster.version)];
     let definitions = definitions::find(cluster, installation).await;
     all.extend(definitions.findings);
@@ -53,7 +67,9 @@ pub(crate) async fn findings(cluster: &Cluster, installation: &Installation, lim
     all.extend(roles::findings(cluster, installation).await);
     all.extend(webhooks::findings(cluster, installation).await);
     all.extend(probes::findings(cluster, installation).await);
-    all.extend(certificate::finding(cluster, installation).await);
+    if secrets == Secrets::Read {
+        all.extend(certificate::finding(cluster, installation).await);
+    }
     all.extend(objects::findings(cluster, installation, limits).await);
     Findings::of(all)
 }

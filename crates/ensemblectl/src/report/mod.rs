@@ -9,7 +9,13 @@ mod redact;
 
 use anyhow::Result;
 
-use crate::{check, connect::Cluster, flags::Report, installation::Installation, output::Ending};
+use crate::{
+    check::{self, Secrets},
+    connect::Cluster,
+    flags::Report,
+    installation::Installation,
+    output::Ending,
+};
 
 /// A file of the archive.
 pub(crate) struct File {
@@ -27,7 +33,7 @@ impl File {
 /// stop.
 pub(crate) async fn run(cluster: &Cluster, flags: &Report) -> Result<Ending> {
     let installation = Installation::find(cluster).await?;
-    let findings = check::findings(cluster, &installation, flags.limits).await;
+    let findings = check::findings(cluster, &installation, flags.limits, Secrets::Untouched).await;
     let mut files = gather::files(cluster, &installation).await;
     files.push(File::new("checks.txt", anstream::adapter::strip_str(&findings.text()).to_string()));
     files.push(File::new("checks.json", serde_json::to_string_pretty(&findings)?));
