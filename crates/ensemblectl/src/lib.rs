@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
     match run(flags) {
         Ok(ending) => ending.into(),
         Err(error) => {
-            anstream::eprint!("{}", explain::text(&error));
+            output::complain(&explain::text(&error));
             Ending::Unknown.into()
         }
     }
@@ -58,7 +58,9 @@ pub fn main() -> ExitCode {
 
 fn run(flags: Flags) -> Result<Ending> {
     if let Verb::Completion { shell } = flags.verb {
-        clap_complete::generate(shell, &mut Flags::command(), "ensemblectl", &mut std::io::stdout());
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Flags::command(), "ensemblectl", &mut script);
+        output::say(&String::from_utf8_lossy(&script))?;
         return Ok(Ending::Fine);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,7 +1,10 @@
 //! Tables, colours and JSON. Text always carries its colours; what is printed to something else than a terminal loses
 //! them on the way.
 
-use std::process::ExitCode;
+use std::{
+    io::{ErrorKind, Write},
+    process::ExitCode,
+};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Context, Result};
@@ -73,13 +76,29 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Ite
 /// Prints a result in the form that was asked for.
 pub(crate) fn print<T: Serialize>(format: Format, value: &T, text: impl FnOnce() -> String) -> Result<()> {
     match format {
-        Format::Text => anstream::print!("{}", text()),
+        Format::Text => say(&text()),
         Format::Json => {
             let json = serde_json::to_string_pretty(value).context("cannot write the result as JSON")?;
-            anstream::println!("{json}");
+            say(&format!("{json}\n"))
         }
     }
-    Ok(())
+}
+
+/// Prints a text. Whoever has stopped reading, as `head` does, has read enough.
+///
+/// # Errors
+/// When it cannot be written for another reason.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot print the result"),
+    }
+}
+
+/// Prints to standard error, if anybody is there.
+pub(crate) fn complain(text: &str) {
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
 /// A text as it is where there are no colours.

@@ -7,7 +7,7 @@ use crate::{
     connect::Cluster,
     flags::Tree,
     kinds,
-    output::{DOUBTFUL, Ending, GOOD, QUIET, paint, print},
+    output::{DOUBTFUL, Ending, GOOD, QUIET, complain, paint, print},
 };
 
 /// Shows the tree.
@@ -17,7 +17,7 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Tree) -> Result<Ending> {
     let family = children::find(&cluster.client, &kind, object).await?;
     print(flags.output.output, &family.root, || text(&family.root))?;
     for hidden in &family.hidden {
-        anstream::eprintln!("not shown: {hidden}");
+        complain(&format!("not shown: {hidden}\n"));
     }
     Ok(if family.hidden.is_empty() { Ending::Fine } else { Ending::Unknown })
 }

@@ -16,7 +16,7 @@ use crate::{
     flags::Wait,
     kinds,
     object::{conditions, deleted, speaks_of_the_present},
-    output::{BAD, Ending, GOOD, paint},
+    output::{BAD, Ending, GOOD, complain, paint, say},
 };
 
 /// What an object is to be.
@@ -129,7 +129,7 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Wait) -> Result<Ending> {
     };
     match tokio::time::timeout(flags.timeout, follow).await {
         Ok(Ok(())) => {
-            anstream::println!("{what} is {}", paint(GOOD, &flags.what.to_string()));
+            say(&format!("{what} is {}\n", paint(GOOD, &flags.what.to_string())))?;
             Ok(Ending::Fine)
         }
         Ok(Err(error)) => {
@@ -138,12 +138,8 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Wait) -> Result<Ending> {
             Err(error)
         }
         Err(_) => {
-            anstream::eprintln!(
-                "{what} is {} {} after {:?}: {last}",
-                paint(BAD, "not"),
-                flags.what,
-                flags.timeout
-            );
+            let not = paint(BAD, "not");
+            complain(&format!("{what} is {not} {} after {:?}: {last}\n", flags.what, flags.timeout));
             Ok(Ending::Wrong)
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     connect::Cluster,
     flags::Report,
     installation::Installation,
-    output::Ending,
+    output::{Ending, say},
 };
 
 /// A file of the archive.
@@ -41,9 +41,11 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Report) -> Result<Ending> {
         file.text = redact::text(&file.text);
     }
     archive::write(&flags.output, &files, cluster.now())?;
-    anstream::println!("wrote {} with {} files", flags.output.display(), files.len());
-    anstream::println!(
-        "Secrets were not read, and what looks like a credential was taken out; look through it before you pass it on"
-    );
+    say(&format!(
+        "wrote {} with {} files\nSecrets were not read, and what looks like a credential was taken out; look through it \
+         before you pass it on\n",
+        flags.output.display(),
+        files.len()
+    ))?;
     Ok(Ending::Fine)
 }

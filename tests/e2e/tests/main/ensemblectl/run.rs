@@ -2,7 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::LazyLock,
 };
 
@@ -36,12 +36,24 @@ pub(super) fn ctl_json(stage: &Stage, args: &[&str]) -> Value {
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
-/// Runs it with these environment variables and no others.
-pub(super) fn run(args: &[&str], env: &[(&str, &str)]) -> Said {
+/// Where the tool is; built by whoever asks first.
+fn program() -> &'static Path {
     // The same build as that of the tests.
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| build_ensemblectl(!cfg!(debug_assertions)).unwrap());
+    &PROGRAM
+}
+
+/// Runs it with nobody who reads what it prints. Returns its exit code.
+pub(super) fn run_unread(args: &[&str]) -> i32 {
+    let mut child = Command::new(program()).args(args).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    child.wait().unwrap().code().unwrap()
+}
+
+/// Runs it with these environment variables and no others.
+pub(super) fn run(args: &[&str], env: &[(&str, &str)]) -> Said {
     let nowhere = tempfile::tempdir().unwrap();
-    let output = Command::new(&*PROGRAM)
+    let output = Command::new(program())
         .args(args)
         .env_clear()
         .env("HOME", nowhere.path())

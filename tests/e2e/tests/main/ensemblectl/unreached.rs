@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::run::{Said, ctl, ctl_with, run};
+use super::run::{Said, ctl, ctl_with, run, run_unread};
 use crate::support::{Stage, free_port};
 
 fn assert_told(said: &Said, words: &[&str]) {
@@ -35,6 +35,7 @@ fn without_a_cluster_a_person_is_told_what_to_do() {
 fn completions_and_help_need_no_cluster() {
     let bash = run(&["completion", "bash"], &[]);
     assert!(bash.code == 0 && bash.out.contains("complete -F _ensemblectl"), "{bash:?}");
+    assert_eq!(run_unread(&["completion", "zsh"]), 0, "whoever stops to read has read enough");
     let help = run(&["--help"], &[]);
     assert!(help.code == 0 && help.out.contains("without Secrets and credentials"), "{help:?}");
 }
