@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, process::Command};
 
-use monitoring::promtool;
+use go_tools::promtool;
 use serde_json::{Value, json};
 
 use crate::{path, query::check, read};
