@@ -4,7 +4,11 @@ use anyhow::Result;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use manager::CONTROLLERS;
-use operator_core::admission::configuration::{self, Reach};
+use operator_core::{
+    Registration,
+    admission::configuration::{self, Reach},
+    labels,
+};
 
 use crate::{
     generate::{Generated, document, settle},
@@ -13,15 +17,31 @@ use crate::{
 
 /// The definitions of all controllers, for a manager that runs in the cluster.
 pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
+    CONTROLLERS.iter().flat_map(of_controller).collect()
+}
+
+/// The definitions of a controller. Their labels tell them from those that somebody else brought for the same kinds.
+pub(crate) fn of_controller(controller: &Registration) -> Vec<CustomResourceDefinition> {
     let reach = Reach::Service { namespace: NAMESPACE.to_owned() };
-    CONTROLLERS.iter().flat_map(|controller| configuration::definitions(controller, &reach)).collect()
+    let mut definitions = configuration::definitions(controller, &reach);
+    for definition in &mut definitions {
+        let own = labels::recommended("ensemble", "ensemble", controller.name);
+        labels::add(&mut definition.metadata.labels, own);
+    }
+    definitions
+}
+
+/// A file for each definition.
+pub(crate) fn files() -> Result<Vec<Generated>> {
+    let file = |crd: &CustomResourceDefinition| {
+        Generated::manifest(format!("{}.yaml", crd.name_any()), "gen-crds", &[document(crd)?])
+    };
+    definitions().iter().map(file).collect()
 }
 
 /// Writes `deploy/crds`, or checks it.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    let files: Result<Vec<_>> = definitions()
-        .iter()
-        .map(|crd| Generated::manifest(format!("{}.yaml", crd.name_any()), "gen-crds", &[document(crd)?]))
-        .collect();
-    settle("deploy/crds", &files?, "gen-crds", check)
+    let mut files = files()?;
+    files.push(Generated::kustomization("gen-crds", &files));
+    settle("deploy/crds", &files, "gen-crds", check)
 }

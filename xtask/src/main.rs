@@ -4,6 +4,7 @@ mod bench;
 mod cluster;
 mod crds;
 mod demo;
+mod deploy;
 mod docs;
 mod faults;
 mod generate;
@@ -53,6 +54,8 @@ enum Command {
     GenRbac(Check),
     /// Write deploy/webhooks from the code
     GenWebhooks(Check),
+    /// Write deploy/manager, deploy/install.yaml and the Helm chart's files from the code
+    GenDeploy(Check),
     /// Write docs/reference from the code
     GenDocs(Check),
     /// Write a new controller: a crate that works, is registered and has tests
@@ -80,6 +83,7 @@ async fn main() -> Result<()> {
         Command::GenCrds(Check { check }) => crds::generate(check),
         Command::GenRbac(Check { check }) => rbac::generate(check),
         Command::GenWebhooks(Check { check }) => webhooks::generate(check),
+        Command::GenDeploy(Check { check }) => deploy::generate(check),
         Command::GenDocs(Check { check }) => docs::generate(check),
         Command::NewController(new) => new.run(),
     }

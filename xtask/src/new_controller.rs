@@ -110,7 +110,7 @@ fn write(workspace: &Path, File { path, text }: &File) -> Result<()> {
 /// know the controller yet.
 fn generate(workspace: &Path, names: &Names) -> Result<()> {
     cargo(workspace, &["fmt", "--package", &names.name])?;
-    for command in ["gen-crds", "gen-rbac"] {
+    for command in ["gen-crds", "gen-rbac", "gen-deploy"] {
         println!("cargo xtask {command}");
         cargo(workspace, &["run", "--quiet", "--package", "xtask", "--", command])?;
     }
@@ -136,7 +136,11 @@ fn tell(names: &Names, new: &[File], changed: &[File]) {
     for File { path, .. } in changed {
         println!("  {path}");
     }
-    println!("Generated: {} and deploy/rbac/{}.yaml", names.definition(), names.name);
+    println!(
+        "Generated: {}, deploy/rbac/{}.yaml, and what follows in deploy/",
+        names.definition(),
+        names.name
+    );
     println!("\nNext:");
     println!("  cargo test -p {}  # its tests, on a real API server", names.name);
     println!("  cargo xtask demo  # see it at work on samples/{}.yaml", names.name);

@@ -17,27 +17,32 @@ use operator_core::{
 };
 
 use crate::{
+    deploy::Ports,
     generate::{Generated, document, settle},
     rbac::NAMESPACE,
 };
 
-/// The port that the manager serves its webhooks on.
-const TARGET_PORT: i32 = 9443;
-
 /// Writes `deploy/webhooks`, or checks it.
 pub(crate) fn generate(check: bool) -> Result<()> {
+    let mut files = files()?;
+    files.push(Generated::kustomization("gen-webhooks", &files));
+    settle("deploy/webhooks", &files, "gen-webhooks", check)
+}
+
+/// The Service, and a file for each controller with webhooks or policies.
+pub(crate) fn files() -> Result<Vec<Generated>> {
     let faults: Vec<_> = CONTROLLERS.iter().flat_map(faults).collect();
     if !faults.is_empty() {
         bail!("the declarations of webhooks are not right:\n{}", faults.join("\n"));
     }
-    let mut files = vec![manifest("service", &[document(&service())?])?];
+    let mut files = vec![manifest("service", &[document(&service(Ports::of_manager()?))?])?];
     for controller in CONTROLLERS {
         let documents = configurations(controller)?;
         if !documents.is_empty() {
             files.push(manifest(controller.name, &documents)?);
         }
     }
-    settle("deploy/webhooks", &files, "gen-webhooks", check)
+    Ok(files)
 }
 
 fn manifest(name: &str, documents: &[serde_json::Value]) -> Result<Generated> {
@@ -53,7 +58,7 @@ fn configurations(controller: &Registration) -> Result<Vec<serde_json::Value>> {
     validating.into_iter().chain(mutating).chain(policies).collect()
 }
 
-fn service() -> Service {
+fn service(ports: Ports) -> Service {
     let component = |name: &str| labels::recommended("ensemble", "ensemble", name);
     let mut selector = component("manager");
     selector.retain(|label, _| {
@@ -71,7 +76,7 @@ fn service() -> Service {
             ports: Some(vec![ServicePort {
                 name: Some("webhook".to_owned()),
                 port: PORT,
-                target_port: Some(IntOrString::Int(TARGET_PORT)),
+                target_port: Some(IntOrString::Int(ports.webhook.into())),
                 protocol: Some("TCP".to_owned()),
                 ..ServicePort::default()
             }]),

@@ -23,7 +23,8 @@ fn namespace() -> Namespace {
 fn account() -> ServiceAccount {
     let mut metadata = named(ACCOUNT);
     metadata.namespace = Some(NAMESPACE.to_owned());
-    ServiceAccount { metadata, ..ServiceAccount::default() }
+    // The manager's pods ask for a token themselves; whatever else runs as this account gets none unasked.
+    ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
 }
 
 fn named(name: &str) -> ObjectMeta {

@@ -22,18 +22,26 @@ use crate::generate::{Generated, document, settle};
 
 /// Writes `deploy/rbac`, or checks it.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    let deployed = deployed()?;
-    settle("deploy/rbac", &deployed, "gen-rbac", check)?;
+    let mut deployed = deployed()?;
     settle("docs/reference", &[page::file(&deployed)?], "gen-rbac", check)?;
-    settle("deploy/rbac/namespaced", &controllers::namespaced()?, "gen-rbac", check)?;
+    deployed.push(Generated::kustomization("gen-rbac", &deployed));
+    settle("deploy/rbac", &deployed, "gen-rbac", check)?;
+    let mut namespaced = namespaced()?;
+    namespaced.push(Generated::kustomization("gen-rbac", &namespaced));
+    settle("deploy/rbac/namespaced", &namespaced, "gen-rbac", check)?;
     settle("deploy/rbac/optional", &[hook_secrets::file()?, install_crds::file()?], "gen-rbac", check)
 }
 
 /// What every deployed manager has. A part of the process adds its file here.
-fn deployed() -> Result<Vec<Generated>> {
+pub(crate) fn deployed() -> Result<Vec<Generated>> {
     let mut files = vec![manager::file()?, certificates::file()?, leader_election::file()?, metrics::file()?];
     files.extend(controllers::files()?);
     Ok(files)
+}
+
+/// The same for one namespace, of those controllers for which that is enough.
+pub(crate) fn namespaced() -> Result<Vec<Generated>> {
+    controllers::namespaced()
 }
 
 /// `<part>.yaml`: rights in all namespaces and on cluster-scoped objects.

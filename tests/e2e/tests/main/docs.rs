@@ -47,6 +47,11 @@ async fn the_page_on_certificates_is_true() {
 }
 
 #[tokio::test]
+async fn the_page_on_installing_is_true() {
+    follow("install").await;
+}
+
+#[tokio::test]
 async fn the_page_on_leader_election_is_true() {
     follow("leader-election").await;
 }

@@ -11,6 +11,7 @@ mod admission;
 mod autoscaling;
 mod certificates;
 mod crashes;
+mod deploy;
 mod disruptions;
 mod docs;
 mod election;

@@ -104,7 +104,9 @@ impl Drop for Session {
 fn clean(program: &str, scratch: &Path) -> Command {
     let binaries = Locator::from_env().unwrap().locate(&Progress::stderr()).unwrap();
     let path = env::var_os("PATH").unwrap_or_default();
-    let path = [binaries.dir().to_owned()].into_iter().chain(env::split_paths(&path));
+    let helm = go_tools::helm().unwrap();
+    let tools = [binaries.dir().to_owned(), helm.parent().unwrap().to_owned()];
+    let path = tools.into_iter().chain(env::split_paths(&path));
     let mut command = Command::new(program);
     command
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))

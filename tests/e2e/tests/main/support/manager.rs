@@ -65,6 +65,16 @@ impl Manager {
         .unwrap_or_else(|error| panic!("{error:#}; the log ends with:\n{}", self.companion.log_tail()));
     }
 
+    /// Waits until a probe answers with that status, whatever it says.
+    pub(crate) async fn until_answered(&self, path: &str, status: u16) {
+        eventually(&format!("{path} to answer {status}"), PATIENCE, async || {
+            let answer = self.probe(path)?;
+            Ok(if answer.0 == status { Ok(()) } else { Err(answer) })
+        })
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}; the log ends with:\n{}", self.companion.log_tail()));
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.companion.pid().try_into().unwrap()).unwrap();

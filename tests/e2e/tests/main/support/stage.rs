@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cluster::{Cluster, audit::AuditLog};
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::{Manager, free_port, program};
@@ -86,6 +87,24 @@ impl Stage {
         let folder = path("deploy/crds");
         self.kubectl(&["apply", "--server-side", "-f", &folder]).await.unwrap();
         self.kubectl(&["wait", "--for=condition=Established", "-f", &folder]).await.unwrap();
+    }
+
+    /// Installs a definition of somebody else's, which takes any object.
+    pub(crate) async fn define_open(&self, group: &str, version: &str, kind: &str, plural: &str) {
+        let name = format!("{plural}.{group}");
+        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": name },
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": { "kind": kind, "plural": plural, "singular": kind.to_lowercase() },
+                "versions": [{ "name": version, "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
+            },
+        });
+        self.cluster.apply_yaml(&definition.to_string()).await.unwrap();
+        let definition = format!("crd/{name}");
+        self.kubectl(&["wait", "--for=condition=Established", &definition]).await.unwrap();
     }
 
     /// Gives the manager the rights that it has where it is deployed.

@@ -16,6 +16,11 @@ impl Webhooks {
         Self { port: free_port() }
     }
 
+    /// What to listen on.
+    pub(crate) fn address(self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// The configurations and policies of `deploy/webhooks`, by URL instead of by Service: no pod stands behind a Service here.
     pub(crate) fn configurations(self, deployed: &[Value]) -> Vec<Value> {
         let mut configurations = deployed.to_vec();
@@ -31,7 +36,7 @@ impl Webhooks {
 impl Stage {
     /// Starts the deployed manager with its webhooks.
     pub(crate) fn start_with_webhooks(&self, name: &str, webhooks: Webhooks, args: &[&str]) -> Manager {
-        let address = format!("--webhook-bind-address=127.0.0.1:{}", webhooks.port);
+        let address = format!("--webhook-bind-address={}", webhooks.address());
         let args = [&[address.as_str(), "--webhook-host=127.0.0.1"], args].concat();
         self.start_with_probes(name, &self.account, &args)
     }

@@ -1,0 +1,89 @@
+//! A Deployment of the manager, and a process that runs as one of its pods would.
+
+use serde_json::Value;
+
+use crate::support::{Manager, Stage, Webhooks, free_port, program};
+
+/// Time for the pods of a Deployment to be ready, for kubectl.
+const PATIENCE: &str = "--timeout=60s";
+
+/// A Deployment as the API server has it.
+pub(super) struct Deployed {
+    namespace: String,
+    name: String,
+    pod: Value,
+}
+
+impl Deployed {
+    /// Reads a Deployment, and holds its pods to being admitted, scheduled and ready.
+    pub(super) async fn read(stage: &Stage, namespace: &str, name: &str) -> Self {
+        let (deployment, within) = (format!("deployment/{name}"), format!("--namespace={namespace}"));
+        let enforced = stage.read(&["get", "namespace", namespace]).await;
+        let labels = &enforced["metadata"]["labels"];
+        assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted", "else it says nothing");
+        stage.kubectl(&["rollout", "status", &deployment, &within, PATIENCE]).await.unwrap();
+        let mut read = stage.read(&["get", &deployment, &within]).await;
+        let pod = read["spec"]["template"]["spec"].take();
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), pod }
+    }
+
+    fn container(&self) -> &Value {
+        &self.pod["containers"][0]
+    }
+
+    /// The arguments of the manager.
+    pub(super) fn args(&self) -> Vec<String> {
+        let args = self.container()["args"].as_array().unwrap().iter();
+        args.map(|arg| arg.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// As whom the API server knows the pods.
+    fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.account())
+    }
+
+    fn account(&self) -> &str {
+        self.pod["serviceAccountName"].as_str().unwrap()
+    }
+
+    /// Starts the manager with the arguments, the ServiceAccount and the environment of a pod, and waits until the probes
+    /// of the Deployment succeed. Only the addresses are others: many managers run on one machine here.
+    pub(super) async fn run(&self, stage: &Stage, webhooks: Webhooks) -> Manager {
+        let account =
+            stage.cluster.service_account_kubeconfig(&self.namespace, self.account()).await.unwrap();
+        let [probes, metrics] = [free_port(), free_port()];
+        let mut env = vec![
+            ("KUBECONFIG".to_owned(), account.display().to_string()),
+            ("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS".to_owned(), format!("127.0.0.1:{probes}")),
+            ("ENSEMBLE_METRICS_BIND_ADDRESS".to_owned(), format!("127.0.0.1:{metrics}")),
+            ("ENSEMBLE_WEBHOOK_BIND_ADDRESS".to_owned(), webhooks.address()),
+            ("ENSEMBLE_WEBHOOK_HOST".to_owned(), "127.0.0.1".to_owned()),
+        ];
+        env.extend(self.container()["env"].as_array().unwrap().iter().map(|variable| self.value(variable)));
+        let companion = stage.cluster.companion(&self.name, program(), &self.args(), &env).unwrap();
+        let manager = Manager::new(companion, probes);
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            let request = &self.container()[probe]["httpGet"];
+            assert_eq!(request["port"], "probes", "{probe}");
+            manager.until_answered(request["path"].as_str().unwrap(), 200).await;
+        }
+        manager
+    }
+
+    /// What the kubelet would put into a variable of the environment.
+    fn value(&self, variable: &Value) -> (String, String) {
+        let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+            Some("metadata.name") => format!("{}-0", self.name),
+            Some("metadata.namespace") => self.namespace.clone(),
+            other => panic!("{other:?} is nothing that the manager has asked for so far"),
+        };
+        (variable["name"].as_str().unwrap().to_owned(), value)
+    }
+
+    /// Holds the manager to asking for nothing that it may not.
+    pub(super) fn assert_nothing_was_forbidden(&self, stage: &Stage) {
+        let requests = stage.cluster.audit().unwrap().by_user(&self.user());
+        assert!(!requests.entries.is_empty(), "{} has asked for nothing", self.user());
+        assert_eq!(requests.filter(|entry| entry.code == 403).entries, []);
+    }
+}

@@ -1,0 +1,252 @@
+//! The Helm chart.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{Deployed, create_namespace, objects, until_it_works};
+use crate::support::{Stage, Webhooks, path};
+
+/// Where the chart is installed. Not where the generated manifests are for, so that it shows what was not replaced.
+const NAMESPACE: &str = "platform";
+const RELEASE: &str = "controllers";
+
+/// Helm with nothing of the tester's own configuration.
+struct Helm {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    home: TempDir,
+}
+
+impl Helm {
+    fn new() -> Self {
+        let program = go_tools::helm().unwrap();
+        Self { program, kubeconfig: PathBuf::from("/nonexistent"), home: tempfile::tempdir().unwrap() }
+    }
+
+    /// What it prints; in the error, what it complains of.
+    fn run(&self, args: &[&str]) -> Result<String, String> {
+        let output = Command::new(&self.program)
+            .args(args)
+            .env_clear()
+            .env("HOME", self.home.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// Renders the chart.
+    fn template(&self, set: &[&str]) -> Result<String, String> {
+        let chart = path("deploy/helm/ensemble");
+        self.run(&[&["template", RELEASE, &chart, "--namespace=ensemble-system"], &*sets(set)].concat())
+    }
+
+    /// `install` or `upgrade`, with values that hold instead of all that were given before.
+    fn apply(&self, verb: &str, release: &str, namespace: &str, set: &[&str]) -> Result<String, String> {
+        let (chart, within) = (path("deploy/helm/ensemble"), format!("--namespace={namespace}"));
+        let reset: &[&str] = if verb == "upgrade" { &["--reset-values"] } else { &[] };
+        self.run(&[&[verb, release, &chart, &within], reset, &*sets(set)].concat())
+    }
+}
+
+fn sets<'a>(values: &[&'a str]) -> Vec<&'a str> {
+    values.iter().flat_map(|value| ["--set", value]).collect()
+}
+
+#[test]
+fn without_values_the_chart_is_what_install_yaml_is() {
+    let helm = Helm::new();
+    helm.run(&["lint", "--strict", &path("deploy/helm/ensemble")]).unwrap();
+    let mut rendered = objects::read(&helm.template(&["crds.keep=false"]).unwrap());
+    let mut wanted = objects::read(&fs::read_to_string(path("deploy/install.yaml")).unwrap());
+    // The namespace of a release is made by whoever installs it.
+    wanted.retain(|(kind, ..), _| kind != "Namespace");
+    for (key, object) in &mut rendered {
+        let Some(wanted) = wanted.get_mut(key) else { continue };
+        if key.0 == "ServiceAccount" {
+            // Written by the chart itself, so that it is Helm's; it has a label fewer.
+            assert_eq!(wanted["metadata"]["labels"]["app.kubernetes.io/managed-by"].take(), "ensemble");
+            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = Value::Null;
+        }
+        if key.0 == "Lease" {
+            // Made at the first installation, and the manager's from then on.
+            let annotations = object["metadata"].as_object_mut().unwrap().remove("annotations").unwrap();
+            assert_eq!(annotations, json!({ "helm.sh/hook": "pre-install" }));
+        }
+        if key.0 == "Deployment" {
+            let container = &mut object["spec"]["template"]["spec"]["containers"][0];
+            assert_eq!(container["imagePullPolicy"].take(), "IfNotPresent");
+            wanted["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = Value::Null;
+        }
+    }
+    objects::assert_same(&rendered, &wanted);
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused_with_what_is_wrong() {
+    let helm = Helm::new();
+    for (set, says) in [
+        (&["replica=2"][..], "additional properties 'replica' not allowed"),
+        (&["crds.kep=true"], "additional properties 'kep' not allowed"),
+        (&["replicas=many"], "got string, want integer"),
+        (&["perController=1"], "got number, want boolean"),
+        (&["extraArgs={--controllers=*}"], "extraArgs"),
+        (&["controllers={podsets}"], "there is no controller \"podsets\"; known are memcached, "),
+        (&["controllers={-podset}"], "controllers: none is left to run"),
+        (
+            &["watchNamespaces={shop}"],
+            "these controllers need rights on the whole cluster: namespaceplus, capsuleconfiguration, tenant; \
+             set controllers={memcached,podset}",
+        ),
+        (
+            &["watchNamespaces={ensemble-system}", "controllers={podset}"],
+            "ensemble-system is the manager's own namespace",
+        ),
+        (
+            &["metrics.enabled=false", "monitoring.serviceMonitor.enabled=true"],
+            "there is nothing to scrape with metrics.enabled=false",
+        ),
+    ] {
+        let refused = helm.template(set).expect_err("it should be refused");
+        assert!(refused.contains(says), "{set:?}: {refused}");
+    }
+    let chart = path("deploy/helm/ensemble");
+    let refused = helm.run(&["template", &chart, "--kube-version=1.34.9"]).expect_err("it is too old");
+    assert!(refused.contains("chart requires kubeVersion: >=1.35"), "{refused}");
+}
+
+#[test]
+fn every_value_has_its_effect() {
+    let helm = Helm::new();
+    let digest = format!("image.digest=sha256:{}", "a".repeat(64));
+    let rendered = helm.template(&[
+        "controllers={podset}",
+        "image.repository=registry.example.com/ensemble",
+        &digest,
+        "certManager.enabled=true",
+        "monitoring.serviceMonitor.enabled=true",
+        "monitoring.serviceMonitor.labels.release=prometheus",
+        "monitoring.prometheusRule.enabled=true",
+        "monitoring.dashboard.enabled=true",
+        "networkPolicy.enabled=false",
+        "podDisruptionBudget.maxUnavailable=50%",
+        "priorityClassName=",
+        "crds.install=false",
+        "extraArgs={--log-format=json}",
+        "nodeSelector.disk=fast",
+        "podAnnotations.team=platform",
+    ]);
+    let objects = objects::read(&rendered.unwrap());
+    let within = |kind: &str, name: &str| {
+        let key = (kind.to_owned(), "ensemble-system".to_owned(), name.to_owned());
+        objects.get(&key).unwrap_or_else(|| panic!("there is no {key:?}"))
+    };
+    let deployment = &within("Deployment", "ensemble-manager")["spec"]["template"];
+    let container = &deployment["spec"]["containers"][0];
+    assert_eq!(container["image"], format!("registry.example.com/ensemble@sha256:{}", "a".repeat(64)));
+    let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json"];
+    assert_eq!(container["args"], json!(args));
+    assert_eq!(deployment["spec"]["nodeSelector"], json!({ "disk": "fast" }));
+    assert_eq!(deployment["metadata"]["annotations"]["team"], "platform");
+    assert_eq!(deployment["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"], "manager");
+    assert_eq!(within("PodDisruptionBudget", "ensemble-manager")["spec"]["maxUnavailable"], "50%");
+    assert_eq!(within("ServiceMonitor", "ensemble")["metadata"]["labels"]["release"], "prometheus");
+    within("PrometheusRule", "ensemble");
+    within("Certificate", "ensemble");
+    within("ConfigMap", "ensemble-dashboard");
+    let left_out = ["CustomResourceDefinition", "NetworkPolicy", "ResourceQuota"];
+    assert!(objects.keys().all(|(kind, ..)| !left_out.contains(&kind.as_str())), "{:?}", objects.keys());
+}
+
+/// The values are given in the order of their rights, the fewest first: what a release had before does not help the next.
+#[tokio::test]
+async fn the_chart_is_installed_upgraded_and_uninstalled() {
+    let stage = Stage::bare().await;
+    let mut helm = Helm::new();
+    helm.kubeconfig = stage.cluster.kubeconfig().to_owned();
+    for namespace in [NAMESPACE, "shop"] {
+        create_namespace(&stage, namespace).await;
+    }
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    stage.kubectl(&["label", "namespace", NAMESPACE, restricted]).await.unwrap();
+    beside_capsule_nothing_is_touched(&stage, &helm).await;
+    only_in_a_namespace(&stage, &helm).await;
+    one_for_each_controller(&stage, &helm).await;
+    one_for_all(&stage, &helm).await;
+
+    helm.run(&["uninstall", RELEASE, "--namespace", NAMESPACE]).unwrap();
+    let ours = "--selector=app.kubernetes.io/part-of=ensemble";
+    let kinds =
+        "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations";
+    stage.until_none(&[kinds, ours]).await;
+    let definitions = stage.names(&["customresourcedefinitions", ours]).await;
+    assert!(definitions.contains(&"podsets.app.example.com".to_owned()), "they are kept: {definitions:?}");
+}
+
+async fn beside_capsule_nothing_is_touched(stage: &Stage, helm: &Helm) {
+    stage.define_open("capsule.clastix.io", "v1beta2", "Tenant", "tenants").await;
+    let refused = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
+    assert!(refused.contains("tenants.capsule.clastix.io is there already"), "{refused}");
+    stage.kubectl(&["delete", "crd", "tenants.capsule.clastix.io"]).await.unwrap();
+    let guard = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "guard" },
+        "webhooks": [{
+            "name": "pods.projectcapsule.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": { "url": "https://127.0.0.1:1/" }, "failurePolicy": "Ignore",
+            "rules": [{ "apiGroups": ["none.example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nothing"] }],
+        }],
+    });
+    stage.cluster.apply_yaml(&guard.to_string()).await.unwrap();
+    let refused = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
+    assert!(refused.contains("Capsule runs in this cluster") && refused.contains("guard"), "{refused}");
+    stage.kubectl(&["delete", "validatingwebhookconfiguration", "guard"]).await.unwrap();
+    stage.until_none(&["customresourcedefinitions"]).await;
+    stage.until_none(&["deployments", "--namespace", NAMESPACE]).await;
+}
+
+async fn only_in_a_namespace(stage: &Stage, helm: &Helm) {
+    let values = ["controllers={memcached,podset}", "watchNamespaces={shop}", "metrics.enabled=false"];
+    let told = helm.apply("install", RELEASE, NAMESPACE, &values).unwrap();
+    assert!(told.contains("Deployment ensemble-manager: memcached, podset"), "{told}");
+    stage.until_none(&["clusterroles", "--selector=app.kubernetes.io/part-of=ensemble"]).await;
+    let deployed = Deployed::read(stage, NAMESPACE, "ensemble-manager").await;
+    let manager = deployed.run(stage, Webhooks::new()).await;
+    until_it_works(stage, "shop", "one").await;
+    manager.ask_to_end().await;
+    deployed.assert_nothing_was_forbidden(stage);
+}
+
+async fn one_for_each_controller(stage: &Stage, helm: &Helm) {
+    let values = ["controllers={memcached,podset}", "perController=true"];
+    helm.apply("upgrade", RELEASE, NAMESPACE, &values).unwrap();
+    let names = stage.names(&["deployments", "--namespace", NAMESPACE]).await;
+    assert_eq!(names, ["ensemble-memcached", "ensemble-podset"]);
+    let memcached = Deployed::read(stage, NAMESPACE, "ensemble-memcached").await;
+    let podset = Deployed::read(stage, NAMESPACE, "ensemble-podset").await;
+    let managers = [memcached.run(stage, Webhooks::new()).await, podset.run(stage, Webhooks::new()).await];
+    until_it_works(stage, "default", "two").await;
+    for manager in managers {
+        manager.ask_to_end().await;
+    }
+    memcached.assert_nothing_was_forbidden(stage);
+    podset.assert_nothing_was_forbidden(stage);
+    let account = format!("--as=system:serviceaccount:{NAMESPACE}:ensemble-podset");
+    let other = ["auth", "can-i", "list", "memcacheds", "--all-namespaces", &account];
+    assert!(stage.kubectl(&other).await.is_err(), "rights are not shared");
+}
+
+async fn one_for_all(stage: &Stage, helm: &Helm) {
+    helm.apply("upgrade", RELEASE, NAMESPACE, &[]).unwrap();
+    let deployed = Deployed::read(stage, NAMESPACE, "ensemble-manager").await;
+    assert_eq!(deployed.args(), ["--controllers=*"]);
+    let manager = deployed.run(stage, Webhooks::new()).await;
+    until_it_works(stage, "default", "three").await;
+    manager.ask_to_end().await;
+    deployed.assert_nothing_was_forbidden(stage);
+    let refused = helm.apply("install", "again", "default", &["crds.install=false"]).unwrap_err();
+    assert!(refused.contains("the release controllers in the namespace platform looks after"), "{refused}");
+}

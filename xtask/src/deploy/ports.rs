@@ -1,0 +1,36 @@
+//! The ports that the manager serves on.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use clap::Command;
+
+/// The ports that the manager serves on unless its flags say otherwise.
+#[derive(Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) probes: u16,
+    pub(crate) webhook: u16,
+    pub(crate) metrics: u16,
+}
+
+impl Ports {
+    /// As the manager's flags have them.
+    ///
+    /// # Errors
+    /// When a flag is not there any more, or its default is no address.
+    pub(crate) fn of_manager() -> Result<Self> {
+        let command = manager::command();
+        Ok(Self {
+            probes: port(&command, "health-probe-bind-address")?,
+            webhook: port(&command, "webhook-bind-address")?,
+            metrics: port(&command, "metrics-bind-address")?,
+        })
+    }
+}
+
+fn port(command: &Command, flag: &str) -> Result<u16> {
+    let argument = command.get_arguments().find(|argument| argument.get_long() == Some(flag));
+    let default = argument.and_then(|argument| argument.get_default_values().first());
+    let address = default.and_then(|default| default.to_str()?.parse::<SocketAddr>().ok());
+    Ok(address.with_context(|| format!("--{flag} of the manager has no address by default"))?.port())
+}
