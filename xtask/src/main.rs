@@ -8,6 +8,7 @@ mod deploy;
 mod docs;
 mod faults;
 mod generate;
+mod image;
 mod install;
 mod manager;
 mod new_controller;
@@ -48,6 +49,8 @@ enum Command {
     /// Clusters that run in the background on this machine
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
+    /// Build the manager as a container image, an OCI archive, without Docker
+    Image(image::Make),
     /// Write deploy/crds from the code
     GenCrds(Check),
     /// Write deploy/rbac from the code
@@ -80,6 +83,7 @@ async fn main() -> Result<()> {
         Command::Install => install::install().await,
         Command::Uninstall => install::uninstall().await,
         Command::Cluster(command) => cluster::run(command).await,
+        Command::Image(image) => image.run(),
         Command::GenCrds(Check { check }) => crds::generate(check),
         Command::GenRbac(Check { check }) => rbac::generate(check),
         Command::GenWebhooks(Check { check }) => webhooks::generate(check),

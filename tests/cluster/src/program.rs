@@ -55,7 +55,7 @@ fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
 }
 
 /// The executable that cargo's messages name last.
-fn executable(messages: &str) -> Option<PathBuf> {
+pub fn executable(messages: &str) -> Option<PathBuf> {
     let mut messages = messages.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages.find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
 }
