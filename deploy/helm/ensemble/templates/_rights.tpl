@@ -26,24 +26,28 @@ moment on: Helm makes them once and leaves them alone. Takes (root, unit).
 {{- end -}}
 {{- end }}
 
-{{/* The right to keep the certificates; to tell the API server of them only where it asks the unit. Takes (root, unit). */}}
-{{- define "ensemble.certificates" -}}
+{{/*
+What a part of the process has, in a file of its own: for each unit under names of its own, and as far as the values ask for
+it. Rights on the cluster are left out where namespaces are named, but for those that metrics take. Takes (root, unit, part).
+*/}}
+{{- define "ensemble.part" -}}
+{{- $root := index . 0 -}}
 {{- $unit := index . 1 -}}
-{{- range splitList "---\n" (include "ensemble.fileOfUnit" (list (index . 0) "rbac/certificates.yaml" $unit)) -}}
-  {{- if or $unit.hasWebhooks (not (contains "kind: ClusterRole" .)) }}
----
-{{ . | replace "name: ensemble-certificates\n" (printf "name: ensemble-certificates%s\n" $unit.suffix) }}
-  {{- end -}}
+{{- $part := index . 2 -}}
+{{- $wide := not $root.Values.watchNamespaces -}}
+{{- $narrow := true -}}
+{{- if eq $part "metrics-auth" -}}
+  {{- $wide = $root.Values.metrics.enabled -}}
+{{- else if eq $part "certificates" -}}
+  {{- $wide = $unit.hasWebhooks -}}
+  {{- $narrow = or $unit.hasWebhooks $root.Values.metrics.enabled -}}
 {{- end -}}
-{{- end }}
-
-{{/* The right to ask who reads the metrics. Takes (root, unit). */}}
-{{- define "ensemble.metricsAuth" -}}
-{{- $unit := index . 1 -}}
-{{- range splitList "---\n" (include "ensemble.fileOfUnit" (list (index . 0) "rbac/metrics-auth.yaml" $unit)) -}}
-  {{- if not (contains "name: ensemble-metrics-reader" .) }}
+{{- $name := printf "name: ensemble-%s" $part -}}
+{{- range splitList "---\n" (include "ensemble.fileOfUnit" (list $root (printf "rbac/%s.yaml" $part) $unit)) -}}
+  {{- $isShared := or (contains "kind: Namespace\n" .) (contains "name: ensemble-metrics-reader\n" .) -}}
+  {{- if and (contains "kind: " .) (not $isShared) (ternary $wide $narrow (contains "kind: ClusterRole" .)) }}
 ---
-{{ . | replace "name: ensemble-metrics-auth\n" (printf "name: ensemble-metrics-auth%s\n" $unit.suffix) }}
+{{ . | replace (printf "%s\n" $name) (printf "%s%s\n" $name $unit.suffix) }}
   {{- end -}}
 {{- end -}}
 {{- end }}

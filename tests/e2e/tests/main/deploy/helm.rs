@@ -66,11 +66,6 @@ fn without_values_the_chart_is_what_install_yaml_is() {
     wanted.retain(|(kind, ..), _| kind != "Namespace");
     for (key, object) in &mut rendered {
         let Some(wanted) = wanted.get_mut(key) else { continue };
-        if key.0 == "ServiceAccount" {
-            // Written by the chart itself, so that it is Helm's; it has a label fewer.
-            assert_eq!(wanted["metadata"]["labels"]["app.kubernetes.io/managed-by"].take(), "ensemble");
-            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = Value::Null;
-        }
         if key.0 == "Lease" {
             // Made at the first installation, and the manager's from then on.
             let annotations = object["metadata"].as_object_mut().unwrap().remove("annotations").unwrap();
