@@ -37,6 +37,10 @@ pub const NAMESPACE: &str = "ensemble-system";
 /// The ServiceAccount that the manager runs as where it is deployed.
 pub const ACCOUNT: &str = "ensemble-manager";
 
+/// The first minor version of Kubernetes 1 that has all that is used: ValidatingAdmissionPolicy is `v1` since then. The
+/// tests run on 1.36.
+pub const OLDEST_KUBERNETES: u32 = 30;
+
 /// Every controller there is. To add one: its crate, a line here, and its dependency.
 pub const CONTROLLERS: &[Registration] = &[
     register::<memcached::MemcachedController>(),

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use kube::ResourceExt;
-use manager::CONTROLLERS;
+use manager::{CONTROLLERS, OLDEST_KUBERNETES};
 use operator_core::{
     Registration,
     rbac::{Grant, Rule},
@@ -15,8 +15,6 @@ use serde_json::{Value, json};
 use super::COMMAND;
 use crate::{crds, generate::Generated, rbac, webhooks, workspace};
 
-/// The oldest Kubernetes that the chart is for: from there on resource versions are numbers that can be compared.
-const OLDEST: &str = "1.35.0";
 /// What is written by hand, in `deploy`.
 const BY_HAND: [(&str, &str); 4] = [
     ("cert-manager", "certificate.yaml"),
@@ -71,7 +69,7 @@ pub(super) fn head() -> Generated {
          type: application\n\
          version: {version}\n\
          appVersion: {version}\n\
-         kubeVersion: \">={OLDEST}-0\"\n",
+         kubeVersion: \">=1.{OLDEST_KUBERNETES}.0-0\"\n",
         version = env!("CARGO_PKG_VERSION")
     );
     Generated { name: "Chart.yaml".to_owned(), text }

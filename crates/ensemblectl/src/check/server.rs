@@ -1,21 +1,21 @@
 //! The API server.
 
 use k8s_openapi::apimachinery::pkg::version::Info;
+use manager::OLDEST_KUBERNETES;
 
 use super::Finding;
-
-/// The first minor version that has all that we use: ValidatingAdmissionPolicy is `v1` since then.
-const OLDEST: u32 = 30;
 
 /// It has answered, or nobody would ask; what is left is its version.
 pub(super) fn finding(url: &str, version: &Info) -> Finding {
     let what = "API server";
     let known = &version.git_version;
     match (version.major.as_str(), minor(&version.minor)) {
-        ("1", Some(minor)) if minor < OLDEST => Finding::error(
+        ("1", Some(minor)) if minor < OLDEST_KUBERNETES => Finding::error(
             what,
             format!("{url} is {known}, and too old"),
-            format!("upgrade Kubernetes to 1.{OLDEST} or newer: admission policies are served since then"),
+            format!(
+                "upgrade Kubernetes to 1.{OLDEST_KUBERNETES} or newer: admission policies are served since then"
+            ),
         ),
         _ => Finding::ok(what, format!("{url} answers, {known}")),
     }
