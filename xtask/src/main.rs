@@ -1,6 +1,7 @@
 //! The developer's commands: `cargo xtask <command>`.
 
 mod bench;
+mod check_crds;
 mod cluster;
 mod crds;
 mod demo;
@@ -53,6 +54,8 @@ enum Command {
     Image(image::Make),
     /// Write deploy/crds from the code
     GenCrds(Check),
+    /// Refuse definitions in deploy/crds that take less than those of the last release
+    CheckCrds,
     /// Write deploy/rbac from the code
     GenRbac(Check),
     /// Write deploy/webhooks from the code
@@ -85,6 +88,7 @@ async fn main() -> Result<()> {
         Command::Cluster(command) => cluster::run(command).await,
         Command::Image(image) => image.run(),
         Command::GenCrds(Check { check }) => crds::generate(check),
+        Command::CheckCrds => check_crds::check(),
         Command::GenRbac(Check { check }) => rbac::generate(check),
         Command::GenWebhooks(Check { check }) => webhooks::generate(check),
         Command::GenDeploy(Check { check }) => deploy::generate(check),
