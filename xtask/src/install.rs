@@ -1,17 +1,27 @@
 //! `install` and `uninstall`: the custom resource definitions in the cluster that the kubeconfig names.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+    api::{DeleteParams, Preconditions},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
-use operator_core::error::{is_not_found, status};
-use operator_runtime::{connect::connect, crds::install as apply};
-use serde_json::json;
+use manager::CONTROLLERS;
+use operator_core::{error::is_not_found, informer::Scope};
+use operator_runtime::{
+    connect::connect,
+    crds::install as apply,
+    release::{self, Report},
+};
+use tokio::time::timeout;
 
 use crate::{crds::definitions, policies, workstation};
+
+/// How long the objects of a definition may take to go. What holds them longer is nothing of ours.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Registers the definitions, and the policies that hold whether a manager runs or not.
 pub(crate) async fn install() -> Result<()> {
@@ -26,61 +36,63 @@ pub(crate) async fn install() -> Result<()> {
     Ok(())
 }
 
-/// Removes the policies and the definitions, and with them all their objects.
+/// Removes the definitions, with them all their objects, and what is left of the controllers then. Webhook configurations
+/// of a manager that is deployed stay.
 ///
-/// Works whether the manager runs or not: finalizers of objects are taken off, for nobody may be there any
-/// more to do it, and what garbage collection cleans up is cleaned up by it.
+/// Works whether the manager runs or not: its finalizers are taken off, for nobody may be there any more to do it, and
+/// what garbage collection cleans up is cleaned up by it.
 pub(crate) async fn uninstall() -> Result<()> {
     let client = connect().await?;
-    workstation::remove_leftovers(&client).await?;
-    for name in policies::remove(&client).await? {
-        println!("removed the policy {name}");
-    }
+    let mut leaving = Vec::new();
     for crd in definitions() {
-        remove(&client, &crd).await.with_context(|| format!("cannot remove {}", crd.name_any()))?;
+        let name = crd.name_any();
+        let gone = begin_removal(&client, &crd).await.with_context(|| format!("cannot remove {name}"))?;
+        leaving.extend(gone.map(|uid| (crd, uid)));
     }
-    Ok(())
+    let mut report = Report::default();
+    // Now that their objects are being deleted, no manager puts them on again.
+    release::finalizers(&client, CONTROLLERS, &Scope::Cluster, &mut report).await;
+    for (crd, uid) in leaving {
+        end_removal(&client, &crd, &uid).await?;
+    }
+    release::remains(&client, CONTROLLERS, &mut report).await;
+    workstation::remove_leftovers(&client).await?;
+    release::policies(&client, CONTROLLERS, &mut report).await;
+    for done in &report.done {
+        println!("{done}");
+    }
+    match report.failed.into_iter().next() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }
 
-async fn remove(client: &Client, crd: &CustomResourceDefinition) -> Result<()> {
+/// Deletes a definition; it goes when its objects have gone. Returns its UID, if it was there.
+async fn begin_removal(client: &Client, crd: &CustomResourceDefinition) -> Result<Option<String>> {
     let name = crd.name_any();
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let Some(present) = api.get_opt(&name).await? else {
         println!("{name} is not installed");
-        return Ok(());
+        return Ok(None);
     };
-    api.delete(&name, &DeleteParams::foreground()).await?;
-    let released = release(client, crd).await?;
-    await_condition(api, &name, is_deleted(&present.uid().unwrap_or_default())).await?;
-    println!("removed {name}{released}");
-    Ok(())
+    let this = Preconditions { uid: present.uid(), resource_version: None };
+    match api.delete(&name, &DeleteParams::foreground().preconditions(this)).await {
+        Err(error) if !is_not_found(&error) => Err(error.into()),
+        _ => Ok(present.uid()),
+    }
 }
 
-/// Takes all finalizers off the objects of a definition. Says how many had any.
-async fn release(client: &Client, crd: &CustomResourceDefinition) -> Result<String> {
-    let Some(version) = crd.spec.versions.iter().find(|version| version.storage) else {
-        return Ok(String::new());
-    };
-    let kind = GroupVersionKind::gvk(&crd.spec.group, &version.name, &crd.spec.names.kind);
-    let resource = ApiResource::from_gvk_with_plural(&kind, &crd.spec.names.plural);
-    let objects =
-        match Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await {
-            // A kind that is gone already has no Status in its answer.
-            Err(error) if status(&error).is_some_and(|status| status.code == 404) => return Ok(String::new()),
-            objects => objects?,
-        };
-    let held: Vec<_> = objects.iter().filter(|object| !object.finalizers().is_empty()).collect();
-    for object in &held {
-        let api = match object.namespace() {
-            Some(namespace) => Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        };
-        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        match api.patch(&object.name_any(), &PatchParams::default(), &patch).await {
-            Err(error) if !is_not_found(&error) => return Err(error.into()),
-            _ => {}
-        }
-    }
-    let count = held.len();
-    Ok(if count == 0 { String::new() } else { format!(" (took the finalizers off {count} objects)") })
+/// Waits until a definition is gone.
+async fn end_removal(client: &Client, crd: &CustomResourceDefinition, uid: &str) -> Result<()> {
+    let (api, name) = (Api::<CustomResourceDefinition>::all(client.clone()), crd.name_any());
+    let gone = await_condition(api, &name, is_deleted(uid));
+    let gone = timeout(PATIENCE, gone).await.with_context(|| {
+        format!(
+            "{name} is still there after {PATIENCE:?}: `kubectl get {name} --all-namespaces --output=yaml` shows the objects \
+             that are left, and whose finalizers hold them"
+        )
+    })?;
+    gone.with_context(|| format!("cannot watch the definition {name}"))?;
+    println!("removed {name}");
+    Ok(())
 }

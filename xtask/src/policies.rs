@@ -8,11 +8,11 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
     core::ClusterResourceScope,
 };
 use manager::CONTROLLERS;
-use operator_core::{admission::configuration, error::is_not_found};
+use operator_core::admission::configuration;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{rbac::NAMESPACE, workstation::FIELD_MANAGER};
@@ -32,18 +32,6 @@ pub(crate) async fn install(client: &Client) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Removes them. Returns the names of those that were there.
-pub(crate) async fn remove(client: &Client) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for (policy, binding) in all() {
-        delete(client, &binding).await?;
-        if delete(client, &policy).await? {
-            names.push(policy.name_any());
-        }
-    }
-    Ok(names)
-}
-
 async fn apply<K>(client: &Client, object: &K) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope>
@@ -56,18 +44,4 @@ where
     let applied =
         Api::<K>::all(client.clone()).patch(&object.name_any(), &params, &Patch::Apply(object)).await;
     applied.map(drop).with_context(|| format!("cannot apply the {} {}", K::kind(&()), object.name_any()))
-}
-
-/// Says whether it was there.
-async fn delete<K>(client: &Client, object: &K) -> Result<bool>
-where
-    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
-{
-    match Api::<K>::all(client.clone()).delete(&object.name_any(), &DeleteParams::default()).await {
-        Ok(_) => Ok(true),
-        Err(error) if is_not_found(&error) => Ok(false),
-        Err(error) => {
-            Err(error).with_context(|| format!("cannot remove the {} {}", K::kind(&()), object.name_any()))
-        }
-    }
 }

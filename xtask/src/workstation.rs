@@ -23,7 +23,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::{ClusterResourceScope, ObjectMeta},
 };
-use manager::CONTROLLERS;
+use manager::{CONTROLLERS, Task};
 use operator_core::{
     Registration,
     admission::configuration::{self, Reach, mutating, name, validating},
@@ -88,6 +88,9 @@ impl Workstation {
         }
         let line = ["ensemble-manager".to_owned()].into_iter().chain(flags.iter().chain(args).cloned());
         let parsed = manager::parse_from(line.map(Into::into)).unwrap_or_else(|error| error.exit());
+        if parsed.task != Task::Run {
+            return Ok(Self { flags, webhooks: None });
+        }
         let Some(address) = parsed.webhook_bind_address else { return Ok(Self { flags, webhooks: None }) };
         ensure!(address.port() != 0, "give {BIND_FLAG} a port, so that the API server can be told of it");
         let host = parsed.webhook_hosts.first().map_or_else(

@@ -4,6 +4,7 @@ mod certificates;
 mod deployed;
 mod duration;
 mod election;
+mod task;
 
 use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
@@ -21,11 +22,14 @@ use operator_runtime::{
     logs::Format,
     metrics::may_listen,
 };
+pub use task::Task;
 
 use crate::{CONTROLLERS, NAMESPACE, namespaces, select};
 
 /// What the manager was asked to do.
 pub struct Flags {
+    /// Whether to run the controllers at all.
+    pub task: Task,
     /// The controllers to run.
     pub controllers: Vec<Registration>,
     /// What was set about them.
@@ -156,7 +160,7 @@ pub fn command() -> Command {
     let command = Command::new("ensemble-manager")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Runs Kubernetes controllers, many in one process");
-    Fixed::augment_args(command).args(settings().map(setting))
+    Fixed::augment_args(command).args(settings().map(setting)).subcommand(task::release())
 }
 
 /// Reads the command line; ends the process with a message if it asks for help or makes no sense.
@@ -189,6 +193,7 @@ fn read(line: Command, args: impl IntoIterator<Item = OsString>) -> Result<Flags
     let (certificates, webhook_hosts) =
         fixed.certificates.read().map_err(|message| command().error(ErrorKind::InvalidValue, message))?;
     Ok(Flags {
+        task: Task::of(&matches),
         controllers,
         sharing,
         certificates,

@@ -4,13 +4,14 @@ mod certificates;
 mod flags;
 mod metrics;
 mod namespaces;
+mod release;
 mod select;
 
 use std::{sync::Arc, time::Instant};
 
 use anyhow::Result;
 pub use certificates::ca_bundle_holders;
-pub use flags::{Flags, Sharing, command, parse, parse_deployed, parse_from};
+pub use flags::{Flags, Sharing, Task, command, parse, parse_deployed, parse_from};
 use operator_core::{
     Environment, Registration,
     admission::configuration::{self, Reach},
@@ -50,14 +51,18 @@ pub const CONTROLLERS: &[Registration] = &[
     register::<tenant::TenantController>(),
 ];
 
-/// Runs the manager until it is asked to stop.
+/// Does what the flags ask: as a rule, runs the manager until it is asked to stop.
 ///
 /// # Errors
 /// What makes running impossible: no cluster configuration, an address that is taken, a controller that keeps
-/// ending. An API server that cannot be reached is none of them; the manager waits for it.
+/// ending. An API server that cannot be reached is none of them; the manager waits for it. And what a release could not
+/// let go of.
 pub async fn run(flags: Flags) -> Result<()> {
     let telemetry = telemetry::start(flags.log_format, &flags.log_level, collector(&flags).as_ref())?;
-    let ended = run_controllers(flags, telemetry.level.clone()).await;
+    let ended = match flags.task {
+        Task::Run => run_controllers(flags, telemetry.level.clone()).await,
+        Task::Release => release::run(&flags).await,
+    };
     telemetry.end().await;
     ended
 }
@@ -103,6 +108,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
         None => None,
     };
     supervisor::run(&flags.controllers, &environment, election).await?;
+    release::if_removed(&flags, &environment).await;
     if let Some(server) = webhooks {
         server.ended.await?;
     }

@@ -79,7 +79,10 @@ use std::{future::Future, sync::Arc};
 
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
+use kube::{
+    CustomResourceExt, Resource,
+    core::{ApiResource, ClusterResourceScope},
+};
 use serde::Serialize;
 
 use crate::{
@@ -88,6 +91,7 @@ use crate::{
     kind::Kind,
     metrics::Gauge,
     outcome::{Outcome, ReconcileError},
+    owner::Owner,
     rbac::Rule,
     runner,
     wiring::Wiring,
@@ -106,6 +110,10 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The finalizer that every object gets before its first reconcile, if [`cleanup`](Self::cleanup) has
     /// something to do. It is taken off when the clean-up is [`Outcome::Done`].
     const FINALIZER: Option<&'static str> = None;
+
+    /// The finalizer that objects of its kind may hold for its sake: [`FINALIZER`](Self::FINALIZER), or one that it puts
+    /// on by itself. It is what is taken off where nobody will come to clean up any more.
+    const HOLD: Option<&'static str> = Self::FINALIZER;
 
     /// The controllers that are run wherever this one is, unless they are taken out by name. For one that looks after
     /// another kind of the same API.
@@ -158,6 +166,11 @@ pub trait Controller: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
+    /// What it makes in the cluster that nothing takes along when it is removed for good.
+    fn remains() -> Vec<Remains> {
+        Vec::new()
+    }
+
     /// Builds the controller: asks for informers, says which changes concern which object.
     fn wire(wiring: &mut Wiring<'_, Self::Object>) -> Self;
 
@@ -176,6 +189,43 @@ pub trait Controller: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<Outcome, Self::Error>> + Send {
         drop(object);
         async { Ok(Outcome::Done) }
+    }
+}
+
+/// The objects that a finalizer of a controller may hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// Their kind.
+    pub resource: ApiResource,
+    /// Whether they live in namespaces.
+    pub namespaced: bool,
+    /// [`Controller::HOLD`].
+    pub finalizer: &'static str,
+}
+
+fn held<T: Controller>() -> Option<Held> {
+    let resource = T::Object::api_resource();
+    T::HOLD.map(|finalizer| Held { resource, namespaced: T::Object::NAMESPACED, finalizer })
+}
+
+/// Cluster-scoped objects that a controller makes and that have no owner who takes them along.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remains {
+    /// Their kind.
+    pub resource: ApiResource,
+    /// How they are known to be the controller's. They carry the label of all that we manage, too.
+    pub owner: Owner,
+    /// What they are called unless a person has chosen other names: the rights to delete them are narrowed to these.
+    pub names: &'static [&'static str],
+}
+
+impl Remains {
+    /// The objects of kind `K` that belong to `owner`.
+    pub fn of<K>(owner: Owner, names: &'static [&'static str]) -> Self
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+    {
+        Self { resource: ApiResource::erase::<K>(&()), owner, names }
     }
 }
 
@@ -200,6 +250,10 @@ pub struct Registration {
     pub gauges: fn() -> &'static [&'static Gauge],
     /// [`Controller::settings`].
     pub settings: fn() -> &'static [Setting],
+    /// What [`Controller::HOLD`] may hold.
+    pub held: fn() -> Option<Held>,
+    /// [`Controller::remains`].
+    pub remains: fn() -> Vec<Remains>,
     /// Wires the controller. Must be called within a Tokio runtime.
     pub wire: fn(&Environment) -> Box<dyn Wired>,
 }
@@ -246,6 +300,8 @@ pub const fn register<T: Controller>() -> Registration {
         conversions: T::conversions,
         gauges: T::gauges,
         settings: T::settings,
+        held: held::<T>,
+        remains: T::remains,
         wire: runner::wire::<T>,
     }
 }

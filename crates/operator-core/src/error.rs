@@ -67,6 +67,15 @@ pub fn is_refusal(error: &Error) -> bool {
     status(error).is_some_and(|status| status.is_forbidden() || status.is_invalid())
 }
 
+/// Whether the API server takes no objects of the kind at present: its definition is gone, or on its way. The latter has no
+/// reason of its own.
+pub fn is_undefined(error: &Error) -> bool {
+    status(error).is_some_and(|status| {
+        let is_leaving = || status.message.contains("custom resource definition is terminating");
+        status.code == 404 || (status.is_forbidden() && is_leaving())
+    })
+}
+
 /// Whether a create was refused because the namespace is being deleted.
 pub fn is_namespace_terminating(error: &Error) -> bool {
     status(error)

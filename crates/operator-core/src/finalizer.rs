@@ -1,13 +1,14 @@
 //! Finalizers: holding an object back from deletion until its controller has cleaned up.
 //!
-//! Both functions are one merge patch that carries the UID and resource version it was computed from, so a
+//! Each change is one merge patch that carries the UID and resource version it was computed from, so a
 //! finalizer of somebody else is never lost to a race: the API server answers with a conflict instead.
 
 use kube::{
     Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
+    core::ObjectMeta,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     error::is_not_found,
@@ -37,8 +38,27 @@ pub async fn remove<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Re
     if !has(object, finalizer) {
         return Ok(());
     }
-    let finalizers: Vec<_> = object.finalizers().iter().filter(|held| *held != finalizer).cloned().collect();
-    change(client, object, &finalizers, "remove the finalizer from").await.map(drop)
+    change(client, object, &others(object.meta(), finalizer), "remove the finalizer from").await.map(drop)
+}
+
+/// The finalizers that are there besides this one.
+fn others(meta: &ObjectMeta, finalizer: &str) -> Vec<String> {
+    meta.finalizers.iter().flatten().filter(|held| *held != finalizer).cloned().collect()
+}
+
+/// The merge patch that takes the finalizer off an object of whatever kind; nothing if it is not there.
+pub fn removal(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
+    let is_held = meta.finalizers.iter().flatten().any(|held| held == finalizer);
+    is_held.then(|| patch(meta, &others(meta, finalizer)))
+}
+
+/// Whoever wrote in between has the API server answer with a conflict.
+fn patch(meta: &ObjectMeta, finalizers: &[String]) -> Value {
+    json!({ "metadata": {
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+        "finalizers": finalizers,
+    }})
 }
 
 /// Writes the finalizers; the object as it is then, or nothing if it is gone.
@@ -49,11 +69,7 @@ async fn change<K: Kind>(
     action: &'static str,
 ) -> Result<Option<K>, WriteError> {
     let key = ObjectKey::of(object);
-    let patch = json!({ "metadata": {
-        "uid": object.uid(),
-        "resourceVersion": object.resource_version(),
-        "finalizers": finalizers,
-    }});
+    let patch = patch(object.meta(), finalizers);
     let api = K::api(client.clone(), key.namespace());
     match api.patch_metadata(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(answer) => {

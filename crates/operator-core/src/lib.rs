@@ -40,7 +40,7 @@ pub mod wiring;
 pub mod write;
 pub mod writer;
 
-pub use controller::{Controller, Drained, Registration, Wired, register};
+pub use controller::{Controller, Drained, Held, Registration, Remains, Wired, register};
 pub use environment::{Environment, Setting};
 pub use kind::ObjectKey;
 pub use outcome::{Outcome, ReconcileError};

@@ -18,7 +18,7 @@ use crate::{
     backoff::ObjectBackoff,
     controller::{Controller, Drained, Wired},
     environment::Environment,
-    error::{chain, is_unavailable},
+    error::{chain, is_conflict_within, is_unavailable, is_undefined},
     events::Events,
     finalizer,
     informer::{Informer, Subscription},
@@ -33,6 +33,9 @@ use crate::{
 /// How long to wait before trying again while the API server is away. Its absence is nothing that an object
 /// did, so it does not count towards the object's backoff.
 const AWAY: Duration = Duration::from_secs(3);
+
+/// How long to wait before trying again to make an object of a kind that is not defined: as often as its watch tries.
+const UNDEFINED: Duration = Duration::from_secs(5);
 
 /// Wires a controller.
 pub(crate) fn wire<T: Controller>(environment: &Environment) -> Box<dyn Wired> {
@@ -263,6 +266,8 @@ async fn make_default<T: Controller>(shared: &Shared<T>, key: &ObjectKey) -> Res
     let Some(default) = shared.defaults.get(key) else { return Ok(Outcome::Done) };
     let made = Writer::new(shared.client.clone(), shared.objects.clone()).create(key, default).await;
     match made {
+        // The watch of the kind tells people of it.
+        Err(error) if error.answer().is_some_and(is_undefined) => Ok(Outcome::RequeueAfter(UNDEFINED)),
         Err(error) if !error.shows_stale_cache() => Err(failed("DefaultMissing", false, false, &error)),
         _ => Ok(Outcome::Done),
     }
@@ -295,7 +300,7 @@ fn failed(
         reason,
         message: chain(error),
         // A conflict means that the cache was behind; the next attempt sees what is there.
-        quiet: quiet || crate::error::is_conflict_within(error),
+        quiet: quiet || is_conflict_within(error),
         away: is_unavailable(error),
     }
 }

@@ -10,6 +10,7 @@ pub mod https;
 pub mod logs;
 pub mod metrics;
 pub mod probes;
+pub mod release;
 pub mod signals;
 pub mod supervisor;
 pub mod telemetry;

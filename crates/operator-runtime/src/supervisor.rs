@@ -221,6 +221,8 @@ mod tests {
         conversions: Vec::new,
         gauges: || &[],
         settings: || &[],
+        held: || None,
+        remains: Vec::new,
         wire: |_| Box::new(Bad),
     };
     const GOOD: Registration = Registration { name: "good", wire: good, ..BAD };

@@ -112,6 +112,7 @@ pub struct TenantController {
 
 impl Controller for TenantController {
     const NAME: &'static str = "tenant";
+    const HOLD: Option<&'static str> = Some(FINALIZER);
     const COMPANIONS: &'static [&'static str] = &[ConfigurationController::NAME];
     type Object = Tenant;
     type Error = Error;

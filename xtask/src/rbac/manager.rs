@@ -1,16 +1,24 @@
-//! `00-manager.yaml`: where the manager lives and as whom it runs. kubectl applies a folder's files by name, and some of
+//! `00-manager.yaml`: where the manager lives and as whom it runs, and that it may look at the former. kubectl applies a folder's files by name, and some of
 //! the others are about objects in this namespace.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::core::ObjectMeta;
-use operator_core::labels;
+use operator_core::{labels, rbac::Grant};
+use operator_runtime::release::rules;
 
 use super::{ACCOUNT, NAMESPACE, manifest};
 use crate::generate::{Generated, document};
 
+/// The part whose role says what the process may do wherever it runs.
+const PART: &str = "manager";
+
 pub(super) fn file() -> Result<Generated> {
-    manifest("00-manager", &[document(&namespace())?, document(&account())?])
+    let grant = Grant::new(PART, rules(NAMESPACE));
+    let binding = grant.role_binding(Some(NAMESPACE), NAMESPACE, ACCOUNT);
+    let role = grant.role(Some(NAMESPACE));
+    let documents = [document(&namespace())?, document(&account())?, document(&role)?, document(&binding)?];
+    manifest("00-manager", &documents)
 }
 
 fn namespace() -> Namespace {

@@ -13,6 +13,7 @@ mod leader_election;
 mod manager;
 mod metrics;
 mod page;
+mod removal;
 
 pub(crate) use ::manager::{ACCOUNT, NAMESPACE};
 use anyhow::Result;
@@ -29,12 +30,19 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut namespaced = namespaced()?;
     namespaced.push(Generated::kustomization("gen-rbac", &namespaced));
     settle("deploy/rbac/namespaced", &namespaced, "gen-rbac", check)?;
-    settle("deploy/rbac/optional", &[hook_secrets::file()?, install_crds::file()?], "gen-rbac", check)
+    let optional = [hook_secrets::file()?, install_crds::file()?, removal::command()?];
+    settle("deploy/rbac/optional", &optional, "gen-rbac", check)
 }
 
 /// What every deployed manager has. A part of the process adds its file here.
 pub(crate) fn deployed() -> Result<Vec<Generated>> {
-    let mut files = vec![manager::file()?, certificates::file()?, leader_election::file()?, metrics::file()?];
+    let mut files = vec![
+        manager::file()?,
+        certificates::file()?,
+        leader_election::file()?,
+        metrics::file()?,
+        removal::file()?,
+    ];
     files.extend(controllers::files()?);
     Ok(files)
 }

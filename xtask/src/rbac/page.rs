@@ -18,6 +18,9 @@ against them: each right is used, and none is missing. How to look and how to gi
 /// The role that has rights only because its controller puts them into other roles, and what they are about.
 const GIVES_RIGHTS_ON: (&str, &str) = ("ensemble-capsuleconfiguration", "namespaces");
 
+/// The roles that are there for the end of the manager: to see that it has come, and to leave nothing behind.
+const FOR_THE_END: [&str; 2] = ["ensemble-manager", "ensemble-removal"];
+
 /// A Role or ClusterRole, as far as it is told of; other objects have no rules.
 #[derive(Deserialize)]
 struct Role {
@@ -94,6 +97,12 @@ fn reasons(role: &str, policy: &PolicyRule) -> Vec<&'static str> {
     let is = |end: &str| resources.iter().any(|resource| resource.ends_with(end));
     if policy.non_resource_urls.is_some() {
         return vec!["for whom this role is bound to, such as Prometheus"];
+    }
+    if role == FOR_THE_END[0] {
+        return vec!["to see, when it is asked to stop, whether its namespace is being deleted"];
+    }
+    if role == FOR_THE_END[1] {
+        return vec!["to let nobody ask a manager that is gone, when its namespace is being deleted"];
     }
     if role == GIVES_RIGHTS_ON.0 && is(GIVES_RIGHTS_ON.1) {
         return vec!["to put them into the cluster roles of owners: nobody may grant what they do not have"];

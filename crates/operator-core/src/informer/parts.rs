@@ -19,7 +19,7 @@ pub enum Scope {
 
 impl Scope {
     /// What each watch of a kind is limited to: a namespace, or nothing.
-    pub(crate) fn limits(&self, is_namespaced: bool) -> Vec<Option<Arc<str>>> {
+    pub fn limits(&self, is_namespaced: bool) -> Vec<Option<Arc<str>>> {
         match self {
             Self::Namespaces(names) if is_namespaced => {
                 names.iter().map(|name| Some(name.as_str().into())).collect()

@@ -15,6 +15,7 @@ use std::ops::BitOr;
 
 pub use grant::Grant;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::core::ApiResource;
 
 use crate::kind::Kind;
 
@@ -83,6 +84,18 @@ pub fn rule<K: Kind>(verbs: Verbs) -> Rule {
         verbs,
         names: Vec::new(),
         namespaced: K::NAMESPACED,
+    }
+}
+
+/// As [`rule`], for a kind that is known when the program runs.
+#[must_use]
+pub fn rule_on(resource: &ApiResource, namespaced: bool, verbs: Verbs) -> Rule {
+    Rule {
+        group: resource.group.clone(),
+        resource: resource.plural.clone(),
+        verbs,
+        names: Vec::new(),
+        namespaced,
     }
 }
 

@@ -45,6 +45,8 @@ const REGISTRATION: Registration = Registration {
     conversions: Vec::new,
     gauges: || &[],
     settings: || &[],
+    held: || None,
+    remains: Vec::new,
     wire: |_| unreachable!("nobody runs it"),
 };
 

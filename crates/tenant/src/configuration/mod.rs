@@ -23,7 +23,7 @@ use k8s_openapi::{
 };
 use kube::{CustomResourceExt, ResourceExt};
 use operator_core::{
-    Controller, ObjectKey, Outcome, ReconcileError, Wiring,
+    Controller, ObjectKey, Outcome, ReconcileError, Remains, Wiring,
     error::status as answered,
     informer::{Change, Informer, Selection},
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
@@ -33,7 +33,7 @@ use operator_core::{
 
 use self::{
     grants::Grants,
-    roles::roles,
+    roles::{mark, roles},
     status::{Report, owner_status, status, without_effect},
     users::users,
 };
@@ -109,6 +109,14 @@ impl Controller for ConfigurationController {
 
     fn defaults() -> Vec<CapsuleConfiguration> {
         vec![CapsuleConfiguration::new(CONFIGURATION_NAME, CapsuleConfigurationSpec::default())]
+    }
+
+    fn remains() -> Vec<Remains> {
+        // The binding first: what it gives to people is theirs only while admission watches over it.
+        vec![
+            Remains::of::<ClusterRoleBinding>(mark(), &[PROVISIONER_ROLE]),
+            Remains::of::<ClusterRole>(mark(), &[PROVISIONER_ROLE, DELETER_ROLE]),
+        ]
     }
 
     fn wire(wiring: &mut Wiring<'_, CapsuleConfiguration>) -> Self {

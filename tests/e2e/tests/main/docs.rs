@@ -22,7 +22,7 @@ use session::Session;
 use tokio::sync::Mutex;
 
 /// The pages that have nothing to run.
-const PROSE: &[&str] = &["README"];
+const PROSE: &[&str] = &["README", "upgrade"];
 /// Enough for a cluster to start on a busy machine.
 const LIMIT: Duration = Duration::from_mins(3);
 /// Enough for the commands of a page to be built.
@@ -69,6 +69,11 @@ async fn the_page_on_metrics_is_true() {
 #[tokio::test]
 async fn the_page_on_alerts_is_true() {
     follow("alerts").await;
+}
+
+#[tokio::test]
+async fn the_page_on_removal_is_true() {
+    follow("remove").await;
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ mod metrics;
 mod outage;
 mod podset_conformance;
 mod refusals;
+mod removal;
 mod rest;
 mod rights;
 mod selection;

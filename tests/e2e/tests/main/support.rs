@@ -10,6 +10,7 @@ mod metrics_api;
 mod program;
 mod replicas;
 mod stage;
+mod stand_in;
 mod webhooks;
 
 use std::time::Duration;

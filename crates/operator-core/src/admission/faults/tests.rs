@@ -93,6 +93,8 @@ fn two_webhooks_of_one_name_are_a_fault() {
         conversions: Vec::new,
         gauges: || &[],
         settings: || &[],
+        held: || None,
+        remains: Vec::new,
         wire: |_| unreachable!("nobody runs it"),
     };
     assert_eq!(faults(&registration), ["two webhooks are called a; each needs a name of its own"]);

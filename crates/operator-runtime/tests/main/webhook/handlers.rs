@@ -133,5 +133,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     conversions: super::sails::conversions,
     gauges: || &[],
     settings: || &[],
+    held: || None,
+    remains: Vec::new,
     wire: |_| unreachable!("nobody runs it"),
 };

@@ -66,12 +66,13 @@ impl Stage {
 
     /// On a cluster that is like no other test's.
     pub(crate) async fn bare_on(cluster: Cluster) -> Self {
-        cluster
-            .kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac/00-manager.yaml")])
-            .await
-            .unwrap();
-        let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await.unwrap();
-        Self { cluster, account: Account { name: ACCOUNT.to_owned(), kubeconfig } }
+        let account = settle_in(&cluster).await;
+        Self { cluster, account }
+    }
+
+    /// Brings the manager's namespace and ServiceAccount back after somebody has deleted them.
+    pub(crate) async fn settle_in(&mut self) {
+        self.account = settle_in(&self.cluster).await;
     }
 
     /// With all that a manager needs.
@@ -172,6 +173,13 @@ impl Stage {
         let forbidden = self.requests(&self.account).filter(|entry| entry.code == 403);
         assert_eq!(forbidden.entries, []);
     }
+}
+
+/// Makes the manager's namespace and ServiceAccount.
+async fn settle_in(cluster: &Cluster) -> Account {
+    cluster.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac/00-manager.yaml")]).await.unwrap();
+    let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await.unwrap();
+    Account { name: ACCOUNT.to_owned(), kubeconfig }
 }
 
 /// The cluster in which a manager with all controllers runs, as it is deployed. The walk-throughs share it.

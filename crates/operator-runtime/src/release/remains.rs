@@ -1,0 +1,27 @@
+//! Deleting what controllers made in the cluster that has no owner who takes it along.
+
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+};
+use operator_core::{Remains, labels::MANAGED_SELECTOR};
+
+use super::{
+    Report,
+    error::{ReleaseError, advice},
+    named::delete_this,
+};
+
+pub(super) async fn delete(client: &Client, remains: &Remains, report: &mut Report) {
+    let api = Api::<DynamicObject>::all_with(client.clone(), &remains.resource);
+    let found = match api.list_metadata(&ListParams::default().labels(MANAGED_SELECTOR)).await {
+        Ok(found) => found,
+        Err(source) => {
+            let kind = remains.resource.kind.clone();
+            return report.note(Err(ReleaseError::List { kind, advice: advice(&source), source }));
+        }
+    };
+    for object in found.into_iter().filter(|object| remains.owner.owns(&object.metadata)) {
+        report.note(delete_this(client, &remains.resource, &object.metadata).await);
+    }
+}
