@@ -37,3 +37,4 @@ mod tenancy_classes;
 mod tenancy_from_capsule;
 mod tenancy_versions;
 mod tutorial;
+mod upgrade;
