@@ -35,9 +35,7 @@ pub(super) fn files() -> Result<Vec<Generated>> {
 }
 
 fn metadata(name: &str, component: &str) -> Value {
-    let mut labels = labels(component);
-    labels["app.kubernetes.io/part-of"] = "ensemble".into();
-    json!({ "name": name, "namespace": NAMESPACE, "labels": labels })
+    json!({ "name": name, "namespace": NAMESPACE, "labels": labels(component) })
 }
 
 /// Without `managed-by`: these are not the controllers' children.
@@ -46,7 +44,17 @@ fn labels(component: &str) -> Value {
         "app.kubernetes.io/name": "ensemble",
         "app.kubernetes.io/instance": "ensemble",
         "app.kubernetes.io/component": component,
+        "app.kubernetes.io/part-of": "ensemble",
     })
+}
+
+/// The pods of this Deployment.
+fn selector() -> Value {
+    json!({ "matchLabels": {
+        "app.kubernetes.io/name": "ensemble",
+        "app.kubernetes.io/instance": "ensemble",
+        "app.kubernetes.io/component": "manager",
+    } })
 }
 
 fn deployment(ports: Ports) -> Value {
@@ -55,28 +63,22 @@ fn deployment(ports: Ports) -> Value {
         "spec": {
             "replicas": 2,
             "revisionHistoryLimit": 3,
-            "selector": { "matchLabels": labels("manager") },
+            "selector": selector(),
             // The old ones answer admission until the new ones do.
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
             "template": {
-                "metadata": metadata_of_pods(),
+                "metadata": {
+                    "labels": labels("manager"),
+                    "annotations": { "kubectl.kubernetes.io/default-container": "manager" },
+                },
                 "spec": pod(ports),
             },
         },
     })
 }
 
-fn metadata_of_pods() -> Value {
-    let mut metadata = metadata(NAME, "manager");
-    metadata["annotations"] = json!({ "kubectl.kubernetes.io/default-container": "manager" });
-    if let Some(fields) = metadata.as_object_mut() {
-        fields.retain(|field, _| field != "name" && field != "namespace");
-    }
-    metadata
-}
-
 fn pod(ports: Ports) -> Value {
-    let selector = json!({ "matchLabels": labels("manager") });
+    let selector = selector();
     json!({
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": true,
@@ -136,7 +138,7 @@ fn disruption_budget() -> Value {
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(NAME, "manager"),
         "spec": {
             "maxUnavailable": 1,
-            "selector": { "matchLabels": labels("manager") },
+            "selector": selector(),
             // One that is not ready does not keep a node from being drained.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },

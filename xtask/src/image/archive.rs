@@ -1,6 +1,6 @@
 //! An OCI archive with one layer. What goes in decides every byte: there are no times, owners or orders of this machine.
 
-use std::{collections::BTreeSet, io::Write as _, path::Path};
+use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
@@ -79,11 +79,15 @@ pub(super) fn write(image: &Image<'_>) -> Result<Archive> {
             "annotations": annotations(image),
         }),
     );
-    let mut named = manifest.descriptor();
-    named["annotations"] = json!({
-        "org.opencontainers.image.ref.name": image.version,
-        // By which containerd and Docker call what they take from the archive.
-        "io.containerd.image.name": format!("docker.io/library/{}", image.name),
+    let named = json!({
+        "mediaType": manifest.media_type,
+        "digest": manifest.digest,
+        "size": manifest.content.len(),
+        "annotations": {
+            "org.opencontainers.image.ref.name": image.version,
+            // By which containerd and Docker call what they take from the archive.
+            "io.containerd.image.name": format!("docker.io/library/{}", image.name),
+        },
     });
     let index = json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [named],
@@ -165,8 +169,11 @@ fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    let hex: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    digest(&SHA256, bytes).as_ref().iter().fold("sha256:".to_owned(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

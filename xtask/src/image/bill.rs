@@ -102,13 +102,12 @@ fn linked<'a>(metadata: &'a Metadata, from: &'a str) -> BTreeSet<&'a str> {
 fn component(kind: &str, package: &Package) -> Value {
     let Package { name, version, license, .. } = package;
     let address = format!("pkg:cargo/{name}@{version}");
-    let mut component =
-        json!({ "type": kind, "name": name, "version": version, "bom-ref": address, "purl": address });
-    if let Some(license) = license {
-        // The older way of saying "or".
-        component["licenses"] = json!([{ "expression": license.replace('/', " OR ") }]);
-    }
-    component
+    // The older way of saying "or" is a stroke.
+    let licenses: Vec<_> =
+        license.iter().map(|license| json!({ "expression": license.replace('/', " OR ") })).collect();
+    json!({
+        "type": kind, "name": name, "version": version, "bom-ref": address, "purl": address, "licenses": licenses,
+    })
 }
 
 #[cfg(test)]

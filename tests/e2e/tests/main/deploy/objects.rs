@@ -34,10 +34,10 @@ fn number_alike(value: &mut Value) {
 }
 
 /// Holds two sets of manifests to having the same objects.
-pub(super) fn assert_same(these: &Objects, those: &Objects) {
-    assert_eq!(these.keys().collect::<Vec<_>>(), those.keys().collect::<Vec<_>>());
-    for (key, object) in these {
-        assert_eq!(Some(object), those.get(key), "{key:?}");
+pub(super) fn assert_same(found: &Objects, wanted: &Objects) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>());
+    for (key, object) in found {
+        assert_eq!(Some(object), wanted.get(key), "{key:?}");
     }
 }
 
