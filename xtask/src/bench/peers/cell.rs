@@ -100,7 +100,6 @@ impl Cell {
             requests: requests(cluster, mark, contender)?,
         };
         running.stop()?;
-        clear(&client, contender, size).await?;
         Ok(cell)
     }
 }
@@ -183,9 +182,10 @@ fn requests(
     Ok(counted(&besides_upkeep(cluster.audit_since(mark)?.by_user(&contender.user()))))
 }
 
-/// Takes everything away again.
-async fn clear(client: &Client, contender: Contender, size: usize) -> Result<()> {
-    let resource: ApiResource = contender.resource();
+/// Takes away what a measurement has left.
+pub(super) async fn clear(client: &Client, left: &Cell) -> Result<()> {
+    let size = left.size;
+    let resource: ApiResource = left.contender.resource();
     for number in (0..=size).step_by(world::PER_NAMESPACE) {
         let api =
             Api::<DynamicObject>::namespaced_with(client.clone(), &world::namespace_of(number), &resource);

@@ -12,7 +12,7 @@ use clap::Args;
 use cluster::{Cluster, Options};
 
 use self::{
-    cell::Cell,
+    cell::{Cell, clear},
     contender::{Contender, Programs, admit_peers, build_go},
 };
 use super::world;
@@ -51,11 +51,16 @@ impl Peers {
         let controller_manager = cluster.record().binaries.join("kube-controller-manager");
         let programs = Programs { ensemble: program.to_owned(), controller_manager, go };
         let most = self.sizes.iter().copied().max().unwrap_or_default();
-        world::create_namespaces(&cluster.client().await?, most + 1).await?;
+        let client = cluster.client().await?;
+        world::create_namespaces(&client, most + 1).await?;
         let mut cells = Vec::new();
         for size in &self.sizes {
             for _ in 0..self.blocks {
                 for contender in there_and_back(&self.contenders) {
+                    // Not after the last one: that the cluster stops is quicker.
+                    if let Some(left) = cells.last() {
+                        clear(&client, left).await?;
+                    }
                     let cell = Cell::measure(&cluster, &programs, contender, *size).await?;
                     println!("{}", report::line(&cell));
                     cells.push(cell);
