@@ -78,13 +78,14 @@ impl Reaction {
         let mut times = Vec::new();
         let mut ahead = 0;
         for number in 0..self.reactions {
-            let (cause_name, pod) = (name(number), pod_name(number));
+            let (cause_name, pods) = (name(number), format!("{}-pod-", world::podset_name(number)));
             let cause = log.entries.iter().find(|entry| is_cause(entry) && entry.name == cause_name);
             let cause = cause.with_context(|| format!("{cause_name} is not in the audit log"))?;
-            let made =
-                |entry: &&Entry| entry.verb == "create" && entry.resource == "pods" && entry.name == pod;
+            let made = |entry: &&Entry| {
+                entry.verb == "create" && entry.resource == "pods" && entry.name.starts_with(&pods)
+            };
             let reaction = log.entries.iter().filter(made).find(|entry| entry.user == manager);
-            let reaction = reaction.with_context(|| format!("{pod} was not created"))?;
+            let reaction = reaction.with_context(|| format!("no pod {pods}* was created"))?;
             times.push(reaction.time.duration_since(cause.time).unsigned_abs());
             ahead += usize::from(reaction.time < cause.answered);
         }
