@@ -1,0 +1,54 @@
+//! A child that is as it should be.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use operator_core::{
+    ObjectKey,
+    informer::{Informers, Selection},
+    owner::Owner,
+    write::{Children, Written},
+};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use crate::nobody;
+
+/// A Deployment compared with what is wanted, which writes nothing.
+pub(crate) fn compared(runtime: &'static Runtime) -> Box<dyn FnMut()> {
+    let _guard = runtime.enter();
+    let informer = Informers::new(nobody()).get::<Deployment>(Selection::All);
+    let children = Children::new(nobody(), informer.clone());
+    let key = ObjectKey::namespaced("shop", "cache");
+    let owner = Owner::Mark { key: "example.com/owner", value: "shop/cache".to_owned() };
+    let mut present = Deployment::default();
+    present.metadata.name = Some("cache".to_owned());
+    present.metadata.namespace = Some("shop".to_owned());
+    present.metadata.resource_version = Some("1".to_owned());
+    owner.stamp(&mut present.metadata);
+    deployment(&mut present);
+    informer.wrote(informer.store().now(), present.clone());
+    Box::new(move || {
+        let written = runtime.block_on(children.create_or_update(&key, &owner, |child| {
+            child.spec.clone_from(&present.spec);
+        }));
+        assert!(matches!(written, Ok(Written::Unchanged)));
+    })
+}
+
+fn deployment(deployment: &mut Deployment) {
+    let wanted = json!({
+        "metadata": deployment.metadata,
+        "spec": {
+            "replicas": 3,
+            "selector": { "matchLabels": { "app": "memcached", "memcached_cr": "cache" } },
+            "template": {
+                "metadata": { "labels": { "app": "memcached", "memcached_cr": "cache" } },
+                "spec": { "containers": [{
+                    "name": "memcached", "image": "memcached:1.4.36-alpine", "args": ["-m", "64", "-o", "modern", "-v"],
+                    "ports": [{ "name": "memcached", "containerPort": 11211 }],
+                    "resources": { "requests": { "memory": "96Mi" }, "limits": { "memory": "96Mi" } },
+                }] },
+            },
+        },
+    });
+    *deployment = serde_json::from_value(wanted).expect("a Deployment");
+}
