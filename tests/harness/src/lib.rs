@@ -26,7 +26,10 @@ use cluster::{
     audit::{AuditLog, Mark},
 };
 use kube::Client;
-use operator_core::{Controller, Environment, Registration, environment::Settings, register};
+use operator_core::{
+    Controller, Environment, Registration, environment::Settings, informer::Scope, metrics::NoMetrics,
+    register,
+};
 use tokio::{
     runtime::Runtime,
     sync::{Mutex, OnceCell},
@@ -39,6 +42,8 @@ pub struct Harness {
     pub cluster: &'static Cluster,
     /// The ServiceAccount's user name, as the audit log has it.
     pub user: String,
+    /// What the controller was started with.
+    settings: Settings,
     /// Where the audit log was when the controller started: the log of a shared cluster grows long.
     began: Mark,
     _instance: Instance,
@@ -67,8 +72,9 @@ async fn start<T: Controller>(settings: Settings) -> Result<Arc<Harness>> {
     let registration = register::<T>();
     let began = cluster.audit_mark()?;
     let account = rights::grant(cluster, &registration).await?;
-    let instance = Instance::start(cluster, &registration, settings, &account).await?;
-    Ok(Arc::new(Harness { cluster, user: account.user(), began, _instance: instance }))
+    let instance =
+        Instance::start(cluster, &registration, settings.clone(), &account, Scope::Cluster).await?;
+    Ok(Arc::new(Harness { cluster, user: account.user(), settings, began, _instance: instance }))
 }
 
 impl Harness {
@@ -90,11 +96,16 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Starts another instance under the rights of the first, for tests of restarts and of several replicas.
-    pub async fn of<T: Controller>(harness: &Harness, settings: Settings) -> Result<Self> {
+    /// Starts another instance with the rights and settings of the first, for tests of restarts and of several
+    /// replicas.
+    ///
+    /// It looks into `namespace` only, which is the test's own: it would otherwise act on the objects of the
+    /// other tests too, and tell Events about them for a second time.
+    pub async fn of<T: Controller>(harness: &Harness, namespace: &str) -> Result<Self> {
         let registration = register::<T>();
         let account = rights::Account::of(&registration);
-        Self::start(harness.cluster, &registration, settings, &account).await
+        let scope = Scope::Namespaces([namespace.to_owned()].into());
+        Self::start(harness.cluster, &registration, harness.settings.clone(), &account, scope).await
     }
 
     async fn start(
@@ -102,6 +113,7 @@ impl Instance {
         registration: &Registration,
         settings: Settings,
         account: &rights::Account,
+        scope: Scope,
     ) -> Result<Self> {
         let kubeconfig = cluster.service_account_kubeconfig(&account.namespace, &account.name).await?;
         let config =
@@ -112,7 +124,7 @@ impl Instance {
         let mut environment = {
             // A client belongs to the runtime that it is made on.
             let _entered = runtime.enter();
-            Environment::new(Client::try_from(config)?)
+            Environment::within(Client::try_from(config)?, Arc::new(NoMetrics), scope)
         };
         environment.settings = Arc::new(settings);
         let (registration, stop) = (*registration, environment.stop.clone());

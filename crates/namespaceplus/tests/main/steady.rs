@@ -9,15 +9,17 @@ use std::{
 };
 
 use cluster::wait::eventually;
-use namespaceplus::NamespacePlusController;
+use kube::{Api, Client, api::PostParams};
+use namespaceplus::{NamespacePlus, NamespacePlusController};
 use operator_core::{
-    Environment,
+    Controller, Environment,
     metrics::{Ended, Metrics},
     register,
 };
 use serde_json::json;
+use tokio::task::JoinHandle;
 
-use crate::support::{PATIENCE, World, version};
+use crate::support::{PATIENCE, World, is_ready, plus, version};
 
 /// Notices when a controller has visited all that it found when it started.
 #[derive(Default)]
@@ -52,9 +54,33 @@ impl Visits {
     }
 }
 
+/// A controller that runs with the rights of an administrator.
+struct Running {
+    environment: Environment,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    fn start(client: &Client, visits: &Arc<Visits>) -> Self {
+        let environment = Environment::measured(client.clone(), visits.clone());
+        let own = environment.clone();
+        let task = tokio::spawn(async move { register::<NamespacePlusController>().run(&own).await });
+        Self { environment, task }
+    }
+
+    async fn stop(self) {
+        self.environment.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+/// On a cluster of its own: it visits all objects that there are, whichever test they belong to.
 #[tokio::test]
 async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
-    let world = World::new().await;
+    let cluster = cluster::isolated().await.unwrap();
+    cluster.install_crds(&NamespacePlusController::crds()).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let all = Api::<NamespacePlus>::default_namespaced(client.clone());
     let spec = json!({
         "labels": {"team": "blue"},
         "quota": {"requests.memory": "1024Mi", "requests.cpu": 1.5, "pods": 10},
@@ -70,20 +96,25 @@ async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
             {"kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io"}, {"kind": "Group", "name": "blue"},
             {"kind": "ServiceAccount", "name": "s", "namespace": "ci", "apiGroup": ""}]}],
     });
-    let before = version(&world.ready(spec).await);
-    let cluster = world.harness.cluster;
+    let first = Running::start(&client, &Arc::default());
+    all.create(&PostParams::default(), &plus("team", spec)).await.unwrap();
+    let before = eventually("all to be as declared", PATIENCE, async || {
+        let object = all.get("team").await?;
+        Ok(if is_ready(&object) { Ok(version(&object)) } else { Err(object.status) })
+    })
+    .await
+    .unwrap();
+    first.stop().await;
+
     let mark = cluster.audit_mark().unwrap();
     let visits = Arc::new(Visits::default());
-    let another = Environment { metrics: visits.clone(), ..Environment::new(world.client.clone()) };
-    let running = another.clone();
-    let running = tokio::spawn(async move { register::<NamespacePlusController>().run(&running).await });
+    let second = Running::start(&client, &visits);
     eventually("everything to be visited", PATIENCE, async || Ok(visits.are_over())).await.unwrap();
-    another.stop.cancel();
-    running.await.unwrap();
+    second.stop().await;
     let writes = cluster.audit_since(mark).unwrap().by_user_agent("ensemble/").writes();
-    let writes = writes.filter(|entry| entry.name == world.name || entry.namespace == world.name);
     assert_eq!(writes.entries, []);
-    assert_eq!(version(&world.all().get(&world.name).await.unwrap()), before);
+    assert_eq!(version(&all.get("team").await.unwrap()), before);
+    cluster.stop().unwrap();
 }
 
 #[tokio::test]

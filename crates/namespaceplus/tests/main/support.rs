@@ -81,11 +81,7 @@ impl World {
 
     /// Waits until the NamespacePlus says that all of its present spec is as declared.
     pub(crate) async fn until_ready(&self) -> NamespacePlus {
-        self.until("all to be as declared", |object| {
-            let status = object.status.clone().unwrap_or_default();
-            status.observed_generation == object.metadata.generation && is_true(&status.conditions, "Ready")
-        })
-        .await
+        self.until("all to be as declared", is_ready).await
     }
 
     /// Waits until a condition is False for this reason, and returns its message.
@@ -138,6 +134,12 @@ pub(crate) fn plus(name: &str, spec: Value) -> NamespacePlus {
         "apiVersion": "mygroup.my.domain/v1", "kind": "NamespacePlus", "metadata": {"name": name}, "spec": spec,
     }))
     .unwrap()
+}
+
+/// Whether the NamespacePlus says that all of its present spec is as declared.
+pub(crate) fn is_ready(object: &NamespacePlus) -> bool {
+    let status = object.status.clone().unwrap_or_default();
+    status.observed_generation == object.metadata.generation && is_true(&status.conditions, "Ready")
 }
 
 /// Status, reason and message of a condition.

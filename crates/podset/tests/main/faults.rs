@@ -7,7 +7,6 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams, PostParams},
 };
-use operator_core::environment::Settings;
 use podset::PodSetController;
 use serde_json::json;
 
@@ -90,8 +89,8 @@ async fn a_terminating_namespace_is_left_in_peace() {
 async fn several_instances_at_once_make_no_surplus_pod() {
     let world = World::new().await;
     let others = [
-        Instance::of::<PodSetController>(&world.harness, Settings::default()).await.unwrap(),
-        Instance::of::<PodSetController>(&world.harness, Settings::default()).await.unwrap(),
+        Instance::of::<PodSetController>(&world.harness, &world.namespace).await.unwrap(),
+        Instance::of::<PodSetController>(&world.harness, &world.namespace).await.unwrap(),
     ];
     for name in ["a", "b", "c"] {
         world.create(name, json!({"replicas": 5})).await;
