@@ -39,23 +39,16 @@ const OUT: Duration = Duration::from_secs(6);
 const UNDER_WAY: Duration = Duration::from_millis(100);
 
 /// Runs what meets all controllers, one outage after the other. The managers of the tracks end on the way, if leaders
-/// are to.
+/// are to; whatever needs them comes before.
 pub(crate) async fn run_all(
     stage: &Arc<Stage>,
     tracks: &[Track],
     planned: Vec<Planned>,
     progress: &Progress,
 ) -> Result<()> {
-    let mut batches = BTreeMap::<_, Vec<_>>::new();
-    for planned in planned {
-        batches.entry((planned.id.class, planned.id.point.clone())).or_default().push(planned);
-    }
     let mut ended = false;
-    for planned in batches.into_values() {
-        let Some(Blow::Outage(outage)) = planned.first().map(|planned| planned.blow.clone()) else {
-            continue;
-        };
-        if matches!(outage, Outage::Leader(_) | Outage::Clock(_)) && !std::mem::replace(&mut ended, true) {
+    for (outage, planned) in batches(planned) {
+        if outage.is_of_leaders() && !std::mem::replace(&mut ended, true) {
             tracks.iter().try_for_each(|track| track.lane.kill())?;
         }
         let verdicts = match outage {
@@ -72,6 +65,17 @@ pub(crate) async fn run_all(
         }
     }
     Ok(())
+}
+
+/// The runs that one outage meets, for each outage. Those of leaders come last.
+fn batches(planned: Vec<Planned>) -> Vec<(Outage, Vec<Planned>)> {
+    let mut batches = BTreeMap::<_, (Outage, Vec<_>)>::new();
+    for planned in planned {
+        let Blow::Outage(outage) = planned.blow else { continue };
+        let place = (outage.is_of_leaders(), planned.id.class, planned.id.point.clone());
+        batches.entry(place).or_insert_with(|| (outage, Vec::new())).1.push(planned);
+    }
+    batches.into_values().collect()
 }
 
 fn is_of(track: &Track, planned: &Planned) -> bool {
@@ -220,4 +224,30 @@ async fn until_led_by(stage: &Stage, name: &str) -> Result<()> {
         Ok(if led == CONTROLLERS.len() { Ok(()) } else { Err(led) })
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(id: &str, outage: Outage) -> Planned {
+        Planned { id: id.parse().unwrap(), blow: Blow::Outage(outage), words: String::new() }
+    }
+
+    #[test]
+    fn what_needs_the_managers_of_the_tracks_comes_before_they_end() {
+        let killed = Outage::Leader(End::Killed);
+        let all = [
+            planned("podset/create/F16/killed", killed),
+            planned("podset/create/F19/definitions", Outage::Definitions),
+            planned("tenant/create/F16/killed", killed),
+            planned("podset/create/F17/ahead", Outage::Clock(300)),
+            planned("podset/create/F14/during", Outage::ApiServer(AWAY)),
+        ];
+        let order: Vec<_> =
+            batches(all.into()).into_iter().map(|(outage, runs)| (outage, runs.len())).collect();
+        let wanted =
+            [(Outage::ApiServer(AWAY), 1), (Outage::Definitions, 1), (killed, 2), (Outage::Clock(300), 1)];
+        assert_eq!(order, wanted);
+    }
 }

@@ -85,6 +85,13 @@ pub enum Outage {
     Clock(i64),
 }
 
+impl Outage {
+    /// Whether it meets managers that share all controllers, and not those that have one each: these have to end for it.
+    pub fn is_of_leaders(self) -> bool {
+        matches!(self, Self::Leader(_) | Self::Clock(_))
+    }
+}
+
 /// How a leader comes to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
