@@ -94,7 +94,7 @@ async fn together<'l>(
         let track = tracks.iter().find(|track| is_of(track, planned)).context("the controller is known")?;
         let lane = lane(planned).context("the controller has a manager")?;
         let (workload, reference) = track.held(planned)?;
-        let token = begin(lane, workload).await?;
+        let token = begin(lane, workload, planned).await?;
         Ok::<_, anyhow::Error>((lane, workload, reference, token))
     });
     let begun: Vec<_> = stream::iter(begun).buffered(AT_ONCE).collect().await;

@@ -63,10 +63,10 @@ impl Verdict {
     }
 }
 
-/// Brings about what there is before, and waits until the manager is at rest.
-async fn prepare(lane: &Lane, workload: &Workload, token: Token) -> Result<()> {
+/// Brings about what there is before, with so much time for each step, and waits until the manager is at rest.
+async fn prepare(lane: &Lane, workload: &Workload, token: Token, patience: Duration) -> Result<()> {
     let name = token.to_string();
-    lane.stage.take(token, (workload.before)(&name)).await?;
+    lane.stage.take(token, (workload.before)(&name), patience).await?;
     if !(workload.before)(&name).is_empty() {
         quiet(lane, token, QUIET).await?;
     }
@@ -95,9 +95,9 @@ pub async fn look(lane: &Lane, workload: &Workload) -> Result<Seen> {
     let (stage, token) = (&lane.stage, lane.stage.token());
     let name = token.to_string();
     let said = lane.said();
-    prepare(lane, workload, token).await?;
-    stage.take(token, (workload.act)(&name)).await?;
-    stage.until(token, &(workload.goals)(&name)).await?;
+    prepare(lane, workload, token, stage.patience).await?;
+    stage.take(token, (workload.act)(&name), stage.patience).await?;
+    stage.until(token, &(workload.goals)(&name), stage.patience).await?;
     quiet(lane, token, REST).await?;
     let writes = lane.proxy.rules().writes(token);
     tokio::time::sleep(REST).await;
@@ -138,14 +138,14 @@ pub async fn try_fault(
     planned: &Planned,
     reference: &Reference,
 ) -> Result<Verdict> {
-    let token = begin(lane, workload).await?;
+    let token = begin(lane, workload, planned).await?;
     go(lane, workload, planned, reference, token).await
 }
 
 /// Brings about what there is before a fault.
-pub(crate) async fn begin(lane: &Lane, workload: &Workload) -> Result<Token> {
+pub(crate) async fn begin(lane: &Lane, workload: &Workload, planned: &Planned) -> Result<Token> {
     let token = lane.stage.token();
-    prepare(lane, workload, token).await.context("before the fault")?;
+    prepare(lane, workload, token, planned.patience(&lane.stage)).await.context("before the fault")?;
     Ok(token)
 }
 

@@ -70,22 +70,22 @@ impl Stage {
         Token::nth(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes some steps of a run.
-    pub async fn take(&self, token: Token, steps: Vec<Step>) -> Result<()> {
+    /// Takes some steps of a run, with so much time for each.
+    pub async fn take(&self, token: Token, steps: Vec<Step>, patience: Duration) -> Result<()> {
         for step in steps {
             let what = format!("{step:?}");
-            self.persist(token, step).await.with_context(|| what)?;
+            self.persist(token, step, patience).await.with_context(|| what)?;
         }
         Ok(())
     }
 
     /// Takes a step, again while the API server is away.
-    async fn persist(&self, token: Token, step: Step) -> Result<()> {
+    async fn persist(&self, token: Token, step: Step, patience: Duration) -> Result<()> {
         let began = Instant::now();
         let mut is_again = false;
         loop {
-            match self.step(token, step.clone()).await {
-                Err(error) if is_passing(&error) && began.elapsed() < self.patience => is_again = true,
+            match self.step(token, step.clone(), patience).await {
+                Err(error) if is_passing(&error) && began.elapsed() < patience => is_again = true,
                 // The first time it was done, and nobody said so.
                 Err(error) if is_again && code(&error) == Some(409) => return Ok(()),
                 result => return result,
@@ -94,7 +94,7 @@ impl Stage {
         }
     }
 
-    async fn step(&self, token: Token, step: Step) -> Result<()> {
+    async fn step(&self, token: Token, step: Step, patience: Duration) -> Result<()> {
         match step {
             Step::Create(object) => self.create(object).await,
             Step::Join { tenant, namespace } => {
@@ -113,7 +113,7 @@ impl Stage {
                 Ok(())
             }
             Step::Delete(place) => self.delete(&place).await,
-            Step::Until(goal) => self.until(token, &[goal]).await,
+            Step::Until(goal) => self.until(token, &[goal], patience).await,
             Step::Pause(time) => {
                 tokio::time::sleep(time).await;
                 Ok(())
@@ -148,7 +148,7 @@ impl Stage {
     ///
     /// # Errors
     /// When that takes too long.
-    pub async fn until(&self, token: Token, goals: &[Goal]) -> Result<()> {
+    pub async fn until(&self, token: Token, goals: &[Goal], patience: Duration) -> Result<()> {
         let mut moment = self.observer.moment();
         let reached = async {
             loop {
@@ -162,10 +162,10 @@ impl Stage {
                 }
             }
         };
-        if tokio::time::timeout(self.patience, reached).await.is_err() {
+        if tokio::time::timeout(patience, reached).await.is_err() {
             let state = self.observer.state(token);
             let missed = goals.iter().find(|goal| !goal.is_reached(&state));
-            anyhow::bail!("waited {:?} in vain for {missed:?}; there are {:?}", self.patience, state.keys());
+            anyhow::bail!("waited {patience:?} in vain for {missed:?}; there are {:?}", state.keys());
         }
         Ok(())
     }

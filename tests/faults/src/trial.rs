@@ -25,6 +25,7 @@ use crate::{
         rules::{Fault, FrameRule, RequestRule, Stale, Twist, Which},
     },
     run::{POLL, QUIET},
+    stage::Stage,
     token::Token,
     workload::{Step, Workload, tells_of_present},
 };
@@ -40,21 +41,23 @@ impl Planned {
     /// Does what is to be done.
     pub(crate) async fn act(&self, lane: &Lane, workload: &Workload, token: Token) -> Result<()> {
         let (stage, name) = (&lane.stage, token.to_string());
-        stage.take(token, (workload.act)(&name)).await?;
+        let patience = self.patience(stage);
+        stage.take(token, (workload.act)(&name), patience).await?;
         if let Blow::Disturb(steps) = &self.blow {
-            stage.until(token, &(workload.goals)(&name)).await?;
-            stage.take(token, steps(&name)).await?;
+            stage.until(token, &(workload.goals)(&name), patience).await?;
+            stage.take(token, steps(&name), patience).await?;
         }
         Ok(())
     }
 
-    /// How much longer than other runs it may take.
-    fn patience(&self) -> Duration {
-        match self.blow {
+    /// How long each step of it may take, and how long it may be until all is as it should be after the last one.
+    pub(crate) fn patience(&self, stage: &Stage) -> Duration {
+        let longer = match self.blow {
             Blow::Silence(_) => SILENCE,
             Blow::Outage(_) => COMEBACK,
             _ => Duration::ZERO,
-        }
+        };
+        stage.patience + longer
     }
 
     /// How much more often than without it an object may be made and deleted: what somebody has deleted is made again;
@@ -180,7 +183,7 @@ impl<'t> Trial<'t> {
     /// Waits until all is as without a fault, and stays so. Returns what differs if it does not come to that.
     pub(crate) async fn converge(&mut self) -> Result<Option<String>> {
         let observer = &self.lane.stage.observer;
-        let deadline = Instant::now() + self.lane.stage.patience + self.planned.patience();
+        let deadline = Instant::now() + self.planned.patience(&self.lane.stage);
         let mut count = usize::MAX;
         let mut differs = None;
         let mut since = Instant::now();

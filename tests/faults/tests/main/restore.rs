@@ -54,7 +54,7 @@ fn copy(from: &Path, to: &Path) {
 
 async fn go(stage: &Stage, runs: &[(&Workload, Token)], what: impl Fn(&Workload) -> Steps) {
     for (workload, token) in runs {
-        stage.take(*token, what(workload)(&token.to_string())).await.unwrap();
+        stage.take(*token, what(workload)(&token.to_string()), PATIENCE).await.unwrap();
     }
 }
 
