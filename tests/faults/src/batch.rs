@@ -24,9 +24,10 @@ use crate::{
     lane::Lane,
     matrix::{Progress, Track},
     plan::Planned,
+    reminder::Reminder,
     run::{Verdict, begin, go},
     stage::{NAMESPACE_OF_MANAGER, Stage},
-    workload::CONTROLLERS,
+    workload::{CONTROLLERS, HOME},
 };
 
 /// How many workloads are prepared at once.
@@ -97,29 +98,33 @@ async fn together<'l>(
         let token = begin(lane, workload, planned).await?;
         Ok::<_, anyhow::Error>((lane, workload, reference, token))
     });
-    let begun: Vec<_> = stream::iter(begun).buffered(AT_ONCE).collect().await;
-    let runs = planned.iter().zip(begun).map(async |(planned, begun)| {
-        let run = async {
-            let (lane, workload, reference, token) = begun?;
-            go(lane, workload, planned, reference, token).await
-        };
-        Verdict::of(planned, run.await)
-    });
-    let all = async { tokio::join!(outage, join_all(runs)) };
+    let all = async {
+        let begun: Vec<_> = stream::iter(begun).buffered(AT_ONCE).collect().await;
+        let runs = planned.iter().zip(begun).map(async |(planned, begun)| {
+            let run = async {
+                let (lane, workload, reference, token) = begun?;
+                go(lane, workload, planned, reference, token).await
+            };
+            Verdict::of(planned, run.await)
+        });
+        tokio::join!(outage, join_all(runs))
+    };
     tokio::select! {
         (outage, verdicts) = all => outage.map(|()| verdicts),
         failed = keep_up(stage) => Err(failed),
     }
 }
 
-/// Starts what ends by itself, as a kubelet does: kube-scheduler ends when an outage has made it lose track of pods. Ends when
-/// that fails.
+/// Does what kubelets do: starts what ends by itself, such as kube-scheduler when an outage has made it lose track of pods, and
+/// looks again at pods of which nothing has come. Ends when a start fails.
 async fn keep_up(stage: &Stage) -> anyhow::Error {
+    let mut reminder = Reminder::new(stage.client.clone(), HOME);
     loop {
         sleep(AWAY).await;
         if let Err(failed) = stage.cluster.revive_components() {
             return failed;
         }
+        reminder.look().await;
     }
 }
 

@@ -20,6 +20,7 @@ pub mod observe;
 pub mod oracle;
 pub mod plan;
 pub mod proxy;
+pub mod reminder;
 pub mod report;
 pub mod run;
 pub mod stage;

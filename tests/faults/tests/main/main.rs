@@ -11,6 +11,7 @@
 mod controllers;
 mod finds;
 mod frames;
+mod reminder;
 mod requests;
 mod restore;
 mod support;
