@@ -22,7 +22,7 @@ pub enum Error {
     /// A pod could not be made; a quota or an admission policy may stand against it.
     #[error(transparent)]
     Create(WriteError),
-    /// A surplus pod could not be deleted.
+    /// A surplus pod could not be deleted, or it could not be found out whether one was.
     #[error(transparent)]
     Delete(WriteError),
     /// The status could not be written.
@@ -40,6 +40,12 @@ impl ReconcileError for Error {
             Self::Status(_) => words::FAILED_STATUS,
         }
     }
+}
+
+/// Whether the API server has answered that it did not do what it was asked for: with any code from 400 to 499.
+/// Without an answer, and with other codes, it may have done it all the same.
+pub(crate) fn is_declined(error: &WriteError) -> bool {
+    error.answer().and_then(status).is_some_and(|status| (400..500).contains(&status.code))
 }
 
 impl Error {
@@ -116,6 +122,16 @@ mod tests {
             assert_eq!(trouble.reason, "FailedCreate");
             assert_eq!(trouble.message, format!("cannot create Pod shop/web-pod-1: {words}; {advice}"));
         }
+    }
+
+    #[test]
+    fn what_was_declined_did_not_happen_and_anything_else_may_have() {
+        for (code, declined) in [(403, true), (422, true), (429, true), (500, false), (504, false)] {
+            assert_eq!(is_declined(&refused("", code, "no")), declined, "{code}");
+        }
+        let source = kube::Error::Service("the connection is cut".into());
+        let cut = WriteError::Api { action: "delete", object: "Pod shop/web-pod-1".into(), source };
+        assert!(!is_declined(&cut));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! reconcile  the controller: act (claim, plan, make and delete), then tell
 //! observe    pods in the caches: whose they are, which of them count
 //! claim      orphans with the labels are adopted, relabelled pods are released
+//! chosen     surplus pods that were chosen to go, remembered until the caches show them go
 //! plan       pure: how many pods are missing and what they are called, which surplus pods go first
 //! build      pure: the pod that is made: labels, owner, security context
 //! error      what can stand in the way, and what a person can do about it
@@ -21,6 +22,7 @@
 
 pub mod api;
 mod build;
+mod chosen;
 mod claim;
 mod error;
 mod observe;

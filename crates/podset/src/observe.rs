@@ -1,21 +1,22 @@
 //! The pods that concern a PodSet, from the informer.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use kube::{Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt, api::ListParams};
 use operator_core::{
     ObjectKey, Wiring,
     informer::{Change, Index, Selection},
-    kind::uid,
+    kind::{Kind, describe, uid},
     owner::{controller_of, refers_to},
     pod::PodView,
     wiring::controllers_of,
+    write::WriteError,
     writer::Writer,
 };
 
 use crate::{
     api::PodSet,
-    build::{APP_LABEL, VERSION, VERSION_LABEL, has_labels},
+    build::{APP_LABEL, VERSION, VERSION_LABEL, has_labels, selector},
 };
 
 /// A pod as the informer holds it.
@@ -47,6 +48,11 @@ impl Pods {
         self.by_owner.get(&uid(set))
     }
 
+    /// Whether any pod is owned by the PodSet of this UID.
+    pub(crate) fn has_any(&self, set: &str) -> bool {
+        !self.by_owner.get(&set.to_owned()).is_empty()
+    }
+
     /// The pods that nobody owns and that carry the PodSet's labels.
     pub(crate) fn orphans(&self, set: &PodSet) -> Vec<KnownPod> {
         self.orphans.get(&ObjectKey::of(set))
@@ -57,6 +63,18 @@ impl Pods {
         let namespace = set.namespace().unwrap_or_default();
         self.writer.get(&ObjectKey::namespaced(&namespace, name)).is_some()
     }
+}
+
+/// The UIDs of the pods with the PodSet's labels that are not being deleted, as the API server has them now.
+pub(crate) async fn live(client: &Client, set: &PodSet) -> Result<HashSet<String>, WriteError> {
+    let labelled = ListParams::default().labels(&selector(set));
+    let pods = PodView::api(client.clone(), set.metadata.namespace.as_deref()).list(&labelled).await;
+    let pods = pods.map_err(|source| WriteError::Api {
+        action: "list the pods of",
+        object: describe::<PodSet>(&ObjectKey::of(set)),
+        source,
+    })?;
+    Ok(pods.iter().filter(|pod| !pod.is_terminating()).map(uid).collect())
 }
 
 fn concerned(change: &Change<PodView>) -> Vec<ObjectKey> {

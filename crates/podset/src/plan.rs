@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::HashMap};
 
 use k8s_openapi::jiff::Timestamp;
-use operator_core::pod::Phase;
+use operator_core::pod::{Phase, PodView};
 
 use crate::{
     api::PodSet,
@@ -20,22 +20,43 @@ pub(crate) struct Plan {
     pub(crate) delete: Vec<KnownPod>,
 }
 
-/// The plan for a PodSet that owns these pods. `is_taken` says whether any pod, whoever's, has a name.
+/// The plan for a PodSet that owns these pods. `is_taken` says whether any pod, whoever's, has a name; `is_chosen`
+/// whether a pod was chosen before and may have gone since.
+///
+/// Pods that were chosen before go first, whatever they are worth now: some of the surplus may have gone without the
+/// cache knowing, and whoever chose others instead would take them besides.
 ///
 /// A new pod gets the smallest number that no pod has, terminating and finished ones included. So a reconcile
 /// that does not see a pod yet asks for the very name that the pod has, and is told that it exists.
-pub(crate) fn plan(set: &PodSet, owned: &[KnownPod], is_taken: impl Fn(&str) -> bool) -> Plan {
-    let wanted = usize::try_from(set.spec.replicas).unwrap_or_default();
+pub(crate) fn plan(
+    set: &PodSet,
+    owned: &[KnownPod],
+    is_taken: impl Fn(&str) -> bool,
+    is_chosen: impl Fn(&PodView) -> bool,
+) -> Plan {
+    let wanted = wanted(set);
     let mut present: Vec<_> = owned.iter().filter(|pod| counts(set, pod)).cloned().collect();
     if present.len() > wanted {
         let surplus = present.len() - wanted;
         let crowd = crowd(&present);
-        present.sort_by_cached_key(|pod| worth(pod, &crowd));
+        present.sort_by_cached_key(|pod| (!is_chosen(pod), worth(pod, &crowd)));
         present.truncate(surplus);
         return Plan { create: Vec::new(), delete: present };
     }
     let free = (1..).map(|number| pod_name(set, number)).filter(|name| !is_taken(name));
     Plan { create: free.take(wanted - present.len()).collect(), delete: Vec::new() }
+}
+
+/// Whether a plan has to wait until it is known which of the chosen pods are still there: more were chosen than are
+/// surplus now, because the spec was raised or other pods went.
+pub(crate) fn is_in_doubt(set: &PodSet, owned: &[KnownPod], is_chosen: impl Fn(&PodView) -> bool) -> bool {
+    let (chosen, others): (Vec<_>, Vec<_>) =
+        owned.iter().filter(|pod| counts(set, pod)).partition(|pod| is_chosen(pod));
+    !chosen.is_empty() && others.len() < wanted(set)
+}
+
+fn wanted(set: &PodSet) -> usize {
+    usize::try_from(set.spec.replicas).unwrap_or_default()
 }
 
 /// How many of the pods run on each node.
@@ -101,7 +122,7 @@ mod tests {
 
     fn planned(replicas: i32, pods: &[KnownPod]) -> Plan {
         let names: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
-        plan(&set(replicas), pods, |name| names.iter().any(|taken| taken == name))
+        plan(&set(replicas), pods, |name| names.iter().any(|taken| taken == name), |_| false)
     }
 
     fn deleted(replicas: i32, pods: &[KnownPod]) -> Vec<String> {
@@ -151,6 +172,35 @@ mod tests {
             changed(3, |_| ()),
         ];
         assert_ne!(deleted(2, &pods), ["web-pod-3"]);
+    }
+
+    #[test]
+    fn what_was_chosen_goes_though_the_cache_shows_only_some_of_it_gone() {
+        let on = |number, node: &str| changed(number, |pod| pod.node = node.into());
+        let pods = [on(1, "a"), on(2, "a"), on(3, "b"), on(4, "b"), on(5, "c")];
+        let chosen = deleted(2, &pods);
+        assert_eq!(chosen, ["web-pod-1", "web-pod-2", "web-pod-3"]);
+        // All three have gone, and the cache shows that of the second. The first is not doubled up any more.
+        let left = [on(1, "a"), on(3, "b"), on(4, "b"), on(5, "c")];
+        assert_eq!(deleted(2, &left), ["web-pod-3", "web-pod-4"], "a fourth pod would go");
+        let is_chosen = |pod: &PodView| chosen.contains(&pod.name_any());
+        let plan = plan(&set(2), &left, |_| true, is_chosen);
+        let again: Vec<_> = plan.delete.iter().map(|pod| pod.name_any()).collect();
+        assert_eq!(again, ["web-pod-3", "web-pod-1"]);
+        assert!(plan.create.is_empty());
+    }
+
+    #[test]
+    fn a_plan_is_in_doubt_where_more_pods_were_chosen_than_are_surplus() {
+        let pods: Vec<_> = (1..=4).map(|number| changed(number, |_| ())).collect();
+        let doubted = |replicas, chosen: &[&str]| {
+            is_in_doubt(&set(replicas), &pods, |pod| chosen.contains(&pod.name_any().as_str()))
+        };
+        assert!(!doubted(2, &["web-pod-1", "web-pod-2"]));
+        assert!(!doubted(1, &["web-pod-1", "web-pod-2"]), "another one goes besides");
+        assert!(doubted(3, &["web-pod-1", "web-pod-2"]), "one of them may stay, if it is there");
+        assert!(doubted(9, &["web-pod-1"]));
+        assert!(!doubted(9, &[]));
     }
 
     proptest! {

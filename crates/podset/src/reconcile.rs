@@ -12,6 +12,7 @@ use operator_core::{
     Controller, ObjectKey, Outcome, Setting, Wiring,
     events::Events,
     owner::Owner,
+    pod::PodView,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
     writer::Unless,
@@ -20,10 +21,11 @@ use operator_core::{
 use crate::{
     api::PodSet,
     build,
+    chosen::Chosen,
     claim::{claim, is_there},
-    error::Error,
-    observe::{KnownPod, Pods},
-    plan::plan,
+    error::{Error, is_declined},
+    observe::{KnownPod, Pods, live},
+    plan::{Plan, is_in_doubt, plan},
     progress::Census,
     schema,
     status::status,
@@ -43,6 +45,7 @@ pub const IMAGE: Setting = Setting {
 pub struct PodSetController {
     client: Client,
     pods: Pods,
+    chosen: Chosen,
     status: StatusWriter<PodSet>,
     events: Events,
     image: String,
@@ -74,6 +77,7 @@ impl Controller for PodSetController {
         Self {
             client: wiring.client(),
             pods: Pods::wire(wiring),
+            chosen: Chosen::default(),
             status: wiring.status(),
             events: wiring.events(),
             image: wiring.setting(&IMAGE),
@@ -96,8 +100,9 @@ impl PodSetController {
     async fn act(&self, set: &PodSet) -> Result<(), Error> {
         let owner = Owner::controller(set, set.metadata.namespace.as_deref())?;
         claim(&self.client, &self.pods, set, &owner).await?;
-        let plan = plan(set, &self.pods.owned(set), |name| self.pods.is_taken(set, name));
-        let deleted = join_all(plan.delete.iter().map(|pod| self.delete(pod))).await;
+        let plan = self.plan(set).await?;
+        self.chosen.ask(set, &plan.delete, |other| self.pods.has_any(other));
+        let deleted = join_all(plan.delete.iter().map(|pod| self.delete(set, pod))).await;
         self.done(set, words::SUCCESSFUL_DELETE, deleted)?;
         // Pods that have gone may have gone with their PodSet, of which the cache does not know yet.
         if !plan.create.is_empty()
@@ -118,6 +123,20 @@ impl PodSetController {
         self.done(set, words::SUCCESSFUL_CREATE, created)
     }
 
+    /// The pods that the PodSet owns, but for those that are known to go though the cache still shows them.
+    fn owned(&self, set: &PodSet) -> Vec<KnownPod> {
+        self.chosen.without_going(set, self.pods.owned(set))
+    }
+
+    /// The plan. Where it depends on what has become of the pods that were chosen before, they are looked up first.
+    async fn plan(&self, set: &PodSet) -> Result<Plan, Error> {
+        let is_chosen = |pod: &PodView| self.chosen.may_have_gone(set, pod);
+        if is_in_doubt(set, &self.owned(set), is_chosen) {
+            self.chosen.settle(set, &live(&self.client, set).await.map_err(Error::Delete)?);
+        }
+        Ok(plan(set, &self.owned(set), |name| self.pods.is_taken(set, name), is_chosen))
+    }
+
     /// Makes a pod. One that exists already was made by an earlier reconcile; the informer will show it.
     async fn create(&self, set: &PodSet, owner: &Owner, name: String) -> Result<Option<String>, Error> {
         let pod = build::pod(set, owner, name.clone(), &self.image);
@@ -129,9 +148,20 @@ impl PodSetController {
     }
 
     /// Deletes one incarnation of a pod. One that is gone already is nobody's merit.
-    async fn delete(&self, pod: &KnownPod) -> Result<Option<String>, Error> {
-        let deleted = self.pods.writer.delete(pod, Unless::Replaced).await.map_err(Error::Delete)?;
-        Ok(deleted.then(|| pod.name_any()))
+    async fn delete(&self, set: &PodSet, pod: &KnownPod) -> Result<Option<String>, Error> {
+        match self.pods.writer.delete(pod, Unless::Replaced).await {
+            Ok(true) => {
+                self.chosen.goes(set, pod);
+                Ok(Some(pod.name_any()))
+            }
+            Ok(false) => Ok(None),
+            Err(error) => {
+                if is_declined(&error) {
+                    self.chosen.declined(set, pod);
+                }
+                Err(Error::Delete(error))
+            }
+        }
     }
 
     /// Tells of all pods with which something was done in one Event, and returns the first error. `action` is a verb
@@ -161,7 +191,7 @@ impl PodSetController {
     async fn tell(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
         let now = Timestamp::now();
         let trouble = error.and_then(Error::trouble);
-        let pods = Census::of(set, &self.pods.owned(set), now);
+        let pods = Census::of(set, &self.owned(set), now);
         let next = |set: &PodSet| status(set, &pods, trouble.as_ref(), now);
         let told = self.status.write(set, next).await.map_err(Error::Status)?;
         Ok(pods.next_in(now).map_or(told, |wait| told.and(Outcome::RequeueAfter(wait))))

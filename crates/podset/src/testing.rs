@@ -14,6 +14,7 @@ use crate::{
 pub(crate) fn pod(number: usize, change: impl Fn(&mut PodView)) -> KnownPod {
     let mut pod = PodView { phase: Phase::Running, node: format!("node-{number}"), ..PodView::default() };
     pod.metadata.name = Some(format!("web-pod-{number}"));
+    pod.metadata.uid = Some(format!("uid-{number}"));
     pod.labels = [(APP_LABEL, "web"), (VERSION_LABEL, VERSION)].into_iter().collect();
     pod.ready_since = Some(Timestamp::UNIX_EPOCH);
     change(&mut pod);

@@ -10,6 +10,8 @@
 mod bad_input;
 mod deletion;
 mod faults;
+mod line;
+mod lost;
 mod ownership;
 mod readiness;
 mod rivals;
