@@ -14,7 +14,7 @@ use crate::{
     learn::Reference,
     observe::{Change, State},
     oracle::{
-        counts::{counts, lost, surplus},
+        counts::{counts, lost, most_deletions, surplus},
         log::complaints,
         normal::{difference, end_state},
         safety::violations,
@@ -61,14 +61,15 @@ impl Planned {
     }
 
     /// How much more often than without it an object may be made and deleted: what somebody has deleted is made again;
-    /// and what a spec of the past asks for may be made again, and goes again.
-    fn allowed(&self, token: Token) -> usize {
+    /// what a spec of the past asks for may be made again, and goes again; and who sees the past may choose others to go than
+    /// those that have gone.
+    fn allowed(&self, token: Token, reference: &Reference) -> usize {
         match self.blow {
             Blow::Disturb(steps) => {
                 let deletions = |step: &&Step| matches!(step, Step::Delete(_));
                 steps(&token.to_string()).iter().filter(deletions).count()
             }
-            Blow::Travel(_) => 1,
+            Blow::Travel(_) => most_deletions(&reference.counts).max(1),
             _ => 0,
         }
     }
@@ -221,7 +222,7 @@ impl<'t> Trial<'t> {
         broken.extend(surplus(
             &self.reference.counts,
             &counts(self.token, &story),
-            self.planned.allowed(self.token),
+            self.planned.allowed(self.token, self.reference),
         ));
         if !matches!(self.planned.blow, Blow::Disturb(_)) {
             broken.extend(lost(self.token, &self.reference.counts, &story));

@@ -44,6 +44,11 @@ pub fn surplus(wanted: &Counts, seen: &Counts, allowed: usize) -> Vec<String> {
     surplus
 }
 
+/// How often what was deleted most often was deleted. Pods of one maker count together.
+pub fn most_deletions(counts: &Counts) -> usize {
+    counts.values().map(|(_, deleted)| *deleted).max().unwrap_or_default()
+}
+
 /// What was there from its making to the end in the reference, and was deleted.
 pub fn lost(token: Token, wanted: &Counts, story: &Story) -> Vec<String> {
     let mut uids = BTreeMap::<String, Vec<String>>::new();
@@ -103,6 +108,16 @@ mod tests {
         assert_eq!(surplus(&wanted, &wanted, 0), [] as [String; 0]);
         assert_eq!(surplus(&wanted, &seen, 0).len(), 2, "made twice, and one deleted");
         assert_eq!(surplus(&wanted, &seen, 1).len(), 0);
+    }
+
+    #[test]
+    fn deletions_of_pods_of_one_maker_count_together() {
+        let token = Token::nth(1);
+        let gone = |name: &str, uid| [change(name, uid, false), change(name, uid, true)];
+        let all = [gone("r000001-pod-0", "a"), gone("r000001-pod-1", "b"), gone("r000001-web", "c")];
+        assert_eq!(most_deletions(&counts(token, &story(all.concat()))), 2);
+        assert_eq!(most_deletions(&counts(token, &story(vec![change("r000001-web", "d", false)]))), 0);
+        assert_eq!(most_deletions(&Counts::new()), 0);
     }
 
     #[test]
