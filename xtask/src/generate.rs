@@ -52,7 +52,7 @@ pub(crate) fn document<K: Serialize>(object: &K) -> Result<serde_json::Value> {
     Ok(value)
 }
 
-/// Makes a folder hold these files and no other manifest, or, with `check`, fails if it does not.
+/// Makes a folder hold these files and no other manifest or page, or, with `check`, fails if it does not.
 pub(crate) fn settle(folder: &str, files: &[Generated], command: &str, check: bool) -> Result<()> {
     let folder = workspace().join(folder);
     let stale = stale(&folder, files)?;
@@ -90,7 +90,7 @@ fn differs(folder: &Path, file: &Generated) -> bool {
     fs::read_to_string(folder.join(&file.name)).map_or(true, |present| present != file.text)
 }
 
-/// What is in the folder and is not among the files.
+/// The manifests and pages that are in the folder and not among the files.
 fn stale(folder: &Path, files: &[Generated]) -> Result<Vec<PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
@@ -100,7 +100,8 @@ fn stale(folder: &Path, files: &[Generated]) -> Result<Vec<PathBuf>> {
         let path = entry?.path();
         let is_wanted =
             files.iter().any(|file| path.file_name().is_some_and(|name| name == file.name.as_str()));
-        if path.extension().is_some_and(|extension| extension == "yaml") && !is_wanted {
+        let is_of_a_kind = path.extension().is_some_and(|extension| extension == "yaml" || extension == "md");
+        if is_of_a_kind && !is_wanted {
             stale.push(path);
         }
     }

@@ -19,12 +19,12 @@ pub(crate) use ::manager::{ACCOUNT, NAMESPACE};
 use anyhow::Result;
 use operator_core::rbac::Grant;
 
-use crate::generate::{Generated, document, settle};
+use crate::generate::{Generated, document, settle, settle_among};
 
 /// Writes `deploy/rbac`, or checks it.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let mut deployed = deployed()?;
-    settle("docs/reference", &[page::file(&deployed)?], "gen-rbac", check)?;
+    settle_among("docs/reference", &[page::file(&deployed)?], "gen-rbac", check)?;
     deployed.push(Generated::kustomization("gen-rbac", &deployed));
     settle("deploy/rbac", &deployed, "gen-rbac", check)?;
     let mut namespaced = namespaced()?;
