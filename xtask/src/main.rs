@@ -1,6 +1,7 @@
 //! The developer's commands: `cargo xtask <command>`.
 
 mod bench;
+mod book;
 mod check_crds;
 mod cluster;
 mod crds;
@@ -64,6 +65,8 @@ enum Command {
     GenDeploy(Check),
     /// Write docs/reference from the code
     GenDocs(Check),
+    /// Make the pages of docs a book, in target/book
+    Book,
     /// Write a new controller: a crate that works, is registered and has tests
     NewController(new_controller::NewController),
 }
@@ -93,6 +96,7 @@ async fn main() -> Result<()> {
         Command::GenWebhooks(Check { check }) => webhooks::generate(check),
         Command::GenDeploy(Check { check }) => deploy::generate(check),
         Command::GenDocs(Check { check }) => docs::generate(check),
+        Command::Book => book::build(),
         Command::NewController(new) => new.run(),
     }
 }

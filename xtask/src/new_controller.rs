@@ -110,7 +110,7 @@ fn write(workspace: &Path, File { path, text }: &File) -> Result<()> {
 /// know the controller yet.
 fn generate(workspace: &Path, names: &Names) -> Result<()> {
     cargo(workspace, &["fmt", "--package", &names.name])?;
-    for command in ["gen-crds", "gen-rbac", "gen-deploy"] {
+    for command in ["gen-crds", "gen-rbac", "gen-deploy", "gen-docs"] {
         println!("cargo xtask {command}");
         cargo(workspace, &["run", "--quiet", "--package", "xtask", "--", command])?;
     }
@@ -137,7 +137,7 @@ fn tell(names: &Names, new: &[File], changed: &[File]) {
         println!("  {path}");
     }
     println!(
-        "Generated: {}, deploy/rbac/{}.yaml, and what follows in deploy/",
+        "Generated: {}, deploy/rbac/{}.yaml, and what follows in deploy/ and docs/reference/",
         names.definition(),
         names.name
     );

@@ -107,7 +107,12 @@ fn a_new_controller_has_no_warnings_is_known_to_the_manager_and_passes_its_tests
 
     copy.cargo("run --quiet --package xtask -- gen-crds --check");
     copy.cargo("run --quiet --package xtask -- gen-rbac --check");
-    for generated in ["deploy/crds/greetings.app.example.com.yaml", "deploy/rbac/greeting.yaml"] {
+    copy.cargo("run --quiet --package xtask -- gen-docs --check");
+    for generated in [
+        "deploy/crds/greetings.app.example.com.yaml",
+        "deploy/rbac/greeting.yaml",
+        "docs/reference/kinds/greeting.md",
+    ] {
         assert!(copy.root.join(generated).exists(), "{generated} is missing");
     }
 

@@ -26,7 +26,7 @@ pub(super) fn files(names: &Names, read: impl Fn(&str) -> Result<String>) -> Res
         .collect()
 }
 
-fn edits(Names { name, kind, .. }: &Names) -> [Edit; 3] {
+fn edits(Names { name, kind, .. }: &Names) -> [Edit; 4] {
     [
         Edit {
             path: "Cargo.toml",
@@ -45,6 +45,12 @@ fn edits(Names { name, kind, .. }: &Names) -> [Edit; 3] {
             heading: "pub const CONTROLLERS: &[Registration] = &[",
             marks: ["    register::<", ">(),"],
             line: format!("    register::<{name}::{kind}Controller>(),"),
+        },
+        Edit {
+            path: "docs/SUMMARY.md",
+            heading: "- [Kinds](reference/kinds/README.md)",
+            marks: ["  - [", "](reference/kinds/"],
+            line: format!("  - [{kind}](reference/kinds/{}.md)", kind.to_lowercase()),
         },
     ]
 }
@@ -88,12 +94,16 @@ mod tests {
     const TABLE: &str =
         "pub const CONTROLLERS: &[Registration] = &[\n    register::<alpha::AlphaController>(),\n];\n";
 
+    const SUMMARY: &str =
+        "# Summary\n\n- [Kinds](reference/kinds/README.md)\n  - [Alpha](reference/kinds/alpha.md)\n";
+
     fn edited(kind: &str) -> Result<Vec<File>> {
         let names = Names::checked("example.com", "v1", kind, None, None)?;
         files(&names, |path| {
             Ok(match path {
                 "Cargo.toml" => ROOT,
                 "crates/manager/Cargo.toml" => MANAGER,
+                "docs/SUMMARY.md" => SUMMARY,
                 _ => TABLE,
             }
             .to_owned())
@@ -115,6 +125,8 @@ mod tests {
         );
         let table = "Controller>(),\n    register::<greeting::GreetingController>(),\n];\n";
         assert!(files[2].text.ends_with(table), "{}", files[2].text);
+        let page = "alpha.md)\n  - [Greeting](reference/kinds/greeting.md)\n";
+        assert!(files[3].text.ends_with(page), "{}", files[3].text);
     }
 
     #[test]
