@@ -76,7 +76,8 @@ pub(super) fn headings(page: &str) -> BTreeSet<String> {
     names
 }
 
-fn parse(page: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
+/// A page in its parts, each with where it stands, in bytes.
+pub(super) fn parse(page: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
     Parser::new_ext(page, Options::ENABLE_TABLES).into_offset_iter()
 }
 

@@ -2,10 +2,11 @@
 //!
 //! The pages are written for those who read them in the repository, where a link may lead to any file of it, and
 //! `README.md` is the first page of a folder. For the book they are copied with such links put differently; mdBook does
-//! the rest. Nothing is built while a page is missing from the book or a link is dead.
+//! the rest. Nothing is built while a page is missing from the book, a link is dead, or a test that a page names is gone.
 
 mod built;
 mod check;
+mod evidence;
 mod links;
 mod mdbook;
 mod page;
@@ -27,8 +28,9 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 /// # Errors
 /// When a page is not in the book exactly once, when a link leads nowhere, or when mdBook cannot be had or fails.
 pub(crate) fn build() -> Result<()> {
-    let pages = page::read(&workspace(), DOCS)?;
+    let pages = page::read(&workspace(), DOCS, "md")?;
     refuse(check::problems(&workspace(), &pages)?)?;
+    refuse(evidence::problems(&workspace(), &pages)?)?;
     let (source, output) = (workspace().join("target/book-source"), workspace().join("target/book"));
     stage(&pages, &source)?;
     mdbook::build(&source, &output)?;
@@ -74,8 +76,14 @@ mod tests {
 
     #[test]
     fn every_page_is_in_the_book_once_and_every_link_leads_somewhere() {
-        let pages = page::read(&workspace(), DOCS).unwrap();
+        let pages = page::read(&workspace(), DOCS, "md").unwrap();
         assert!(pages.len() > 40, "only {} pages were found", pages.len());
         assert_eq!(check::problems(&workspace(), &pages).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_test_that_a_page_names_is_there() {
+        let pages = page::read(&workspace(), DOCS, "md").unwrap();
+        assert_eq!(evidence::problems(&workspace(), &pages).unwrap(), Vec::<String>::new());
     }
 }

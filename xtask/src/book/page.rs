@@ -9,18 +9,18 @@ use anyhow::{Context, Result};
 
 use super::links::{Target, links};
 
-/// A page of the repository.
+/// A page of the repository, or another file of text.
 pub(super) struct Page {
     /// Where it is, from the root of the repository.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// The pages in a folder and the folders in it, in order of their paths.
+/// The files with this extension in a folder and the folders in it, in order of their paths.
 ///
 /// # Errors
 /// When one cannot be read.
-pub(super) fn read(root: &Path, folder: &str) -> Result<Vec<Page>> {
+pub(super) fn read(root: &Path, folder: &str, extension: &str) -> Result<Vec<Page>> {
     let mut pages = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
     while let Some(folder) = folders.pop() {
@@ -30,7 +30,7 @@ pub(super) fn read(root: &Path, folder: &str) -> Result<Vec<Page>> {
             let path = folder.join(entry.file_name());
             if entry.file_type()?.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
+            } else if path.extension().is_some_and(|found| found == extension) {
                 pages.push(Page::read(root, path)?);
             }
         }
