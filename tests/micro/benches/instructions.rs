@@ -1,5 +1,6 @@
-//! The instructions of each hot path, counted by valgrind: the same in every run, to about one in a thousand, however
-//! busy the machine is. What a path needs to be set up is taken out by counting twice, with other numbers of rounds.
+//! The instructions of each hot path, counted by valgrind: nearly the same in every run, however busy the machine is;
+//! only seeds of hashes differ. What a path needs to be set up is taken out by counting twice, with other numbers of
+//! rounds.
 
 use std::process::Command;
 
