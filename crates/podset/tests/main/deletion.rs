@@ -4,15 +4,17 @@ use cluster::wait::eventually;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
 
-use crate::support::{PATIENCE, World};
+use crate::support::{PATIENCE, UNTIL_COLLECTED, World};
 
 /// Deletes the PodSet `web` in a certain way, and waits until it is gone.
 async fn delete(world: &World, policy: PropagationPolicy) {
     let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
     world.sets().delete("web", &params).await.unwrap();
-    eventually("the PodSet to be gone", PATIENCE, async || Ok(world.sets().get_opt("web").await?.is_none()))
-        .await
-        .unwrap();
+    eventually("the PodSet to be gone", UNTIL_COLLECTED, async || {
+        Ok(world.sets().get_opt("web").await?.is_none())
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
@@ -49,8 +51,7 @@ async fn a_namesake_that_follows_at_once_has_pods_of_its_own() {
         .await
         .unwrap();
     let uid = world.create("web", json!({"replicas": 2})).await.metadata.uid.unwrap();
-    // The garbage collector gets to know of a kind half a minute after its definition.
-    eventually("two pods of the new one to be all there is", 4 * PATIENCE, async || {
+    eventually("two pods of the new one to be all there is", UNTIL_COLLECTED, async || {
         let pods = world.pods().list(&kube::api::ListParams::default()).await?.items;
         let owners: Vec<_> = pods
             .iter()

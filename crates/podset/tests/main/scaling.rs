@@ -3,7 +3,7 @@
 use kube::{ResourceExt, api::DeleteParams};
 use serde_json::json;
 
-use crate::support::{PATIENCE, World};
+use crate::support::{PATIENCE, UNTIL_COLLECTED, World};
 
 #[tokio::test]
 async fn the_walk_through_of_the_tutorial_works() {
@@ -20,7 +20,7 @@ async fn the_walk_through_of_the_tutorial_works() {
     }
 
     world.kubectl(&["delete", "podset", "podset-sample"]).await.unwrap();
-    cluster::wait::eventually("the pods to go with their PodSet", PATIENCE, async || {
+    cluster::wait::eventually("the pods to go with their PodSet", UNTIL_COLLECTED, async || {
         let left = world.pod_names().await;
         Ok(if left.is_empty() { Ok(()) } else { Err(left) })
     })

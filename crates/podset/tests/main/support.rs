@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 /// Long enough for a busy machine, short enough to notice.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The garbage collector learns of a kind that is new to the cluster at most half a minute later.
+pub(crate) const UNTIL_COLLECTED: Duration = Duration::from_secs(90);
+
 /// A namespace of the test's own on the shared cluster, where the controller runs.
 pub(crate) struct World {
     pub(crate) harness: Arc<Harness>,
