@@ -9,7 +9,8 @@ use k8s_openapi::api::{
 };
 use kube::{Api, ResourceExt, api::ListParams};
 use manager::{ACCOUNT, Flags, NAMESPACE, parse_deployed};
-use operator_core::{Registration, error::status, labels};
+use operator_core::{Registration, error::status};
+use operator_runtime::release::manager_selector;
 
 use crate::{connect::Cluster, kinds};
 
@@ -101,7 +102,7 @@ impl Installation {
 
 /// The Deployments of managers. Who may not list those of the cluster gets those of the namespace, if any.
 async fn deployments(cluster: &Cluster, namespace: &str) -> Result<Vec<Deployment>> {
-    let params = ListParams::default().labels(&selector());
+    let params = ListParams::default().labels(&manager_selector());
     let everywhere = Api::<Deployment>::all(cluster.client.clone());
     match kinds::list(&everywhere, &params).await {
         Err(error) if is_forbidden(&error) => {}
@@ -116,14 +117,6 @@ async fn deployments(cluster: &Cluster, namespace: &str) -> Result<Vec<Deploymen
 
 fn is_forbidden(error: &kube::Error) -> bool {
     status(error).is_some_and(kube::core::Status::is_forbidden)
-}
-
-/// Selects the Deployment and the pods of the manager, as the Service of its webhooks does.
-pub(crate) fn selector() -> String {
-    let labels = labels::recommended("ensemble", "ensemble", "manager");
-    let own = ["name", "component"].map(|key| format!("app.kubernetes.io/{key}"));
-    let pairs = own.iter().filter_map(|key| Some(format!("{key}={}", labels.get(key)?)));
-    pairs.collect::<Vec<_>>().join(",")
 }
 
 /// The arguments and the environment that a container is started with, as far as they can be known beforehand.
@@ -199,10 +192,5 @@ mod tests {
         let found = Installation::among(strange, None).unwrap();
         assert!(found.flags_unreadable.unwrap().contains("--from-the-future"));
         assert_eq!(found.flags.namespace, "a");
-    }
-
-    #[test]
-    fn the_manager_is_found_by_the_labels_of_its_service() {
-        assert_eq!(selector(), "app.kubernetes.io/name=ensemble,app.kubernetes.io/component=manager");
     }
 }

@@ -61,7 +61,7 @@ pub async fn run(flags: Flags) -> Result<()> {
     let telemetry = telemetry::start(flags.log_format, &flags.log_level, collector(&flags).as_ref())?;
     let ended = match flags.task {
         Task::Run => run_controllers(flags, telemetry.level.clone()).await,
-        Task::Release => release::run(&flags).await,
+        Task::Release { patience } => release::run(&flags, patience).await,
     };
     telemetry.end().await;
     ended

@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use operator_core::{Environment, client::Clients, error::chain, kind::is_deleting};
 use operator_runtime::{
     connect::connect,
-    release::{Report, release},
+    release::{Report, release, until_no_manager_runs},
 };
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -22,12 +22,16 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How long it may take to let go. With the time for a drain before it, less than the 30 s after which a kubelet kills.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// `ensemble-manager release`.
+/// `ensemble-manager release`: waits for managers to end, and does what they would otherwise undo.
 ///
 /// # Errors
-/// When the API server cannot be reached, or did not let something be done; what it was has been logged.
-pub(crate) async fn run(flags: &Flags) -> Result<()> {
+/// When managers have not ended after `patience`; nothing has been done then. When the API server cannot be reached, or
+/// did not let something be done; what it was has been logged.
+pub(crate) async fn run(flags: &Flags, patience: Duration) -> Result<()> {
     let client = Clients::new(connect().await?).named(AGENT);
+    if !patience.is_zero() {
+        until_no_manager_runs(&client, &flags.namespace, patience).await?;
+    }
     let Report { done, failed } = release(&client, &flags.controllers, &flags.scope).await;
     ensure!(failed.is_empty(), "{} things hold the cluster still: see the warnings above", failed.len());
     info!(count = done.len(), "nothing holds the cluster any more");

@@ -4,10 +4,10 @@
 use anyhow::Result;
 use manager::CONTROLLERS;
 use operator_core::rbac::Grant;
-use operator_runtime::release::{cluster_rules, release_rules};
+use operator_runtime::release::{cluster_rules, pod_rules, release_rules};
 
-use super::in_cluster;
-use crate::generate::Generated;
+use super::{ACCOUNT, NAMESPACE, in_cluster, manifest};
+use crate::generate::{Generated, document};
 
 const PART: &str = "removal";
 const COMMAND: &str = "release";
@@ -17,5 +17,13 @@ pub(super) fn file() -> Result<Generated> {
 }
 
 pub(super) fn command() -> Result<Generated> {
-    in_cluster(COMMAND, &Grant::new(COMMAND, release_rules(CONTROLLERS)))
+    let cluster = Grant::new(COMMAND, release_rules(CONTROLLERS));
+    let own = Grant::new(COMMAND, pod_rules());
+    let documents = [
+        document(&cluster.cluster_role())?,
+        document(&cluster.cluster_role_binding(NAMESPACE, ACCOUNT))?,
+        document(&own.role(Some(NAMESPACE)))?,
+        document(&own.role_binding(Some(NAMESPACE), NAMESPACE, ACCOUNT))?,
+    ];
+    manifest(COMMAND, &documents)
 }

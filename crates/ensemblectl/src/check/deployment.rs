@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
+use operator_runtime::release::manager_selector;
 
 use super::Finding;
 use crate::installation::Installation;
@@ -50,7 +51,7 @@ fn judge(deployment: &Deployment) -> Finding {
     let look = format!(
         "kubectl --namespace {} get pods --selector {}",
         deployment.namespace().unwrap_or_default(),
-        crate::installation::selector()
+        manager_selector()
     );
     match (available, wanted) {
         (_, 0) => Finding::error(

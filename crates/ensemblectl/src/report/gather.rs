@@ -15,7 +15,7 @@ use kube::{
 };
 use manager::ca_bundle_holders;
 use operator_core::{error::chain, labels::MANAGED_SELECTOR};
-use operator_runtime::certificates::CaBundleHolder;
+use operator_runtime::{certificates::CaBundleHolder, release::manager_selector};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ use super::{File, redact};
 use crate::{
     children::typed,
     connect::Cluster,
-    installation::{Installation, selector},
+    installation::Installation,
     kinds::list,
     status::{Row, all_text},
 };
@@ -163,7 +163,7 @@ async fn events(cluster: &Cluster, installation: &Installation) -> Result<Vec<Va
 /// The pods of the manager, and what they have logged.
 async fn pods(cluster: &Cluster, installation: &Installation, gathered: &mut Gathered) {
     let api = Api::<Pod>::namespaced(cluster.client.clone(), &installation.namespace);
-    let params = ListParams::default().labels(&selector());
+    let params = ListParams::default().labels(&manager_selector());
     let pods = list(&api, &params).await.context("cannot list the pods of the manager");
     for pod in pods.iter().flatten() {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);

@@ -8,11 +8,13 @@
 //!
 //! Nothing else is touched: objects, and what was made for them, stay until somebody deletes them. What is not there is
 //! no error, so all of it can be done again and by several processes at once. A manager that runs meanwhile puts back
-//! the grants and the finalizers of objects that are not being deleted.
+//! the grants and the finalizers of objects that are not being deleted, so whoever is not that manager waits for
+//! [`until_no_manager_runs`].
 
 mod error;
 mod finalizers;
 mod named;
+mod pods;
 mod remains;
 mod rules;
 
@@ -21,7 +23,8 @@ use std::fmt;
 pub use error::ReleaseError;
 use kube::Client;
 use operator_core::{Registration, informer::Scope};
-pub use rules::{cluster_rules, release_rules, rules};
+pub use pods::{Running, manager_selector, until_no_manager_runs};
+pub use rules::{cluster_rules, pod_rules, release_rules, rules};
 use tracing::{info, warn};
 
 /// Something that was done.

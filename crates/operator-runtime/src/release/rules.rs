@@ -5,7 +5,7 @@ use k8s_openapi::api::{
         MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
         ValidatingWebhookConfiguration,
     },
-    core::v1::Namespace,
+    core::v1::{Namespace, Pod},
 };
 use operator_core::{
     Registration,
@@ -42,7 +42,12 @@ fn look_and_delete<K: Kind>(names: &[&str]) -> Option<Rule> {
     (!names.is_empty()).then(|| rule::<K>(GET | DELETE).named(names.iter().copied()))
 }
 
-/// All that is needed by whoever has no other rights.
+/// To see which managers have not ended. A Role in their namespace is enough.
+pub fn pod_rules() -> Vec<Rule> {
+    vec![rule::<Pod>(LIST)]
+}
+
+/// All that is needed in the cluster by whoever has no other rights.
 pub fn release_rules(controllers: &[Registration]) -> Vec<Rule> {
     let held = controllers.iter().filter_map(|controller| (controller.held)());
     let held = held.map(|held| rule_on(&held.resource, held.namespaced, GET | LIST | PATCH));

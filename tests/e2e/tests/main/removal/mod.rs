@@ -27,7 +27,7 @@ use kube::{ResourceExt, api::DynamicObject};
 use serde_json::json;
 use snapshot::Snapshot;
 
-use crate::support::{Account, MEMCACHED, PATIENCE, Stage, path, run_to_end};
+use crate::support::{Account, MEMCACHED, NAMESPACE, PATIENCE, Stage, path, run_to_end};
 
 /// What a manager says that has let go of everything.
 const LET_GO: &str = "nothing holds the cluster any more";
@@ -123,6 +123,10 @@ async fn manager_first(stage: &mut Stage, before: &Snapshot) {
     let file = path("deploy/rbac/optional/release.yaml");
     stage.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
     stage.permit_account(&releaser, "release").await;
+    let subject = format!("--serviceaccount={NAMESPACE}:releaser");
+    let within = format!("--namespace={NAMESPACE}");
+    let sees = ["create", "rolebinding", "releaser-release", "--role=ensemble-release", &subject, &within];
+    stage.kubectl(&sees).await.unwrap();
     let done = run_to_end(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
     assert_eq!(done.code, Some(0), "{done:?}");
     for told in [
