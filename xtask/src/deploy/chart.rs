@@ -12,7 +12,7 @@ use operator_core::{
 };
 use serde_json::{Value, json};
 
-use super::COMMAND;
+use super::{COMMAND, release};
 use crate::{crds, generate::Generated, rbac, webhooks, workspace};
 
 /// What is written by hand, in `deploy`.
@@ -38,6 +38,8 @@ pub(super) fn folders(manager: &[Generated]) -> Result<Vec<(&'static str, Vec<Ge
         ("manager", manager.iter().map(copy).collect()),
         ("namespaced", rbac::namespaced()?),
         ("rbac", rbac::deployed()?),
+        ("release", release::files()?),
+        ("release/namespaced", release::namespaced()?),
         ("webhooks", webhooks::files()?),
     ])
 }

@@ -34,12 +34,12 @@ pub(super) fn files() -> Result<Vec<Generated>> {
         .collect()
 }
 
-fn metadata(name: &str, component: &str) -> Value {
+pub(super) fn metadata(name: &str, component: &str) -> Value {
     json!({ "name": name, "namespace": NAMESPACE, "labels": labels(component) })
 }
 
 /// Without `managed-by`: these are not the controllers' children.
-fn labels(component: &str) -> Value {
+pub(super) fn labels(component: &str) -> Value {
     json!({
         "app.kubernetes.io/name": "ensemble",
         "app.kubernetes.io/instance": "ensemble",
@@ -84,10 +84,7 @@ fn pod(ports: Ports) -> Value {
         "automountServiceAccountToken": true,
         "enableServiceLinks": false,
         "priorityClassName": PRIORITY,
-        "securityContext": {
-            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
-            "seccompProfile": { "type": "RuntimeDefault" },
-        },
+        "securityContext": pod_security(),
         "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
             "weight": 100,
             "podAffinityTerm": { "topologyKey": "kubernetes.io/hostname", "labelSelector": selector },
@@ -101,8 +98,6 @@ fn pod(ports: Ports) -> Value {
 }
 
 fn container(ports: Ports) -> Value {
-    let field =
-        |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let probe = |path: &str, period: u8, failures: u8| {
         json!({
             "httpGet": { "path": path, "port": "probes" },
@@ -113,7 +108,7 @@ fn container(ports: Ports) -> Value {
         "name": "manager",
         "image": IMAGE,
         "args": ["--controllers=*"],
-        "env": [field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")],
+        "env": environment(),
         "ports": [
             { "name": "probes", "containerPort": ports.probes },
             { "name": "webhook", "containerPort": ports.webhook },
@@ -124,12 +119,35 @@ fn container(ports: Ports) -> Value {
         "readinessProbe": probe("/readyz", 2, 3),
         // It goes on answering until the API server has heard that it is leaving.
         "lifecycle": { "preStop": { "sleep": { "seconds": 3 } } },
-        // docs/performance.md: 20 MiB idle, 81 MiB with 10,000 pods.
-        "resources": { "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "256Mi" } },
-        "securityContext": {
-            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
-            "capabilities": { "drop": ["ALL"] },
-        },
+        "resources": resources(),
+        "securityContext": container_security(),
+    })
+}
+
+/// What the manager is told of its pod.
+pub(super) fn environment() -> Value {
+    let field =
+        |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    json!([field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")])
+}
+
+/// docs/performance.md: 20 MiB idle, 81 MiB with 10,000 pods.
+pub(super) fn resources() -> Value {
+    json!({ "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "256Mi" } })
+}
+
+/// With [`container_security`], what the restricted Pod Security Standard asks, and no writing to the image.
+pub(super) fn pod_security() -> Value {
+    json!({
+        "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
+        "seccompProfile": { "type": "RuntimeDefault" },
+    })
+}
+
+pub(super) fn container_security() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+        "capabilities": { "drop": ["ALL"] },
     })
 }
 

@@ -8,6 +8,7 @@ mod chart;
 mod install;
 mod manager;
 mod ports;
+mod release;
 
 use anyhow::Result;
 pub(crate) use ports::Ports;

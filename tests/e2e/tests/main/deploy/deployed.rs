@@ -1,6 +1,6 @@
-//! A Deployment of the manager, and a process that runs as one of its pods would.
+//! A Deployment of the manager or a Job, and a process that runs as one of its pods would.
 
-use cluster::audit::Entry;
+use cluster::{Companion, audit::Entry};
 use serde_json::Value;
 
 use crate::support::{Manager, Stage, Webhooks, free_port, program};
@@ -8,8 +8,8 @@ use crate::support::{Manager, Stage, Webhooks, free_port, program};
 /// Time for the pods of a Deployment to be ready, for kubectl.
 const PATIENCE: &str = "--timeout=60s";
 
-/// A Deployment as the API server has it.
-pub(super) struct Deployed {
+/// A Deployment, or a pod of a Job, as the API server has it.
+pub(crate) struct Deployed {
     namespace: String,
     name: String,
     pod: Value,
@@ -17,7 +17,7 @@ pub(super) struct Deployed {
 
 impl Deployed {
     /// Reads a Deployment, and holds its pods to being admitted, scheduled and ready.
-    pub(super) async fn read(stage: &Stage, namespace: &str, name: &str) -> Self {
+    pub(crate) async fn read(stage: &Stage, namespace: &str, name: &str) -> Self {
         let (deployment, within) = (format!("deployment/{name}"), format!("--namespace={namespace}"));
         let enforced = stage.read(&["get", "namespace", namespace]).await;
         let labels = &enforced["metadata"]["labels"];
@@ -28,12 +28,17 @@ impl Deployed {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), pod }
     }
 
+    /// A pod of a Job in a namespace, as the API server has it.
+    pub(crate) fn of_job(namespace: &str, name: &str, mut pod: Value) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned(), pod: pod["spec"].take() }
+    }
+
     fn container(&self) -> &Value {
         &self.pod["containers"][0]
     }
 
     /// The arguments of the manager.
-    pub(super) fn args(&self) -> Vec<String> {
+    pub(crate) fn args(&self) -> Vec<String> {
         let args = self.container()["args"].as_array().unwrap().iter();
         args.map(|arg| arg.as_str().unwrap().to_owned()).collect()
     }
@@ -49,19 +54,15 @@ impl Deployed {
 
     /// Starts the manager with the arguments, the ServiceAccount and the environment of a pod, and waits until the probes
     /// of the Deployment succeed. Only the addresses are others: many managers run on one machine here.
-    pub(super) async fn run(&self, stage: &Stage, webhooks: Webhooks) -> Manager {
-        let account =
-            stage.cluster.service_account_kubeconfig(&self.namespace, self.account()).await.unwrap();
+    pub(crate) async fn run(&self, stage: &Stage, webhooks: Webhooks) -> Manager {
         let [probes, metrics] = [free_port(), free_port()];
-        let mut env = vec![
-            ("KUBECONFIG".to_owned(), account.display().to_string()),
-            ("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS".to_owned(), format!("127.0.0.1:{probes}")),
-            ("ENSEMBLE_METRICS_BIND_ADDRESS".to_owned(), format!("127.0.0.1:{metrics}")),
-            ("ENSEMBLE_WEBHOOK_BIND_ADDRESS".to_owned(), webhooks.address()),
-            ("ENSEMBLE_WEBHOOK_HOST".to_owned(), "127.0.0.1".to_owned()),
+        let addresses = [
+            ("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", format!("127.0.0.1:{probes}")),
+            ("ENSEMBLE_METRICS_BIND_ADDRESS", format!("127.0.0.1:{metrics}")),
+            ("ENSEMBLE_WEBHOOK_BIND_ADDRESS", webhooks.address()),
+            ("ENSEMBLE_WEBHOOK_HOST", "127.0.0.1".to_owned()),
         ];
-        env.extend(self.container()["env"].as_array().unwrap().iter().map(|variable| self.value(variable)));
-        let companion = stage.cluster.companion(&self.name, program(), &self.args(), &env).unwrap();
+        let companion = self.launch(stage, &addresses).await;
         let manager = Manager::new(companion, probes);
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             let request = &self.container()[probe]["httpGet"];
@@ -69,6 +70,16 @@ impl Deployed {
             manager.until_answered(request["path"].as_str().unwrap(), 200).await;
         }
         manager
+    }
+
+    /// Starts the program with the arguments, the ServiceAccount and the environment of a pod, and more of the latter.
+    pub(crate) async fn launch(&self, stage: &Stage, more: &[(&str, String)]) -> Companion {
+        let account =
+            stage.cluster.service_account_kubeconfig(&self.namespace, self.account()).await.unwrap();
+        let mut env = vec![("KUBECONFIG".to_owned(), account.display().to_string())];
+        env.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        env.extend(self.container()["env"].as_array().unwrap().iter().map(|variable| self.value(variable)));
+        stage.cluster.companion(&self.name, program(), &self.args(), &env).unwrap()
     }
 
     /// What the kubelet would put into a variable of the environment.
@@ -83,7 +94,7 @@ impl Deployed {
 
     /// Holds the manager to asking for nothing that it may not. What was allowed when it asked again is no such thing: for
     /// some seconds the API server does not know a new kind well enough to let children block the deletion of their owner.
-    pub(super) fn assert_nothing_was_forbidden(&self, stage: &Stage) {
+    pub(crate) fn assert_nothing_was_forbidden(&self, stage: &Stage) {
         let requests = stage.cluster.audit().unwrap().by_user(&self.user()).entries;
         assert!(!requests.is_empty(), "{} has asked for nothing", self.user());
         let was_allowed = |refused: &Entry| {

@@ -1,66 +1,22 @@
 //! The Helm chart.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::fs;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use super::{Deployed, create_namespace, objects, until_it_works};
+use super::{Deployed, Helm, RELEASE, create_namespace, objects, until_it_works};
 use crate::support::{Stage, Webhooks, path};
 
 /// Where the chart is installed. Not where the generated manifests are for, so that it shows what was not replaced.
 const NAMESPACE: &str = "platform";
-const RELEASE: &str = "controllers";
-
-/// Helm with nothing of the tester's own configuration.
-struct Helm {
-    program: PathBuf,
-    kubeconfig: PathBuf,
-    home: TempDir,
-}
-
-impl Helm {
-    fn new() -> Self {
-        let program = go_tools::helm().unwrap();
-        Self { program, kubeconfig: PathBuf::from("/nonexistent"), home: tempfile::tempdir().unwrap() }
-    }
-
-    /// What it prints; in the error, what it complains of.
-    fn run(&self, args: &[&str]) -> Result<String, String> {
-        let output = Command::new(&self.program)
-            .args(args)
-            .env_clear()
-            .env("HOME", self.home.path())
-            .env("KUBECONFIG", &self.kubeconfig)
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
-    }
-
-    /// Renders the chart.
-    fn template(&self, set: &[&str]) -> Result<String, String> {
-        let chart = path("deploy/helm/ensemble");
-        self.run(&[&["template", RELEASE, &chart, "--namespace=ensemble-system"], &*sets(set)].concat())
-    }
-
-    /// `install` or `upgrade`, with values that hold instead of all that were given before.
-    fn apply(&self, verb: &str, release: &str, namespace: &str, set: &[&str]) -> Result<String, String> {
-        let (chart, within) = (path("deploy/helm/ensemble"), format!("--namespace={namespace}"));
-        let reset: &[&str] = if verb == "upgrade" { &["--reset-values"] } else { &[] };
-        self.run(&[&[verb, release, &chart, &within], reset, &*sets(set)].concat())
-    }
-}
-
-fn sets<'a>(values: &[&'a str]) -> Vec<&'a str> {
-    values.iter().flat_map(|value| ["--set", value]).collect()
-}
 
 #[test]
 fn without_values_the_chart_is_what_install_yaml_is() {
     let helm = Helm::new();
     helm.run(&["lint", "--strict", &path("deploy/helm/ensemble")]).unwrap();
     let mut rendered = objects::read(&helm.template(&["crds.keep=false"]).unwrap());
+    // What Helm does at the end has no counterpart.
+    rendered.retain(|_, object| object["metadata"]["annotations"]["helm.sh/hook"] != "post-delete");
     let mut wanted = objects::read(&fs::read_to_string(path("deploy/install.yaml")).unwrap());
     // The namespace of a release is made by whoever installs it.
     wanted.retain(|(kind, ..), _| kind != "Namespace");
@@ -147,6 +103,12 @@ fn every_value_has_its_effect() {
     assert_eq!(deployment["spec"]["nodeSelector"], json!({ "disk": "fast" }));
     assert_eq!(deployment["metadata"]["annotations"]["team"], "platform");
     assert_eq!(deployment["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"], "manager");
+    let job = &within("Job", "ensemble-release")["spec"]["template"];
+    let [releasing] = job["spec"]["containers"].as_array().unwrap().as_slice() else { panic!("{job}") };
+    let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json", "release"];
+    assert_eq!((&releasing["image"], &releasing["args"]), (&container["image"], &json!(args)));
+    assert_eq!(job["spec"]["nodeSelector"], json!({ "disk": "fast" }));
+    assert_eq!(job["metadata"]["annotations"], json!({ "team": "platform" }));
     assert_eq!(within("PodDisruptionBudget", "ensemble-manager")["spec"]["maxUnavailable"], "50%");
     assert_eq!(within("ServiceMonitor", "ensemble")["metadata"]["labels"]["release"], "prometheus");
     within("PrometheusRule", "ensemble");
@@ -156,12 +118,36 @@ fn every_value_has_its_effect() {
     assert!(objects.keys().all(|(kind, ..)| !left_out.contains(&kind.as_str())), "{:?}", objects.keys());
 }
 
+#[test]
+fn what_lets_go_at_the_end_is_no_more_than_what_is_there_and_can_be_left_out() {
+    let helm = Helm::new();
+    let hooks = |set: &[&str]| {
+        let mut objects = objects::read(&helm.template(set).unwrap());
+        objects.retain(|_, object| object["metadata"]["annotations"]["helm.sh/hook"] == "post-delete");
+        objects.into_keys().map(|(kind, namespace, name)| format!("{kind} {namespace}/{name}")).collect()
+    };
+    let one: Vec<String> =
+        hooks(&["controllers={memcached,podset}", "watchNamespaces={shop}", "perController=true"]);
+    let wanted = [
+        "Job ensemble-system/ensemble-release",
+        "Role ensemble-system/ensemble-release",
+        "Role shop/ensemble-release-memcached",
+        "RoleBinding ensemble-system/ensemble-release",
+        "RoleBinding shop/ensemble-release-memcached",
+        "ServiceAccount ensemble-system/ensemble-release",
+    ];
+    assert_eq!(one, wanted);
+    let all: Vec<String> = hooks(&[]);
+    assert!(all.contains(&"ClusterRole /ensemble-release-tenant".to_owned()), "{all:?}");
+    let none: Vec<String> = hooks(&["release.enabled=false"]);
+    assert!(none.is_empty(), "{none:?}");
+}
+
 /// The values are given in the order of their rights, the fewest first: what a release had before does not help the next.
 #[tokio::test]
 async fn the_chart_is_installed_upgraded_and_uninstalled() {
     let stage = Stage::bare().await;
-    let mut helm = Helm::new();
-    helm.kubeconfig = stage.cluster.kubeconfig().to_owned();
+    let helm = Helm::with(stage.cluster.kubeconfig());
     for namespace in [NAMESPACE, "shop"] {
         create_namespace(&stage, namespace).await;
     }

@@ -1,18 +1,20 @@
 //! What is in `deploy`, as it is installed: the API server takes all of it, its pods are admitted, and a manager that is
 //! started as the Deployment says, with the rights that come along, does its work.
 
+mod chart;
 mod deployed;
 mod helm;
 mod kustomize;
 mod objects;
 
-use deployed::Deployed;
+pub(crate) use chart::{Helm, RELEASE};
+pub(crate) use deployed::Deployed;
 use serde_json::json;
 
 use crate::support::{MEMCACHED, POD_SET, Stage};
 
 /// A namespace in which pods can be made: until it has a ServiceAccount, they are refused.
-async fn create_namespace(stage: &Stage, name: &str) {
+pub(crate) async fn create_namespace(stage: &Stage, name: &str) {
     stage.kubectl(&["create", "namespace", name]).await.unwrap();
     let within = format!("--namespace={name}");
     let created = ["wait", "--for=create", "serviceaccount/default", &within, "--timeout=60s"];

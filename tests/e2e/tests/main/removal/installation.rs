@@ -8,7 +8,8 @@ use crate::support::{
 };
 
 /// The kinds that people write.
-const KINDS: [&Kind; 6] = [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT, &TENANT_OWNER, &CONFIGURATION];
+pub(super) const KINDS: [&Kind; 6] =
+    [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT, &TENANT_OWNER, &CONFIGURATION];
 
 /// A manager that runs.
 pub(super) struct Installation<'s> {

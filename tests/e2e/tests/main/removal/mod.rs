@@ -16,9 +16,13 @@
 //! |---|---|---|---|
 //! | its namespace | [`namespace_first`] | [`namespace_first`] | [`definitions_then_namespace`] |
 //! | its Deployment | [`manager_first`] | [`manager_first`] | [`definitions_then_manager`] |
+//!
+//! What Helm installed is removed by [`helm`], which has orders of its own.
 
 mod definitions;
+mod helm;
 mod installation;
+mod kubelet;
 mod snapshot;
 
 use cluster::{Component, wait::eventually};
@@ -70,6 +74,10 @@ async fn begin() -> (Stage, Snapshot) {
 /// it leaves alone.
 async fn define(stage: &Stage) {
     stage.define().await;
+    collect_garbage_of_new_kinds(stage);
+}
+
+fn collect_garbage_of_new_kinds(stage: &Stage) {
     stage.cluster.stop_component(Component::KubeControllerManager).unwrap();
     stage.cluster.start_component(Component::KubeControllerManager).unwrap();
 }

@@ -40,6 +40,11 @@ impl Kind {
         format!("{}/{}", self.group, self.version)
     }
 
+    /// The name of its definition.
+    pub(crate) fn definition(&self) -> String {
+        format!("{}.{}", self.plural, self.group)
+    }
+
     /// The name of the kind in manifests.
     pub(crate) fn singular(&self) -> &'static str {
         self.singular

@@ -59,18 +59,23 @@ impl Stage {
             }
             let kind = configuration["kind"].as_str().unwrap();
             let name = configuration["metadata"]["name"].as_str().unwrap();
-            eventually("the manager to say whom to trust", PATIENCE, async || {
-                let there = self.read(&["get", kind, name]).await;
-                let mut told = there["webhooks"].as_array().unwrap().iter();
-                Ok(told.all(|webhook| webhook["clientConfig"]["caBundle"].is_string()))
-            })
-            .await
-            .unwrap();
+            self.until_told_whom_to_trust(kind, name).await;
         }
     }
 
+    /// Waits until a configuration of webhooks says whom to trust.
+    pub(crate) async fn until_told_whom_to_trust(&self, kind: &str, name: &str) {
+        eventually("the manager to say whom to trust", PATIENCE, async || {
+            let there = self.read(&["get", kind, name]).await;
+            let mut told = there["webhooks"].as_array().unwrap().iter();
+            Ok(told.all(|webhook| webhook["clientConfig"]["caBundle"].is_string()))
+        })
+        .await
+        .unwrap();
+    }
+
     /// Has the API server convert versions by URL, too, where it converts them by Service.
-    async fn convert(&self, webhooks: Webhooks) {
+    pub(crate) async fn convert(&self, webhooks: Webhooks) {
         let definitions = self.read(&["get", "customresourcedefinitions"]).await;
         let conversion =
             |definition: &Value| definition["spec"]["conversion"]["webhook"]["clientConfig"].clone();

@@ -1,0 +1,26 @@
+{{/*
+What values say of any pod that runs the manager's program: its image, its flags, where it runs. Changes the pod template.
+Takes (root, pod template, controllers).
+*/}}
+{{- define "ensemble.fillPod" -}}
+{{- $values := (index . 0).Values -}}
+{{- $template := index . 1 -}}
+{{- $container := index $template.spec.containers 0 -}}
+{{- $args := list (printf "--controllers=%s" (index . 2)) -}}
+{{- with $values.watchNamespaces -}}{{- $args = append $args (printf "--watch-namespaces=%s" (join "," .)) -}}{{- end -}}
+{{- if $values.certManager.enabled -}}{{- $args = append $args "--certificates=cert-manager" -}}{{- end -}}
+{{- if not $values.metrics.enabled -}}{{- $args = append $args "--metrics-bind-address=0" -}}{{- end -}}
+{{- $tag := printf ":%s" ($values.image.tag | default (index . 0).Chart.AppVersion) -}}
+{{- with $values.image.digest -}}{{- $tag = printf "@%s" . -}}{{- end -}}
+{{- $_ := set $container "image" (printf "%s%s" $values.image.repository $tag) -}}
+{{- $_ = set $container "imagePullPolicy" $values.image.pullPolicy -}}
+{{- $_ = set $container "args" (concat $args $values.extraArgs) -}}
+{{- $_ = set $container "env" (concat $container.env $values.extraEnv) -}}
+{{- $_ = set $container "resources" $values.resources -}}
+{{- with $values.imagePullSecrets -}}{{- $_ = set $template.spec "imagePullSecrets" . -}}{{- end -}}
+{{- with $values.nodeSelector -}}{{- $_ = set $template.spec "nodeSelector" . -}}{{- end -}}
+{{- with $values.tolerations -}}{{- $_ = set $template.spec "tolerations" . -}}{{- end -}}
+{{- with merge (dict) $values.podAnnotations ($template.metadata.annotations | default dict) -}}
+  {{- $_ = set $template.metadata "annotations" . -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,92 @@
+//! The part of the kubelets while Helm uninstalls: pods that go when their process has ended, and a Job that is what its process is.
+
+use std::{path::Path, time::Duration};
+
+use cluster::wait::eventually;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    deploy::{Deployed, Helm, RELEASE},
+    support::{Manager, PATIENCE, Stage},
+};
+
+/// Where the chart is installed.
+pub(super) const PLATFORM: &str = "platform";
+const WITHIN: &str = "--namespace=platform";
+const MANAGERS: &str = "--selector=app.kubernetes.io/name=ensemble,app.kubernetes.io/component=manager";
+const JOB: &str = "--selector=batch.kubernetes.io/job-name=ensemble-release";
+/// What holds a pod for as long as its process runs.
+const KUBELET: &str = "example.com/kubelet";
+/// How long a process may take to end.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Keeps the pods of managers until [`let_pods_go`].
+pub(super) async fn hold_pods(stage: &Stage) {
+    set_finalizers(stage, &json!([KUBELET])).await;
+}
+
+pub(super) async fn let_pods_go(stage: &Stage) {
+    set_finalizers(stage, &Value::Null).await;
+}
+
+async fn set_finalizers(stage: &Stage, finalizers: &Value) {
+    let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
+    for pod in stage.names(&["pods", WITHIN, MANAGERS]).await {
+        stage.kubectl(&["patch", "pod", &pod, WITHIN, "--type=merge", "--patch", &patch]).await.unwrap();
+    }
+}
+
+/// Ends a manager as its kubelet does. Returns its log.
+pub(super) async fn end(manager: Manager) -> String {
+    manager.signal(Signal::TERM);
+    let (end, log) = manager.until_ended(GRACE).await;
+    assert!(end.contains("exit code 0"), "{end}");
+    log
+}
+
+/// Runs `helm uninstall`.
+pub(super) async fn ask_helm(kubeconfig: &Path) -> Result<String, String> {
+    let helm = Helm::with(kubeconfig);
+    tokio::task::spawn_blocking(move || helm.run(&["uninstall", RELEASE, WITHIN])).await.unwrap()
+}
+
+/// Uninstalls the release under a manager that runs. Helm's Job begins before that has ended. Holds all three to success and
+/// the Job to asking for nothing that it may not; returns what it has logged.
+pub(super) async fn uninstall(stage: &Stage, manager: Manager) -> String {
+    hold_pods(stage).await;
+    // Simulated nodes end the pods of Jobs at once, so this one gets none.
+    stage.kubectl(&["cordon", "--selector=kubernetes.io/os=linux"]).await.unwrap();
+    let helm = tokio::spawn({
+        let kubeconfig = stage.cluster.kubeconfig().to_owned();
+        async move { ask_helm(&kubeconfig).await }
+    });
+    let pod = until_the_job_has_a_pod(stage).await;
+    let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+    let deployed = Deployed::of_job(PLATFORM, &name, pod);
+    let release = Manager::new(deployed.launch(stage, &[]).await, 0);
+    release.until_logged("waiting for managers to end").await;
+    end(manager).await;
+    let_pods_go(stage).await;
+    let (end, log) = release.until_ended(GRACE).await;
+    assert!(end.contains("exit code 0"), "{end}");
+    deployed.assert_nothing_was_forbidden(stage);
+
+    let succeeded = json!({ "status": { "phase": "Succeeded" } }).to_string();
+    let patch =
+        ["patch", "pod", &name, WITHIN, "--subresource=status", "--type=merge", "--patch", &succeeded];
+    stage.kubectl(&patch).await.unwrap();
+    let told = helm.await.unwrap().unwrap();
+    assert!(told.contains("release \"controllers\" uninstalled"), "{told}");
+    stage.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"]).await.unwrap();
+    log
+}
+
+async fn until_the_job_has_a_pod(stage: &Stage) -> Value {
+    eventually("Helm's Job to have a pod", PATIENCE, async || {
+        let pods = stage.read(&["get", "pods", WITHIN, JOB]).await;
+        Ok(pods["items"].as_array().and_then(|pods| pods.first()).cloned())
+    })
+    .await
+    .unwrap()
+}
