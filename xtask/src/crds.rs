@@ -17,13 +17,18 @@ use crate::{
 
 /// The definitions of all controllers, for a manager that runs in the cluster.
 pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
-    CONTROLLERS.iter().flat_map(of_controller).collect()
+    CONTROLLERS.iter().flat_map(|controller| of_controller(controller, &deployed())).collect()
 }
 
-/// The definitions of a controller. Their labels tell them from those that somebody else brought for the same kinds.
-pub(crate) fn of_controller(controller: &Registration) -> Vec<CustomResourceDefinition> {
-    let reach = Reach::Service { namespace: NAMESPACE.to_owned() };
-    let mut definitions = configuration::definitions(controller, &reach);
+/// How the API server reaches a manager that runs in the cluster.
+pub(crate) fn deployed() -> Reach {
+    Reach::Service { namespace: NAMESPACE.to_owned() }
+}
+
+/// The definitions of a controller, of a manager that is reached so. Their labels tell them from those that somebody else
+/// brought for the same kinds.
+pub(crate) fn of_controller(controller: &Registration, reach: &Reach) -> Vec<CustomResourceDefinition> {
+    let mut definitions = configuration::definitions(controller, reach);
     for definition in &mut definitions {
         let own = labels::recommended("ensemble", "ensemble", controller.name);
         labels::add(&mut definition.metadata.labels, own);

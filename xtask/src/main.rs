@@ -1,5 +1,6 @@
 //! The developer's commands: `cargo xtask <command>`.
 
+mod account;
 mod bench;
 mod book;
 mod check_crds;
@@ -39,11 +40,7 @@ enum Command {
     /// Break what lies between the manager and the API server, one thing at a time, and judge what comes of it
     Faults(faults::Faults),
     /// Run the manager against the cluster of your kubeconfig, until Ctrl+C
-    Run {
-        /// The manager's flags, after `--`
-        #[arg(last = true)]
-        args: Vec<String>,
-    },
+    Run(manager::Run),
     /// Register the custom resource definitions in the cluster of your kubeconfig
     Install,
     /// Remove the custom resource definitions and all their objects from the cluster of your kubeconfig
@@ -85,7 +82,7 @@ async fn main() -> Result<()> {
         Command::Test(test) => test.run().await,
         Command::Bench(bench) => bench.run().await,
         Command::Faults(faults) => faults.run().await,
-        Command::Run { args } => manager::run(&args).await,
+        Command::Run(run) => run.run().await,
         Command::Install => install::install().await,
         Command::Uninstall => install::uninstall().await,
         Command::Cluster(command) => cluster::run(command).await,

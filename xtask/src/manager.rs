@@ -6,17 +6,40 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use cluster::program::build_manager;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::workstation::Workstation;
+use crate::{account, workstation::Workstation};
 
-/// Runs the manager against the cluster that the kubeconfig names, until Ctrl+C or SIGTERM. The API server is told of
-/// its webhooks for as long.
-pub(crate) async fn run(args: &[String]) -> Result<()> {
-    let program = build_manager(false)?;
-    let mut manager = Command::new(program);
+/// Runs the manager against the cluster that the kubeconfig names.
+#[derive(Args)]
+pub(crate) struct Run {
+    /// Run it with the rights of deploy/rbac, which have to be applied, instead of with yours
+    #[arg(long)]
+    as_deployed: bool,
+
+    /// The manager's flags, after `--`
+    #[arg(last = true)]
+    args: Vec<String>,
+}
+
+impl Run {
+    /// Until Ctrl+C or SIGTERM. The API server is told of the manager's webhooks for as long, with your rights in any
+    /// case: those of the manager do not include it.
+    pub(crate) async fn run(&self) -> Result<()> {
+        let mut manager = Command::new(build_manager(false)?);
+        if !self.as_deployed {
+            return run(manager, &self.args).await;
+        }
+        let kubeconfig = account::kubeconfig().await?;
+        manager.env("KUBECONFIG", kubeconfig.path());
+        run(manager, &self.args).await
+    }
+}
+
+async fn run(mut manager: Command, args: &[String]) -> Result<()> {
     if std::env::var_os("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS").is_none() {
         manager.env("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:8081");
     }

@@ -51,7 +51,7 @@ fn table() -> Result<Generated> {
 }
 
 fn row(controller: &Registration) -> Value {
-    let definitions = crds::of_controller(controller);
+    let definitions = crds::of_controller(controller, &crds::deployed());
     json!({
         "name": controller.name,
         "companions": controller.companions,
