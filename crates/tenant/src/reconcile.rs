@@ -33,10 +33,7 @@ use crate::{
     api::{
         crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
-        v1beta2::{
-            CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner,
-            TenantStatus,
-        },
+        v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
     },
     classes::ClusterClasses,
     conversion::conversion,
@@ -227,6 +224,7 @@ impl Controller for TenantController {
             owners: owners(&tenant, known.iter().map(AsRef::as_ref)),
             members: self.namespaces.members(&tenant),
             troubles,
+            classes: self.classes.available(&tenant),
             ..Report::default()
         };
         let told = self.tell(&tenant, &report).await?;
@@ -288,7 +286,8 @@ impl TenantController {
             metadata.insert(namespace, put);
         }
         troubles.extend(self.mark_services(tenant, &members).await);
-        Report { owners, members, metadata, troubles: troubles.sorted(), notes }
+        let classes = self.classes.available(tenant);
+        Report { owners, members, metadata, troubles: troubles.sorted(), notes, classes }
     }
 
     /// Brings the Services that are there already to what the Tenant wants on them.
@@ -346,9 +345,7 @@ impl TenantController {
 
     async fn tell(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        let classes = self.classes.available(tenant);
-        let next = |known: &Tenant| TenantStatus { classes: classes.clone(), ..status(known, report, now) };
-        self.status.write(tenant, next).await.map_err(Error::Status)
+        self.status.write(tenant, |known| status(known, report, now)).await.map_err(Error::Status)
     }
 }
 

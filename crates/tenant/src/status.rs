@@ -14,7 +14,8 @@ use operator_core::{
 
 use crate::{
     api::v1beta2::{
-        Metadata, OwnerStatus, Reservation, Space, Tenant, TenantSpec, TenantState, TenantStatus,
+        AvailableClasses, Metadata, OwnerStatus, Reservation, Space, Tenant, TenantSpec, TenantState,
+        TenantStatus,
     },
     membership::Mismatch,
     namespaces::Members,
@@ -40,6 +41,8 @@ pub(crate) struct Report {
     pub(crate) metadata: BTreeMap<String, Metadata>,
     pub(crate) troubles: Troubles,
     pub(crate) notes: Vec<String>,
+    /// The classes that are there and allowed.
+    pub(crate) classes: Option<AvailableClasses>,
 }
 
 /// The status before anything is done: admission goes by the owners, and what is put on a namespace is noted
@@ -118,6 +121,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         observed_generation: tenant.metadata.generation,
         owners: report.owners.clone(),
         spaces,
+        classes: report.classes.clone(),
         conditions: settle(conditions, &verdicts, generation(tenant), now),
         ..TenantStatus::default()
     };

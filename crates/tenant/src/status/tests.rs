@@ -155,8 +155,9 @@ fn a_long_message_is_cut() {
 
 #[test]
 fn a_place_is_kept_until_its_namespace_leaves_and_is_no_reason_to_write_when_its_time_is_over() {
-    let mut tenant = tenant(json!({}));
-    let report = Report { members: live(&["a", "b"]), ..Report::default() };
+    let mut tenant = tenant(json!({ "storageClasses": { "allowed": ["fast"] } }));
+    let classes = Some(AvailableClasses { storage: vec!["fast".to_owned()], ..AvailableClasses::default() });
+    let report = Report { members: live(&["a", "b"]), classes, ..Report::default() };
     let until = |seconds| Time(Timestamp::from_second(seconds).unwrap());
     let mut told = status(&tenant, &report, NOW);
     for (namespace, seconds) in [("a", 60), ("gone", 30)] {
