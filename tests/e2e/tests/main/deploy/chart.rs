@@ -1,13 +1,15 @@
 //! Helm, and the chart.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command},
 };
 
-use tempfile::TempDir;
+use cluster::wait::eventually;
+use tempfile::{NamedTempFile, TempDir};
 
-use crate::support::path;
+use crate::support::{PATIENCE, path};
 
 /// What the tests call the release.
 pub(crate) const RELEASE: &str = "controllers";
@@ -33,15 +35,23 @@ impl Helm {
 
     /// What it prints; in the error, what it complains of.
     pub(crate) fn run(&self, args: &[&str]) -> Result<String, String> {
-        let output = Command::new(&self.program)
-            .args(args)
-            .env_clear()
-            .env("HOME", self.home.path())
-            .env("KUBECONFIG", &self.kubeconfig)
-            .output()
-            .unwrap();
+        let output = self.command(args).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+
+    /// Starts a command that takes as long as others let it.
+    pub(crate) fn start(self, args: &[&str]) -> Started {
+        let said = NamedTempFile::new().unwrap();
+        let output = said.reopen().unwrap();
+        let child = self.command(args).stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
+        Started { child, said, _helm: self }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).env_clear().env("HOME", self.home.path()).env("KUBECONFIG", &self.kubeconfig);
+        command
     }
 
     /// Renders the chart.
@@ -66,4 +76,29 @@ impl Helm {
 
 fn sets<'a>(values: &[&'a str]) -> Vec<&'a str> {
     values.iter().flat_map(|value| ["--set", value]).collect()
+}
+
+/// A command of Helm's that runs. Killed when dropped: a test that fails need not wait for it.
+pub(crate) struct Started {
+    child: Child,
+    said: NamedTempFile,
+    _helm: Helm,
+}
+
+impl Started {
+    /// Waits until it has ended. What it said is the error if it has failed.
+    pub(crate) async fn until_ended(mut self) -> Result<String, String> {
+        let child = &mut self.child;
+        let status = eventually("Helm to end", 2 * PATIENCE, async || Ok(child.try_wait()?)).await.unwrap();
+        let said = fs::read_to_string(self.said.path()).unwrap();
+        if status.success() { Ok(said) } else { Err(said) }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

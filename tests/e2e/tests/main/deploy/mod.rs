@@ -7,7 +7,7 @@ mod helm;
 mod kustomize;
 mod objects;
 
-pub(crate) use chart::{Helm, RELEASE};
+pub(crate) use chart::{Helm, RELEASE, Started};
 pub(crate) use deployed::Deployed;
 use serde_json::json;
 

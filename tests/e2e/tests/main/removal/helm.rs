@@ -124,7 +124,7 @@ async fn namespace_then_release(stage: &Stage) {
     let Installation { manager, .. } = install_all(stage, &[], "held").await;
     kubelet::hold_pods(stage).await;
     stage.kubectl(&["delete", "namespace", PLATFORM, "--wait=false"]).await.unwrap();
-    let refused = kubelet::ask_helm(stage.cluster.kubeconfig()).await.unwrap_err();
+    let refused = kubelet::ask_helm(stage).until_ended().await.unwrap_err();
     assert!(refused.contains("because it is being terminated"), "{refused}");
     kubelet::end(manager).await;
     kubelet::let_pods_go(stage).await;
@@ -133,7 +133,7 @@ async fn namespace_then_release(stage: &Stage) {
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.said.contains(LET_GO), "{done:?}");
     jane_makes_a_namespace(stage).await.unwrap();
-    let again = kubelet::ask_helm(stage.cluster.kubeconfig()).await.unwrap_err();
+    let again = kubelet::ask_helm(stage).until_ended().await.unwrap_err();
     assert!(again.contains("not found"), "{again}");
 }
 

@@ -1,13 +1,13 @@
 //! The part of the kubelets while Helm uninstalls: pods that go when their process has ended, and a Job that is what its process is.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use cluster::wait::eventually;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    deploy::{Deployed, Helm, RELEASE},
+    deploy::{Deployed, Helm, RELEASE, Started},
     support::{Manager, PATIENCE, Stage},
 };
 
@@ -45,10 +45,9 @@ pub(super) async fn end(manager: Manager) -> String {
     log
 }
 
-/// Runs `helm uninstall`.
-pub(super) async fn ask_helm(kubeconfig: &Path) -> Result<String, String> {
-    let helm = Helm::with(kubeconfig);
-    tokio::task::spawn_blocking(move || helm.run(&["uninstall", RELEASE, WITHIN])).await.unwrap()
+/// Starts `helm uninstall`.
+pub(super) fn ask_helm(stage: &Stage) -> Started {
+    Helm::with(stage.cluster.kubeconfig()).start(&["uninstall", RELEASE, WITHIN])
 }
 
 /// Uninstalls the release under a manager that runs. Helm's Job begins before that has ended. Holds all three to success and
@@ -57,10 +56,7 @@ pub(super) async fn uninstall(stage: &Stage, manager: Manager) -> String {
     hold_pods(stage).await;
     // Simulated nodes end the pods of Jobs at once, so this one gets none.
     stage.kubectl(&["cordon", "--selector=kubernetes.io/os=linux"]).await.unwrap();
-    let helm = tokio::spawn({
-        let kubeconfig = stage.cluster.kubeconfig().to_owned();
-        async move { ask_helm(&kubeconfig).await }
-    });
+    let helm = ask_helm(stage);
     let pod = until_the_job_has_a_pod(stage).await;
     let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
     let deployed = Deployed::of_job(PLATFORM, &name, pod);
@@ -76,7 +72,7 @@ pub(super) async fn uninstall(stage: &Stage, manager: Manager) -> String {
     let patch =
         ["patch", "pod", &name, WITHIN, "--subresource=status", "--type=merge", "--patch", &succeeded];
     stage.kubectl(&patch).await.unwrap();
-    let told = helm.await.unwrap().unwrap();
+    let told = helm.until_ended().await.unwrap();
     assert!(told.contains("release \"controllers\" uninstalled"), "{told}");
     stage.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"]).await.unwrap();
     log
