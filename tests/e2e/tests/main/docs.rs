@@ -1,4 +1,4 @@
-//! The pages of `docs/operations` and `docs/tenants`, followed word for word.
+//! The pages of `docs` that have commands to run, followed word for word.
 //!
 //! A block that opens with `console run` is typed into a shell at the root of the repository: lines that begin with
 //! `$ ` are commands (a backslash at the end, or a here-document, takes in more lines), what stands beneath is all that
@@ -14,71 +14,72 @@ use std::{
     collections::BTreeSet,
     fs::{self, File},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use page::Step;
 use session::Session;
 use tokio::sync::Mutex;
 
-/// The pages that have nothing to run.
-const PROSE: &[&str] = &["README", "upgrade"];
 /// Enough for a cluster to start on a busy machine.
 const LIMIT: Duration = Duration::from_mins(3);
-/// Enough for the commands of a page to be built.
+/// Builds the programs of this workspace that pages run.
+const BUILD: &str = "cargo build --quiet --package xtask --package manager --package ensemblectl";
+/// Enough for that.
 const BUILD_LIMIT: Duration = Duration::from_mins(20);
-
-fn folder() -> PathBuf {
-    docs().join("operations")
-}
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
 #[tokio::test]
+async fn the_page_on_the_first_hour_is_true_and_all_samples_are_ready_in_under_60_s() {
+    follow("start").await;
+}
+
+#[tokio::test]
 async fn the_page_on_admission_is_true() {
-    follow("admission").await;
+    follow("operations/admission").await;
 }
 
 #[tokio::test]
 async fn the_page_on_certificates_is_true() {
-    follow("certificates").await;
+    follow("operations/certificates").await;
 }
 
 #[tokio::test]
 async fn the_page_on_installing_is_true() {
-    follow("install").await;
+    follow("operations/install").await;
 }
 
 #[tokio::test]
 async fn the_page_on_leader_election_is_true() {
-    follow("leader-election").await;
+    follow("operations/leader-election").await;
 }
 
 #[tokio::test]
 async fn the_page_on_logs_and_traces_is_true() {
-    follow("logs-and-traces").await;
+    follow("operations/logs-and-traces").await;
 }
 
 #[tokio::test]
 async fn the_page_on_metrics_is_true() {
-    follow("metrics").await;
+    follow("operations/metrics").await;
 }
 
 #[tokio::test]
 async fn the_page_on_alerts_is_true() {
-    follow("alerts").await;
+    follow("operations/alerts").await;
 }
 
 #[tokio::test]
 async fn the_page_on_removal_is_true() {
-    follow("remove").await;
+    follow("operations/remove").await;
 }
 
 #[tokio::test]
 async fn the_page_on_rights_is_true() {
-    follow("rbac").await;
+    follow("operations/rbac").await;
 }
 
 #[tokio::test]
@@ -87,34 +88,43 @@ async fn the_page_for_administrators_of_tenants_is_true() {
 }
 
 #[test]
-fn every_page_about_tenants_that_has_something_to_run_is_followed() {
-    for file in fs::read_dir(docs().join("tenants")).unwrap() {
-        let path = file.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let call = format!("follow(\"tenants/{name}\").await");
-        let runs = fs::read_to_string(&path).unwrap().contains("```console run");
-        assert!(
-            !runs || include_str!("docs.rs").contains(&call),
-            "{name}.md: a test in docs.rs has to {call}"
-        );
+fn every_page_that_has_something_to_run_is_followed() {
+    let mut folders = vec![docs()];
+    let mut followed = 0;
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md")
+                && fs::read_to_string(&path).unwrap().contains("```console run")
+            {
+                let name = path.strip_prefix(docs()).unwrap().with_extension("").display().to_string();
+                let call = format!("follow(\"{name}\").await");
+                assert!(
+                    include_str!("docs.rs").contains(&call),
+                    "{name}.md: a test in docs.rs has to {call}"
+                );
+                followed += 1;
+            }
+        }
     }
+    assert!(followed > 10, "docs has {followed} pages to follow");
 }
 
 #[test]
-fn every_page_is_followed_and_stands_in_the_index() {
-    let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
+fn every_page_about_operations_stands_in_its_index() {
+    let folder = docs().join("operations");
+    let index = fs::read_to_string(folder.join("README.md")).unwrap();
+    let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
     let pages: BTreeSet<_> = files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .filter(|path| {
+            path.extension().is_some_and(|extension| extension == "md") && !path.ends_with("README.md")
+        })
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let index = fs::read_to_string(folder().join("README.md")).unwrap();
-    for page in pages.iter().filter(|page| !PROSE.contains(&page.as_str())) {
-        let call = format!("follow(\"{page}\").await");
-        assert!(include_str!("docs.rs").contains(&call), "{page}.md: a test in docs.rs has to {call}");
-        assert!(
-            index.contains(&format!("({page}.md)")),
-            "{page}.md: docs/operations/README.md has no link to it"
-        );
+    assert!(!pages.is_empty());
+    for page in pages {
+        assert!(index.contains(&format!("({page})")), "{page}: docs/operations/README.md has no link to it");
     }
 }
 
@@ -138,14 +148,17 @@ async fn follow(name: &str) {
     let turn = File::create(std::env::temp_dir().join("ensemble-pages.lock")).unwrap();
     let turn = tokio::task::spawn_blocking(move || turn.lock().map(|()| turn)).await.unwrap().unwrap();
 
-    let folder = if name.contains('/') { docs() } else { folder() };
-    let text = fs::read_to_string(folder.join(format!("{name}.md"))).unwrap();
+    let text = fs::read_to_string(docs().join(format!("{name}.md"))).unwrap();
     let steps = page::steps(&text).unwrap_or_else(|error| panic!("{name}.md: {error}"));
     assert!(!steps.is_empty(), "{name}.md has no block that opens with ```console run");
-    let mut session = Session::start();
-    session.run("cargo xtask --help", BUILD_LIMIT).await.unwrap();
+    let helm = text.contains("$ helm ").then(|| go_tools::helm().unwrap());
+    let mut session = Session::start(helm.as_slice());
+    let built = session.run(BUILD, BUILD_LIMIT).await.unwrap();
+    assert_eq!(built.code, 0, "{}", built.output);
     for step in steps {
+        let begun = Instant::now();
         let answer = session.run(&step.command, LIMIT).await;
+        eprintln!("{name}.md, line {}, took {:.1} s", step.line, begun.elapsed().as_secs_f64());
         let judged = answer.and_then(|answer| judge(&step, &answer));
         let Step { line, command, .. } = &step;
         judged.unwrap_or_else(|told| panic!("{name}.md, line {line} is not true\n$ {command}\n{told}"));

@@ -44,15 +44,16 @@ pub(super) struct Answer {
 }
 
 impl Session {
-    pub(super) fn start() -> Self {
+    /// With these programs besides those of a cluster and the tester's own.
+    pub(super) fn start(programs: &[PathBuf]) -> Self {
         let scratch = TempDir::with_prefix("ensemble-page-").unwrap().keep();
         for dir in ["home", "run", "tmp"] {
             fs::create_dir(scratch.join(dir)).unwrap();
         }
-        let mut shell = clean("bash", &scratch);
+        let mut shell = clean("bash", &scratch, programs);
         let shell =
             shell.args(["--noprofile", "--norc"]).stdin(Stdio::piped()).process_group(0).spawn().unwrap();
-        let mut cleaner = clean("sh", &scratch);
+        let mut cleaner = clean("sh", &scratch, &[]);
         cleaner.args(["-c", CLEANER, "cleaner", &shell.id().to_string()]).arg(&scratch);
         cleaner.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let mut cleaner = cleaner.spawn().unwrap();
@@ -101,12 +102,11 @@ impl Drop for Session {
 }
 
 /// A program with nothing of the tester's own configuration, but with the tester's cargo and its caches.
-fn clean(program: &str, scratch: &Path) -> Command {
+fn clean(program: &str, scratch: &Path, programs: &[PathBuf]) -> Command {
     let binaries = Locator::from_env().unwrap().locate(&Progress::stderr()).unwrap();
     let path = env::var_os("PATH").unwrap_or_default();
-    let helm = go_tools::helm().unwrap();
-    let tools = [binaries.dir().to_owned(), helm.parent().unwrap().to_owned()];
-    let path = tools.into_iter().chain(env::split_paths(&path));
+    let programs = programs.iter().map(|program| program.parent().unwrap().to_owned());
+    let path = [binaries.dir().to_owned()].into_iter().chain(programs).chain(env::split_paths(&path));
     let mut command = Command::new(program);
     command
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_shell_remembers_what_was_set_and_knows_no_cluster() {
-        let mut session = Session::start();
+        let mut session = Session::start(&[]);
         session.run("a=b; cd crates", SOON).await.unwrap();
         let answer = session.run("echo $a; basename $PWD; echo told >&2; false", SOON).await.unwrap();
         assert_eq!((answer.code, &*answer.output), (1, "b\ncrates\ntold\n"));
@@ -153,7 +153,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_page_leaves_running_is_ended() {
-        let mut session = Session::start();
+        let mut session = Session::start(&[]);
         let answer = session.run("sleep 600 & echo $!", SOON).await.unwrap();
         let pid: u32 = answer.output.trim().parse().unwrap();
         assert!(cluster::state::is_alive(pid));
@@ -165,10 +165,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_that_does_not_end_is_told_with_what_it_printed() {
-        let mut session = Session::start();
+        let mut session = Session::start(&[]);
         let told = session.run("echo waiting; sleep 600", Duration::from_millis(500)).await.unwrap_err();
         assert!(told.contains("did not end within 500ms") && told.contains("waiting"), "{told}");
-        let mut session = Session::start();
+        let mut session = Session::start(&[]);
         let told = session.run("echo leaving; exit 3", SOON).await.unwrap_err();
         assert!(told.contains("ended the shell") && told.contains("leaving"), "{told}");
     }
