@@ -1,7 +1,8 @@
 //! What a kubelet does and a simulated node does not: to look again at pods of which nothing has come.
 //!
 //! kwok tries again where a connection is refused, and does not where one breaks in the midst of a request or a request fails:
-//! when the API server or etcd ends, a pod of that moment stays as it is. Any change of the pod makes its node look again.
+//! when the API server or etcd ends, a pod of that moment stays as it is. Any change of the pod makes its node look again. What a
+//! node has ended, and the API server has marked and not yet taken away, is deleted again, with its UID.
 
 use std::{
     collections::HashMap,
@@ -11,7 +12,7 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
 use serde_json::json;
 use tokio::time::timeout;
@@ -43,7 +44,7 @@ impl Reminder {
             Ok(Ok(pods)) => {
                 let pods = self.stuck(pods.items, Instant::now());
                 // Those that it does not come to are found again.
-                let _ = timeout(LOOK, self.touch(&pods)).await;
+                let _ = timeout(LOOK, self.remind(&pods)).await;
             }
             _ => self.since.clear(),
         }
@@ -51,7 +52,7 @@ impl Reminder {
 
     /// The pods that are as they were some time ago and wait for their nodes.
     fn stuck(&mut self, mut pods: Vec<Pod>, now: Instant) -> Vec<Pod> {
-        pods.retain(waits);
+        pods.retain(|pod| turn(pod).is_some());
         let since = |pod: &Pod| {
             let version = pod.resource_version()?;
             let since = self.since.get(&version).copied().unwrap_or(now);
@@ -65,29 +66,56 @@ impl Reminder {
         pods
     }
 
-    /// Changes what concerns nobody of pods that are still as they were seen.
-    async fn touch(&self, pods: &[Pod]) {
+    /// Does for pods what it is the turn of, if they are still as they were seen.
+    async fn remind(&self, pods: &[Pod]) {
         for pod in pods {
-            let version = pod.resource_version();
-            let metadata = json!({
-                "uid": pod.uid(), "resourceVersion": version, "annotations": { TOUCHED: version },
-            });
-            let patch = Patch::Merge(json!({ "metadata": metadata }));
-            // A pod that is another by now is not stuck, and one that could not be touched is found again.
-            let _ = self.pods.patch_metadata(&pod.name_any(), &PatchParams::default(), &patch).await;
+            // A pod that is another by now is not stuck, and one that could not be reached is found again.
+            let _ = match turn(pod) {
+                Some(Turn::Look) => self.touch(pod).await,
+                Some(Turn::Deletion) => self.delete(pod).await,
+                None => Ok(()),
+            };
         }
+    }
+
+    /// Changes what concerns nobody.
+    async fn touch(&self, pod: &Pod) -> kube::Result<()> {
+        let version = pod.resource_version();
+        let metadata = json!({
+            "uid": pod.uid(), "resourceVersion": version, "annotations": { TOUCHED: version },
+        });
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        self.pods.patch_metadata(&pod.name_any(), &PatchParams::default(), &patch).await.map(drop)
+    }
+
+    async fn delete(&self, pod: &Pod) -> kube::Result<()> {
+        let preconditions = Preconditions { uid: pod.uid(), resource_version: pod.resource_version() };
+        let how =
+            DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }.grace_period(0);
+        self.pods.delete(&pod.name_any(), &how).await.map(drop)
     }
 }
 
-/// Whether it is its node's turn: to start a pod, or to end one that nobody else holds.
-fn waits(pod: &Pod) -> bool {
-    if pod.spec.as_ref().is_none_or(|spec| spec.node_name.is_none()) {
-        return false;
+/// What it is the turn of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Turn {
+    /// Its node has to look at it: to start it, or to end it.
+    Look,
+    /// Its node has ended it, and it has to be deleted for good.
+    Deletion,
+}
+
+/// What a pod waits for that is nobody else's.
+fn turn(pod: &Pod) -> Option<Turn> {
+    pod.spec.as_ref()?.node_name.as_ref()?;
+    if pod.metadata.deletion_timestamp.is_none() {
+        let phase = pod.status.as_ref()?.phase.as_deref();
+        return (phase == Some("Pending")).then_some(Turn::Look);
     }
-    if pod.metadata.deletion_timestamp.is_some() {
-        return pod.metadata.deletion_grace_period_seconds != Some(0);
+    match pod.metadata.deletion_grace_period_seconds {
+        Some(0) => pod.finalizers().is_empty().then_some(Turn::Deletion),
+        _ => Some(Turn::Look),
     }
-    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Pending")
 }
 
 #[cfg(test)]
@@ -115,21 +143,24 @@ mod tests {
     async fn a_node_is_reminded_of_what_is_its_turn_and_has_not_moved_for_a_while() {
         let deleted = |grace: i64| json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace });
         let pods = || {
+            let mut held = deleted(0);
+            held["finalizers"] = json!(["x.test/held"]);
             vec![
                 pod("bound", "1", json!({}), Some("node"), "Pending"),
                 pod("ends", "2", deleted(30), Some("node"), "Running"),
-                pod("held", "3", deleted(0), Some("node"), "Running"),
+                pod("held", "3", held, Some("node"), "Running"),
                 pod("runs", "4", json!({}), Some("node"), "Running"),
                 pod("unscheduled", "5", json!({}), None, "Pending"),
+                pod("ended", "6", deleted(0), Some("node"), "Running"),
             ]
         };
         let names = |pods: Vec<Pod>| pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
         let (mut reminder, now) = (reminder(), Instant::now());
         assert_eq!(names(reminder.stuck(pods(), now)), [] as [String; 0], "none has waited");
-        assert_eq!(names(reminder.stuck(pods(), now + STUCK)), ["bound", "ends"]);
+        assert_eq!(names(reminder.stuck(pods(), now + STUCK)), ["bound", "ends", "ended"]);
         let mut moved = pods();
         moved[0].metadata.resource_version = Some("9".to_owned());
-        assert_eq!(names(reminder.stuck(moved, now + STUCK)), ["ends"], "the other has moved");
+        assert_eq!(names(reminder.stuck(moved, now + STUCK)), ["ends", "ended"], "the first has moved");
         assert_eq!(names(reminder.stuck(Vec::new(), now + STUCK)), [] as [String; 0]);
         assert_eq!(names(reminder.stuck(pods(), now + STUCK)), [] as [String; 0], "seen anew");
     }
