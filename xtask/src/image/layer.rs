@@ -1,0 +1,78 @@
+//! The files of an image. What they are decides every byte: there are no times, owners or orders of this machine. Pure.
+
+use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
+
+use anyhow::{Context, Result};
+use flate2::{Compression, GzBuilder};
+use ring::digest::{SHA256, digest};
+use tar::{Builder, EntryType, Header};
+
+/// As whom the archive's entries are written and no file of the image can be changed.
+const ROOT: u64 = 0;
+
+/// A file.
+pub(super) struct Entry {
+    pub(super) path: &'static str,
+    pub(super) mode: u32,
+    pub(super) content: Vec<u8>,
+}
+
+/// The files, and the folders that they are in, by name, as a tar archive.
+///
+/// # Errors
+/// When a path is longer than an archive can name.
+pub(super) fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
+    let mut sorted: Vec<_> = entries.iter().collect();
+    sorted.sort_by_key(|entry| entry.path);
+    let parents = |path: &'static str| Path::new(path).ancestors().skip(1);
+    let folders: BTreeSet<_> = sorted.iter().flat_map(|entry| parents(entry.path)).collect();
+    let mut tar = Builder::new(Vec::new());
+    for folder in folders.into_iter().filter(|folder| !folder.as_os_str().is_empty()) {
+        let mut header = header(EntryType::Directory, 0o755, 0);
+        let path = format!("{}/", folder.display());
+        tar.append_data(&mut header, &path, std::io::empty())
+            .with_context(|| format!("cannot add {path}"))?;
+    }
+    for Entry { path, mode, content } in sorted {
+        add(&mut tar, path, *mode, content)?;
+    }
+    tar.into_inner().context("cannot finish the layer")
+}
+
+/// Adds a file to an archive.
+///
+/// # Errors
+/// As [`layer`].
+pub(super) fn add(tar: &mut Builder<Vec<u8>>, path: &str, mode: u32, content: &[u8]) -> Result<()> {
+    let mut header = header(EntryType::Regular, mode, content.len());
+    tar.append_data(&mut header, path, content).with_context(|| format!("cannot add {path}"))
+}
+
+fn header(kind: EntryType, mode: u32, size: usize) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size as u64);
+    header.set_uid(ROOT);
+    header.set_gid(ROOT);
+    header.set_mtime(0);
+    header
+}
+
+/// With gzip.
+///
+/// # Errors
+/// None that are known: it is written to memory.
+pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    gzip.write_all(bytes).and_then(|()| gzip.finish()).context("cannot compress the layer")
+}
+
+/// The digest of something, as images write it.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().fold("sha256:".to_owned(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
