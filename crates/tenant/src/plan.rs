@@ -5,10 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::{
-    core::v1::{LimitRange, Namespace, ResourceQuota, ResourceQuotaSpec},
-    networking::v1::NetworkPolicy,
-    rbac::v1::RoleBinding,
+use k8s_openapi::{
+    api::{
+        core::v1::{LimitRange, Namespace, ResourceQuota, ResourceQuotaSpec},
+        networking::v1::NetworkPolicy,
+        rbac::v1::RoleBinding,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Resource, ResourceExt};
 use operator_core::ObjectKey;
@@ -88,8 +91,8 @@ pub(crate) fn plan(
 /// What is to be in one namespace but for the quotas, which depend on the others.
 fn within(tenant: &Tenant, namespace: &Arc<Namespace>, bindings: &[Binding]) -> (Wanted, Vec<MetadataError>) {
     let (of, name, spec) = (tenant.name_any(), namespace.name_any(), &tenant.spec);
-    let remembered = remembered(tenant, namespace);
-    let (metadata, errors) = wanted(&of, spec, &name, &labels_of_others(namespace, &remembered));
+    let remembered = remembered(tenant, &namespace.metadata);
+    let (metadata, errors) = wanted(&of, spec, &name, &labels_of_others(&namespace.metadata, &remembered));
     let ranges = spec.limit_ranges.iter().flat_map(|ranges| limit_ranges(&of, &name, ranges));
     let policies = spec.network_policies.iter().flat_map(|policies| network_policies(&of, &name, policies));
     let wanted = Wanted {
@@ -105,18 +108,17 @@ fn within(tenant: &Tenant, namespace: &Arc<Namespace>, bindings: &[Binding]) -> 
 }
 
 /// What the controller is known to have put on the namespace.
-pub(crate) fn remembered(tenant: &Tenant, namespace: &Namespace) -> Metadata {
+pub(crate) fn remembered(tenant: &Tenant, namespace: &ObjectMeta) -> Metadata {
     let spaces = tenant.status.iter().flat_map(|status| &status.spaces);
-    let mut spaces = spaces.filter(|space| {
-        Some(&space.name) == namespace.metadata.name.as_ref() && space.uid == namespace.uid()
-    });
+    let mut spaces =
+        spaces.filter(|space| Some(&space.name) == namespace.name.as_ref() && space.uid == namespace.uid);
     spaces.next().and_then(|space| space.metadata.clone()).unwrap_or_default()
 }
 
 /// The labels that selectors go by: not those that the controller put there itself, or a selector could undo
 /// its own choice.
-fn labels_of_others(namespace: &Namespace, remembered: &Metadata) -> BTreeMap<String, String> {
-    let labels = namespace.labels().iter().filter(|(key, _)| !remembered.labels.contains_key(*key));
+pub(crate) fn labels_of_others(namespace: &ObjectMeta, remembered: &Metadata) -> BTreeMap<String, String> {
+    let labels = namespace.labels.iter().flatten().filter(|(key, _)| !remembered.labels.contains_key(*key));
     labels.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -275,6 +277,6 @@ mod tests {
             { "name": "x", "uid": "older", "metadata": { "labels": { "a": "b" } } },
         ] }))
         .unwrap();
-        assert_eq!(remembered(&tenant, &namespace("x", json!({}))), Metadata::default());
+        assert_eq!(remembered(&tenant, &namespace("x", json!({})).metadata), Metadata::default());
     }
 }

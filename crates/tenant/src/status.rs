@@ -208,7 +208,8 @@ fn fields_enforced(spec: &TenantSpec) -> Verdict {
 
 fn space(tenant: &Tenant, namespace: &Namespace, report: &Report, now: Timestamp) -> Space {
     let name = namespace.name_any();
-    let metadata = report.metadata.get(&name).cloned().unwrap_or_else(|| remembered(tenant, namespace));
+    let metadata =
+        report.metadata.get(&name).cloned().unwrap_or_else(|| remembered(tenant, &namespace.metadata));
     let mut verdicts = vec![space_ready(namespace, report), cordoned(&tenant.spec)];
     verdicts.extend(terminating(namespace));
     let before = conditions_of(tenant, namespace);

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::{
-    api::core::v1::Namespace,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{Resource, ResourceExt};
 use operator_core::{
     admission::{Denial, Operation, Request},
@@ -15,14 +12,11 @@ use operator_core::{
 
 use super::{
     claim::Claim,
-    metadata::wanted,
+    metadata::given,
     names::{expected, within},
 };
 use crate::{
-    api::{
-        names::TENANT_LABEL,
-        v1beta2::{Metadata, Tenant},
-    },
+    api::{names::TENANT_LABEL, v1beta2::Tenant},
     people::Role,
     webhook::known::Facts,
 };
@@ -88,7 +82,7 @@ pub(super) fn not_owned(namespace: &str, tenant: &str, facts: &Facts) -> Denial 
 
 /// A new namespace with all that the Tenant says of it.
 fn complete(mut namespace: Namespace, tenant: &Tenant) -> Namespace {
-    let metadata = settled(tenant, &namespace.metadata);
+    let metadata = given(tenant, &namespace.metadata);
     namespace.labels_mut().extend(metadata.labels);
     namespace.annotations_mut().extend(metadata.annotations);
     namespace.labels_mut().insert(TENANT_LABEL.to_owned(), tenant.name_any());
@@ -96,15 +90,6 @@ fn complete(mut namespace: Namespace, tenant: &Tenant) -> Namespace {
         namespace.owner_references_mut().push(reference(tenant));
     }
     namespace
-}
-
-/// What the Tenant says of the namespace. Nothing yet, if it would say something else once that is there, or depends on
-/// a name that is yet to be made up: the controller finds an end to that.
-fn settled(tenant: &Tenant, metadata: &ObjectMeta) -> Metadata {
-    let first = wanted(tenant, metadata);
-    let mut then = metadata.clone();
-    then.labels.get_or_insert_default().extend(first.labels.clone());
-    if metadata.name.is_some() && wanted(tenant, &then) == first { first } else { Metadata::default() }
 }
 
 fn reference(tenant: &Tenant) -> OwnerReference {

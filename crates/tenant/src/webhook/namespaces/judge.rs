@@ -70,6 +70,7 @@ impl Case<'_> {
         let tenant = self.own(new)?;
         names::check(self.name, tenant, &self.facts.configuration)?;
         metadata::check(tenant, None, new)?;
+        metadata::check_given(tenant, new)?;
         self.joining(tenant)
     }
 
@@ -77,8 +78,10 @@ impl Case<'_> {
         if Claim::of(old) != Claim::of(new) {
             return self.change_membership(old, new);
         }
-        if self.facts.role == Role::CapsuleUser {
-            metadata::check(self.own(old)?, Some(old), new)?;
+        match (self.facts.role, self.rightful(old)) {
+            (Role::CapsuleUser, _) => metadata::check(self.own(old)?, Some(old), new)?,
+            (Role::Other, Ok(tenant)) => metadata::check_kept(tenant, old, new)?,
+            _ => {}
         }
         Ok(Admitted::Freely)
     }

@@ -1,3 +1,5 @@
+mod metadata;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
@@ -156,6 +158,16 @@ fn what_would_undo_its_own_choice_is_left_to_the_controller() {
     }] } });
     let given = assigned(free("a"), &facts(Role::CapsuleUser, &[tenant("oil", spec)], &[])).unwrap().unwrap();
     assert_eq!(given.metadata.labels.unwrap().len(), 1);
+
+    let undoing = json!({ "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] }, "labels": { "a": "b" } });
+    let options =
+        json!({ "additionalMetadata": { "labels": { "team": "oil" } }, "additionalMetadataList": [undoing] });
+    let spec = json!({ "namespaceOptions": options });
+    let facts = facts(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
+    let given = assigned(free("a"), &facts).unwrap().unwrap();
+    let labels: Vec<_> = given.metadata.labels.clone().unwrap().into_keys().collect();
+    assert_eq!(labels, [KEY, "team"], "what every namespace has is given at once");
+    assert_eq!(said(None, Some(given), &facts), "");
 }
 
 #[test]

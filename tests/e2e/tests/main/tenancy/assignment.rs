@@ -7,8 +7,14 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Person, TENANT_LABEL, town};
-use crate::support::{PATIENCE, TENANT};
+use super::{
+    Person, TENANT_LABEL,
+    hijack::{Change, Through, assert_refused},
+    town,
+};
+use crate::support::{PATIENCE, Stage, TENANT};
+
+const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 
 #[tokio::test]
 async fn a_namespace_is_its_only_tenants_and_complete_at_once() {
@@ -144,6 +150,55 @@ async fn owners_leave_alone_what_is_for_the_tenant_to_say() {
         refused.contains("the annotation capsule.clastix.io/storage-classes is for Tenant said"),
         "{refused}"
     );
+}
+
+/// Holds the API server to refusing a privileged pod there, whoever asks.
+async fn assert_restricted(stage: &Stage, namespace: &str) {
+    let container =
+        json!({ "name": "a", "image": "example.com/a", "securityContext": { "privileged": true } });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "privileged", "namespace": namespace },
+        "spec": { "serviceAccountName": "robot", "containers": [container] },
+    });
+    let refused = stage.cluster.apply_yaml(&pod.to_string()).await.map_err(|error| format!("{error:#}"));
+    let refused = refused.expect_err("a privileged pod is created");
+    assert!(refused.contains("violates PodSecurity \"restricted:latest\": privileged"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_security_level_that_a_tenant_gives_holds_from_the_first_moment() {
+    let stage = town().await;
+    let alice = Person::user("alice-of-level");
+    let options = json!({ "additionalMetadata": { "labels": { LEVEL: "restricted" } } });
+    stage.tenant("level", &[&alice], json!({ "namespaceOptions": options })).await;
+    let made_up = json!({ "metadata": { "generateName": "level-" } });
+    let asked = json!({ "metadata": { "name": "level-asked-b", "labels": { LEVEL: "privileged" } } });
+    let plain = json!({ "metadata": { "name": "level-dev" } });
+    for new in [made_up, asked, plain] {
+        let new = serde_json::from_value(new).unwrap();
+        let created = alice.namespaces(stage).await.create(&PostParams::default(), &new).await.unwrap();
+        let name = created.metadata.name.unwrap();
+        // Pods need one, and the namespace's own takes a while.
+        stage.kubectl(&["create", "serviceaccount", "robot", "--namespace", &name]).await.unwrap();
+        assert_restricted(stage, &name).await;
+    }
+    stage.until_joined("level", 3).await;
+    let older = ("pod-security.kubernetes.io/enforce-version", json!("v1.0"));
+    let refused = alice.create_with(stage, "level-older", json!({ "labels": { older.0: older.1 } })).await;
+    assert!(refused.unwrap_err().contains("is for Tenant level to say"));
+
+    let people = [alice, Person::account("level-dev", "robot"), Person::nobody("passer-by-of-level")];
+    let levels = ["privileged", "baseline"].map(|level| (LEVEL, json!(level)));
+    for label in levels.into_iter().chain([(LEVEL, json!(null)), older]) {
+        let change = Change { labels: vec![label], ..Change::default() };
+        let through = [Through::Itself, Through::Status, Through::Finalize];
+        let namespaces = ["level-dev", "level-asked-b"];
+        let count = assert_refused(stage, &people, &namespaces, &[change], &through).await;
+        assert!(count > 50, "{count}");
+        for namespace in namespaces {
+            assert_restricted(stage, namespace).await;
+        }
+    }
 }
 
 #[tokio::test]
