@@ -19,8 +19,10 @@ use std::{
 
 use page::Step;
 use session::Session;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
+/// The pages that use no fixed port: they are followed beside others.
+const PORTLESS: &[&str] = &["operations/install", "operations/leader-election"];
 /// Enough for a cluster to start on a busy machine.
 const LIMIT: Duration = Duration::from_mins(3);
 /// Builds the programs of this workspace that pages run.
@@ -140,14 +142,9 @@ fn a_difference_is_told_with_all_that_is_needed_to_mend_the_page() {
     assert_eq!(judge(&step, &failed), Ok(()));
 }
 
-/// Follows a page from its beginning to its end. Pages use fixed ports, so one is followed at a time, on the whole
-/// machine.
+/// Follows a page from its beginning to its end.
 async fn follow(name: &str) {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let _turn = TURN.lock().await;
-    let turn = File::create(std::env::temp_dir().join("ensemble-pages.lock")).unwrap();
-    let turn = tokio::task::spawn_blocking(move || turn.lock().map(|()| turn)).await.unwrap().unwrap();
-
+    let turn = if PORTLESS.contains(&name) { None } else { Some(turn().await) };
     let text = fs::read_to_string(docs().join(format!("{name}.md"))).unwrap();
     let steps = page::steps(&text).unwrap_or_else(|error| panic!("{name}.md: {error}"));
     assert!(!steps.is_empty(), "{name}.md has no block that opens with ```console run");
@@ -164,6 +161,14 @@ async fn follow(name: &str) {
         judged.unwrap_or_else(|told| panic!("{name}.md, line {line} is not true\n$ {command}\n{told}"));
     }
     drop((session, turn));
+}
+
+/// Waits until no other page that uses fixed ports is followed on this machine, and keeps others waiting for as long.
+async fn turn() -> (MutexGuard<'static, ()>, File) {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let here = TURN.lock().await;
+    let file = File::create(std::env::temp_dir().join("ensemble-pages.lock")).unwrap();
+    (here, tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await.unwrap().unwrap())
 }
 
 /// Holds what a command did against its page.
