@@ -113,14 +113,15 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Wait) -> Result<Ending> {
     let what = kind.describe(namespace, &name);
     let api = kind.api(&cluster.client, Some(namespace));
     let mut last = "the API server has not said how it is".to_owned();
+    let mut since = String::new();
     let follow = async {
         let mut states = pin!(watcher::watch_object(api, &name).default_backoff());
         while let Some(state) = states.next().await {
             match state.map(|object| flags.what.judge(object.as_ref())) {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(why)) => last = why,
+                Ok(Err(why)) => (last, since) = (why, String::new()),
                 Err(error) => match refusal(error) {
-                    Ok(passing) => last = passing,
+                    Ok(passing) => since = format!("; since then: {passing}"),
                     Err(error) => return Err(error.context(format!("cannot watch {what}"))),
                 },
             }
@@ -139,7 +140,7 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Wait) -> Result<Ending> {
         }
         Err(_) => {
             let not = paint(BAD, "not");
-            complain(&format!("{what} is {not} {} after {:?}: {last}\n", flags.what, flags.timeout));
+            complain(&format!("{what} is {not} {} after {:?}: {last}{since}\n", flags.what, flags.timeout));
             Ok(Ending::Wrong)
         }
     }

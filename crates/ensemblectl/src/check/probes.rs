@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use k8s_openapi::{
+    api::admissionregistration::v1::ValidatingWebhookConfiguration,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
@@ -11,7 +12,7 @@ use kube::{
     api::{DynamicObject, ListParams, PostParams},
 };
 use operator_core::{
-    admission::{CREATE, FailurePolicy, TargetRule, Webhook},
+    admission::{CREATE, FailurePolicy, TargetRule, Webhook, configuration},
     error::{chain, status},
 };
 use serde_json::json;
@@ -48,7 +49,9 @@ pub(super) async fn findings(cluster: &Cluster, installation: &Installation) -> 
     for kind in installation.kinds() {
         if let Some(webhook) = judge_of(&kind) {
             let webhook = webhook.full_name(kind.controller.name);
-            findings.push(create(cluster, &kind, &webhook).await);
+            if is_configured(cluster, &kind, &webhook).await {
+                findings.push(create(cluster, &kind, &webhook).await);
+            }
         }
         if let Some(version) = converted(&kind.definition) {
             findings.extend(convert(cluster, &kind, version).await);
@@ -71,6 +74,19 @@ fn judge_of(kind: &Kind) -> Option<Webhook> {
             && webhook.object_selector == LabelSelector::default()
             && webhook.targets.iter().any(is_ours)
     })
+}
+
+/// Whether the API server knows whom to ask. Where it does not, which has been told, it lets pass whatever it would ask
+/// about, and that is no answer. Where that cannot be found out, asking tells more.
+async fn is_configured(cluster: &Cluster, kind: &Kind, webhook: &str) -> bool {
+    let configurations = Api::<ValidatingWebhookConfiguration>::all(cluster.client.clone());
+    let found = configurations.get_opt(&configuration::name(kind.controller.name)).await;
+    found.map_or(true, |found| names(found.as_ref(), webhook))
+}
+
+fn names(configuration: Option<&ValidatingWebhookConfiguration>, webhook: &str) -> bool {
+    let webhooks = configuration.iter().flat_map(|found| found.webhooks.iter().flatten());
+    webhooks.into_iter().any(|found| found.name == webhook)
 }
 
 /// A served version that is not the stored one, where a webhook converts.

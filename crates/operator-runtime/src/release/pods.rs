@@ -82,7 +82,7 @@ pub async fn until_no_manager_runs(
         }
         if !is_told {
             is_told = true;
-            info!(%namespace, pods = names(&pods), ?patience, "waiting for managers to end");
+            info!(%namespace, pods = names(&pods), wait = ?patience, "waiting for managers to end");
         }
         sleep(PACE.min(patience)).await;
     }

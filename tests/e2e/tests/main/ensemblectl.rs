@@ -37,6 +37,7 @@ async fn an_installation_is_seen_before_it_is_there_while_it_works_and_when_it_b
     manager.kill();
     broken::nobody_leads_and_nobody_answers(&stage).await;
     broken::the_api_server_does_not_know_whom_to_trust(&stage).await;
+    broken::nobody_is_asked(&stage).await;
     broken::a_definition_is_gone(&stage).await;
 }
 

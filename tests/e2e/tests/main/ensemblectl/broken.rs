@@ -71,6 +71,13 @@ pub(super) async fn the_api_server_does_not_know_whom_to_trust(stage: &Stage) {
     .await;
 }
 
+pub(super) async fn nobody_is_asked(stage: &Stage) {
+    stage.kubectl(&["delete", "validatingwebhookconfiguration", "ensemble-tenant"]).await.unwrap();
+    let words = ["✗ ValidatingWebhookConfiguration ensemble-tenant", "is not there"];
+    let said = until_named(stage, &[], &words).await;
+    assert!(!said.out.contains(" webhook tenants.tenant.ensemble"), "{said:?}");
+}
+
 pub(super) async fn a_definition_is_gone(stage: &Stage) {
     stage.kubectl(&["delete", "customresourcedefinition", "podsets.app.example.com"]).await.unwrap();
     let said = until_named(stage, &[], &["✗ definition podsets.app.example.com", "is not there"]).await;
