@@ -1,6 +1,6 @@
 //! `install` and `uninstall`: the custom resource definitions in the cluster that the kubeconfig names.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use anyhow::{Context, Result};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -20,8 +20,11 @@ use tokio::time::timeout;
 
 use crate::{crds::definitions, policies, workstation};
 
-/// How long the objects of a definition may take to go. What holds them longer is nothing of ours.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// How long a definition may take to go. What holds it longer is nothing of ours: an API server that has missed that the
+/// last object is gone looks again after 5 minutes.
+const PATIENCE: Duration = Duration::from_mins(6);
+/// After how long it is said what is waited for.
+const SOON: Duration = Duration::from_secs(10);
 
 /// Registers the definitions, and the policies that hold whether a manager runs or not.
 pub(crate) async fn install() -> Result<()> {
@@ -85,13 +88,16 @@ async fn begin_removal(client: &Client, crd: &CustomResourceDefinition) -> Resul
 /// Waits until a definition is gone.
 async fn end_removal(client: &Client, crd: &CustomResourceDefinition, uid: &str) -> Result<()> {
     let (api, name) = (Api::<CustomResourceDefinition>::all(client.clone()), crd.name_any());
-    let gone = await_condition(api, &name, is_deleted(uid));
-    let gone = timeout(PATIENCE, gone).await.with_context(|| {
-        format!(
-            "{name} is still there after {PATIENCE:?}: `kubectl get {name} --all-namespaces --output=yaml` shows the objects \
-             that are left, and whose finalizers hold them"
-        )
-    })?;
+    let look = format!(
+        "`kubectl get {name} --all-namespaces --output=yaml` shows the objects that are left, and whose finalizers hold them"
+    );
+    let mut gone = pin!(await_condition(api, &name, is_deleted(uid)));
+    let gone = if let Ok(gone) = timeout(SOON, &mut gone).await {
+        gone
+    } else {
+        println!("waiting for {name} to go: {look}");
+        timeout(PATIENCE, gone).await.with_context(|| format!("{name} is still there: {look}"))?
+    };
     gone.with_context(|| format!("cannot watch the definition {name}"))?;
     println!("removed {name}");
     Ok(())
