@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::Progress;
 use crate::go_build::Builder;
+use crate::program::cache;
 use crate::versions::Versions;
 
 /// The directory that the field's tools look into for a control plane.
@@ -58,14 +59,12 @@ pub struct Locator {
 impl Locator {
     /// As the environment says: `KUBEBUILDER_ASSETS`, `XDG_CACHE_HOME` or `HOME`, and `go` on `PATH`.
     pub fn from_env() -> Result<Self> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = variable("XDG_CACHE_HOME")
-            .or_else(|| Some(variable("HOME")?.join(".cache")))
+        let cache = cache()
             .with_context(|| format!("neither HOME nor XDG_CACHE_HOME nor {ASSETS_VARIABLE} is set, so there is no place for the control plane's programs"));
-        let assets = variable(ASSETS_VARIABLE);
+        let assets = std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         // With the programs given, the cache is never looked at.
         let cache = if assets.is_some() { cache.unwrap_or_default() } else { cache? };
-        Ok(Self { assets, cache: cache.join("ensemble"), go: "go".into() })
+        Ok(Self { assets, cache, go: "go".into() })
     }
 
     /// The programs; built first when they are nowhere, which takes minutes and is reported to `progress`.

@@ -24,6 +24,14 @@ pub fn cargo_in(folder: &Path) -> Command {
     cargo
 }
 
+/// Where programs are kept that take long to build: `$XDG_CACHE_HOME/ensemble`, or `~/.cache/ensemble`. Nothing if the
+/// environment names neither.
+pub fn cache() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    cache.map(|cache| cache.join("ensemble"))
+}
+
 /// Builds the manager and returns where its program is.
 ///
 /// # Errors

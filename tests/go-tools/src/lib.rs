@@ -68,13 +68,9 @@ impl Tool {
     }
 
     fn cache(&self) -> Result<PathBuf> {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        variable("XDG_CACHE_HOME")
-            .or_else(|| Some(variable("HOME")?.join(".cache")))
-            .map(|cache| cache.join("ensemble"))
-            .with_context(|| {
-                format!("neither HOME nor XDG_CACHE_HOME is set, so there is no place for {}", self.name)
-            })
+        cluster::program::cache().with_context(|| {
+            format!("neither HOME nor XDG_CACHE_HOME is set, so there is no place for {}", self.name)
+        })
     }
 
     /// The version that the Go module pins.

@@ -6,7 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+
+use super::page;
 
 /// Is shown under any address, so its links begin at one that is not known yet.
 const NOT_FOUND: &str = "404.html";
@@ -30,23 +32,8 @@ pub(super) fn problems(book: &Path) -> Result<Vec<String>> {
 
 /// All pages by their paths.
 fn pages(book: &Path) -> Result<BTreeMap<PathBuf, String>> {
-    let mut pages = BTreeMap::new();
-    let mut folders = vec![book.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "html")
-                && !path.ends_with(NOT_FOUND)
-            {
-                let text =
-                    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                pages.insert(fs::canonicalize(path)?, text);
-            }
-        }
-    }
-    Ok(pages)
+    let found = page::read(book, "", "html")?.into_iter().filter(|page| !page.path.ends_with(NOT_FOUND));
+    found.map(|page| Ok((fs::canonicalize(book.join(page.path))?, page.text))).collect()
 }
 
 fn is_elsewhere(link: &str) -> bool {

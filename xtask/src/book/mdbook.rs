@@ -1,13 +1,12 @@
 //! mdBook, the program.
 
 use std::{
-    env,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, Result, ensure};
-use cluster::program::cargo_in;
+use cluster::program::{cache, cargo_in};
 
 use crate::workspace;
 
@@ -34,9 +33,8 @@ pub(super) fn build(source: &Path, output: &Path) -> Result<()> {
 /// Where it is. It is installed first, which takes minutes, if it is not in `$XDG_CACHE_HOME/ensemble/tools`, or
 /// `~/.cache/ensemble/tools`, in this version.
 fn program() -> Result<PathBuf> {
-    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = cache.or_else(|| Some(env::home_dir()?.join(".cache")));
-    let tools = cache.context("there is no home folder, so no place for mdBook")?.join("ensemble/tools");
+    let cache = cache().context("neither HOME nor XDG_CACHE_HOME is set, so there is no place for mdBook")?;
+    let tools = cache.join("tools");
     let program = tools.join("bin/mdbook");
     if !is_there(&program) {
         eprintln!("installing mdBook {VERSION} ...");
