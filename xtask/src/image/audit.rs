@@ -4,14 +4,14 @@
 //! `cargo auditable` itself would do, but cargo counts the path of that program into the names of symbols: each home
 //! folder would have a digest of its own.
 
-use std::io::Write as _;
+use std::{io::Write as _, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use auditable_serde::{DependencyKind, Package, Source, VersionInfo};
 use flate2::{Compression, write::ZlibEncoder};
 use object::{
-    BinaryFormat, Endianness, SectionFlags, SectionKind,
-    write::{Object, StandardSegment},
+    BinaryFormat, Endianness, SectionFlags, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+    write::{Object, StandardSegment, Symbol, SymbolSection},
 };
 
 use super::{
@@ -23,6 +23,8 @@ use super::{
 const FORMAT: u32 = 1;
 /// The longest list that is read back, in bytes.
 const LONGEST: usize = 8 << 20;
+/// What the list is called within its object file.
+const SYMBOL: &str = "AUDITABLE_VERSION_INFO";
 
 /// An object file to be linked in, which has the list and nothing else.
 ///
@@ -39,7 +41,23 @@ pub(super) fn object(packages: &Packages, platform: Platform) -> Result<Vec<u8>>
     // Read from the file, never loaded.
     object.section_mut(section).flags = SectionFlags::Elf { sh_flags: 0 };
     object.append_section_data(section, &list, 1);
+    object.add_symbol(Symbol {
+        name: SYMBOL.into(),
+        value: 0,
+        size: list.len() as u64,
+        kind: SymbolKind::Data,
+        scope: SymbolScope::Dynamic,
+        weak: false,
+        section: SymbolSection::Section(section),
+        flags: SymbolFlags::None,
+    });
     object.write().context("cannot write the list of crates as an object file")
+}
+
+/// What to say to `rustc` so that it links such an object file. It is asked for by name, because GNU's linker leaves out
+/// what nobody asks for; LLVM's does not.
+pub(super) fn linked(object: &Path) -> [String; 2] {
+    [format!("-Clink-arg={}", object.display()), format!("-Clink-arg=-Wl,--undefined={SYMBOL}")]
 }
 
 /// Whether a program tells just that.
@@ -76,28 +94,41 @@ fn package(part: &Part) -> Package {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, process::Command};
+    use std::{fs, path::PathBuf, process::Command};
 
     use super::*;
     use crate::image::packages::{packages, tests::example};
 
+    /// A program that is linked and stripped as the manager is.
+    fn program(list: &[u8], more: &[&str]) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| -> PathBuf { folder.path().join(name) };
+        fs::write(path("list.o"), list).unwrap();
+        fs::write(path("main.rs"), "fn main() {}").unwrap();
+        let target = Platform::here().unwrap().target();
+        let status = Command::new("rustc")
+            .args(["-Cstrip=symbols", "-Ctarget-feature=+crt-static", "--target", &target, "-o"])
+            .args([path("program"), path("main.rs")])
+            .args(linked(&path("list.o")))
+            .args(more)
+            .status();
+        assert!(status.unwrap().success());
+        fs::read(path("program")).unwrap()
+    }
+
     #[test]
-    fn a_program_that_is_linked_and_stripped_as_the_manager_is_tells_what_the_manager_was_built_from() {
+    fn a_program_tells_what_it_was_built_from_whichever_linker_made_it() {
         let here = Platform::here().unwrap();
         let packages = packages(here).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::write(path("list.o"), object(&packages, here).unwrap()).unwrap();
-        fs::write(path("main.rs"), "fn main() {}").unwrap();
-        let linked = Command::new("rustc")
-            .args(["-Cstrip=symbols", "-Ctarget-feature=+crt-static", "--target", &here.target(), "-o"])
-            .args([path("program"), path("main.rs")])
-            .arg(format!("-Clink-arg={}", path("list.o").display()))
-            .status();
-        assert!(linked.unwrap().success());
-        let program = fs::read(path("program")).unwrap();
-        check(&program, &packages).unwrap();
-        let told = auditable_info::audit_info_from_slice(&program, LONGEST).unwrap();
+        let object = object(&packages, here).unwrap();
+        check(&program(&object, &[]), &packages).unwrap();
+        let by_gnu = program(&object, &["-Clink-arg=-fuse-ld=bfd"]);
+        check(&by_gnu, &packages).unwrap();
+    }
+
+    #[test]
+    fn the_list_tells_where_a_crate_is_from_and_what_it_is_for() {
+        let told = list(&packages(Platform::here().unwrap()).unwrap());
         let of = |name: &str| told.packages.iter().find(|package| package.name == name).unwrap();
         for name in ["kube", "tokio", "rustls"] {
             assert_eq!(

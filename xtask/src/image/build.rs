@@ -31,7 +31,7 @@ pub(super) fn program(platform: Platform, packages: &Packages, folder: &Path) ->
     let mut cargo = cargo_in(&workspace());
     cargo.args(["rustc", "--quiet", "--locked", "--release", "--message-format=json-render-diagnostics"]);
     cargo.args(["--package", "manager", "--bin", "ensemble-manager", "--target", &platform.target()]);
-    cargo.arg("--target-dir").arg(folder).arg("--").arg(format!("-Clink-arg={}", list.display()));
+    cargo.arg("--target-dir").arg(folder).arg("--").args(audit::linked(&list));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(packages, folder)?.join(SEPARATOR)).env_remove("RUSTFLAGS");
     cargo.envs(variables(platform));
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
