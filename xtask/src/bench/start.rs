@@ -4,12 +4,19 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::Path,
+    pin::pin,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use cluster::{Cluster, Options, wait::eventually};
+use cluster::{Cluster, Component, Options, wait::eventually};
+use futures::AsyncBufReadExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Resource,
+    api::{Request, WatchParams},
+};
 use podset::PodSet;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -22,7 +29,7 @@ use super::{
     world,
 };
 use crate::{
-    process::{peak, resident},
+    process::{cpu, peak, resident},
     stage::{free_address, launch, prepare},
 };
 
@@ -47,7 +54,17 @@ struct Cost {
     settled: f64,
     requests: BTreeMap<String, usize>,
     writes: usize,
+    told: Told,
 }
+
+/// What it costs the API server to tell all pods to anybody.
+struct Told {
+    processor: Duration,
+    bytes: usize,
+}
+
+/// How the first event begins that is behind all objects that are there when a watch begins.
+const BEHIND: &[u8] = br#"{"type":"BOOKMARK""#;
 
 impl Start {
     pub(super) async fn run(&self, program: &Path) -> Result<()> {
@@ -81,15 +98,25 @@ impl Start {
     fn print(&self, costs: &[Cost]) {
         let objects = format!("{} PodSets and {} pods", self.found, self.found * 10);
         println!("{} starts beside {objects}:", costs.len());
-        let mut ready: Vec<_> = costs.iter().map(|cost| cost.ready).collect();
-        ready.sort();
+        let sorted = |of: fn(&Cost) -> Duration| {
+            let mut times: Vec<_> = costs.iter().map(of).collect();
+            times.sort();
+            times
+        };
+        let (ready, told) = (sorted(|cost| cost.ready), sorted(|cost| cost.told.processor));
         figures::print("start to ready, median", figures::percentile(&ready, 50), "ms");
         figures::print("start to ready, slowest", figures::percentile(&ready, 100), "ms");
+        figures::print(
+            "API server, processor to tell all pods, median",
+            figures::percentile(&told, 50),
+            "ms",
+        );
         let most = |of: fn(&Cost) -> f64| costs.iter().map(of).fold(0.0, f64::max);
         figures::print("memory, peak, worst", most(|cost| cost.peak), "MiB");
         figures::print("memory, settled, worst", most(|cost| cost.settled), "MiB");
         println!("writes in all starts together: {}", costs.iter().map(|cost| cost.writes).sum::<usize>());
         for cost in costs.iter().take(1) {
+            println!("bytes of the pods: {}", cost.told.bytes);
             println!("requests of a start: {:?}", cost.requests);
         }
     }
@@ -105,6 +132,7 @@ async fn start(cluster: &Cluster, program: &Path) -> Result<Cost> {
     until_silent(cluster, Duration::from_secs(5)).await?;
     let (peak, settled) = (peak(running.pid())?, resident(running.pid())?);
     running.stop()?;
+    let told = told(cluster).await?;
     // The log has a watch when it ends.
     let entries = asked(cluster, mark)?.entries;
     let mut requests = BTreeMap::new();
@@ -112,7 +140,25 @@ async fn start(cluster: &Cluster, program: &Path) -> Result<Cost> {
         *requests.entry(format!("{} {}", entry.verb, entry.resource)).or_insert(0) += 1;
     }
     let writes = entries.iter().filter(|entry| entry.is_write() && entry.resource != "leases").count();
-    Ok(Cost { ready, peak, settled, requests, writes })
+    Ok(Cost { ready, peak, settled, requests, writes, told })
+}
+
+/// Opens a watch of all pods as the manager does, and reads until all are told that are there.
+async fn told(cluster: &Cluster) -> Result<Told> {
+    let client = cluster.client().await?;
+    let server = cluster.record().pids.get(&Component::KubeApiserver).context("there is no API server")?;
+    let all = Request::new(Pod::url_path(&(), None));
+    let spent = cpu(*server)?;
+    let watch = client.request_stream(all.watch(&WatchParams::default().initial_events(), "0")?).await?;
+    let mut watch = pin!(watch);
+    let (mut bytes, mut event) = (0, Vec::new());
+    while !event.starts_with(BEHIND) {
+        event.clear();
+        let read = watch.read_until(b'\n', &mut event).await.context("cannot read the watch of pods")?;
+        ensure!(read > 0, "the watch of pods has ended");
+        bytes += read;
+    }
+    Ok(Told { processor: cpu(*server)?.saturating_sub(spent), bytes })
 }
 
 /// How long it took until `/readyz` answered 200.
