@@ -1,30 +1,40 @@
 //! `install` and `uninstall`: the custom resource definitions in the cluster that the kubeconfig names.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
 use manager::CONTROLLERS;
-use operator_core::{error::is_not_found, informer::Scope};
+use operator_core::{
+    error::{is_conflict, is_not_found},
+    informer::Scope,
+};
 use operator_runtime::{
     connect::connect,
     crds::install as apply,
     release::{self, Report},
 };
+use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{crds::definitions, policies, workstation};
 
-/// How long a definition may take to go. What holds it longer is nothing of ours: an API server that has missed that the
-/// last object is gone looks again after 5 minutes.
-const PATIENCE: Duration = Duration::from_mins(6);
+/// How long a definition may take to go. What holds it longer is nothing of ours.
+const PATIENCE: Duration = Duration::from_mins(2);
 /// After how long it is said what is waited for.
 const SOON: Duration = Duration::from_secs(10);
+/// How often an API server is reminded of a definition whose objects it could not look for.
+const REMIND: Duration = Duration::from_secs(2);
+/// Is changed to remind it.
+const REMINDED: &str = "ensemble.example.com/reminded";
 
 /// Registers the definitions, and the policies that hold whether a manager runs or not.
 pub(crate) async fn install() -> Result<()> {
@@ -88,17 +98,49 @@ async fn begin_removal(client: &Client, crd: &CustomResourceDefinition) -> Resul
 /// Waits until a definition is gone.
 async fn end_removal(client: &Client, crd: &CustomResourceDefinition, uid: &str) -> Result<()> {
     let (api, name) = (Api::<CustomResourceDefinition>::all(client.clone()), crd.name_any());
-    let look = format!(
-        "`kubectl get {name} --all-namespaces --output=yaml` shows the objects that are left, and whose finalizers hold them"
-    );
-    let mut gone = pin!(await_condition(api, &name, is_deleted(uid)));
-    let gone = if let Ok(gone) = timeout(SOON, &mut gone).await {
-        gone
-    } else {
-        println!("waiting for {name} to go: {look}");
-        timeout(PATIENCE, gone).await.with_context(|| format!("{name} is still there: {look}"))?
+    let mut gone = pin!(await_condition(api.clone(), &name, is_deleted(uid)));
+    let (began, mut is_told) = (Instant::now(), false);
+    let gone = loop {
+        if let Ok(gone) = timeout(REMIND, &mut gone).await {
+            break gone;
+        }
+        let look = format!(
+            "`kubectl get {name} --all-namespaces --output=yaml` shows the objects that are left, and whose finalizers hold them"
+        );
+        ensure!(began.elapsed() < PATIENCE, "{name} is still there: {look}");
+        if began.elapsed() >= SOON && !is_told {
+            println!("waiting for {name} to go: {look}");
+            is_told = true;
+        }
+        remind(&api, &name, uid).await?;
     };
     gone.with_context(|| format!("cannot watch the definition {name}"))?;
     println!("removed {name}");
     Ok(())
+}
+
+/// An API server that could not look for the objects of a definition, which happens soon after it was made (`storage is
+/// (re)initializing`), looks again after 5 minutes, or when anything but that very condition changes.
+async fn remind(api: &Api<CustomResourceDefinition>, name: &str, uid: &str) -> Result<()> {
+    let Some(present) = api.get_opt(name).await?.filter(is_forgotten) else { return Ok(()) };
+    let metadata = json!({
+        "uid": uid,
+        "resourceVersion": present.resource_version(),
+        "annotations": { REMINDED: present.resource_version() },
+    });
+    match api
+        .patch_metadata(name, &PatchParams::default(), &Patch::Merge(json!({ "metadata": metadata })))
+        .await
+    {
+        Err(error) if !is_not_found(&error) && !is_conflict(&error) => {
+            Err(error).with_context(|| format!("cannot remind the API server of the definition {name}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_forgotten(crd: &CustomResourceDefinition) -> bool {
+    let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut terminating = conditions.filter(|condition| condition.type_ == "Terminating");
+    terminating.any(|condition| condition.reason.as_deref() == Some("InstanceDeletionFailed"))
 }
