@@ -25,7 +25,7 @@ struct Copy {
 
 impl Copy {
     /// Copies what git knows or would know. The times of the files are kept, so that cargo finds what it has built
-    /// of them.
+    /// of them the last time.
     fn make() -> Self {
         let original = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let target = Path::new(XTASK).ancestors().nth(2).unwrap().to_owned();
@@ -41,6 +41,12 @@ impl Copy {
             fs::copy(&from, &to).unwrap();
             File::options().write(true).open(&to).unwrap().set_modified(modified(&from)).unwrap();
         }
+        // Cargo tells a crate of the copy from the one that it was copied from by its version only.
+        let (manifest, ours) =
+            (root.join("Cargo.toml"), format!("version = \"{}\"\n", env!("CARGO_PKG_VERSION")));
+        let text = fs::read_to_string(&manifest).unwrap();
+        assert_eq!(text.matches(&ours).count(), 1, "the version of all crates");
+        fs::write(manifest, text.replace(&ours, "version = \"0.0.0-copy\"\n")).unwrap();
         Self { root, target }
     }
 
