@@ -49,17 +49,22 @@ async fn begin() -> (Stage, Snapshot) {
     (stage, before)
 }
 
-/// Installs the chart, and starts what it deploys.
-async fn install(stage: &Stage, set: &[&str], webhooks: Webhooks) -> Manager {
+/// Installs the chart.
+fn install(stage: &Stage, set: &[&str]) {
     Helm::with(stage.cluster.kubeconfig()).apply("install", RELEASE, PLATFORM, set).unwrap();
     collect_garbage_of_new_kinds(stage);
-    Deployed::read(stage, PLATFORM, "ensemble-manager").await.run(stage, webhooks).await
+}
+
+/// Starts what a Deployment of the chart has in its pods.
+async fn run(stage: &Stage, deployment: &str, webhooks: Webhooks) -> Manager {
+    Deployed::read(stage, PLATFORM, deployment).await.run(stage, webhooks).await
 }
 
 /// Installs all of it, with objects of every kind.
 async fn install_all<'s>(stage: &'s Stage, set: &[&str], name: &str) -> Installation<'s> {
     let webhooks = Webhooks::new();
-    let manager = install(stage, set, webhooks).await;
+    install(stage, set);
+    let manager = run(stage, "ensemble-manager", webhooks).await;
     answer_by_url(stage, webhooks).await;
     let installation = Installation { stage, manager };
     installation.populate(&[name]).await;
@@ -82,14 +87,16 @@ async fn answer_by_url(stage: &Stage, webhooks: Webhooks) {
     stage.until_asked().await;
 }
 
-/// With Roles instead of rights on the cluster.
+/// With Roles instead of rights on the cluster, and a Deployment for each controller.
 async fn within_a_namespace(stage: &Stage) {
     create_namespace(stage, "shop").await;
-    let set = ["controllers={memcached,podset}", "watchNamespaces={shop}", "metrics.enabled=false"];
-    let manager = install(stage, &set, Webhooks::new()).await;
+    let controllers = "controllers={memcached,podset}";
+    install(stage, &[controllers, "perController=true", "watchNamespaces={shop}", "metrics.enabled=false"]);
+    let memcached = run(stage, "ensemble-memcached", Webhooks::new()).await;
+    let podset = run(stage, "ensemble-podset", Webhooks::new()).await;
     stage.create(&MEMCACHED, "shop", "sold", json!({ "size": 1 })).await;
     stage.until_settled(&MEMCACHED, "shop", "sold").await;
-    let log = kubelet::uninstall(stage, manager).await;
+    let log = kubelet::uninstall(stage, [memcached, podset]).await;
     assert!(log.contains("object=shop/sold finalizer=cache.example.com/finalizer"), "{log}");
     nothing_holds(stage).await;
     stage.kubectl(&["delete", "namespace", "shop", "--wait=false"]).await.unwrap();
@@ -97,7 +104,7 @@ async fn within_a_namespace(stage: &Stage) {
 
 async fn release_first(stage: &Stage) {
     let Installation { manager, .. } = install_all(stage, &[], "kept").await;
-    let log = kubelet::uninstall(stage, manager).await;
+    let log = kubelet::uninstall(stage, [manager]).await;
     assert!(log.contains(LET_GO), "{log}");
     assert!(log.contains("deleted kind=ClusterRoleBinding object=capsule-namespace-provisioner"), "{log}");
     nothing_holds(stage).await;
@@ -113,7 +120,7 @@ async fn release_first(stage: &Stage) {
 async fn definitions_then_release(stage: &Stage) {
     let Installation { manager, .. } = install_all(stage, &["crds.keep=false"], "gone").await;
     Installation::delete_definitions(stage).await;
-    let log = kubelet::uninstall(stage, manager).await;
+    let log = kubelet::uninstall(stage, [manager]).await;
     assert!(log.contains(LET_GO), "{log}");
     stage.until_none(&["customresourcedefinitions"]).await;
     nothing_holds(stage).await;

@@ -50,9 +50,9 @@ pub(super) fn ask_helm(stage: &Stage) -> Started {
     Helm::with(stage.cluster.kubeconfig()).start(&["uninstall", RELEASE, WITHIN])
 }
 
-/// Uninstalls the release under a manager that runs. Helm's Job begins before that has ended. Holds all three to success and
+/// Uninstalls the release under managers that run. Helm's Job begins before they have ended. Holds all of them to success and
 /// the Job to asking for nothing that it may not; returns what it has logged.
-pub(super) async fn uninstall(stage: &Stage, manager: Manager) -> String {
+pub(super) async fn uninstall(stage: &Stage, managers: impl IntoIterator<Item = Manager>) -> String {
     hold_pods(stage).await;
     // Simulated nodes end the pods of Jobs at once, so this one gets none.
     stage.kubectl(&["cordon", "--selector=kubernetes.io/os=linux"]).await.unwrap();
@@ -62,7 +62,9 @@ pub(super) async fn uninstall(stage: &Stage, manager: Manager) -> String {
     let deployed = Deployed::of_job(PLATFORM, &name, pod);
     let release = Manager::new(deployed.launch(stage, &[]).await, 0);
     release.until_logged("waiting for managers to end").await;
-    end(manager).await;
+    for manager in managers {
+        end(manager).await;
+    }
     let_pods_go(stage).await;
     let (end, log) = release.until_ended(GRACE).await;
     assert!(end.contains("exit code 0"), "{end}");
