@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 
 use kube::{Error, core::Status};
 
+use crate::kind::ObjectKey;
+
 /// An error with all that lies beneath it, in one line: `outer: inner: innermost`.
 ///
 /// Causes that the outer error already spells out are not repeated. An answer of the API server is given in
@@ -49,6 +51,14 @@ pub fn status(error: &Error) -> Option<&Status> {
 /// Whether the API server said that there is no such object.
 pub fn is_not_found(error: &Error) -> bool {
     status(error).is_some_and(Status::is_not_found)
+}
+
+/// Whether the API server said that the object of this key does not exist. Other answers with the same code say that it
+/// does not serve the kind.
+pub(crate) fn is_missing(error: &Error, key: &ObjectKey) -> bool {
+    let details =
+        status(error).filter(|status| status.is_not_found()).and_then(|status| status.details.as_ref());
+    details.is_some_and(|details| details.name == key.name() && !details.kind.is_empty())
 }
 
 /// Whether the API server refused because the object changed in between.

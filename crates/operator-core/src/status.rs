@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    error::{is_conflict, is_not_found},
+    error::{is_conflict, is_missing, is_not_found},
     informer::Informer,
     kind::{Kind, ObjectKey, describe},
     outcome::Outcome,
@@ -77,7 +77,12 @@ where
             };
             let Some(send) = send else { return Ok(()) };
             let moment = self.informer.store().now();
-            let mut answer = api.replace_status(key.name(), &PostParams::default(), &send).await?;
+            let answer = api.replace_status(key.name(), &PostParams::default(), &send).await;
+            let mut answer = answer.inspect_err(|error| {
+                if is_missing(error, key) {
+                    self.informer.removed(moment, key, send.uid().as_deref());
+                }
+            })?;
             answer.meta_mut().managed_fields = None;
             self.informer.wrote(moment, answer);
             Ok(())

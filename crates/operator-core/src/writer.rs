@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    error::{is_conflict, is_not_found},
+    error::{is_conflict, is_missing, is_not_found},
     informer::{Informer, Moment},
     kind::{Kind, ObjectKey, describe},
     write::WriteError,
@@ -83,6 +83,9 @@ impl<K: Kind> Writer<K> {
     {
         let moment = self.informer.store().now();
         let replaced = self.api(key).replace(key.name(), &PostParams::default(), object).await;
+        let replaced = replaced.inspect_err(|error| {
+            self.refused(moment, key, object.uid().as_deref(), error);
+        });
         self.took(moment, replaced.map_err(|error| Self::failed("update", key, error))?);
         Ok(())
     }
@@ -113,11 +116,22 @@ impl<K: Kind> Writer<K> {
             Ok(answer) => {
                 answer
                     .map_left(|terminating| self.took(moment, terminating))
-                    .map_right(|_gone| self.informer.removed(&key, seen.uid().as_deref()));
+                    .map_right(|_gone| self.informer.removed(moment, &key, seen.uid().as_deref()));
                 Ok(true)
             }
-            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(false),
+            Err(error) if is_not_found(&error) || is_conflict(&error) => {
+                self.refused(moment, &key, seen.uid().as_deref(), &error);
+                Ok(false)
+            }
             Err(error) => Err(Self::failed("delete", &key, error)),
+        }
+    }
+
+    /// Takes the incarnation that a request was about out of the informer if the answer says that it does not exist. A
+    /// conflict does not say so: it may be about another version of the same incarnation.
+    fn refused(&self, moment: Moment, key: &ObjectKey, uid: Option<&str>, error: &kube::Error) {
+        if is_missing(error, key) {
+            self.informer.removed(moment, key, uid);
         }
     }
 

@@ -6,13 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use kube::Client;
+use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::{Informer, Scope, raw::Raw, watch::Watch};
 use crate::{
     kind::Kind,
+    labels::{MANAGED_BY, MANAGER},
     metrics::{Metrics, NoMetrics},
 };
 
@@ -32,6 +33,12 @@ impl Selection {
             Self::All => None,
             Self::Managed => Some(crate::labels::MANAGED_SELECTOR),
         }
+    }
+
+    /// Whether an informer shows the object.
+    pub(super) fn selects<K: Resource>(self, object: &K) -> bool {
+        let labels = object.meta().labels.as_ref();
+        self == Self::All || labels.and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == MANAGER)
     }
 }
 
@@ -111,7 +118,7 @@ impl Informers {
             return informer.clone();
         }
         let limits = self.hub.scope.limits(K::NAMESPACED);
-        let informer = Informer::<K>::new(&limits);
+        let informer = Informer::<K>::new(&limits, selection);
         for limit in limits {
             let api = Raw::api::<K>(self.hub.client.clone(), limit.as_deref());
             let watch = Watch {

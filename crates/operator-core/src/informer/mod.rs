@@ -82,10 +82,10 @@ impl<K: Kind> Drop for Unsubscribe<K> {
 }
 
 impl<K: Kind> Informer<K> {
-    fn new(limits: &[Option<Arc<str>>]) -> Self {
+    fn new(limits: &[Option<Arc<str>>], selection: Selection) -> Self {
         Self {
             shared: Arc::new(Shared {
-                store: Store::new(limits),
+                store: Store::new(limits, selection),
                 subscribers: RwLock::default(),
                 fillings: RwLock::default(),
                 next_subscriber: AtomicU64::new(0),
@@ -165,9 +165,9 @@ impl<K: Kind> Informer<K> {
             .unwrap_or(object)
     }
 
-    /// Takes out an object that a delete of our own has ended.
-    pub fn removed(&self, key: &crate::kind::ObjectKey, uid: Option<&str>) {
-        self.change(|store| store.removed(key, uid));
+    /// Takes out an incarnation of an object that an answer to a request of our own shows to be gone; see [`Store::now`].
+    pub fn removed(&self, moment: Moment, key: &crate::kind::ObjectKey, uid: Option<&str>) {
+        self.change(|store| store.removed(moment, key, uid));
     }
 
     /// Makes changes and tells the subscribers of them.

@@ -34,7 +34,7 @@ impl Scope {
 pub(super) struct Part {
     /// Keys seen since the present relist began.
     pub(super) listed: Option<HashSet<ObjectKey>>,
-    /// Which of the store's relists was its last.
+    /// When its last relist began or, if none goes on, ended: how many had begun or ended in the store then.
     pub(super) relist: u64,
     /// The newest resource version that the watch has shown since.
     pub(super) seen: u64,
@@ -42,6 +42,13 @@ pub(super) struct Part {
     pub(super) is_filled: bool,
     /// Whether the API server refuses the watch now.
     pub(super) is_refused: bool,
+}
+
+impl Part {
+    /// Whether no relist goes on, and none has begun or ended since this moment.
+    pub(super) fn is_listed_since(&self, moment: u64) -> bool {
+        self.listed.is_none() && self.relist <= moment
+    }
 }
 
 /// What is known of all watches of an informer.

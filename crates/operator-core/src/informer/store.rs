@@ -1,4 +1,15 @@
 //! What an informer knows: the objects, and the indexes over them.
+//!
+//! # How answers and events are ordered
+//! A store learns of an object from lists and events of its watch, and from answers to the process's own requests. Only
+//! the former come in order. An answer may arrive long after newer events, and must not undo them:
+//!
+//! - The watch shows everything that comes after its list, in the order of versions. So an answer that is newer than
+//!   the last event is right, and what changed the object since then is still to come.
+//! - kube's watcher does not tell the version of a list. What was sent before the list ended may be older or newer than
+//!   it, so answers to such requests are dropped: the list has shown the object, or an event will.
+//! - After a restore of etcd, versions go back. A list is believed however old it is, and answers from before it are
+//!   dropped for the same reason as above.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,6 +20,7 @@ use kube::{Resource, ResourceExt};
 use parking_lot::RwLock;
 
 use super::{
+    Selection,
     index::{Index, IndexKey, Indexed},
     parts::Parts,
 };
@@ -45,21 +57,22 @@ struct Inner<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
     indexes: Vec<Weak<dyn Indexed<K>>>,
     parts: Parts,
-    /// How often a relist began, in any of the parts.
+    selection: Selection,
+    /// How often a relist began or ended, in any of the parts.
     relists: u64,
 }
 
 impl<K: Kind> Default for Store<K> {
     fn default() -> Self {
-        Self::new(&[None])
+        Self::new(&[None], Selection::All)
     }
 }
 
 impl<K: Kind> Store<K> {
-    /// A store that is filled by one watch for each limit.
-    pub(super) fn new(limits: &[Option<Arc<str>>]) -> Self {
-        let parts = Parts::new(limits);
-        Self { inner: RwLock::new(Inner { objects: HashMap::new(), indexes: Vec::new(), parts, relists: 0 }) }
+    /// A store that is filled by one watch for each limit, which shows the objects of the selection.
+    pub(super) fn new(limits: &[Option<Arc<str>>], selection: Selection) -> Self {
+        let (objects, indexes, parts) = (HashMap::new(), Vec::new(), Parts::new(limits));
+        Self { inner: RwLock::new(Inner { objects, indexes, parts, selection, relists: 0 }) }
     }
 
     /// The object of a key.
@@ -95,28 +108,30 @@ impl<K: Kind> Store<K> {
         index
     }
 
-    /// The present moment, to be taken before a write whose answer goes to [`Store::wrote`].
+    /// The present moment, to be taken before a request whose answer goes to [`Store::wrote`] or [`Store::removed`].
     pub fn now(&self) -> Moment {
         Moment(self.inner.read().relists)
     }
 
-    /// Takes in the answer to a write of our own, so that the next read sees it before the watch tells.
+    /// Takes in the answer to a write of our own, so that the next read sees it before the watch shows it.
     ///
-    /// An answer that the watch has overtaken, or that a relist has crossed, is left out: the watch is
-    /// right. So an object that somebody deleted in between is never brought back.
+    /// Drops an answer that is older than what the watch has shown, and one to a request that was sent before the end
+    /// of the last relist: see the top of this file. An object that the watch does not select is taken out.
     pub(crate) fn wrote(&self, moment: Moment, object: K) -> Option<Change<K>> {
         let mut inner = self.inner.write();
-        let version = version(&object);
-        let part = inner.parts.get(object.meta().namespace.as_deref())?;
-        if part.relist > moment.0 || version == 0 || version <= part.seen {
+        let (key, version) = (ObjectKey::of(&object), version(&object));
+        let part = inner.parts.get(key.namespace()).filter(|part| part.is_listed_since(moment.0))?;
+        if version == 0 || version <= part.seen || inner.is_newer(&key, version) {
             return None;
         }
-        inner.put(object)
+        if inner.selection.selects(&object) { inner.put(object) } else { inner.take(&key) }
     }
 
-    /// Takes out an object that our own delete has ended, before the watch tells.
-    pub(crate) fn removed(&self, key: &ObjectKey, uid: Option<&str>) -> Option<Change<K>> {
+    /// Takes out an incarnation of an object that an answer to a request of our own shows to be gone, before the watch
+    /// shows it. Drops answers to requests that were sent before the end of the last relist, as [`Store::wrote`] does.
+    pub(crate) fn removed(&self, moment: Moment, key: &ObjectKey, uid: Option<&str>) -> Option<Change<K>> {
         let mut inner = self.inner.write();
+        inner.parts.get(key.namespace()).filter(|part| part.is_listed_since(moment.0))?;
         let found = inner.objects.get(key)?;
         (found.meta().uid.as_deref() == uid).then(|| inner.take(key)).flatten()
     }
@@ -124,8 +139,7 @@ impl<K: Kind> Store<K> {
     /// Begins a relist of the watch with this limit.
     pub(super) fn relist_began(&self, limit: Option<&str>) {
         let mut inner = self.inner.write();
-        inner.relists += 1;
-        let relist = inner.relists;
+        let relist = inner.next_relist();
         if let Some(part) = inner.parts.get_mut(limit) {
             part.listed = Some(HashSet::new());
             part.relist = relist;
@@ -147,8 +161,10 @@ impl<K: Kind> Store<K> {
     /// show stay.
     pub(super) fn relist_ended(&self, limit: Option<&str>) -> Vec<Change<K>> {
         let mut inner = self.inner.write();
+        let relist = inner.next_relist();
         let Some(part) = inner.parts.get_mut(limit) else { return Vec::new() };
         part.is_filled = true;
+        part.relist = relist;
         let Some(listed) = part.listed.take() else { return Vec::new() };
         let covered = inner.objects.keys().filter(|key| Parts::covers(limit, key));
         let vanished: Vec<_> = covered.filter(|key| !listed.contains(key)).cloned().collect();
@@ -177,24 +193,33 @@ impl<K: Kind> Store<K> {
         unfilled.map(|(limit, part)| (limit.map(str::to_owned), part.is_refused)).collect()
     }
 
+    /// Takes in an event of the watch, unless an answer to a write of our own was newer.
     pub(super) fn applied(&self, object: K) -> Option<Change<K>> {
         let mut inner = self.inner.write();
-        inner.saw(object.meta().namespace.as_deref(), version(&object));
-        let known = inner.objects.get(&ObjectKey::of(&object));
-        let overtaken = known.is_some_and(|known| {
-            known.uid() == object.uid() && version(known.as_ref()) > version(&object) && version(&object) > 0
-        });
-        if overtaken { None } else { inner.put(object) }
+        let (key, version) = (ObjectKey::of(&object), version(&object));
+        inner.saw(key.namespace(), version);
+        if version > 0 && inner.is_newer(&key, version) { None } else { inner.put(object) }
     }
 
+    /// As [`Store::applied`], of an object that was deleted at this version.
     pub(super) fn deleted(&self, key: &ObjectKey, version: u64) -> Option<Change<K>> {
         let mut inner = self.inner.write();
         inner.saw(key.namespace(), version);
-        inner.take(key)
+        if version > 0 && inner.is_newer(key, version) { None } else { inner.take(key) }
     }
 }
 
 impl<K: Kind> Inner<K> {
+    fn next_relist(&mut self) -> u64 {
+        self.relists += 1;
+        self.relists
+    }
+
+    /// Whether what is known of an object, or of a namesake that came after it, is newer than this version.
+    fn is_newer(&self, key: &ObjectKey, version: u64) -> bool {
+        self.objects.get(key).is_some_and(|known| self::version(known.as_ref()) > version)
+    }
+
     fn saw(&mut self, namespace: Option<&str>, version: u64) {
         if let Some(part) = self.parts.get_mut(namespace) {
             part.seen = part.seen.max(version);
@@ -235,12 +260,15 @@ pub(super) fn version<K: Resource>(object: &K) -> u64 {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
 
-    fn object(name: &str, version: u64) -> ConfigMap {
+    pub(super) fn object(name: &str, version: u64) -> ConfigMap {
         let mut object = ConfigMap::default();
         object.metadata.namespace = Some("ns".into());
         object.metadata.name = Some(name.into());
@@ -249,7 +277,7 @@ mod tests {
         object
     }
 
-    fn key(name: &str) -> ObjectKey {
+    pub(super) fn key(name: &str) -> ObjectKey {
         ObjectKey::namespaced("ns", name)
     }
 
@@ -277,7 +305,7 @@ mod tests {
 
     /// A store of two namespaces, each with an object.
     fn of_two_namespaces() -> Store<ConfigMap> {
-        let store = Store::new(&[Some("a".into()), Some("b".into())]);
+        let store = Store::new(&[Some("a".into()), Some("b".into())], Selection::All);
         for namespace in ["a", "b"] {
             store.relist_began(Some(namespace));
             store.listed(object_in(namespace, 5));
@@ -314,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_store_is_filled_namespace_by_namespace() {
-        let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())]);
+        let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())], Selection::All);
         store.relist_began(Some("a"));
         assert!(!store.is_filled(Some("a")));
         store.relist_ended(Some("a"));
@@ -374,8 +402,76 @@ mod tests {
     #[test]
     fn an_own_delete_takes_out_only_the_incarnation_that_was_deleted() {
         let store = listed(&[object("a", 1)]);
-        assert!(store.removed(&key("a"), Some("another")).is_none());
-        assert!(store.removed(&key("a"), Some("uid-a")).is_some());
+        let moment = store.now();
+        assert!(store.removed(moment, &key("a"), Some("another")).is_none());
+        assert!(store.removed(moment, &key("a"), Some("uid-a")).is_some());
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn an_object_that_was_created_and_deleted_during_a_relist_does_not_come_back_with_the_late_answer() {
+        let store = listed(&[]);
+        store.relist_began(None);
+        let moment = store.now();
+        // Created at version 5, deleted by somebody else at 6; the list is of version 7.
+        store.relist_ended(None);
+        assert!(store.wrote(moment, object("a", 5)).is_none());
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn a_late_answer_does_not_undo_what_a_relist_has_listed() {
+        let store = listed(&[object("a", 1)]);
+        store.relist_began(None);
+        let moment = store.now();
+        store.listed(object("a", 9));
+        assert!(store.wrote(moment, object("a", 5)).is_none());
+        store.relist_ended(None);
+        assert_eq!(store.get(&key("a")).unwrap().resource_version().as_deref(), Some("9"));
+    }
+
+    #[test]
+    fn a_late_answer_to_a_delete_does_not_take_out_what_a_restore_brought_back() {
+        let store = listed(&[object("a", 1)]);
+        let moment = store.now();
+        store.relist_began(None);
+        store.listed(object("a", 1));
+        store.relist_ended(None);
+        assert!(store.removed(moment, &key("a"), Some("uid-a")).is_none());
+    }
+
+    #[test]
+    fn an_older_answer_does_not_undo_a_newer_one() {
+        let store = listed(&[object("a", 1)]);
+        let moment = store.now();
+        store.wrote(moment, object("a", 6));
+        assert!(store.wrote(moment, object("a", 5)).is_none());
+    }
+
+    #[test]
+    fn the_delete_of_a_namesake_does_not_undo_an_own_create() {
+        let store = listed(&[object("a", 1)]);
+        let mut created = object("a", 7);
+        created.metadata.uid = Some("uid-new".into());
+        store.wrote(store.now(), created);
+        assert!(store.deleted(&key("a"), 6).is_none());
+        assert_eq!(store.get(&key("a")).unwrap().uid().as_deref(), Some("uid-new"));
+    }
+
+    #[test]
+    fn an_own_write_to_an_object_that_the_watch_does_not_select_is_not_kept() {
+        let store = Store::new(&[None], Selection::Managed);
+        let managed = |version| {
+            let mut object = object("a", version);
+            let label = (crate::labels::MANAGED_BY.to_owned(), crate::labels::MANAGER.to_owned());
+            object.metadata.labels = Some([label].into());
+            object
+        };
+        store.relist_began(None);
+        store.relist_ended(None);
+        assert!(store.wrote(store.now(), managed(5)).is_some());
+        assert!(store.wrote(store.now(), object("a", 6)).is_some_and(|change| change.new.is_none()));
+        assert!(store.wrote(store.now(), object("b", 7)).is_none());
         assert!(store.is_empty());
     }
 

@@ -3,7 +3,7 @@
 use cluster::wait::eventually;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    ResourceExt,
+    Client, ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
 };
 use operator_core::{
@@ -103,4 +103,47 @@ async fn a_deleted_child_is_gone_for_the_next_read() {
         world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap(),
         Written::Created
     );
+}
+
+/// Children whose informer learns of nothing but their own writes.
+fn without_watch(world: &World) -> Children<ConfigMap> {
+    let silent = tower::service_fn(|_| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+    });
+    let informer = Informers::new(Client::new(silent, "default")).get::<ConfigMap>(Selection::Managed);
+    Children::new(world.client.clone(), informer)
+}
+
+#[tokio::test]
+async fn an_object_that_a_delete_does_not_find_is_gone_for_the_next_read() {
+    let world = World::new().await;
+    let (owner, key, children) = (world.owner("owner").await, world.key("child"), without_watch(&world));
+    children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
+    let known = children.get(&key).unwrap();
+    world.config_maps().delete("child", &DeleteParams::default()).await.unwrap();
+    children.delete(&known).await.unwrap();
+    assert!(children.get(&key).is_none());
+}
+
+#[tokio::test]
+async fn a_delete_that_finds_a_namesake_leaves_the_cache_to_the_watch() {
+    let world = World::new().await;
+    let (owner, key, children) = (world.owner("owner").await, world.key("child"), without_watch(&world));
+    children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
+    let known = children.get(&key).unwrap();
+    world.config_maps().delete("child", &DeleteParams::default()).await.unwrap();
+    world.create(config_map("child", &[])).await;
+    children.delete(&known).await.unwrap();
+    assert_eq!(children.get(&key).unwrap().uid(), known.uid());
+}
+
+#[tokio::test]
+async fn an_object_that_an_update_does_not_find_is_created() {
+    let world = World::new().await;
+    let (owner, key, children) = (world.owner("owner").await, world.key("child"), without_watch(&world));
+    children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
+    world.config_maps().delete("child", &DeleteParams::default()).await.unwrap();
+    assert_eq!(children.create_or_update(&key, &owner, says("a", "2")).await.unwrap(), Written::Created);
+    let live = world.config_maps().get("child").await.unwrap();
+    assert_eq!(children.get(&key).unwrap().uid(), live.uid());
 }
