@@ -103,6 +103,10 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     if flags.install_crds {
         stop.run_until_cancelled(install_crds(&flags, &environment)).await.transpose()?;
     }
+    if webhooks.is_some() {
+        // Before controllers write: reviews of what they write need it.
+        stop.run_until_cancelled(environment.user.learn()).await;
+    }
     let election = match &flags.sharing {
         Some(sharing) => Some(Arc::new(election(sharing, &environment).await?)),
         None => None,

@@ -13,6 +13,9 @@ use tracing::info;
 
 use crate::Flags;
 
+/// The most requests that authorize scrapes have in flight at once.
+const MAX_IN_FLIGHT_SCRAPES: usize = 4;
+
 /// Serves the metrics, and behind the same door the level of the logs, unless that is switched off.
 pub(crate) async fn serve(
     flags: &Flags,
@@ -22,7 +25,8 @@ pub(crate) async fn serve(
     level: Level,
 ) -> Result<Option<Server>> {
     let Some(address) = flags.metrics_bind_address else { return Ok(None) };
-    let client = environment.clients.named("metrics-auth");
+    // A scrape must not wait for requests of controllers, nor hold up reviews.
+    let client = environment.clients.with_own_limit(MAX_IN_FLIGHT_SCRAPES).named("metrics-auth");
     let identity = identity.clone();
     let door = if flags.metrics_secure { Door::Guarded { identity, client } } else { Door::Open };
     let more = Some(logs::router(level));

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    client::Clients,
+    client::{Clients, MAX_IN_FLIGHT_LISTS, MAX_IN_FLIGHT_REVIEWS},
     fence::Fence,
     informer::{Informers, Scope},
     metrics::{Metrics, NoMetrics},
@@ -35,6 +35,8 @@ pub type Settings = HashMap<&'static str, String>;
 pub struct Environment {
     /// Clients over the process's one connection pool.
     pub clients: Clients,
+    /// Clients for requests that are sent inside an admission review. They have a limit of their own.
+    pub review_clients: Clients,
     /// The process's informers.
     pub informers: Informers,
     /// Who this process is to the API server.
@@ -73,10 +75,13 @@ impl Environment {
     /// As [`Environment::measured`], for controllers that look into some namespaces only.
     pub fn within(client: kube::Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
         let clients = Clients::measured(client, metrics.clone());
-        let informers = Informers::within(clients.named("informers"), metrics.clone(), scope);
-        let user = OwnUser::new(clients.named("own user"));
+        let review_clients = clients.with_own_limit(MAX_IN_FLIGHT_REVIEWS);
+        let lists = clients.with_own_limit(MAX_IN_FLIGHT_LISTS);
+        let informers = Informers::within(lists.named("informers"), metrics.clone(), scope);
+        let user = OwnUser::new(review_clients.named("own user"));
         Self {
             clients,
+            review_clients,
             informers,
             user,
             settings: Arc::default(),

@@ -1,10 +1,16 @@
 //! Who this process is to the API server.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{Api, Client, api::PostParams};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::sleep};
+use tracing::{debug, warn};
+
+use crate::error::is_unavailable;
+
+/// The wait between two attempts to learn the name.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The user that this process is authenticated as. Asked for once, when somebody needs to know. Cheap to clone; all
 /// clones are one.
@@ -26,6 +32,19 @@ impl OwnUser {
     /// When the API server does not answer. The next call asks again.
     pub async fn name(&self) -> Result<&str, kube::Error> {
         self.name.get_or_try_init(|| self.ask()).await.map(String::as_str)
+    }
+
+    /// Learns the name before anybody needs it. Retries while the API server is unavailable. If the API server refuses,
+    /// returns all the same; then whoever needs the name asks again.
+    pub async fn learn(&self) {
+        while let Err(error) = self.name().await {
+            if !is_unavailable(&error) {
+                warn!(%error, "cannot learn the manager's own user name; reviews ask for it again");
+                return;
+            }
+            debug!(%error, "cannot learn the manager's own user name yet");
+            sleep(RETRY).await;
+        }
     }
 
     async fn ask(&self) -> Result<String, kube::Error> {

@@ -16,11 +16,20 @@ use crate::{
     metrics::{Metrics, NoMetrics},
 };
 
-/// The most requests that a process has in flight at once, watches not counted. More than this makes an API
-/// server slower, not faster: its watchers fall behind.
+/// The most requests that the controllers of a process have in flight at once, watches not counted. More than this makes
+/// an API server slower, not faster: its watchers fall behind.
 pub const MAX_IN_FLIGHT: usize = 32;
+/// The most requests that admission reviews have in flight at once, in all webhooks of the process.
+///
+/// They must not wait for requests of controllers. The API server may be asking this process for a review before it
+/// answers any of those.
+pub const MAX_IN_FLIGHT_REVIEWS: usize = 16;
+/// The most lists that informers have in flight at once. Reviews wait until informers have synced, so lists must not
+/// wait for requests of controllers either.
+pub const MAX_IN_FLIGHT_LISTS: usize = 8;
 
-/// Makes clients that share one connection pool and one limit of requests in flight, each with a `User-Agent`
+/// Makes clients that share one connection pool and one limit of requests in flight (but see
+/// [`with_own_limit`](Clients::with_own_limit)), each with a `User-Agent`
 /// of its own so that an audit log tells who did what.
 #[derive(Clone)]
 pub struct Clients {
@@ -38,6 +47,13 @@ impl Clients {
     /// Clients over the pool of `client` that tell of every request.
     pub fn measured(client: Client, metrics: Arc<dyn Metrics>) -> Self {
         Self { inner: client, limit: Arc::new(Semaphore::new(MAX_IN_FLIGHT)), metrics }
+    }
+
+    /// Returns clients over the same pool whose requests have a limit of their own. Requests of the other clients never
+    /// hold them up.
+    #[must_use]
+    pub fn with_own_limit(&self, max_in_flight: usize) -> Self {
+        Self { limit: Arc::new(Semaphore::new(max_in_flight)), ..self.clone() }
     }
 
     /// A client that calls itself `ensemble/<version> (<name>)`.
