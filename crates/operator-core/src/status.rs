@@ -1,6 +1,9 @@
 //! Writing status: one PUT when it differs, the first at once, the rest gathered.
+//!
+//! A change of status that another client made has the object reconciled, which repairs it. A change that the writer
+//! itself made does not: the writer knows the status that is on its way.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use kube::{Client, ResourceExt, api::PostParams, core::object::HasStatus};
 use parking_lot::Mutex;
@@ -10,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::{is_conflict, is_missing, is_not_found},
-    informer::Informer,
+    informer::{Change, Informer},
     kind::{Kind, ObjectKey, describe},
     outcome::Outcome,
     write::{WriteError, retry_on_conflict},
@@ -23,10 +26,69 @@ const GATHER: Duration = Duration::from_millis(100);
 const PROGRESS: Duration = Duration::from_secs(1);
 
 /// Writes the status of the objects of a kind.
-pub struct StatusWriter<K> {
+pub struct StatusWriter<K: HasStatus> {
     client: Client,
     informer: Informer<K>,
     written: Mutex<HashMap<ObjectKey, Instant>>,
+    own: Arc<OwnWrites<K>>,
+}
+
+/// Clears the fields of a status that others write by right.
+pub(crate) type ClearShared<K> = fn(&mut <K as HasStatus>::Status);
+
+/// The status writes that are on their way: serialized, because times lose their fractions when they are sent.
+pub(crate) struct OwnWrites<K: HasStatus> {
+    in_flight: Mutex<HashMap<ObjectKey, Value>>,
+    clear_shared: ClearShared<K>,
+}
+
+impl<K> OwnWrites<K>
+where
+    K: Kind + HasStatus,
+    K::Status: Clone + PartialEq + Serialize,
+{
+    /// Whether another client changed what the controller says in the status.
+    ///
+    /// A write of our own is known from before it is sent until its answer is in the store. After that, its event is no
+    /// change any more.
+    pub(crate) fn is_foreign(&self, change: &Change<K>) -> bool {
+        let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+        if old.status() == new.status() {
+            return false;
+        }
+        let after = self.own_part(new);
+        self.own_part(old) != after
+            && self.in_flight.lock().get(&change.key) != Some(&serialized(after.as_ref()))
+    }
+
+    fn own_part(&self, object: &K) -> Option<K::Status> {
+        let mut status = object.status().cloned();
+        if let Some(status) = &mut status {
+            (self.clear_shared)(status);
+        }
+        status
+    }
+
+    fn begin(&self, key: &ObjectKey, sent: &K) -> InFlight<'_, K> {
+        self.in_flight.lock().insert(key.clone(), serialized(self.own_part(sent).as_ref()));
+        InFlight { own: self, key: key.clone() }
+    }
+}
+
+fn serialized(status: Option<&impl Serialize>) -> Value {
+    serde_json::to_value(status).unwrap_or_default()
+}
+
+/// A status write that is on its way; also ends when the reconcile is cut off.
+struct InFlight<'o, K: HasStatus> {
+    own: &'o OwnWrites<K>,
+    key: ObjectKey,
+}
+
+impl<K: HasStatus> Drop for InFlight<'_, K> {
+    fn drop(&mut self) {
+        self.own.in_flight.lock().remove(&self.key);
+    }
 }
 
 impl<K> StatusWriter<K>
@@ -34,9 +96,15 @@ where
     K: Kind + Serialize + HasStatus,
     K::Status: Clone + PartialEq + Serialize,
 {
-    /// Writes through `client` and lets `informer` know.
-    pub fn new(client: Client, informer: Informer<K>) -> Self {
-        Self { client, informer, written: Mutex::default() }
+    /// Writes through `client` and lets `informer` know. `clear_shared` clears the fields that others write by right.
+    pub(crate) fn new(client: Client, informer: Informer<K>, clear_shared: ClearShared<K>) -> Self {
+        let own = Arc::new(OwnWrites { in_flight: Mutex::default(), clear_shared });
+        Self { client, informer, written: Mutex::default(), own }
+    }
+
+    /// Tells own changes of status from those of others.
+    pub(crate) fn own_writes(&self) -> Arc<OwnWrites<K>> {
+        self.own.clone()
     }
 
     /// Makes the object's status what `next` says, and tells how the reconcile goes on.
@@ -77,6 +145,7 @@ where
             };
             let Some(send) = send else { return Ok(()) };
             let moment = self.informer.store().now();
+            let _in_flight = self.own.begin(key, &send);
             let answer = api.replace_status(key.name(), &PostParams::default(), &send).await;
             let mut answer = answer.inspect_err(|error| {
                 if is_missing(error, key) {
@@ -154,9 +223,54 @@ where
 
 #[cfg(test)]
 mod tests {
+    use kube::CustomResource;
+    use serde::Deserialize;
     use serde_json::json;
 
     use super::*;
+
+    #[derive(CustomResource, Clone, Debug, Default, Serialize, Deserialize)]
+    #[kube(
+        group = "example.com",
+        version = "v1",
+        kind = "Gadget",
+        status = "GadgetStatus",
+        schema = "disabled"
+    )]
+    struct GadgetSpec {}
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct GadgetStatus {
+        count: i64,
+        shared: i64,
+    }
+
+    fn gadget(status: Option<(i64, i64)>) -> Gadget {
+        let mut gadget = Gadget::new("a", GadgetSpec {});
+        gadget.status = status.map(|(count, shared)| GadgetStatus { count, shared });
+        gadget
+    }
+
+    #[test]
+    fn a_change_of_status_is_foreign_unless_it_is_on_its_way_or_shared() {
+        let own = OwnWrites::<Gadget> {
+            in_flight: Mutex::default(),
+            clear_shared: |status: &mut GadgetStatus| status.shared = 0,
+        };
+        let is_foreign = |old: Option<(i64, i64)>, new: Option<(i64, i64)>| {
+            let [old, new] = [old, new].map(|status| Some(Arc::new(gadget(status))));
+            own.is_foreign(&Change { key: ObjectKey::cluster("a"), old, new })
+        };
+        assert!(is_foreign(Some((1, 0)), Some((2, 0))));
+        assert!(is_foreign(Some((1, 0)), None), "it was cleared");
+        assert!(!is_foreign(Some((1, 0)), Some((1, 0))));
+        assert!(!is_foreign(Some((1, 0)), Some((1, 5))), "others write that field by right");
+        let in_flight = own.begin(&ObjectKey::cluster("a"), &gadget(Some((2, 0))));
+        assert!(!is_foreign(Some((1, 0)), Some((2, 5))));
+        assert!(is_foreign(Some((1, 0)), Some((3, 0))), "something else than what was sent");
+        drop(in_flight);
+        assert!(is_foreign(Some((1, 0)), Some((2, 0))));
+    }
 
     #[test]
     fn numbers_names_and_words_are_no_news_and_all_else_is() {

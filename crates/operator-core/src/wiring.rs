@@ -70,13 +70,47 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         &self.objects
     }
 
-    /// Writes the status of the controller's objects.
-    pub fn status(&self) -> StatusWriter<K>
+    /// Writes the status of the controller's objects. An object is reconciled when another client changes its status.
+    pub fn status(&mut self) -> StatusWriter<K>
     where
         K: HasStatus,
         K::Status: Clone + PartialEq + Serialize,
     {
-        StatusWriter::new(self.client(), self.objects.clone())
+        self.status_besides(|_| {})
+    }
+
+    /// As [`status`](Self::status), where others write some fields by right. `clear_shared` clears these fields. Changes
+    /// of them do not have the object reconciled, and the status that the controller computes must keep them.
+    pub fn status_besides(&mut self, clear_shared: fn(&mut K::Status)) -> StatusWriter<K>
+    where
+        K: HasStatus,
+        K::Status: Clone + PartialEq + Serialize,
+    {
+        let objects = self.objects.clone();
+        self.status_of(&objects, clear_shared, |change| vec![change.key.clone()])
+    }
+
+    /// Writes the status of objects of another kind. When another client changes it, the objects that `concerned` names
+    /// are reconciled. For `clear_shared`, see [`status_besides`](Self::status_besides).
+    pub fn status_of<C>(
+        &mut self,
+        informer: &Informer<C>,
+        clear_shared: fn(&mut C::Status),
+        concerned: impl Fn(&Change<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> StatusWriter<C>
+    where
+        C: Kind + Serialize + HasStatus,
+        C::Status: Clone + PartialEq + Serialize,
+    {
+        let writer = StatusWriter::new(self.client(), informer.clone(), clear_shared);
+        let own = writer.own_writes();
+        self.on_change(
+            informer,
+            move |change| {
+                if own.is_foreign(change) { concerned(change) } else { Vec::new() }
+            },
+        );
+        writer
     }
 
     /// The value of one of the controller's settings.
@@ -162,7 +196,8 @@ pub fn controller_key<K: Kind>(meta: &kube::core::ObjectMeta) -> Option<ObjectKe
 }
 
 /// Whether a change of a controller's own object is one to act on: it came, went, got another spec, is being
-/// deleted, or lost a finalizer. Changes of status and added finalizers, which are our own, are not.
+/// deleted, or lost a finalizer. Added finalizers, which are our own, are not. For changes of status, see
+/// [`Wiring::status`].
 fn concerns_reconcile<K: Resource>(change: &Change<K>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let (old, new) = (old.meta(), new.meta());

@@ -180,7 +180,8 @@ impl Controller for TenantController {
             objects,
             classes: ClusterClasses::wire(wiring),
             services: Services::new(wiring.client()),
-            status: wiring.status(),
+            // Admission takes and gives back places.
+            status: wiring.status_besides(|status| status.reservations.clear()),
         }
     }
 

@@ -11,6 +11,7 @@
 //! ```
 
 mod rights;
+pub mod status;
 
 use std::{
     any::type_name,

@@ -1,5 +1,6 @@
 //! Nothing is written when nothing changed, and as little as can be when something did.
 
+use harness::status::{edits, repaired_after_each};
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -44,4 +45,20 @@ async fn a_new_cache_costs_one_create_of_each_object_and_few_writes_of_status() 
     assert!(written <= 8, "{written} status writes");
     let reads: Vec<_> = requests.iter().filter(|entry| entry.verb == "get").collect();
     assert!(reads.is_empty(), "{reads:?}");
+}
+
+#[tokio::test]
+async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written() {
+    let world = World::new().await;
+    world.ready("web", 2).await;
+    let writes = || {
+        let writes = world.harness.requests_in(&world.namespace).unwrap().writes();
+        writes.filter(|entry| entry.resource != "events" && entry.name == "web").entries.len()
+    };
+    let before = writes();
+    let mut edits = edits("/status/readyReplicas", json!(9));
+    edits.push(json!({ "op": "replace", "path": "/status/endpoints", "value": ["elsewhere:11211"] }));
+    repaired_after_each(&world.caches(), "web", &edits).await.unwrap();
+    world.ready("other", 1).await;
+    assert_eq!(writes() - before, edits.len());
 }

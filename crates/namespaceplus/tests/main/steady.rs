@@ -9,6 +9,7 @@ use std::{
 };
 
 use cluster::wait::eventually;
+use harness::status::{edits, repaired_after_each};
 use kube::{Api, Client, api::PostParams};
 use namespaceplus::{NamespacePlus, NamespacePlusController};
 use operator_core::{
@@ -147,4 +148,23 @@ async fn each_object_is_written_once() {
         ],
         "the patch is the finalizer, the update the status"
     );
+}
+
+#[tokio::test]
+async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written() {
+    let world = World::new().await;
+    world.ready(json!({ "quota": { "pods": 10 } })).await;
+    let writes = || {
+        let writes = world.harness.requests().unwrap().writes();
+        let of_it = |name: &str, namespace: &str| name == world.name || namespace == world.name;
+        writes
+            .filter(|entry| entry.resource != "events" && of_it(&entry.name, &entry.namespace))
+            .entries
+            .len()
+    };
+    let before = writes();
+    let edits = edits("/status/namespace", json!("elsewhere"));
+    repaired_after_each(&world.all(), &world.name, &edits).await.unwrap();
+    World::new().await.ready(json!({})).await;
+    assert_eq!(writes() - before, edits.len());
 }

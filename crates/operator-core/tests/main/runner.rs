@@ -140,6 +140,37 @@ async fn status_writes_are_gathered_and_the_last_word_is_written() {
 }
 
 #[tokio::test]
+async fn a_status_that_somebody_changed_is_repaired_and_own_writes_cause_no_reconcile() {
+    let world = World::new().await;
+    let names: Vec<_> = (0..20).map(|number| format!("well-{number}")).collect();
+    let mut widgets = Vec::new();
+    for name in &names {
+        widgets.push(world.create(name, Behave::Well).await);
+    }
+    for name in &names {
+        world.until_count(name, 1).await;
+    }
+    // It is reconciled after all that the others caused.
+    world.create("last", Behave::Well).await;
+    world.until_count("last", 1).await;
+    let made: Vec<_> = widgets.iter().map(visits).collect();
+    assert_eq!(made, vec![1; names.len()], "neither the status nor the finalizer causes another");
+
+    for (name, status) in [("well-0", json!({ "count": 7 })), ("well-1", json!(null))] {
+        let lie = Patch::Merge(json!({ "status": status }));
+        world.widgets().patch_status(name, &PatchParams::default(), &lie).await.unwrap();
+        world.until_count(name, 1).await;
+    }
+    world.create("very-last", Behave::Well).await;
+    world.until_count("very-last", 1).await;
+    let repairs = visits(&widgets[0]) - 1;
+    assert!(repairs <= 2, "one that may have to put the write off, and one that writes: {repairs}");
+    let requests = world.harness.requests_in(&world.namespace).unwrap();
+    let writes = requests.filter(|entry| entry.subresource == "status" && entry.name == "well-0");
+    assert_eq!(writes.entries.len(), 2);
+}
+
+#[tokio::test]
 async fn the_finalizer_is_there_before_the_first_reconcile_and_goes_with_the_clean_up() {
     let world = World::new().await;
     world.create("well", Behave::Well).await;

@@ -16,4 +16,5 @@ mod ownership;
 mod readiness;
 mod rivals;
 mod scaling;
+mod status;
 mod support;

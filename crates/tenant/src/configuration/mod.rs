@@ -128,7 +128,7 @@ impl Controller for ConfigurationController {
             cluster_roles: Grants::wire(wiring),
             bindings: Grants::wire(wiring),
             status: wiring.status(),
-            owner_status: StatusWriter::new(wiring.client(), owners.clone()),
+            owner_status: wiring.status_of(&owners, |_| {}, |_| concerned(true)),
             tenants,
             owners,
         }

@@ -3,7 +3,10 @@
 use std::{fmt::Debug, sync::Arc};
 
 use cluster::wait::eventually;
-use harness::Harness;
+use harness::{
+    Harness,
+    status::{edits, patch_status, repaired_after_each},
+};
 use k8s_openapi::{
     ClusterResourceScope,
     api::{
@@ -401,4 +404,40 @@ async fn what_makes_no_sense_is_refused_with_a_sentence() {
     stage.until_said("False", "the name of a ServiceAccount must have the form").await;
     let bound = |binding: &ClusterRoleBinding| subjects(binding) == ["anna"];
     stage.until_one::<ClusterRoleBinding>(PROVISIONER, "to bind who can be", bound).await;
+}
+
+#[tokio::test]
+async fn statuses_that_somebody_changed_are_repaired_and_then_nothing_is_written() {
+    let stage = Stage::new().await;
+    let owner = stage.named("owner");
+    let spec = json!({ "kind": "User", "name": "anna" });
+    stage.create::<TenantOwner>(json!({ "metadata": { "name": owner }, "spec": spec })).await;
+    let is_told = |owner: &TenantOwner| owner.status.is_some();
+    stage.until_one::<TenantOwner>(&owner, "to be told of", is_told).await;
+    stage
+        .until("to tell of the user", |configuration| {
+            configuration.status.iter().flat_map(|status| &status.users).any(|user| user.name == "anna")
+        })
+        .await;
+    let before = Timestamp::now();
+    let of_owner = edits("/status/conditions/0/status", json!("False"));
+    repaired_after_each(&stage.all::<TenantOwner>(), &owner, &of_owner).await.unwrap();
+
+    // Its list of Tenants changes with what other tests make.
+    for edit in edits("/status/users", json!([{ "kind": "User", "name": "mallory" }])) {
+        patch_status(&stage.configurations(), "default", &edit).await.unwrap();
+        stage
+            .until(&format!("to be repaired after {edit}"), |configuration| {
+                let status = configuration.status.clone().unwrap_or_default();
+                let types: Vec<_> =
+                    status.conditions.iter().map(|condition| condition.type_.as_str()).collect();
+                let users: Vec<_> = status.users.iter().map(|user| user.name.as_str()).collect();
+                types == ["Ready", "FieldsEnforced"] && users.contains(&"anna") && !users.contains(&"mallory")
+            })
+            .await;
+    }
+
+    let writes = stage.harness.requests().unwrap().writes();
+    let writes = writes.filter(|entry| entry.time > before && entry.name == owner).entries;
+    assert_eq!(writes.len(), of_owner.len(), "{writes:?}");
 }

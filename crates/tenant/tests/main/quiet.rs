@@ -1,5 +1,6 @@
 //! Nothing is written when nothing changed, and as little as can be when something did.
 
+use harness::status::{edits, patch_status, repaired_after_each};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
@@ -69,4 +70,31 @@ async fn a_namespace_that_joins_costs_one_write_for_each_object() {
     assert!(count("update tenants/status") <= 2, "{writes:?}");
     assert_eq!(count("patch tenants"), 1, "the finalizer: {writes:?}");
     assert_eq!(world.in_vain(before), [] as [String; 0]);
+}
+
+#[tokio::test]
+async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written() {
+    let world = World::new().await;
+    world.ready(spec(), &["a"]).await;
+    let before = Timestamp::now();
+    let mut edits = edits("/status/size", json!(9));
+    edits.extend([
+        json!({ "op": "replace", "path": "/status/owners", "value": [{ "kind": "User", "name": "mallory" }] }),
+        json!({ "op": "replace", "path": "/status/spaces/0/conditions/0/message", "value": "all is lost" }),
+        json!({ "op": "remove", "path": "/status/spaces/0" }),
+    ]);
+    repaired_after_each(&world.tenants(), &world.name, &edits).await.unwrap();
+
+    // Admission writes these.
+    let until = json!([{ "namespace": "x", "until": Timestamp::now() }]);
+    let reserved = json!({ "op": "add", "path": "/status/reservations", "value": until });
+    let reserved = patch_status(&world.tenants(), &world.name, &reserved).await.unwrap();
+    World::new().await.ready(spec(), &["a"]).await;
+    let after = world.tenants().get(&world.name).await.unwrap();
+    assert_eq!(after.resource_version(), reserved.resource_version());
+    let writes = world.writes(before);
+    let (status, others): (Vec<_>, Vec<_>) =
+        writes.iter().partition(|write| write.starts_with("update tenants/status"));
+    assert!(status.len() <= 2 * edits.len(), "at most what is noted first, and what follows: {status:?}");
+    assert!(others.is_empty(), "{others:?}");
 }
