@@ -4,11 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::{Api, Client, api::PostParams};
-use tokio::{sync::OnceCell, time::sleep};
+use tokio::{
+    sync::OnceCell,
+    time::{sleep, timeout},
+};
 use tracing::{debug, warn};
 
 use crate::error::is_unavailable;
 
+/// How long one attempt to learn the name may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The wait between two attempts to learn the name.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -37,12 +42,16 @@ impl OwnUser {
     /// Learns the name before anybody needs it. Retries while the API server is unavailable. If the API server refuses,
     /// returns all the same; then whoever needs the name asks again.
     pub async fn learn(&self) {
-        while let Err(error) = self.name().await {
-            if !is_unavailable(&error) {
-                warn!(%error, "cannot learn the manager's own user name; reviews ask for it again");
-                return;
+        loop {
+            match timeout(PATIENCE, self.name()).await {
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) if !is_unavailable(&error) => {
+                    warn!(%error, "cannot learn the manager's own user name; reviews ask for it again");
+                    return;
+                }
+                Ok(Err(error)) => debug!(%error, "cannot learn the manager's own user name yet"),
+                Err(_) => debug!("cannot learn the manager's own user name yet: no answer in time"),
             }
-            debug!(%error, "cannot learn the manager's own user name yet");
             sleep(RETRY).await;
         }
     }
