@@ -6,7 +6,7 @@ mod duration;
 mod election;
 mod task;
 
-use std::{ffi::OsString, net::SocketAddr, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use certificates::CertificateFlags;
 use clap::{
@@ -19,6 +19,7 @@ pub use election::Sharing;
 use operator_core::{Registration, Setting, environment::Settings, informer::Scope};
 use operator_runtime::{
     certificates::{Host, Source},
+    https::ClientCa,
     logs::Format,
     metrics::may_listen,
 };
@@ -46,6 +47,8 @@ pub struct Flags {
     pub health_probe_bind_address: Option<SocketAddr>,
     /// Where the webhooks are served; not at all if absent.
     pub webhook_bind_address: Option<SocketAddr>,
+    /// The authority of the clients that admission reviews are answered to; all clients if absent.
+    pub webhook_client_ca: Option<ClientCa>,
     /// Who makes the certificates of the HTTPS servers.
     pub certificates: Source,
     /// The names by which this manager is reached, besides those of its Services.
@@ -104,6 +107,10 @@ struct Fixed {
     /// Where admission and conversion webhooks are served, over HTTPS; `0` for nowhere
     #[arg(long, env = "ENSEMBLE_WEBHOOK_BIND_ADDRESS", default_value = "0.0.0.0:9443", value_parser = address)]
     webhook_bind_address: Address,
+
+    /// A file in PEM with the certificate authority of the API server's client certificate: admission reviews are answered only to clients that show one of it. Conversion reviews are answered to everybody, for the API server shows no certificate with them
+    #[arg(long, env = "ENSEMBLE_WEBHOOK_CLIENT_CA_FILE", value_name = "FILE")]
+    webhook_client_ca_file: Option<PathBuf>,
 
     /// Where /metrics is served; `0` for nowhere
     #[arg(long, env = "ENSEMBLE_METRICS_BIND_ADDRESS", default_value = "0.0.0.0:8443", value_parser = address)]
@@ -205,6 +212,7 @@ fn read(line: Command, args: impl IntoIterator<Item = OsString>) -> Result<Flags
         reconcile_timeout: Duration::from_secs(fixed.reconcile_timeout),
         health_probe_bind_address: fixed.health_probe_bind_address.0,
         webhook_bind_address: fixed.webhook_bind_address.0,
+        webhook_client_ca: fixed.webhook_client_ca_file.map(ClientCa::new),
         metrics_bind_address: fixed.metrics_bind_address.0,
         metrics_secure: fixed.metrics_secure,
         log_format: fixed.log_format,

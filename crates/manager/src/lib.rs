@@ -143,8 +143,10 @@ async fn serve_webhooks(
     if webhooks.is_empty() {
         return Ok(None);
     }
-    let server = webhook::serve(address, webhooks, identity.clone(), environment.stop.clone()).await?;
-    info!(address = %server.address, "the webhooks are served");
+    let (clients, stop) = (flags.webhook_client_ca.clone(), environment.stop.clone());
+    let server = webhook::serve(address, webhooks, identity.clone(), clients, stop).await?;
+    let client_certificates = flags.webhook_client_ca.is_some();
+    info!(address = %server.address, client_certificates, "the webhooks are served");
     Ok(Some(server))
 }
 

@@ -1,36 +1,25 @@
 //! HTTPS servers that share one certificate, which may be changed while they run.
 
-use std::{
-    fmt,
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+mod client_ca;
+
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, Result};
 use axum::Router;
-use axum_server::{Handle, tls_rustls::RustlsConfig};
-use hyper_util::rt::TokioTimer;
+pub use client_ca::ClientCa;
+use client_ca::Configs;
 use parking_lot::RwLock;
 use rustls::{
-    ServerConfig,
+    RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::{ClientHello, ResolvesServerCert},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
     sign::CertifiedKey,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
 
-/// How long requests that are under way may still take when a server is asked to stop.
-const GRACE: Duration = Duration::from_secs(2);
-/// How long a client may take to send the head of a request.
-const HEAD: Duration = Duration::from_secs(10);
-/// How often an idle connection is asked whether anybody is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// How many requests one HTTP/2 connection may have under way.
-const STREAMS: u32 = 250;
+use crate::server;
 
 /// The certificate that the process's servers show. Cheap to clone; all clones are one.
 ///
@@ -85,6 +74,7 @@ pub struct Server {
 }
 
 /// Serves HTTP/1.1 and HTTP/2 over TLS until `stop`, then lets requests that are under way end.
+/// Keeps at most `limit` connections open.
 ///
 /// # Errors
 /// When the address cannot be listened on: it is taken, or not this machine's.
@@ -92,56 +82,69 @@ pub async fn serve(
     address: SocketAddr,
     router: Router,
     identity: Identity,
+    limit: usize,
     stop: CancellationToken,
 ) -> Result<Server> {
-    let listener = tokio::net::TcpListener::bind(address).await.and_then(tokio::net::TcpListener::into_std);
-    let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
-    let address = listener.local_addr().context("cannot tell the address that is listened on")?;
-    let ended = tokio::spawn(run(listener, router, tls(identity)?, stop));
-    Ok(Server { address, ended })
+    let config = Arc::new(tls(&identity, None)?);
+    listen(address, router, Arc::new(move || config.clone()), limit, stop).await
 }
 
-fn tls(identity: Identity) -> Result<RustlsConfig> {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+/// Like [`serve`], and asks clients for a certificate of this authority. Those that show none are served as
+/// well; their requests say so. What clients show that is not of the authority is refused.
+///
+/// # Errors
+/// When the address cannot be listened on: it is taken, or not this machine's.
+pub(crate) async fn serve_asking(
+    address: SocketAddr,
+    router: Router,
+    identity: Identity,
+    clients: ClientCa,
+    limit: usize,
+    stop: CancellationToken,
+) -> Result<Server> {
+    let configs = Configs::new(identity, clients)?;
+    listen(address, router, Arc::new(move || configs.current()), limit, stop).await
+}
+
+async fn listen(
+    address: SocketAddr,
+    router: Router,
+    config: Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>,
+    limit: usize,
+    stop: CancellationToken,
+) -> Result<Server> {
+    let (listener, address) = server::bind(address).await?;
+    Ok(Server { address, ended: server::spawn(listener, Some(config), router, limit, stop) })
+}
+
+fn tls(identity: &Identity, clients: Option<RootCertStore>) -> Result<ServerConfig> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .context("the TLS library has no usable protocol version")?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(identity));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(RustlsConfig::from_config(Arc::new(config)))
-}
-
-async fn run(listener: TcpListener, router: Router, tls: RustlsConfig, stop: CancellationToken) {
-    let handle = Handle::new();
-    let server = axum_server::from_tcp_rustls(listener, tls).map(|mut server| {
-        let builder = server.http_builder();
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(KEEP_ALIVE)
-            .max_concurrent_streams(STREAMS);
-        server.handle(handle.clone()).serve(router.into_make_service())
-    });
-    let server = match server {
-        Ok(server) => server,
-        Err(error) => return error!(%error, "an HTTPS server could not be started"),
+        .context("the TLS library has no usable protocol version")?;
+    let builder = match clients {
+        Some(roots) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = verifier.allow_unauthenticated().build();
+            builder.with_client_cert_verifier(verifier.context("the authority of clients cannot be used")?)
+        }
+        None => builder.with_no_client_auth(),
     };
-    let stopping = tokio::spawn(async move {
-        stop.cancelled().await;
-        handle.graceful_shutdown(Some(GRACE));
-    });
-    if let Err(error) = server.await {
-        error!(%error, "an HTTPS server ended");
-    }
-    stopping.abort();
+    let mut config = builder.with_cert_resolver(Arc::new(identity.clone()));
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Sessions are not resumed: a new connection is verified anew, and nothing is kept for clients.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use axum::routing::get;
     use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
-    use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+    use rustls::{ClientConfig, pki_types::ServerName};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpStream,
@@ -179,7 +182,8 @@ mod tests {
     async fn the_certificate_is_changed_while_the_server_runs() {
         let (identity, stop) = (Identity::default(), CancellationToken::new());
         let router = Router::new().route("/", get(async || "here"));
-        let server = serve(([127, 0, 0, 1], 0).into(), router, identity.clone(), stop.clone()).await.unwrap();
+        let server =
+            serve(([127, 0, 0, 1], 0).into(), router, identity.clone(), 16, stop.clone()).await.unwrap();
         let stranger = show(&Identity::default());
         assert!(ask(server.address, &stranger).await.is_err(), "without a certificate there is no handshake");
 
@@ -212,8 +216,9 @@ mod tests {
     async fn an_address_that_is_taken_is_named() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let error =
-            serve(address, Router::new(), Identity::default(), CancellationToken::new()).await.unwrap_err();
+        let error = serve(address, Router::new(), Identity::default(), 16, CancellationToken::new())
+            .await
+            .unwrap_err();
         assert!(format!("{error:#}").contains(&address.to_string()), "{error:#}");
     }
 }

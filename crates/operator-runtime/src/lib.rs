@@ -11,6 +11,7 @@ pub mod logs;
 pub mod metrics;
 pub mod probes;
 pub mod release;
+mod server;
 pub mod signals;
 pub mod supervisor;
 pub mod telemetry;

@@ -5,8 +5,12 @@ use std::{net::SocketAddr, sync::Arc};
 use anyhow::{Context, Result};
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 use operator_core::informer::Informers;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+use crate::server;
+
+/// How many connections are kept open. A kubelet closes its own after each probe.
+const CONNECTIONS: usize = 64;
 
 /// Something that a process waits for before it is ready, besides its informers.
 #[derive(Clone)]
@@ -38,16 +42,13 @@ pub struct Readiness {
 /// # Errors
 /// When the address cannot be listened on: it is taken, or not this machine's.
 pub async fn serve(address: SocketAddr, readiness: Readiness) -> Result<()> {
-    let listener = TcpListener::bind(address).await.with_context(|| {
+    let (listener, _) = server::bind(address).await.with_context(|| {
         format!(
             "cannot serve the probes on {address}; choose a free address with --health-probe-bind-address"
         )
     })?;
     let stop = readiness.stop.clone();
-    let router = router(readiness);
-    tokio::spawn(async move {
-        axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
-    });
+    server::spawn(listener, None, router(readiness), CONNECTIONS, stop);
     Ok(())
 }
 

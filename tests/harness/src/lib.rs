@@ -10,6 +10,7 @@
 //! # }
 //! ```
 
+pub mod hostile;
 mod rights;
 pub mod status;
 

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod figures;
+mod hostile_reviews;
 mod peers;
 mod reaction;
 mod rest;
@@ -45,6 +46,9 @@ pub(crate) struct Bench {
     reviews: reviews::Reviews,
 
     #[command(flatten)]
+    hostile_reviews: hostile_reviews::HostileReviews,
+
+    #[command(flatten)]
     scrape: scrape::Scrape,
 
     #[command(flatten)]
@@ -66,6 +70,8 @@ enum Section {
     Peers,
     /// Admission reviews
     Reviews,
+    /// Reviews of strangers that take as much memory as they can
+    HostileReviews,
     /// What it costs to be measured
     Scrape,
     /// Many Tenants, and namespaces that their owners create
@@ -87,6 +93,7 @@ impl Bench {
                     Section::Crowd => self.crowd.run(&program).await?,
                     Section::Peers => self.peers.run(&program).await?,
                     Section::Reviews => self.reviews.run(&program).await?,
+                    Section::HostileReviews => self.hostile_reviews.run(&program).await?,
                     Section::Scrape => self.scrape.run(&program).await?,
                     Section::Tenants => self.tenants.run(&program).await?,
                 }

@@ -100,7 +100,7 @@ impl Reviews {
 }
 
 /// The creation of the Tenant of the samples, as the API server asks about it.
-fn review() -> Result<Bytes> {
+pub(super) fn review() -> Result<Bytes> {
     let sample = std::fs::read_to_string(workspace().join("samples/tenant.yaml"))?;
     let object: Value = serde_saphyr::from_str(&sample).context("the sample of a Tenant is no YAML")?;
     let (group, version) = ("capsule.clastix.io", "v1beta2");
@@ -124,7 +124,7 @@ fn review() -> Result<Bytes> {
 }
 
 /// The authority that has signed the manager's certificate.
-async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
+pub(super) async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
     let secrets = Api::<Secret>::namespaced(cluster.client().await?, NAMESPACE);
     let secret = secrets.get("ensemble-certificates").await?;
     let bundle = secret.data.and_then(|mut data| data.remove("ca.crt"));

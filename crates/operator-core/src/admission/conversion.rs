@@ -3,19 +3,31 @@
 //! One version is the hub. Each other version knows how to become it and how to be made from it, so that any two
 //! can be converted.
 
-use std::{collections::BTreeMap, marker::PhantomData, panic::AssertUnwindSafe};
+mod answer;
 
+use std::{
+    collections::BTreeMap,
+    marker::PhantomData,
+    panic::AssertUnwindSafe,
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+
+use answer::{Answer, each};
 use kube::{CustomResourceExt, Resource};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{
     BoxError,
     endpoint::{Cause, found},
-    wire::Header,
+    footprint::Footprint,
+    wire::{Header, short},
 };
 
 const KIND: &str = "ConversionReview";
+/// How much of a name is repeated in a message.
+const LONGEST_NAME: usize = 253;
 /// The request and the answer are the same in both.
 const VERSIONS: [&str; 2] = ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"];
 
@@ -127,25 +139,57 @@ pub struct ConversionFailed {
     cause: BoxError,
 }
 
-#[derive(Deserialize)]
-struct Review {
-    request: Option<Asked>,
+/// The most objects of one review.
+const MOST_OBJECTS: usize = 20_000;
+/// The largest object as JSON: what etcd stores, and some more for older versions, which say the same in more words.
+const LARGEST_OBJECT: usize = 2 * 1024 * 1024;
+/// How many times an object is held at once, parsed, while it is converted.
+const COPIES: usize = 4;
+/// What an answer has besides the objects.
+const ENVELOPE: usize = 4096;
+
+/// What one review may use.
+#[derive(Clone, Debug)]
+pub struct ConversionBounds {
+    /// The most memory for one object that is being converted, by [`Conversion::memory`].
+    pub object: usize,
+    /// The largest answer, in bytes.
+    pub answer: usize,
+    /// When to give up. Looked at between two objects.
+    pub deadline: Instant,
+    /// Set when nobody waits for the answer any more. Looked at between two objects.
+    pub cancelled: Arc<AtomicBool>,
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct Review<'b> {
+    #[serde(borrow)]
+    request: Option<Asked<'b>>,
+}
+
+#[derive(Deserialize)]
+struct Asked<'b> {
+    #[serde(deserialize_with = "short")]
     uid: String,
-    #[serde(rename = "desiredAPIVersion")]
+    #[serde(rename = "desiredAPIVersion", deserialize_with = "short")]
     desired_api_version: String,
-    objects: Vec<Value>,
+    /// Stays text, so that only one object at a time is in memory.
+    #[serde(borrow)]
+    objects: &'b RawValue,
 }
 
 impl Conversion {
+    /// Returns an estimate of the memory that it takes to convert one object, or all objects of a body at once.
+    pub fn memory(found: &Footprint) -> usize {
+        found.bytes(COPIES)
+    }
+
     /// Answers a review. Takes as long as the objects are many: not for a thread that others wait for.
     ///
     /// # Errors
-    /// When it makes no sense. An object that cannot be converted is an answer.
-    pub fn answer(&self, body: &[u8]) -> Result<Converted, Cause> {
+    /// When it makes no sense. An object that cannot be converted is an answer, and so is a review that needs more
+    /// than the bounds allow.
+    pub fn answer(&self, body: &[u8], bounds: &ConversionBounds) -> Result<Converted, Cause> {
         let header: Header = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
         if header.kind != KIND || !VERSIONS.contains(&header.api_version.as_str()) {
             return Err(Cause::OtherKind {
@@ -155,23 +199,25 @@ impl Conversion {
                 advice: "list v1 in conversionReviewVersions of the definition",
             });
         }
-        let review: Review = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
-        let Asked { uid, desired_api_version, objects } = review.request.ok_or(Cause::NoRequest(KIND))?;
-        let count = objects.len();
-        let converted: Result<Vec<_>, _> =
-            objects.into_iter().map(|object| self.convert(object, &desired_api_version)).collect();
-        let (result, objects, failed) = match converted {
-            Ok(objects) => (json!({ "status": "Success" }), objects, None),
-            Err(failed) => {
-                (json!({ "status": "Failure", "message": failed.to_string() }), Vec::new(), Some(failed))
-            }
-        };
-        let reply = json!({
-            "apiVersion": header.api_version,
-            "kind": KIND,
-            "response": { "uid": uid, "result": result, "convertedObjects": objects },
-        });
-        Ok(Converted { body: serde_json::to_vec(&reply).map_err(Cause::Unwritable)?, uid, count, failed })
+        let review: Review<'_> = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
+        let asked = review.request.ok_or(Cause::NoRequest(KIND))?;
+        let mut answer = Answer::begin(&header.api_version, &asked, bounds).map_err(Cause::Unwritable)?;
+        let read = each(asked.objects, |object| answer.add(self, object));
+        let Answer { text, count, failed, .. } = answer;
+        let uid = asked.uid;
+        if let Some(failed) = failed {
+            let reply = json!({
+                "apiVersion": header.api_version,
+                "kind": KIND,
+                "response": { "uid": uid, "result": { "status": "Failure", "message": failed.to_string() } },
+            });
+            let body = serde_json::to_vec(&reply).map_err(Cause::Unwritable)?;
+            return Ok(Converted { body, uid, count, failed: Some(failed) });
+        }
+        read.map_err(Cause::malformed(KIND))?;
+        let mut body = text.bytes;
+        body.extend_from_slice(br#"],"result":{"status":"Success"}}}"#);
+        Ok(Converted { body, uid, count, failed: None })
     }
 
     /// Converts one object. What is of the wanted version already stays as it is.
@@ -189,13 +235,13 @@ impl Conversion {
             .map_err(|cause| ConversionFailed { object: described, to: to.to_owned(), cause })
     }
 
-    fn convert_between(&self, object: Value, to: &str) -> Result<Value, BoxError> {
+    fn convert_between(&self, mut object: Value, to: &str) -> Result<Value, BoxError> {
         let from = text(&object, "/apiVersion").to_owned();
         let (from, to_version) = (self.version(&from)?.to_owned(), self.version(to)?);
         if from == to_version {
             return Ok(object);
         }
-        let metadata = object.get("metadata").cloned().unwrap_or_default();
+        let metadata = take_metadata(&mut object);
         let hub = if from == self.hub { object } else { (self.spoke(&from)?.to_hub)(object)? };
         let mut converted =
             if to_version == self.hub { hub } else { (self.spoke(to_version)?.from_hub)(hub)? };
@@ -226,6 +272,18 @@ impl Conversion {
     }
 }
 
+/// Takes the metadata out of an object, but for what conversions look at.
+fn take_metadata(object: &mut Value) -> Value {
+    let metadata = object.get_mut("metadata").map(Value::take).unwrap_or_default();
+    if let Some(fields) = object.as_object_mut() {
+        let looked_at = ["name", "namespace", "uid", "labels", "annotations"];
+        let some =
+            looked_at.iter().filter_map(|name| Some(((*name).to_owned(), metadata.get(*name)?.clone())));
+        fields.insert("metadata".to_owned(), Value::Object(some.collect()));
+    }
+    metadata
+}
+
 /// Puts the metadata back but for labels and annotations, which alone may change, and sets the version.
 fn settle(converted: &mut Value, mut metadata: Value, to: &str) {
     for field in ["labels", "annotations"] {
@@ -244,10 +302,10 @@ fn settle(converted: &mut Value, mut metadata: Value, to: &str) {
 }
 
 fn describe(object: &Value) -> String {
-    let namespace = text(object, "/metadata/namespace");
+    let short = |pointer| text(object, pointer).chars().take(LONGEST_NAME).collect::<String>();
+    let (namespace, name) = (short("/metadata/namespace"), short("/metadata/name"));
     let slash = if namespace.is_empty() { "" } else { "/" };
-    let name = text(object, "/metadata/name");
-    format!("{} {namespace}{slash}{name} of {}", text(object, "/kind"), text(object, "/apiVersion"))
+    format!("{} {namespace}{slash}{name} of {}", short("/kind"), short("/apiVersion"))
 }
 
 fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {

@@ -12,7 +12,7 @@ use super::{
     request::Operation,
     target::{TargetRule, resource},
     verdict::Denial,
-    webhook::Webhook,
+    webhook::{Purpose, Webhook},
     wire::{API_VERSION, Asked, Header, KIND, Reply, Response, Review, Status},
 };
 use crate::{environment::Environment, metrics::Reviewed};
@@ -21,6 +21,9 @@ use crate::{environment::Environment, metrics::Reviewed};
 const FILL: Duration = Duration::from_secs(2);
 /// By how much an answer is earlier than the API server's patience ends.
 const MARGIN: Duration = Duration::from_millis(500);
+
+/// The longest name of a user. It is in log lines and messages.
+const LONGEST_USER: usize = 4096;
 
 /// A webhook of a controller, wired to the caches of a process.
 pub struct Endpoint {
@@ -151,6 +154,16 @@ pub enum Cause {
         /// Where in the line.
         column: usize,
     },
+    /// It holds more than the API server ever sends.
+    #[error("{what} of the review has {found} bytes, and may have at most {limit}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size.
+        found: usize,
+        /// The largest.
+        limit: usize,
+    },
     /// The caches that the handler answers from are not filled yet.
     #[error("the manager has just started and does not know the cluster yet: try again in a few seconds")]
     NotFilled,
@@ -171,7 +184,9 @@ pub enum Cause {
 impl Cause {
     /// Whether whoever sent the review did something wrong, rather than this process.
     pub fn is_senders(&self) -> bool {
-        use Cause::{Malformed, Missing, NoRequest, NotForThis, OtherKind, Unreadable, WrongObject};
+        use Cause::{
+            Malformed, Missing, NoRequest, NotForThis, OtherKind, TooLarge, Unreadable, WrongObject,
+        };
         matches!(
             self,
             Malformed { .. }
@@ -179,6 +194,7 @@ impl Cause {
                 | NoRequest(_)
                 | NotForThis { .. }
                 | Missing { .. }
+                | TooLarge { .. }
                 | Unreadable { .. }
                 | WrongObject { .. }
         )
@@ -206,6 +222,15 @@ impl Endpoint {
     /// The path that it is served at.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Returns how many times the objects of a review are held at once, parsed, while it is answered.
+    pub fn copies(&self) -> usize {
+        match self.webhook.purpose {
+            Purpose::Validating => 1,
+            // As it came, before and after the change, as types and as JSON.
+            Purpose::Mutating => 4,
+        }
     }
 
     /// Answers a review.
@@ -255,7 +280,12 @@ fn parse(body: &[u8]) -> Result<Asked<'_>, Cause> {
         });
     }
     let review: Review<'_> = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
-    review.request.ok_or(Cause::NoRequest(KIND))
+    let asked = review.request.ok_or(Cause::NoRequest(KIND))?;
+    let user = asked.user_info.username.as_ref().map_or(0, String::len);
+    if user > LONGEST_USER {
+        return Err(Cause::TooLarge { what: "userInfo.username", found: user, limit: LONGEST_USER });
+    }
+    Ok(asked)
 }
 
 /// Kind and version for people; what strangers send is not repeated at length.

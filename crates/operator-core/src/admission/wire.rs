@@ -1,7 +1,9 @@
 //! `AdmissionReview` of `admission.k8s.io/v1`, as it comes and goes.
 
+use std::fmt;
+
 use k8s_openapi::{ByteString, api::authentication::v1::UserInfo};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 
 use super::request::Operation;
@@ -9,13 +11,51 @@ use super::request::Operation;
 pub(super) const API_VERSION: &str = "admission.k8s.io/v1";
 pub(super) const KIND: &str = "AdmissionReview";
 
+/// The longest name, kind, version or id. Names in Kubernetes have at most 253 characters.
+const LONGEST: usize = 1024;
+
+/// A text that is short in everything that an API server sends. It is copied many times, into log
+/// lines and messages among others, so a long one is refused before it is kept.
+struct Short(String);
+
+impl<'de> Deserialize<'de> for Short {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Short;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a string of at most {LONGEST} bytes")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Short, E> {
+                if text.len() > LONGEST {
+                    return Err(E::invalid_length(text.len(), &self));
+                }
+                Ok(Short(text.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+pub(super) fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Short::deserialize(deserializer).map(|Short(text)| text)
+}
+
+fn short_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Short>::deserialize(deserializer)?.map(|Short(text)| text))
+}
+
 /// What every Kubernetes object begins with. The rest is read once this is as it should be.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Header {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short")]
     pub(super) api_version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short")]
     pub(super) kind: String,
 }
 
@@ -29,14 +69,15 @@ pub(super) struct Review<'b> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Asked<'b> {
+    #[serde(deserialize_with = "short")]
     pub(super) uid: String,
     pub(super) kind: Grouped,
     pub(super) resource: Grouped,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short_or_null")]
     pub(super) sub_resource: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short_or_null")]
     pub(super) name: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short_or_null")]
     pub(super) namespace: Option<String>,
     pub(super) operation: Operation,
     pub(super) user_info: UserInfo,
@@ -60,10 +101,11 @@ impl Asked<'_> {
 /// A kind or a resource, within its group and version.
 #[derive(Deserialize)]
 pub(super) struct Grouped {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short")]
     pub(super) group: String,
+    #[serde(deserialize_with = "short")]
     pub(super) version: String,
-    #[serde(alias = "kind", alias = "resource")]
+    #[serde(alias = "kind", alias = "resource", deserialize_with = "short")]
     pub(super) name: String,
 }
 

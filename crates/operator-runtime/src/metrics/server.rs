@@ -12,16 +12,19 @@ use axum::{
     routing::get,
 };
 use kube::Client;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
 
 use super::{
     Meter,
     access::{Access, guard},
 };
-use crate::https::{self, Identity, Server};
+use crate::{
+    https::{self, Identity, Server},
+    server,
+};
 
+/// How many connections are kept open: several collectors, and people.
+const CONNECTIONS: usize = 64;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Who is let in, and how.
@@ -52,10 +55,13 @@ pub async fn serve(
     let router =
         Router::new().route("/metrics", get(metrics)).with_state(meter).merge(more.unwrap_or_default());
     let server = match door {
-        Door::Open => serve_plainly(address, router, stop).await,
+        Door::Open => server::bind(address).await.map(|(listener, address)| Server {
+            address,
+            ended: server::spawn(listener, None, router, CONNECTIONS, stop),
+        }),
         Door::Guarded { identity, client } => {
             let router = router.route_layer(from_fn_with_state(Access::new(client), guard));
-            https::serve(address, router, identity, stop).await
+            https::serve(address, router, identity, CONNECTIONS, stop).await
         }
     };
     server
@@ -74,18 +80,6 @@ pub fn may_listen(address: SocketAddr, secure: bool) -> Result<()> {
         );
     }
     Ok(())
-}
-
-async fn serve_plainly(address: SocketAddr, router: Router, stop: CancellationToken) -> Result<Server> {
-    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    let address = listener.local_addr().context("cannot tell the address that is listened on")?;
-    let ended = tokio::spawn(async move {
-        let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-        if let Err(error) = served.await {
-            error!(%error, "the metrics server ended");
-        }
-    });
-    Ok(Server { address, ended })
 }
 
 async fn metrics(State(meter): State<Arc<Meter>>) -> Response {

@@ -1,37 +1,52 @@
 //! From a request to its response, with a line in the log and a count for whoever measures.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     extract::Request,
     http::{Response, StatusCode},
     response::IntoResponse,
 };
 use operator_core::{
-    admission::{About, Cause, Conversion, Converted, Denial, Endpoint},
+    admission::{About, Cause, Conversion, ConversionBounds, Converted, Denial, Endpoint},
     metrics::Reviewed,
 };
 use tracing::{Instrument, Span, debug, debug_span, field::Empty, info, warn};
 
 use super::{
     Served, Webhooks,
-    intake::Intake,
+    intake::{Intake, Room, Rooms},
     refusal::{Refusal, respond},
 };
+use crate::server::HasClientCertificate;
 
 /// Answers requests for what is served.
 pub(super) struct Answerer {
     webhooks: Webhooks,
     admission: Intake,
     conversion: Intake,
+    needs_client_certificate: bool,
 }
 
-type Answer = Result<(Vec<u8>, Reviewed), Refusal>;
+/// How long the conversion of all objects of one review may take.
+const CONVERSION: Duration = Duration::from_secs(10);
+/// How much of a denial is logged. It may quote what users write.
+const LONGEST_DENIAL: usize = 1024;
+
+type Answer = Result<(Bytes, Reviewed), Refusal>;
 
 impl Answerer {
-    pub(super) fn new(webhooks: Webhooks) -> Self {
-        Self { webhooks, admission: Intake::admission(), conversion: Intake::conversion() }
+    pub(super) fn new(webhooks: Webhooks, needs_client_certificate: bool) -> Self {
+        let rooms = Rooms::default();
+        let (admission, conversion) = (Intake::admission(&rooms), Intake::conversion(&rooms));
+        Self { webhooks, admission, conversion, needs_client_certificate }
     }
 
     pub(super) async fn respond(&self, request: Request) -> Response<Body> {
@@ -58,14 +73,16 @@ impl Answerer {
     }
 
     async fn admit(&self, endpoint: &Endpoint, request: Request) -> Answer {
+        self.authenticate(&request)?;
         let taken = self.admission.take(request).await?;
+        let _room = self.admission.room_to_admit(&taken, endpoint.copies()).await?;
         match endpoint.answer(&taken.body).await {
             Ok(answered) => {
                 Span::current().record("uid", &answered.about.uid);
                 if let Some(denial) = &answered.denial {
                     tell_denial(endpoint.path(), &answered.about, denial);
                 }
-                Ok((answered.body, answered.ended))
+                Ok((answered.body.into(), answered.ended))
             }
             Err(unanswered) => {
                 tell_failure(endpoint.path(), unanswered.about.as_ref(), &unanswered.cause);
@@ -74,17 +91,44 @@ impl Answerer {
         }
     }
 
+    /// Conversions are not asked for a certificate: the API server sends none with them, whatever it is told.
+    fn authenticate(&self, request: &Request) -> Result<(), Refusal> {
+        let client = request.extensions().get::<HasClientCertificate>();
+        if !self.needs_client_certificate || client == Some(&HasClientCertificate(true)) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            StatusCode::UNAUTHORIZED,
+            "reviews are answered only to clients with a certificate of --webhook-client-ca-file: give the API \
+             server one by --admission-control-config-file",
+        ))
+    }
+
     async fn convert(&self, path: &str, conversion: &Arc<Conversion>, request: Request) -> Answer {
         let taken = self.conversion.take(request).await?;
-        // Long lists take long; others must not wait for them.
+        let (room, share) = self.conversion.room_to_convert(&taken, Conversion::memory).await?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        // Set when the sender gives up, which drops this.
+        let _cancel = Cancel(cancelled.clone());
+        let deadline = Instant::now() + CONVERSION;
+        let bounds = ConversionBounds { object: share.object, answer: share.answer, deadline, cancelled };
+        // Long lists take long; others must not wait for them. The room goes along: nobody can stop a
+        // thread, so it is taken for as long as the thread runs.
         let conversion = conversion.clone();
-        let answer = tokio::task::spawn_blocking(move || conversion.answer(&taken.body)).await;
+        let answer = tokio::task::spawn_blocking(move || {
+            let answer = conversion.answer(&taken.body, &bounds);
+            drop(taken);
+            answer.map(|answer| (answer, room))
+        })
+        .await;
         match answer {
-            Ok(Ok(Converted { body, uid, count, failed })) => {
+            Ok(Ok((Converted { body, uid, count, failed }, room))) => {
                 Span::current().record("uid", &uid);
                 if let Some(failed) = &failed {
                     warn!(path, uid, count, error = %failed, "a conversion failed");
                 }
+                // The answer takes room until it is sent.
+                let body = Bytes::from_owner(Held { body, _room: room });
                 Ok((body, if failed.is_some() { Reviewed::Failed } else { Reviewed::Converted }))
             }
             Ok(Err(cause)) => {
@@ -93,6 +137,27 @@ impl Answerer {
             }
             Err(_) => Err(refuse(&Cause::Panicked)),
         }
+    }
+}
+
+/// Tells a conversion that nobody waits for it any more.
+struct Cancel(Arc<AtomicBool>);
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An answer and the room that it takes.
+struct Held {
+    body: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
     }
 }
 
@@ -106,6 +171,7 @@ fn nothing_here() -> Refusal {
 
 /// A denial can be found in the log by the review's id. Names come from users, so they are quoted.
 fn tell_denial(path: &str, about: &About, denial: &Denial) {
+    let message: String = denial.message.chars().take(LONGEST_DENIAL).collect();
     info!(
         path,
         uid = about.uid,
@@ -113,7 +179,7 @@ fn tell_denial(path: &str, about: &About, denial: &Denial) {
         request = ?about.to_string(),
         dry_run = about.dry_run,
         code = denial.reason.code(),
-        denial = ?denial.message,
+        denial = ?message,
         "denied"
     );
 }

@@ -25,11 +25,14 @@ use operator_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::https::{self, Identity, Server};
+use crate::https::{self, ClientCa, Identity, Server};
 
 /// How long the server goes on as before when the process is asked to stop: until the API server knows of it and
 /// asks other replicas.
 const WITHDRAWAL: Duration = Duration::from_millis(1500);
+
+/// How many connections are kept open. An API server keeps one for each webhook configuration, or a few.
+const CONNECTIONS: usize = 256;
 
 /// The webhooks and conversions of a process, wired to its caches.
 pub struct Webhooks {
@@ -65,25 +68,34 @@ impl Webhooks {
         self.served.is_empty()
     }
 
-    /// The routes of all of them.
-    pub fn router(self) -> Router {
-        let server = Arc::new(answer::Answerer::new(self));
+    /// The routes of all of them. If told to, admission reviews are answered only to clients that have shown a
+    /// certificate.
+    fn router(self, needs_client_certificate: bool) -> Router {
+        let server = Arc::new(answer::Answerer::new(self, needs_client_certificate));
         Router::new().fallback(async move |request: Request| -> Response { server.respond(request).await })
     }
 }
 
-/// Serves the webhooks until `stop` and a little longer, then lets reviews that are under way end.
+/// Serves the webhooks until `stop` and a little longer, then lets reviews that are under way end. With `clients`,
+/// admission reviews are answered only to clients with a certificate of that authority.
 ///
 /// # Errors
-/// When the address cannot be listened on: it is taken, or not this machine's.
+/// When the address cannot be listened on: it is taken, or not this machine's. When the authority cannot be read.
 pub async fn serve(
     address: SocketAddr,
     webhooks: Webhooks,
     identity: Identity,
+    clients: Option<ClientCa>,
     stop: CancellationToken,
 ) -> Result<Server> {
-    let withdrawn = CancellationToken::new();
-    let server = https::serve(address, webhooks.router(), identity, withdrawn.clone()).await;
+    let (withdrawn, router) = (CancellationToken::new(), webhooks.router(clients.is_some()));
+    let server = match clients {
+        None => https::serve(address, router, identity, CONNECTIONS, withdrawn.clone()).await,
+        Some(clients) => {
+            let stop = withdrawn.clone();
+            https::serve_asking(address, router, identity, clients, CONNECTIONS, stop).await
+        }
+    };
     let server =
         server.context("cannot serve the webhooks; choose a free address with --webhook-bind-address")?;
     tokio::spawn(async move {

@@ -21,6 +21,7 @@ impl Refusal {
 
     fn reason(&self) -> &'static str {
         match self.status {
+            StatusCode::UNAUTHORIZED => "Unauthorized",
             StatusCode::NOT_FOUND => "NotFound",
             StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
             StatusCode::PAYLOAD_TOO_LARGE => "RequestEntityTooLarge",
@@ -49,8 +50,8 @@ impl IntoResponse for Refusal {
 }
 
 /// A response in JSON.
-pub(super) fn respond(status: StatusCode, body: Vec<u8>) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+pub(super) fn respond(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

@@ -17,7 +17,10 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use super::{intake::Intake, *};
+use super::{
+    intake::{Intake, Rooms},
+    *,
+};
 
 /// Denies every ConfigMap; panics at the name `panic`.
 struct Grumpy;
@@ -64,7 +67,7 @@ fn router(counts: Arc<Counts>) -> Router {
         std::future::pending::<Result<axum::http::Response<kube::client::Body>, std::io::Error>>().await
     });
     let environment = Environment::measured(kube::Client::new(service, "default"), counts);
-    Webhooks::wire(&[REGISTRATION], &environment).router()
+    Webhooks::wire(&[REGISTRATION], &environment).router(false)
 }
 
 fn review(name: &str) -> Value {
@@ -163,7 +166,7 @@ async fn what_makes_no_sense_is_refused_with_what_was_expected() {
         (
             json(Request::post("/test/grumpy")).header("content-length", "9000000").body("x".into()).unwrap(),
             413,
-            "at most 8 MiB",
+            "at most 4 MiB",
         ),
         (post("/test/grumpy", ""), 400, "no AdmissionReview in JSON"),
         (post("/test/grumpy", truncated), 400, "no AdmissionReview in JSON"),
@@ -173,7 +176,9 @@ async fn what_makes_no_sense_is_refused_with_what_was_expected() {
             400,
             "reviews CREATE of configmaps of v1; this is CREATE of secrets of v1",
         ),
-        (post("/test/grumpy", "[".repeat(100_000)), 400, "no AdmissionReview in JSON"),
+        (post("/test/grumpy", "[".repeat(100_000)), 400, "levels deep"),
+        (post("/test/grumpy", review(&"x".repeat(5000)).to_string()), 400, "no AdmissionReview in JSON"),
+        (post("/test/grumpy", format!("[{}0]", "{},".repeat(1_000_000))), 413, "too many values"),
     ] {
         let (answered, body) = ask(request).await;
         assert_eq!(answered.as_u16(), status, "{body}");
@@ -191,9 +196,14 @@ fn endless(length: usize) -> Request<Body> {
         .unwrap()
 }
 
+/// So much room for small and large bodies to arrive, and enough to be answered.
+fn intake(limit: usize, time: Duration, arriving: [usize; 2]) -> Arc<Intake> {
+    Arc::new(Intake::new(limit, time, &Rooms::new(arriving, [1 << 20, 1 << 23])))
+}
+
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_not_waited_for_for_ever() {
-    let intake = Intake::new(1024, Duration::from_millis(10), 1024 * 1024);
+    let intake = intake(1024, Duration::from_millis(10), [1 << 20; 2]);
     let refusal = intake.take(endless(10)).await.unwrap_err();
     assert_eq!(refusal.status, StatusCode::REQUEST_TIMEOUT);
 }
@@ -201,7 +211,7 @@ async fn a_body_that_does_not_arrive_is_not_waited_for_for_ever() {
 #[tokio::test]
 async fn there_is_room_for_so_much_and_no_more() {
     // Of the smallest bodies, two.
-    let intake = Arc::new(Intake::new(1024, Duration::from_mins(1), 64 * 1024));
+    let intake = intake(1024, Duration::from_mins(1), [8 * 1024; 2]);
     let [first, second] = [0, 1].map(|_| {
         let intake = intake.clone();
         tokio::spawn(async move { intake.take(endless(10)).await })
@@ -211,17 +221,50 @@ async fn there_is_room_for_so_much_and_no_more() {
     assert_eq!(refusal.status, StatusCode::TOO_MANY_REQUESTS);
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, "{}");
+    assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, b"{}");
     second.abort();
 }
 
 #[tokio::test]
 async fn large_bodies_that_do_not_arrive_hold_up_no_small_ones() {
-    let intake = Arc::new(Intake::new(1024 * 1024, Duration::from_mins(1), 2 * 1024 * 1024));
+    let intake = intake(1024 * 1024, Duration::from_mins(1), [1 << 20; 2]);
     let waiting = intake.clone();
     let large = tokio::spawn(async move { waiting.take(endless(1024 * 1024)).await });
     tokio::task::yield_now().await;
     assert_eq!(intake.take(endless(1024 * 1024)).await.unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, "{}");
+    assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, b"{}");
     large.abort();
+}
+
+#[tokio::test]
+async fn what_a_body_parses_into_is_what_counts() {
+    let intake = intake(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
+    let many = |count: usize| post("/", format!("[{}{{}}]", "{},".repeat(count)));
+    let hungry = intake.take(many(100_000)).await.unwrap();
+    let refusal = intake.room_to_admit(&hungry, 1).await.unwrap_err();
+    assert_eq!(refusal.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(refusal.message.contains("too many values"), "{}", refusal.message);
+
+    // Two that fit, but not both at once; a small one goes past them.
+    let large = intake.take(many(10_000)).await.unwrap();
+    let room = intake.room_to_admit(&large, 1).await.unwrap();
+    assert_eq!(intake.room_to_admit(&large, 1).await.unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+    let small = intake.take(post("/", "{}")).await.unwrap();
+    intake.room_to_admit(&small, 1).await.unwrap();
+    drop(room);
+    intake.room_to_admit(&large, 1).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_large_conversion_has_the_room_for_itself() {
+    let intake = intake(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
+    let large = intake.take(post("/", " ".repeat(1 << 19))).await.unwrap();
+    let (room, share) = intake.room_to_convert(&large, |_| 0).await.unwrap();
+    assert_eq!(share.object + share.answer, 1 << 23);
+    let again = intake.room_to_convert(&large, |_| 0).await.unwrap_err();
+    assert_eq!(again.status, StatusCode::TOO_MANY_REQUESTS);
+    let small = intake.take(post("/", "{}")).await.unwrap();
+    let (_, share) = intake.room_to_convert(&small, |_| 7).await.unwrap();
+    assert_eq!(share.object, 7);
+    drop(room);
 }

@@ -3,7 +3,7 @@
 //!
 //! An entry is put back only where the edited value is still as it was. What is more than it was stays as it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -148,8 +148,17 @@ fn key(item: &Value) -> Option<Value> {
 /// The keys of all items, if each has one of its own.
 fn keys(items: &[Value]) -> Option<Vec<Value>> {
     let keys: Vec<_> = items.iter().map(key).collect::<Option<_>>()?;
-    let is_new = |place: usize, key: &Value| keys.iter().take(place).all(|earlier| earlier != key);
-    keys.iter().enumerate().all(|(place, key)| is_new(place, key)).then_some(keys)
+    let distinct: HashSet<&Value> = keys.iter().collect();
+    (distinct.len() == keys.len()).then_some(keys)
+}
+
+/// Where each value is first.
+fn places<'v>(values: impl IntoIterator<Item = &'v Value>) -> HashMap<&'v Value, usize> {
+    let mut places = HashMap::new();
+    for (place, value) in values.into_iter().enumerate() {
+        places.entry(value).or_insert(place);
+    }
+    places
 }
 
 fn items(was: &[Value], is: &[Value]) -> Option<Items> {
@@ -160,13 +169,15 @@ fn items(was: &[Value], is: &[Value]) -> Option<Items> {
 }
 
 fn named_items(was: &[Value], was_keys: Vec<Value>, is: &[Value], is_keys: Vec<Value>) -> Option<Items> {
-    if was_keys.is_empty() || was_keys.iter().any(|key| !is_keys.contains(key)) {
+    let known = places(&was_keys);
+    let remaining = is_keys.iter().filter(|key| known.contains_key(key)).count();
+    if was_keys.is_empty() || remaining < was_keys.len() {
         return None;
     }
     let mut items = Items::default();
     for (key, item) in is_keys.iter().zip(is) {
-        match was_keys.iter().zip(was).find(|(known, _)| *known == key) {
-            Some((_, before)) => {
+        match known.get(key).and_then(|place| was.get(*place)) {
+            Some(before) => {
                 items.each.extend(Kept::between(before, item).map(|kept| (key.clone(), kept)));
             }
             None => items.more.push(item.clone()),
@@ -180,12 +191,20 @@ fn named_items(was: &[Value], was_keys: Vec<Value>, is: &[Value], is_keys: Vec<V
 
 /// Items without names, one for one.
 fn placed_items(was: &[Value], is: &[Value]) -> Option<Items> {
-    let differ = was.iter().zip(is).filter(|(was, is)| was != is);
-    let each: Vec<_> = differ.filter_map(|(was, is)| Some((was.clone(), Kept::between(was, is)?))).collect();
+    if was.len() != is.len() || !was.iter().all(Value::is_object) {
+        return None;
+    }
+    let differ: Vec<_> = was.iter().zip(is).filter(|(was, is)| was != is).collect();
+    let mut counts = HashMap::<&Value, usize>::new();
+    for item in was {
+        *counts.entry(item).or_default() += 1;
+    }
     // Of two equal items it could not be told which is meant.
-    let is_told_apart = |(item, _): &(Value, Kept)| was.iter().filter(|other| *other == item).count() == 1;
-    let all = was.len() == is.len() && was.iter().all(Value::is_object) && each.iter().all(is_told_apart);
-    all.then_some(Items { each, ..Items::default() })
+    if differ.iter().any(|(was, _)| counts.get(was) != Some(&1)) {
+        return None;
+    }
+    let each = differ.into_iter().filter_map(|(was, is)| Some((was.clone(), Kept::between(was, is)?)));
+    Some(Items { each: each.collect(), ..Items::default() })
 }
 
 impl Items {
@@ -194,27 +213,41 @@ impl Items {
             return now;
         }
         let before = keys(&now);
-        let place =
-            |which: &Value| now.iter().position(|item| item == which || key(item).as_ref() == Some(which));
-        let places: Vec<_> = self.each.iter().map(|(which, kept)| (place(which), kept)).collect();
-        for (place, kept) in places {
+        for (place, (_, kept)) in self.places_in(&now).into_iter().zip(&self.each) {
             if let Some(item) = place.and_then(|place| now.get_mut(place)) {
                 *item = kept.restore(item.take());
             }
         }
+        let mut present: HashSet<Option<Value>> = now.iter().map(key).collect();
         for item in &self.more {
-            if !now.iter().any(|other| key(other) == key(item)) {
+            if present.insert(key(item)) {
                 now.push(item.clone());
             }
         }
         match &self.order {
             Some((was, is)) if before.as_ref() == Some(was) => {
-                let place = |item: &Value| is.iter().position(|known| Some(known) == key(item).as_ref());
-                now.sort_by_key(place);
+                let places = places(is);
+                now.sort_by_cached_key(|item| places.get(&key(item)?).copied());
                 now
             }
             _ => now,
         }
+    }
+
+    /// Where the items that differ are now: the first that is equal, or has the key.
+    fn places_in(&self, now: &[Value]) -> Vec<Option<usize>> {
+        if self.each.is_empty() {
+            return Vec::new();
+        }
+        let equal = places(now);
+        let mut named = HashMap::new();
+        for (place, item) in now.iter().enumerate() {
+            if let Some(key) = key(item) {
+                named.entry(key).or_insert(place);
+            }
+        }
+        let place = |which| equal.get(which).into_iter().chain(named.get(which)).min().copied();
+        self.each.iter().map(|(which, _)| place(which)).collect()
     }
 }
 
@@ -306,5 +339,28 @@ mod tests {
         let expected = json!([owner("User", "e"), labelled, owner("Group", "c,d")]);
         assert_eq!(edited(was.clone(), is.clone(), now), expected);
         assert_eq!(edited(was.clone(), is.clone(), was), is);
+    }
+
+    /// What a list of so many items was and is; which of the three ways it goes is told by its items.
+    fn long(count: usize, item: impl Fn(usize) -> [Value; 2]) -> [Vec<Value>; 2] {
+        let (was, is) = (0..count).map(item).map(|[was, is]| (was, is)).unzip();
+        [was, is]
+    }
+
+    #[test]
+    fn long_lists_take_no_longer_than_they_are_long() {
+        const COUNT: usize = 10_000;
+        let owner = |number: usize, more: Value| json!({ "kind": "User", "name": format!("owner-{number}"), "more": more });
+        let [was, mut is] = long(COUNT, |number| [owner(number, json!(0)), owner(number, json!(number + 1))]);
+        is.reverse();
+        is.extend((COUNT..2 * COUNT).map(|number| owner(number, json!(1))));
+        let anonymous = long(COUNT, |number| [json!({ "is": number }), json!({ "is": number, "more": 1 })]);
+        let began = std::time::Instant::now();
+        for [was, is] in [[was, is], anonymous] {
+            let (was, is) = (Value::from(was), Value::from(is));
+            assert_eq!(edited(was.clone(), is.clone(), was), is);
+        }
+        // Comparing each with each took minutes.
+        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
     }
 }

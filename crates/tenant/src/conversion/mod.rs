@@ -95,13 +95,13 @@ fn convert<A: Words, B: Words>(
     back: impl Fn(B) -> Result<A, ConversionError>,
 ) -> Result<B, ConversionError> {
     let kept_here = take_kept(&mut from, &key_for::<B>());
-    let mut to = there(from.clone())?;
+    let meant = words(&from).map_err(ConversionError::Unwritable)?;
+    let mut to = there(from)?;
     if let Some(kept) = kept_here {
         to = change(&to, |words| kept.restore(words))
             .map_err(|source| ConversionError::Unfit { key: key_for::<B>(), source })?;
     }
     let understood = words(&back(to.clone())?).map_err(ConversionError::Unwritable)?;
-    let meant = words(&from).map_err(ConversionError::Unwritable)?;
     if let Some(lost) = kept::Kept::between(&understood, &meant) {
         let text = serde_json::to_string(&lost).map_err(ConversionError::Unwritable)?;
         to.annotations_mut().insert(key_for::<A>(), text);

@@ -1,5 +1,7 @@
 //! `v1alpha1` and `v1beta2`, each in the words of the other, by way of `v1beta1`.
 
+use std::collections::HashSet;
+
 use kube::{Resource, ResourceExt};
 
 use super::{
@@ -138,8 +140,10 @@ fn owners_up(owner: Owner, annotations: &mut Annotations) -> Vec<middle::OwnerSp
     for (key, kind) in OWNERS {
         more.extend(annotations.list(key).unwrap_or_default().into_iter().map(|name| (kind, name)));
     }
-    let allowed =
-        PROXY.map(|(key, kind, operation)| (annotations.list(key).unwrap_or_default(), kind, operation));
+    let allowed = PROXY.map(|(key, kind, operation)| {
+        let names = annotations.list(key).unwrap_or_default().into_iter().collect::<HashSet<_>>();
+        (names, kind, operation)
+    });
     let owners = first.into_iter().chain(more);
     owners
         .map(|(kind, name)| {

@@ -1,5 +1,7 @@
 //! `v1beta1` and `v1beta2`, each in the words of the other.
 
+use std::collections::HashMap;
+
 use kube::ResourceExt;
 
 use super::features::{
@@ -8,7 +10,7 @@ use super::features::{
 };
 use crate::api::{
     v1beta1 as old,
-    v1beta2::{self as new, AllowedList, DefaultAllowedList, ForbiddenList, OwnerKind, TenantState},
+    v1beta2::{self as new, AllowedList, DefaultAllowedList, ForbiddenList, TenantState},
 };
 
 /// The longest name in the key of an annotation.
@@ -19,9 +21,11 @@ pub(super) fn up(mut tenant: old::Tenant) -> new::Tenant {
     let mut annotations = Annotations::take(&mut tenant);
     let cordoned_by_label = tenant.labels_mut().remove(CORDON).is_some_and(|value| value == CORDON_ENABLED);
     let spec = tenant.spec;
+    let roles = roles(&annotations);
     let owners = spec.owners.into_iter().enumerate();
+    let owners = owners.map(|(place, owner)| owner_up(owner, place, &roles)).collect();
     let new_spec = new::TenantSpec {
-        owners: owners.map(|(place, owner)| owner_up(owner, place, &annotations)).collect(),
+        owners,
         ingress_options: ingress_up(spec.ingress_options, annotations.text(DENY_WILDCARD).as_deref()),
         namespace_options: namespaces_up(spec.namespace_options, &mut annotations),
         service_options: spec.service_options,
@@ -92,22 +96,24 @@ fn without_empty_labels<K: ResourceExt>(object: &mut K) {
     object.meta_mut().labels.take_if(|labels| labels.is_empty());
 }
 
-fn owner_up(owner: old::OwnerSpec, place: usize, annotations: &Annotations) -> new::OwnerSpec {
+fn owner_up(owner: old::OwnerSpec, place: usize, roles: &HashMap<String, String>) -> new::OwnerSpec {
     let old::OwnerSpec { kind, name, proxy_settings } = owner;
-    let cluster_roles = roles(annotations, kind, &name, place);
+    // A name is surer than a place, which changes with others.
+    let by_name = roles.get(&format!("{kind:?}.{name}").to_lowercase());
+    let cluster_roles = by_name.or_else(|| roles.get(&place.to_string())).map(|roles| entries(roles));
     let new = new::OwnerSpec { kind, name, proxy_settings, ..new::OwnerSpec::default() };
     new::OwnerSpec { cluster_roles: cluster_roles.unwrap_or_else(new::default_cluster_roles), ..new }
 }
 
-/// The roles that an annotation gives to an owner. A name is surer than a place, which changes with others.
-fn roles(annotations: &Annotations, kind: OwnerKind, name: &str, place: usize) -> Option<Vec<String>> {
-    let by_name = format!("{kind:?}.{name}").to_lowercase();
-    let given = |wanted: &str| {
-        let mut given =
-            annotations.0.iter().filter_map(|(key, value)| Some((key.strip_prefix(CLUSTER_ROLES)?, value)));
-        given.find(|(key, _)| key.replace(AT, "@") == wanted).map(|(_, roles)| entries(roles))
-    };
-    given(&by_name).or_else(|| given(&place.to_string()))
+/// The roles that annotations give to owners, by name or by place.
+fn roles(annotations: &Annotations) -> HashMap<String, String> {
+    let mut roles = HashMap::new();
+    for (key, value) in &annotations.0 {
+        if let Some(owner) = key.strip_prefix(CLUSTER_ROLES) {
+            roles.entry(owner.replace(AT, "@")).or_insert_with(|| value.clone());
+        }
+    }
+    roles
 }
 
 /// Says by name which roles an owner has, if they are not the usual ones and the name can stand in a key. A place in

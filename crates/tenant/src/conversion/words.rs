@@ -15,25 +15,32 @@ impl<V: Version + Clone + ResourceExt> Words for V {}
 
 /// Labels, annotations, spec and status.
 pub(super) fn words<V: Words>(object: &V) -> serde_json::Result<Value> {
-    Ok(Value::Object(pick(&serde_json::to_value(object)?)))
+    Ok(Value::Object(pick(&mut serde_json::to_value(object)?)))
 }
 
-fn pick(object: &Value) -> Map<String, Value> {
-    let metadata =
-        METADATA.iter().map(|name| (*name, object.get("metadata").and_then(|meta| meta.get(*name))));
-    let parts = PARTS.iter().map(|name| (*name, object.get(*name)));
+/// Takes the parts out of an object.
+fn pick(object: &mut Value) -> Map<String, Value> {
+    let mut said = Map::new();
+    let mut take = |from: Option<&mut Value>, name: &str, says: fn(&Value) -> bool| {
+        if let Some(value) = from.and_then(|from| from.get_mut(name)).filter(|value| says(value)) {
+            said.insert(name.to_owned(), value.take());
+        }
+    };
     // A part that says nothing is as one that is not there.
-    let says = |value: &&Value| !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty());
-    let said = metadata.filter_map(|(name, value)| Some((name, value.filter(says)?)));
-    let said =
-        said.chain(parts.filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_null())?))));
-    said.map(|(name, value)| (name.to_owned(), value.clone())).collect()
+    let says = |value: &Value| !value.is_null() && value.as_object().is_none_or(|fields| !fields.is_empty());
+    for name in METADATA {
+        take(object.get_mut("metadata"), name, says);
+    }
+    for name in PARTS {
+        take(Some(&mut *object), name, |value| !value.is_null());
+    }
+    said
 }
 
 /// The object with other words.
 pub(super) fn change<V: Words>(object: &V, change: impl Fn(Value) -> Value) -> serde_json::Result<V> {
     let mut object = serde_json::to_value(object)?;
-    let mut said = change(Value::Object(pick(&object)));
+    let mut said = change(Value::Object(pick(&mut object)));
     let mut take = |name: &str| said.get_mut(name).map(Value::take);
     let (labels, annotations) = (take("labels"), take("annotations"));
     let parts = PARTS.map(|name| (name, take(name)));

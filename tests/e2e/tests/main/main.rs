@@ -10,6 +10,7 @@
 mod admission;
 mod autoscaling;
 mod certificates;
+mod client_certificates;
 mod crashes;
 mod deploy;
 mod disruptions;
@@ -18,6 +19,7 @@ mod election;
 mod ending;
 mod ensemblectl;
 mod hooks;
+mod hostile_reviews;
 mod hundred_kills;
 mod isolation;
 mod logs;

@@ -67,8 +67,17 @@ fn review(version: &str, to: &str, objects: Vec<Value>) -> Value {
     })
 }
 
+fn bounds() -> ConversionBounds {
+    ConversionBounds {
+        object: usize::MAX,
+        answer: 1 << 20,
+        deadline: Instant::now() + std::time::Duration::from_mins(1),
+        cancelled: Arc::default(),
+    }
+}
+
 fn answer(review: Value) -> (Value, Converted) {
-    let converted = conversion().answer(review.to_string().as_bytes()).unwrap();
+    let converted = conversion().answer(review.to_string().as_bytes(), &bounds()).unwrap();
     (serde_json::from_slice(&converted.body).unwrap(), converted)
 }
 
@@ -108,7 +117,7 @@ fn one_object_that_cannot_be_converted_fails_the_review_by_name() {
         let message = "cannot convert Sail n/a of test.example.com/v1 to test.example.com/v2: ";
         let told = reply["response"]["result"]["message"].as_str().unwrap();
         assert!(told.starts_with(message) && told.contains(says), "{told}");
-        assert_eq!(reply["response"]["convertedObjects"], json!([]));
+        assert!(reply["response"]["convertedObjects"].is_null(), "{reply}");
         assert!(converted.failed.is_some());
     }
 }
@@ -136,9 +145,57 @@ fn bodies_that_make_no_sense_are_refused() {
         (admission.to_string(), "found kind AdmissionReview"),
         (without.to_string(), "has no request"),
     ] {
-        let error = conversion().answer(body.as_bytes()).unwrap_err();
+        let error = conversion().answer(body.as_bytes(), &bounds()).unwrap_err();
         assert!(error.is_senders() && error.to_string().contains(says), "{error}");
     }
+}
+
+/// Why a review of these objects failed under these bounds.
+fn refused(objects: Vec<Value>, bounds: &ConversionBounds) -> String {
+    let review = review("v1", "v2", objects).to_string();
+    let converted = conversion().answer(review.as_bytes(), bounds).unwrap();
+    let reply: Value = serde_json::from_slice(&converted.body).unwrap();
+    assert_eq!(reply["response"]["result"]["status"], "Failure");
+    assert!(converted.body.len() < 4096, "the objects that were converted are not sent");
+    converted.failed.unwrap().to_string()
+}
+
+#[test]
+fn a_review_gets_no_more_than_its_bounds() {
+    let one = || sail("v1", json!({ "centimetres": 100 }));
+    let long = |length: usize| sail("v1", json!({ "centimetres": 1, "novelty": "x".repeat(length) }));
+    let unbounded = bounds();
+    assert!(
+        refused(vec![one(); 20_001], &ConversionBounds { answer: 1 << 30, ..bounds() })
+            .contains("at most 20000")
+    );
+    assert!(refused(vec![long(3 << 20)], &unbounded).contains("at most 2097152"));
+    let hungry = json!({ "centimetres": 1, "novelty": vec![json!({}); 1000] });
+    let bounded = ConversionBounds { object: 1 << 20, ..bounds() };
+    assert!(refused(vec![one(), sail("v1", hungry)], &bounded).contains("object 1 of the review"));
+    assert!(refused(vec![one(); 100], &ConversionBounds { answer: 8192, ..bounds() }).contains("more than"));
+    let over = ConversionBounds { deadline: Instant::now(), ..bounds() };
+    assert!(refused(vec![one()], &over).contains("takes too long"));
+    let left = ConversionBounds { cancelled: Arc::new(AtomicBool::new(true)), ..bounds() };
+    assert!(refused(vec![one()], &left).contains("nobody waits"));
+}
+
+#[test]
+fn objects_of_the_wanted_version_stay_as_they_are_written() {
+    let object = r#"{ "kind": "Sail",  "apiVersion": "test.example.com/v2", "novelty": [ 1.50 ] }"#;
+    let review = review("v1", "v2", Vec::new()).to_string().replace("[]", &format!("[{object}, {object}]"));
+    let converted = conversion().answer(review.as_bytes(), &bounds()).unwrap();
+    let text = String::from_utf8(converted.body).unwrap();
+    assert!(text.contains(&format!("[{object},{object}]")), "{text}");
+}
+
+#[test]
+fn what_strangers_write_is_not_repeated_at_length() {
+    let mut object = sail("v7", json!({}));
+    object["metadata"]["name"] = "x".repeat(1 << 20).into();
+    assert!(refused(vec![object], &bounds()).len() < 2000);
+    let long = review("v1", &"x".repeat(2000), Vec::new()).to_string();
+    assert!(conversion().answer(long.as_bytes(), &bounds()).unwrap_err().is_senders());
 }
 
 proptest! {
@@ -153,6 +210,6 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert!(conversion().answer(&bytes).is_err());
+        prop_assert!(conversion().answer(&bytes, &bounds()).is_err());
     }
 }

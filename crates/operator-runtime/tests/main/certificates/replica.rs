@@ -44,7 +44,7 @@ impl Replica {
         let asked = Arc::<AtomicUsize>::default();
         let router = Router::new().route("/validate", post(allow)).with_state(asked.clone());
         let server =
-            https::serve(([127, 0, 0, 1], 0).into(), router, identity.clone(), environment.stop.clone());
+            https::serve(([127, 0, 0, 1], 0).into(), router, identity.clone(), 16, environment.stop.clone());
         let address = server.await.unwrap().address;
         let (kept_in, shown) = (environment.clone(), identity.clone());
         let keeping = tokio::spawn(async move { certificates::run(config, &kept_in, shown).await.unwrap() });

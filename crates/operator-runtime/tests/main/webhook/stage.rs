@@ -56,7 +56,7 @@ impl Stage {
         let stop = environment.stop.clone();
         let webhooks = Webhooks::wire(&[REGISTRATION], &environment);
         let address = ([127, 0, 0, 1], 0).into();
-        let server = serve(address, webhooks, identity, stop.clone()).await.unwrap();
+        let server = serve(address, webhooks, identity, None, stop.clone()).await.unwrap();
         let base = format!("https://{}", server.address);
         let reach = Reach::Url { base, namespace: "ensemble-system".to_owned() };
         Self { cluster, namespace, client, server: Some(server), reach, ca, stop, _environment: environment }

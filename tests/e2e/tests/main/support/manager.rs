@@ -75,6 +75,13 @@ impl Manager {
         .unwrap_or_else(|error| panic!("{error:#}; the log ends with:\n{}", self.companion.log_tail()));
     }
 
+    /// Returns the most memory that it has ever had in use, in MiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.companion.pid())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        peak.unwrap().trim().parse::<u64>().unwrap() / 1024
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.companion.pid().try_into().unwrap()).unwrap();

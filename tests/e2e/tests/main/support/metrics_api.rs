@@ -50,7 +50,8 @@ impl MetricsApi {
         let identity = Identity::default();
         identity.show(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).unwrap();
         let stop = CancellationToken::new();
-        let server = https::serve(([127, 0, 0, 1], 0).into(), router, identity, stop.clone()).await.unwrap();
+        let server =
+            https::serve(([127, 0, 0, 1], 0).into(), router, identity, 64, stop.clone()).await.unwrap();
         register(stage, server.address.port()).await;
         Self { load, _stop: stop.drop_guard() }
     }

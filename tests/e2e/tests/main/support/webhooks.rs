@@ -1,6 +1,7 @@
 //! Managers that the API server asks.
 
 use cluster::wait::eventually;
+use harness::hostile::Target;
 use serde_json::{Value, json};
 
 use super::{Manager, PATIENCE, Stage, free_port, path};
@@ -123,5 +124,16 @@ impl Stage {
         })
         .await
         .unwrap();
+    }
+
+    /// Where the manager serves its webhooks, and the authority of its certificate.
+    pub(crate) async fn target(&self, webhooks: Webhooks) -> Target {
+        let address = ([127, 0, 0, 1], webhooks.port).into();
+        let authority = eventually("the manager to make certificates", PATIENCE, async || {
+            let arguments = ["get", "secret", "ensemble-certificates", "--namespace=ensemble-system"];
+            let bundle = "--output=go-template={{index .data \"ca.crt\" | base64decode}}";
+            Ok(self.kubectl(&[&arguments[..], &[bundle]].concat()).await.ok().filter(|pem| !pem.is_empty()))
+        });
+        Target { address, authority: authority.await.unwrap().into_bytes() }
     }
 }
