@@ -221,4 +221,82 @@ mod tests {
             .unwrap_err();
         assert!(format!("{error:#}").contains(&address.to_string()), "{error:#}");
     }
+
+    struct Authority {
+        pem: String,
+        issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    }
+
+    fn authority() -> Authority {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { pem, issuer: rcgen::Issuer::new(params, key) }
+    }
+
+    /// A configuration of a client that shows a certificate of this authority, or none.
+    fn client(server: &CertificateDer<'static>, authority: Option<&Authority>) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(server.clone()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let Some(authority) = authority else { return builder.with_no_client_auth() };
+        let mut params = rcgen::CertificateParams::default();
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &authority.issuer).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
+        builder.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
+    }
+
+    async fn ask_with(address: SocketAddr, config: ClientConfig) -> std::io::Result<String> {
+        let stream = TcpStream::connect(address).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+
+    #[tokio::test]
+    async fn requests_say_whether_the_client_has_a_certificate_of_the_authority() {
+        let (identity, stop) = (Identity::default(), CancellationToken::new());
+        let shown = show(&identity);
+        let (ours, foreign) = (authority(), authority());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &ours.pem).unwrap();
+        let tell =
+            get(async |client: axum::Extension<server::HasClientCertificate>| format!("{:?}", client.0.0));
+        let router = Router::new().route("/", tell);
+        let address = ([127, 0, 0, 1], 0).into();
+        let served =
+            serve_asking(address, router, identity, ClientCa::new(file.path()), 16, stop).await.unwrap();
+        let ask = async |authority| ask_with(served.address, client(&shown, authority)).await;
+        assert!(ask(Some(&ours)).await.unwrap().ends_with("true"));
+        assert!(ask(None).await.unwrap().ends_with("false"));
+        let refused = ask(Some(&foreign)).await;
+        assert!(refused.as_ref().is_err() || refused.as_ref().is_ok_and(String::is_empty), "{refused:?}");
+    }
+
+    #[tokio::test]
+    async fn an_authority_that_cannot_be_used_is_named_with_its_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let serve = async |path: &std::path::Path| {
+            let (address, stop) = (([127, 0, 0, 1], 0).into(), CancellationToken::new());
+            let clients = ClientCa::new(path);
+            let served = serve_asking(address, Router::new(), Identity::default(), clients, 16, stop).await;
+            format!("{:#}", served.unwrap_err())
+        };
+        let error = serve(file.path()).await;
+        assert!(
+            error.contains("holds no certificate") && error.contains(file.path().to_str().unwrap()),
+            "{error}"
+        );
+        let error = serve(std::path::Path::new("/nowhere/ca.crt")).await;
+        assert!(error.contains("cannot read the client CA /nowhere/ca.crt"), "{error}");
+    }
 }

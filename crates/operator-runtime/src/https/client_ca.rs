@@ -112,3 +112,34 @@ fn roots(pem: &[u8], file: &Path) -> Result<RootCertStore> {
     ensure!(!roots.is_empty(), "the client CA {} holds no certificate in PEM", file.display());
     Ok(roots)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority() -> String {
+        rcgen::generate_simple_self_signed(["clients".to_owned()]).unwrap().cert.pem()
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_followed_and_a_bad_one_changes_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), authority()).unwrap();
+        let configs = Configs::new(Identity::default(), ClientCa::new(file.path())).unwrap();
+        let first = configs.current();
+        let current = || {
+            let long_ago = Instant::now().checked_sub(REFRESH).unwrap();
+            configs.state.lock().read = long_ago;
+            configs.current()
+        };
+        assert!(Arc::ptr_eq(&first, &current()), "nothing changed");
+        fs::write(file.path(), "no certificate").unwrap();
+        assert!(Arc::ptr_eq(&first, &current()));
+        fs::write(file.path(), authority()).unwrap();
+        assert!(Arc::ptr_eq(&first, &configs.current()), "it is not read at each connection");
+        let second = current();
+        assert!(!Arc::ptr_eq(&first, &second));
+        fs::remove_file(file.path()).unwrap();
+        assert!(Arc::ptr_eq(&second, &current()));
+    }
+}

@@ -172,3 +172,61 @@ impl AsRef<[u8]> for TrackedBytes {
         &self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(activity: &Arc<Activity>) -> UnderWay {
+        Activity::begin(activity, None)
+    }
+
+    #[test]
+    fn a_connection_has_a_deadline_at_all_times() {
+        let activity = Arc::new(Activity::new());
+        assert_eq!(activity.deadline(), activity.accepted + FIRST);
+        let first = begin(&activity);
+        let began = Instant::now();
+        let second = begin(&activity);
+        assert!(activity.deadline() <= began + REQUEST, "it is that of the oldest request");
+        drop(first);
+        assert!(activity.deadline() >= began + REQUEST);
+        assert!(!activity.is_idle());
+        drop(second);
+        assert!(activity.is_idle() && activity.deadline() >= began + IDLE);
+    }
+
+    #[test]
+    fn who_gives_up_many_requests_and_waits_for_few_answers_is_overdue() {
+        let activity = Arc::new(Activity::new());
+        let answer = || {
+            let mut under_way = begin(&activity);
+            under_way.answered();
+        };
+        for _ in 0..10 * GIVEN_UP {
+            answer();
+            drop(begin(&activity));
+        }
+        assert!(
+            activity.deadline() > Instant::now(),
+            "an API server that is in a hurry now and then is none of them"
+        );
+        for _ in 0..=GIVEN_UP {
+            drop(begin(&activity));
+        }
+        assert!(activity.deadline() <= Instant::now());
+    }
+
+    #[tokio::test]
+    async fn a_request_ends_when_the_last_byte_of_its_answer_is_gone() {
+        let activity = Arc::new(Activity::new());
+        let mut body = Tracked::new(Body::from("answer"), begin(&activity));
+        let frame = futures::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+        let bytes = frame.unwrap().unwrap().into_data().unwrap();
+        drop(body);
+        assert!(!activity.is_idle(), "it is queued, not sent");
+        assert_eq!(bytes, "answer");
+        drop(bytes);
+        assert!(activity.is_idle());
+    }
+}

@@ -123,6 +123,20 @@ async fn a_connection_in_use_is_kept_when_idle_ones_crowd_in() {
     assert_eq!(answers, 20);
 }
 
+/// Takes ten seconds: the real deadline.
+#[tokio::test]
+async fn whoever_sends_no_request_is_disconnected() {
+    let served = serve(16).await;
+    let mut began = vec![served.connect().await];
+    for head in [&b"PRI * HT"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST / HTTP/1.1\r\nHo"] {
+        let mut stream = served.connect().await;
+        stream.write_all(head).await.unwrap();
+        began.push(stream);
+    }
+    join_all(began.into_iter().map(until_closed)).await;
+    served.assert_answers().await;
+}
+
 #[tokio::test]
 async fn slow_heads_and_slow_bodies_do_not_keep_others_out() {
     let served = serve(16).await;

@@ -1,12 +1,16 @@
 //! The Tenant's definition.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSON, JSONSchemaProps,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 use serde_json::json;
 
 use super::{v1alpha1, v1beta1, v1beta2};
+
+/// The most entries of a list that has no tighter bound: class names, registries, host names and the like. Far more than
+/// Tenants have.
+const MAX_ITEMS: i64 = 4096;
 
 /// The definition of Tenants in all their versions. It is the derived one, but that in the stored version a Tenant may
 /// leave out its whole spec, as the contract has it: the API server then fills in an empty one.
@@ -24,7 +28,28 @@ pub(crate) fn crd() -> CustomResourceDefinition {
             version
         }));
     }
+    for version in &mut crd.spec.versions {
+        let root = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
+        if let Some(spec) = root.and_then(|root| root.properties.as_mut()?.get_mut("spec")) {
+            bound_lists(spec);
+        }
+    }
     crd
+}
+
+/// Bounds every list that is not bounded yet. What a list may hold is converted, compared and put
+/// into messages; the status is the manager's own.
+fn bound_lists(schema: &mut JSONSchemaProps) {
+    if schema.type_.as_deref() == Some("array") {
+        schema.max_items.get_or_insert(MAX_ITEMS);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        bound_lists(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        bound_lists(values);
+    }
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(bound_lists);
 }
 
 fn may_leave_out_the_spec(root: &mut JSONSchemaProps) {
@@ -89,6 +114,35 @@ mod tests {
             undescribed(&property["items"], &path, found);
             undescribed(&property["additionalProperties"], &path, found);
         }
+    }
+
+    /// The paths of all lists below a schema that may grow without end.
+    fn unbounded(schema: &Value, path: &str, found: &mut Vec<String>) {
+        if schema["type"] == "array" && schema["maxItems"].is_null() {
+            found.push(path.to_owned());
+        }
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            unbounded(property, &format!("{path}.{name}"), found);
+        }
+        unbounded_inside(schema, path, found);
+    }
+
+    fn unbounded_inside(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for inside in ["items", "additionalProperties"] {
+            if schema[inside].is_object() {
+                unbounded(&schema[inside], path, found);
+            }
+        }
+    }
+
+    #[test]
+    fn every_list_that_is_written_by_people_is_bounded() {
+        let (definition, mut found) = (definition(), Vec::new());
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            unbounded(spec, version["name"].as_str().unwrap(), &mut found);
+        }
+        assert_eq!(found, Vec::<String>::new());
     }
 
     #[test]
