@@ -89,6 +89,7 @@ fn every_value_has_its_effect() {
         "extraArgs={--log-format=json}",
         "nodeSelector.disk=fast",
         "podAnnotations.team=platform",
+        "webhook.clientCA.configMap=api-server-clients",
     ]);
     let objects = objects::read(&rendered.unwrap());
     let within = |kind: &str, name: &str| {
@@ -98,8 +99,11 @@ fn every_value_has_its_effect() {
     let deployment = &within("Deployment", "ensemble-manager")["spec"]["template"];
     let container = &deployment["spec"]["containers"][0];
     assert_eq!(container["image"], format!("registry.example.com/ensemble@sha256:{}", "a".repeat(64)));
-    let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json"];
+    let client_ca = "--webhook-client-ca-file=/etc/ensemble/client-ca/ca.crt";
+    let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json", client_ca];
     assert_eq!(container["args"], json!(args));
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/etc/ensemble/client-ca");
+    assert_eq!(deployment["spec"]["volumes"][0]["configMap"]["name"], "api-server-clients");
     assert_eq!(deployment["spec"]["nodeSelector"], json!({ "disk": "fast" }));
     assert_eq!(deployment["metadata"]["annotations"]["team"], "platform");
     assert_eq!(deployment["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"], "manager");
