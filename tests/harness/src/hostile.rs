@@ -194,7 +194,9 @@ type Shape = fn(usize) -> String;
 type Named<T> = (&'static str, T);
 
 /// JSON of about this size, of every bad shape.
-const SHAPES: [Named<Shape>; 20] = [
+const SHAPES: [Named<Shape>; 22] = [
+    ("objects with a member each", |size| list(size, r#"{"a":0}"#)),
+    ("many keys with objects with a member", |size| keys(size, r#"{"":0}"#)),
     ("empty objects", |size| list(size, "{}")),
     ("zeros", |size| list(size, "0")),
     ("empty lists", |size| list(size, "[]")),
@@ -231,7 +233,13 @@ fn deep(depth: usize) -> String {
 }
 
 /// Tenants whose conversion takes the most.
-const TENANTS: [Named<fn() -> String>; 6] = [
+const TENANTS: [Named<fn() -> String>; 7] = [
+    ("Tenants with JSON in an annotation", || {
+        let kept = r#"{\"a\":0},"#.repeat(100_000);
+        let kept = format!(r#"{{\"Items\":{{\"more\":[{kept}0]}}}}"#);
+        let metadata = format!(r#"{{"annotations":{{"conversion.ensemble/v1beta2":"{kept}"}}}}"#);
+        tenant("v1beta1", &metadata, r#"{"owners":[]}"#)
+    }),
     ("small Tenants", || tenant("v1beta1", "{}", r#"{"owners":[]}"#)),
     ("Tenants of the version that is asked for", || tenant("v1beta2", "{}", "{}")),
     ("Tenants of many owners", || tenant("v1beta1", "{}", &owners(1000))),

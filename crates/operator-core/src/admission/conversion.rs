@@ -26,6 +26,8 @@ use super::{
 };
 
 const KIND: &str = "ConversionReview";
+/// How much of the cause of a failure is repeated in a message.
+const LONGEST_CAUSE: usize = 1024;
 /// How much of a name is repeated in a message.
 const LONGEST_NAME: usize = 253;
 /// The request and the answer are the same in both.
@@ -232,7 +234,7 @@ impl Conversion {
             .unwrap_or_else(
                 |_| Err("the conversion failed by a bug of the manager; its log says more".into()),
             )
-            .map_err(|cause| ConversionFailed { object: described, to: to.to_owned(), cause })
+            .map_err(|cause| ConversionFailed { object: described, to: to.to_owned(), cause: shorten(cause) })
     }
 
     fn convert_between(&self, mut object: Value, to: &str) -> Result<Value, BoxError> {
@@ -299,6 +301,15 @@ fn settle(converted: &mut Value, mut metadata: Value, to: &str) {
         fields.insert("metadata".to_owned(), metadata);
         fields.insert("apiVersion".to_owned(), to.into());
     }
+}
+
+/// A cause may quote what stands in the object; it is logged, and sent back.
+fn shorten(cause: BoxError) -> BoxError {
+    let text = cause.to_string();
+    if text.len() <= LONGEST_CAUSE {
+        return cause;
+    }
+    format!("{} ...", text.chars().take(LONGEST_CAUSE).collect::<String>()).into()
 }
 
 fn describe(object: &Value) -> String {

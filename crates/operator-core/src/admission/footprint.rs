@@ -7,8 +7,9 @@
 /// The deepest nesting. Kubernetes' own objects stay far below; the parser gives up at 128.
 const DEEPEST: usize = 100;
 
-/// Bytes that one item of a list takes when it is an object: a struct, twice, for lists grow by doubling.
-const OBJECT: usize = 512;
+/// Bytes that one object takes: a struct in a list, twice, for lists grow by doubling; or the first node of a map,
+/// which has room for eleven members.
+const OBJECT: usize = 640;
 /// Bytes that one member of an object takes: key and value in a map, with the key's own allocation.
 const MEMBER: usize = 160;
 /// Bytes that any other item of a list takes.
@@ -21,7 +22,7 @@ const QUOTED: usize = 16;
 /// What a text in JSON holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Objects that are items of lists.
+    /// Objects that are items of lists, or are not empty.
     pub objects: usize,
     /// Members of objects.
     pub members: usize,
@@ -56,14 +57,16 @@ impl Footprint {
                     counter.found.longest = counter.found.longest.max(length);
                 }
                 b'{' | b'[' => {
-                    counter.value(*byte == b'{');
-                    counter.enter(*byte == b'[')?;
+                    let is_counted = counter.value(*byte == b'{');
+                    counter.enter(*byte == b'[', is_counted)?;
                 }
                 b'}' | b']' => counter.leave(),
                 b',' => counter.expects = true,
-                b':' => counter.found.members += 1,
+                b':' => counter.member(),
                 b' ' | b'\t' | b'\n' | b'\r' => {}
-                _ => counter.value(false),
+                _ => {
+                    counter.value(false);
+                }
             }
         }
         Ok(counter.found)
@@ -82,28 +85,40 @@ struct Counter {
     found: Footprint,
     /// Whether each container around is a list, the innermost in the lowest bit.
     lists: u128,
+    /// Whether each container around is counted as an object, or is none, the innermost in the lowest bit.
+    counted: u128,
     depth: usize,
     /// Whether the next value is a new item: it follows a bracket or a comma.
     expects: bool,
 }
 
 impl Counter {
-    /// A value begins, or goes on: only its first byte counts.
-    fn value(&mut self, is_object: bool) {
+    /// A value begins, or goes on: only its first byte counts. Returns whether it was counted.
+    fn value(&mut self, is_object: bool) -> bool {
         let is_item = std::mem::take(&mut self.expects) && self.lists & 1 == 1;
         match (is_item, is_object) {
             (true, true) => self.found.objects += 1,
             (true, false) => self.found.items += 1,
             (false, _) => {}
         }
+        is_item
     }
 
-    fn enter(&mut self, is_list: bool) -> Result<(), TooDeep> {
+    fn member(&mut self) {
+        self.found.members += 1;
+        if self.counted & 1 == 0 {
+            self.counted |= 1;
+            self.found.objects += 1;
+        }
+    }
+
+    fn enter(&mut self, is_list: bool, is_counted: bool) -> Result<(), TooDeep> {
         if self.depth >= DEEPEST {
             return Err(TooDeep);
         }
         self.depth += 1;
         self.lists = self.lists << 1 | u128::from(is_list);
+        self.counted = self.counted << 1 | u128::from(is_list || is_counted);
         self.expects = true;
         Ok(())
     }
@@ -111,6 +126,7 @@ impl Counter {
     fn leave(&mut self) {
         self.depth = self.depth.saturating_sub(1);
         self.lists >>= 1;
+        self.counted >>= 1;
         self.expects = false;
     }
 }
@@ -142,7 +158,7 @@ mod tests {
     #[test]
     fn what_will_be_allocated_is_counted() {
         let found = of(r#"{"a": [{}, {"b": -1.5e3}, [0, true], "x\\]"], "long": "yy \" yy", "c": []}"#);
-        let expected = Footprint { objects: 2, members: 4, items: 4, text: 19, longest: 8 };
+        let expected = Footprint { objects: 3, members: 4, items: 4, text: 19, longest: 8 };
         assert_eq!(found, expected);
     }
 
@@ -172,13 +188,17 @@ mod tests {
         })
     }
 
-    /// Objects in lists, members, and other items of lists.
+    /// Objects in lists or with members, members, and other items of lists.
     fn count(value: &Value) -> [usize; 3] {
         let (own, inner): (_, Vec<&Value>) = match value {
-            Value::Object(fields) => ([0, fields.len(), 0], fields.values().collect()),
+            Value::Object(fields) => {
+                ([usize::from(!fields.is_empty()), fields.len(), 0], fields.values().collect())
+            }
             Value::Array(items) => {
                 let objects = items.iter().filter(|item| item.is_object()).count();
-                ([objects, 0, items.len() - objects], items.iter().collect())
+                let empty =
+                    items.iter().filter(|item| item.as_object().is_some_and(serde_json::Map::is_empty));
+                ([empty.count(), 0, items.len() - objects], items.iter().collect())
             }
             _ => ([0; 3], Vec::new()),
         };

@@ -14,13 +14,16 @@ mod v1alpha1;
 mod v1beta1;
 mod words;
 
-use operator_core::admission::{Conversion, Version};
+use operator_core::admission::{Conversion, Footprint, Version};
 
 use self::words::{Words, change, words};
 use crate::api::{self, v1beta2::Tenant};
 
 /// Begins the keys of the annotations that keep what a version cannot say; the version whose words they are follows.
 const KEPT_PREFIX: &str = "conversion.ensemble/";
+/// The most memory that is parsed out of one such annotation. All annotations of an object together have at most
+/// 256 KiB of text, so what was really kept takes less.
+const LARGEST_KEPT: usize = 16 * 1024 * 1024;
 
 /// Why a Tenant cannot be converted.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +45,12 @@ pub enum ConversionError {
         key: String,
         /// What became of the Tenant with it.
         source: serde_json::Error,
+    },
+    /// What was kept takes more memory than a conversion may.
+    #[error("metadata.annotations[{key}] holds more than can be put back; remove it")]
+    TooLarge {
+        /// The key of the annotation.
+        key: String,
     },
     /// A Tenant cannot be written as JSON.
     #[error("the Tenant cannot be written as JSON")]
@@ -94,7 +103,7 @@ fn convert<A: Words, B: Words>(
     there: impl Fn(A) -> Result<B, ConversionError>,
     back: impl Fn(B) -> Result<A, ConversionError>,
 ) -> Result<B, ConversionError> {
-    let kept_here = take_kept(&mut from, &key_for::<B>());
+    let kept_here = take_kept(&mut from, &key_for::<B>())?;
     let meant = words(&from).map_err(ConversionError::Unwritable)?;
     let mut to = there(from)?;
     if let Some(kept) = kept_here {
@@ -114,10 +123,15 @@ fn key_for<V: Version>() -> String {
 }
 
 /// Takes out what was kept. What cannot be read was not written by us, and stays.
-fn take_kept<A: Words>(object: &mut A, key: &str) -> Option<kept::Kept> {
-    let kept = serde_json::from_str(object.annotations().get(key)?).ok()?;
+fn take_kept<A: Words>(object: &mut A, key: &str) -> Result<Option<kept::Kept>, ConversionError> {
+    let Some(text) = object.annotations().get(key) else { return Ok(None) };
+    // JSON within a text: the bounds of the object that it is in do not see what it parses into.
+    if !Footprint::of(text.as_bytes()).is_ok_and(|found| found.bytes(1) <= LARGEST_KEPT) {
+        return Err(ConversionError::TooLarge { key: key.to_owned() });
+    }
+    let Ok(kept) = serde_json::from_str(text) else { return Ok(None) };
     object.annotations_mut().remove(key);
-    Some(kept)
+    Ok(Some(kept))
 }
 
 #[cfg(test)]

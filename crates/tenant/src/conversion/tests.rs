@@ -321,6 +321,18 @@ fn a_name_with_a_comma_is_never_read_as_two_owners() {
 }
 
 #[test]
+fn an_annotation_that_parses_into_too_much_is_refused_unparsed() {
+    let key = format!("{KEPT_PREFIX}v1beta2");
+    let many = format!(r#"{{"Items":{{"more":[{}{{}}]}}}}"#, r#"{"a":0},"#.repeat(100_000));
+    let old: Middle = parsed(json!({
+        "apiVersion": "capsule.clastix.io/v1beta1", "kind": "Tenant",
+        "metadata": { "name": "oil", "annotations": { key.clone(): many } }, "spec": { "owners": [] },
+    }));
+    let error = from_v1beta1(old).unwrap_err().to_string();
+    assert!(error.contains(&key) && error.contains("more than can be put back"), "{error}");
+}
+
+#[test]
 fn what_was_kept_and_tampered_with_is_refused_or_ignored() {
     let seen = to_v1beta1(new(json!({ "forceTenantPrefix": true }))).unwrap();
     let key = "conversion.ensemble/v1beta2";
