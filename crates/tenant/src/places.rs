@@ -3,20 +3,26 @@
 //! A namespace is given a place before it is created, by an entry in the Tenant's status that the API server takes from
 //! one writer at a time. So however many are created at once, by whichever replica they are admitted, there are never
 //! more than the quota says. A place is given for a minute; by then the namespace is known, or was never created.
+//!
+//! Replicas do not compare their clocks: each measures by its own how long it has seen an entry unchanged, as leases are
+//! judged. An entry is dropped when its minute is over and either the Tenant's status lists the namespace, or the API
+//! server does not have it.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::{SignedDuration, Timestamp},
 };
+use operator_core::kind::uid;
 
 use crate::api::v1beta2::{Reservation, Tenant, TenantStatus};
 
 /// For how long a place is given: longer than the API server takes for any request.
-const LASTS: SignedDuration = SignedDuration::from_mins(1);
-/// A place that is given for less than this is given anew to who asks again.
-const RENEWED: SignedDuration = SignedDuration::from_secs(30);
+const LASTS: Duration = Duration::from_mins(1);
 
 /// Whether there is a place for a namespace.
 #[derive(Debug, PartialEq)]
@@ -34,130 +40,124 @@ pub(crate) enum Place {
     },
 }
 
-/// Whether a Tenant has a place for a namespace beside its `members`.
-pub(crate) fn place(tenant: &Tenant, members: &BTreeSet<String>, namespace: &str, now: Timestamp) -> Place {
-    let Some(quota) = quota(tenant) else { return Place::Given };
-    let status = tenant.status.clone().unwrap_or_default();
-    let mut taken: BTreeSet<_> = members.iter().map(String::as_str).collect();
-    taken.extend(valid(&status.reservations, now).map(|reservation| reservation.namespace.as_str()));
-    taken.remove(namespace);
-    if taken.len() >= quota {
-        return Place::None { taken: taken.len(), quota };
-    }
-    let is_given = |reservation: &Reservation| {
-        reservation.namespace == namespace && reservation.until.0 > later(now, RENEWED)
-    };
-    if status.reservations.iter().any(is_given) {
-        return Place::Given;
-    }
-    Place::Give(Box::new(with(status, namespace, now)))
+/// The names of the namespaces of a Tenant, as far as they are known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Members<'m> {
+    /// By a cache, which may be behind.
+    Cached(&'m BTreeSet<String>),
+    /// By the API server, before the Tenant was read.
+    Live(&'m BTreeSet<String>),
 }
 
-fn with(mut status: TenantStatus, namespace: &str, now: Timestamp) -> TenantStatus {
-    drop_expired(&mut status, now);
-    status.reservations.retain(|reservation| reservation.namespace != namespace);
-    let until = Time(later(now, LASTS));
+/// Returns whether a Tenant has a place for a namespace beside its `members`. `is_over` says of an entry whether its time
+/// is over.
+pub(crate) fn place(
+    tenant: &Tenant,
+    members: Members<'_>,
+    namespace: &str,
+    now: Timestamp,
+    is_over: impl Fn(&Reservation) -> bool,
+) -> Place {
+    let Some(quota) = quota(tenant) else { return Place::Given };
+    let status = tenant.status.clone().unwrap_or_default();
+    let taken = taken(&status, members, namespace, &is_over);
+    if taken >= quota {
+        return Place::None { taken, quota };
+    }
+    Place::Give(Box::new(with(status, members, namespace, now, is_over)))
+}
+
+/// Counts the namespaces and entries besides that of `namespace`, each name once.
+fn taken(
+    status: &TenantStatus,
+    members: Members<'_>,
+    namespace: &str,
+    is_over: impl Fn(&Reservation) -> bool,
+) -> usize {
+    let (known, spaces): (_, &[_]) = match members {
+        Members::Cached(known) => (known, &status.spaces),
+        // What the status lists and the API server does not have is gone.
+        Members::Live(known) => (known, &[]),
+    };
+    // A cache does not say whether a namespace that is reserved for long was created.
+    let counts = |entry: &&Reservation| matches!(members, Members::Cached(_)) || !is_over(entry);
+    let reserved = status.reservations.iter().filter(counts).map(|entry| entry.namespace.as_str());
+    let spaces = spaces.iter().map(|space| space.name.as_str());
+    let mut taken: BTreeSet<_> = known.iter().map(String::as_str).chain(spaces).chain(reserved).collect();
+    taken.remove(namespace);
+    taken.len()
+}
+
+/// The status with an entry for a namespace, and without those that are not needed any more.
+fn with(
+    mut status: TenantStatus,
+    members: Members<'_>,
+    namespace: &str,
+    now: Timestamp,
+    is_over: impl Fn(&Reservation) -> bool,
+) -> TenantStatus {
+    let spaces: BTreeSet<_> = status.spaces.iter().map(|space| space.name.clone()).collect();
+    let is_settled = |name: &String| match members {
+        Members::Cached(_) => spaces.contains(name),
+        Members::Live(live) => spaces.contains(name) || !live.contains(name),
+    };
+    let before = status.reservations.iter().find(|entry| entry.namespace == namespace);
+    // Always another entry, whatever the clocks of those who write it.
+    let after = before.map(|entry| later(entry.until.0, Duration::from_secs(1)));
+    let until = Time(later(now, LASTS).max(after.unwrap_or(Timestamp::MIN)));
+    status
+        .reservations
+        .retain(|entry| entry.namespace != namespace && !(is_over(entry) && is_settled(&entry.namespace)));
     status.reservations.push(Reservation { namespace: namespace.to_owned(), until });
     status
 }
 
-/// Takes out the reservations that no longer count.
-pub(crate) fn drop_expired(status: &mut TenantStatus, now: Timestamp) {
-    status.reservations.retain(|reservation| reservation.until.0 > now);
-}
-
-fn valid(reservations: &[Reservation], now: Timestamp) -> impl Iterator<Item = &Reservation> {
-    reservations.iter().filter(move |reservation| reservation.until.0 > now)
-}
-
-fn later(now: Timestamp, by: SignedDuration) -> Timestamp {
+fn later(now: Timestamp, by: Duration) -> Timestamp {
+    let by = SignedDuration::try_from(by).unwrap_or_default();
     now.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// How many namespaces the Tenant may have.
+/// Returns how many namespaces the Tenant may have.
 pub(crate) fn quota(tenant: &Tenant) -> Option<usize> {
     let quota = tenant.spec.namespace_options.as_ref()?.quota?;
     Some(quota.try_into().unwrap_or_default())
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
+/// Since when each entry has been seen unchanged, by the UID of its Tenant.
+#[derive(Debug, Default)]
+pub(crate) struct Sightings(HashMap<String, HashMap<Entry, Instant>>);
 
-    use super::*;
+/// Namespace and time of an entry, neither of which is judged.
+type Entry = (String, Timestamp);
 
-    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-
-    fn tenant(quota: Option<i32>, reserved: &[(&str, i64)]) -> Tenant {
-        let reservations: Vec<Value> = reserved
-            .iter()
-            .map(|(name, seconds)| json!({ "namespace": name, "until": later(NOW, SignedDuration::from_secs(*seconds)) }))
-            .collect();
-        serde_json::from_value(json!({
-            "metadata": { "name": "oil" },
-            "spec": { "namespaceOptions": { "quota": quota } },
-            "status": { "state": "Active", "size": 2, "reservations": reservations },
-        }))
-        .unwrap()
-    }
-
-    fn asked(tenant: &Tenant, members: &[&str], namespace: &str) -> Place {
-        place(tenant, &members.iter().map(|name| (*name).to_owned()).collect(), namespace, NOW)
-    }
-
-    fn given(place: Place) -> Vec<(String, i64)> {
-        match place {
-            Place::Give(status) => status
-                .reservations
-                .iter()
-                .map(|one| (one.namespace.clone(), one.until.0.as_second()))
-                .collect(),
-            other => panic!("{other:?}"),
+impl Sightings {
+    /// Takes note of the entries that a Tenant has.
+    pub(crate) fn observe(&mut self, tenant: &Tenant, now: Instant) {
+        let entries = tenant.status.iter().flat_map(|status| &status.reservations);
+        let before = self.0.remove(&uid(tenant)).unwrap_or_default();
+        let seen = |entry| (before.get(&entry).copied().unwrap_or(now), entry);
+        let entries: HashMap<_, _> =
+            entries.map(key).map(seen).map(|(since, entry)| (entry, since)).collect();
+        if !entries.is_empty() {
+            self.0.insert(uid(tenant), entries);
         }
     }
 
-    #[test]
-    fn without_a_quota_nothing_is_written() {
-        assert_eq!(asked(&tenant(None, &[]), &["a", "b"], "c"), Place::Given);
+    /// Forgets a Tenant that is gone.
+    pub(crate) fn forget(&mut self, tenant: &Tenant) {
+        self.0.remove(&uid(tenant));
     }
 
-    #[test]
-    fn a_free_place_is_given_for_a_minute_and_the_rest_of_the_status_stays() {
-        let place = asked(&tenant(Some(3), &[]), &["a", "b"], "c");
-        let Place::Give(status) = &place else { panic!("{place:?}") };
-        assert_eq!(status.size, 2);
-        assert_eq!(given(place), [("c".to_owned(), 60)]);
-    }
-
-    #[test]
-    fn members_and_reservations_are_counted_each_once() {
-        assert_eq!(asked(&tenant(Some(2), &[]), &["a", "b"], "c"), Place::None { taken: 2, quota: 2 });
-        let reserved = tenant(Some(2), &[("a", 20), ("b", 20)]);
-        assert_eq!(asked(&reserved, &["a"], "c"), Place::None { taken: 2, quota: 2 });
-        assert!(asked(&tenant(Some(2), &[("a", 20)]), &["a"], "c").is_given());
-    }
-
-    #[test]
-    fn an_expired_reservation_counts_no_more_and_goes() {
-        let place = asked(&tenant(Some(2), &[("a", 0), ("b", 20)]), &[], "c");
-        assert_eq!(given(place), [("b".to_owned(), 20), ("c".to_owned(), 60)]);
-    }
-
-    #[test]
-    fn who_has_a_place_keeps_it_and_only_one() {
-        assert_eq!(asked(&tenant(Some(1), &[("a", 50)]), &[], "a"), Place::Given);
-        assert_eq!(given(asked(&tenant(Some(1), &[("a", 10)]), &[], "a")), [("a".to_owned(), 60)]);
-    }
-
-    #[test]
-    fn a_quota_below_what_is_there_gives_no_place() {
-        assert_eq!(asked(&tenant(Some(1), &[]), &["a", "b"], "c"), Place::None { taken: 2, quota: 1 });
-        assert_eq!(asked(&tenant(Some(1), &[]), &["a", "b", "c"], "c"), Place::None { taken: 2, quota: 1 });
-    }
-
-    impl Place {
-        fn is_given(&self) -> bool {
-            !matches!(self, Self::None { .. })
-        }
+    /// Whether an entry has been seen unchanged for longer than a place is given.
+    pub(crate) fn is_over(&self, tenant: &Tenant, entry: &Reservation, now: Instant) -> bool {
+        let since = self.0.get(&uid(tenant)).and_then(|entries| entries.get(&key(entry)));
+        since.is_some_and(|since| now.saturating_duration_since(*since) >= LASTS)
     }
 }
+
+fn key(entry: &Reservation) -> Entry {
+    (entry.namespace.clone(), entry.until.0)
+}
+
+#[cfg(test)]
+mod tests;

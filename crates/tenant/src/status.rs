@@ -19,7 +19,6 @@ use crate::{
     },
     membership::Mismatch,
     namespaces::Members,
-    places::drop_expired,
     plan::{Plan, remembered},
     trouble::Troubles,
     unenforced,
@@ -60,7 +59,6 @@ pub(crate) fn announcement(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Opti
         return None;
     }
     count(&mut status);
-    drop_expired(&mut status, now);
     if status.observed_generation != tenant.metadata.generation {
         let ready = Verdict {
             type_: READY,
@@ -126,10 +124,6 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         ..TenantStatus::default()
     };
     count(&mut status);
-    if before != Some(&status) {
-        // No reason to write by itself: nobody counts them any more.
-        drop_expired(&mut status, now);
-    }
     status
 }
 

@@ -142,7 +142,8 @@ pub struct Reservation {
     /// The name of the namespace.
     pub namespace: String,
 
-    /// When the place is free again if there is no such namespace.
+    /// until is when the place is free again if there is no such namespace, by the clock of the replica that wrote it.
+    /// Replicas judge by how long they have seen the entry unchanged.
     pub until: Time,
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
+    time::Instant,
 };
 
 use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
@@ -15,17 +16,17 @@ use operator_core::{
     ObjectKey,
     admission::{BoxError, Caches, Denial},
     error::is_conflict,
-    informer::{Index, Informer},
+    informer::{Change, Index, Informer, Subscription},
 };
 use parking_lot::Mutex;
 
 use crate::{
     api::{
         names::TENANT_LABEL,
-        v1beta2::{Tenant, TenantStatus},
+        v1beta2::{Reservation, Tenant, TenantStatus},
     },
     membership::{judge, named},
-    places::{Place, place, quota},
+    places::{Members, Place, Sightings, place, quota},
     webhook::known::Known,
 };
 
@@ -36,12 +37,23 @@ pub(super) struct Places {
     members: Index<Namespace, String>,
     manager_namespace: String,
     turns: Turns,
+    sightings: Arc<Mutex<Sightings>>,
+    _observing: Subscription,
 }
 
 impl Places {
     pub(super) fn wire(caches: &Caches<'_>, known: &Known) -> Self {
         let by_tenant = |namespace: &Namespace| named(&namespace.metadata);
+        let sightings = Arc::<Mutex<Sightings>>::default();
+        let seen = sightings.clone();
+        let observe = move |change: &Change<Tenant>| match (&change.old, &change.new) {
+            (_, Some(tenant)) => seen.lock().observe(tenant, Instant::now()),
+            (Some(tenant), None) => seen.lock().forget(tenant),
+            (None, None) => {}
+        };
         Self {
+            _observing: known.tenants().subscribe(observe),
+            sightings,
             writer: caches.writer(),
             tenants: known.tenants().clone(),
             members: known.namespaces().store().index(by_tenant),
@@ -64,23 +76,22 @@ impl Places {
         if quota(&tenant).is_none() {
             return Ok(Ok(()));
         }
+        let asked = Instant::now();
         let turn = self.turns.of(&tenant.name_any());
-        let _turn = turn.lock().await;
+        let mut turn = turn.lock().await;
         let mut tenant = self.newest(tenant);
-        let mut members = self.known_members(&tenant);
-        let mut is_sure = false;
+        let cached = self.cached_members(&tenant);
+        let mut live: Option<Arc<BTreeSet<String>>> = None;
         // Others who write the status at the same time make progress with each round. The review's own time is the end.
         loop {
-            match place(&tenant, &members, namespace, Timestamp::now()) {
+            let members = live.as_ref().map_or(Members::Cached(&cached), |live| Members::Live(live));
+            match self.place(&tenant, members, namespace) {
                 Place::Given => return Ok(Ok(())),
-                Place::None { taken, quota } if is_sure => {
+                Place::None { taken, quota } if live.is_some() => {
                     return Ok(Err(full(&tenant, namespace, taken, quota)));
                 }
-                Place::None { .. } => {
-                    // In this order: what is created in between has a reservation.
-                    members = self.live_members(&tenant).await?;
-                    is_sure = true;
-                }
+                // In this order: what is created before the Tenant is read again has a reservation.
+                Place::None { .. } => live = Some(self.live_members(&tenant, &mut turn, asked).await?),
                 Place::Give(_) if dry_run => return Ok(Ok(())),
                 Place::Give(status) => {
                     if self.write(&tenant, *status).await? {
@@ -95,25 +106,45 @@ impl Places {
         }
     }
 
+    fn place(&self, tenant: &Tenant, members: Members<'_>, namespace: &str) -> Place {
+        let now = Instant::now();
+        let mut sightings = self.sightings.lock();
+        sightings.observe(tenant, now);
+        let is_over = |entry: &Reservation| sightings.is_over(tenant, entry, now);
+        place(tenant, members, namespace, Timestamp::now(), is_over)
+    }
+
     /// What this process knows of the Tenant, which may be its own last write.
     fn newest(&self, tenant: Arc<Tenant>) -> Arc<Tenant> {
         let newest = self.tenants.store().get(&ObjectKey::of(tenant.as_ref()));
         newest.filter(|newest| newest.uid() == tenant.uid()).unwrap_or(tenant)
     }
 
-    /// The names of its namespaces, as the cache and the status have them.
-    fn known_members(&self, tenant: &Tenant) -> BTreeSet<String> {
+    /// The names of its namespaces, as the cache has them.
+    fn cached_members(&self, tenant: &Tenant) -> BTreeSet<String> {
         let cached = self.members.get(&tenant.name_any());
         let cached = cached.iter().filter(|namespace| self.is_member(&namespace.metadata, tenant));
-        let told = tenant.status.iter().flat_map(|status| &status.spaces);
-        cached.map(|namespace| namespace.name_any()).chain(told.map(|space| space.name.clone())).collect()
+        cached.map(|namespace| namespace.name_any()).collect()
     }
 
-    async fn live_members(&self, tenant: &Tenant) -> Result<BTreeSet<String>, BoxError> {
+    /// The names of its namespaces, as the API server had them at a moment after a review `asked`. Reviews that wait for
+    /// their turn share what one of them has listed.
+    async fn live_members(
+        &self,
+        tenant: &Tenant,
+        turn: &mut Turn,
+        asked: Instant,
+    ) -> Result<Arc<BTreeSet<String>>, BoxError> {
+        if let Some((_, members)) = turn.as_ref().filter(|(began, _)| *began >= asked) {
+            return Ok(members.clone());
+        }
+        let began = Instant::now();
         let labelled = ListParams::default().labels(&format!("{TENANT_LABEL}={}", tenant.name_any()));
         let found = Api::<Namespace>::all(self.writer.clone()).list_metadata(&labelled).await?;
         let found = found.into_iter().filter(|namespace| self.is_member(&namespace.metadata, tenant));
-        Ok(found.map(|namespace| namespace.name_any()).collect())
+        let members: Arc<BTreeSet<_>> = Arc::new(found.map(|namespace| namespace.name_any()).collect());
+        *turn = Some((began, members.clone()));
+        Ok(members)
     }
 
     fn is_member(&self, namespace: &ObjectMeta, tenant: &Tenant) -> bool {
@@ -158,10 +189,13 @@ fn gone(tenant: &Tenant, namespace: &str) -> Denial {
 /// Lets the reviews of one process come one after the other where they concern the same Tenant, so that only other
 /// replicas can be in the way.
 #[derive(Default)]
-struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Turn>>>>);
+
+/// What was listed last and when that began, as long as reviews wait for their turn.
+type Turn = Option<(Instant, Arc<BTreeSet<String>>)>;
 
 impl Turns {
-    fn of(&self, tenant: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn of(&self, tenant: &str) -> Arc<tokio::sync::Mutex<Turn>> {
         let mut turns = self.0.lock();
         turns.retain(|name, turn| name == tenant || Arc::strong_count(turn) > 1);
         turns.entry(tenant.to_owned()).or_default().clone()
