@@ -148,6 +148,42 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
         retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
+    /// As [`Children::create_or_update`], of an object whose name is reserved for `owner`: one that belongs to somebody else
+    /// or to nobody becomes the owner's, whose controller reference takes the place of all owner references. One for which
+    /// `must_replace` says so is deleted and made anew.
+    ///
+    /// # Errors
+    /// When the API server refuses or does not answer.
+    pub async fn take_over(
+        &self,
+        key: &ObjectKey,
+        owner: &Owner,
+        mutate: impl Fn(&mut K),
+        must_replace: impl Fn(&K) -> bool,
+    ) -> Result<Written, WriteError> {
+        let attempt = async |_| {
+            let Some(found) = self.writer.read(key).await? else {
+                return self.create(key, owner, &mutate).await;
+            };
+            if must_replace(&found) && !owner.owns(found.meta()) {
+                self.writer.delete(&found, Unless::Changed).await?;
+                return self.create(key, owner, &mutate).await;
+            }
+            let mut wanted = found.clone();
+            if !owner.owns(found.meta()) {
+                wanted.meta_mut().owner_references = None;
+                owner.stamp(wanted.meta_mut());
+            }
+            mutate(&mut wanted);
+            if wanted == found {
+                return Ok(Written::Unchanged);
+            }
+            self.writer.replace(key, &wanted).await?;
+            Ok(Written::Updated)
+        };
+        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
+    }
+
     /// Deletes an object that the informer knows: this very incarnation, not a namesake. Gone already is
     /// success.
     pub async fn delete(&self, object: &K) -> Result<(), WriteError> {

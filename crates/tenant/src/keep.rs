@@ -10,6 +10,7 @@ use operator_core::{
     write::{Children, WriteError},
 };
 use serde::Serialize;
+use tracing::info;
 
 use crate::children::Child;
 
@@ -38,7 +39,7 @@ impl<K: Child + Kind + Serialize + PartialEq + Default> Kept<K> {
     }
 
     /// Makes the object what it is to be. One that has to go first is waited for: the informer tells when it
-    /// is gone.
+    /// is gone. One of somebody else is taken over: its name is reserved.
     pub(crate) async fn make(&self, owner: &Owner, wanted: &K) -> Result<(), WriteError> {
         let key = ObjectKey::of(wanted);
         if let Some(found) = self.get(&key, owner) {
@@ -49,7 +50,15 @@ impl<K: Child + Kind + Serialize + PartialEq + Default> Kept<K> {
                 return Ok(());
             }
         }
-        self.children.create_or_update(&key, owner, |found| wanted.settle(found)).await.map(drop)
+        let settle = |found: &mut K| wanted.settle(found);
+        match self.children.create_or_update(&key, owner, settle).await {
+            Err(WriteError::NotOurs { object, holder }) => {
+                info!(object, holder, "took over an object whose name is reserved");
+                self.children.take_over(&key, owner, settle, |found| wanted.must_replace(found)).await
+            }
+            made => made,
+        }
+        .map(drop)
     }
 
     /// The objects whose controller has that UID and that are not wanted.

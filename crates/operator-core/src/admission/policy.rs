@@ -4,6 +4,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::ObjectMeta;
 
 use super::target::{Target, TargetRule};
@@ -15,13 +16,14 @@ pub struct Policy {
     name: &'static str,
     targets: Vec<TargetRule>,
     objects: Vec<String>,
+    namespaces: Option<LabelSelector>,
     validations: Vec<(String, String)>,
 }
 
 impl Policy {
     /// A policy about nothing yet. The name is a DNS label, unique among those of the controller.
     pub fn new(name: &'static str) -> Self {
-        Self { name, targets: Vec::new(), objects: Vec::new(), validations: Vec::new() }
+        Self { name, targets: Vec::new(), objects: Vec::new(), namespaces: None, validations: Vec::new() }
     }
 
     /// It is about this, too.
@@ -36,7 +38,14 @@ impl Policy {
         self
     }
 
-    /// This CEL expression, over `object`, `oldObject` and `request`, must be true; if it is not, the message is told.
+    /// It is only about objects in namespaces with these labels.
+    pub fn in_namespaces(mut self, selector: LabelSelector) -> Self {
+        self.namespaces = Some(selector);
+        self
+    }
+
+    /// This CEL expression, over `object`, `oldObject`, `request`, `namespaceObject` and `authorizer`, must be true; if it is
+    /// not, the message is told.
     pub fn holds(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
         self.validations.push((expression.into(), message.into()));
         self
@@ -61,6 +70,7 @@ impl Policy {
                 failure_policy: Some("Fail".to_owned()),
                 match_constraints: Some(MatchResources {
                     match_policy: Some("Equivalent".to_owned()),
+                    namespace_selector: self.namespaces.clone(),
                     resource_rules: Some(self.targets.iter().map(|target| self.rule(target)).collect()),
                     ..MatchResources::default()
                 }),

@@ -111,3 +111,66 @@ async fn what_an_administrator_of_the_cluster_deletes_is_made_again() {
     stage.kubectl(&["delete", "limitrange", &name, &within]).await.unwrap();
     stage.until_count(&["limitranges", &within], 1).await;
 }
+
+/// An object of a kind that is kept, as small as it can be.
+fn smallest(kind: (&str, &str, &str, &str), metadata: &Value) -> DynamicObject {
+    let mut object = json!({ "apiVersion": "v1", "kind": kind.2, "metadata": metadata });
+    if !kind.0.is_empty() {
+        object["apiVersion"] = format!("{}/{}", kind.0, kind.1).into();
+    }
+    match kind.2 {
+        "LimitRange" => object["spec"] = json!({ "limits": [] }),
+        "NetworkPolicy" => object["spec"] = json!({ "podSelector": {} }),
+        "RoleBinding" => {
+            let role = json!({ "apiGroup": kind.0, "kind": "ClusterRole", "name": "view" });
+            object["roleRef"] = role;
+        }
+        _ => {}
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+#[tokio::test]
+async fn names_of_what_is_kept_are_reserved_for_the_manager_and_administrators() {
+    let stage = town().await;
+    let (alice, namespace) = furnished(stage, "reserved").await;
+    let inside = Person::account(&namespace, "default");
+    let root = Person::member("root-of-reserved", "system:masters");
+    for kind in KINDS {
+        let (taken, free) = if kind.2 == "RoleBinding" {
+            ("capsule:managed:", "capsule-reserved-")
+        } else {
+            ("capsule-reserved-", "capsule-other-")
+        };
+        let create = async |who: &Person, metadata: &Value| {
+            let api = api(stage, who, kind, &namespace).await;
+            let created = api.create(&PostParams::default(), &smallest(kind, metadata)).await;
+            created.map(|created| created.metadata.name.unwrap()).map_err(|error| error.to_string())
+        };
+        for who in [&alice, &inside] {
+            for metadata in [json!({ "name": format!("{taken}9") }), json!({ "generateName": taken })] {
+                let refused = create(who, &metadata).await.unwrap_err();
+                let is_policy =
+                    refused.contains("ValidatingAdmissionPolicy 'ensemble-tenant-reserved-names'");
+                assert!(is_policy && refused.contains("choose another name"), "{} {refused}", who.name);
+            }
+            let name = create(who, &json!({ "generateName": free })).await.unwrap();
+            let api = api(stage, who, kind, &namespace).await;
+            api.delete(&name, &DeleteParams::default()).await.unwrap();
+        }
+        let name = create(&root, &json!({ "name": format!("{taken}9") })).await.unwrap();
+        // What is there already can be changed and deleted by whoever may.
+        let api = api(stage, &alice, kind, &namespace).await;
+        let labelled = Patch::Merge(json!({ "metadata": { "labels": { "team": "a" } } }));
+        api.patch(&name, &PatchParams::default(), &labelled).await.unwrap();
+        api.delete(&name, &DeleteParams::default()).await.unwrap();
+        // It is about namespaces of Tenants.
+        let elsewhere = Api::<DynamicObject>::namespaced_with(
+            alice.client(stage).await,
+            "default",
+            &ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(kind.0, kind.1, kind.2), kind.3),
+        );
+        let metadata = json!({ "name": format!("{taken}9") });
+        elsewhere.create(&PostParams::default(), &smallest(kind, &metadata)).await.unwrap();
+    }
+}
