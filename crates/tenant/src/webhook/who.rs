@@ -17,7 +17,13 @@ pub(super) const CONCERNS_A_TENANT: &str = "!(has(request.userInfo.groups) && 's
 pub(super) const NOT_A_MASTER: &str =
     "!(has(request.userInfo.groups) && 'system:masters' in request.userInfo.groups)";
 
-/// A namespace that is made, or is given another label.
-pub(super) const NAMES_A_TENANT_ANEW: &str = "request.operation == 'CREATE' || \
-    object.metadata.?labels[?'capsule.clastix.io/tenant'].orValue('') != \
-    oldObject.metadata.?labels[?'capsule.clastix.io/tenant'].orValue('')";
+/// A namespace that is made, or is given other labels, annotations or owner references while it names a Tenant, before or
+/// after.
+pub(super) const CHANGES_WHAT_A_TENANT_GIVES: &str = "request.operation == 'CREATE' || \
+    ([object, oldObject].exists(one, \
+    one.metadata.?labels[?'capsule.clastix.io/tenant'].hasValue() || \
+    one.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == 'Tenant' && \
+    owner.apiVersion.startsWith('capsule.clastix.io/'))) && \
+    (object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) || \
+    object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}) || \
+    object.metadata.?ownerReferences.orValue([]) != oldObject.metadata.?ownerReferences.orValue([])))";

@@ -101,9 +101,6 @@ const REFUSED: &[&str] = &[
     "delete namespace gas-dev",
     // What their own namespace is and belongs to.
     "label --overwrite namespace oil-dev capsule.clastix.io/tenant=gas",
-    "label namespace oil-dev capsule.clastix.io/tenant-",
-    "annotate --overwrite namespace oil-dev scheduler.alpha.kubernetes.io/node-selector=kubernetes.io/os=windows",
-    "patch namespace oil-dev --type=merge --patch={\"metadata\":{\"ownerReferences\":null}}",
     // What the controller keeps in it.
     "delete limitrange capsule-oil-0 --namespace=oil-dev",
     "delete resourcequota capsule-oil-0 --namespace=oil-dev",
@@ -112,9 +109,19 @@ const REFUSED: &[&str] = &[
     "delete rolebindings --all --namespace=oil-dev",
     "patch resourcequota capsule-oil-0 --namespace=oil-dev --type=merge --patch={\"spec\":{\"hard\":{\"pods\":\"9\"}}}",
     "label --overwrite networkpolicy capsule-oil-0 --namespace=oil-dev projectcapsule.dev/managed-by-",
+    // The names of what it may keep there one day.
+    "create quota capsule-oil-7 --hard=pods=9 --namespace=oil-dev",
+    "create rolebinding capsule:managed:mine --clusterrole=view --user=carol --namespace=oil-dev",
     // Rights that they do not have themselves.
     "create rolebinding mine --clusterrole=cluster-admin --user=alice --namespace=oil-dev",
     "create role mine --verb=update --resource=resourcequotas --namespace=oil-dev",
+];
+
+/// What goes through without an effect: the Tenant keeps what it gives.
+const WITHOUT_EFFECT: &[&str] = &[
+    "label namespace oil-dev capsule.clastix.io/tenant-",
+    "annotate --overwrite namespace oil-dev scheduler.alpha.kubernetes.io/node-selector=kubernetes.io/os=windows",
+    "patch namespace oil-dev --type=merge --patch={\"metadata\":{\"ownerReferences\":null}}",
 ];
 
 const ALLOWED: &[&str] = &[
@@ -142,6 +149,13 @@ async fn an_owner_is_kept_to_the_tenant_and_free_within_it() {
         said.as_ref().is_err_and(|error| error.contains("orbidden") || error.contains("denied"))
     };
     let mut amiss = alice.types_all(REFUSED, is_refusal).await;
+    let identity = async || {
+        let metadata = stage.read(&["get", "namespace", "oil-dev"]).await["metadata"].clone();
+        ["labels", "annotations", "ownerReferences"].map(|field| metadata[field].clone())
+    };
+    let before = identity().await;
+    amiss.extend(alice.types_all(WITHOUT_EFFECT, Result::is_ok).await);
+    assert_eq!(identity().await, before);
     amiss.extend(alice.types_all(ALLOWED, Result::is_ok).await);
     assert!(amiss.is_empty(), "{amiss:#?}");
 

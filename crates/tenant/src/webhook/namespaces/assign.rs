@@ -14,6 +14,7 @@ use super::{
     claim::Claim,
     metadata::given,
     names::{expected, within},
+    restore::{Assigned, restore},
 };
 use crate::{
     api::{names::TENANT_LABEL, v1beta2::Tenant},
@@ -23,12 +24,14 @@ use crate::{
 
 /// The namespace as it is to be stored instead, if it is to be changed.
 ///
-/// What somebody makes of a namespace that is there already stays as it is: the guard says whether it may be. Only
-/// where an administrator gives it another label do the owner references follow.
-pub(super) fn assign(request: &Request<Namespace>, facts: &Facts) -> Result<Option<Namespace>, Denial> {
+/// Of a namespace that is there already, what its Tenant gives is put back where the request takes it off; where an
+/// administrator gives it another label, the owner references follow. The guard says whether the rest may be.
+pub(super) fn assign(request: &Request<Namespace>, facts: &Facts) -> Result<Option<Assigned>, Denial> {
     match (request.operation, &request.old, &request.new) {
-        (Operation::Create, _, Some(new)) => create(new, facts),
-        (Operation::Update, Some(old), Some(new)) => Ok(update(old, new, facts)),
+        (Operation::Create, _, Some(new)) => Ok(create(new, facts)?.map(Assigned::from)),
+        (Operation::Update, Some(old), Some(new)) => {
+            Ok(restore(old, new, facts).or_else(|| update(old, new, facts).map(Assigned::from)))
+        }
         _ => Ok(None),
     }
 }

@@ -99,6 +99,29 @@ pub(super) fn check_kept(tenant: &Tenant, old: &ObjectMeta, new: &ObjectMeta) ->
     compare(tenant, Some(old), new, is_given)
 }
 
+/// Puts back what the Tenant gives and a change takes off or gives another value. Returns what that is, for people.
+pub(super) fn put_right(tenant: &Tenant, old: &ObjectMeta, new: &mut ObjectMeta) -> Vec<String> {
+    let wanted = wanted(tenant, new);
+    let both = [
+        ("label", &old.labels, &mut new.labels, &wanted.labels),
+        ("annotation", &old.annotations, &mut new.annotations, &wanted.annotations),
+    ];
+    let mut kept = Vec::new();
+    for (what, old, new, wanted) in both {
+        let none = Entries::new();
+        let old = old.as_ref().unwrap_or(&none);
+        let foreign = all_foreign(old, new.as_ref().unwrap_or(&none), wanted, is_given);
+        for key in foreign {
+            kept.push(format!("{what} {key}"));
+            match wanted.get(&key).or_else(|| old.get(&key)) {
+                Some(value) => drop(new.get_or_insert_default().insert(key, value.clone())),
+                None => drop(new.get_or_insert_default().remove(&key)),
+            }
+        }
+    }
+    kept
+}
+
 fn compare(
     tenant: &Tenant,
     old: Option<&ObjectMeta>,
@@ -129,9 +152,13 @@ fn refusal(namespace: &str, what: &str, key: &str, tenant: &Tenant) -> Denial {
 
 /// A guarded key that is given another value, and not the one that is wanted.
 fn foreign(old: &Entries, new: &Entries, wanted: &Entries, guarded: Guarded) -> Option<String> {
+    all_foreign(old, new, wanted, guarded).into_iter().next()
+}
+
+fn all_foreign(old: &Entries, new: &Entries, wanted: &Entries, guarded: Guarded) -> Vec<String> {
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).filter(|key| guarded(key, wanted)).collect();
-    let mut changed = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
-    changed.find(|key| new.get(*key) != wanted.get(*key)).cloned()
+    let changed = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
+    changed.filter(|key| new.get(*key) != wanted.get(*key)).cloned().collect()
 }
 
 /// Whether the Tenant says what a key is. The version by which a level of Pod Security is read belongs to the level: an

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::{
     Person, TENANT_LABEL,
-    hijack::{Change, Through, assert_refused},
-    town,
+    hijack::{Change, End, Through, assert_ended, assert_refused},
+    namespace, town,
 };
 use crate::support::{PATIENCE, Stage, TENANT};
 
@@ -107,10 +107,53 @@ async fn an_administrator_moves_namespaces_by_their_label() {
     stage.until_joined("from", 0).await;
     let refused = format!("{:#}", set(&format!("{TENANT_LABEL}=missing")).await.unwrap_err());
     assert!(refused.contains("there is no Tenant missing"), "{refused}");
+    // The label alone is a mistake: it stays.
     set(&format!("{TENANT_LABEL}-")).await.unwrap();
+    assert_eq!(stage.tenant_of("moving").await, "to");
+    let out = json!({ "metadata": { "labels": { TENANT_LABEL: null }, "ownerReferences": null } });
+    let patch = format!("--patch={out}");
+    stage.kubectl(&["patch", "namespace", "moving", "--type=merge", &patch]).await.unwrap();
     let metadata = stage.read(&["get", "namespace", "moving"]).await["metadata"].clone();
     assert_eq!(metadata["ownerReferences"], json!(null));
+    assert_eq!(metadata["labels"][TENANT_LABEL], json!(null));
     stage.until_joined("to", 0).await;
+}
+
+#[tokio::test]
+async fn a_manifest_that_leaves_out_what_the_tenant_gives_replaces_the_rest() {
+    let stage = town().await;
+    let alice = Person::user("alice-of-replaced");
+    let options = json!({ "additionalMetadata": { "labels": { LEVEL: "restricted" } } });
+    let spec = json!({ "namespaceOptions": options, "nodeSelector": { "pool": "oil" } });
+    stage.tenant("replaced", &[&alice], spec).await;
+    alice.create(stage, "replaced-dev").await.unwrap();
+    let before = stage.read(&["get", "namespace", "replaced-dev"]).await["metadata"].clone();
+    let root = Person::member("root", "system:masters");
+    for (who, team) in [(&alice, "a"), (&root, "b")] {
+        let mut labels = json!({ "team": team });
+        if team == "b" {
+            // Who takes off both takes it out.
+            labels[TENANT_LABEL] = "replaced".into();
+        }
+        let manifest = namespace("replaced-dev", json!({ "labels": labels }));
+        let namespaces = who.namespaces(stage).await;
+        let stored = namespaces.replace("replaced-dev", &PostParams::default(), &manifest).await.unwrap();
+        let mut expected = before.clone();
+        expected["labels"]["team"] = team.into();
+        let stored = serde_json::to_value(stored).unwrap()["metadata"].clone();
+        for field in ["labels", "annotations", "ownerReferences"] {
+            assert_eq!(stored[field], expected[field], "{}", who.name);
+        }
+    }
+    // As a person is told.
+    let change =
+        ["label", "namespace", "replaced-dev", "capsule.clastix.io/tenant-", "--as=alice-of-replaced"];
+    let change = [&change[..], &["--as-group=projectcapsule.dev"]].concat();
+    let told = stage.kubectl(&[&change[..], &["--warnings-as-errors"]].concat()).await.unwrap_err();
+    let told = format!("{told:#}");
+    let expected =
+        "Warning: namespace replaced-dev: the label capsule.clastix.io/tenant of Tenant replaced stays";
+    assert!(told.contains(expected), "{told}");
 }
 
 #[tokio::test]
@@ -141,9 +184,12 @@ async fn owners_leave_alone_what_is_for_the_tenant_to_say() {
         patched.map(drop).map_err(|error| error.to_string())
     };
     annotate("team", json!("a")).await.unwrap();
+    const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
     for value in [json!("pool=other"), json!(null)] {
-        let refused = annotate("scheduler.alpha.kubernetes.io/node-selector", value).await.unwrap_err();
-        assert!(refused.contains("is for Tenant said to say in spec.nodeSelector"), "{refused}");
+        annotate(SELECTOR, value).await.unwrap();
+        let annotations =
+            stage.read(&["get", "namespace", "said-dev"]).await["metadata"]["annotations"].clone();
+        assert_eq!(annotations[SELECTOR], "pool=said");
     }
     let refused = annotate("capsule.clastix.io/storage-classes", json!("mine")).await.unwrap_err();
     assert!(
@@ -192,8 +238,9 @@ async fn the_security_level_that_a_tenant_gives_holds_from_the_first_moment() {
     for label in levels.into_iter().chain([(LEVEL, json!(null)), older]) {
         let change = Change { labels: vec![label], ..Change::default() };
         let through = [Through::Itself, Through::Status, Through::Finalize];
-        let namespaces = ["level-dev", "level-asked-b"];
-        let count = assert_refused(stage, &people, &namespaces, &[change], &through).await;
+        let (namespaces, changes) = (["level-dev", "level-asked-b"], [change]);
+        let mut count = assert_refused(stage, &people[1..], &namespaces, &changes, &through).await;
+        count += assert_ended(stage, &people[..1], &namespaces, &changes, &through, End::Undone).await;
         assert!(count > 50, "{count}");
         for namespace in namespaces {
             assert_restricted(stage, namespace).await;
