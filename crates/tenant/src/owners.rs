@@ -154,6 +154,20 @@ pub(crate) fn subject(kind: OwnerKind, name: &str) -> Result<Subject, OwnerError
     }
 }
 
+/// Returns the kind and full name of whom the subject of a binding means, as owners are named.
+pub(crate) fn kind_and_name(subject: &Subject) -> Option<(OwnerKind, String)> {
+    let name = subject.name.clone();
+    match subject.kind.as_str() {
+        "User" => Some((OwnerKind::User, name)),
+        "Group" => Some((OwnerKind::Group, name)),
+        "ServiceAccount" => {
+            let namespace = subject.namespace.as_deref()?;
+            Some((OwnerKind::ServiceAccount, format!("system:serviceaccount:{namespace}:{name}")))
+        }
+        _ => None,
+    }
+}
+
 fn service_account(name: &str) -> Option<Subject> {
     let (namespace, name) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     let valid = !namespace.is_empty() && !name.is_empty() && !name.contains(':');

@@ -69,6 +69,11 @@ impl<'u> Person<'u> {
         [named(OwnerKind::User, name)].into_iter().chain(account).chain(groups)
     }
 
+    /// Whether this is one of the programs that a cluster itself consists of.
+    pub(crate) fn is_system(&self) -> bool {
+        self.is_in(SYSTEM_ACCOUNTS)
+    }
+
     fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|one| one == group)
     }
@@ -84,14 +89,30 @@ fn account_namespace(name: &str) -> Option<&str> {
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some(namespace)
 }
 
-/// What a person is. `manager` is the manager's own user name, `as_owners` are the `TenantOwner`s that mean this person,
-/// and `is_member` says of a namespace whether it belongs to a Tenant.
-pub fn role(
+/// What the state of the cluster says of a person. Evaluated only if the configuration alone does not decide.
+pub(crate) trait Relations {
+    /// Whether a binding in the cluster names the person in the role that lets owners create and patch namespaces.
+    fn is_bound(&self) -> bool;
+
+    /// Whether the person owns any Tenant.
+    fn is_owner(&self) -> bool;
+
+    /// Whether a namespace belongs to a Tenant.
+    fn is_member(&self, namespace: &str) -> bool;
+}
+
+/// Returns the role of a person. `manager` is the manager's own user name, `as_owners` are the `TenantOwner`s that mean
+/// this person.
+///
+/// Whoever owns a Tenant or is bound to the role of owners in the cluster is a [`Role::CapsuleUser`], whether the
+/// configuration names them or not, and even if it ignores one of their groups: the binding gives them rights on all
+/// namespaces.
+pub(crate) fn role(
     person: &Person<'_>,
     manager: &str,
     configuration: &CapsuleConfigurationSpec,
     as_owners: &[impl AsRef<TenantOwner>],
-    is_member: impl Fn(&str) -> bool,
+    relations: &impl Relations,
 ) -> Role {
     if !manager.is_empty() && person.name == manager {
         return Role::Manager;
@@ -99,18 +120,22 @@ pub fn role(
     if person.is_in(MASTERS) || person.is_among(&configuration.administrators) {
         return Role::Administrator;
     }
-    let is_ignored = configuration.ignore_user_with_groups.iter().any(|group| person.is_in(group));
-    if is_ignored || person.is_in(SYSTEM_ACCOUNTS) {
+    if person.is_system() {
+        return Role::Other;
+    }
+    if relations.is_bound() || relations.is_owner() {
+        return Role::CapsuleUser;
+    }
+    if configuration.ignore_user_with_groups.iter().any(|group| person.is_in(group)) {
         return Role::Other;
     }
     let is_user = person.is_among(&configuration.owners())
         || as_owners.iter().any(|owner| owner.as_ref().spec.aggregate)
-        || account_namespace(person.name).is_some_and(is_member);
+        || account_namespace(person.name).is_some_and(|namespace| relations.is_member(namespace));
     if is_user { Role::CapsuleUser } else { Role::Other }
 }
 
-/// Whether a person owns a Tenant, as its spec or one of the `TenantOwner`s that mean this person have it. Whoever is no
-/// [`Role::CapsuleUser`] has nothing of it.
+/// Whether a person owns a Tenant, as its spec or one of the `TenantOwner`s that mean this person have it.
 pub fn owns(person: &Person<'_>, tenant: &Tenant, as_owners: &[impl AsRef<TenantOwner>]) -> bool {
     let picks = || {
         let selectors = Selectors::of(tenant);
@@ -155,9 +180,39 @@ mod tests {
         Arc::new(serde_json::from_value(owner).unwrap())
     }
 
+    /// Somebody in a cluster with the namespace `oil-dev` of a Tenant.
+    #[derive(Clone, Copy, Default)]
+    struct Known {
+        is_bound: bool,
+        is_owner: bool,
+    }
+
+    impl Relations for Known {
+        fn is_bound(&self) -> bool {
+            self.is_bound
+        }
+
+        fn is_owner(&self) -> bool {
+            self.is_owner
+        }
+
+        fn is_member(&self, namespace: &str) -> bool {
+            namespace == "oil-dev"
+        }
+    }
+
     fn role_by(user: &UserInfo, configuration: Value, as_owners: &[Arc<TenantOwner>]) -> Role {
+        role_with(user, configuration, as_owners, Known::default())
+    }
+
+    fn role_with(
+        user: &UserInfo,
+        configuration: Value,
+        as_owners: &[Arc<TenantOwner>],
+        known: Known,
+    ) -> Role {
         let configuration = serde_json::from_value(configuration).unwrap();
-        role(&Person::of(user), MANAGER, &configuration, as_owners, |namespace| namespace == "oil-dev")
+        role(&Person::of(user), MANAGER, &configuration, as_owners, &known)
     }
 
     fn role_of(user: &UserInfo) -> Role {
@@ -185,7 +240,7 @@ mod tests {
             "",
             &CapsuleConfigurationSpec::default(),
             &NOBODY,
-            |_| false,
+            &Known::default(),
         );
         assert_eq!(found, Role::Other);
     }
@@ -223,6 +278,23 @@ mod tests {
         let configuration = json!({ "ignoreUserWithGroups": ["robots"] });
         let robot = user("r2", &["projectcapsule.dev", "robots"]);
         assert_eq!(role_by(&robot, configuration, &NOBODY), Role::Other);
+    }
+
+    #[test]
+    fn who_is_bound_or_owns_a_tenant_is_held_to_the_rules_of_owners() {
+        let ignored =
+            json!({ "ignoreUserWithGroups": ["robots"], "users": [{ "kind": "User", "name": "carol" }] });
+        let bound = Known { is_bound: true, ..Known::default() };
+        let owner = Known { is_owner: true, ..Known::default() };
+        for known in [bound, owner] {
+            let found = |user: &UserInfo| role_with(user, ignored.clone(), &NOBODY, known);
+            for held in [user("alice", &[]), user("r2", &["robots"]), account("ci", "builder")] {
+                assert_eq!(found(&held), Role::CapsuleUser, "{held:?}");
+            }
+            assert_eq!(found(&user("root", &["system:masters"])), Role::Administrator);
+            assert_eq!(found(&account("ensemble-system", "ensemble-manager")), Role::Manager);
+            assert_eq!(found(&account("kube-system", "namespace-controller")), Role::Other);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::{
         core::v1::{LimitRange, Namespace, ResourceQuota, Service},
         networking::v1::{IngressClass, NetworkPolicy},
-        rbac::v1::{ClusterRole, RoleBinding},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding},
         storage::v1::StorageClass,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -130,6 +130,8 @@ impl Controller for TenantController {
             rule::<ResourceQuota>(child),
             rule::<RoleBinding>(child),
             rule::<ClusterRole>(BIND).named(GRANTABLE),
+            // Admission holds whom they name to the rules of owners.
+            rule::<ClusterRoleBinding>(LIST | WATCH),
             rule::<StorageClass>(LIST | WATCH),
             // For admission.
             rule::<IngressClass>(LIST | WATCH),

@@ -33,7 +33,7 @@ pub use hub::{Informers, Selection};
 pub use index::{Index, IndexKey};
 use parking_lot::{Mutex, RwLock};
 pub use parts::Scope;
-pub use raw::list_readable;
+pub use raw::{Listing, list_pages};
 pub use store::{Change, Moment, Store};
 use tokio::sync::watch::{Receiver, Sender};
 

@@ -49,10 +49,39 @@ impl Raw {
     }
 }
 
-/// All objects of a kind as the API server has them now, without those that cannot be read.
-pub async fn list_readable<K: Kind>(client: Client, namespace: Option<&str>) -> kube::Result<Vec<K>> {
-    let all = Raw::api::<K>(client, namespace).list(&ListParams::default()).await?;
-    Ok(all.iter().filter_map(|object| object.read().ok()).collect())
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+
+/// Objects of a kind as the API server has them.
+#[derive(Debug)]
+pub struct Listing<K> {
+    /// Those that can be read.
+    pub objects: Vec<K>,
+    /// The keys of the others.
+    pub unreadable: Vec<ObjectKey>,
+}
+
+/// Lists all objects of a kind as the API server has them now, page by page.
+///
+/// # Errors
+/// When the API server does not answer, or a page has expired before it was asked for.
+pub async fn list_pages<K: Kind>(client: Client, namespace: Option<&str>) -> kube::Result<Listing<K>> {
+    let api = Raw::api::<K>(client, namespace);
+    let mut listing = Listing { objects: Vec::new(), unreadable: Vec::new() };
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list(&params).await?;
+        for object in &page {
+            match object.read() {
+                Ok(object) => listing.objects.push(object),
+                Err(Unreadable { key, .. }) => listing.unreadable.push(key),
+            }
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(listing),
+        }
+    }
 }
 
 /// What is read of an object before its kind is.

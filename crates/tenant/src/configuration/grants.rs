@@ -1,5 +1,6 @@
 //! Makes, repairs and takes away the cluster roles and their binding.
 
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::ResourceExt;
 use operator_core::{
     ObjectKey, Wiring,
@@ -11,7 +12,7 @@ use operator_core::{
 
 use super::{
     concerned,
-    roles::{Grant, mark},
+    roles::{Grant, mark, narrowed},
 };
 use crate::api::v1beta2::CapsuleConfiguration;
 
@@ -71,6 +72,21 @@ impl<K: Grant> Grants<K> {
             let is_wanted = wanted.contains(&object.name_any().as_str());
             if mark().owns(object.meta()) && !is_wanted && !is_deleting(object.as_ref()) {
                 errors.extend(self.children.delete(&object).await.err());
+            }
+        }
+        errors
+    }
+}
+
+impl Grants<ClusterRoleBinding> {
+    /// Takes those out of our bindings, whatever their names, who are not to be bound any more. Binds nobody: a role may be a
+    /// stranger's by now.
+    pub(super) async fn narrow(&self, wanted: &ClusterRoleBinding) -> Vec<WriteError> {
+        let mut errors = Vec::new();
+        for found in self.children.informer().store().list() {
+            let narrowed = narrowed(wanted, &found).filter(|found| mark().owns(&found.metadata));
+            if let Some(narrowed) = narrowed {
+                errors.extend(self.writer.replace(&ObjectKey::of(found.as_ref()), &narrowed).await.err());
             }
         }
         errors

@@ -7,7 +7,7 @@
 //! ```
 
 mod grants;
-mod roles;
+pub(crate) mod roles;
 mod status;
 pub mod users;
 
@@ -175,7 +175,10 @@ impl ConfigurationController {
         );
         let bound = match provisioner {
             Ok(()) => self.bindings.make(&wanted.binding).await,
-            Err(error) => Err(error),
+            Err(error) => {
+                troubles.add_all(self.bindings.narrow(&wanted.binding).await.into_iter().map(told));
+                Err(error)
+            }
         };
         let made: Vec<_> = [bound, deleter].into_iter().filter_map(Result::err).collect();
         if made.is_empty() {

@@ -1,8 +1,10 @@
 //! The cluster roles that let owners create and delete namespaces, as they are to be. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef, Subject};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject,
+};
 use kube::{Resource, core::ObjectMeta};
 use operator_core::{
     kind::Kind,
@@ -13,10 +15,10 @@ use serde::Serialize;
 
 use crate::{
     api::{
-        names::{CONFIGURATION_ANNOTATION, CREATED_BY_LABEL},
-        v1beta2::{CONFIGURATION_NAME, RbacConfiguration, UserSpec},
+        names::{CONFIGURATION_ANNOTATION, CREATED_BY_LABEL, DELETER_ROLE, PROVISIONER_ROLE},
+        v1beta2::{CONFIGURATION_NAME, RbacConfiguration, Tenant, UserSpec},
     },
-    owners::{OwnerError, subject},
+    owners::{OwnerError, kind_and_name, subject},
 };
 
 /// What the other implementation of the API writes into [`CREATED_BY_LABEL`] of its cluster roles.
@@ -26,6 +28,40 @@ const CREATED_BY: &str = "rbac-controller";
 /// reference says it.
 pub(super) fn mark() -> Owner {
     Owner::Mark { key: CONFIGURATION_ANNOTATION, value: CONFIGURATION_NAME.to_owned() }
+}
+
+/// Whether a binding gives its subjects the role that lets owners create and patch namespaces: one of the configured
+/// name or the default name, or one that is ours under a former name.
+pub(crate) fn is_provisioner(binding: &ClusterRoleBinding, names: &RbacConfiguration) -> bool {
+    let role = &binding.role_ref;
+    let is_named = role.name == names.provisioner || role.name == PROVISIONER_ROLE;
+    (role.kind == ClusterRole::kind(&()) && is_named) || mark().owns(&binding.metadata)
+}
+
+/// Whether a binding of a Tenant gives its subjects the role that lets owners delete the namespace because they own the
+/// Tenant, or did so: the Tenant does not give it to them by an additional RoleBinding.
+pub(crate) fn is_deleter(binding: &RoleBinding, tenant: &Tenant, names: &RbacConfiguration) -> bool {
+    let role = &binding.role_ref;
+    let is_named = role.name == names.deleter || role.name == DELETER_ROLE;
+    let people: Vec<_> = binding.subjects.iter().flatten().filter_map(kind_and_name).collect();
+    let is_additional = tenant.spec.additional_role_bindings.iter().any(|additional| {
+        additional.cluster_role_name == role.name
+            && additional.subjects.iter().filter_map(kind_and_name).eq(people.iter().cloned())
+    });
+    role.kind == ClusterRole::kind(&()) && is_named && !is_additional
+}
+
+/// Returns a binding without those who are not to be bound any more, if there are any.
+pub(super) fn narrowed(
+    wanted: &ClusterRoleBinding,
+    found: &ClusterRoleBinding,
+) -> Option<ClusterRoleBinding> {
+    let people: BTreeSet<_> = wanted.subjects.iter().flatten().filter_map(kind_and_name).collect();
+    let mut narrowed = found.clone();
+    let subjects = narrowed.subjects.get_or_insert_default();
+    let before = subjects.len();
+    subjects.retain(|subject| kind_and_name(subject).is_some_and(|person| people.contains(&person)));
+    (subjects.len() < before).then_some(narrowed)
 }
 
 /// What is to be there for one configuration.
@@ -157,6 +193,7 @@ mod tests {
     use serde_json::{Value, json, to_value};
 
     use super::*;
+    use crate::api::v1beta2::OwnerKind;
 
     fn wanted(users: Value) -> Roles {
         let users: Vec<UserSpec> = serde_json::from_value(users).unwrap();
@@ -196,6 +233,70 @@ mod tests {
         ]);
         assert_eq!(to_value(roles.binding.subjects).unwrap(), expected);
         assert_eq!(errors.len(), 1);
+    }
+
+    #[test]
+    fn a_binding_to_the_role_of_owners_is_known_by_its_role_or_its_mark() {
+        let names: RbacConfiguration = serde_json::from_value(json!({ "provisioner": "ours" })).unwrap();
+        let binding = |role: &str, kind: &str, annotations: Value| -> ClusterRoleBinding {
+            serde_json::from_value(json!({
+                "metadata": { "name": "any", "annotations": annotations },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
+            }))
+            .unwrap()
+        };
+        let mark = json!({ CONFIGURATION_ANNOTATION: CONFIGURATION_NAME });
+        for (binding, is_one) in [
+            (binding("ours", "ClusterRole", json!({})), true),
+            (binding("capsule-namespace-provisioner", "ClusterRole", json!({})), true),
+            (binding("former", "ClusterRole", mark), true),
+            (binding("former", "ClusterRole", json!({})), false),
+            (binding("cluster-admin", "ClusterRole", json!({})), false),
+        ] {
+            assert_eq!(is_provisioner(&binding, &names), is_one, "{binding:?}");
+        }
+    }
+
+    #[test]
+    fn a_binding_to_the_deleter_is_an_owners_unless_the_tenant_gives_it_additionally() {
+        let names = RbacConfiguration::default();
+        let bob = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob" });
+        let binding = |role: &str| -> RoleBinding {
+            serde_json::from_value(json!({
+                "metadata": { "name": "any" }, "subjects": [bob],
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            }))
+            .unwrap()
+        };
+        let tenant = |role: &str, name: &str| -> Tenant {
+            let subject = json!({ "kind": "User", "name": name });
+            let additional = json!([{ "clusterRoleName": role, "subjects": [subject] }]);
+            let spec = json!({ "additionalRoleBindings": additional });
+            serde_json::from_value(json!({ "metadata": { "name": "oil" }, "spec": spec })).unwrap()
+        };
+        assert!(is_deleter(&binding(DELETER_ROLE), &tenant("view", "bob"), &names));
+        assert!(is_deleter(&binding(DELETER_ROLE), &tenant(DELETER_ROLE, "carol"), &names));
+        assert!(!is_deleter(&binding(DELETER_ROLE), &tenant(DELETER_ROLE, "bob"), &names));
+        assert!(!is_deleter(&binding("admin"), &tenant("view", "bob"), &names));
+    }
+
+    #[test]
+    fn a_binding_is_narrowed_to_those_who_are_wanted_and_gets_nobody_new() {
+        let (alice, bob, carol) = (
+            json!({ "kind": "User", "name": "alice" }),
+            json!({ "kind": "User", "name": "bob" }),
+            json!({ "kind": "Group", "name": "alice" }),
+        );
+        let found = wanted(json!([alice, bob])).binding;
+        let next = wanted(json!([alice, carol])).binding;
+        let narrowed_to = |found: &ClusterRoleBinding| {
+            narrowed(&next, found)
+                .map(|one| one.subjects.iter().flatten().filter_map(kind_and_name).collect())
+        };
+        assert_eq!(narrowed_to(&found), Some(vec![(OwnerKind::User, "alice".to_owned())]));
+        assert_eq!(narrowed_to(&wanted(json!([alice])).binding), None);
+        let nobody = wanted(json!([])).binding;
+        assert_eq!(narrowed(&nobody, &found).unwrap().subjects, Some(Vec::new()));
     }
 
     #[test]

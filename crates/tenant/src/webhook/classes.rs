@@ -20,7 +20,7 @@ use operator_core::{
 
 use super::{
     in_tenants,
-    tenancy::{Tenancy, seen},
+    tenancy::{Tenancy, TenancyError, seen},
 };
 use crate::{
     allowed::{Allowed, Classes, Compiled},
@@ -159,7 +159,10 @@ impl<K: Classed> Guard<K> {
     }
 
     /// The Tenant that limits the classes of a request's object, and how.
-    async fn limits(&self, request: &Request<K>) -> Result<Option<(Arc<Tenant>, Arc<Classes>)>, BoxError> {
+    async fn limits(
+        &self,
+        request: &Request<K>,
+    ) -> Result<Option<(Arc<Tenant>, Arc<Classes>)>, TenancyError> {
         let Some(tenant) = self.tenancy.of(request.namespace.as_deref().unwrap_or_default()).await? else {
             return Ok(None);
         };
@@ -207,7 +210,11 @@ impl<K: Classed> Validator for Guard<K> {
 
     async fn validate(&self, request: &Request<K>) -> Result<Verdict, BoxError> {
         let Some(object) = &request.new else { return Ok(Verdict::allow()) };
-        let Some((tenant, classes)) = self.limits(request).await? else { return Ok(Verdict::allow()) };
+        let limits = match self.limits(request).await {
+            Ok(limits) => limits,
+            Err(error) => return error.into_denial().map(Verdict::deny),
+        };
+        let Some((tenant, classes)) = limits else { return Ok(Verdict::allow()) };
         let Some(allowed) = K::allowed(&classes) else { return Ok(Verdict::allow()) };
         let named = object.named();
         if named.is_empty() {

@@ -3,22 +3,33 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::{authentication::v1::UserInfo, core::v1::Namespace};
-use kube::{Api, Client, ResourceExt};
+use k8s_openapi::api::{
+    authentication::v1::UserInfo,
+    core::v1::Namespace,
+    rbac::v1::{ClusterRoleBinding, RoleBinding},
+};
+use kube::ResourceExt;
 use operator_core::{
     ObjectKey, OwnUser,
     admission::{BoxError, Caches},
-    informer::{Index, Informer, Selection, list_readable},
+    informer::{Index, Informer, Selection},
+    owner::{controller_of, refers_to},
 };
 
+use super::live::{LiveError, LiveTenants};
 use crate::{
     api::v1beta2::{
         CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, OwnerKind, Tenant, TenantOwner,
         UserSpec,
     },
+    configuration::roles::{is_deleter, is_provisioner},
     membership,
-    people::{Person, Role, owns, role},
+    owners::kind_and_name,
+    people::{Person, Relations, Role, owns, role},
 };
+
+/// How many Tenants one namespace can name, before and after, without being refused for that alone.
+const MOST_NAMED: usize = 4;
 
 /// Finds out.
 pub(super) struct Known {
@@ -27,8 +38,10 @@ pub(super) struct Known {
     configurations: Informer<CapsuleConfiguration>,
     owners: Index<TenantOwner, Subject>,
     namespaces: Informer<Namespace>,
+    bindings: Index<ClusterRoleBinding, Subject>,
+    role_bindings: Index<RoleBinding, Subject>,
     own_user: OwnUser,
-    reader: Client,
+    live: LiveTenants,
     manager_namespace: String,
 }
 
@@ -57,6 +70,14 @@ impl Known {
     pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
         let tenants = caches.informer::<Tenant>(Selection::All);
         let owners = caches.informer::<TenantOwner>(Selection::All);
+        // Also those of others: whoever is bound to the role has its rights.
+        let bindings = caches.informer::<ClusterRoleBinding>(Selection::All);
+        let bound = |binding: &ClusterRoleBinding| {
+            binding.subjects.iter().flatten().filter_map(kind_and_name).collect()
+        };
+        let role_bindings = caches.informer::<RoleBinding>(Selection::Managed);
+        let bound_in =
+            |binding: &RoleBinding| binding.subjects.iter().flatten().filter_map(kind_and_name).collect();
         let spelled_out = |tenant: &Tenant| {
             tenant.spec.owners.iter().map(|owner| (owner.kind, owner.name.clone())).collect()
         };
@@ -68,8 +89,10 @@ impl Known {
                 .store()
                 .index(|owner: &TenantOwner| vec![(owner.spec.kind, owner.spec.name.clone())]),
             namespaces: caches.informer(Selection::All),
+            bindings: bindings.store().index(bound),
+            role_bindings: role_bindings.store().index(bound_in),
             own_user: caches.own_user(),
-            reader: caches.reader(),
+            live: LiveTenants::new(caches.reader()),
             manager_namespace: caches.manager_namespace().to_owned(),
         }
     }
@@ -119,38 +142,41 @@ impl Known {
         as_owners: &[Arc<TenantOwner>],
     ) -> Result<Role, BoxError> {
         let manager = self.own_user.name().await?;
-        Ok(role(person, manager, configuration, as_owners, |namespace| self.is_member(namespace)))
+        let relations = Cached { known: self, person, configuration, as_owners };
+        Ok(role(person, manager, configuration, as_owners, &relations))
     }
 
     /// The same with Tenants as they are now: those that are named, or all if none is.
     ///
     /// # Errors
-    /// When the API server does not say.
+    /// When the API server does not say, or a Tenant that is named cannot be read.
     pub(super) async fn renewed(
         &self,
         mut facts: Facts,
         user: &UserInfo,
         about: &[String],
-    ) -> Result<Facts, BoxError> {
-        let api = Api::<Tenant>::all(self.reader.clone());
-        let mut found = Vec::new();
-        for name in about.iter().filter(|name| can_be_a_name(name)) {
-            facts.named.remove(name);
-            facts.owned.remove(name);
-            found.extend(api.get_opt(name).await?);
-        }
-        if about.is_empty() && facts.role == Role::CapsuleUser {
-            facts.owned.clear();
-            // One that cannot be read is nobody's.
-            found = list_readable(self.reader.clone(), None).await?;
-        }
+    ) -> Result<Facts, LiveError> {
         let person = Person::of(user);
         let as_owners = self.as_owners(&person);
-        for tenant in found.into_iter().map(Arc::new) {
-            if facts.role == Role::CapsuleUser && owns(&person, &tenant, &as_owners) {
-                facts.owned.insert(tenant.name_any(), tenant.clone());
+        if about.is_empty() && facts.role == Role::CapsuleUser {
+            let all = self.live.list().await?;
+            let owned = all.tenants.iter().filter(|(_, tenant)| owns(&person, tenant, &as_owners));
+            facts.owned = owned.map(|(name, tenant)| (name.clone(), tenant.clone())).collect();
+        }
+        if about.len() > MOST_NAMED {
+            return Ok(facts);
+        }
+        for name in about {
+            facts.named.remove(name);
+            facts.owned.remove(name);
+            let Some(tenant) = self.live.get(name).await? else { continue };
+            if facts.role == Role::Other && owns(&person, &tenant, &as_owners) && !person.is_system() {
+                facts.role = Role::CapsuleUser;
             }
-            facts.named.insert(tenant.name_any(), tenant);
+            if facts.role == Role::CapsuleUser && owns(&person, &tenant, &as_owners) {
+                facts.owned.insert(name.clone(), tenant.clone());
+            }
+            facts.named.insert(name.clone(), tenant);
         }
         Ok(facts)
     }
@@ -162,6 +188,12 @@ impl Known {
 
     fn tenant(&self, name: &str) -> Option<Arc<Tenant>> {
         self.tenants.store().get(&ObjectKey::cluster(name))
+    }
+
+    /// The Tenant that keeps a RoleBinding.
+    fn tenant_of(&self, binding: &RoleBinding) -> Option<Arc<Tenant>> {
+        let owner = controller_of(&binding.metadata).filter(|owner| refers_to::<Tenant>(owner))?;
+        self.tenant(&owner.name).filter(|tenant| tenant.uid().as_deref() == Some(owner.uid.as_str()))
     }
 
     fn is_member(&self, namespace: &str) -> bool {
@@ -183,11 +215,37 @@ impl Known {
     }
 }
 
-/// Whether there can be a Tenant of this name. What stands in a label or an owner reference may be anything, and the
-/// name becomes part of the path of a request.
-fn can_be_a_name(name: &str) -> bool {
-    let is_fine = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || one == '-' || one == '.';
-    name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_fine)
+/// What the caches say of a person.
+struct Cached<'c> {
+    known: &'c Known,
+    person: &'c Person<'c>,
+    configuration: &'c CapsuleConfigurationSpec,
+    as_owners: &'c [Arc<TenantOwner>],
+}
+
+impl Relations for Cached<'_> {
+    fn is_bound(&self) -> bool {
+        let names = &self.configuration.rbac;
+        let mut bindings = self.person.subjects().flat_map(|subject| self.known.bindings.get(&key(subject)));
+        if bindings.any(|binding| is_provisioner(&binding, names)) {
+            return true;
+        }
+        // Whoever has been an owner may delete namespaces until they are unbound there.
+        let mut bindings =
+            self.person.subjects().flat_map(|subject| self.known.role_bindings.get(&key(subject)));
+        bindings.any(|binding| {
+            let tenant = self.known.tenant_of(&binding);
+            tenant.is_some_and(|tenant| is_deleter(&binding, &tenant, names))
+        })
+    }
+
+    fn is_owner(&self) -> bool {
+        !self.known.owned(self.person, self.as_owners).is_empty()
+    }
+
+    fn is_member(&self, namespace: &str) -> bool {
+        self.known.is_member(namespace)
+    }
 }
 
 fn key(subject: UserSpec) -> Subject {
@@ -196,19 +254,4 @@ fn key(subject: UserSpec) -> Subject {
 
 fn by_name(tenant: Arc<Tenant>) -> (String, Arc<Tenant>) {
     (tenant.name_any(), tenant)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_can_be_a_name_is_asked_for() {
-        for name in ["oil", "oil-2", "0.oil"] {
-            assert!(can_be_a_name(name), "{name}");
-        }
-        for name in ["", "..", ".", "Oil", "oil/../gas", "oil?x=y", "oil%2f", "o\u{ef}l"] {
-            assert!(!can_be_a_name(name), "{name}");
-        }
-    }
 }

@@ -11,13 +11,16 @@
 //!             quotas that they share
 //! system      the policy that holds the cluster's own namespaces free of Tenants
 //! known       what is known of who asks; who is never asked about
+//! live        Tenants as the API server has them, read at a bounded rate; rate limits other work on account of reviews
 //! ```
 
 mod classes;
 mod known;
+mod live;
 mod managed;
 mod namespaces;
 mod patterns;
+mod rate;
 mod services;
 mod shared_quota;
 mod system;

@@ -1,4 +1,5 @@
-//! The Tenant of a namespace, from the caches. Those are behind by a moment: what is not there yet is waited for.
+//! The Tenant of a namespace, from the caches. Those may be behind: a namespace that is not there yet is waited for, and a
+//! Tenant that is not there is read from the API server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,39 +7,89 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use operator_core::{
     ObjectKey,
-    admission::{BoxError, Caches},
-    informer::{Informer, Selection},
+    admission::{BoxError, Caches, Denial},
+    informer::{Informer, Selection, Store},
     kind::Kind,
 };
 use tokio::{sync::Notify, time::timeout};
 
+use super::live::{LiveError, LiveTenants};
 use crate::api::{names::TENANT_LABEL, v1beta2::Tenant};
 
 /// How far behind a cache may be.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Why the Tenant of a namespace is not known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TenancyError {
+    /// The cache does not know that the namespace belongs to a Tenant, which the API server does.
+    #[error("the manager does not know namespace {0} yet; try again")]
+    UnknownNamespace(String),
+    /// The Tenant is not in the cache, and could not be read otherwise.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+}
+
+impl TenancyError {
+    /// Returns the refusal of a request in the namespace, or the error if trying again helps.
+    pub(super) fn into_denial(self) -> Result<Denial, BoxError> {
+        match self {
+            Self::Live(error) => error.into_denial(),
+            error @ Self::UnknownNamespace(_) => Err(error.into()),
+        }
+    }
+}
+
 /// Finds the Tenant that a namespace belongs to by its label, as the API server does that asks.
 pub(super) struct Tenancy {
     namespaces: Informer<Namespace>,
-    pub(super) tenants: Informer<Tenant>,
+    pub(super) tenants: Tenants,
 }
 
 impl Tenancy {
     pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
-        Self { namespaces: caches.informer(Selection::All), tenants: caches.informer(Selection::All) }
+        Self { namespaces: caches.informer(Selection::All), tenants: Tenants::wire(caches) }
     }
 
-    /// The Tenant of a namespace; none if there is no Tenant of that name.
+    /// Returns the Tenant of a namespace; none if the API server has no Tenant of that name.
     ///
     /// # Errors
-    /// When the cache does not know that the namespace belongs to a Tenant, which the API server does.
-    pub(super) async fn of(&self, namespace: &str) -> Result<Option<Arc<Tenant>>, BoxError> {
+    /// [`TenancyError`]: it is not known whether there is one, or what it says.
+    pub(super) async fn of(&self, namespace: &str) -> Result<Option<Arc<Tenant>>, TenancyError> {
         let labelled = |namespace: &Namespace| namespace.labels().contains_key(TENANT_LABEL);
         let Some(found) = seen(&self.namespaces, &ObjectKey::cluster(namespace), labelled).await else {
-            return Err(format!("the manager does not know namespace {namespace} yet; try again").into());
+            return Err(TenancyError::UnknownNamespace(namespace.to_owned()));
         };
         let Some(name) = found.labels().get(TENANT_LABEL) else { return Ok(None) };
-        Ok(seen(&self.tenants, &ObjectKey::cluster(name), |_| true).await)
+        Ok(self.tenants.get(name).await?)
+    }
+}
+
+/// Tenants by name, from the cache or, where that has none, from the API server.
+pub(super) struct Tenants {
+    cached: Informer<Tenant>,
+    live: LiveTenants,
+}
+
+impl Tenants {
+    pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
+        Self { cached: caches.informer(Selection::All), live: LiveTenants::new(caches.reader()) }
+    }
+
+    /// The cache.
+    pub(super) fn store(&self) -> &Store<Tenant> {
+        self.cached.store()
+    }
+
+    /// Returns the Tenant of a name, if there is one.
+    ///
+    /// # Errors
+    /// When the API server does not say, or what it has cannot be read.
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Arc<Tenant>>, LiveError> {
+        match self.store().get(&ObjectKey::cluster(name)) {
+            Some(tenant) => Ok(Some(tenant)),
+            None => self.live.get(name).await,
+        }
     }
 }
 

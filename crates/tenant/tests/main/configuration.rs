@@ -228,6 +228,22 @@ async fn what_is_changed_by_hand_is_put_right_and_what_is_deleted_is_made_anew()
     stage.until_one::<ClusterRoleBinding>(PROVISIONER, "to bind the group", is_right).await;
 }
 
+/// Else they could patch every namespace until somebody makes room for the role.
+#[tokio::test]
+async fn who_is_no_user_any_more_is_unbound_although_the_role_cannot_be_made() {
+    let stage = Stage::new().await;
+    let user = |name: &str| json!({ "kind": "User", "name": name });
+    stage.change(json!({ "users": [user("alice"), user("bob")] })).await;
+    let bound = |names: &'static [&str]| move |binding: &ClusterRoleBinding| subjects(binding) == names;
+    stage.until_one::<ClusterRoleBinding>(PROVISIONER, "to bind both", bound(&["alice", "bob"])).await;
+    let taken = stage.named("taken");
+    let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }]);
+    stage.create::<ClusterRole>(json!({ "metadata": { "name": taken }, "rules": rules })).await;
+    stage.change(json!({ "users": [user("alice"), user("carol")], "rbac": { "provisioner": taken } })).await;
+    stage.until_one::<ClusterRoleBinding>(PROVISIONER, "to let bob go", bound(&["alice"])).await;
+    stage.until_said("False", "exists and is not ours").await;
+}
+
 #[tokio::test]
 async fn users_administrators_and_aggregated_owners_may_create_namespaces_and_are_told() {
     let stage = Stage::new().await;

@@ -234,6 +234,48 @@ async fn an_ingress_gets_a_class_that_its_tenant_allows() {
     manager.ask_to_end().await;
 }
 
+/// The manager knows such a Tenant only by asking for it.
+#[tokio::test]
+async fn where_a_tenant_cannot_be_read_no_class_is_allowed() {
+    let (stage, webhooks) = (Stage::complete().await, Webhooks::new());
+    let definition = stage.read(&["get", "crd", "tenants.capsule.clastix.io"]).await;
+    let versions = definition["spec"]["versions"].as_array().unwrap();
+    let at = versions.iter().position(|version| version["name"] == "v1beta2").unwrap();
+    let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let path = format!("/spec/versions/{at}/schema/openAPIV3Schema");
+    let patch = format!("--patch={}", json!([{ "op": "replace", "path": path, "value": open }]));
+    stage.kubectl(&["patch", "crd", "tenants.capsule.clastix.io", "--type=json", &patch]).await.unwrap();
+    eventually("the definition to take anything", PATIENCE, async || {
+        let odd = json!({
+            "apiVersion": TENANT.api_version(), "kind": "Tenant", "metadata": { "name": "odd" },
+            "spec": { "storageClasses": "all", "ingressOptions": 7 },
+        });
+        let stored = stage.cluster.apply_yaml(&odd.to_string()).await;
+        Ok(stored.map_err(|error| format!("{error:#}")))
+    })
+    .await
+    .unwrap();
+    for (tenant, namespace) in [("odd", NAMESPACE), ("gone", "gone-wells")] {
+        let labels = json!({ "capsule.clastix.io/tenant": tenant });
+        let metadata = json!({ "name": namespace, "labels": labels });
+        stage.stored(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })).await;
+    }
+    let manager = stage.start_with_webhooks("manager", webhooks, &[]);
+    manager.until_readyz(200, "ok").await;
+    stage.configure(webhooks).await;
+    stage.until_asked().await;
+    for object in [claim(NAMESPACE, json!({}), Some("gold")), ingress(json!({}), Some("nginx"))] {
+        let refused = stage.tried(object).await.unwrap_err();
+        assert!(
+            refused.contains("cannot read Tenant odd: it does not have the form of a Tenant"),
+            "{refused}"
+        );
+    }
+    // Where there is no Tenant, nobody limits anything.
+    stage.tried(claim("gone-wells", json!({}), Some("gold"))).await.unwrap();
+    manager.ask_to_end().await;
+}
+
 #[tokio::test]
 async fn services_get_what_their_tenant_wants_on_them() {
     let metadata = json!({ "labels": { "team": "oil" }, "annotations": { "example.com/cost": "7" } });

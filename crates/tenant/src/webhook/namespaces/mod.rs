@@ -6,9 +6,12 @@ mod judge;
 mod metadata;
 mod names;
 mod reserve;
+mod restore;
+
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use operator_core::{
     admission::{
         BoxError, CREATE, Caches, DELETE, Denial, Mutation, Mutator, Request, UPDATE, Validator, Verdict,
@@ -16,25 +19,33 @@ use operator_core::{
     },
     events::Events,
 };
+use parking_lot::Mutex;
 
 use self::{
     assign::assign,
     judge::{Admitted, judge},
     reserve::Places,
+    restore::Assigned,
 };
 use super::{
     known::{Facts, Known},
-    who::{CONCERNS_A_TENANT, NAMES_A_TENANT_ANEW, NOT_THE_SYSTEM},
+    rate::{KeyedBuckets, Rate},
+    who::{CHANGES_WHAT_A_TENANT_GIVES, CONCERNS_A_TENANT, NOT_THE_SYSTEM},
 };
 use crate::{membership::named, words::NAMESPACE_DENIED};
 
-/// Makes a new namespace part of its Tenant.
+/// How many refusals Events tell of about one Tenant.
+const EVENTS_EACH: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
+/// The same about all Tenants.
+const EVENTS_ALL: Rate = Rate { burst: 100, interval: Duration::from_secs(1) };
+
+/// Makes a new namespace part of its Tenant, and keeps it there with what the Tenant gives it.
 pub(super) fn assignment() -> Webhook {
     Webhook::mutating::<Assignment>("namespace-assignment")
         .on(target::<Namespace>(CREATE | UPDATE))
         .only_if("not-by-the-system", NOT_THE_SYSTEM)
         .only_if("concerns-a-tenant", CONCERNS_A_TENANT)
-        .only_if("names-a-tenant-anew", NAMES_A_TENANT_ANEW)
+        .only_if("changes-what-a-tenant-gives", CHANGES_WHAT_A_TENANT_GIVES)
         .declare()
 }
 
@@ -65,11 +76,16 @@ impl Mutator for Assignment {
         let names = names_of(request);
         let facts = self.known.facts(&request.user, &names).await?;
         let assigned = match assign(request, &facts) {
-            Err(_) => assign(request, &self.known.renewed(facts, &request.user, &names).await?),
+            Err(_) => match self.known.renewed(facts, &request.user, &names).await {
+                Ok(facts) => assign(request, &facts),
+                Err(error) => Err(error.into_denial()?),
+            },
             assigned => assigned,
         };
         Ok(match assigned {
-            Ok(Some(namespace)) => Mutation::change(namespace),
+            Ok(Some(Assigned { namespace, warnings })) => {
+                warnings.into_iter().fold(Mutation::change(namespace), Mutation::warn)
+            }
             Ok(None) => Mutation::keep(),
             Err(denial) => Mutation::deny(denial),
         })
@@ -80,6 +96,7 @@ struct Guard {
     known: Known,
     places: Places,
     events: Events,
+    budget: Mutex<KeyedBuckets<String>>,
 }
 
 impl Validator for Guard {
@@ -87,7 +104,8 @@ impl Validator for Guard {
 
     fn wire(caches: &mut Caches<'_>) -> Self {
         let known = Known::wire(caches);
-        Self { places: Places::wire(caches, &known), events: caches.events(), known }
+        let budget = Mutex::new(KeyedBuckets::new(EVENTS_EACH, EVENTS_ALL));
+        Self { places: Places::wire(caches, &known), events: caches.events(), known, budget }
     }
 
     async fn validate(&self, request: &Request<Namespace>) -> Result<Verdict, BoxError> {
@@ -96,8 +114,13 @@ impl Validator for Guard {
         let mut judged = judge(request, &facts);
         if judged.is_err() {
             // The caches may be behind, so nothing is refused by what they alone say.
-            facts = self.known.renewed(facts, &request.user, &names).await?;
-            judged = judge(request, &facts);
+            judged = match self.known.renewed(facts.clone(), &request.user, &names).await {
+                Ok(renewed) => {
+                    facts = renewed;
+                    judge(request, &facts)
+                }
+                Err(error) => Err(error.into_denial()?),
+            };
         }
         let judged = match judged {
             Ok(Admitted::Freely) => Ok(()),
@@ -115,11 +138,15 @@ impl Validator for Guard {
 
 impl Guard {
     /// Says in an Event about each Tenant that the request names, or else about the only one of who asks, that it was
-    /// refused: its administrators hear of it where they look.
+    /// refused: its administrators hear of it where they look. Whoever reaches the port of the webhooks can have requests
+    /// refused, so there are no more Events than the budget allows.
     fn tell(&self, facts: &Facts, denial: &Denial) {
         let named: Vec<_> = facts.named.values().collect();
         let only = facts.owned.values().take(usize::from(named.is_empty() && facts.owned.len() == 1));
         for tenant in named.into_iter().chain(only) {
+            if !self.budget.lock().take(tenant.name_any(), Instant::now()) {
+                continue;
+            }
             let note = format!("refused to {}: {}", facts.who, denial.message);
             self.events.warning(tenant.object_ref(&()), NAMESPACE_DENIED, "Admission", &note);
         }

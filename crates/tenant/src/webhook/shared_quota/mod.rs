@@ -18,13 +18,13 @@ use operator_core::{
     admission::{
         BoxError, Caches, Denial, FailurePolicy, Request, UPDATE, Validator, Verdict, Webhook, target,
     },
-    informer::{Index, Informer, Selection},
+    informer::{Index, Selection},
     owner::controller_of,
 };
 use parking_lot::Mutex;
 
 use self::ledger::{Count, Excess, Ledger};
-use super::{in_tenants, labelled};
+use super::{in_tenants, labelled, tenancy::Tenants};
 use crate::{
     api::{
         names::{OBJECT_TENANT_LABEL, QUOTA_HARD_ANNOTATION, RESOURCE_QUOTA_LABEL},
@@ -60,7 +60,7 @@ pub(super) fn guard() -> Webhook {
 
 /// Lets the ResourceQuotas of a Tenant count up to the whole and no further.
 struct SharedQuotas {
-    tenants: Informer<Tenant>,
+    tenants: Tenants,
     together: Index<ResourceQuota, Share>,
     ledger: Mutex<Ledger>,
 }
@@ -74,23 +74,29 @@ impl Validator for SharedQuotas {
     fn wire(caches: &mut Caches<'_>) -> Self {
         let quotas = caches.informer::<ResourceQuota>(Selection::Managed);
         let together = quotas.store().index(|quota: &ResourceQuota| share(quota).into_iter().collect());
-        Self { tenants: caches.informer::<Tenant>(Selection::All), together, ledger: Mutex::default() }
+        Self { tenants: Tenants::wire(caches), together, ledger: Mutex::default() }
     }
 
     async fn validate(&self, request: &Request<ResourceQuota>) -> Result<Verdict, BoxError> {
         let (Some(old), Some(new)) = (&request.old, &request.new) else { return Ok(Verdict::allow()) };
-        Ok(self.judge(old, new).map_or_else(Verdict::allow, |excess| {
-            let tenant = share(new).map(|(tenant, _)| tenant).unwrap_or_default();
-            Verdict::deny(Denial::forbidden(told(&tenant, &excess)))
-        }))
+        let Some(share) = share(old) else { return Ok(Verdict::allow()) };
+        // One that cannot be read is an error, not a refusal: the API server goes by each ResourceQuota alone.
+        let Some(tenant) = self.tenants.get(&share.0).await? else { return Ok(Verdict::allow()) };
+        Ok(self
+            .judge(&tenant, &share, old, new)
+            .map_or_else(Verdict::allow, |excess| Verdict::deny(Denial::forbidden(told(&share.0, &excess)))))
     }
 }
 
 impl SharedQuotas {
     /// What would be too much, if anything.
-    fn judge(&self, old: &ResourceQuota, new: &ResourceQuota) -> Option<Excess> {
-        let share = share(old)?;
-        let tenant = self.tenants.store().get(&ObjectKey::cluster(&share.0))?;
+    fn judge(
+        &self,
+        tenant: &Tenant,
+        share: &Share,
+        old: &ResourceQuota,
+        new: &ResourceQuota,
+    ) -> Option<Excess> {
         // Whoever made up the labels is not the Tenant.
         let is_its_own = |quota: &ResourceQuota| {
             controller_of(quota.meta()).is_some_and(|owner| Some(&owner.uid) == tenant.metadata.uid.as_ref())
@@ -102,7 +108,7 @@ impl SharedQuotas {
             return None;
         }
         let key = ObjectKey::of(old);
-        let together = self.together.get(&share);
+        let together = self.together.get(share);
         let others =
             together.iter().filter(|quota| ObjectKey::of(quota.as_ref()) != key && is_its_own(quota));
         let none = Resources::new();

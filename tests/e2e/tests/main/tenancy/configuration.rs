@@ -4,14 +4,18 @@ use cluster::wait::eventually;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{Person, TENANT_LABEL, town};
+use super::{
+    Person, TENANT_LABEL,
+    hijack::{Change, Through, assert_refused},
+    town,
+};
 use crate::support::{PATIENCE, TENANT};
 
 #[tokio::test]
 async fn administrators_ignored_groups_and_protected_names_are_those_of_the_configuration() {
     let stage = town().await;
     let (alice, carol) = (Person::user("alice-of-configured"), Person::user("carol"));
-    let robot = Person::member("robot", "robots");
+    let robot = Person::user("robot").in_group("robots");
     stage.tenant("configured", &[&alice, &robot], json!({})).await;
     let spec = json!({ "spec": {
         "administrators": [{ "kind": "User", "name": "carol" }],
@@ -48,14 +52,60 @@ async fn administrators_ignored_groups_and_protected_names_are_those_of_the_conf
     label(json!("configured")).await.unwrap();
     assert_eq!(stage.tenant_of("configured-in").await, "configured");
     label(json!(null)).await.unwrap();
+    assert_eq!(stage.tenant_of("configured-in").await, "configured", "the label alone stays");
+    let out =
+        Patch::Merge(json!({ "metadata": { "labels": { TENANT_LABEL: null }, "ownerReferences": null } }));
+    namespaces.patch("configured-in", &PatchParams::default(), &out).await.unwrap();
     namespaces.delete("configured-in", &DeleteParams::default()).await.unwrap();
 
-    // It is named as an owner, and counts for nobody.
-    robot.create(stage, "robots-own").await.unwrap();
+    // One who is nobody's is like everybody else, and puts no namespace into a Tenant.
+    let stray = Person::nobody("stray").in_group("robots");
+    stray.create(stage, "robots-own").await.unwrap();
     assert!(stage.read(&["get", "namespace", "robots-own"]).await["metadata"]["ownerReferences"].is_null());
     let labelled = json!({ "labels": { TENANT_LABEL: "configured" } });
-    let refused = robot.create_with(stage, "robots-other", labelled).await.unwrap_err();
-    assert!(refused.contains("robot is neither"), "{refused}");
+    let refused = stray.create_with(stage, "robots-other", labelled).await.unwrap_err();
+    assert!(refused.contains("stray is neither"), "{refused}");
+    // Whom the cluster binds to the role of owners is held to their rules, whatever the configuration ignores: the role
+    // lets them patch every namespace. The same for who owns a Tenant.
+    let bound = Person::user("bound").in_group("robots");
+    for who in [&robot, &bound] {
+        let relabelled = Change { labels: vec![("environment", json!("prod"))], ..Change::default() };
+        let namespaces = ["kube-system", "default", "robots-own"];
+        assert_refused(stage, std::slice::from_ref(who), &namespaces, &[relabelled], &[Through::Itself])
+            .await;
+    }
+    robot.create(stage, "robots-next").await.unwrap();
+    assert_eq!(stage.tenant_of("robots-next").await, "configured");
+}
+
+/// Between the moment in which somebody is taken out of the users and the one in which they are unbound.
+#[tokio::test]
+async fn whom_a_binding_in_the_cluster_names_is_held_to_the_rules_of_owners() {
+    let stage = town().await;
+    let relabelled = Change { labels: vec![("environment", json!("prod"))], ..Change::default() };
+    let binding = ["create", "clusterrolebinding", "former", "--clusterrole=capsule-namespace-provisioner"];
+    let subjects = ["--user=former-user", "--group=former-team", "--serviceaccount=former:robot"];
+    stage.kubectl(&[&binding[..], &subjects].concat()).await.unwrap();
+    let people = [
+        Person::nobody("former-user"),
+        Person::nobody("former-member").in_group("former-team"),
+        Person::account("former", "robot"),
+    ];
+    for who in &people {
+        eventually("the binding to be known", PATIENCE, async || {
+            let created =
+                who.dry_create(stage, "formers-b").await.and(who.dry_create(stage, "formers").await);
+            Ok(match created {
+                Err(refused) if refused.contains("you own no Tenant") => Ok(()),
+                other => Err(other),
+            })
+        })
+        .await
+        .unwrap();
+    }
+    stage.kubectl(&["create", "namespace", "formers-nobodys"]).await.unwrap();
+    let namespaces = ["kube-system", "default", "formers-nobodys"];
+    assert_refused(stage, &people, &namespaces, &[relabelled], &[Through::Itself]).await;
 }
 
 #[tokio::test]

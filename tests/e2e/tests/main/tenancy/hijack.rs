@@ -151,8 +151,15 @@ impl Attempt<'_> {
 
     /// What came of it.
     pub(super) async fn make(&self) -> Result<(), String> {
-        let ended = if self.way == Way::Put { self.put().await } else { self.patch().await };
-        ended.map_err(|error| error.to_string())
+        loop {
+            let ended = if self.way == Way::Put { self.put().await } else { self.patch().await };
+            let is_conflict =
+                |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 409);
+            // Another attempt has been stored in between.
+            if !ended.as_ref().is_err_and(is_conflict) {
+                break ended.map_err(|error| error.to_string());
+            }
+        }
     }
 
     async fn put(&self) -> kube::Result<()> {
@@ -195,6 +202,15 @@ impl Attempt<'_> {
     }
 }
 
+/// What is to come of attempts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum End {
+    /// Admission refuses them.
+    Refused,
+    /// They are stored without what they were about. Through `status` and `finalize` they are refused.
+    Undone,
+}
+
 /// Makes all attempts at these changes by these people, several at once, and holds each to being refused by admission.
 /// Returns how many there were.
 pub(super) async fn assert_refused(
@@ -203,6 +219,19 @@ pub(super) async fn assert_refused(
     namespaces: &[&str],
     changes: &[Change],
     through: &[Through],
+) -> usize {
+    assert_ended(stage, people, namespaces, changes, through, End::Refused).await
+}
+
+/// Makes all attempts at these changes by these people, several at once, and holds them to this end, and to leaving the
+/// namespaces as they were. Returns how many there were.
+pub(super) async fn assert_ended(
+    stage: &Stage,
+    people: &[Person],
+    namespaces: &[&str],
+    changes: &[Change],
+    through: &[Through],
+    end: End,
 ) -> usize {
     let mut attempts = Vec::new();
     let apis = join_all(people.iter().map(|who| who.namespaces(stage))).await;
@@ -221,6 +250,10 @@ pub(super) async fn assert_refused(
     let ended = stream::iter(attempts).map(async |attempt| (attempt.make().await, attempt));
     let ended: Vec<_> = ended.buffer_unordered(8).collect().await;
     for (ended, attempt) in ended {
+        if end == End::Undone && attempt.through == Through::Itself {
+            ended.unwrap_or_else(|refused| panic!("{attempt:?}: {refused}"));
+            continue;
+        }
         let refused = ended.expect_err(&format!("{attempt:?}"));
         let is_ours = refused.contains("admission webhook \"namespaces.tenant.ensemble\" denied the request")
             || refused.contains("ValidatingAdmissionPolicy 'ensemble-tenant-system-namespaces'");
@@ -238,21 +271,24 @@ async fn metadata(stage: &Stage, namespaces: &[&str]) -> Vec<Value> {
     ours.map(|one| json!([one["name"], one["labels"], one["ownerReferences"], one["annotations"]])).collect()
 }
 
-/// Owners of a Tenant of each kind, an owner of another, and somebody unrelated.
-pub(super) async fn five(stage: &Stage, tenant: &str) -> [Person; 5] {
+/// Owners of a Tenant of each kind, the last of them in none of the groups of the configuration; an owner of another; and
+/// somebody unrelated.
+pub(super) async fn six(stage: &Stage, tenant: &str) -> [Person; 6] {
     let user = Person::user(&format!("user-of-{tenant}"));
     let member = Person::member(&format!("member-of-{tenant}"), &format!("team-{tenant}"));
     let account = Person::account(&format!("robots-of-{tenant}"), "owner").who_may_own();
+    let groupless = Person::account(&format!("robots-of-{tenant}"), "groupless");
     let rival = Person::user(&format!("rival-of-{tenant}"));
-    stage.tenant(tenant, &[&user, &member, &account], json!({})).await;
+    stage.tenant(tenant, &[&user, &member, &account, &groupless], json!({})).await;
     stage.tenant(&format!("{tenant}-rival"), &[&rival], json!({})).await;
-    [user, member, account, rival, Person::account(&format!("visitors-of-{tenant}"), "somebody")]
+    let unrelated = Person::account(&format!("visitors-of-{tenant}"), "somebody");
+    [user, member, account, groupless, rival, unrelated]
 }
 
 #[tokio::test]
 async fn nobody_takes_a_namespace_out_of_its_tenant_or_into_another() {
     let stage = town().await;
-    let people = five(stage, "held").await;
+    let people = six(stage, "held").await;
     people[0].create(stage, "held-dev").await.unwrap();
     let (own, rival) = (stage.reference("held").await, stage.reference("held-rival").await);
     let mut forged = own.clone();
@@ -261,30 +297,36 @@ async fn nobody_takes_a_namespace_out_of_its_tenant_or_into_another() {
     older["apiVersion"] = "capsule.clastix.io/v1beta1".into();
     let mut controls = own.clone();
     controls["controller"] = true.into();
-    let changes = [
+    let elsewhere = [
         Change::label("held-rival"),
-        Change::label(""),
-        Change::label(Value::Null),
-        Change::references([]),
         Change::references([&rival]),
         Change::references([&own, &rival]),
         Change::references([&own, &forged]),
         Change::references([&forged]),
+        Change::label("held-rival").and(Change::references([&rival])),
+    ];
+    let taken_off = [
+        Change::label(""),
+        Change::label(Value::Null),
+        Change::references([]),
         Change::references([&older]),
         Change::references([&controls]),
-        Change::label("held-rival").and(Change::references([&rival])),
         Change::label(Value::Null).and(Change::references([])),
     ];
     let through = [Through::Itself, Through::Status, Through::Finalize];
-    let count = assert_refused(stage, &people, &["held-dev"], &changes, &through).await;
+    let all = [elsewhere.as_slice(), &taken_off].concat();
+    let mut count = assert_refused(stage, &people[4..], &["held-dev"], &all, &through).await;
+    count += assert_refused(stage, &people[..4], &["held-dev"], &elsewhere, &through).await;
+    // Its owners are not refused what may be a mistake: they get it back.
+    count += assert_ended(stage, &people[..4], &["held-dev"], &taken_off, &through, End::Undone).await;
     assert!(count > 500, "{count}");
 }
 
 #[tokio::test]
 async fn nobody_takes_namespaces_of_others_of_nobody_or_of_the_cluster() {
     let stage = town().await;
-    let people = five(stage, "taker").await;
-    people[3].create(stage, "taker-rival-dev").await.unwrap();
+    let people = six(stage, "taker").await;
+    people[4].create(stage, "taker-rival-dev").await.unwrap();
     stage.kubectl(&["create", "namespace", "taker-nobodys"]).await.unwrap();
     let own = stage.reference("taker").await;
     let mut forged = own.clone();
@@ -304,7 +346,7 @@ async fn nobody_takes_namespaces_of_others_of_nobody_or_of_the_cluster() {
 #[tokio::test]
 async fn nobody_creates_a_namespace_that_claims_to_be_anothers() {
     let stage = town().await;
-    let people = five(stage, "claimed").await;
+    let people = six(stage, "claimed").await;
     let (own, rival) = (stage.reference("claimed").await, stage.reference("claimed-rival").await);
     let mut forged = own.clone();
     forged["uid"] = "00000000-0000-0000-0000-000000000000".into();
@@ -322,7 +364,7 @@ async fn nobody_creates_a_namespace_that_claims_to_be_anothers() {
         }
     }
     let theirs = json!({ "labels": { TENANT_LABEL: "claimed-rival" } });
-    for who in [&people[0], &people[1], &people[2], &people[4]] {
+    for who in [&people[0], &people[1], &people[2], &people[3], &people[5]] {
         assert!(who.create_with(stage, "claimed-theirs", theirs.clone()).await.is_err(), "{}", who.name);
     }
 }
@@ -330,14 +372,14 @@ async fn nobody_creates_a_namespace_that_claims_to_be_anothers() {
 #[tokio::test]
 async fn nobody_deletes_a_namespace_of_another_tenant() {
     let stage = town().await;
-    let people = five(stage, "lasting").await;
+    let people = six(stage, "lasting").await;
     people[0].create(stage, "lasting-dev").await.unwrap();
-    let refused = people[3].delete(stage, "lasting-dev").await.unwrap_err();
+    let refused = people[4].delete(stage, "lasting-dev").await.unwrap_err();
     assert!(
         refused.contains("it belongs to Tenant lasting, which rival-of-lasting does not own"),
         "{refused}"
     );
-    for (at, who) in people[..3].iter().enumerate() {
+    for (at, who) in people[..4].iter().enumerate() {
         let name = format!("lasting-{at}");
         who.create(stage, &name).await.unwrap();
         who.delete(stage, &name).await.unwrap();

@@ -52,6 +52,12 @@ impl Person {
         self
     }
 
+    /// The same in another group.
+    pub(super) fn in_group(mut self, group: &str) -> Self {
+        self.groups.push(group.to_owned());
+        self
+    }
+
     /// As an owner in the spec of a Tenant.
     pub(super) fn as_owner(&self) -> Value {
         json!({ "kind": self.owner.0, "name": self.owner.1 })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Person, TENANT_LABEL,
-    hijack::{Attempt, Change, Through, Way, assert_refused, five},
+    hijack::{Attempt, Change, Through, Way, assert_refused, six},
     town,
 };
 
@@ -13,7 +13,7 @@ use super::{
 #[tokio::test]
 async fn cve_2022_46167_a_service_account_does_not_take_its_namespace_out_of_the_tenant() {
     let stage = town().await;
-    let people = five(stage, "c22").await;
+    let people = six(stage, "c22").await;
     people[0].create(stage, "c22-dev").await.unwrap();
     let inside = [Person::account("c22-dev", "default"), Person::account("c22-dev", "default").who_may_own()];
     let changes = [Change::references([]), Change::label(Value::Null), Change::label("c22-rival")];
@@ -52,7 +52,7 @@ async fn cve_2023_46254_service_accounts_of_one_name_are_told_apart() {
 #[tokio::test]
 async fn cve_2024_39690_a_namespace_without_a_tenant_is_not_taken() {
     let stage = town().await;
-    let people = five(stage, "c24").await;
+    let people = six(stage, "c24").await;
     let own = stage.reference("c24").await;
     let annotated = Change {
         annotations: vec![("capsule.clastix.io/storage-classes", json!("fast"))],
@@ -60,27 +60,27 @@ async fn cve_2024_39690_a_namespace_without_a_tenant_is_not_taken() {
     };
     let changes = [Change::references([&own]), Change::label("c24")];
     let namespaces = ["kube-system", "default", "ensemble-system", "kube-public"];
-    assert_refused(stage, &people[..4], &namespaces, &changes, &[Through::Itself]).await;
-    assert_refused(stage, &people[..4], &["kube-system", "default"], &[annotated], &[Through::Itself]).await;
+    assert_refused(stage, &people[..5], &namespaces, &changes, &[Through::Itself]).await;
+    assert_refused(stage, &people[..5], &["kube-system", "default"], &[annotated], &[Through::Itself]).await;
 }
 
 /// An owner puts any label at all on a namespace that has no Tenant.
 #[tokio::test]
 async fn cve_2025_55205_tenants_people_put_no_label_on_what_is_nobodys() {
     let stage = town().await;
-    let people = five(stage, "c25").await;
+    let people = six(stage, "c25").await;
     stage.kubectl(&["create", "namespace", "c25-nobodys"]).await.unwrap();
     let labelled = Change { labels: vec![("environment", json!("prod"))], ..Change::default() };
     let through = [Through::Itself, Through::Status, Through::Finalize];
     let namespaces = ["kube-system", "c25-nobodys"];
-    assert_refused(stage, &people[..4], &namespaces, &[labelled], &through).await;
+    assert_refused(stage, &people[..5], &namespaces, &[labelled], &through).await;
 }
 
 /// The subresource `status` writes metadata, too.
 #[tokio::test]
 async fn cve_2026_30963_the_status_of_a_namespace_is_guarded() {
     let stage = town().await;
-    let people = five(stage, "c30").await;
+    let people = six(stage, "c30").await;
     people[0].create(stage, "c30-dev").await.unwrap();
     let rival = stage.reference("c30-rival").await;
     let changes = [Change::label("c30-rival"), Change::references([&rival]), Change::references([])];
@@ -97,7 +97,7 @@ async fn cve_2026_30963_the_status_of_a_namespace_is_guarded() {
 #[tokio::test]
 async fn cve_2026_55636_the_finalize_of_a_namespace_is_guarded() {
     let stage = town().await;
-    let people = five(stage, "c55").await;
+    let people = six(stage, "c55").await;
     people[0].create(stage, "c55-dev").await.unwrap();
     let rival = stage.reference("c55-rival").await;
     let changes = [Change::label("c55-rival"), Change::references([&rival]), Change::references([])];
