@@ -146,7 +146,7 @@ impl Known {
         Ok(role(person, manager, configuration, as_owners, &relations))
     }
 
-    /// The same with Tenants as they are now: those that are named, or all if none is.
+    /// The same with Tenants as they are now: those that are named, or, for a new namespace that names none, all.
     ///
     /// # Errors
     /// When the API server does not say, or a Tenant that is named cannot be read.
@@ -155,10 +155,12 @@ impl Known {
         mut facts: Facts,
         user: &UserInfo,
         about: &[String],
+        is_new: bool,
     ) -> Result<Facts, LiveError> {
         let person = Person::of(user);
         let as_owners = self.as_owners(&person);
-        if about.is_empty() && facts.role == Role::CapsuleUser {
+        // What belongs to no Tenant already is not for owners to change, whatever they own.
+        if is_new && about.is_empty() && facts.role == Role::CapsuleUser {
             let all = self.live.list().await?;
             let owned = all.tenants.iter().filter(|(_, tenant)| owns(&person, tenant, &as_owners));
             facts.owned = owned.map(|(name, tenant)| (name.clone(), tenant.clone())).collect();

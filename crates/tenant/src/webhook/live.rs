@@ -26,10 +26,9 @@ use crate::api::v1beta2::Tenant;
 
 /// How many single Tenants are read.
 const READS: Rate = Rate { burst: 100, interval: Duration::from_millis(20) };
-/// The shortest pause between two lists.
-const PAUSE: Duration = Duration::from_millis(100);
-/// A pause is so many times as long as the list before it took.
-const REST: u32 = 4;
+/// The shortest pause between two lists, and the longest: a review has 4.5 s, and may have to wait for two lists. In between,
+/// it is as long as the list before it took.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// Why a Tenant is not known.
 #[derive(Debug, thiserror::Error)]
@@ -162,7 +161,7 @@ impl<T> Shared<T> {
             return Ok(value.clone());
         }
         if let Some(last) = last.as_ref() {
-            let pause = PAUSE.max((last.ended - last.began) * REST);
+            let pause = (last.ended - last.began).clamp(PAUSES.0, PAUSES.1);
             sleep_until((last.ended + pause).into()).await;
         }
         let began = Instant::now();

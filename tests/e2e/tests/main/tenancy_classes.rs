@@ -242,8 +242,8 @@ async fn where_a_tenant_cannot_be_read_no_class_is_allowed() {
     let versions = definition["spec"]["versions"].as_array().unwrap();
     let at = versions.iter().position(|version| version["name"] == "v1beta2").unwrap();
     let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let path = format!("/spec/versions/{at}/schema/openAPIV3Schema");
-    let patch = format!("--patch={}", json!([{ "op": "replace", "path": path, "value": open }]));
+    let schema = format!("/spec/versions/{at}/schema/openAPIV3Schema");
+    let patch = format!("--patch={}", json!([{ "op": "replace", "path": schema, "value": open }]));
     stage.kubectl(&["patch", "crd", "tenants.capsule.clastix.io", "--type=json", &patch]).await.unwrap();
     eventually("the definition to take anything", PATIENCE, async || {
         let odd = json!({

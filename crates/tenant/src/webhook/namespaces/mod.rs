@@ -14,8 +14,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 use operator_core::{
     admission::{
-        BoxError, CREATE, Caches, DELETE, Denial, Mutation, Mutator, Request, UPDATE, Validator, Verdict,
-        Webhook, target,
+        BoxError, CREATE, Caches, DELETE, Denial, Mutation, Mutator, Operation, Request, UPDATE, Validator,
+        Verdict, Webhook, target,
     },
     events::Events,
 };
@@ -76,7 +76,7 @@ impl Mutator for Assignment {
         let names = names_of(request);
         let facts = self.known.facts(&request.user, &names).await?;
         let assigned = match assign(request, &facts) {
-            Err(_) => match self.known.renewed(facts, &request.user, &names).await {
+            Err(_) => match self.known.renewed(facts, &request.user, &names, is_new(request)).await {
                 Ok(facts) => assign(request, &facts),
                 Err(error) => Err(error.into_denial()?),
             },
@@ -114,7 +114,8 @@ impl Validator for Guard {
         let mut judged = judge(request, &facts);
         if judged.is_err() {
             // The caches may be behind, so nothing is refused by what they alone say.
-            judged = match self.known.renewed(facts.clone(), &request.user, &names).await {
+            let renewed = self.known.renewed(facts.clone(), &request.user, &names, is_new(request)).await;
+            judged = match renewed {
                 Ok(renewed) => {
                     facts = renewed;
                     judge(request, &facts)
@@ -151,6 +152,10 @@ impl Guard {
             self.events.warning(tenant.object_ref(&()), NAMESPACE_DENIED, "Admission", &note);
         }
     }
+}
+
+fn is_new(request: &Request<Namespace>) -> bool {
+    request.operation == Operation::Create
 }
 
 /// The Tenants that the namespace names, before or after.

@@ -4,7 +4,7 @@ mod restore;
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::authentication::v1::UserInfo;
-use operator_core::admission::{Denial, Operation};
+use operator_core::admission::Denial;
 use serde_json::{Value, json};
 
 use super::*;

@@ -198,25 +198,30 @@ pub(super) async fn tenant(stage: &Stage) {
         .map(|system| json!({ "spec": { "nodeSelector": { "kubernetes.io/os": system } } }));
     race(stage, &tenants, "oil", "tenant", systems).await;
 
-    // A stranger's object under a name that the Tenant wants, twice.
+    // A stranger's object under a name that the Tenant wants is taken over.
+    let name = "capsule-oil-0";
+    stage.change(&TENANT, "", "oil", json!({ "limitRanges": null })).await;
+    stage.until_none(&["limitranges", "--namespace", MEMBER, &managed]).await;
+    let stranger = json!({
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": name, "namespace": MEMBER },
+        "spec": { "limits": [] },
+    });
+    stage.cluster.apply_yaml(&stranger.to_string()).await.unwrap();
+    let wanted =
+        json!({ "limitRanges": { "items": [{ "limits": [{ "type": "Pod", "max": { "cpu": "1" } }] }] } });
+    stage.change(&TENANT, "", "oil", wanted).await;
+    stage.until_count(&["limitranges", "--namespace", MEMBER, &managed], 1).await;
+    // A role that does not exist, twice.
+    let subjects = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "carol" }]);
+    let binding = |role: &str| json!([{ "clusterRoleName": role, "subjects": subjects }]);
     for _ in 0..2 {
-        let name = "capsule-oil-0";
-        stage.change(&TENANT, "", "oil", json!({ "limitRanges": null })).await;
-        stage.until_none(&["limitranges", "--namespace", MEMBER, &managed]).await;
-        let stranger = json!({
-            "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": name, "namespace": MEMBER },
-            "spec": { "limits": [] },
-        });
-        stage.cluster.apply_yaml(&stranger.to_string()).await.unwrap();
-        let wanted =
-            json!({ "limitRanges": { "items": [{ "limits": [{ "type": "Pod", "max": { "cpu": "1" } }] }] } });
-        stage.change(&TENANT, "", "oil", wanted).await;
+        stage.change(&TENANT, "", "oil", json!({ "additionalRoleBindings": binding("missing") })).await;
         let is_stuck = |object: &DynamicObject| {
             let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "False")
         };
-        stage.until(&TENANT, "", "oil", "to say what is in its way", is_stuck).await;
-        stage.kubectl(&["delete", "limitrange", name, "--namespace", MEMBER]).await.unwrap();
+        stage.until(&TENANT, "", "oil", "to say which role there is not", is_stuck).await;
+        stage.change(&TENANT, "", "oil", json!({ "additionalRoleBindings": binding("view") })).await;
         stage.until_settled(&TENANT, "", "oil").await;
     }
     until_told_again(stage, "tenant").await;

@@ -15,6 +15,7 @@ use super::{
 use crate::support::{PATIENCE, Stage, TENANT};
 
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
+const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
 #[tokio::test]
 async fn a_namespace_is_its_only_tenants_and_complete_at_once() {
@@ -184,7 +185,6 @@ async fn owners_leave_alone_what_is_for_the_tenant_to_say() {
         patched.map(drop).map_err(|error| error.to_string())
     };
     annotate("team", json!("a")).await.unwrap();
-    const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
     for value in [json!("pool=other"), json!(null)] {
         annotate(SELECTOR, value).await.unwrap();
         let annotations =

@@ -6,6 +6,7 @@
 mod absence;
 mod assignment;
 mod configuration;
+mod flood;
 mod hijack;
 mod managed;
 mod people;
