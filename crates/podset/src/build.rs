@@ -35,12 +35,14 @@ pub(crate) fn pod_name(set: &PodSet, number: usize) -> String {
     format!("{}-pod-{number}", set.name_any())
 }
 
-/// A pod of the PodSet. `image` is for the default container, if the PodSet has no template.
+/// Returns a Pod of the PodSet. `image` is for the default container, if the PodSet has no template.
+///
+/// The spec of a given template is used as it is, as a ReplicaSet does.
 pub(crate) fn pod(set: &PodSet, owner: &Owner, name: String, image: &str) -> Pod {
     let template = set.spec.template.clone().unwrap_or_else(|| default_template(image));
     let mut metadata = metadata(set, template.metadata.unwrap_or_default(), name);
     owner.stamp(&mut metadata);
-    Pod { metadata, spec: template.spec.map(restricted), status: None }
+    Pod { metadata, spec: template.spec, status: None }
 }
 
 fn metadata(set: &PodSet, template: ObjectMeta, name: String) -> ObjectMeta {
@@ -59,38 +61,34 @@ fn metadata(set: &PodSet, template: ObjectMeta, name: String) -> ObjectMeta {
     }
 }
 
+/// Returns the template of a PodSet that has none. It meets the restricted Pod Security Standard.
 fn default_template(image: &str) -> PodTemplateSpec {
+    let capabilities = Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None };
     let container = Container {
         name: "fancy-alpine".to_owned(),
         image: Some(image.to_owned()),
         command: Some(vec!["sleep".to_owned(), "3600".to_owned()]),
-        security_context: Some(SecurityContext { run_as_user: Some(NOBODY), ..SecurityContext::default() }),
+        security_context: Some(SecurityContext {
+            run_as_user: Some(NOBODY),
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(capabilities),
+            ..SecurityContext::default()
+        }),
         ..Container::default()
     };
-    let spec = PodSpec { containers: vec![container], ..PodSpec::default() };
+    let seccomp = SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None };
+    let context = PodSecurityContext {
+        run_as_non_root: Some(true),
+        seccomp_profile: Some(seccomp),
+        ..PodSecurityContext::default()
+    };
+    let spec = PodSpec { containers: vec![container], security_context: Some(context), ..PodSpec::default() };
     PodTemplateSpec { metadata: None, spec: Some(spec) }
-}
-
-/// Fills in what the restricted Pod Security Standard asks for, where the template says nothing.
-fn restricted(mut spec: PodSpec) -> PodSpec {
-    let pod: &mut PodSecurityContext = spec.security_context.get_or_insert_default();
-    pod.run_as_non_root.get_or_insert(true);
-    pod.seccomp_profile.get_or_insert_with(|| SeccompProfile {
-        type_: "RuntimeDefault".to_owned(),
-        localhost_profile: None,
-    });
-    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
-        let context = container.security_context.get_or_insert_default();
-        context.allow_privilege_escalation.get_or_insert(false);
-        context
-            .capabilities
-            .get_or_insert_with(|| Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None });
-    }
-    spec
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, option, prelude::*};
     use serde_json::{Value, json};
 
     use super::*;
@@ -116,20 +114,80 @@ mod tests {
     }
 
     #[test]
-    fn a_template_keeps_what_it_says_and_gets_the_rest() {
+    fn the_selector_labels_win_over_those_of_a_template() {
         let pod = built(json!({"template": {
-            "metadata": {"labels": {"app": "other", "team": "a"}, "annotations": {"note": "kept"}},
-            "spec": {
-                "securityContext": {"runAsNonRoot": false},
-                "containers": [{"name": "c", "image": "i", "securityContext": {"allowPrivilegeEscalation": true}}],
+            "metadata": {
+                "name": "ignored", "generateName": "ignored-", "namespace": "ignored",
+                "labels": {"app": "other", "team": "a"},
+                "annotations": {"note": "kept"},
+                "finalizers": ["example.com/kept"],
             },
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
         }}));
-        assert_eq!(pod["metadata"]["labels"]["app"], "web", "the selector's labels win");
+        assert_eq!(pod["metadata"]["name"], "web-pod-1");
+        assert_eq!(pod["metadata"].get("generateName"), None);
+        assert_eq!(pod["metadata"]["namespace"], "shop");
+        assert_eq!(pod["metadata"]["labels"]["app"], "web");
+        assert_eq!(pod["metadata"]["labels"]["version"], "v0.1");
         assert_eq!(pod["metadata"]["labels"]["team"], "a");
-        assert_eq!(pod["metadata"]["annotations"]["note"], "kept");
-        assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], false);
-        let context = &pod["spec"]["containers"][0]["securityContext"];
-        assert_eq!(context["allowPrivilegeEscalation"], true);
-        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        assert_eq!(pod["metadata"]["annotations"], json!({"note": "kept"}));
+        assert_eq!(pod["metadata"]["finalizers"], json!(["example.com/kept"]));
+    }
+
+    fn security_context() -> impl Strategy<Value = Option<SecurityContext>> {
+        option::of(
+            (any::<Option<bool>>(), any::<Option<bool>>(), any::<Option<i64>>(), any::<bool>()).prop_map(
+                |(privileged, allow_privilege_escalation, run_as_user, adds)| SecurityContext {
+                    privileged,
+                    allow_privilege_escalation,
+                    run_as_user,
+                    capabilities: adds
+                        .then(|| Capabilities { add: Some(vec!["NET_ADMIN".to_owned()]), drop: None }),
+                    ..SecurityContext::default()
+                },
+            ),
+        )
+    }
+
+    fn container() -> impl Strategy<Value = Container> {
+        ("[a-z]{1,8}", option::of("[a-z/:]{1,12}"), security_context()).prop_map(
+            |(name, image, security_context)| Container {
+                name,
+                image,
+                security_context,
+                ..Container::default()
+            },
+        )
+    }
+
+    prop_compose! {
+        fn pod_spec()(
+            containers in vec(container(), 0..4),
+            init_containers in option::of(vec(container(), 0..3)),
+            run_as_non_root in any::<Option<Option<bool>>>(),
+            restart_policy in option::of(Just("Always".to_owned())),
+            service_account_name in option::of("[a-z]{1,8}"),
+            automount_service_account_token in any::<Option<bool>>(),
+            host_network in any::<Option<bool>>(),
+            termination_grace_period_seconds in any::<Option<i64>>(),
+        ) -> PodSpec {
+            let security_context = run_as_non_root
+                .map(|run_as_non_root| PodSecurityContext { run_as_non_root, ..PodSecurityContext::default() });
+            PodSpec {
+                containers, init_containers, security_context, restart_policy, service_account_name,
+                automount_service_account_token, host_network, termination_grace_period_seconds,
+                ..PodSpec::default()
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_spec_of_a_pod_equals_that_of_its_template(spec in option::of(pod_spec())) {
+            let mut set = set(json!({}));
+            set.spec.template = Some(PodTemplateSpec { metadata: None, spec: spec.clone() });
+            let owner = Owner::controller(&set, Some("shop")).unwrap();
+            prop_assert_eq!(pod(&set, &owner, pod_name(&set, 1), "an/image").spec, spec);
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! claim      orphans with the labels are adopted, relabelled pods are released
 //! chosen     surplus pods that were chosen to go, remembered until the caches show them go
 //! plan       pure: how many pods are missing and what they are called, which surplus pods go first
-//! build      pure: the pod that is made: labels, owner, security context
+//! build      pure: the pod that is made: its template with labels and owner
 //! error      what can stand in the way, and what a person can do about it
 //! progress   pure: missing, not ready, not yet for spec.minReadySeconds, or complete; and when to look again
 //! status     pure: numbers and conditions, in sentences

@@ -1,9 +1,11 @@
 //! The PodSet's definition: the derived one, with its pod template made fit for a CRD.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    ValidationRule,
 };
 use kube::CustomResourceExt;
+use serde_json::json;
 
 use crate::api::PodSet;
 
@@ -27,9 +29,67 @@ pub(crate) fn crd() -> CustomResourceDefinition {
             .and_then(|spec| spec.properties.as_mut()?.get_mut("template"));
         if let Some(template) = template {
             template.properties.iter_mut().flatten().for_each(|(name, field)| fit(name, field));
+            validate_as_replica_set(template);
         }
     }
     crd
+}
+
+/// Refuses what the API server refuses in the template of a ReplicaSet, as far as a schema can say it.
+///
+/// Labels need not match the selector, since a PodSet adds its own. The rest of a pod's validation is left to the
+/// creation of the pods.
+fn validate_as_replica_set(template: &mut JSONSchemaProps) {
+    require("spec", template);
+    let Some(spec) = property("spec", template) else { return };
+    spec.x_kubernetes_validations = Some(vec![
+        forbidden(
+            "!has(self.activeDeadlineSeconds)",
+            ".activeDeadlineSeconds",
+            "the pods of a PodSet run until they are deleted; leave activeDeadlineSeconds out, or use a Job",
+        ),
+        forbidden(
+            "!has(self.ephemeralContainers) || size(self.ephemeralContainers) == 0",
+            ".ephemeralContainers",
+            "a template has no ephemeralContainers; add them to a running pod, with kubectl debug",
+        ),
+    ]);
+    if let Some(policy) = property("restartPolicy", spec) {
+        policy.enum_ = Some(vec![JSON(json!("Always"))]);
+    }
+    if let Some(containers) = property("containers", spec) {
+        containers.min_items = Some(1);
+    }
+    for list in ["containers", "initContainers"] {
+        let items = property(list, spec).and_then(|list| list.items.as_mut());
+        let Some(JSONSchemaPropsOrArray::Schema(container)) = items else { continue };
+        require("image", container);
+        if let Some(image) = property("image", container) {
+            image.min_length = Some(1);
+        }
+    }
+}
+
+fn property<'a>(name: &str, schema: &'a mut JSONSchemaProps) -> Option<&'a mut JSONSchemaProps> {
+    schema.properties.as_mut()?.get_mut(name)
+}
+
+fn require(name: &str, schema: &mut JSONSchemaProps) {
+    let required = schema.required.get_or_insert_default();
+    if !required.iter().any(|known| known == name) {
+        required.push(name.to_owned());
+        required.sort();
+    }
+}
+
+fn forbidden(rule: &str, field_path: &str, message: &str) -> ValidationRule {
+    ValidationRule {
+        rule: rule.to_owned(),
+        message: Some(message.to_owned()),
+        reason: Some("FieldValueForbidden".to_owned()),
+        field_path: Some(field_path.to_owned()),
+        ..ValidationRule::default()
+    }
 }
 
 fn fit(name: &str, schema: &mut JSONSchemaProps) {

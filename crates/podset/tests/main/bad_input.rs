@@ -49,6 +49,49 @@ async fn unknown_fields_and_malformed_quantities_are_refused() {
 }
 
 #[tokio::test]
+async fn a_template_is_refused_where_a_replica_set_refuses_it() {
+    let world = World::new().await;
+    let container = "containers: [{name: a, image: b}]";
+    for (template, says) in [
+        (
+            format!("{{spec: {{{container}, restartPolicy: Never}}}}"),
+            "restartPolicy: Unsupported value: \"Never\": supported values: \"Always\"",
+        ),
+        (
+            format!("{{spec: {{{container}, restartPolicy: OnFailure}}}}"),
+            "restartPolicy: Unsupported value: \"OnFailure\": supported values: \"Always\"",
+        ),
+        (
+            format!("{{spec: {{{container}, activeDeadlineSeconds: 60}}}}"),
+            "activeDeadlineSeconds: Forbidden: the pods of a PodSet run until they are deleted",
+        ),
+        (
+            format!("{{spec: {{{container}, ephemeralContainers: [{{name: c, image: d}}]}}}}"),
+            "ephemeralContainers: Forbidden: a template has no ephemeralContainers",
+        ),
+        ("{spec: {containers: []}}".to_owned(), "should have at least 1 items"),
+        ("{spec: {containers: [{name: a}]}}".to_owned(), "containers[0].image: Required value"),
+        ("{spec: {containers: [{name: a, image: \"\"}]}}".to_owned(), "should be at least 1 chars long"),
+        (
+            format!("{{spec: {{{container}, initContainers: [{{name: i}}]}}}}"),
+            "initContainers[0].image: Required value",
+        ),
+        ("{}".to_owned(), "template.spec: Required value"),
+    ] {
+        let error = refused(&world, "web", &format!("{{template: {template}}}")).await;
+        assert!(error.contains(says), "{template}: {error}");
+        let labelled = template.replacen('{', "{metadata: {labels: {app: web}}, ", 1);
+        let replica_set = format!("{{selector: {{matchLabels: {{app: web}}}}, template: {labelled}}}");
+        let replica_set = world.write("apps/v1", "ReplicaSet", "web", &replica_set).await;
+        assert!(replica_set.is_err(), "a ReplicaSet takes {template}");
+    }
+    let fine =
+        format!("{{template: {{spec: {{{container}, restartPolicy: Always, ephemeralContainers: []}}}}}}");
+    world.write_manifest("web", &fine).await.unwrap();
+    world.until_ready("web", 1).await;
+}
+
+#[tokio::test]
 async fn a_name_that_leaves_no_room_for_its_pods_is_refused() {
     let world = World::new().await;
     let error = refused(&world, &"a".repeat(57), "{}").await;

@@ -53,14 +53,13 @@ async fn a_quota_that_refuses_pods_is_told_in_its_words_and_healed_from() {
 #[tokio::test]
 async fn a_template_that_the_api_server_refuses_is_told_with_what_to_change() {
     let world = World::new().await;
-    let template =
-        json!({"spec": {"restartPolicy": "Sometimes", "containers": [{"name": "c", "image": "i"}]}});
+    let template = json!({"spec": {"containers": [{"name": "c", "image": " i"}]}});
     world.create("web", json!({"template": template})).await;
     let set = world.until_waiting("web", "FailedCreate").await;
     let message = said(&set, "ReplicaFailure", "True").unwrap();
-    assert!(message.contains("spec.restartPolicy: Unsupported value"), "{message}");
+    assert!(message.contains("spec.containers[0].image: Invalid value"), "{message}");
     assert!(message.ends_with("; correct spec.template"), "{message}");
-    let patch = r#"{"spec":{"template":{"spec":{"restartPolicy":"Always"}}}}"#;
+    let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
     world.kubectl(&["patch", "podset", "web", "--type=merge", "-p", patch]).await.unwrap();
     let set = world.until_ready("web", 1).await;
     assert!(said(&set, "ReplicaFailure", "False").is_some());

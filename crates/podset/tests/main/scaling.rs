@@ -1,5 +1,6 @@
 //! The number of pods follows the spec, and nothing else happens.
 
+use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
 use kube::{ResourceExt, api::DeleteParams};
 use serde_json::json;
 
@@ -125,7 +126,7 @@ async fn the_cheapest_pod_goes_first() {
 }
 
 #[tokio::test]
-async fn a_template_is_used_and_gets_the_restricted_security_context() {
+async fn a_template_is_run_as_it_is_written() {
     let world = World::new().await;
     let template = "{template: {spec: {containers: \
         [{name: main, image: example.com/main, resources: {limits: {cpu: 1}}}]}}}";
@@ -135,6 +136,14 @@ async fn a_template_is_used_and_gets_the_restricted_security_context() {
     assert_eq!(pod.containers[0].image.as_deref(), Some("example.com/main"));
     let limits = pod.containers[0].resources.as_ref().unwrap().limits.as_ref().unwrap();
     assert_eq!(limits["cpu"].0, "1", "a quantity may be written as a number");
-    assert_eq!(pod.security_context.unwrap().run_as_non_root, Some(true));
-    assert_eq!(pod.containers[0].security_context.as_ref().unwrap().allow_privilege_escalation, Some(false));
+    assert_eq!(pod.security_context.unwrap_or_default(), PodSecurityContext::default());
+    assert_eq!(pod.containers[0].security_context, None);
+
+    let template =
+        "{template: {spec: {containers: [{name: a, image: a, securityContext: {privileged: true}}]}}}";
+    world.write_manifest("privileged", template).await.unwrap();
+    world.until_ready("privileged", 1).await;
+    let pod = world.pods().get("privileged-pod-1").await.unwrap().spec.unwrap();
+    let context = SecurityContext { privileged: Some(true), ..SecurityContext::default() };
+    assert_eq!(pod.containers[0].security_context, Some(context));
 }

@@ -47,10 +47,20 @@ impl World {
 
     /// Creates a PodSet from text, as a person would; `spec` is YAML in one line.
     pub(crate) async fn write_manifest(&self, name: &str, spec: &str) -> anyhow::Result<String> {
+        self.write("app.example.com/v1alpha1", "PodSet", name, spec).await
+    }
+
+    /// Creates an object from text. `spec` is YAML in one line.
+    pub(crate) async fn write(
+        &self,
+        api_version: &str,
+        kind: &str,
+        name: &str,
+        spec: &str,
+    ) -> anyhow::Result<String> {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let manifest = format!(
-            "apiVersion: app.example.com/v1alpha1\nkind: PodSet\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-        );
+        let manifest =
+            format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {spec}\n");
         std::fs::write(file.path(), manifest).unwrap();
         self.kubectl(&["create", "-f", file.path().to_str().unwrap()]).await
     }

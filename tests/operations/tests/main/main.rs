@@ -65,8 +65,13 @@ async fn a_podset_that_was_changed_is_like_a_new_one() {
     let container = json!({ "name": "main", "image": "registry.example.com/main:1" });
     let base = json!({ "template": { "spec": { "containers": [container] } } });
     let subject = Subject::of::<PodSetController>(base, Children::MadeAnew(OF_POD_SET)).await;
-    // A profile on the node goes with the type Localhost only, which is another field.
-    let unreached = ["appArmorProfile", "seccompProfile"]
-        .map(|profile| format!("template.spec.securityContext.{profile}.localhostProfile"));
+    // The first two are refused. A profile on the node goes with the type Localhost only, which is another field.
+    let unreached = [
+        "activeDeadlineSeconds",
+        "ephemeralContainers",
+        "securityContext.appArmorProfile.localhostProfile",
+        "securityContext.seccompProfile.localhostProfile",
+    ]
+    .map(|field| format!("template.spec.{field}"));
     walk(&subject, &unreached).await;
 }
