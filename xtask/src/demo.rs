@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Options, program::build_manager};
+use cluster::{Cluster, Options, Progress, binaries::Locator, program::build_manager};
 
 use crate::{process::resident, rbac, stage::start_asked_manager, workspace};
 
@@ -38,6 +38,8 @@ impl Demo {
     pub(crate) async fn run(&self) -> Result<()> {
         println!("building the manager ...");
         let program = build_manager(self.release)?;
+        // Built by now as well, so that the time that is told is that of the start alone.
+        Locator::from_env()?.locate(&Progress::stderr())?;
         let began = Instant::now();
         let cluster = Cluster::start(Options { nodes: self.nodes, ..Options::default() }).await?;
         tokio::select! {

@@ -19,13 +19,15 @@ use operator_core::{
 };
 use operator_runtime::{
     connect::connect,
-    crds::install as apply,
     release::{self, Report},
 };
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::{crds::definitions, policies, workstation};
+use crate::{
+    crds::{self, definitions},
+    policies, workstation,
+};
 
 /// How long a definition may take to go. What holds it longer is nothing of ours.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -36,10 +38,11 @@ const REMIND: Duration = Duration::from_secs(2);
 /// Is changed to remind it.
 const REMINDED: &str = "ensemble.example.com/reminded";
 
-/// Registers the definitions, and the policies that hold whether a manager runs or not.
+/// Registers the definitions, waits until each kind can be listed, and registers the policies that hold whether a manager
+/// runs or not.
 pub(crate) async fn install() -> Result<()> {
     let (client, definitions) = (connect().await?, definitions());
-    apply(&client, &definitions).await?;
+    crds::install(&client, &definitions).await?;
     for crd in &definitions {
         println!("installed {}", crd.name_any());
     }

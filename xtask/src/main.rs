@@ -23,10 +23,14 @@ mod test;
 mod webhooks;
 mod workstation;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use clap::{Args, Parser};
+use operator_runtime::exit;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "The developer's commands")]
@@ -76,8 +80,12 @@ struct Check {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    match Command::parse() {
+async fn main() -> ExitCode {
+    exit::code(run(Command::parse()).await)
+}
+
+async fn run(command: Command) -> Result<()> {
+    match command {
         Command::Demo(demo) => demo.run().await,
         Command::Test(test) => test.run().await,
         Command::Bench(bench) => bench.run().await,

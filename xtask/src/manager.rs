@@ -1,17 +1,22 @@
 //! Running the manager.
 
 use std::{
+    net::SocketAddr,
     pin::pin,
     process::{Command, ExitStatus},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use cluster::program::build_manager;
+use manager::{Flags, Task};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{account, workstation::Workstation};
+use crate::{
+    account,
+    workstation::{Addresses, Workstation},
+};
 
 /// Runs the manager against the cluster that the kubeconfig names.
 #[derive(Args)]
@@ -40,40 +45,61 @@ impl Run {
 }
 
 async fn run(mut manager: Command, args: &[String]) -> Result<()> {
-    if std::env::var_os("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS").is_none() {
-        manager.env("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:8081");
-    }
-    let says_where = args.iter().any(|arg| arg.starts_with("--metrics-"));
-    if !says_where && std::env::var_os("ENSEMBLE_METRICS_BIND_ADDRESS").is_none() {
-        manager
-            .env("ENSEMBLE_METRICS_BIND_ADDRESS", "127.0.0.1:8443")
-            .env("ENSEMBLE_METRICS_SECURE", "false");
-    }
     // There is one, and it may be stopped at any moment.
     if std::env::var_os("ENSEMBLE_LEADER_ELECT").is_none() {
         manager.env("ENSEMBLE_LEADER_ELECT", "false");
     }
-    let webhooks = Workstation::new(args).await;
-    manager.args(webhooks.flags()).args(args);
+    let addresses = Addresses::choose(args)?;
+    let line = addresses.webhooks().into_iter().chain(addresses.others().iter().map(String::as_str));
+    let flags = parse(line, args);
+    if flags.task != Task::Run {
+        return judge(until_ended(manager.args(args)).await);
+    }
+    let workstation = Workstation::new(&flags, addresses.webhooks()).await;
+    println!("{}", describe(&flags, &workstation));
+    manager.args(workstation.flags()).args(addresses.others()).args(args);
     let mut ended = pin!(until_ended(&mut manager));
     let status = tokio::select! {
         status = &mut ended => status,
-        registered = webhooks.register() => {
+        registered = workstation.register() => {
             if let Err(error) = registered {
                 eprintln!("the webhooks are left out: {error:#}");
             }
             ended.await
         }
     };
-    webhooks.withdraw().await.context("run `cargo xtask uninstall` once the API server answers")?;
-    let status = status.context("cannot run the manager")?;
-    if !status.success() {
-        bail!("the manager ended: {status}");
-    }
+    workstation.withdraw().await.context("run `cargo xtask uninstall` once the API server answers")?;
+    judge(status)
+}
+
+/// Returns the manager's flags. Ends the process with a message if they make no sense.
+fn parse<'a>(chosen: impl Iterator<Item = &'a str>, args: &'a [String]) -> Flags {
+    let line = ["ensemble-manager"].into_iter().chain(chosen).chain(args.iter().map(String::as_str));
+    manager::parse_from(line.map(Into::into)).unwrap_or_else(|error| error.exit())
+}
+
+/// Returns a sentence that says where the manager serves what.
+fn describe(flags: &Flags, workstation: &Workstation) -> String {
+    let webhooks = flags.webhook_bind_address.filter(|_| workstation.has_webhooks());
+    let at = |address: Option<SocketAddr>| {
+        address.map_or_else(|| "nowhere".to_owned(), |address| address.to_string())
+    };
+    format!(
+        "webhooks are served on {}, metrics on {}, health probes on {}",
+        at(webhooks),
+        at(flags.metrics_bind_address),
+        at(flags.health_probe_bind_address)
+    )
+}
+
+fn judge(ended: Result<ExitStatus>) -> Result<()> {
+    let status = ended.context("cannot run the manager")?;
+    ensure!(status.success(), "the manager ended: {status}");
     Ok(())
 }
 
-/// Runs a program to its end. A terminal's Ctrl+C reaches the program by itself; SIGTERM is handed on.
+/// Runs a program to its end. A request to stop is passed on to it as SIGTERM: of a terminal's Ctrl+C the program learns by
+/// itself and takes both for one, but `kill` may reach this process alone.
 async fn until_ended(command: &mut Command) -> Result<ExitStatus> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -85,8 +111,9 @@ async fn until_ended(command: &mut Command) -> Result<ExitStatus> {
             biased;
             status = &mut ended => return Ok(status??),
             _ = interrupt.recv() => {}
-            // One that has ended in this moment needs no signal.
-            _ = terminate.recv() => drop(kill_process(pid, Signal::TERM)),
+            _ = terminate.recv() => {}
         }
+        // One that has ended in this moment needs no signal.
+        let _ = kill_process(pid, Signal::TERM);
     }
 }

@@ -9,9 +9,12 @@ use std::{
 use anyhow::{Context, Result};
 use cluster::{Cluster, Companion, wait::eventually};
 use manager::CONTROLLERS;
-use operator_runtime::crds::install;
 
-use crate::{crds::definitions, rbac, workspace, workstation::Webhooks};
+use crate::{
+    crds::{definitions, install},
+    rbac, workspace,
+    workstation::Webhooks,
+};
 
 /// How long a manager may take until it answers.
 const PATIENCE: Duration = Duration::from_mins(1);

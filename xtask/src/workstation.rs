@@ -2,25 +2,21 @@
 //!
 //! Configurations of a manager that is deployed in the cluster, which are by Service, are never touched.
 
+mod addresses;
 mod takeback;
 mod told;
 
-use std::net::{SocketAddr, TcpListener};
-
+pub(crate) use addresses::{Addresses, BIND_FLAG};
 use anyhow::{Result, ensure};
-use manager::Task;
+use manager::Flags;
+use operator_core::Registration;
 use operator_runtime::connect::connect;
 pub(crate) use takeback::remove_leftovers;
 pub(crate) use told::Webhooks;
 
-use crate::stage::free_address;
-
 /// Who the API server remembers as the writer.
 pub(crate) const FIELD_MANAGER: &str = "ensemble";
 
-/// Where the webhooks are served unless the flags say something else, if nobody has it yet.
-const ADDRESS: &str = "127.0.0.1:9443";
-const BIND_FLAG: &str = "--webhook-bind-address";
 const HOST_FLAG: &str = "--webhook-host";
 
 /// A manager that runs on this machine, and whether the API server is to ask it.
@@ -30,9 +26,10 @@ pub(crate) struct Workstation {
 }
 
 impl Workstation {
-    /// A manager with these arguments. Where its webhooks would not work they are left out, and it is said why.
-    pub(crate) async fn new(args: &[String]) -> Self {
-        match Self::with_webhooks(args).await {
+    /// A manager with these flags, its webhooks at an address that was `chosen` for it unless the flags name another. Where
+    /// its webhooks would not work they are left out, and it is said why.
+    pub(crate) async fn new(flags: &Flags, chosen: Option<&str>) -> Self {
+        match Self::with_webhooks(flags, chosen).await {
             Ok(this) => this,
             Err(error) => {
                 eprintln!("the webhooks are left out: {error:#}");
@@ -41,17 +38,11 @@ impl Workstation {
         }
     }
 
-    async fn with_webhooks(args: &[String]) -> Result<Self> {
-        let mut flags = Vec::new();
-        if !is_given(args, BIND_FLAG) && std::env::var_os("ENSEMBLE_WEBHOOK_BIND_ADDRESS").is_none() {
-            flags.push(format!("{BIND_FLAG}={}", usual_or_free_address()?));
-        }
-        let line = ["ensemble-manager".to_owned()].into_iter().chain(flags.iter().chain(args).cloned());
-        let parsed = manager::parse_from(line.map(Into::into)).unwrap_or_else(|error| error.exit());
-        if parsed.task != Task::Run {
+    async fn with_webhooks(parsed: &Flags, chosen: Option<&str>) -> Result<Self> {
+        let mut flags: Vec<_> = chosen.map(ToOwned::to_owned).into_iter().collect();
+        let Some(address) = parsed.webhook_bind_address.filter(|_| are_declared(&parsed.controllers)) else {
             return Ok(Self { flags, webhooks: None });
-        }
-        let Some(address) = parsed.webhook_bind_address else { return Ok(Self { flags, webhooks: None }) };
+        };
         ensure!(address.port() != 0, "give {BIND_FLAG} a port, so that the API server can be told of it");
         let host = parsed.webhook_hosts.first().map_or_else(
             || if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() },
@@ -74,6 +65,11 @@ impl Workstation {
         &self.flags
     }
 
+    /// Whether the manager serves webhooks.
+    pub(crate) fn has_webhooks(&self) -> bool {
+        self.webhooks.is_some()
+    }
+
     /// Tells the API server, once the manager listens.
     pub(crate) async fn register(&self) -> Result<()> {
         match &self.webhooks {
@@ -91,11 +87,8 @@ impl Workstation {
     }
 }
 
-/// The usual address, or a port that is free if somebody has that: another manager on this machine.
-fn usual_or_free_address() -> Result<SocketAddr> {
-    TcpListener::bind(ADDRESS).and_then(|listener| listener.local_addr()).or_else(|_| free_address())
-}
-
-fn is_given(args: &[String], flag: &str) -> bool {
-    args.iter().any(|arg| arg == flag || arg.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
+/// Whether a manager of these controllers serves webhooks.
+fn are_declared(controllers: &[Registration]) -> bool {
+    let declares = |one: &Registration| !(one.webhooks)().is_empty() || !(one.conversions)().is_empty();
+    controllers.iter().any(declares)
 }

@@ -1,8 +1,15 @@
 //! The manager's entry point.
 
-use anyhow::{Context, Result};
+use std::process::ExitCode;
 
-fn main() -> Result<()> {
+use anyhow::{Context, Result};
+use operator_runtime::exit;
+
+fn main() -> ExitCode {
+    exit::code(run())
+}
+
+fn run() -> Result<()> {
     let flags = manager::parse();
     // One thread is plenty: the work is waiting for the API server. A second one costs an eighth more of processor
     // time, for they wake each other.

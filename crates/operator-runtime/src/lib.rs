@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod connect;
 pub mod crds;
 pub mod election;
+pub mod exit;
 pub mod https;
 pub mod logs;
 pub mod metrics;

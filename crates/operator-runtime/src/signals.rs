@@ -1,11 +1,17 @@
 //! Stopping when asked.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// A token that SIGTERM and SIGINT cancel. A second signal ends the process at once.
+/// How soon after the first a second signal is taken for the same request: a terminal sends SIGINT to the whole process
+/// group, and a parent process that receives it passes it on.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
+
+/// Returns a token that SIGTERM and SIGINT cancel. A second signal, half a second later or more, ends the process at once.
 ///
 /// # Errors
 /// When the handlers cannot be installed.
@@ -15,16 +21,21 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
     let cancelled = stop.clone();
     tokio::spawn(async move {
+        let mut stopping_since: Option<Instant> = None;
         loop {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if cancelled.is_cancelled() {
-                std::process::exit(1);
+            match stopping_since {
+                Some(since) if since.elapsed() < SAME_REQUEST => {}
+                Some(_) => std::process::exit(1),
+                None => {
+                    info!("stopping; a second signal stops at once");
+                    stopping_since = Some(Instant::now());
+                    cancelled.cancel();
+                }
             }
-            info!("stopping; a second signal stops at once");
-            cancelled.cancel();
         }
     });
     Ok(stop)

@@ -43,6 +43,7 @@ async fn it_ends_well_though_nobody_reads_its_log_any_more() {
     let mut child = Command::new(program())
         .args(["--health-probe-bind-address", &format!("127.0.0.1:{}", free_port())])
         .env("ENSEMBLE_WEBHOOK_BIND_ADDRESS", "0")
+        .env("ENSEMBLE_METRICS_BIND_ADDRESS", "0")
         .env("KUBECONFIG", tutorial().await.kubeconfig())
         .stderr(Stdio::piped())
         .spawn()

@@ -55,6 +55,15 @@ fn no_kubeconfig_at_all() {
 }
 
 #[test]
+fn an_error_has_no_stack_trace() {
+    let env = [("KUBECONFIG", "/nonexistent/kubeconfig"), ("RUST_BACKTRACE", "1")];
+    let ended = run_to_end(&[], &env);
+    assert_refused(&ended, 1, &["error: ", "/nonexistent/kubeconfig"]);
+    let error = ended.said.lines().skip_while(|line| !line.starts_with("error: "));
+    assert_eq!(error.count(), 1, "{ended:?}");
+}
+
+#[test]
 fn probes_on_a_port_that_is_taken() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
