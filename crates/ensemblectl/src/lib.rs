@@ -10,7 +10,7 @@
 //! check         findings about the installation, each with what to do
 //! children      what belongs to an object; tree and status show it
 //! wait          follows one object until it is as asked
-//! report        all of this as files in an archive, with whatever looks like a credential taken out (pure)
+//! report        all of this as files in an archive, without values that may be secret (redact, pure)
 //! output        tables, colours, JSON
 //! ```
 

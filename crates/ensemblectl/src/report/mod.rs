@@ -42,7 +42,7 @@ pub(crate) async fn run(cluster: &Cluster, flags: &Report) -> Result<Ending> {
     }
     archive::write(&flags.output, &files, cluster.now())?;
     say(&format!(
-        "wrote {} with {} files\nSecrets were not read, and what looks like a credential was taken out; look through it \
+        "wrote {} with {} files\nSecrets were not read, and values that may be secret were taken out; look through it \
          before you pass it on\n",
         flags.output.display(),
         files.len()

@@ -22,6 +22,8 @@ pub(super) async fn deploy(stage: &Stage) {
             "env": [
                 { "name": "POD_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
                 { "name": "PROXY_PASSWORD", "value": CANARY },
+                { "name": "OTEL_EXPORTER_OTLP_HEADERS", "value": CANARY },
+                { "name": "ENSEMBLE_LOG_LEVEL", "value": "info" },
             ],
         }],
     });
@@ -48,16 +50,24 @@ pub(super) async fn deploy(stage: &Stage) {
 
 /// One of each, with something secret wherever a person can write it.
 pub(super) async fn create(stage: &Stage) {
-    let template = json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{
-        "name": "web", "image": "nginx", "env": [{ "name": "DB_PASSWORD", "value": CANARY }], "args": ["--token", CANARY],
-    }] } });
+    let run = json!(["sh", "-c", format!("KEY={CANARY} run")]);
+    let headers = json!([{ "name": "X-Auth", "value": CANARY }]);
+    let container = json!({
+        "name": "web", "image": "nginx", "command": run, "args": ["--token", CANARY, CANARY],
+        "env": [{ "name": "DB_PASSWORD", "value": CANARY }, { "name": "SECRET_KEY_BASE", "value": CANARY }],
+        "livenessProbe": { "exec": { "command": run } },
+        "readinessProbe": { "httpGet": { "port": 80, "path": format!("/?key={CANARY}"), "httpHeaders": headers } },
+        "lifecycle": { "preStop": { "exec": { "command": run } } },
+    });
+    let metadata = json!({ "labels": { "app": "web" }, "annotations": { "example.com/note": CANARY } });
+    let template = json!({ "metadata": metadata, "spec": { "containers": [container] } });
     stage.create(&POD_SET, "default", "web", json!({ "replicas": 2, "template": template })).await;
     stage.create(&MEMCACHED, "default", "cache", json!({ "size": 1 })).await;
     let hook = json!({
         "name": "chat", "on": ["Deleted"], "url": format!("https://me:{CANARY}@hooks.example.com/services/{CANARY}?key={CANARY}"),
         "bodyTemplate": CANARY, "headersSecretRef": { "name": "chat" },
     });
-    let blue = json!({ "hooks": [hook], "annotations": { "example.com/api-token": CANARY } });
+    let blue = json!({ "foo": CANARY, "hooks": [hook], "annotations": { "example.com/api-token": CANARY } });
     stage.create(&NAMESPACE_PLUS, "default", "blue", blue).await;
     let limits = json!({ "items": [{ "limits": [{ "type": "Container", "default": { "cpu": "1" } }] }] });
     stage.create(&TENANT, "", "oil", json!({ "limitRanges": limits })).await;

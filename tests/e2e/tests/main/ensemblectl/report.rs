@@ -48,6 +48,7 @@ pub(super) async fn holds_what_helps_and_no_secret(stage: &Stage) {
         ("webhooks.yaml", "tenants.tenant.ensemble"),
         ("leases.yaml", "holderIdentity"),
         ("deployment.yaml", "PROXY_PASSWORD"),
+        ("deployment.yaml", "--leader-elect=true"),
         ("pods.yaml", "ensemble-manager"),
         ("events.yaml", "Authorization: REDACTED"),
     ] {
