@@ -19,7 +19,7 @@ pub const RESOURCE_QUOTA_LABEL: &str = "capsule.clastix.io/resource-quota";
 /// On a `RoleBinding`: the hash of its role and subjects.
 pub const ROLE_BINDING_LABEL: &str = "capsule.clastix.io/role-binding";
 
-/// On a namespace: the label that the API server itself keeps equal to the name.
+/// On a namespace: the label that the API server itself keeps equal to the name. On a Tenant: the same, by our webhook.
 pub const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// On a namespace: `key=value` pairs that the scheduler's admission adds to the node selector of each pod.
 pub const NODE_SELECTOR_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";

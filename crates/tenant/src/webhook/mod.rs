@@ -10,6 +10,7 @@
 //! managed     guards the objects that the controller keeps; shared_quota keeps the namespaces of a Tenant within the
 //!             quotas that they share
 //! system      the policy that holds the cluster's own namespaces free of Tenants
+//! name_label  gives Tenants the label with their name
 //! known       what is known of who asks; who is never asked about
 //! live        Tenants as the API server has them, read at a bounded rate; rate limits other work on account of reviews
 //! ```
@@ -18,6 +19,7 @@ mod classes;
 mod known;
 mod live;
 mod managed;
+mod name_label;
 mod namespaces;
 mod patterns;
 mod rate;
@@ -55,7 +57,7 @@ pub(crate) fn webhooks() -> Vec<Webhook> {
     let namespaces = [namespaces::assignment(), namespaces::guard()];
     let kept = [managed::guard(), shared_quota::guard()];
     let classes = classes::webhooks().into_iter().chain(services::webhooks());
-    std::iter::once(tenants).chain(namespaces).chain(kept).chain(classes).collect()
+    [tenants, name_label::webhook()].into_iter().chain(namespaces).chain(kept).chain(classes).collect()
 }
 
 /// The namespaces of Tenants.

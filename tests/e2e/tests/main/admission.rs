@@ -31,6 +31,7 @@ async fn a_tenant_is_judged_by_the_manager_that_runs() {
 
     stage.create(&TENANT, "", "oil", json!({ "preventDeletion": true })).await;
     stage.until_settled(&TENANT, "", "oil").await;
+    is_labelled(&stage).await;
     let kept = format!("{:#}", stage.kubectl(&["delete", "tenant", "oil"]).await.unwrap_err());
     assert!(kept.contains("set spec.preventDeletion to false"), "{kept}");
     stage.change(&TENANT, "", "oil", json!({ "preventDeletion": false })).await;
@@ -39,6 +40,16 @@ async fn a_tenant_is_judged_by_the_manager_that_runs() {
     stage.assert_nothing_was_forbidden();
     let log = manager.ask_to_end().await;
     assert!(log.contains("the manager has stopped"), "{log}");
+}
+
+/// The Tenant has the label with its name, also after somebody has removed or changed it.
+async fn is_labelled(stage: &Stage) {
+    let select = ["get", "tenants", "--selector=kubernetes.io/metadata.name=oil", "--output=name"];
+    assert_eq!(stage.kubectl(&select).await.unwrap().trim(), "tenant.capsule.clastix.io/oil");
+    for change in ["kubernetes.io/metadata.name-", "kubernetes.io/metadata.name=gas"] {
+        stage.kubectl(&["label", "tenant", "oil", "--overwrite", change]).await.unwrap();
+        assert_eq!(stage.kubectl(&select).await.unwrap().trim(), "tenant.capsule.clastix.io/oil", "{change}");
+    }
 }
 
 /// A rule about a resource that does not exist, a singular for example, guards nothing and says nothing.
