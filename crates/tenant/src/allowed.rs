@@ -34,6 +34,7 @@ impl Allowed {
     /// Of a list. A pattern or selector that cannot be used, which no admitted Tenant has, allows nothing.
     pub fn of(list: &DefaultAllowedList) -> Self {
         let pattern = list.allowed_regex.as_deref().filter(|pattern| !pattern.is_empty());
+        let default = list.default.as_deref().filter(|default| !default.is_empty());
         let selector = LabelSelector {
             match_labels: list.match_labels.clone().filter(|labels| !labels.is_empty()),
             match_expressions: list.match_expressions.clone().filter(|expressions| !expressions.is_empty()),
@@ -41,16 +42,16 @@ impl Allowed {
         let selects = selector != LabelSelector::default();
         Self {
             names: list.allowed.iter().cloned().collect(),
-            default: list.default.clone(),
-            pattern: pattern.and_then(|pattern| pattern::compile(pattern).ok()),
-            words: words(list, pattern, selects),
+            default: default.map(str::to_owned),
+            pattern: pattern.and_then(|pattern| pattern::compile(pattern).ok().flatten()),
+            words: words(list, default, pattern, selects),
             selector: selects.then(|| Selector::try_from(selector).ok()).flatten(),
         }
     }
 
     /// The class for who names none.
     pub fn default_class(&self) -> Option<&str> {
-        self.default.as_deref().filter(|default| !default.is_empty())
+        self.default.as_deref()
     }
 
     /// Whether a class is allowed by its name alone.
@@ -83,9 +84,9 @@ impl fmt::Display for Allowed {
     }
 }
 
-fn words(list: &DefaultAllowedList, pattern: Option<&str>, selects: bool) -> String {
-    let default = list.default.iter().filter(|default| !list.allowed.contains(default));
-    let names = list.allowed.iter().chain(default).cloned();
+fn words(list: &DefaultAllowedList, default: Option<&str>, pattern: Option<&str>, selects: bool) -> String {
+    let default = default.map(str::to_owned).filter(|default| !list.allowed.contains(default));
+    let names = list.allowed.iter().cloned().chain(default);
     let pattern = pattern.map(|pattern| format!("what matches {pattern:?}"));
     let labels = selects.then(|| "those whose labels its selector picks".to_owned());
     let all: Vec<_> = names.chain(pattern).chain(labels).collect();
@@ -201,6 +202,15 @@ mod tests {
         assert!(!empty.asks_for_labels() && !empty.has_labels(&labels(json!({}))));
         let odd = allowed(json!({ "matchExpressions": [{ "key": "a", "operator": "Like" }] }));
         assert!(!odd.has_labels(&labels(json!({ "a": "b" }))));
+    }
+
+    #[test]
+    fn an_empty_pattern_or_default_allows_nothing() {
+        for list in [json!({}), json!({ "allowed": [], "allowedRegex": "", "default": "" })] {
+            let list = allowed(list);
+            assert!(!list.has_name("") && !list.has_name("fast"), "{list}");
+            assert_eq!((list.default_class(), list.to_string().as_str()), (None, "none"));
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub enum Trouble {
         /// The API server's answer.
         source: WriteError,
     },
+    /// A pattern of the configuration that this manager cannot use, although the API server can read it.
+    #[error("{0}")]
+    Pattern(String),
     /// One name for two cluster roles that grant different things.
     #[error(
         "spec.rbac: provisioner and deleter are both {name:?}; they grant different rights and need two names"
@@ -59,7 +62,11 @@ impl Trouble {
     fn needs_other_spec(&self) -> bool {
         matches!(
             self,
-            Self::Owner(_) | Self::Metadata(_) | Self::Quota(QuotaError::Limit { .. }) | Self::OneRole { .. }
+            Self::Owner(_)
+                | Self::Metadata(_)
+                | Self::Quota(QuotaError::Limit { .. })
+                | Self::Pattern(_)
+                | Self::OneRole { .. }
         )
     }
 

@@ -1,9 +1,13 @@
 //! Fields that a Tenant may set and that nothing enforces yet: it says so instead of ignoring them.
 
 use operator_core::conditions::Verdict;
+use serde_json::Value;
 
 use crate::{
-    api::v1beta2::{HostnameCollisionScope, IngressOptions, NamespaceOptions, ServiceOptions, TenantSpec},
+    api::v1beta2::{
+        AllowedServices, ForbiddenList, HostnameCollisionScope, IngressOptions, NamespaceOptions, OwnerSpec,
+        PodOptions, RequiredMetadata, ServiceOptions, TenantSpec,
+    },
     words::{ENFORCED, FIELDS_ENFORCED, NOT_YET_ENFORCED},
 };
 
@@ -16,26 +20,66 @@ pub(crate) fn verdict(fields: &[&'static str]) -> Verdict {
     Verdict::is_false(FIELDS_ENFORCED, NOT_YET_ENFORCED, message)
 }
 
-/// The paths of the fields that are set and not enforced.
+/// The paths of the fields that are set and not enforced. A field counts as set if it asks for something: an empty
+/// list of classes, hosts or registries allows nothing, while an empty list of forbidden keys forbids nothing.
 pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
     let namespaces = spec.namespace_options.iter().flat_map(namespace_fields);
     let ingresses = spec.ingress_options.iter().flat_map(ingress_fields);
     let services = spec.service_options.iter().flat_map(service_fields);
     let fields = [
-        ("spec.data", spec.data.is_some()),
-        ("spec.owners[].proxySettings", spec.owners.iter().any(|owner| !owner.proxy_settings.is_empty())),
+        ("spec.data", spec.data.as_ref().is_some_and(|data| !is_blank(data))),
+        ("spec.owners[].proxySettings", spec.owners.iter().any(uses_proxy)),
         ("spec.priorityClasses", spec.priority_classes.is_some()),
         ("spec.runtimeClasses", spec.runtime_classes.is_some()),
         ("spec.deviceClasses", spec.device_classes.is_some()),
-        ("spec.gatewayOptions", spec.gateway_options.is_some()),
+        (
+            "spec.gatewayOptions",
+            spec.gateway_options.as_ref().is_some_and(|options| options.allowed_classes.is_some()),
+        ),
         ("spec.cordoned", spec.cordoned),
-        ("spec.podOptions", spec.pod_options.is_some()),
+        ("spec.podOptions", spec.pod_options.as_ref().is_some_and(marks_pods)),
         ("spec.containerRegistries", spec.container_registries.is_some()),
         ("spec.imagePullPolicies", !spec.image_pull_policies.is_empty()),
-        ("spec.rules", !spec.rules.is_empty()),
+        ("spec.rules", spec.rules.iter().any(demands)),
     ];
     let set = fields.into_iter().filter_map(|(path, set)| set.then_some(path));
     set.chain(namespaces).chain(ingresses).chain(services).collect()
+}
+
+/// Returns whether a value of any shape says nothing: it is null, false or empty, or has nothing but such values.
+pub(crate) fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.iter().all(is_blank),
+        Value::Object(fields) => fields.values().all(is_blank),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+/// Returns whether a rule asks for anything in the namespaces that it selects.
+fn demands(rule: &Value) -> bool {
+    ["quota", "enforce", "permissions"].iter().filter_map(|part| rule.get(part)).any(|part| !is_blank(part))
+}
+
+fn uses_proxy(owner: &OwnerSpec) -> bool {
+    owner.proxy_settings.iter().any(|settings| !settings.operations.is_empty())
+}
+
+fn marks_pods(options: &PodOptions) -> bool {
+    options.additional_metadata.as_ref().is_some_and(|metadata| !metadata.is_empty())
+}
+
+fn restricts(services: &AllowedServices) -> bool {
+    *services != AllowedServices::default()
+}
+
+fn forbids(list: &ForbiddenList) -> bool {
+    !list.is_empty()
+}
+
+fn requires(metadata: &RequiredMetadata) -> bool {
+    !metadata.labels.is_empty() || !metadata.annotations.is_empty()
 }
 
 fn ingress_fields(options: &IngressOptions) -> impl Iterator<Item = &'static str> + use<> {
@@ -50,10 +94,13 @@ fn ingress_fields(options: &IngressOptions) -> impl Iterator<Item = &'static str
 
 fn service_fields(options: &ServiceOptions) -> impl Iterator<Item = &'static str> + use<> {
     [
-        ("spec.serviceOptions.allowedServices", options.allowed_services.is_some()),
+        ("spec.serviceOptions.allowedServices", options.allowed_services.as_ref().is_some_and(restricts)),
         ("spec.serviceOptions.externalIPs", options.external_ips.is_some()),
-        ("spec.serviceOptions.forbiddenLabels", options.forbidden_labels.is_some()),
-        ("spec.serviceOptions.forbiddenAnnotations", options.forbidden_annotations.is_some()),
+        ("spec.serviceOptions.forbiddenLabels", options.forbidden_labels.as_ref().is_some_and(forbids)),
+        (
+            "spec.serviceOptions.forbiddenAnnotations",
+            options.forbidden_annotations.as_ref().is_some_and(forbids),
+        ),
     ]
     .into_iter()
     .filter_map(|(path, set)| set.then_some(path))
@@ -61,9 +108,12 @@ fn service_fields(options: &ServiceOptions) -> impl Iterator<Item = &'static str
 
 fn namespace_fields(options: &NamespaceOptions) -> impl Iterator<Item = &'static str> + use<> {
     [
-        ("spec.namespaceOptions.requiredMetadata", options.required_metadata.is_some()),
-        ("spec.namespaceOptions.forbiddenLabels", options.forbidden_labels.is_some()),
-        ("spec.namespaceOptions.forbiddenAnnotations", options.forbidden_annotations.is_some()),
+        ("spec.namespaceOptions.requiredMetadata", options.required_metadata.as_ref().is_some_and(requires)),
+        ("spec.namespaceOptions.forbiddenLabels", options.forbidden_labels.as_ref().is_some_and(forbids)),
+        (
+            "spec.namespaceOptions.forbiddenAnnotations",
+            options.forbidden_annotations.as_ref().is_some_and(forbids),
+        ),
         ("spec.namespaceOptions.managedMetadataOnly", options.managed_metadata_only),
     ]
     .into_iter()
@@ -72,7 +122,7 @@ fn namespace_fields(options: &NamespaceOptions) -> impl Iterator<Item = &'static
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -114,5 +164,67 @@ mod tests {
             "spec.serviceOptions.externalIPs",
         ];
         assert_eq!(of(spec), expected);
+    }
+
+    /// What each field means when it is there and empty.
+    #[test]
+    fn an_empty_field_is_named_if_it_forbids_something() {
+        let forbids_nothing = [
+            json!({ "data": {} }),
+            json!({ "data": null }),
+            json!({ "owners": [{ "kind": "User", "name": "a", "proxySettings": [{ "kind": "Nodes", "operations": [] }] }] }),
+            json!({ "gatewayOptions": {} }),
+            json!({ "podOptions": {} }),
+            json!({ "podOptions": { "additionalMetadata": { "labels": {}, "annotations": {} } } }),
+            json!({ "imagePullPolicies": [] }),
+            json!({ "rules": [] }),
+            json!({ "rules": [{}, { "namespaceSelector": { "matchLabels": { "a": "b" } }, "enforce": {}, "permissions": { "bindings": [] } }] }),
+            json!({ "ingressOptions": {} }),
+            json!({ "serviceOptions": { "allowedServices": {} } }),
+            json!({ "serviceOptions": { "forbiddenLabels": {}, "forbiddenAnnotations": { "denied": [], "deniedRegex": "" } } }),
+            json!({ "namespaceOptions": { "requiredMetadata": {} } }),
+            json!({ "namespaceOptions": { "requiredMetadata": { "labels": {}, "annotations": {} } } }),
+            json!({ "namespaceOptions": { "forbiddenLabels": { "denied": [], "deniedRegex": "" }, "forbiddenAnnotations": {} } }),
+        ];
+        for spec in forbids_nothing {
+            assert_eq!(of(spec.clone()), [""; 0], "{spec}");
+        }
+        let list = || json!({ "allowed": [], "allowedRegex": "" });
+        let forbids = [
+            (json!({ "priorityClasses": list() }), "spec.priorityClasses"),
+            (json!({ "runtimeClasses": {} }), "spec.runtimeClasses"),
+            (json!({ "deviceClasses": list() }), "spec.deviceClasses"),
+            (json!({ "gatewayOptions": { "allowedClasses": list() } }), "spec.gatewayOptions"),
+            (json!({ "containerRegistries": list() }), "spec.containerRegistries"),
+            (
+                json!({ "ingressOptions": { "allowedHostnames": list() } }),
+                "spec.ingressOptions.allowedHostnames",
+            ),
+            (
+                json!({ "serviceOptions": { "externalIPs": { "allowed": [] } } }),
+                "spec.serviceOptions.externalIPs",
+            ),
+            (
+                json!({ "serviceOptions": { "allowedServices": { "nodePort": false } } }),
+                "spec.serviceOptions.allowedServices",
+            ),
+            (
+                json!({ "namespaceOptions": { "requiredMetadata": { "labels": { "env": "" } } } }),
+                "spec.namespaceOptions.requiredMetadata",
+            ),
+            (
+                json!({ "namespaceOptions": { "forbiddenLabels": { "denied": ["a"] } } }),
+                "spec.namespaceOptions.forbiddenLabels",
+            ),
+            (
+                json!({ "namespaceOptions": { "forbiddenAnnotations": { "deniedRegex": "a" } } }),
+                "spec.namespaceOptions.forbiddenAnnotations",
+            ),
+            (json!({ "rules": [{ "enforce": { "services": { "types": ["NodePort"] } } }] }), "spec.rules"),
+            (json!({ "data": { "size": 3 } }), "spec.data"),
+        ];
+        for (spec, path) in forbids {
+            assert_eq!(of(spec.clone()), [path], "{spec}");
+        }
     }
 }

@@ -46,6 +46,7 @@ use crate::{
     },
     owners::{Selectors, differs},
     trouble::{Trouble, Troubles},
+    webhook::patterns,
 };
 
 /// Why a configuration could not be reconciled.
@@ -142,7 +143,8 @@ impl Controller for ConfigurationController {
         let owners = self.owners.store().list();
         let tenants = self.tenants.store().list();
         let users = users(&configuration.spec, owners.iter().map(AsRef::as_ref));
-        let troubles = self.grant(&configuration.spec, &users).await;
+        let mut troubles = self.grant(&configuration.spec, &users).await;
+        troubles.add_all(patterns::faults(&configuration.spec).into_iter().map(Trouble::Pattern));
         if !troubles.is_empty() && troubles.are_passing() {
             return Err(Error::Incomplete(troubles));
         }

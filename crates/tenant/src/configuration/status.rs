@@ -3,14 +3,15 @@
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use operator_core::conditions::{READY, Verdict, settle};
+use serde_json::Value;
 
 use crate::{
     api::v1beta2::{
         CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
-        Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
+        NodeMetadata, Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
     },
     owners::{Selectors, subject},
-    unenforced::verdict,
+    unenforced::{is_blank, verdict},
     words::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
 };
 
@@ -31,7 +32,7 @@ pub(super) fn status(
     now: Timestamp,
 ) -> CapsuleConfigurationStatus {
     let ready = match report.trouble.as_str() {
-        "" => Verdict::is_true(READY, SUCCEEDED, "reconciled"),
+        "" => Verdict::is_true(READY, SUCCEEDED, done(&configuration.spec)),
         trouble => Verdict::is_false(READY, FAILED, trouble),
     };
     let status = said(configuration, &[ready, fields_enforced(&configuration.spec)], now);
@@ -54,12 +55,39 @@ pub(super) fn without_effect(
 fn fields_enforced(spec: &CapsuleConfigurationSpec) -> Verdict {
     let fields = [
         ("spec.allowServiceAccountPromotion", spec.allow_service_account_promotion),
-        ("spec.nodeMetadata", spec.node_metadata.is_some()),
+        ("spec.nodeMetadata", spec.node_metadata.as_ref().is_some_and(guards_nodes)),
         ("spec.rbac.administrationClusterRoles", !spec.administrators.is_empty()),
-        ("spec.impersonation", spec.impersonation.is_some()),
+        ("spec.impersonation", spec.impersonation.as_ref().is_some_and(impersonates)),
     ];
     let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
     verdict(&set)
+}
+
+fn guards_nodes(metadata: &NodeMetadata) -> bool {
+    !metadata.forbidden_labels.is_empty() || !metadata.forbidden_annotations.is_empty()
+}
+
+/// Returns whether impersonation is set to something else than what Capsule's chart and definition always write:
+/// the key of a Secret that is not named, and the ServiceAccount that every namespace has.
+fn impersonates(settings: &Value) -> bool {
+    const ALWAYS_WRITTEN: [(&str, &str); 2] =
+        [("caSecretKey", "ca.crt"), ("tenantDefaultServiceAccount", "default")];
+    let is_written = |key: &str, value: &Value| {
+        ALWAYS_WRITTEN.iter().any(|one| *one == (key, value.as_str().unwrap_or_default()))
+    };
+    let mut settings = settings.as_object().into_iter().flatten();
+    settings.any(|(key, value)| !is_blank(value) && !is_written(key, value))
+}
+
+/// Returns the message of a configuration that is in effect, with what is written in it and never has an effect.
+fn done(spec: &CapsuleConfigurationSpec) -> String {
+    let declares = spec.admission.as_ref().is_some_and(|admission| !is_blank(admission));
+    let note = if declares {
+        "; spec.admission has no effect: the manifests of the manager declare its webhooks"
+    } else {
+        ""
+    };
+    format!("reconciled{note}")
 }
 
 fn said(
@@ -101,7 +129,7 @@ pub(super) fn owner_status(
 #[cfg(test)]
 mod tests {
     use operator_core::conditions::{find, is_true};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -138,6 +166,47 @@ mod tests {
         assert_eq!(message(&configuration), "every field that is set is enforced");
         configuration.spec.allow_service_account_promotion = true;
         assert!(message(&configuration).ends_with(": spec.allowServiceAccountPromotion"));
+    }
+
+    #[test]
+    fn empty_fields_and_what_is_always_written_ask_for_nothing() {
+        let said = |spec: Value| {
+            let metadata = json!({ "name": "default", "generation": 3 });
+            let configuration =
+                serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
+            status(&configuration, &Report::default(), NOW).conditions
+        };
+        let list = || json!({ "denied": [], "deniedRegex": "" });
+        for spec in [
+            json!({ "nodeMetadata": {} }),
+            json!({ "nodeMetadata": { "forbiddenLabels": list(), "forbiddenAnnotations": list() } }),
+            json!({ "impersonation": {} }),
+            json!({ "impersonation": { "endpoint": "", "caSecretName": "", "skipTlsVerify": false } }),
+            json!({ "impersonation": { "caSecretKey": "ca.crt", "tenantDefaultServiceAccount": "default" } }),
+            json!({ "administrators": [], "protectedNamespaceRegex": "", "overrides": {}, "events": {}, "admission": {} }),
+        ] {
+            let conditions = said(spec.clone());
+            assert!(is_true(&conditions, "FieldsEnforced"), "{spec}");
+            assert_eq!(find(&conditions, READY).unwrap().message, "reconciled", "{spec}");
+        }
+        for (spec, path) in [
+            (json!({ "nodeMetadata": { "forbiddenLabels": { "denied": ["a"] } } }), "spec.nodeMetadata"),
+            (
+                json!({ "nodeMetadata": { "forbiddenAnnotations": { "deniedRegex": "a" } } }),
+                "spec.nodeMetadata",
+            ),
+            (
+                json!({ "impersonation": { "tenantDefaultServiceAccount": "replicator" } }),
+                "spec.impersonation",
+            ),
+            (json!({ "impersonation": { "skipTlsVerify": true } }), "spec.impersonation"),
+        ] {
+            let message = &find(&said(spec.clone()), "FieldsEnforced").unwrap().message.clone();
+            assert!(message.ends_with(&format!(": {path}")), "{spec}: {message}");
+        }
+        let conditions = said(json!({ "admission": { "serviceName": "capsule-webhook-service" } }));
+        assert!(is_true(&conditions, READY) && is_true(&conditions, "FieldsEnforced"));
+        assert!(find(&conditions, READY).unwrap().message.contains("spec.admission has no effect"));
     }
 
     #[test]

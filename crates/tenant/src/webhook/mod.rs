@@ -21,7 +21,7 @@ mod live;
 mod managed;
 mod name_label;
 mod namespaces;
-mod patterns;
+pub(crate) mod patterns;
 mod rate;
 mod services;
 mod shared_quota;

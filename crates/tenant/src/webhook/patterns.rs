@@ -2,12 +2,13 @@
 //!
 //! Found by the names of their fields wherever they stand, so that none can be forgotten.
 
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::{api::v1beta2::TenantSpec, pattern};
+use crate::pattern;
 
 /// What is wrong with the patterns of a spec, each with the path of its field.
-pub(super) fn faults(spec: &TenantSpec) -> Vec<String> {
+pub(crate) fn faults(spec: &impl Serialize) -> Vec<String> {
     let mut found = Vec::new();
     // What cannot be written as JSON has come from no API server.
     collect(&serde_json::to_value(spec).unwrap_or_default(), "spec", &mut found);

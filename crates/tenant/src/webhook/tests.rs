@@ -102,6 +102,23 @@ fn cve_2026_61795_an_update_is_judged_by_what_the_tenant_is_to_become() {
     }
 }
 
+/// What `""` means in each field that holds a pattern: nothing. What is left of a list without one is an empty list,
+/// and a key that is required may have any value.
+#[test]
+fn an_empty_pattern_is_absent_in_every_field() {
+    for path in all_pattern_fields() {
+        let empty = spec_with(&path, "");
+        assert_eq!(create(empty.clone()).denial, None, "{path:?}");
+        let is_required = path.iter().any(|name| name == "requiredMetadata");
+        let [before @ .., _] = path.as_slice() else { panic!("{path:?}") };
+        let without = before.iter().rev().fold(json!({}), |inner, name| json!({ name: inner }));
+        let fields = |spec: Value| unenforced::fields(&serde_json::from_value(spec).unwrap());
+        if !is_required {
+            assert_eq!(fields(empty), fields(without), "{path:?}");
+        }
+    }
+}
+
 #[test]
 fn every_bad_pattern_is_told_at_once() {
     let verdict = create(json!({

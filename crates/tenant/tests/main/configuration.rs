@@ -404,6 +404,18 @@ async fn tenants_and_their_owners_are_told_and_what_does_not_concern_them_costs_
 }
 
 #[tokio::test]
+async fn the_configuration_that_the_chart_of_capsule_writes_is_in_effect() {
+    let stage = Stage::new().await;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/chart-configuration.yaml");
+    let apply = ["apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", file];
+    stage.world.kubectl(&apply).await.unwrap();
+    let configuration = stage.until_said("True", "spec.admission has no effect").await;
+    let conditions = configuration.status.unwrap().conditions;
+    let enforced = find(&conditions, "FieldsEnforced").unwrap();
+    assert_eq!(enforced.status, "True", "{}", enforced.message);
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused_with_a_sentence() {
     let stage = Stage::new().await;
     for (spec, words) in [
@@ -415,6 +427,11 @@ async fn what_makes_no_sense_is_refused_with_a_sentence() {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(words), "{refused}");
     }
+    // The API server reads more patterns than the manager, and owners cannot create namespaces meanwhile.
+    stage.change(json!({ "protectedNamespaceRegex": "\\Qa\\E" })).await;
+    stage.until_said("False", "spec.protectedNamespaceRegex: the pattern").await;
+    stage.change(json!({ "protectedNamespaceRegex": "" })).await;
+    stage.until_ready().await;
     let malformed = json!([{ "kind": "ServiceAccount", "name": "x" }, { "kind": "User", "name": "anna" }]);
     stage.change(json!({ "users": malformed })).await;
     stage.until_said("False", "the name of a ServiceAccount must have the form").await;

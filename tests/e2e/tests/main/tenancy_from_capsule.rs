@@ -138,6 +138,8 @@ async fn a_cluster_moves_over_from_capsule_and_back() {
     let apply = ["apply", "--server-side", "--force-conflicts", "-f"];
     stage.kubectl(&[&apply[..], &[&path("deploy/crds")]].concat()).await.unwrap();
     stage.kubectl(&["wait", "--for=condition=Established", "-f", &path("deploy/crds")]).await.unwrap();
+    let configuration = path("crates/tenant/tests/fixtures/chart-configuration.yaml");
+    stage.kubectl(&["apply", "--server-side", "--field-manager=helm", "-f", &configuration]).await.unwrap();
     stage.permit().await;
     let manager = stage.start_with_webhooks("manager", webhooks, &[]);
     manager.until_readyz(200, "ok").await;
@@ -156,6 +158,10 @@ async fn a_cluster_moves_over_from_capsule_and_back() {
     }
     let bindings = stage.names(&["rolebindings", INSIDE]).await;
     assert!(bindings.iter().all(|name| name.starts_with("capsule:managed:")), "{bindings:?}");
+    for condition in ["Ready", "FieldsEnforced"] {
+        let condition = format!("--for=condition={condition}");
+        stage.kubectl(&["wait", &condition, "capsuleconfiguration/default", "--timeout=60s"]).await.unwrap();
+    }
     let create =
         ["create", "namespace", "oil-new", "--as=alice", "--as-group=projectcapsule.dev", "--dry-run=server"];
     eventually("alice to go on", PATIENCE, async || stage.kubectl(&create).await.map(|_| true))

@@ -100,3 +100,17 @@ pub struct AdditionalMetadata {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
+
+impl ForbiddenList {
+    /// Returns whether the list forbids nothing. An empty pattern counts as absent.
+    pub fn is_empty(&self) -> bool {
+        self.denied.is_empty() && self.denied_regex.as_deref().unwrap_or_default().is_empty()
+    }
+}
+
+impl AdditionalMetadata {
+    /// Returns whether nothing is added.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty()
+    }
+}

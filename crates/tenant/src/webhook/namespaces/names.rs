@@ -35,7 +35,7 @@ pub(super) fn check(
                  is no pattern that can be used; an administrator has to correct it",
             )
         })?;
-        if pattern.is_match(name) {
+        if let Some(pattern) = pattern.filter(|pattern| pattern.is_match(name)) {
             return Err(Denial::forbidden(format!(
                 "namespace {name}: names that match {:?} are protected, by spec.protectedNamespaceRegex of \
                  CapsuleConfiguration default; choose another name",

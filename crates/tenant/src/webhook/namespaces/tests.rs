@@ -380,6 +380,7 @@ fn names_are_protected_and_prefixed_where_the_configuration_or_the_tenant_says_s
             .contains("names that match \"prod\" are protected")
     );
     assert_eq!(refused("dev", json!({}), protected("^prod")), "");
+    assert_eq!(refused("dev", json!({}), protected("")), "", "an empty pattern protects nothing");
     assert!(refused("dev", json!({}), protected("(")).contains("an administrator has to correct it"));
 }
 
