@@ -40,6 +40,7 @@ pub mod quota;
 mod reconcile;
 mod services;
 mod status;
+mod syntax;
 mod trouble;
 pub mod unenforced;
 mod webhook;

@@ -84,12 +84,12 @@ fn picks(entry: &SelectedMetadata, labels: &Entries) -> Result<bool, kube::core:
 
 fn add(entries: &mut Entries, more: &Entries, render: impl Fn(&str) -> String) {
     for (key, value) in more {
-        entries.entry(key.clone()).or_insert_with(|| render(value));
+        entries.entry(render(key)).or_insert_with(|| render(value));
     }
 }
 
 /// Puts the names in the place of `{{tenant.name}}` and `{{namespace}}`.
-fn filled_in(value: &str, tenant: &str, namespace: &str) -> String {
+pub(crate) fn filled_in(value: &str, tenant: &str, namespace: &str) -> String {
     render(value, |key| match key {
         "tenant.name" => Some(tenant.to_owned()),
         "namespace" => Some(namespace.to_owned()),
@@ -228,9 +228,11 @@ mod tests {
                   "labels": { "team": "other", "of": "{{ tenant.name }}-{{namespace}}" } },
                 { "namespaceSelector": { "matchLabels": { "env": "prod" } }, "labels": { "never": "there" } },
                 { "labels": { "of": "later" }, "annotations": { "note": "{{other}} {{" } },
+                { "labels": { "{{tenant.name}}.example.com/{{ namespace }}": "x" } },
             ],
         } }));
-        assert_eq!(metadata.labels, entries([("of", "oil-oil-dev"), ("team", "{{tenant.name}}")]));
+        let expected = [("of", "oil-oil-dev"), ("oil.example.com/oil-dev", "x"), ("team", "{{tenant.name}}")];
+        assert_eq!(metadata.labels, entries(expected));
         assert_eq!(metadata.annotations, entries([("note", "{{other}} {{")]));
     }
 

@@ -1,7 +1,8 @@
 //! What the API server asks about Tenants and what belongs to them, before it stores it.
 //!
 //! Schema and CEL have said before what they can: the form of names, and that a pattern is RE2. What is left is
-//! whether this manager can use a pattern, and whether a Tenant may be deleted.
+//! whether this manager can use a pattern, whether the API server will take what is copied into other objects, and
+//! whether a Tenant may be deleted.
 //!
 //! ```text
 //! namespaces  finds the Tenant of a namespace that is created, and guards what makes it belong there
@@ -11,11 +12,13 @@
 //!             quotas that they share
 //! system      the policy that holds the cluster's own namespaces free of Tenants
 //! name_label  gives Tenants the label with their name
+//! copied      what a Tenant has copied into other objects, as the API server will check it there
 //! known       what is known of who asks; who is never asked about
 //! live        Tenants as the API server has them, read at a bounded rate; rate limits other work on account of reviews
 //! ```
 
 mod classes;
+mod copied;
 mod known;
 mod live;
 mod managed;
@@ -93,7 +96,7 @@ fn judge(request: &Request<Tenant>) -> Verdict {
     match (request.operation, &request.old, &request.new) {
         (Operation::Delete, Some(old), _) => may_go(old).into(),
         (Operation::Update, Some(old), Some(new)) if old.spec == new.spec => Verdict::allow(),
-        (_, _, Some(new)) => may_be(new),
+        (_, old, Some(new)) => may_be(old.as_ref(), new),
         _ => Verdict::allow(),
     }
 }
@@ -108,8 +111,9 @@ fn may_go(tenant: &Tenant) -> Result<(), Denial> {
     )))
 }
 
-fn may_be(tenant: &Tenant) -> Verdict {
-    let faults = patterns::faults(&tenant.spec);
+fn may_be(old: Option<&Tenant>, tenant: &Tenant) -> Verdict {
+    let faults: Vec<_> =
+        patterns::faults(&tenant.spec).into_iter().chain(copied_faults(old, tenant)).collect();
     if !faults.is_empty() {
         return Verdict::deny(Denial::invalid(faults.join("; ")));
     }
@@ -117,6 +121,14 @@ fn may_be(tenant: &Tenant) -> Verdict {
         verdict.warn(format!("{field} is set, and not enforced by this version of the manager"))
     };
     unenforced::fields(&tenant.spec).into_iter().fold(Verdict::allow(), warn)
+}
+
+/// Says what is wrong with copied values, as far as it was not so before: a Tenant that is stored with faults can still
+/// be cordoned, protected or mended step by step.
+fn copied_faults(old: Option<&Tenant>, new: &Tenant) -> Option<String> {
+    let of = |tenant: &Tenant| copied::faults(&tenant.name_any(), &tenant.spec);
+    let before = old.map(of).unwrap_or_default();
+    of(new).since(&before).message()
 }
 
 #[cfg(test)]

@@ -135,6 +135,31 @@ fn a_pattern_that_grows_too_large_is_refused() {
 }
 
 #[test]
+fn what_the_api_server_would_refuse_in_other_objects_is_refused_in_the_tenant() {
+    let bad = || json!({ "serviceOptions": { "additionalMetadata": { "labels": { "bad key!": "a" } } } });
+    let verdict = create(bad());
+    assert!(
+        message(&verdict)
+            .starts_with("spec.serviceOptions.additionalMetadata.labels[bad key!]: a key must be"),
+        "{}",
+        message(&verdict)
+    );
+    assert_eq!(verdict.denial.as_ref().unwrap().reason, Reason::Invalid);
+    assert_eq!(update(json!({}), bad()).denial, verdict.denial);
+    assert_eq!(update(bad(), json!({})).denial, None);
+    // One that is stored with faults can be changed elsewhere, and gets no others.
+    let mut changed = bad();
+    changed["preventDeletion"] = true.into();
+    assert_eq!(update(bad(), changed.clone()).denial, None);
+    changed["nodeSelector"] = json!({ "a b": "c" });
+    assert!(message(&update(bad(), changed)).starts_with("spec.nodeSelector[a b]: "));
+    let many: Value =
+        (0..40).map(|at| (format!("bad key {at}"), json!("a"))).collect::<serde_json::Map<_, _>>().into();
+    let verdict = create(json!({ "nodeSelector": many }));
+    assert!(message(&verdict).ends_with("; and 24 more faults"), "{}", message(&verdict));
+}
+
+#[test]
 fn what_was_stored_before_stays_usable_while_the_spec_does_not_change() {
     let bad = json!({ "storageClasses": { "allowedRegex": "(" } });
     assert_eq!(update(bad.clone(), bad), Verdict::allow());

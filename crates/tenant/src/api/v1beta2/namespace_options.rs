@@ -54,11 +54,11 @@ pub struct SelectedMetadata {
     #[schemars(transform = schema::strict)]
     pub namespace_selector: Option<LabelSelector>,
 
-    /// The labels. `{{tenant.name}}` and `{{namespace}}` in a value stand for those names.
+    /// The labels. `{{tenant.name}}` and `{{namespace}}` in a key or value stand for those names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
-    /// The annotations. `{{tenant.name}}` and `{{namespace}}` in a value stand for those names.
+    /// The annotations. `{{tenant.name}}` and `{{namespace}}` in a key or value stand for those names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }

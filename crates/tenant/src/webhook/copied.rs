@@ -1,0 +1,266 @@
+//! Values of a Tenant that become part of other objects. Pure.
+//!
+//! The API server checks them when it stores those objects, and would refuse every one of them. The Tenant is
+//! refused instead, with the path of the field. CEL rules in the definition cannot do so: the estimated cost of a
+//! rule over the keys of a map exceeds the budget, since keys have no maximum length.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{api::rbac::v1::Subject, apimachinery::pkg::apis::meta::v1::LabelSelector};
+
+use crate::{
+    api::v1beta2::{AdditionalMetadata, AdditionalRoleBinding, NamespaceOptions, OwnerSpec, TenantSpec},
+    namespace,
+    syntax::{
+        ANNOTATION_KEY, LABEL_KEY, LABEL_VALUE, MAX_ANNOTATIONS_SIZE, RBAC_NAME, SUBDOMAIN, annotations_size,
+        is_annotation_key, is_label_key, is_label_value, is_rbac_name, is_subdomain,
+    },
+};
+
+/// A namespace for what depends on the name of one: if a value is malformed with this name, it is with every name.
+const SHORTEST_NAME: &str = "x";
+/// How much of a key or value is repeated to the user.
+const MAX_SHOWN: usize = 80;
+/// How many faults are spelled out, so that they can be compared with those of the stored Tenant.
+const MAX_SPELLED: usize = 256;
+/// How many faults are told.
+const MAX_TOLD: usize = 16;
+/// API group of users and groups.
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+type Entries = BTreeMap<String, String>;
+
+/// Returns what the API server would refuse in the objects that are made for a Tenant, each with the path of its field.
+pub(super) fn faults(tenant: &str, spec: &TenantSpec) -> Faults {
+    let mut faults = Faults::default();
+    if let Some(options) = &spec.namespace_options {
+        faults.namespaces(tenant, options);
+    }
+    faults.all_annotations(
+        "spec",
+        &namespace::wanted(tenant, spec, SHORTEST_NAME, &Entries::new()).0.annotations,
+    );
+    let services = spec.service_options.iter().filter_map(|options| options.additional_metadata.as_ref());
+    services.for_each(|metadata| faults.metadata("spec.serviceOptions.additionalMetadata", metadata));
+    let pods = spec.pod_options.iter().filter_map(|options| options.additional_metadata.as_ref());
+    pods.for_each(|metadata| faults.metadata("spec.podOptions.additionalMetadata", metadata));
+    faults.labels("spec.nodeSelector", &spec.node_selector, str::to_owned);
+    for (index, owner) in spec.owners.iter().enumerate() {
+        faults.owner(&format!("spec.owners[{index}]"), owner);
+    }
+    for (index, binding) in spec.additional_role_bindings.iter().enumerate() {
+        faults.binding(&format!("spec.additionalRoleBindings[{index}]"), binding);
+    }
+    faults.selectors(spec);
+    faults
+}
+
+/// What was found so far. Only the first faults are spelled out: a request can have hundreds of thousands of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    spelled: Vec<String>,
+    count: usize,
+}
+
+impl Faults {
+    /// Returns the faults that were not there before: none if a Tenant that is stored with faults changes elsewhere.
+    pub(super) fn since(mut self, before: &Self) -> Self {
+        let unspelled = self.count.saturating_sub(self.spelled.len());
+        self.spelled.retain(|fault| !before.spelled.contains(fault));
+        let others = unspelled.saturating_sub(before.count.saturating_sub(before.spelled.len()));
+        self.count = self.spelled.len().saturating_add(others);
+        self
+    }
+
+    /// Returns what to say of them, if there are any.
+    pub(super) fn message(mut self) -> Option<String> {
+        self.spelled.truncate(MAX_TOLD);
+        let more = self.count.saturating_sub(self.spelled.len());
+        if more > 0 {
+            self.spelled.push(format!("and {more} more faults"));
+        }
+        (!self.spelled.is_empty()).then(|| self.spelled.join("; "))
+    }
+
+    fn add(&mut self, path: &str, why: &str) {
+        self.count = self.count.saturating_add(1);
+        if self.spelled.len() < MAX_SPELLED {
+            self.spelled.push(format!("{path}: {why}"));
+        }
+    }
+
+    fn require(&mut self, is_so: bool, path: &str, why: &str) {
+        if !is_so {
+            self.add(path, why);
+        }
+    }
+
+    fn namespaces(&mut self, tenant: &str, options: &NamespaceOptions) {
+        let path = "spec.namespaceOptions";
+        if let Some(metadata) = &options.additional_metadata {
+            self.metadata(&format!("{path}.additionalMetadata"), metadata);
+        }
+        let render = |text: &str| namespace::filled_in(text, tenant, SHORTEST_NAME);
+        for (index, entry) in options.additional_metadata_list.iter().enumerate() {
+            let path = format!("{path}.additionalMetadataList[{index}]");
+            self.labels(&format!("{path}.labels"), &entry.labels, render);
+            self.annotations(&format!("{path}.annotations"), &entry.annotations, render);
+            if let Some(selector) = &entry.namespace_selector {
+                self.selector(&format!("{path}.namespaceSelector"), selector);
+            }
+        }
+        if let Some(required) = &options.required_metadata {
+            let path = format!("{path}.requiredMetadata");
+            self.keys(&format!("{path}.labels"), required.labels.keys(), is_label_key, LABEL_KEY);
+            self.keys(
+                &format!("{path}.annotations"),
+                required.annotations.keys(),
+                is_annotation_key,
+                ANNOTATION_KEY,
+            );
+        }
+    }
+
+    fn metadata(&mut self, path: &str, metadata: &AdditionalMetadata) {
+        self.labels(&format!("{path}.labels"), &metadata.labels, str::to_owned);
+        self.annotations(&format!("{path}.annotations"), &metadata.annotations, str::to_owned);
+    }
+
+    fn labels(&mut self, path: &str, labels: &Entries, render: impl Fn(&str) -> String) {
+        for (key, value) in labels {
+            let at = format!("{path}[{}]", shown(key));
+            self.require(is_label_key(&render(key)), &at, LABEL_KEY);
+            self.require(is_label_value(&render(value)), &at, LABEL_VALUE);
+        }
+    }
+
+    fn annotations(&mut self, path: &str, annotations: &Entries, render: impl Fn(&str) -> String) {
+        let keys: Vec<_> = annotations.keys().map(|key| (key, render(key))).collect();
+        for (key, rendered) in keys {
+            self.require(is_annotation_key(&rendered), &format!("{path}[{}]", shown(key)), ANNOTATION_KEY);
+        }
+        self.all_annotations(path, annotations);
+    }
+
+    fn all_annotations(&mut self, path: &str, annotations: &Entries) {
+        let size = annotations_size(annotations);
+        if size > MAX_ANNOTATIONS_SIZE {
+            let why = format!(
+                "the annotations of an object have at most {MAX_ANNOTATIONS_SIZE} bytes together; these have {size}"
+            );
+            self.add(path, &why);
+        }
+    }
+
+    fn keys<'k>(
+        &mut self,
+        path: &str,
+        keys: impl IntoIterator<Item = &'k String>,
+        is_key: fn(&str) -> bool,
+        why: &str,
+    ) {
+        for key in keys {
+            self.require(is_key(key), &format!("{path}[{}]", shown(key)), why);
+        }
+    }
+
+    fn owner(&mut self, path: &str, owner: &OwnerSpec) {
+        for (index, role) in owner.cluster_roles.iter().enumerate() {
+            self.require(is_rbac_name(role), &format!("{path}.clusterRoles[{index}]"), RBAC_NAME);
+        }
+        self.labels(&format!("{path}.labels"), &owner.labels, str::to_owned);
+        self.annotations(&format!("{path}.annotations"), &owner.annotations, str::to_owned);
+    }
+
+    fn binding(&mut self, path: &str, binding: &AdditionalRoleBinding) {
+        self.require(is_rbac_name(&binding.cluster_role_name), &format!("{path}.clusterRoleName"), RBAC_NAME);
+        for (index, subject) in binding.subjects.iter().enumerate() {
+            self.subject(&format!("{path}.subjects[{index}]"), subject);
+        }
+        self.labels(&format!("{path}.labels"), &binding.labels, str::to_owned);
+        self.annotations(&format!("{path}.annotations"), &binding.annotations, str::to_owned);
+    }
+
+    fn subject(&mut self, path: &str, subject: &Subject) {
+        let is_account = subject.kind == "ServiceAccount";
+        let (name, group) = (format!("{path}.name"), subject.api_group.as_deref().unwrap_or_default());
+        if is_account {
+            self.require(is_subdomain(&subject.name), &name, SUBDOMAIN);
+        } else {
+            self.require(!subject.name.is_empty(), &name, "the name of a subject must not be empty");
+        }
+        let expected = if is_account { "" } else { RBAC_GROUP };
+        let why = format!("the API group of a {} is {expected:?}; leave it out", subject.kind);
+        self.require(group.is_empty() || group == expected, &format!("{path}.apiGroup"), &why);
+    }
+
+    /// Checks the selectors by which the Tenant chooses, which choose nothing if they are malformed.
+    fn selectors(&mut self, spec: &TenantSpec) {
+        let owners = spec.permissions.iter().flat_map(|permissions| &permissions.match_owners);
+        for (index, selector) in owners.enumerate() {
+            self.selector(&format!("spec.permissions.matchOwners[{index}]"), selector);
+        }
+        let ingress = spec.ingress_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+        let gateway = spec.gateway_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+        let lists = [
+            ("spec.storageClasses", spec.storage_classes.as_ref()),
+            ("spec.priorityClasses", spec.priority_classes.as_ref()),
+            ("spec.runtimeClasses", spec.runtime_classes.as_ref()),
+            ("spec.ingressOptions.allowedClasses", ingress),
+            ("spec.gatewayOptions.allowedClasses", gateway),
+        ];
+        for (path, list) in lists.into_iter().filter_map(|(path, list)| Some((path, list?))) {
+            let (match_labels, match_expressions) =
+                (list.match_labels.clone(), list.match_expressions.clone());
+            self.selector(path, &LabelSelector { match_labels, match_expressions });
+        }
+        if let Some(list) = &spec.device_classes {
+            let (match_labels, match_expressions) =
+                (list.match_labels.clone(), list.match_expressions.clone());
+            self.selector("spec.deviceClasses", &LabelSelector { match_labels, match_expressions });
+        }
+    }
+
+    fn selector(&mut self, path: &str, selector: &LabelSelector) {
+        if let Some(labels) = &selector.match_labels {
+            self.labels(&format!("{path}.matchLabels"), labels, str::to_owned);
+        }
+        for (index, requirement) in selector.match_expressions.iter().flatten().enumerate() {
+            let path = format!("{path}.matchExpressions[{index}]");
+            let values = requirement.values.as_deref().unwrap_or_default();
+            self.require(is_label_key(&requirement.key), &format!("{path}.key"), LABEL_KEY);
+            let at = format!("{path}.values");
+            match requirement.operator.as_str() {
+                "In" | "NotIn" => {
+                    self.require(!values.is_empty(), &at, "the operators In and NotIn need values");
+                }
+                "Exists" | "DoesNotExist" => {
+                    self.require(
+                        values.is_empty(),
+                        &at,
+                        "the operators Exists and DoesNotExist take no values",
+                    );
+                }
+                _ => self.add(
+                    &format!("{path}.operator"),
+                    "the operator must be In, NotIn, Exists or DoesNotExist",
+                ),
+            }
+            for (index, value) in values.iter().enumerate() {
+                self.require(is_label_value(value), &format!("{at}[{index}]"), LABEL_VALUE);
+            }
+        }
+    }
+}
+
+/// Returns the beginning of a text, without control characters.
+fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;
