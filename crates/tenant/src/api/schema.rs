@@ -42,11 +42,6 @@ pub(super) const IS_ACCOUNT_NAME_MESSAGE: &str =
 pub(super) const ARE_SUBJECTS: &str = "self.all(s, s.kind in ['User', 'Group', 'ServiceAccount'])";
 /// Says so.
 pub(super) const ARE_SUBJECTS_MESSAGE: &str = "the kind of a subject must be User, Group or ServiceAccount";
-/// A ServiceAccount is nobody without its namespace.
-pub(super) const HAVE_NAMESPACES: &str =
-    "self.all(s, s.kind != 'ServiceAccount' || (has(s.namespace) && s.namespace != ''))";
-/// Says so.
-pub(super) const HAVE_NAMESPACES_MESSAGE: &str = "a subject of kind ServiceAccount must give its namespace";
 
 /// Either of two shapes, which the conversion tells apart.
 pub(super) fn either(_: &mut schemars::SchemaGenerator) -> Schema {

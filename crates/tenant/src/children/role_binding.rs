@@ -115,6 +115,21 @@ mod tests {
         assert_eq!(made.role_ref.name, "view");
     }
 
+    /// The API server takes it for the one in the namespace of the RoleBinding. It is part of the name as it is given.
+    #[test]
+    fn a_service_account_without_a_namespace_stays_so() {
+        let account = || Subject { namespace: None, ..subject("ServiceAccount", "deployer") };
+        let bound = made(binding("view", vec![account()]));
+        assert_eq!(bound.subjects, Some(vec![account()]));
+        let empty = made(binding("view", vec![Subject { namespace: Some(String::new()), ..account() }]));
+        assert_eq!((&empty.metadata.name, &empty.subjects), (&bound.metadata.name, &bound.subjects));
+        let mut found = bound.clone();
+        bound.settle(&mut found);
+        assert_eq!(found, bound);
+        let elsewhere = role_bindings("oil", "oil-prod", &[binding("view", vec![account()])]).remove(0);
+        assert_eq!((elsewhere.metadata.name, elsewhere.subjects), (bound.metadata.name, bound.subjects));
+    }
+
     #[test]
     fn labels_of_the_binding_do_not_replace_ours() {
         let labels = BTreeMap::from([

@@ -50,6 +50,22 @@ async fn owners_are_at_home_in_the_namespaces_of_their_tenant_and_nowhere_else()
 }
 
 #[tokio::test]
+async fn a_service_account_without_a_namespace_is_the_one_of_that_name_in_each_namespace() {
+    let world = World::new().await;
+    let subjects = json!([{ "kind": "ServiceAccount", "name": "deployer" }]);
+    let bindings = json!([{ "clusterRoleName": "edit", "subjects": subjects }]);
+    world.ready(json!({ "additionalRoleBindings": bindings }), &["a", "b"]).await;
+    let (one, other) = (world.named("a"), world.named("b"));
+    for (home, elsewhere) in [(&one, &other), (&other, &one)] {
+        let account = format!("system:serviceaccount:{home}:deployer");
+        let deployer = world.harness.cluster.client_as(&account, &[]).await.unwrap();
+        until_may_list(&deployer, home).await;
+        assert!(!is_refused(&deployer, home).await);
+        assert!(is_refused(&deployer, elsewhere).await);
+    }
+}
+
+#[tokio::test]
 async fn owners_are_in_the_status_with_their_roles() {
     let world = World::new().await;
     let account = "system:serviceaccount:default:deployer";

@@ -170,12 +170,9 @@ pub struct AdditionalRoleBinding {
     #[schemars(length(min = 1))]
     pub cluster_role_name: String,
 
-    /// Who gets it.
+    /// Who gets it. A ServiceAccount without a namespace is the one of that name in each namespace.
     #[schemars(length(min = 1, max = 256))]
-    #[x_kube(
-        validation = Rule::new(schema::ARE_SUBJECTS).message(schema::ARE_SUBJECTS_MESSAGE),
-        validation = Rule::new(schema::HAVE_NAMESPACES).message(schema::HAVE_NAMESPACES_MESSAGE)
-    )]
+    #[x_kube(validation = Rule::new(schema::ARE_SUBJECTS).message(schema::ARE_SUBJECTS_MESSAGE))]
     pub subjects: Vec<Subject>,
 }
 
