@@ -52,3 +52,89 @@ pub const CREATED_BY_LABEL: &str = "projectcapsule.dev/created-by";
 pub const PROVISIONER_ROLE: &str = "capsule-namespace-provisioner";
 /// Lets a subject delete namespaces of its Tenant.
 pub const DELETER_ROLE: &str = "capsule-namespace-deleter";
+
+/// Keys of labels that mean something to the controller, or to another implementation of the API. Other keys of the same
+/// domains are free.
+pub const RESERVED_LABELS: [&str; 20] = [
+    "capsule.clastix.io/resources",
+    "capsule.clastix.io/managed-by",
+    TENANT_LABEL,
+    LIMIT_RANGE_LABEL,
+    NETWORK_POLICY_LABEL,
+    RESOURCE_QUOTA_LABEL,
+    ROLE_BINDING_LABEL,
+    CREATED_BY_LABEL,
+    OBJECT_MANAGER_LABEL,
+    OBJECT_TENANT_LABEL,
+    "projectcapsule.dev/pool",
+    "projectcapsule.dev/global-resource-quota",
+    "projectcapsule.dev/freeze",
+    "projectcapsule.dev/promote",
+    CORDONED_LABEL,
+    "projectcapsule.dev/name",
+    "projectcapsule.dev/custom-resources",
+    "projectcapsule.dev/rule-quota",
+    "owner.projectcapsule.dev/promote",
+    NAMESPACE_NAME_LABEL,
+];
+
+/// Keys of annotations that are reserved like [`RESERVED_LABELS`].
+const RESERVED_ANNOTATIONS: [&str; 3] = [
+    "projectcapsule.dev/release",
+    "reconcile.projectcapsule.dev/requestedAt",
+    "capsule.clastix.io/protected",
+];
+
+/// Keys of annotations that are reserved by themselves and with the suffix [`REGEXP_SUFFIX`].
+const RESERVED_LISTS: [&str; 5] = [
+    INGRESS_CLASSES_ANNOTATION,
+    STORAGE_CLASSES_ANNOTATION,
+    REGISTRIES_ANNOTATION,
+    "capsule.clastix.io/forbidden-namespace-labels",
+    "capsule.clastix.io/forbidden-namespace-annotations",
+];
+
+/// Beginnings of keys of annotations that count objects of one kind.
+const RESERVED_PREFIXES: [&str; 2] =
+    ["quota.resources.capsule.clastix.io", "used.resources.capsule.clastix.io"];
+
+/// Returns whether a key of an annotation is reserved like [`RESERVED_LABELS`].
+pub fn is_reserved_annotation(key: &str) -> bool {
+    RESERVED_ANNOTATIONS.contains(&key)
+        || RESERVED_LISTS.contains(&key.strip_suffix(REGEXP_SUFFIX).unwrap_or(key))
+        || RESERVED_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_annotations_are_exact_keys_and_two_prefixes() {
+        for key in [
+            "projectcapsule.dev/release",
+            "reconcile.projectcapsule.dev/requestedAt",
+            "capsule.clastix.io/protected",
+            "capsule.clastix.io/ingress-classes",
+            "capsule.clastix.io/storage-classes-regexp",
+            "capsule.clastix.io/allowed-registries",
+            "capsule.clastix.io/forbidden-namespace-labels-regexp",
+            "capsule.clastix.io/forbidden-namespace-annotations",
+            "quota.resources.capsule.clastix.io/podsets.app.example.com_v1",
+            "used.resources.capsule.clastix.io/podsets.app.example.com_v1",
+        ] {
+            assert!(is_reserved_annotation(key), "{key}");
+        }
+        for key in [
+            "capsule.clastix.io/x",
+            "projectcapsule.dev/x",
+            "projectcapsule.dev/release-regexp",
+            "capsule.clastix.io/protected-regexp",
+            "capsule.clastix.io/storage-classes-regexp-regexp",
+            "x.capsule.clastix.io/storage-classes",
+            "resources.capsule.clastix.io/x",
+        ] {
+            assert!(!is_reserved_annotation(key), "{key}");
+        }
+    }
+}

@@ -9,15 +9,15 @@ use operator_core::admission::Denial;
 use super::names::expected;
 use crate::{
     api::{
-        names::{CORDONED_LABEL, NODE_SELECTOR_ANNOTATION, TENANT_LABEL},
+        names::{
+            CORDONED_LABEL, NAMESPACE_NAME_LABEL, NODE_SELECTOR_ANNOTATION, RESERVED_LABELS, TENANT_LABEL,
+            is_reserved_annotation,
+        },
         v1beta2::{Metadata, Tenant},
     },
     namespace,
     plan::{labels_of_others, remembered},
 };
-
-/// Keys in these domains mean something to this controller.
-const DOMAINS: [&str; 2] = ["capsule.clastix.io", "projectcapsule.dev"];
 
 /// The levels of Pod Security are labels in this domain.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/";
@@ -168,11 +168,12 @@ fn is_given(key: &str, wanted: &Entries) -> bool {
     wanted.contains_key(key) || level.is_some_and(|level| wanted.contains_key(level))
 }
 
-/// The Tenant's own label is looked at elsewhere; a namespace of one's own may be cordoned.
+/// Reserved keys that are not judged here: the Tenant's own label is looked at elsewhere, a namespace of one's own may be
+/// cordoned, and the API server itself writes its name.
+const JUDGED_ELSEWHERE: [&str; 3] = [TENANT_LABEL, CORDONED_LABEL, NAMESPACE_NAME_LABEL];
+
 fn is_reserved(key: &str) -> bool {
-    let Some((domain, _)) = key.split_once('/') else { return false };
-    let is_ours =
-        |ours: &&str| domain.strip_suffix(*ours).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     key == NODE_SELECTOR_ANNOTATION
-        || (DOMAINS.iter().any(is_ours) && key != TENANT_LABEL && key != CORDONED_LABEL)
+        || ((RESERVED_LABELS.contains(&key) || is_reserved_annotation(key))
+            && !JUDGED_ELSEWHERE.contains(&key))
 }

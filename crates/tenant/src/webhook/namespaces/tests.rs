@@ -8,7 +8,11 @@ use operator_core::admission::Denial;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{api::v1beta2::Tenant, people::Role, webhook::known::Facts};
+use crate::{
+    api::{names::RESERVED_LABELS, v1beta2::Tenant},
+    people::Role,
+    webhook::known::Facts,
+};
 
 const KEY: &str = "capsule.clastix.io/tenant";
 const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
@@ -340,16 +344,28 @@ fn what_only_the_tenant_says_is_left_alone_by_its_owners() {
     let wanted = json!({ SELECTOR: "pool=oil", "capsule.clastix.io/storage-classes": "fast", "team": "a" });
     assert_eq!(tried(wanted), "", "what the Tenant wants may always be put there");
 
-    for key in ["capsule.clastix.io/x", "resource.capsule.clastix.io/x", "projectcapsule.dev/managed-by"] {
+    let judged =
+        |key: &&str| ![KEY, "projectcapsule.dev/cordoned", "kubernetes.io/metadata.name"].contains(key);
+    let annotations = ["capsule.clastix.io/allowed-registries-regexp", "used.resources.capsule.clastix.io/x"];
+    for key in RESERVED_LABELS.into_iter().filter(judged).chain(annotations) {
         let mut labelled = old();
         labelled.metadata.labels.as_mut().unwrap().insert(key.to_owned(), "x".to_owned());
         let refused = said(Some(old()), Some(labelled.clone()), &alice);
         assert!(refused.contains(&format!("the label {key} is for Tenant oil")), "{refused}");
         assert!(said(None, Some(labelled), &alice).contains(key));
     }
-    for key in
-        ["projectcapsule.dev/cordoned", "notcapsule.clastix.io/x", "capsule.clastix.io.example.com/x", "x"]
-    {
+    // Other keys of the same domains are free.
+    for key in [
+        "projectcapsule.dev/cordoned",
+        "kubernetes.io/metadata.name",
+        "capsule.clastix.io/x",
+        "projectcapsule.dev/x",
+        "resource.capsule.clastix.io/x",
+        "team.projectcapsule.dev/managed-by",
+        "notcapsule.clastix.io/x",
+        "capsule.clastix.io.example.com/x",
+        "x",
+    ] {
         let mut labelled = old();
         labelled.metadata.labels.as_mut().unwrap().insert(key.to_owned(), "x".to_owned());
         assert_eq!(said(Some(old()), Some(labelled), &alice), "");
