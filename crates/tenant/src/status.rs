@@ -41,7 +41,7 @@ pub(crate) struct Report {
     pub(crate) troubles: Troubles,
     pub(crate) notes: Vec<String>,
     /// The classes that are there and allowed.
-    pub(crate) classes: Option<AvailableClasses>,
+    pub(crate) classes: AvailableClasses,
 }
 
 /// The status before anything is done: admission goes by the owners, and what is put on a namespace is noted
@@ -119,7 +119,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         observed_generation: tenant.metadata.generation,
         owners: report.owners.clone(),
         spaces,
-        classes: report.classes.clone(),
+        classes: Some(report.classes.clone()),
         conditions: settle(conditions, &verdicts, generation(tenant), now),
         ..TenantStatus::default()
     };

@@ -169,6 +169,12 @@ mod tests {
     }
 
     #[test]
+    fn the_tenants_are_an_empty_list_and_not_absent_if_there_are_none() {
+        let said = serde_json::to_value(status(&configuration(), &Report::default(), NOW)).unwrap();
+        assert_eq!(said["tenants"], json!([]));
+    }
+
+    #[test]
     fn empty_fields_and_what_is_always_written_ask_for_nothing() {
         let said = |spec: Value| {
             let metadata = json!({ "name": "default", "generation": 3 });

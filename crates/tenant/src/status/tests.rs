@@ -156,7 +156,7 @@ fn a_long_message_is_cut() {
 #[test]
 fn a_place_is_kept_until_its_namespace_leaves_whatever_the_clock_says() {
     let mut tenant = tenant(json!({ "storageClasses": { "allowed": ["fast"] } }));
-    let classes = Some(AvailableClasses { storage: vec!["fast".to_owned()], ..AvailableClasses::default() });
+    let classes = AvailableClasses { storage: vec!["fast".to_owned()], ..AvailableClasses::default() };
     let report = Report { members: live(&["a", "b"]), classes, ..Report::default() };
     let until = |seconds| Time(Timestamp::from_second(seconds).unwrap());
     let mut told = status(&tenant, &report, NOW);

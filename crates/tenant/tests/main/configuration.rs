@@ -357,6 +357,8 @@ async fn another_configuration_has_no_effect_and_says_so() {
         ready(configuration).is_some_and(|(is, message)| is == "False" && message.contains("has no effect"))
     };
     stage.until_one::<CapsuleConfiguration>(&name, "to say so", says).await;
+    let tenants = ["get", "capsuleconfiguration", &name, "--output=jsonpath={.status.tenants}"];
+    assert_eq!(stage.world.kubectl(&tenants).await.unwrap(), "[]", "an empty list, and not absent");
     let default = stage.until_ready().await;
     assert!(default.status.unwrap().users.iter().all(|user| user.name != "mallory"));
     assert!(stage.all::<ClusterRole>().get_opt(&stage.named("p")).await.unwrap().is_none());

@@ -68,8 +68,10 @@ impl Stage {
     }
 
     async fn until_classes(&self, names: &[&str]) {
-        let has =
-            |tenant: &kube::api::DynamicObject| tenant.data["status"]["classes"]["storage"] == json!(names);
+        let has = |tenant: &kube::api::DynamicObject| {
+            let storage = &tenant.data["status"]["classes"]["storage"];
+            *storage == json!(names) || (names.is_empty() && storage.is_null())
+        };
         self.until(&TENANT, "", "oil", &format!("to tell of the classes {names:?}"), has).await;
     }
 }
@@ -154,6 +156,13 @@ async fn a_volume_claim_gets_a_class_that_its_tenant_allows_whoever_makes_it() {
     stage.until_classes(&["gold", "slow", "special"]).await;
     stage.change(&TENANT, "", "oil", json!({ "storageClasses": { "matchLabels": null } })).await;
     stage.until_classes(&["slow"]).await;
+    // Without a list, all of them; with an empty one, none.
+    stage.change(&TENANT, "", "oil", json!({ "storageClasses": null })).await;
+    stage.until_classes(&["gold", "slow", "special"]).await;
+    stage.stored(storage_class("later", "gas")).await;
+    stage.until_classes(&["gold", "later", "slow", "special"]).await;
+    stage.change(&TENANT, "", "oil", json!({ "storageClasses": {} })).await;
+    stage.until_classes(&[]).await;
     stage.assert_nothing_was_forbidden();
     manager.ask_to_end().await;
 }

@@ -85,7 +85,8 @@ pub struct CapsuleConfigurationSpec {
     #[serde(default)]
     pub force_tenant_prefix: bool,
 
-    /// A pattern in RE2 syntax. Owners may not create namespaces with names that it matches anywhere.
+    /// A pattern in RE2 syntax. Owners may not create namespaces with names that it matches anywhere. An empty one
+    /// protects no name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new(schema::IS_PATTERN).message(schema::IS_PATTERN_MESSAGE))]
@@ -224,8 +225,8 @@ pub struct CapsuleConfigurationStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserSpec>,
 
-    /// The names of all Tenants, sorted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The names of all Tenants, sorted. It is empty, and not absent, if there are none.
+    #[serde(default)]
     pub tenants: Vec<String>,
 
     /// How the configuration is; Ready says whether it is in effect.

@@ -52,7 +52,7 @@ pub struct TenantStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["namespace".into()]))]
     pub reservations: Vec<Reservation>,
 
-    /// The classes that the Tenant may use, as far as the spec limits them.
+    /// The classes that exist and that the Tenant may use: all of a kind if the spec has no list for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<AvailableClasses>,
 
