@@ -16,7 +16,8 @@ use super::{COMMAND, release};
 use crate::{crds, generate::Generated, rbac, webhooks, workspace};
 
 /// What is written by hand, in `deploy`.
-const BY_HAND: [(&str, &str); 4] = [
+const BY_HAND: [(&str, &str); 5] = [
+    ("bindable-cluster-roles", "bindable-cluster-roles.yaml"),
     ("cert-manager", "certificate.yaml"),
     ("monitoring", "dashboard.json"),
     ("monitoring", "prometheusrule.yaml"),

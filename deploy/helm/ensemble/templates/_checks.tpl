@@ -13,6 +13,11 @@
 {{- if and $root.Values.monitoring.serviceMonitor.enabled (not $root.Values.metrics.enabled) -}}
   {{- fail "monitoring.serviceMonitor: there is nothing to scrape with metrics.enabled=false" -}}
 {{- end -}}
+{{- $names := list -}}
+{{- range $plan.rows -}}{{- $names = append $names .name -}}{{- end -}}
+{{- if and $root.Values.bindableClusterRoles (not (has "tenant" $names)) -}}
+  {{- fail "bindableClusterRoles: these are for Tenants, and the controller tenant is left out; set bindableClusterRoles={}" -}}
+{{- end -}}
 {{- include "ensemble.checkDefinitions" . -}}
 {{- include "ensemble.checkCapsule" . -}}
 {{- include "ensemble.checkOther" . -}}

@@ -57,6 +57,11 @@ fn values_that_make_no_sense_are_refused_with_what_is_wrong() {
             "ensemble-system is the manager's own namespace",
         ),
         (
+            &["bindableClusterRoles={our-developers}", "controllers={podset}"],
+            "these are for Tenants, and the controller tenant is left out",
+        ),
+        (&["bindableClusterRoles={*}"], "bindableClusterRoles"),
+        (
             &["metrics.enabled=false", "monitoring.serviceMonitor.enabled=true"],
             "there is nothing to scrape with metrics.enabled=false",
         ),
@@ -120,6 +125,31 @@ fn every_value_has_its_effect() {
     within("ConfigMap", "ensemble-dashboard");
     let left_out = ["CustomResourceDefinition", "NetworkPolicy", "ResourceQuota"];
     assert!(objects.keys().all(|(kind, ..)| !left_out.contains(&kind.as_str())), "{:?}", objects.keys());
+}
+
+#[test]
+fn cluster_roles_that_tenants_may_give_are_one_value() {
+    let helm = Helm::new();
+    let name = |suffix: &str| format!("ensemble-bindable-cluster-roles{suffix}");
+    let cluster = |kind: &str, suffix: &str| (kind.to_owned(), String::new(), name(suffix));
+    let without = objects::read(&helm.template(&[]).unwrap());
+    assert!(!without.contains_key(&cluster("ClusterRole", "")));
+    let set = "bindableClusterRoles={our-developers,team:auditors}";
+    for (more, suffix, account) in [
+        ("perController=false", "", "ensemble-manager"),
+        ("perController=true", "-tenant", "ensemble-tenant"),
+    ] {
+        let controllers = "controllers={podset,tenant}";
+        let rendered = objects::read(&helm.template(&[set, more, controllers]).unwrap());
+        let rules = json!([{
+            "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
+            "resourceNames": ["our-developers", "team:auditors"],
+        }]);
+        assert_eq!(rendered[&cluster("ClusterRole", suffix)]["rules"], rules);
+        let binding = &rendered[&cluster("ClusterRoleBinding", suffix)];
+        assert_eq!(binding["roleRef"]["name"], name(suffix));
+        assert_eq!(binding["subjects"][0]["name"], account);
+    }
 }
 
 #[test]
@@ -225,7 +255,16 @@ async fn one_for_each_controller(stage: &Stage, helm: &Helm) {
 }
 
 async fn one_for_all(stage: &Stage, helm: &Helm) {
+    let account = format!("--as=system:serviceaccount:{NAMESPACE}:ensemble-manager");
+    let may_bind = async |role: &str| {
+        let role = format!("clusterroles/{role}");
+        stage.kubectl(&["auth", "can-i", "bind", &role, &account]).await.is_ok()
+    };
+    helm.apply("upgrade", RELEASE, NAMESPACE, &["bindableClusterRoles={our-developers}"]).unwrap();
+    assert!(may_bind("our-developers").await && may_bind("admin").await);
+    assert!(!may_bind("cluster-admin").await, "only those that are named");
     helm.apply("upgrade", RELEASE, NAMESPACE, &[]).unwrap();
+    assert!(!may_bind("our-developers").await);
     let deployed = Deployed::read(stage, NAMESPACE, "ensemble-manager").await;
     assert_eq!(deployed.args(), ["--controllers=*"]);
     let manager = deployed.run(stage, Webhooks::new()).await;

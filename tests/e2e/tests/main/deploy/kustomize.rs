@@ -1,7 +1,10 @@
 //! The overlays of kustomize, and the one file that needs no kustomize.
 
+use cluster::wait::eventually;
+use serde_json::json;
+
 use super::{Deployed, create_namespace, objects, until_it_works};
-use crate::support::{NAMESPACE, NAMESPACE_PLUS, Stage, TENANT, Webhooks, path, sample};
+use crate::support::{NAMESPACE, NAMESPACE_PLUS, PATIENCE, Stage, TENANT, Webhooks, path, sample};
 
 const DEPLOYMENT: &str = "ensemble-manager";
 
@@ -26,6 +29,7 @@ async fn each_overlay_is_taken_and_what_it_deploys_works() {
     some_controllers(&stage).await;
     with_others(&stage).await;
     all_controllers(&stage).await;
+    cluster_roles_of_ones_own(&stage).await;
 }
 
 async fn only_in_a_namespace(stage: &Stage) {
@@ -73,6 +77,30 @@ async fn all_controllers(stage: &Stage) {
     }
     stage.until_settled(&TENANT, "", "oil").await;
     stage.until_settled(&NAMESPACE_PLUS, "default", "my-ns1").await;
+    manager.ask_to_end().await;
+    deployed.assert_nothing_was_forbidden(stage);
+}
+
+/// A Tenant gives a role that allows what the manager itself may not do.
+async fn cluster_roles_of_ones_own(stage: &Stage) {
+    let (verbs, role) = ("--verb=get,deletecollection", "our-developers");
+    stage.kubectl(&["create", "clusterrole", role, verbs, "--resource=secrets"]).await.unwrap();
+    let deployed = stage.deploy("bindable-cluster-roles").await;
+    let webhooks = Webhooks::new();
+    let manager = deployed.run(stage, webhooks).await;
+    stage.configure(webhooks).await;
+    stage.until_asked().await;
+    let bindings =
+        json!([{ "clusterRoleName": role, "subjects": [{ "kind": "Group", "name": "developers" }] }]);
+    stage.create(&TENANT, "", "gas", json!({ "additionalRoleBindings": bindings })).await;
+    stage.join("gas", "gas-dev").await;
+    stage.until_joined("gas", 1).await;
+    let who = ["--as=dora", "--as-group=developers", "--namespace=gas-dev"];
+    let may = [&["auth", "can-i", "deletecollection", "secrets"], &who[..]].concat();
+    eventually("the role to be given", PATIENCE, async || stage.kubectl(&may).await.map(|_| true))
+        .await
+        .unwrap();
+    stage.until_settled(&TENANT, "", "gas").await;
     manager.ask_to_end().await;
     deployed.assert_nothing_was_forbidden(stage);
 }
