@@ -31,6 +31,16 @@ pub fn canonical(text: &str) -> Result<String, CidrError> {
     Ok(format!("{network}/{length}"))
 }
 
+/// Returns whether a CIDR is a part of another one, and smaller. What is no CIDR is not judged.
+pub(crate) fn is_within(part: &str, whole: &str) -> bool {
+    let (Ok(part), Ok(whole)) = (canonical(part), canonical(whole)) else { return true };
+    let (Some((address, length)), Some((_, size))) = (part.split_once('/'), whole.split_once('/')) else {
+        return true;
+    };
+    let is_smaller = length.parse::<u32>().ok() > size.parse::<u32>().ok();
+    is_smaller && canonical(&format!("{address}/{size}")).is_ok_and(|around| around == whole)
+}
+
 /// What to tell the person who wrote `given` at `path`, if it is replaced.
 pub fn warning(path: &str, given: &str, used: &str) -> Option<String> {
     (given != used)
@@ -49,6 +59,22 @@ mod tests {
         assert_eq!(canonical("2001:DB8::1:0/64").unwrap(), "2001:db8::/64");
         assert_eq!(canonical("fd00::1/128").unwrap(), "fd00::1/128");
         assert_eq!(canonical("::1/0").unwrap(), "::/0");
+    }
+
+    #[test]
+    fn a_part_is_smaller_and_inside() {
+        for (part, whole) in
+            [("10.1.0.0/16", "10.0.0.0/8"), ("10.1.2.1/32", "10.1.2.0/31"), ("fd00:1::/32", "fd00::/16")]
+        {
+            assert!(is_within(part, whole), "{part} {whole}");
+            assert!(!is_within(whole, part) && !is_within(part, part), "{part} {whole}");
+        }
+        for (part, whole) in
+            [("11.0.0.0/16", "10.0.0.0/8"), ("fd00::/16", "10.0.0.0/8"), ("10.0.0.0/32", "fd00::/16")]
+        {
+            assert!(!is_within(part, whole), "{part} {whole}");
+        }
+        assert!(is_within("a", "10.0.0.0/8"), "the definition refuses it");
     }
 
     #[test]

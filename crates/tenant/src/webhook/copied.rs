@@ -4,6 +4,8 @@
 //! refused instead, with the path of the field. CEL rules in the definition cannot do so: the estimated cost of a
 //! rule over the keys of a map exceeds the budget, since keys have no maximum length.
 
+mod policies;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::rbac::v1::Subject, apimachinery::pkg::apis::meta::v1::LabelSelector};
@@ -52,6 +54,12 @@ pub(super) fn faults(tenant: &str, spec: &TenantSpec) -> Faults {
         faults.binding(&format!("spec.additionalRoleBindings[{index}]"), binding);
     }
     faults.selectors(spec);
+    for (index, range) in spec.limit_ranges.iter().flat_map(|ranges| &ranges.items).enumerate() {
+        faults.limit_range(&format!("spec.limitRanges.items[{index}]"), range);
+    }
+    for (index, policy) in spec.network_policies.iter().flat_map(|policies| &policies.items).enumerate() {
+        faults.network_policy(&format!("spec.networkPolicies.items[{index}]"), policy);
+    }
     faults
 }
 

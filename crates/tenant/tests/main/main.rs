@@ -9,6 +9,7 @@
 
 mod bad_input;
 mod configuration;
+mod copied;
 mod deletion;
 mod drift;
 mod membership;

@@ -237,3 +237,18 @@ fn however_many_faults_there_are_few_are_kept_and_new_ones_are_noticed() {
     assert_eq!(with(1_001).since(&with(1_000)).message().unwrap(), "and 1 more faults");
     assert!(with(18).since(&Faults::default()).message().unwrap().ends_with("; and 2 more faults"));
 }
+
+/// The same cases are put to a real API server by the test `the_api_server_judges_copied_values_alike`.
+#[test]
+fn policies_that_the_api_server_refuses_are_refused() {
+    let cases: Value =
+        serde_json::from_str(include_str!("../../../tests/fixtures/copied-values.json")).unwrap();
+    let cases = cases["specs"].as_array().unwrap();
+    assert!(cases.len() > 20);
+    for case in cases {
+        let field = if case["kind"] == "LimitRange" { "limitRanges" } else { "networkPolicies" };
+        let path = case["fault"].as_str().map(|fault| format!("spec.{field}.items[0].{fault}"));
+        let paths: Vec<_> = path.iter().map(String::as_str).collect();
+        assert_refused(json!({ field: { "items": [case["spec"]] } }), &paths);
+    }
+}

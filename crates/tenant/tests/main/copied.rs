@@ -1,0 +1,63 @@
+//! What the webhook of Tenants refuses is what the API server refuses in the objects that a Tenant has made.
+
+use kube::{
+    Api,
+    api::{DynamicObject, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+const NAMESPACE: &str = "default";
+
+/// Whether the API server would store an object. Anything but a refusal of what is in it fails the test.
+async fn is_taken(world: &World, (group, kind): (&str, &str), metadata: Value, spec: Option<&Value>) -> bool {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+    let api = Api::<DynamicObject>::namespaced_with(world.client.clone(), NAMESPACE, &kind);
+    let mut object = json!({
+        "apiVersion": kind.api_version, "kind": kind.kind, "metadata": { "name": world.name },
+    });
+    object["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+    if let Some(spec) = spec {
+        object["spec"] = spec.clone();
+    }
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    match api.create(&dry, &serde_json::from_value(object.clone()).unwrap()).await {
+        Ok(_) => true,
+        Err(kube::Error::Api(status)) if status.code == 422 => false,
+        Err(error) => panic!("{object}: {error}"),
+    }
+}
+
+#[tokio::test]
+async fn the_api_server_judges_copied_values_alike() {
+    let world = World::new().await;
+    let cases: Value = serde_json::from_str(include_str!("../fixtures/copied-values.json")).unwrap();
+    let text = |key: &str, value: &str| json!({ key: value });
+    for (list, expected) in [("valid", true), ("invalid", false)] {
+        let each = |name: &str| {
+            let texts = cases[name][list].as_array().unwrap().iter();
+            texts.map(|text| text.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let labels = each("labelKeys").into_iter().map(|key| json!({ "labels": text(&key, "") }));
+        let values = each("labelValues").into_iter().map(|value| json!({ "labels": text("a", &value) }));
+        let annotations =
+            each("annotationKeys").into_iter().map(|key| json!({ "annotations": text(&key, "") }));
+        for metadata in labels.chain(values).chain(annotations) {
+            let taken = is_taken(&world, ("", "ConfigMap"), metadata.clone(), None).await;
+            assert_eq!(taken, expected, "{metadata}");
+        }
+    }
+    for case in cases["specs"].as_array().unwrap() {
+        let kind = case["kind"].as_str().unwrap();
+        let group = if kind == "LimitRange" { "" } else { "networking.k8s.io" };
+        let taken = is_taken(&world, (group, kind), json!({}), Some(&case["spec"])).await;
+        assert_eq!(taken, case["fault"].is_null(), "{case}");
+    }
+    // As many bytes as there may be, and one more.
+    for (size, expected) in [(256 * 1024 - 1, true), (256 * 1024, false)] {
+        let annotations = json!({ "annotations": { "a": "x".repeat(size) } });
+        assert_eq!(is_taken(&world, ("", "ConfigMap"), annotations, None).await, expected, "{size}");
+    }
+}
