@@ -6,7 +6,7 @@ use operator_core::{
     admission::configuration::{self, Reach},
 };
 use operator_runtime::{
-    certificates::{self, CaBundleHolder, Config},
+    certificates::{self, CaBundleTarget, Config},
     https::Identity,
 };
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ pub(crate) fn start(
         source: flags.certificates,
         namespace: flags.namespace.clone(),
         hosts: flags.webhook_hosts.clone(),
-        holders: ca_bundle_holders(controllers),
+        targets: ca_bundle_targets(controllers),
     };
     let (environment, identity) = (environment.clone(), identity.clone());
     tokio::spawn(async move {
@@ -36,19 +36,19 @@ pub(crate) fn start(
 }
 
 /// The objects in which the API server is told to call the webhooks and conversions of these controllers.
-pub fn ca_bundle_holders(controllers: &[Registration]) -> Vec<CaBundleHolder> {
-    controllers.iter().flat_map(holders).collect()
+pub fn ca_bundle_targets(controllers: &[Registration]) -> Vec<CaBundleTarget> {
+    controllers.iter().flat_map(targets).collect()
 }
 
-fn holders(controller: &Registration) -> impl Iterator<Item = CaBundleHolder> + use<> {
+fn targets(controller: &Registration) -> impl Iterator<Item = CaBundleTarget> + use<> {
     // How the API server reaches us makes no difference to what the objects are called.
     let reach = Reach::Service { namespace: String::new() };
     let name = || configuration::name(controller.name);
     let validating =
-        configuration::validating(controller, &reach).map(|_| CaBundleHolder::Validating(name()));
-    let mutating = configuration::mutating(controller, &reach).map(|_| CaBundleHolder::Mutating(name()));
+        configuration::validating(controller, &reach).map(|_| CaBundleTarget::Validating(name()));
+    let mutating = configuration::mutating(controller, &reach).map(|_| CaBundleTarget::Mutating(name()));
     let conversions = (controller.conversions)();
     let conversions: Vec<_> =
-        conversions.iter().map(|conversion| CaBundleHolder::Conversion(conversion.definition())).collect();
+        conversions.iter().map(|conversion| CaBundleTarget::Conversion(conversion.definition())).collect();
     validating.into_iter().chain(mutating).chain(conversions)
 }

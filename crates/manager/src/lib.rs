@@ -10,7 +10,7 @@ mod select;
 use std::{sync::Arc, time::Instant};
 
 use anyhow::Result;
-pub use certificates::ca_bundle_holders;
+pub use certificates::ca_bundle_targets;
 pub use flags::{Flags, Sharing, Task, command, parse, parse_deployed, parse_from};
 use operator_core::{
     Environment, Registration,

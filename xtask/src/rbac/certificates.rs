@@ -1,7 +1,7 @@
 //! `certificates.yaml`: keeping the certificates in their Secret, and `caBundle` right.
 
 use anyhow::Result;
-use manager::{CONTROLLERS, ca_bundle_holders};
+use manager::{CONTROLLERS, ca_bundle_targets};
 use operator_core::rbac::Grant;
 use operator_runtime::certificates::{cluster_rules, rules};
 
@@ -13,7 +13,7 @@ const PART: &str = "certificates";
 pub(super) fn file() -> Result<Generated> {
     let namespace = Some(NAMESPACE);
     let own = Grant::new(PART, rules());
-    let cluster = Grant::new(PART, cluster_rules(&ca_bundle_holders(CONTROLLERS)));
+    let cluster = Grant::new(PART, cluster_rules(&ca_bundle_targets(CONTROLLERS)));
     let documents = [
         document(&own.role(namespace))?,
         document(&own.role_binding(namespace, NAMESPACE, ACCOUNT))?,

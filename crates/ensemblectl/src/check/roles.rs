@@ -1,7 +1,7 @@
 //! What the manager's ServiceAccount may do: every right that the code says it needs, as the API server judges it.
 
 use anyhow::Context;
-use manager::ca_bundle_holders;
+use manager::ca_bundle_targets;
 use operator_core::{informer::Scope, rbac::Grant};
 use operator_runtime::{certificates, election, metrics};
 
@@ -43,7 +43,7 @@ pub(super) fn parts(installation: &Installation) -> Vec<Part> {
         parts.push(part(own, std::slice::from_ref(&installation.namespace)));
     }
     if installation.serves_webhooks() {
-        let everywhere = certificates::cluster_rules(&ca_bundle_holders(&flags.controllers));
+        let everywhere = certificates::cluster_rules(&ca_bundle_targets(&flags.controllers));
         parts.push(part(Grant::new("certificates", everywhere), &[]));
     }
     if installation.guards_metrics() {

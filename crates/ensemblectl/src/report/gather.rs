@@ -13,9 +13,9 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, LogParams},
 };
-use manager::ca_bundle_holders;
+use manager::ca_bundle_targets;
 use operator_core::{error::chain, labels::MANAGED_SELECTOR};
-use operator_runtime::{certificates::CaBundleHolder, release::manager_selector};
+use operator_runtime::{certificates::CaBundleTarget, release::manager_selector};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -124,23 +124,23 @@ async fn definitions(cluster: &Cluster, installation: &Installation) -> Result<V
 /// The webhook configurations of our names.
 async fn webhooks(cluster: &Cluster, installation: &Installation) -> Result<Vec<Value>> {
     let mut all = Vec::new();
-    for holder in ca_bundle_holders(installation.controllers()) {
+    for holder in ca_bundle_targets(installation.controllers()) {
         let found = match &holder {
-            CaBundleHolder::Validating(name) => {
+            CaBundleTarget::Validating(name) => {
                 let api = Api::<ValidatingWebhookConfiguration>::all(cluster.client.clone());
                 api.get_opt(name)
                     .await
                     .with_context(|| format!("cannot read the webhooks {name}"))?
                     .map(serde_json::to_value)
             }
-            CaBundleHolder::Mutating(name) => {
+            CaBundleTarget::Mutating(name) => {
                 let api = Api::<MutatingWebhookConfiguration>::all(cluster.client.clone());
                 api.get_opt(name)
                     .await
                     .with_context(|| format!("cannot read the webhooks {name}"))?
                     .map(serde_json::to_value)
             }
-            CaBundleHolder::Conversion(_) => None,
+            CaBundleTarget::Conversion(_) => None,
         };
         all.extend(found.transpose()?);
     }

@@ -1,4 +1,4 @@
-//! What the keeping of certificates is told.
+//! Configuration of certificates.
 
 use std::{fmt, str::FromStr};
 
@@ -6,25 +6,25 @@ use rustls::pki_types::ServerName;
 
 use super::Lifetimes;
 
-/// The Secret that all replicas share, in the manager's own namespace.
+/// Name of the Secret that all replicas share, in the manager's namespace.
 pub const SECRET: &str = "ensemble-certificates";
-/// The Service by which API servers reach the webhooks.
+/// Name of the Service through which API servers call the webhooks.
 pub const WEBHOOK_SERVICE: &str = "ensemble-webhook";
-/// The Service by which the metrics are read.
+/// Name of the Service through which metrics are scraped.
 pub const METRICS_SERVICE: &str = "ensemble-metrics";
 
-/// Who makes the certificates.
+/// Issuer of the certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The manager does.
+    /// The manager issues them with a certificate authority of its own.
     Managed(Lifetimes),
-    /// cert-manager does: `tls.crt`, `tls.key` and `ca.crt` of the Secret are its business, and are followed.
+    /// cert-manager writes `tls.crt`, `tls.key`, and `ca.crt` of the Secret. The manager only reads them.
     CertManager,
 }
 
-/// An object in which the API server is told to call us. It need not exist.
+/// An object whose `caBundle` is kept up to date. It does not have to exist.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum CaBundleHolder {
+pub enum CaBundleTarget {
     /// The ValidatingWebhookConfiguration of this name.
     Validating(String),
     /// The MutatingWebhookConfiguration of this name.
@@ -33,22 +33,22 @@ pub enum CaBundleHolder {
     Conversion(String),
 }
 
-/// What the keeping of certificates is told.
+/// Configuration of [`run`](super::run).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who makes them.
+    /// Issuer of the certificates.
     pub source: Source,
-    /// The namespace that the manager runs in.
+    /// Namespace that the manager runs in.
     pub namespace: String,
-    /// By which names the servers are reached, besides those of their Services.
+    /// Host names and addresses of the servers, in addition to the names of their Services.
     pub hosts: Vec<Host>,
-    /// Where `caBundle` is kept right.
-    pub holders: Vec<CaBundleHolder>,
+    /// Objects whose `caBundle` is kept up to date.
+    pub targets: Vec<CaBundleTarget>,
 }
 
 impl Config {
-    /// Every name that the serving certificate has to be made for. The Services are called `<name>.<namespace>.svc` by
-    /// API servers; what lies behind that depends on the cluster's domain, and nobody needs it.
+    /// Returns every name that the serving certificate has to be valid for. API servers call a Service by
+    /// `<name>.<namespace>.svc`; the cluster domain is never part of it.
     pub(super) fn names(&self) -> Vec<ServerName<'static>> {
         let services =
             [WEBHOOK_SERVICE, METRICS_SERVICE].map(|name| format!("{name}.{}.svc", self.namespace));
@@ -67,9 +67,9 @@ impl Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host(pub(super) ServerName<'static>);
 
-/// Something is neither a DNS name nor an IP address.
+/// Error for text that is neither a DNS name nor an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is neither a DNS name nor an IP address; a port or path does not belong here")]
+#[error("`{0}` is neither a DNS name nor an IP address; leave out any port or path")]
 pub struct HostError(String);
 
 impl FromStr for Host {

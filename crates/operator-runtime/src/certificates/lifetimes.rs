@@ -1,53 +1,53 @@
-//! How long certificates last, and when they are replaced.
+//! Lifetimes of certificates and the time when each is renewed.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Certificates are valid from so long before they are made, for clocks differ.
+/// How far `notBefore` lies in the past when a certificate is issued, because clocks differ.
 pub(super) const BACKDATED: Duration = Duration::from_mins(5);
-/// The shortest life of a serving certificate. Times in certificates are whole seconds.
+/// Minimum lifetime of a serving certificate. Times in certificates are whole seconds.
 const SHORTEST: Duration = Duration::from_secs(10);
-/// The longest life of an authority.
+/// Maximum lifetime of a certificate authority.
 const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
-/// The longest time for which an authority is only trusted, before it signs.
+/// Maximum time during which a new authority is trusted but does not sign.
 const LONGEST_PROPAGATION: Duration = Duration::from_mins(10);
 
-/// How long certificates last. Each is replaced when two thirds of its life are over.
+/// Lifetimes of certificates. Each certificate is renewed after two thirds of its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     authority: Duration,
     serving: Duration,
 }
 
-/// Lifetimes that cannot work.
+/// Error for lifetimes that leave no time for renewal or contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LifetimesError {
-    /// There would be no time for a replacement.
+    /// The lifetime leaves no time for renewal.
     #[error(
-        "a serving certificate has to last for {SHORTEST:?} at least, and in production for days; {0:?} is too short"
+        "the lifetime of a serving certificate must be at least {SHORTEST:?} (days in production); {0:?} is too short"
     )]
     TooShort(Duration),
-    /// The serving certificate would outlive its authority.
+    /// The serving certificate outlives its authority.
     #[error(
-        "a certificate authority has to last as long as the serving certificate ({serving:?}) at least; {authority:?} is too short"
+        "the lifetime of the certificate authority must be at least that of the serving certificate ({serving:?}); {authority:?} is too short"
     )]
     Outlived {
-        /// Of the authority.
+        /// Lifetime of the authority.
         authority: Duration,
-        /// Of the serving certificate.
+        /// Lifetime of the serving certificate.
         serving: Duration,
     },
-    /// The end would lie beyond what can be written into a certificate.
-    #[error("a certificate authority may last for 100 years; {0:?} is too long")]
+    /// The end cannot be represented in a certificate.
+    #[error("the lifetime of a certificate authority must be at most 100 years; {0:?} is too long")]
     TooLong(Duration),
 }
 
 impl Lifetimes {
-    /// Lifetimes of the authority and of the serving certificate.
+    /// Creates lifetimes of the authority and of the serving certificate.
     ///
     /// # Errors
-    /// When they leave no time for replacements, or contradict each other.
+    /// Returns an error if they leave no time for renewal or contradict each other.
     pub const fn new(authority: Duration, serving: Duration) -> Result<Self, LifetimesError> {
         if serving.as_nanos() < SHORTEST.as_nanos() {
             return Err(LifetimesError::TooShort(serving));
@@ -61,33 +61,33 @@ impl Lifetimes {
         Ok(Self { authority, serving })
     }
 
-    /// The life of an authority.
+    /// Returns the lifetime of a certificate authority.
     pub fn authority(self) -> Duration {
         self.authority
     }
 
-    /// The life of a serving certificate, unless its authority ends earlier.
+    /// Returns the lifetime of a serving certificate, which ends earlier if its authority does.
     pub fn serving(self) -> Duration {
         self.serving
     }
 
-    /// How long a new authority is trusted before it signs: by then everybody who trusts the old one trusts it, too.
+    /// Returns how long a new authority is trusted before it signs, so that every client trusts it by then.
     ///
-    /// 10 minutes, or a twelfth of the life of a serving certificate if that is less: in the third that is left of
-    /// a life when the replacement is due, there is always time for it.
+    /// This is 10 minutes, or a twelfth of the lifetime of a serving certificate if that is shorter. A third of the
+    /// lifetime is left when a certificate is due, so there is always enough time.
     pub fn propagation(self) -> Duration {
         LONGEST_PROPAGATION.min(self.serving / 12)
     }
 }
 
 impl Default for Lifetimes {
-    /// One year for the authority, 90 days for the serving certificate.
+    /// Returns one year for the authority and 90 days for the serving certificate.
     fn default() -> Self {
         Self { authority: Duration::from_hours(365 * 24), serving: Duration::from_hours(90 * 24) }
     }
 }
 
-/// From when until when a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_before: Timestamp,
@@ -95,7 +95,7 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// Of a certificate that is made now: in whole seconds, as certificates have them, never longer than asked.
+    /// Returns the validity of a certificate that is issued at `now`, in whole seconds and never longer than `life`.
     pub(super) fn starting(now: Timestamp, life: Duration) -> Self {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         Self { not_before: before(now, BACKDATED), not_after: after(now, life) }
@@ -109,15 +109,15 @@ impl Validity {
         self.not_after <= now
     }
 
-    /// When the certificate was made, if we made it.
-    pub(super) fn made(self) -> Timestamp {
+    /// Returns when this manager issued the certificate.
+    pub(super) fn issued_at(self) -> Timestamp {
         after(self.not_before, BACKDATED)
     }
 
-    /// When it should be replaced.
-    pub(super) fn due(self) -> Timestamp {
-        let life = self.made().duration_until(self.not_after).max(SignedDuration::ZERO).unsigned_abs();
-        after(self.made(), life / 3 * 2)
+    /// Returns when the certificate has to be renewed.
+    pub(super) fn renewal_time(self) -> Timestamp {
+        let life = self.issued_at().duration_until(self.not_after).max(SignedDuration::ZERO).unsigned_abs();
+        after(self.issued_at(), life / 3 * 2)
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
     fn a_certificate_is_due_when_two_thirds_of_its_life_are_over() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let validity = Validity::starting(now, HOUR);
-        assert_eq!(validity.made(), now);
-        assert_eq!(validity.due(), after(now, Duration::from_mins(40)));
+        assert_eq!(validity.issued_at(), now);
+        assert_eq!(validity.renewal_time(), after(now, Duration::from_mins(40)));
         assert!(validity.covers(now) && validity.covers(before(now, BACKDATED)));
         assert!(!validity.covers(after(now, HOUR)));
     }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn the_ends_of_time_are_no_end_of_the_program() {
         let validity = Validity { not_before: Timestamp::MAX, not_after: Timestamp::MIN };
-        assert_eq!(validity.due(), Timestamp::MAX);
+        assert_eq!(validity.renewal_time(), Timestamp::MAX);
         assert_eq!(Validity::starting(Timestamp::MAX, HOUR).not_after, Timestamp::MAX);
     }
 }

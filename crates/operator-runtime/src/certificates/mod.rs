@@ -1,35 +1,35 @@
-//! The certificates of the process's servers: made, shared between replicas through one Secret, replaced with overlap,
-//! and trusted by the API server.
+//! Serving certificates of the process: issued, shared between replicas through one Secret, rotated with overlap, and
+//! injected into `caBundle`.
 //!
-//! The Secret `ensemble-certificates` holds everything; there is no other state, and no leader. Each replica looks at
-//! it when it changes and when it is time, [plans](plan) what it should hold, writes that with the resource version
-//! which it read, and starts over if another one was faster. It serves what the Secret holds, without a restart, and
-//! keeps `caBundle` equal to the Secret's bundle wherever the API server is told to call it.
+//! The Secret `ensemble-certificates` holds all state, and there is no leader. Every replica reads the Secret when it
+//! changes and when a certificate becomes due, [computes](rotation::plan) the contents that the Secret should have,
+//! and replaces it with the resource version that it read. On a conflict it starts again. Every replica serves what
+//! the Secret holds, without a restart, and keeps `caBundle` equal to the Secret's bundle in every webhook
+//! configuration and CustomResourceDefinition that refers to this manager.
+//!
+//! ```text
+//! store         reads and writes the Secret, and parses what it holds
+//! issuer        creates keys and certificates, and verifies them
+//! rotation      decides what the Secret should hold, when to check again, and which certificate is served
+//! ca_injection  writes caBundle where the API server looks for it
+//! ```
 
-mod ca_bundle;
+mod ca_injection;
 mod config;
-mod contents;
-mod display;
-mod followed;
-mod keeper;
+mod issuer;
 mod lifetimes;
-mod managed;
-mod pace;
-mod pki;
-mod plan;
-mod presence;
-mod rules;
-mod secret;
+mod object_watch;
+mod outage_log;
+mod rbac;
+mod rotation;
+mod store;
 #[cfg(test)]
 mod testing;
-mod trouble;
-mod watch;
-mod x509;
 
 use std::sync::Arc;
 
-pub use config::{CaBundleHolder, Config, Host, HostError, METRICS_SERVICE, SECRET, Source, WEBHOOK_SERVICE};
-pub use contents::CHAIN;
+pub use config::{CaBundleTarget, Config, Host, HostError, METRICS_SERVICE, SECRET, Source, WEBHOOK_SERVICE};
+pub use issuer::x509::lifetime;
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     core::v1::Secret,
@@ -37,53 +37,54 @@ use k8s_openapi::api::{
 use kube::{Api, core::PartialObjectMeta};
 pub use lifetimes::{Lifetimes, LifetimesError};
 use operator_core::Environment;
-pub use rules::{cluster_rules, rules};
+pub use rbac::{cluster_rules, rules};
+pub use store::contents::CHAIN;
 use tokio::task::{JoinError, JoinSet};
-pub use x509::lifetime;
 
 use self::{
-    ca_bundle::{CaBundle, Definition, Reach, ServiceName},
-    display::Display,
-    followed::Followed,
-    keeper::{Habit, Keeper},
-    managed::Managed,
-    secret::SharedSecret,
+    ca_injection::{ConversionDefinition, Endpoints, Injector, ServiceName, Target},
+    rotation::{Mode, Rotator, cert_manager::CertManager, publisher::Publisher, self_signed::SelfSigned},
+    store::SharedSecret,
 };
 use crate::https::Identity;
 
-/// What the requests of this part call themselves.
+/// Name of this component in the `User-Agent` of its requests.
 const AGENT: &str = "certificates";
 
-/// Keeps the certificates, until the environment asks to stop. `identity` shows them as soon as there are any: nothing
-/// is shown that the Secret does not hold. An API server that is away, or missing rights, are told once and waited
-/// for; what is shown stays meanwhile.
+/// Rotates the certificates until the environment stops.
+///
+/// `identity` serves the certificate as soon as the Secret holds one; nothing is served that the Secret does not
+/// hold. An unreachable API server or a missing right is logged once and retried, and the certificate that is being
+/// served stays in use.
 ///
 /// # Errors
-/// When a task of it panicked, which is a bug: the process should end and be started anew.
+/// Returns an error if one of its tasks panicked, which is a bug. Restart the process then.
 pub async fn run(config: Config, environment: &Environment, identity: Identity) -> Result<(), JoinError> {
     let client = environment.clients.named(AGENT);
     let metrics = environment.metrics.clone();
     let secret = SharedSecret::new(client.clone(), &config.namespace, SECRET);
-    let habit = match config.source {
-        Source::Managed(lifetimes) => Habit::Managed(Managed::new(lifetimes, config.names())),
-        Source::CertManager => Habit::Followed(Followed::new(config.names())),
+    let mode = match config.source {
+        Source::Managed(lifetimes) => Mode::SelfSigned(SelfSigned::new(lifetimes, config.names())),
+        Source::CertManager => Mode::CertManager(CertManager::new(config.names())),
     };
-    let display = Display { identity, metrics: metrics.clone() };
-    let keeper = Arc::new(Keeper::new(secret, display, habit));
+    let publisher = Publisher { identity, metrics: metrics.clone() };
+    let rotator = Arc::new(Rotator::new(secret, publisher, mode));
 
     let mut tasks = JoinSet::new();
-    // Its metadata is enough to know that it changed: the keys are sent only when they are asked for.
+    // The metadata is enough to see that the Secret changed. Its keys are read only when they are needed.
     let secrets = Api::<PartialObjectMeta<Secret>>::namespaced(client.clone(), &config.namespace);
-    let changes = watch::follow(secrets, SECRET, metrics);
-    tasks.spawn(keeper.clone().run(changes, environment.stop.clone()));
-    let holders = Holders { keeper, environment, reach: reach(&config) };
-    for holder in config.holders {
-        match holder {
-            CaBundleHolder::Validating(name) => {
-                holders.keep::<ValidatingWebhookConfiguration>(name, &mut tasks);
+    let changes = object_watch::watch_object(secrets, SECRET, metrics);
+    tasks.spawn(rotator.clone().run(changes, environment.stop.clone()));
+    let injectors = Injectors { rotator, environment, endpoints: endpoints(&config) };
+    for target in config.targets {
+        match target {
+            CaBundleTarget::Validating(name) => {
+                injectors.spawn::<ValidatingWebhookConfiguration>(name, &mut tasks);
             }
-            CaBundleHolder::Mutating(name) => holders.keep::<MutatingWebhookConfiguration>(name, &mut tasks),
-            CaBundleHolder::Conversion(name) => holders.keep::<Definition>(name, &mut tasks),
+            CaBundleTarget::Mutating(name) => {
+                injectors.spawn::<MutatingWebhookConfiguration>(name, &mut tasks);
+            }
+            CaBundleTarget::Conversion(name) => injectors.spawn::<ConversionDefinition>(name, &mut tasks),
         }
     }
     while let Some(ended) = tasks.join_next().await {
@@ -92,26 +93,27 @@ pub async fn run(config: Config, environment: &Environment, identity: Identity) 
     Ok(())
 }
 
-fn reach(config: &Config) -> Reach {
+fn endpoints(config: &Config) -> Endpoints {
     let service = ServiceName { namespace: config.namespace.clone(), name: WEBHOOK_SERVICE.to_owned() };
-    Reach { service, hosts: config.hosts.iter().map(|host| host.0.clone()).collect() }
+    Endpoints { service, hosts: config.hosts.iter().map(|host| host.0.clone()).collect() }
 }
 
-struct Holders<'a> {
-    keeper: Arc<Keeper>,
+/// Starts one task for each object whose `caBundle` is kept up to date.
+struct Injectors<'a> {
+    rotator: Arc<Rotator>,
     environment: &'a Environment,
-    reach: Reach,
+    endpoints: Endpoints,
 }
 
-impl Holders<'_> {
-    fn keep<K: ca_bundle::Holder>(&self, name: String, tasks: &mut JoinSet<()>) {
-        let one = CaBundle::<K> {
+impl Injectors<'_> {
+    fn spawn<K: Target>(&self, name: String, tasks: &mut JoinSet<()>) {
+        let injector = Injector::<K> {
             api: K::api(self.environment.clients.named(AGENT), None),
             name,
-            reach: self.reach.clone(),
-            keeper: self.keeper.clone(),
+            endpoints: self.endpoints.clone(),
+            rotator: self.rotator.clone(),
             metrics: self.environment.metrics.clone(),
         };
-        tasks.spawn(one.run(self.environment.stop.clone()));
+        tasks.spawn(injector.run(self.environment.stop.clone()));
     }
 }

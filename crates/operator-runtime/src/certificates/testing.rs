@@ -1,4 +1,4 @@
-//! What the tests of this module share.
+//! Fixtures for unit tests of certificates.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use rustls::pki_types::ServerName;
 
 use super::{
-    contents::Data,
     lifetimes::{Lifetimes, after},
-    plan::{Plan, Shown, Situation, plan},
+    rotation::plan::{Inputs, Plan, Served, plan},
+    store::contents::Data,
 };
 
-/// So many seconds after the tests' beginning of time.
+/// Returns the time `seconds` after the start of a test.
 pub(super) fn time(seconds: u64) -> Timestamp {
     after(Timestamp::from_second(1_800_000_000).unwrap(), Duration::from_secs(seconds))
 }
@@ -20,16 +20,17 @@ pub(super) fn names(names: &[&str]) -> Vec<ServerName<'static>> {
     names.iter().map(|name| ServerName::try_from((*name).to_owned()).unwrap()).collect()
 }
 
-/// The name that the tests' certificates are for.
+/// Host name of the certificates in tests.
 pub(super) const NAME: &str = "ensemble-webhook.ensemble-system.svc";
 
-/// An hour and three: the authority is due at 7200, the serving certificate at 2400, an authority may sign after 300.
+/// Returns three hours and one hour: the authority is due after 7200 s, the serving certificate after 2400 s, and a new
+/// authority signs after 300 s.
 pub(super) fn lifetimes() -> Lifetimes {
     Lifetimes::new(Duration::from_hours(3), Duration::from_hours(1)).unwrap()
 }
 
-/// The plan of a process that shows this.
-pub(super) fn plan_at(seconds: u64, stored: &Data, shown: Option<&Shown>) -> Plan {
+/// Returns the plan of a process that serves `served`.
+pub(super) fn plan_at(seconds: u64, stored: &Data, served: Option<&Served>) -> Plan {
     let names = names(&[NAME]);
-    plan(stored, Situation { now: time(seconds), lifetimes: lifetimes(), names: &names, shown }).unwrap()
+    plan(stored, Inputs { now: time(seconds), lifetimes: lifetimes(), names: &names, served }).unwrap()
 }

@@ -20,7 +20,7 @@ async fn an_api_server_that_is_away_is_told_once_and_trusts_the_manager_when_it_
     let manager = stage.start_with_certificates(port, "24h").await;
     let before = stage.certificates().await;
     stage.cluster.kill_component(Component::KubeApiserver).unwrap();
-    manager.until_logged("cannot watch the Secret ensemble-certificates; trying again until it works").await;
+    manager.until_logged("cannot watch the Secret ensemble-certificates; retrying").await;
     stage.cluster.start_component(Component::KubeApiserver).unwrap();
     stage.cluster.ready(PATIENCE).await.unwrap();
     manager.until_logged("could watch the Secret ensemble-certificates again").await;
@@ -52,7 +52,7 @@ async fn certificates_are_replaced_while_the_api_server_asks_and_a_restart_chang
     stage.ask_until_replaced(&after).await;
     let log = manager.ask_to_end().await;
     assert!(!log.contains("PRIVATE KEY"), "{log}");
-    for change in ["a new certificate authority was made, for two thirds", "renewed with the new authority"] {
+    for change in ["created a new certificate authority: two thirds", "the new certificate authority signs"] {
         assert!(log.contains(change), "{change}: {log}");
     }
     stage.assert_nothing_was_forbidden();

@@ -1,17 +1,17 @@
 //! A Secret that cert-manager keeps.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use operator_runtime::certificates::{CaBundleHolder, Source};
+use operator_runtime::certificates::{CaBundleTarget, Source};
 
 use super::{
-    ca_bundle::{OURS, webhooks},
+    ca_injection::{OURS, webhooks},
     secret::Made,
     stage::Stage,
 };
 
 #[tokio::test]
 async fn what_cert_manager_writes_is_served_and_trusted_and_never_written() {
-    let stage = Stage::new(|namespace| vec![CaBundleHolder::Validating(namespace.to_owned())]).await;
+    let stage = Stage::new(|namespace| vec![CaBundleTarget::Validating(namespace.to_owned())]).await;
     let replica = stage.replica(Source::CertManager).await;
     let cert_manager = |made: &Made| {
         let [authority, _, chain, key] = made.data();

@@ -19,7 +19,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use operator_core::error::chain;
-use operator_runtime::certificates::{CaBundleHolder, Lifetimes, SECRET, Source};
+use operator_runtime::certificates::{CaBundleTarget, Lifetimes, SECRET, Source};
 use serde_json::json;
 
 use super::{
@@ -38,7 +38,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_admission_fails_while_authorities_and_certificates_are_replaced() {
-    let stage = Stage::new(|namespace| vec![CaBundleHolder::Validating(namespace.to_owned())]).await;
+    let stage = Stage::new(|namespace| vec![CaBundleTarget::Validating(namespace.to_owned())]).await;
     let source = Source::Managed(Lifetimes::new(LIFE, LIFE).unwrap());
     // The API server asks the first; the second takes part in keeping the Secret.
     let replicas = [stage.replica(source).await, stage.replica(source).await];

@@ -14,7 +14,7 @@ use kube::{
 };
 use operator_core::rbac::Grant;
 use operator_runtime::certificates::{
-    CaBundleHolder, Config, Lifetimes, SECRET, Source, cluster_rules, rules,
+    CaBundleTarget, Config, Lifetimes, SECRET, Source, cluster_rules, rules,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::json;
@@ -29,20 +29,20 @@ pub(super) struct Stage {
     pub(super) namespace: TestNamespace,
     pub(super) client: Client,
     pub(super) secrets: Api<Secret>,
-    pub(super) holders: Vec<CaBundleHolder>,
+    pub(super) targets: Vec<CaBundleTarget>,
     began: Mark,
 }
 
 impl Stage {
     /// With the rights on these objects, which do not exist yet.
-    pub(super) async fn new(holders: impl Fn(&str) -> Vec<CaBundleHolder>) -> Self {
+    pub(super) async fn new(targets: impl Fn(&str) -> Vec<CaBundleTarget>) -> Self {
         let cluster = cluster::shared().await.unwrap();
         let began = cluster.audit_mark().unwrap();
         let namespace = cluster.namespace("certificates").await.unwrap();
         let client = cluster.client().await.unwrap();
         let secrets = Api::namespaced(client.clone(), &namespace);
-        let holders = holders(&namespace);
-        let stage = Self { cluster, namespace, client, secrets, holders, began };
+        let targets = targets(&namespace);
+        let stage = Self { cluster, namespace, client, secrets, targets, began };
         stage.permit().await;
         stage
     }
@@ -60,7 +60,7 @@ impl Stage {
             (own.role(Some(namespace)), own.role_binding(Some(namespace), namespace, ACCOUNT));
         Api::namespaced(self.client.clone(), namespace).create(&create, &role).await.unwrap();
         Api::namespaced(self.client.clone(), namespace).create(&create, &binding).await.unwrap();
-        let wide = Grant::new(namespace, cluster_rules(&self.holders));
+        let wide = Grant::new(namespace, cluster_rules(&self.targets));
         let (role, binding) = (wide.cluster_role(), wide.cluster_role_binding(namespace, ACCOUNT));
         Api::all(self.client.clone()).create(&create, &role).await.unwrap();
         Api::all(self.client.clone()).create(&create, &binding).await.unwrap();
@@ -73,7 +73,7 @@ impl Stage {
             source,
             namespace: self.namespace.to_string(),
             hosts: vec!["127.0.0.1".parse().unwrap()],
-            holders: self.holders.clone(),
+            targets: self.targets.clone(),
         };
         Replica::start(client, config).await
     }

@@ -12,18 +12,18 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use operator_core::kind::Kind;
-use operator_runtime::certificates::CaBundleHolder;
+use operator_runtime::certificates::CaBundleTarget;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::stage::{PATIENCE, Stage};
 
 /// All three sorts, named after the namespace.
-fn holders(namespace: &str) -> Vec<CaBundleHolder> {
+fn targets(namespace: &str) -> Vec<CaBundleTarget> {
     vec![
-        CaBundleHolder::Validating(namespace.to_owned()),
-        CaBundleHolder::Mutating(namespace.to_owned()),
-        CaBundleHolder::Conversion(definition(namespace)),
+        CaBundleTarget::Validating(namespace.to_owned()),
+        CaBundleTarget::Mutating(namespace.to_owned()),
+        CaBundleTarget::Conversion(definition(namespace)),
     ]
 }
 
@@ -134,7 +134,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn ca_bundle_is_kept_in_what_calls_us_and_in_nothing_else() {
-    let stage = Stage::new(holders).await;
+    let stage = Stage::new(targets).await;
     let name = stage.namespace.to_string();
     let crd = definition(&name);
     let replicas = [stage.managed().await, stage.managed().await];

@@ -1,4 +1,4 @@
-//! Making keys and certificates: ECDSA on P-256, which every TLS client knows.
+//! Issues keys and certificates. Keys are ECDSA on P-256, which every TLS client supports.
 
 use std::time::Duration;
 
@@ -9,42 +9,45 @@ use rcgen::{
 };
 use rustls::pki_types::ServerName;
 
-use super::{
-    lifetimes::{Lifetimes, Validity},
-    x509::{Authority, Serving},
-};
+pub(crate) mod x509;
 
-/// The key with which an authority signs.
-pub(super) struct SigningKey(KeyPair);
+use self::x509::{Authority, Serving};
+use super::lifetimes::{Lifetimes, Validity};
 
-/// A certificate could not be made. Says nothing about keys.
+/// Private key of a certificate authority.
+pub(crate) struct SigningKey(KeyPair);
+
+/// Error while issuing a certificate. Its message never contains key material.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum PkiError {
-    #[error("cannot make a key or certificate")]
-    Make(#[from] rcgen::Error),
-    #[error("a certificate that was just made cannot be used")]
+pub(crate) enum IssueError {
+    #[error("cannot generate a key or certificate")]
+    Generate(#[from] rcgen::Error),
+    #[error("a certificate that was just issued cannot be parsed; this is a bug")]
     Unusable,
 }
 
 impl SigningKey {
-    /// Reads a key of PKCS#8 in PEM; nothing if it is none.
-    pub(super) fn read(pem: &[u8]) -> Option<Self> {
+    /// Parses a PKCS#8 private key in PEM.
+    pub(crate) fn read(pem: &[u8]) -> Option<Self> {
         KeyPair::from_pem(std::str::from_utf8(pem).ok()?).ok().map(Self)
     }
 
-    pub(super) fn pem(&self) -> Vec<u8> {
+    pub(crate) fn pem(&self) -> Vec<u8> {
         self.0.serialize_pem().into_bytes()
     }
 
-    /// Whether this is the authority's key, and can sign in its name.
-    pub(super) fn belongs_to(&self, authority: &Authority) -> bool {
+    /// Returns whether this is the private key of `authority`.
+    pub(crate) fn belongs_to(&self, authority: &Authority) -> bool {
         self.0.der_bytes() == authority.public_key
             && Issuer::from_ca_cert_der(&authority.der, &self.0).is_ok()
     }
 }
 
-/// A new authority.
-pub(super) fn authority(now: Timestamp, lifetimes: Lifetimes) -> Result<(Authority, SigningKey), PkiError> {
+/// Creates a certificate authority.
+pub(crate) fn new_authority(
+    now: Timestamp,
+    lifetimes: Lifetimes,
+) -> Result<(Authority, SigningKey), IssueError> {
     let made = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let mut params = params(&format!("ensemble certificate authority of {made}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -52,18 +55,18 @@ pub(super) fn authority(now: Timestamp, lifetimes: Lifetimes) -> Result<(Authori
     set_validity(&mut params, Validity::starting(now, lifetimes.authority()));
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?;
-    let authority = Authority::read(certificate.der().clone()).ok_or(PkiError::Unusable)?;
+    let authority = Authority::read(certificate.der().clone()).ok_or(IssueError::Unusable)?;
     Ok((authority, SigningKey(key)))
 }
 
-/// A new serving certificate for these names. It never outlives its authority.
-pub(super) fn serving(
+/// Issues a serving certificate for `names`. It never outlives its authority.
+pub(crate) fn issue_serving(
     now: Timestamp,
     lifetimes: Lifetimes,
     names: &[ServerName<'static>],
     authority: &Authority,
     key: &SigningKey,
-) -> Result<Serving, PkiError> {
+) -> Result<Serving, IssueError> {
     let mut validity = Validity::starting(now, lifetimes.serving());
     validity.not_after = validity.not_after.min(authority.validity.not_after);
     validity.not_before = validity.not_before.max(authority.validity.not_before);
@@ -77,7 +80,7 @@ pub(super) fn serving(
     let own = KeyPair::generate()?;
     let certificate = params.signed_by(&own, &issuer)?;
     Serving::read(certificate.pem().as_bytes(), own.serialize_pem().as_bytes())
-        .map_err(|_| PkiError::Unusable)
+        .map_err(|_| IssueError::Unusable)
 }
 
 fn params(common_name: &str) -> CertificateParams {
@@ -111,31 +114,31 @@ mod tests {
     #[test]
     fn what_was_made_is_trusted_for_its_names_and_for_its_life() {
         let (lifetimes, now) = (Lifetimes::default(), time(0));
-        let (authority, key) = super::authority(now, lifetimes).unwrap();
+        let (authority, key) = super::new_authority(now, lifetimes).unwrap();
         let wanted = names(&["a.b.svc", "10.0.0.1", "::1"]);
-        let serving = super::serving(now, lifetimes, &wanted, &authority, &key).unwrap();
-        assert!(serving.is_for(&wanted) && !serving.is_for(&names(&["other.b.svc"])));
+        let serving = super::issue_serving(now, lifetimes, &wanted, &authority, &key).unwrap();
+        assert!(serving.is_valid_for(&wanted) && !serving.is_valid_for(&names(&["other.b.svc"])));
         assert_eq!(serving.names(), wanted);
         assert!(serving.is_trusted_by(&authority, now));
         assert!(serving.is_trusted_by(&authority, serving.validity.not_before));
         assert!(!serving.is_trusted_by(&authority, serving.validity.not_after));
-        let (stranger, _) = super::authority(now, lifetimes).unwrap();
+        let (stranger, _) = super::new_authority(now, lifetimes).unwrap();
         assert!(!serving.is_trusted_by(&stranger, now));
     }
 
     #[test]
     fn a_serving_certificate_does_not_outlive_its_authority() {
         let lifetimes = Lifetimes::default();
-        let (authority, key) = super::authority(time(0), lifetimes).unwrap();
-        let late = authority.validity.due();
-        let serving = super::serving(late, lifetimes, &names(&["a.svc"]), &authority, &key).unwrap();
+        let (authority, key) = super::new_authority(time(0), lifetimes).unwrap();
+        let late = authority.validity.renewal_time();
+        let serving = super::issue_serving(late, lifetimes, &names(&["a.svc"]), &authority, &key).unwrap();
         assert!(serving.validity.not_after <= authority.validity.not_after);
     }
 
     #[test]
     fn a_key_is_known_by_its_authority_only() {
-        let (authority, key) = super::authority(time(0), Lifetimes::default()).unwrap();
-        let (_, other) = super::authority(time(0), Lifetimes::default()).unwrap();
+        let (authority, key) = super::new_authority(time(0), Lifetimes::default()).unwrap();
+        let (_, other) = super::new_authority(time(0), Lifetimes::default()).unwrap();
         let read = SigningKey::read(&key.pem()).unwrap();
         assert!(read.belongs_to(&authority) && !other.belongs_to(&authority));
         assert!(SigningKey::read(b"garbage").is_none());

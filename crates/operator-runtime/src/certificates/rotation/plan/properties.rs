@@ -7,8 +7,8 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::certificates::{
-    contents::{AUTHORITIES, AUTHORITY_KEY, CHAIN, KEY},
-    presence::Presence,
+    rotation::propagation::Propagation,
+    store::contents::{AUTHORITIES, AUTHORITY_KEY, CHAIN, KEY},
     testing::{NAME, lifetimes, names, plan_at, time},
 };
 
@@ -65,24 +65,24 @@ impl Damage {
 /// A replica, and the bundle that it would bring to the API servers.
 #[derive(Default)]
 struct Replica {
-    presence: Presence,
+    propagation: Propagation,
     /// Until when it promises nothing: what it showed had ended, because the Secret was replaced again and again for the
     /// last third of a certificate's life, and then the newest is better than none.
     excused_until: u64,
 }
 
 impl Replica {
-    /// As `Managed::settle` does it. Returns the bundle.
-    fn settle(&mut self, data: &mut Data, seconds: u64) -> Vec<Authority> {
+    /// As `Managed::sync` does it. Returns the bundle.
+    fn sync(&mut self, data: &mut Data, seconds: u64) -> Vec<Authority> {
         let uptime = Duration::from_secs(seconds);
-        if self.presence.shown().is_some_and(|shown| shown.issuer(time(seconds)).is_none()) {
+        if self.propagation.served().is_some_and(|served| served.issuer(time(seconds)).is_none()) {
             self.excused_until = seconds + lifetimes().propagation().as_secs();
         }
         for _ in 0..4 {
-            self.presence.look(&Contents::read(data), time(seconds), uptime, lifetimes().propagation());
-            let plan = plan_at(seconds, data, self.presence.shown());
+            self.propagation.observe(&Contents::read(data), time(seconds), uptime, lifetimes().propagation());
+            let plan = plan_at(seconds, data, self.propagation.served());
             if plan.changes.is_empty() {
-                self.presence.settled(&plan.contents.authorities);
+                self.propagation.synced(&plan.contents.authorities);
                 return plan.contents.authorities;
             }
             data.extend(plan.contents.data());
@@ -91,8 +91,8 @@ impl Replica {
     }
 
     fn is_trusted_by(&self, bundle: &[Authority], seconds: u64) -> bool {
-        let shown = self.presence.shown().expect("a replica that has settled shows something");
-        shown.serving.issuer(bundle, time(seconds)).is_some() && shown.serving.is_for(&names(&[NAME]))
+        let served = self.propagation.served().expect("a replica that has synced shows something");
+        served.serving.issuer(bundle, time(seconds)).is_some() && served.serving.is_valid_for(&names(&[NAME]))
     }
 }
 
@@ -107,7 +107,7 @@ proptest! {
         let mut data: Data =
             KEYS.into_iter().zip(values).map(|(key, bytes)| (key.to_owned(), ByteString(bytes))).collect();
         let mut replica = Replica::default();
-        let bundle = replica.settle(&mut data, seconds);
+        let bundle = replica.sync(&mut data, seconds);
         prop_assert!(replica.is_trusted_by(&bundle, seconds));
     }
 }
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Two replicas look at the Secret in turn, the second one not each time, while it is damaged and the time goes by
-    /// in steps, slow enough for a bundle to hold what was shown lately. API servers know any bundle that either brought them since a propagation delay ago.
+    /// in steps, slow enough for a bundle to hold what was served lately. API servers know any bundle that either brought them since a propagation delay ago.
     #[test]
     fn what_is_shown_is_trusted_at_every_moment_by_whoever_has_not_heard_the_latest(
         steps in vec((damage(), 60..450_u64, any::<bool>()), 1..14),
@@ -124,22 +124,22 @@ proptest! {
         let (mut data, mut now) = (Data::default(), 0);
         let mut replicas = [Replica::default(), Replica::default()];
         for replica in &mut replicas {
-            replica.settle(&mut data, now);
+            replica.sync(&mut data, now);
         }
         let mut bundles = vec![(now, Contents::read(&data).authorities)];
         let mut missed = false;
         for (damage, passes, misses) in steps {
             now += passes;
             // It is time before something happens: a replica looks by itself.
-            let bundle = replicas[0].settle(&mut data, now);
+            let bundle = replicas[0].sync(&mut data, now);
             bundles.push((now, bundle));
             damage.apply(&mut data, now);
             let [first, second] = &mut replicas;
-            bundles.push((now, first.settle(&mut data, now)));
+            bundles.push((now, first.sync(&mut data, now)));
             missed = misses && !missed;
             if !missed {
-                bundles.push((now, second.settle(&mut data, now)));
-                bundles.push((now, first.settle(&mut data, now)));
+                bundles.push((now, second.sync(&mut data, now)));
+                bundles.push((now, first.sync(&mut data, now)));
             }
             let latest = bundles.len() - 1;
             let oldest = now.saturating_sub(lifetimes().propagation().as_secs());

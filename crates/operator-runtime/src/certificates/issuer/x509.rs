@@ -1,4 +1,4 @@
-//! Reading certificates and judging them, with the same verifier that TLS clients in Rust use.
+//! Parses and verifies certificates, with the verifier that TLS clients in Rust use.
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -15,19 +15,19 @@ use x509_parser::{
     certificate::X509Certificate, extensions::GeneralName, parse_x509_certificate, time::ASN1Time,
 };
 
-use super::lifetimes::Validity;
+use crate::certificates::lifetimes::Validity;
 
-/// A certificate authority that clients trust.
+/// Certificate of an authority that clients trust.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Authority {
-    pub(super) der: CertificateDer<'static>,
-    pub(super) validity: Validity,
-    pub(super) public_key: Vec<u8>,
+pub(crate) struct Authority {
+    pub(crate) der: CertificateDer<'static>,
+    pub(crate) validity: Validity,
+    pub(crate) public_key: Vec<u8>,
 }
 
 impl Authority {
-    /// The authorities in a bundle, each once and in its order. What is none, or cannot be read, is left out.
-    pub(super) fn read_all(pem: &[u8]) -> Vec<Self> {
+    /// Parses a bundle in its order and without duplicates. Leaves out whatever is not a certificate authority.
+    pub(crate) fn read_all(pem: &[u8]) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for der in CertificateDer::pem_slice_iter(pem).filter_map(Result::ok) {
             if let Some(authority) = Self::read(der)
@@ -39,26 +39,26 @@ impl Authority {
         found
     }
 
-    pub(super) fn read(der: CertificateDer<'static>) -> Option<Self> {
+    pub(crate) fn read(der: CertificateDer<'static>) -> Option<Self> {
         let read = parse(&der)?;
         let validity = validity(&read)?;
         let public_key = read.public_key().subject_public_key.data.to_vec();
         let usage = read.key_usage().ok()?;
         let may_sign = read.is_ca() && usage.is_none_or(|usage| usage.value.key_cert_sign());
-        // A bit that fell over is found by the authority's signature under itself; no client looks at that.
+        // The self-signature detects damaged bytes. TLS clients do not check it.
         let is_whole = read.verify_signature(None).is_ok();
         let is_usable = may_sign && is_whole && roots(&der).is_some();
         is_usable.then_some(Self { der, validity, public_key })
     }
 }
 
-/// The bundle of authorities, as `ca.crt` and `caBundle` carry it.
-pub(super) fn bundle(authorities: &[Authority]) -> Vec<u8> {
+/// Encodes authorities as `ca.crt` and `caBundle` hold them.
+pub(crate) fn bundle(authorities: &[Authority]) -> Vec<u8> {
     encode(authorities.iter().map(|authority| &authority.der))
 }
 
-/// Somebody else's bundle without what cannot be read. Takes a certificate that is its own authority, too.
-pub(super) fn tidied(bundle: &[u8]) -> Vec<u8> {
+/// Returns the readable certificates of a bundle from another issuer, including self-signed serving certificates.
+pub(crate) fn readable_certificates(bundle: &[u8]) -> Vec<u8> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
     encode(certificates.iter().filter(|der| parse(der).is_some()))
 }
@@ -69,47 +69,48 @@ fn encode<'a>(certificates: impl Iterator<Item = &'a CertificateDer<'static>>) -
     pem::encode_many_config(&blocks, config).into_bytes()
 }
 
-/// A certificate that a server shows, with its key.
+/// Serving certificate with its private key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Serving {
-    /// PEM: the server's own certificate first, then what leads to the authority.
-    pub(super) chain_pem: Vec<u8>,
-    /// PEM.
-    pub(super) key_pem: Vec<u8>,
-    pub(super) validity: Validity,
+pub(crate) struct Serving {
+    /// Chain in PEM: the serving certificate first, then any intermediates.
+    pub(crate) chain_pem: Vec<u8>,
+    /// Private key in PEM.
+    pub(crate) key_pem: Vec<u8>,
+    pub(crate) validity: Validity,
     chain: Vec<CertificateDer<'static>>,
 }
 
-/// Why something is no serving certificate.
+/// Reason why `tls.crt` and `tls.key` cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unreadable {
-    #[error("tls.crt holds no certificate that can be read")]
+pub(crate) enum InvalidServing {
+    #[error("tls.crt contains no readable certificate")]
     Certificate,
-    #[error("tls.key holds no private key that can be read")]
+    #[error("tls.key contains no readable private key")]
     Key,
-    #[error("tls.key is not the key of tls.crt")]
+    #[error("tls.key does not belong to tls.crt")]
     Mismatch,
 }
 
 impl Serving {
-    pub(super) fn read(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, Unreadable> {
+    pub(crate) fn read(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, InvalidServing> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()
-            .map_err(|_| Unreadable::Certificate)?;
-        let validity = chain.first().and_then(|own| validity(&parse(own)?)).ok_or(Unreadable::Certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| Unreadable::Key)?;
+            .map_err(|_| InvalidServing::Certificate)?;
+        let validity =
+            chain.first().and_then(|own| validity(&parse(own)?)).ok_or(InvalidServing::Certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| InvalidServing::Key)?;
         CertifiedKey::from_der(chain.clone(), key, &ring::default_provider())
-            .map_err(|_| Unreadable::Mismatch)?;
+            .map_err(|_| InvalidServing::Mismatch)?;
         Ok(Self { chain_pem: chain_pem.to_vec(), key_pem: key_pem.to_vec(), validity, chain })
     }
 
-    /// The authority that makes this certificate good now; a client that trusts it, and the names, would connect.
-    pub(super) fn issuer<'a>(&self, authorities: &'a [Authority], now: Timestamp) -> Option<&'a Authority> {
+    /// Returns the authority by which a client accepts this certificate at `now`.
+    pub(crate) fn issuer<'a>(&self, authorities: &'a [Authority], now: Timestamp) -> Option<&'a Authority> {
         authorities.iter().find(|authority| self.is_trusted_by(authority, now))
     }
 
-    /// Whether a client that trusts only this authority would accept the certificate now.
-    pub(super) fn is_trusted_by(&self, authority: &Authority, now: Timestamp) -> bool {
+    /// Returns whether a client that trusts only `authority` accepts the certificate at `now`.
+    pub(crate) fn is_trusted_by(&self, authority: &Authority, now: Timestamp) -> bool {
         let trusted = || {
             let (own, intermediates) = self.chain.split_first()?;
             let own = ParsedCertificate::try_from(own).ok()?;
@@ -119,24 +120,24 @@ impl Serving {
             let algorithms = ring::default_provider().signature_verification_algorithms.all;
             verify_server_cert_signed_by_trust_anchor(&own, &roots, intermediates, now, algorithms).ok()
         };
-        // The verifier does not look at the life of an anchor; other clients do.
+        // The verifier ignores the validity of a trust anchor. Other clients check it.
         authority.validity.covers(now) && self.validity.covers(now) && trusted().is_some()
     }
 
-    /// Whether it is made for all of these names.
-    pub(super) fn is_for(&self, names: &[ServerName<'static>]) -> bool {
+    /// Returns whether the certificate is valid for all `names`.
+    pub(crate) fn is_valid_for(&self, names: &[ServerName<'static>]) -> bool {
         let own = self.chain.first().and_then(|own| ParsedCertificate::try_from(own).ok());
         own.is_some_and(|own| names.iter().all(|name| verify_server_name(&own, name).is_ok()))
     }
 
-    /// The names that it is made for.
-    pub(super) fn names(&self) -> Vec<ServerName<'static>> {
+    /// Returns the subject alternative names.
+    pub(crate) fn names(&self) -> Vec<ServerName<'static>> {
         let own = self.chain.first().and_then(|own| parse(own));
         own.map(|own| names(&own)).unwrap_or_default()
     }
 }
 
-/// Never shows the key.
+/// Never prints the key.
 impl fmt::Debug for Serving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Serving").field("validity", &self.validity).finish_non_exhaustive()
@@ -153,7 +154,7 @@ fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
     parse_x509_certificate(der).ok().map(|(_, certificate)| certificate)
 }
 
-/// From when until when the first certificate in a PEM text holds; nothing if there is none that can be read.
+/// Returns `notBefore` and `notAfter` of the first certificate in a PEM text, or `None` if it is not readable.
 pub fn lifetime(pem: &[u8]) -> Option<(Timestamp, Timestamp)> {
     let der = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
     let Validity { not_before, not_after } = validity(&parse(&der)?)?;

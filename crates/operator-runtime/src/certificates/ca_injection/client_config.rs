@@ -1,15 +1,15 @@
-//! The places in an object where a client configuration says whom to call and whom to trust.
+//! Client configurations of webhooks: how the API server reaches one, and which authorities it trusts.
 
 use http::Uri;
 use k8s_openapi::{ByteString, api::admissionregistration::v1::WebhookClientConfig};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
-/// Whom the API server calls, and whom it trusts to be that.
+/// Client configuration of a webhook or a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Place {
-    /// The webhook, in objects that have several.
+pub(crate) struct ClientConfig {
+    /// Name of the webhook; `None` for a conversion.
     #[serde(skip)]
     pub(super) webhook: Option<String>,
     #[serde(default)]
@@ -20,14 +20,14 @@ pub(crate) struct Place {
     pub(super) ca_bundle: Option<ByteString>,
 }
 
-/// The name of a Service.
+/// Namespace and name of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct ServiceName {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-impl Place {
+impl ClientConfig {
     pub(super) fn of(webhook: &str, config: &WebhookClientConfig) -> Self {
         let service = config.service.as_ref();
         Self {
@@ -42,18 +42,18 @@ impl Place {
     }
 }
 
-/// Where our webhooks are reached.
+/// Endpoints of this manager's webhook server.
 #[derive(Clone, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct Endpoints {
     pub(crate) service: ServiceName,
-    /// Hosts in URLs.
+    /// Host names and addresses that URLs may contain.
     pub(crate) hosts: Vec<ServerName<'static>>,
 }
 
-impl Reach {
-    /// Whether the API server is told to call us. What is somebody else's is none of our business.
-    pub(super) fn covers(&self, place: &Place) -> bool {
-        match (&place.service, &place.url) {
+impl Endpoints {
+    /// Returns whether a client configuration refers to this manager.
+    pub(super) fn contain(&self, client_config: &ClientConfig) -> bool {
+        match (&client_config.service, &client_config.url) {
             (Some(service), _) => *service == self.service,
             (None, Some(url)) => host(url).is_some_and(|host| self.hosts.contains(&host)),
             (None, None) => false,
@@ -73,23 +73,24 @@ mod tests {
     use crate::certificates::testing::names;
 
     #[test]
-    fn only_what_calls_us_is_ours() {
+    fn only_client_configs_of_this_manager_are_contained() {
         let service = |namespace: &str, name: &str| ServiceName {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let reach = Reach { service: service("a", "b"), hosts: names(&["127.0.0.1", "::1", "dev.example"]) };
-        let by_service = |service| Place { service: Some(service), ..Place::default() };
-        let by_url = |url: &str| Place { url: Some(url.to_owned()), ..Place::default() };
-        assert!(reach.covers(&by_service(service("a", "b"))));
-        assert!(!reach.covers(&by_service(service("a", "c"))));
-        assert!(!reach.covers(&by_service(service("c", "b"))));
+        let endpoints =
+            Endpoints { service: service("a", "b"), hosts: names(&["127.0.0.1", "::1", "dev.example"]) };
+        let by_service = |service| ClientConfig { service: Some(service), ..ClientConfig::default() };
+        let by_url = |url: &str| ClientConfig { url: Some(url.to_owned()), ..ClientConfig::default() };
+        assert!(endpoints.contain(&by_service(service("a", "b"))));
+        assert!(!endpoints.contain(&by_service(service("a", "c"))));
+        assert!(!endpoints.contain(&by_service(service("c", "b"))));
         for ours in ["https://127.0.0.1:9443/a", "https://[::1]:1/", "https://dev.example/x"] {
-            assert!(reach.covers(&by_url(ours)), "{ours}");
+            assert!(endpoints.contain(&by_url(ours)), "{ours}");
         }
         for other in ["https://127.0.0.2:9443/a", "https://example/", "", "%", "https://[::2]/"] {
-            assert!(!reach.covers(&by_url(other)), "{other}");
+            assert!(!endpoints.contain(&by_url(other)), "{other}");
         }
-        assert!(!reach.covers(&Place::default()));
+        assert!(!endpoints.contain(&ClientConfig::default()));
     }
 }

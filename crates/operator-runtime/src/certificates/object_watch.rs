@@ -1,4 +1,4 @@
-//! Following one object by its name, so that the right to follow it is enough.
+//! Watch of a single object by name, which needs rights on that name only.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,24 +17,24 @@ use operator_core::{
     metrics::{Metrics, Restarted},
 };
 
-use super::trouble::Trouble;
+use super::outage_log::OutageLog;
 
-/// How long a watch lasts before it is opened anew, in seconds: a connection that died in silence is noticed by then.
+/// Duration of a watch request in seconds. A half-open connection is detected by then.
 const WATCH_SECONDS: u32 = 55;
-/// How long to wait between attempts to open a broken watch.
+/// Backoff after a broken watch: minimum and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// The object, or that there is none, each time that either may have changed. Never ends.
-pub(super) fn follow<K: Kind>(
+/// Returns a stream of the object's states, with `None` while it does not exist. The stream never ends.
+pub(super) fn watch_object<K: Kind>(
     api: Api<K>,
     name: &str,
     metrics: Arc<dyn Metrics>,
 ) -> impl Stream<Item = Option<K>> + Send + use<K> {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
-    let mut trouble = Trouble::new(format!("watch the {} {name}", K::kind(&())));
+    let mut outages = OutageLog::new(format!("watch the {} {name}", K::kind(&())));
     let mut was_listed = false;
     watcher(api, config).backoff(WatchBackoff::new(RETRY.0, RETRY.1)).filter_map(move |event| {
-        tell(&event, &mut trouble);
+        report(&event, &mut outages);
         count::<K>(&event, &*metrics);
         ready(match event {
             Ok(Event::Init) => {
@@ -61,21 +61,21 @@ fn count<K: Kind>(event: &Result<Event<K>, Error>, metrics: &dyn Metrics) {
     }
 }
 
-fn tell<K>(event: &Result<Event<K>, Error>, trouble: &mut Trouble) {
+fn report<K>(event: &Result<Event<K>, Error>, outages: &mut OutageLog) {
     match event {
-        // That a list begins says nothing yet.
+        // The start of a list is not a success yet.
         Ok(Event::Init) => {}
-        Ok(_) => trouble.worked(),
+        Ok(_) => outages.recovered(),
         Err(error) if is_expired(error) => {}
-        Err(Error::WatchError(status)) => trouble.failed(&status.message),
+        Err(Error::WatchError(status)) => outages.failed(&status.message),
         Err(Error::InitialListFailed(cause) | Error::WatchStartFailed(cause) | Error::WatchFailed(cause)) => {
-            trouble.failed(&chain(cause));
+            outages.failed(&chain(cause));
         }
-        Err(error) => trouble.failed(&chain(error)),
+        Err(error) => outages.failed(&chain(error)),
     }
 }
 
-/// Whether the watch only has to list anew.
+/// Returns whether the watch expired, so that it only has to list again.
 fn is_expired(error: &Error) -> bool {
     match error {
         Error::WatchError(status) => status.code == 410,

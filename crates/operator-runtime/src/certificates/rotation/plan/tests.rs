@@ -4,7 +4,7 @@ use k8s_openapi::ByteString;
 
 use super::*;
 use crate::certificates::{
-    contents::{AUTHORITIES, AUTHORITY_KEY, CHAIN, KEY},
+    store::contents::{AUTHORITIES, AUTHORITY_KEY, CHAIN, KEY},
     testing::{NAME, lifetimes, names, plan_at, time},
 };
 
@@ -16,8 +16,8 @@ fn fresh() -> Contents {
 }
 
 /// A process that shows what the Secret holds.
-fn shows(contents: &Contents) -> Shown {
-    Shown { serving: contents.serving.clone().unwrap(), authorities: contents.authorities.clone() }
+fn shows(contents: &Contents) -> Served {
+    Served { serving: contents.serving.clone().unwrap(), authorities: contents.authorities.clone() }
 }
 
 fn with(contents: &Contents, key: &str, bytes: &[u8]) -> Data {
@@ -26,16 +26,17 @@ fn with(contents: &Contents, key: &str, bytes: &[u8]) -> Data {
     data
 }
 
-fn is_good(contents: &Contents, seconds: u64) -> bool {
+fn is_valid(contents: &Contents, seconds: u64) -> bool {
     contents.serving.as_ref().is_ok_and(|serving| {
-        serving.issuer(&contents.authorities, time(seconds)).is_some() && serving.is_for(&names(&[NAME]))
+        serving.issuer(&contents.authorities, time(seconds)).is_some()
+            && serving.is_valid_for(&names(&[NAME]))
     })
 }
 
 #[test]
 fn what_is_fine_is_kept() {
     let fresh = fresh();
-    assert!(is_good(&fresh, 0));
+    assert!(is_valid(&fresh, 0));
     for seconds in [0, 1, 2399] {
         assert_eq!(plan_at(seconds, &fresh.data(), None).changes, []);
         assert_eq!(plan_at(seconds, &fresh.data(), Some(&shows(&fresh))).changes, []);
@@ -48,7 +49,7 @@ fn a_serving_certificate_is_renewed_by_the_same_authority_when_it_is_due() {
     let plan = plan_at(2400, &fresh.data(), Some(&shows(&fresh)));
     assert_eq!(plan.changes, [Change::ServingDue]);
     assert_eq!(plan.contents.authorities, fresh.authorities);
-    assert!(is_good(&plan.contents, 2400 + 3599));
+    assert!(is_valid(&plan.contents, 2400 + 3599));
 }
 
 #[test]
@@ -65,40 +66,40 @@ fn a_new_authority_is_trusted_for_a_while_before_it_signs_and_the_old_one_until_
 
     assert_eq!(plan_at(7499, &due.contents.data(), None).changes, []);
     let taken_over = plan_at(7500, &due.contents.data(), None);
-    assert_eq!(taken_over.changes, [Change::AuthorityTakesOver]);
+    assert_eq!(taken_over.changes, [Change::AuthoritySwitched]);
     let newest = &taken_over.contents.authorities[0];
     assert!(taken_over.contents.serving.as_ref().unwrap().is_trusted_by(newest, time(7500)));
 
     let end = 3 * 3600;
     assert_eq!(plan_at(end - 1, &taken_over.contents.data(), None).changes, [Change::ServingDue]);
-    let tidied = plan_at(end, &taken_over.contents.data(), None);
-    assert_eq!(tidied.changes, [Change::BundleTidied, Change::ServingDue]);
-    assert_eq!(tidied.contents.authorities.len(), 1);
+    let readable = plan_at(end, &taken_over.contents.data(), None);
+    assert_eq!(readable.changes, [Change::BundlePruned, Change::ServingDue]);
+    assert_eq!(readable.contents.authorities.len(), 1);
 }
 
 #[test]
-fn a_due_serving_certificate_waits_for_the_new_authority_and_is_good_meanwhile() {
+fn a_due_serving_certificate_waits_for_the_new_authority_and_is_valid_meanwhile() {
     let held = fresh();
     // Nobody looked for long: both are due at once, which is as close as it gets.
     let renewed = plan_at(4790, &held.data(), None).contents;
     let due = plan_at(7200, &renewed.data(), None);
     assert_eq!(due.changes, [Change::AuthorityDue]);
-    assert!(is_good(&due.contents, 7200 + 300));
-    assert_eq!(plan_at(7500, &due.contents.data(), None).changes, [Change::AuthorityTakesOver]);
+    assert!(is_valid(&due.contents, 7200 + 300));
+    assert_eq!(plan_at(7500, &due.contents.data(), None).changes, [Change::AuthoritySwitched]);
 }
 
 #[test]
 fn a_deleted_secret_gets_back_what_is_shown_and_a_new_authority_for_the_lost_key() {
     let fresh = fresh();
-    let shown = shows(&fresh);
+    let served = shows(&fresh);
     for damaged in [Data::default(), with(&Contents::read(&Data::default()), AUTHORITIES, b"garbage")] {
-        let plan = plan_at(100, &damaged, Some(&shown));
-        assert_eq!(plan.changes, [Change::BundlePutBack, Change::ServingPutBack, Change::AuthorityKeyLost]);
-        assert_eq!(plan.contents.serving.as_ref(), Ok(&shown.serving));
+        let plan = plan_at(100, &damaged, Some(&served));
+        assert_eq!(plan.changes, [Change::BundleRestored, Change::ServingRestored, Change::AuthorityKeyLost]);
+        assert_eq!(plan.contents.serving.as_ref(), Ok(&served.serving));
         assert_eq!(plan.contents.authorities[1], fresh.authorities[0]);
-        assert_eq!(plan_at(399, &plan.contents.data(), Some(&shown)).changes, []);
-        let later = plan_at(400, &plan.contents.data(), Some(&shown));
-        assert_eq!(later.changes, [Change::AuthorityTakesOver]);
+        assert_eq!(plan_at(399, &plan.contents.data(), Some(&served)).changes, []);
+        let later = plan_at(400, &plan.contents.data(), Some(&served));
+        assert_eq!(later.changes, [Change::AuthoritySwitched]);
     }
 }
 
@@ -111,12 +112,12 @@ fn a_deleted_secret_with_nothing_shown_is_a_new_beginning() {
 #[test]
 fn garbage_in_one_key_is_mended_with_what_is_shown_or_anew() {
     let fresh = fresh();
-    let shown = shows(&fresh);
+    let served = shows(&fresh);
     for (key, with_shown, without) in [
-        (AUTHORITIES, vec![Change::BundlePutBack], vec![Change::FirstAuthority, Change::FirstServing]),
+        (AUTHORITIES, vec![Change::BundleRestored], vec![Change::FirstAuthority, Change::FirstServing]),
         (AUTHORITY_KEY, vec![Change::AuthorityKeyLost], vec![Change::AuthorityKeyLost]),
-        (CHAIN, vec![Change::ServingPutBack], vec![Change::FirstServing]),
-        (KEY, vec![Change::ServingPutBack], vec![Change::FirstServing]),
+        (CHAIN, vec![Change::ServingRestored], vec![Change::FirstServing]),
+        (KEY, vec![Change::ServingRestored], vec![Change::FirstServing]),
     ] {
         for garbage in [
             &b"garbage"[..],
@@ -125,12 +126,14 @@ fn garbage_in_one_key_is_mended_with_what_is_shown_or_anew() {
             b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
             let damaged = with(&fresh, key, garbage);
-            let mended = plan_at(10, &damaged, Some(&shown));
+            let mended = plan_at(10, &damaged, Some(&served));
             assert_eq!(mended.changes, with_shown, "{key}");
-            assert!(is_good(&mended.contents, 10) && mended.contents.serving.as_ref() == Ok(&shown.serving));
+            assert!(
+                is_valid(&mended.contents, 10) && mended.contents.serving.as_ref() == Ok(&served.serving)
+            );
             let anew = plan_at(10, &damaged, None);
             assert_eq!(anew.changes, without, "{key}");
-            assert!(is_good(&anew.contents, 10));
+            assert!(is_valid(&anew.contents, 10));
         }
     }
 }
@@ -148,7 +151,7 @@ fn the_key_of_another_certificate_is_garbage() {
 fn the_secret_of_another_authority_is_taken_over_and_what_is_shown_stays_trusted() {
     let (ours, theirs) = (shows(&fresh()), fresh());
     let plan = plan_at(10, &theirs.data(), Some(&ours));
-    assert_eq!(plan.changes, [Change::BundlePutBack]);
+    assert_eq!(plan.changes, [Change::BundleRestored]);
     assert_eq!(plan.contents.authorities, [theirs.authorities[0].clone(), ours.authorities[0].clone()]);
     assert_eq!(plan.contents.serving, theirs.serving);
 }
@@ -160,7 +163,7 @@ fn a_certificate_of_an_authority_that_is_not_in_the_bundle_is_replaced() {
     mixed.extend([CHAIN, KEY].map(|key| (key.to_owned(), other.data()[key].clone())));
     let plan = plan_at(10, &mixed, None);
     assert_eq!(plan.changes, [Change::FirstServing]);
-    assert!(is_good(&plan.contents, 10));
+    assert!(is_valid(&plan.contents, 10));
 }
 
 #[test]
@@ -168,8 +171,8 @@ fn what_has_ended_is_a_new_beginning_even_if_it_is_shown() {
     let fresh = fresh();
     let late = 4 * 3600;
     let plan = plan_at(late, &fresh.data(), Some(&shows(&fresh)));
-    assert_eq!(plan.changes, [Change::BundleTidied, Change::FirstAuthority, Change::FirstServing]);
-    assert!(is_good(&plan.contents, late));
+    assert_eq!(plan.changes, [Change::BundlePruned, Change::FirstAuthority, Change::FirstServing]);
+    assert!(is_valid(&plan.contents, late));
 }
 
 #[test]
@@ -182,26 +185,26 @@ fn a_certificate_that_ended_while_nobody_looked_is_made_anew() {
 fn a_name_that_is_lacking_is_added_to_those_that_are_there_until_the_certificate_is_due() {
     let fresh = fresh();
     let wanted = names(&["127.0.0.1"]);
-    let situation =
-        |seconds| Situation { now: time(seconds), lifetimes: lifetimes(), names: &wanted, shown: None };
-    let added = plan(&fresh.data(), situation(10)).unwrap();
-    assert_eq!(added.changes, [Change::ServingLacksName]);
+    let inputs =
+        |seconds| Inputs { now: time(seconds), lifetimes: lifetimes(), names: &wanted, served: None };
+    let added = plan(&fresh.data(), inputs(10)).unwrap();
+    assert_eq!(added.changes, [Change::ServingNameMissing]);
     let serving = added.contents.serving.clone().unwrap();
     assert_eq!(serving.names(), names(&["127.0.0.1", NAME]));
     assert_eq!(plan_at(10, &added.contents.data(), None).changes, [], "the other manager is content, too");
-    let renewed = plan(&added.contents.data(), situation(2410)).unwrap();
+    let renewed = plan(&added.contents.data(), inputs(2410)).unwrap();
     assert_eq!(renewed.contents.serving.unwrap().names(), wanted);
 }
 
 #[test]
 fn a_secret_that_is_deleted_again_and_again_does_not_grow_for_ever() {
-    let shown = shows(&fresh());
-    let mut known = shown.clone();
+    let served = shows(&fresh());
+    let mut known = served.clone();
     for seconds in 0..20 {
         let plan = plan_at(seconds, &Data::default(), Some(&known));
         known.authorities = plan.contents.authorities;
-        assert!(known.authorities.len() <= MOST_AUTHORITIES);
-        assert!(known.authorities.contains(&shown.authorities[0]));
+        assert!(known.authorities.len() <= MAX_AUTHORITIES);
+        assert!(known.authorities.contains(&served.authorities[0]));
     }
 }
 
@@ -212,7 +215,7 @@ fn the_next_look_is_when_the_plan_changes() {
     let mut held = fresh;
     let mut changed = Vec::new();
     for _ in 0..30 {
-        let Some(next) = next_look(&held, time(now), lifetimes()) else { panic!("there is always an end") };
+        let Some(next) = next_check(&held, time(now), lifetimes()) else { panic!("there is always an end") };
         let before = u64::try_from(next.as_second() - time(0).as_second()).unwrap();
         assert_eq!(
             plan_at(before - 1, &held.data(), None).changes,
@@ -224,7 +227,7 @@ fn the_next_look_is_when_the_plan_changes() {
         changed.extend(plan.changes);
         held = plan.contents;
     }
-    assert!(changed.contains(&Change::ServingDue) && changed.contains(&Change::AuthorityTakesOver));
+    assert!(changed.contains(&Change::ServingDue) && changed.contains(&Change::AuthoritySwitched));
     assert!(
         !changed.contains(&Change::FirstServing),
         "no certificate ends before it is replaced: {changed:?}"

@@ -1,4 +1,4 @@
-//! Reading and writing the Secret.
+//! The Secret that holds the certificates.
 
 use std::fmt;
 
@@ -9,11 +9,13 @@ use operator_core::{
     labels,
 };
 
-use super::contents::Data;
+pub(super) mod contents;
 
-/// Who the API server remembers as the writer.
+use self::contents::Data;
+
+/// Field manager of writes to the Secret.
 const FIELD_MANAGER: &str = "ensemble";
-/// What the API server checks for `tls.crt` and `tls.key`.
+/// Type of the Secret. The API server requires `tls.crt` and `tls.key` in it.
 const TYPE: &str = "kubernetes.io/tls";
 
 /// The Secret that all replicas share.
@@ -24,13 +26,13 @@ pub(super) struct SharedSecret {
     name: String,
 }
 
-/// What came of a write.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// The Secret holds it.
+    /// The Secret holds the data.
     Done,
-    /// Somebody else was faster; read again.
-    Lost,
+    /// Another writer changed the Secret since it was read. Read it again.
+    Conflict,
 }
 
 impl SharedSecret {
@@ -39,18 +41,18 @@ impl SharedSecret {
         Self { api, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// The Secret as it is now.
+    /// Reads the Secret from the API server.
     pub(super) async fn read(&self) -> kube::Result<Option<Secret>> {
         self.api.get_opt(&self.name).await
     }
 
-    /// Brings `data` into the Secret that was read as `before`; what else is in it stays.
+    /// Writes `data` to the Secret that was read as `before`, and keeps its other keys.
     pub(super) async fn write(&self, before: Option<Secret>, data: Data) -> kube::Result<Written> {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let answer = match before {
             None => self.api.create(&params, &self.new_secret(data)).await,
             Some(mut secret) => {
-                // With the resource version that was read: another writer in between is a conflict.
+                // The resource version that was read makes a concurrent write a conflict.
                 secret.data.get_or_insert_default().extend(data);
                 secret.metadata.managed_fields = None;
                 self.api.replace(&self.name, &params, &secret).await
@@ -58,13 +60,13 @@ impl SharedSecret {
         };
         match answer {
             Ok(_) => Ok(Written::Done),
-            Err(error) if is_conflict(&error) || is_already_exists(&error) => Ok(Written::Lost),
-            Err(error) if is_not_found(&error) && self.is_about_the_secret(&error) => Ok(Written::Lost),
+            Err(error) if is_conflict(&error) || is_already_exists(&error) => Ok(Written::Conflict),
+            Err(error) if is_not_found(&error) && self.is_about_the_secret(&error) => Ok(Written::Conflict),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether it is the Secret that was not found, and not its namespace.
+    /// Returns whether the Secret was not found, rather than its namespace.
     fn is_about_the_secret(&self, error: &kube::Error) -> bool {
         let details = operator_core::error::status(error).and_then(|status| status.details.as_ref());
         details.is_some_and(|details| details.name == self.name)
@@ -85,7 +87,7 @@ impl SharedSecret {
     }
 }
 
-/// The data of a Secret that may not be there.
+/// Returns the data of a Secret, which may not exist.
 pub(super) fn data(secret: Option<&Secret>) -> &Data {
     static NOTHING: Data = Data::new();
     secret.and_then(|secret| secret.data.as_ref()).unwrap_or(&NOTHING)
