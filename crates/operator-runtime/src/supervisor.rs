@@ -78,7 +78,7 @@ impl Candidacy {
                 return election.campaign(controller, environment.fence.clone());
             }
             environment.metrics.leading(controller, true);
-            Leadership::undivided()
+            Leadership::always()
         })
     }
 

@@ -46,7 +46,7 @@ impl ElectionFlags {
     /// # Errors
     /// A sentence that names the flag whose value does not fit the others.
     pub(super) fn sharing(self, namespace: &str) -> Result<Option<Sharing>, String> {
-        let timing = Timing::checked(
+        let timing = Timing::new(
             self.leader_elect_lease_duration,
             self.leader_elect_renew_deadline,
             self.leader_elect_retry_period,

@@ -1,4 +1,4 @@
-//! A candidate at work: does what the machine says, and tells the controller whether it leads.
+//! Runs the election of one controller: performs the steps of the state machine and reports leadership.
 
 use std::{
     sync::{
@@ -21,59 +21,59 @@ use tokio::{
 use tracing::{error, info};
 
 use super::{
-    board::Board,
-    lease::{self, Writer, seen},
-    machine::{Lost, Machine, Seen, Step, Write, Written},
+    lease::{self, Writer, record},
+    lease_cache::LeaseCache,
+    machine::{LeaseRecord, LossReason, Machine, Step, Write, WriteResult},
+    outage_log::OutageLog,
     timing::Timing,
-    trouble::Trouble,
 };
 
-/// How much longer a candidate leaves a free Lease to others for each controller that it leads already, so that
-/// replicas share them; and the most of it.
-const HANDICAP: Duration = Duration::from_millis(200);
-const MOST_HANDICAP: Duration = Duration::from_secs(1);
+/// Extra delay before acquiring a free Lease for each controller that this process already leads, so that replicas share
+/// the controllers, and its maximum.
+const ACQUIRE_DELAY: Duration = Duration::from_millis(200);
+const MAX_ACQUIRE_DELAY: Duration = Duration::from_secs(1);
 
-/// What the candidates of a process share.
+/// State that the candidates of a process share.
 #[derive(Clone)]
 pub(super) struct Process {
     pub(super) api: Api<Lease>,
     pub(super) namespace: String,
-    /// Its name among the holders.
+    /// Value of `holderIdentity` for this process.
     pub(super) identity: String,
     pub(super) timing: Timing,
-    /// How many controllers it leads.
+    /// Number of controllers that this process leads.
     pub(super) leads: Arc<AtomicUsize>,
     pub(super) metrics: Arc<dyn Metrics>,
 }
 
-/// One candidate.
+/// A candidate for the Lease of one controller.
 pub(super) struct Elector {
     process: Process,
     controller: &'static str,
     name: String,
     machine: Machine,
     writer: Writer,
-    /// As last read or written.
+    /// The Lease as it was last read or written.
     lease: Option<Lease>,
-    /// The highest version that an answer had.
-    newest: u64,
-    /// Whether an answer had a lower version than one before it.
-    went_back: bool,
-    board: watch::Receiver<Board>,
-    /// What was last heard.
-    heard: Option<Seen>,
-    /// Differs between candidates, so that not all go for a free Lease at once.
+    /// Highest resource version of any response.
+    highest_version: u64,
+    /// Whether a response had a lower resource version than an earlier one.
+    went_backwards: bool,
+    cache: watch::Receiver<LeaseCache>,
+    /// The Lease as the watch last delivered it.
+    cached: Option<LeaseRecord>,
+    /// Random delay, so that candidates do not all acquire a free Lease at once.
     jitter: Duration,
     fence: Fence,
     leads: watch::Sender<bool>,
-    trouble: Trouble,
+    outages: OutageLog,
 }
 
 impl Elector {
     pub(super) fn new(
         process: Process,
         controller: &'static str,
-        board: watch::Receiver<Board>,
+        cache: watch::Receiver<LeaseCache>,
         fence: Fence,
         leads: watch::Sender<bool>,
     ) -> Self {
@@ -81,32 +81,32 @@ impl Elector {
             controller,
             name: lease::name(controller),
             machine: Machine::new(process.identity.clone(), process.timing, now()),
-            writer: Writer { me: process.identity.clone(), timing: process.timing },
+            writer: Writer { identity: process.identity.clone(), timing: process.timing },
             lease: None,
-            newest: 0,
-            went_back: false,
-            board,
-            heard: None,
+            highest_version: 0,
+            went_backwards: false,
+            cache,
+            cached: None,
             jitter: Duration::from_millis(fastrand::u64(0..100)),
             fence,
             leads,
-            trouble: Trouble::of(controller, &process.namespace),
+            outages: OutageLog::of(controller, &process.namespace),
             process,
         }
     }
 
-    /// Holds the election until asked to resign, and then gives the Lease back.
+    /// Runs the election until asked to resign, and then releases the Lease.
     ///
-    /// Ends by itself when the API server has gone back in time, as by a backup that was restored: what this process knows
-    /// is of another world then, and no watch tells of changes until versions are as high again as they were.
+    /// Returns early if resource versions went backwards, for example because etcd was restored from a backup. The
+    /// caches of this process are invalid then, and watches deliver nothing until versions reach their former height.
     pub(super) async fn run(mut self, mut resign: oneshot::Receiver<()>) {
         let mut resigned = false;
         loop {
-            let is_live = self.board.borrow().is_live;
-            let step = self.machine.next(now(), self.handicap(), is_live);
-            self.show();
+            let is_live = self.cache.borrow().is_live;
+            let step = self.machine.next(now(), self.acquire_delay(), is_live);
+            self.update_fence();
             match step {
-                Step::Look => self.look().await,
+                Step::Read => self.read().await,
                 Step::Write(write) => self.write(write).await,
                 Step::Done => return,
                 Step::Wait(until) => tokio::select! {
@@ -115,50 +115,50 @@ impl Elector {
                         resigned = true;
                         self.machine.resign(now());
                     }
-                    Ok(()) = self.board.changed() => self.hear(),
+                    Ok(()) = self.cache.changed() => self.observe_cache(),
                     () = sleep(until.saturating_sub(now())) => {}
                 },
             }
-            if self.went_back {
+            if self.went_backwards {
                 return;
             }
-            self.show();
+            self.update_fence();
         }
     }
 
-    fn handicap(&self) -> Duration {
+    fn acquire_delay(&self) -> Duration {
         let leads = self.process.leads.load(Ordering::Relaxed);
-        self.jitter + MOST_HANDICAP.min(HANDICAP * leads.try_into().unwrap_or(u32::MAX))
+        self.jitter + MAX_ACQUIRE_DELAY.min(ACQUIRE_DELAY * leads.try_into().unwrap_or(u32::MAX))
     }
 
-    fn hear(&mut self) {
-        let board = self.board.borrow_and_update();
-        let news = board.get(&self.name).cloned();
-        if board.is_live && self.heard != news {
-            self.heard.clone_from(&news);
-            self.machine.heard(now(), news);
+    fn observe_cache(&mut self) {
+        let cache = self.cache.borrow_and_update();
+        let news = cache.get(&self.name).cloned();
+        if cache.is_live && self.cached != news {
+            self.cached.clone_from(&news);
+            self.machine.watch_event(now(), news);
         }
     }
 
-    /// How long a request may take. Nobody waits for an answer past the end of the term.
-    fn patience(&self) -> Duration {
+    /// Returns the timeout of a request, which never exceeds the time for which this process still leads.
+    fn request_timeout(&self) -> Duration {
         let left = self.machine.leads_until().saturating_sub(now());
         let attempt = self.process.timing.attempt();
         if left.is_zero() { attempt } else { attempt.min(left) }
     }
 
-    async fn look(&mut self) {
-        let answer = timeout(self.patience(), self.process.api.get_opt(&self.name)).await;
+    async fn read(&mut self) {
+        let answer = timeout(self.request_timeout(), self.process.api.get_opt(&self.name)).await;
         if let Ok(Ok(found)) = answer {
             if let Some(lease) = &found {
-                self.compare(lease);
+                self.check_version(lease);
             }
-            self.machine.looked(now(), Ok(found.as_ref().map(seen)));
-            // What a deleted Lease said is needed to make it anew.
+            self.machine.read_done(now(), Ok(found.as_ref().map(record)));
+            // Keep a deleted Lease: its contents are needed to recreate it.
             self.lease = found.or_else(|| self.lease.take());
         } else {
-            self.trouble.failed("read", answer.ok().and_then(Result::err).as_ref());
-            self.machine.looked(now(), Err(()));
+            self.outages.failed("read", answer.ok().and_then(Result::err).as_ref());
+            self.machine.read_done(now(), Err(()));
         }
     }
 
@@ -166,86 +166,86 @@ impl Elector {
         let started = now();
         let written = match self.desired(&write) {
             Some(lease) => self.send(&write, &lease).await,
-            None => Written::Refused,
+            None => WriteResult::Rejected,
         };
-        self.machine.wrote(&write, started, now(), written);
+        self.machine.write_done(&write, started, now(), written);
     }
 
-    /// The Lease as it is to be written; nothing if the version to be replaced is not the one at hand.
+    /// Returns the Lease to write, or `None` if the version to replace is not the one that was read last.
     fn desired(&self, write: &Write) -> Option<Lease> {
         let unused = || lease::unused(self.controller, &self.process.namespace);
-        let at_hand = |version: &String| {
+        let last_read = |version: &String| {
             self.lease.clone().filter(|lease| lease.metadata.resource_version.as_ref() == Some(version))
         };
         let now = Timestamp::now();
         Some(match write {
-            Write::Found => self.writer.found(unused()),
-            Write::Restore => self.writer.restore(unused(), self.lease.as_ref(), now),
-            Write::Take(version) | Write::Renew(version) => self.writer.hold(at_hand(version)?, now),
-            Write::Release(version) => self.writer.release(at_hand(version)?, now),
+            Write::Create => self.writer.unheld(unused()),
+            Write::Recreate => self.writer.recreate(unused(), self.lease.as_ref(), now),
+            Write::Acquire(version) | Write::Renew(version) => self.writer.hold(last_read(version)?, now),
+            Write::Release(version) => self.writer.release(last_read(version)?, now),
         })
     }
 
-    async fn send(&mut self, write: &Write, lease: &Lease) -> Written {
+    async fn send(&mut self, write: &Write, lease: &Lease) -> WriteResult {
         let (api, params) = (&self.process.api, PostParams::default());
         let request = async {
             match write {
-                Write::Found | Write::Restore => api.create(&params, lease).await,
-                Write::Take(_) | Write::Renew(_) | Write::Release(_) => {
+                Write::Create | Write::Recreate => api.create(&params, lease).await,
+                Write::Acquire(_) | Write::Renew(_) | Write::Release(_) => {
                     api.replace(&self.name, &params, lease).await
                 }
             }
         };
-        match timeout(self.patience(), request).await {
+        match timeout(self.request_timeout(), request).await {
             Ok(Ok(lease)) => self.sent(write, lease),
             Ok(Err(error)) => {
-                self.trouble.failed("write", Some(&error));
-                refused_or_unknown(&error)
+                self.outages.failed("write", Some(&error));
+                classify(&error)
             }
             Err(_elapsed) => {
-                self.trouble.failed("write", None);
-                Written::Unknown
+                self.outages.failed("write", None);
+                WriteResult::Unknown
             }
         }
     }
 
-    /// Holds an answer against those before it. Each version of an object is higher than all that were there before it.
-    fn compare(&mut self, lease: &Lease) {
+    /// Detects resource versions that went backwards. Every write gets a higher version than all before it.
+    fn check_version(&mut self, lease: &Lease) {
         let version = lease.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
-        let version = version.unwrap_or(self.newest);
-        if version < self.newest {
-            self.went_back = true;
-            let (controller, lease, from) = (self.controller, &self.name, self.newest);
+        let version = version.unwrap_or(self.highest_version);
+        if version < self.highest_version {
+            self.went_backwards = true;
+            let (controller, lease, from) = (self.controller, &self.name, self.highest_version);
             error!(
                 controller,
                 lease,
                 from,
                 to = version,
-                "the API server has gone back to what it was some time ago; this process ends, to be started anew"
+                "the resource version of the Lease went backwards, as after a restore of etcd; exiting so that the process restarts with empty caches"
             );
         }
-        self.newest = self.newest.max(version);
+        self.highest_version = self.highest_version.max(version);
     }
 
-    fn sent(&mut self, write: &Write, lease: Lease) -> Written {
-        self.trouble.over();
-        self.compare(&lease);
-        if *write == Write::Found {
+    fn sent(&mut self, write: &Write, lease: Lease) -> WriteResult {
+        self.outages.recovered();
+        self.check_version(&lease);
+        if *write == Write::Create {
             let wait = self.process.timing.lease();
             info!(
                 controller = self.controller,
                 lease = self.name,
                 ?wait,
-                "there was no Lease; it may have been deleted under a leader that is cut off, so nobody leads before this wait is over"
+                "created a missing Lease; nobody leads until the lease duration has passed, because a partitioned leader may still hold the deleted one"
             );
         }
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         self.lease = Some(lease);
-        Written::Done(version)
+        WriteResult::Committed(version)
     }
 
-    /// Opens or closes the fence, and tells when leadership has changed.
-    fn show(&mut self) {
+    /// Opens or closes the fence, and reports a change of leadership.
+    fn update_fence(&mut self) {
         let now = now();
         self.machine.expire(now);
         let until = self.machine.leads_until();
@@ -256,11 +256,11 @@ impl Elector {
             self.fence.close();
         }
         if leads != *self.leads.borrow() {
-            self.tell(leads);
+            self.report(leads);
         }
     }
 
-    fn tell(&mut self, leads: bool) {
+    fn report(&mut self, leads: bool) {
         let (controller, lease, identity) = (self.controller, &self.name, &self.process.identity);
         if leads {
             self.process.leads.fetch_add(1, Ordering::Relaxed);
@@ -268,9 +268,9 @@ impl Elector {
         } else {
             self.process.leads.fetch_sub(1, Ordering::Relaxed);
             let why = match self.machine.lost() {
-                Some(Lost::Deadline) => "the Lease could not be renewed in time",
-                Some(Lost::Taken) => "the Lease has another holder",
-                None => "it gives the Lease back",
+                Some(LossReason::Deadline) => "the renew deadline passed",
+                Some(LossReason::HolderChanged) => "the Lease has another holder",
+                None => "the Lease is being released",
             };
             info!(controller, lease, identity, why, "stopped leading");
         }
@@ -280,21 +280,21 @@ impl Elector {
 }
 
 impl Drop for Elector {
-    /// Whatever ends a candidate, nothing is written after it.
+    /// Closes the fence, however the candidate ends.
     fn drop(&mut self) {
         self.fence.close();
         if *self.leads.borrow() {
-            self.tell(false);
+            self.report(false);
         }
     }
 }
 
-/// An answer of the API server that says no is one; anything else may hide a write that was done.
-fn refused_or_unknown(error: &kube::Error) -> Written {
+/// Classifies an error: a rejection by the API server is final, and after any other error the write may have happened.
+fn classify(error: &kube::Error) -> WriteResult {
     match error {
         kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
-            Written::Refused
+            WriteResult::Rejected
         }
-        _ => Written::Unknown,
+        _ => WriteResult::Unknown,
     }
 }

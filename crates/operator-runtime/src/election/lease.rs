@@ -1,4 +1,4 @@
-//! What stands in a Lease. Its fields are those that client-go writes, for people read them.
+//! Contents of a Lease. The fields are those that client-go writes.
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -8,18 +8,18 @@ use k8s_openapi::{
 use kube::core::ObjectMeta;
 use operator_core::labels;
 
-use super::{machine::Seen, timing::Timing};
+use super::{machine::LeaseRecord, timing::Timing};
 
-/// The mark of a Lease that its last holder gave back with all work stopped. It goes with the next holder, so a Lease
-/// that somebody empties by hand does not carry it.
+/// Annotation of a Lease whose last holder released it after all its work had stopped. The next holder removes it, so a
+/// Lease that is emptied by hand does not have it.
 const RELEASED: &str = "ensemble.example.com/released";
 
-/// The name of a controller's Lease.
+/// Returns the name of a controller's Lease.
 pub fn name(controller: &str) -> String {
     format!("ensemble-{controller}")
 }
 
-/// A controller's Lease as it is deployed: nobody has ever held it, so whoever comes first leads at once.
+/// Returns a controller's Lease as it is deployed. It has never been held, so the first candidate leads at once.
 pub fn unused(controller: &str, namespace: &str) -> Lease {
     Lease {
         metadata: ObjectMeta {
@@ -32,14 +32,14 @@ pub fn unused(controller: &str, namespace: &str) -> Lease {
     }
 }
 
-/// What concerns the election in a Lease.
-pub(super) fn seen(lease: &Lease) -> Seen {
+/// Returns the parts of a Lease that matter to the election.
+pub(super) fn record(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let is_unused = spec == LeaseSpec::default();
     let is_marked = lease.metadata.annotations.iter().flatten().any(|(key, _)| key == RELEASED);
     let holder = spec.holder_identity.unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|seconds| seconds.try_into().ok()).unwrap_or_default();
-    Seen {
+    LeaseRecord {
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
         free: is_unused || (is_marked && holder.is_empty()),
         holder,
@@ -47,28 +47,28 @@ pub(super) fn seen(lease: &Lease) -> Seen {
     }
 }
 
-/// Writes Leases in the name of one candidate.
+/// Creates the Leases that one candidate writes.
 pub(super) struct Writer {
-    pub(super) me: String,
+    pub(super) identity: String,
     pub(super) timing: Timing,
 }
 
 impl Writer {
-    /// The Lease, held by nobody, and not said to be free.
-    pub(super) fn found(&self, mut unused: Lease) -> Lease {
+    /// Returns a Lease without a holder that is not marked as released.
+    pub(super) fn unheld(&self, mut unused: Lease) -> Lease {
         let spec = unused.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = self.seconds();
         unused
     }
 
-    /// The Lease made anew after it was deleted, as its holder had it.
-    pub(super) fn restore(&self, mut unused: Lease, before: Option<&Lease>, now: Timestamp) -> Lease {
+    /// Returns a deleted Lease with its former contents, renewed by this candidate.
+    pub(super) fn recreate(&self, mut unused: Lease, before: Option<&Lease>, now: Timestamp) -> Lease {
         unused.spec = before.and_then(|lease| lease.spec.clone());
         self.hold(unused, now)
     }
 
-    /// The Lease, held by this candidate: newly, or on.
+    /// Returns the Lease, acquired or renewed by this candidate.
     pub(super) fn hold(&self, mut lease: Lease, now: Timestamp) -> Lease {
         if let Some(annotations) = &mut lease.metadata.annotations {
             annotations.remove(RELEASED);
@@ -77,20 +77,20 @@ impl Writer {
         let own = labels::recommended("ensemble", "ensemble", named.unwrap_or_default());
         labels::add(&mut lease.metadata.labels, own);
         let spec = lease.spec.get_or_insert_default();
-        if spec.holder_identity.as_ref() != Some(&self.me) {
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
             spec.acquire_time = Some(MicroTime(now));
             let before = spec.lease_transitions.unwrap_or_default();
             spec.lease_transitions = Some(before.saturating_add(1));
         }
-        spec.holder_identity = Some(self.me.clone());
+        spec.holder_identity = Some(self.identity.clone());
         spec.lease_duration_seconds = self.seconds();
         spec.renew_time = Some(MicroTime(now));
         lease
     }
 
-    /// The Lease, given back.
+    /// Returns the Lease, released.
     pub(super) fn release(&self, mut lease: Lease, now: Timestamp) -> Lease {
-        let mark = (RELEASED.to_owned(), self.me.clone());
+        let mark = (RELEASED.to_owned(), self.identity.clone());
         lease.metadata.annotations.get_or_insert_default().extend([mark]);
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());
@@ -107,8 +107,8 @@ impl Writer {
 mod tests {
     use super::*;
 
-    fn writer(me: &str) -> Writer {
-        Writer { me: me.to_owned(), timing: Timing::default() }
+    fn writer(identity: &str) -> Writer {
+        Writer { identity: identity.to_owned(), timing: Timing::default() }
     }
 
     fn lease() -> Lease {
@@ -117,28 +117,28 @@ mod tests {
 
     #[test]
     fn a_lease_is_free_when_it_was_never_held_or_was_given_back() {
-        let (me, now) = (writer("me"), Timestamp::UNIX_EPOCH);
-        assert!(seen(&lease()).free);
-        assert!(!seen(&me.found(lease())).free, "it may have been deleted under a leader");
-        let held = me.hold(lease(), now);
-        assert!(!seen(&held).free);
-        assert_eq!(seen(&held).holder, "me");
-        let released = me.release(held.clone(), now);
-        assert!(seen(&released).free);
+        let (identity, now) = (writer("identity"), Timestamp::UNIX_EPOCH);
+        assert!(record(&lease()).free);
+        assert!(!record(&identity.unheld(lease())).free, "it may have been deleted under a leader");
+        let held = identity.hold(lease(), now);
+        assert!(!record(&held).free);
+        assert_eq!(record(&held).holder, "identity");
+        let released = identity.release(held.clone(), now);
+        assert!(record(&released).free);
         let held_again = writer("other").hold(released, now);
         let mut emptied = held_again.clone();
         emptied.spec.as_mut().unwrap().holder_identity = None;
-        assert!(!seen(&emptied).free, "the mark went with the next holder");
+        assert!(!record(&emptied).free, "the mark went with the next holder");
         let mut marked = held_again;
         marked.metadata.annotations.get_or_insert_default().insert(RELEASED.to_owned(), String::new());
-        assert!(!seen(&marked).free, "it has a holder");
+        assert!(!record(&marked).free, "it has a holder");
     }
 
     #[test]
     fn fields_are_kept_as_client_go_keeps_them() {
         let moment = |second| Timestamp::from_second(second).unwrap();
-        let held = writer("me").hold(lease(), moment(1));
-        let renewed = writer("me").hold(held.clone(), moment(2)).spec.unwrap();
+        let held = writer("identity").hold(lease(), moment(1));
+        let renewed = writer("identity").hold(held.clone(), moment(2)).spec.unwrap();
         assert_eq!(renewed.acquire_time, Some(MicroTime(moment(1))));
         assert_eq!(renewed.renew_time, Some(MicroTime(moment(2))));
         assert_eq!((renewed.lease_transitions, renewed.lease_duration_seconds), (Some(1), Some(15)));
@@ -152,7 +152,7 @@ mod tests {
         let mut lease = lease();
         lease.metadata.annotations = Some([("note".to_owned(), "mine".to_owned())].into());
         lease.metadata.labels = Some([("team".to_owned(), "blue".to_owned())].into());
-        let held = writer("me").hold(lease, Timestamp::UNIX_EPOCH);
+        let held = writer("identity").hold(lease, Timestamp::UNIX_EPOCH);
         assert_eq!(held.metadata.annotations.unwrap()["note"], "mine");
         let labels = held.metadata.labels.unwrap();
         assert_eq!((labels["team"].as_str(), labels[labels::MANAGED_BY].as_str()), ("blue", "ensemble"));
@@ -162,7 +162,7 @@ mod tests {
     fn numbers_that_make_no_sense_are_none() {
         let mut lease = lease();
         lease.spec = Some(LeaseSpec { lease_duration_seconds: Some(-5), ..LeaseSpec::default() });
-        assert_eq!(seen(&lease).duration, std::time::Duration::ZERO);
-        assert!(!seen(&lease).free);
+        assert_eq!(record(&lease).duration, std::time::Duration::ZERO);
+        assert!(!record(&lease).free);
     }
 }

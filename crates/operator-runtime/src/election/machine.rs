@@ -1,295 +1,298 @@
-//! The rules by which one of several candidates for a Lease leads: a state machine without client and clock.
+//! State machine of one candidate for a Lease, without a client and without a clock.
 //!
-//! Every write names the version of the Lease that it replaces, so a write that succeeds proves that nobody else has
-//! written since that version was seen. A candidate leads only by a write that replaces
-//! - a Lease that is *free*: its holder said, as the last thing it did, that it had stopped, or it never had one,
-//! - a Lease that this candidate has seen unchanged for a whole lease duration, or
-//! - the version that it wrote itself when it last led (a *renewal*).
+//! Every write contains the resource version that it replaces. A successful write therefore proves that nobody else
+//! wrote since that version was read. A candidate leads only by a write that replaces one of the following:
+//! - a *free* Lease: its holder released it after its work had stopped, or it has never been held
+//! - a Lease that this candidate has observed unchanged for a whole lease duration
+//! - the version that this candidate wrote when it last led (a *renewal*)
 //!
-//! It leads until the renew deadline after the *start* of that write. Whoever follows begins a lease duration or more
-//! after having seen that write's result, and so later by the difference of the two; what the watch says only makes a
-//! candidate look. Nothing is concluded from an absent Lease, for it may have been deleted under a leader that is cut
-//! off: a candidate that finds none makes an empty one, and that has to age like any other.
+//! The candidate leads until the renew deadline, counted from the *start* of that write. Its successor starts at least a
+//! lease duration after it observed the result of that write. The difference of the two durations is the safety margin.
+//! Watch events only make a candidate read the Lease. A missing Lease proves nothing, because it may have been deleted
+//! under a partitioned leader: a candidate then creates a Lease without a holder, which has to age like any other.
 
 use std::time::Duration;
 
-use super::timing::{LONGEST, Timing};
+use super::timing::{MAX_LEASE_DURATION, Timing};
 
-/// A moment on the candidate's own clock.
+/// Time on the monotonic clock of this process.
 type Moment = Duration;
 
-/// What concerns the election in a Lease.
+/// The parts of a Lease that matter to the election.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct Seen {
-    /// The resource version.
+pub(super) struct LeaseRecord {
+    /// Resource version.
     pub(super) version: String,
-    /// Who holds it; empty for nobody.
+    /// Identity of the holder; empty if there is none.
     pub(super) holder: String,
-    /// How long its holder wants it to be left alone.
+    /// Lease duration that the holder wrote.
     pub(super) duration: Duration,
-    /// Whether nobody can be leading by it: its last holder gave it back with all work stopped, or it never had one.
+    /// Whether nobody can lead by it: its last holder released it after all work stopped, or it has never been held.
     pub(super) free: bool,
 }
 
-/// What to do next.
+/// Next step of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Read the Lease, and tell [`Machine::looked`].
-    Look,
-    /// Write the Lease, and tell [`Machine::wrote`].
+    /// Read the Lease and call [`Machine::read_done`].
+    Read,
+    /// Write the Lease and call [`Machine::write_done`].
     Write(Write),
-    /// Nothing before this moment, unless something is heard.
+    /// Wait until this time or the next watch event.
     Wait(Moment),
-    /// Nothing any more.
+    /// The candidate has resigned and released the Lease.
     Done,
 }
 
-/// A write of the Lease. Those with a version replace that version or nothing.
+/// Write of a Lease. A write with a resource version replaces exactly that version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// Create it, held by nobody.
-    Found,
-    /// Create it anew, held by us, who lead.
-    Restore,
-    /// Become its holder.
-    Take(String),
-    /// Stay its holder.
+    /// Create the Lease without a holder.
+    Create,
+    /// Recreate a deleted Lease while this candidate leads.
+    Recreate,
+    /// Become the holder.
+    Acquire(String),
+    /// Remain the holder.
     Renew(String),
-    /// Give it back.
+    /// Release the Lease.
     Release(String),
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Written {
-    /// Done; the Lease has this version now.
-    Done(String),
-    /// Refused: the Lease has another version, is there already, is gone, or we have no right to.
-    Refused,
-    /// Unknown: no answer came. It may have been done, or may yet be.
+pub(super) enum WriteResult {
+    /// The Lease has this resource version now.
+    Committed(String),
+    /// The API server rejected the write: a conflict, a missing Lease, or a missing right.
+    Rejected,
+    /// No response. The write may have happened, or may still happen.
     Unknown,
 }
 
-/// Why a candidate does not lead any more.
+/// Reason why a candidate stopped leading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
-    /// It could not renew in time.
+pub(super) enum LossReason {
+    /// The renew deadline passed.
     Deadline,
-    /// Another holds the Lease, or somebody has emptied it.
-    Taken,
+    /// The Lease has another holder, or its holder was removed.
+    HolderChanged,
 }
 
-/// A version of the Lease and since when it is known to be the one.
+/// Latest known version of the Lease, and since when it has been the latest.
 #[derive(Clone, Debug)]
 struct Observed {
-    seen: Seen,
+    record: LeaseRecord,
     since: Moment,
-    /// When it was last read, rather than heard of.
-    looked: Option<Moment>,
+    /// When this version was last read; `None` if only the watch delivered it.
+    read_at: Option<Moment>,
 }
 
-/// One candidate for one Lease.
+/// State of one candidate for one Lease.
 pub(super) struct Machine {
-    me: String,
+    identity: String,
     timing: Timing,
     observed: Option<Observed>,
-    /// The version that we wrote as the leader, if nobody is known to have written after that.
+    /// The version that this candidate wrote as the leader, unless a later write is known.
     own: Option<String>,
-    /// Until when nobody else can lead.
+    /// Time until which this candidate leads.
     until: Moment,
-    /// When the write began by which we lead.
-    began: Moment,
-    /// When to read the Lease.
-    look_at: Option<Moment>,
-    /// Not to write before.
-    patience: Moment,
+    /// Start of the write by which this candidate leads.
+    renewed_at: Moment,
+    /// Time of the next read, if one is needed.
+    next_read: Option<Moment>,
+    /// Earliest time of the next write.
+    not_before: Moment,
     resigned: bool,
-    lost: Option<Lost>,
+    lost: Option<LossReason>,
 }
 
 impl Machine {
-    /// A candidate that knows nothing yet. `me` is its name among the holders; no other candidate, not even an
-    /// earlier life of this one, may have it.
-    pub(super) fn new(me: String, timing: Timing, now: Moment) -> Self {
+    /// Creates a candidate without any knowledge. `identity` must be unique, even among earlier processes.
+    pub(super) fn new(identity: String, timing: Timing, now: Moment) -> Self {
         Self {
-            me,
+            identity,
             timing,
             observed: None,
             own: None,
             until: Moment::ZERO,
-            began: Moment::ZERO,
-            look_at: Some(now),
-            patience: now,
+            renewed_at: Moment::ZERO,
+            next_read: Some(now),
+            not_before: now,
             resigned: false,
             lost: None,
         }
     }
 
-    /// Until when this candidate leads; a moment that has passed if it does not.
+    /// Returns the time until which this candidate leads; a time in the past if it does not lead.
     pub(super) fn leads_until(&self) -> Moment {
         if self.resigned { Moment::ZERO } else { self.until }
     }
 
-    /// Takes note of a deadline that has passed.
+    /// Stops leading if the renew deadline has passed.
     pub(super) fn expire(&mut self, now: Moment) {
         if now >= self.until {
-            self.lose(Lost::Deadline);
+            self.lose(LossReason::Deadline);
         }
     }
 
-    /// Why it has ceased to lead.
-    pub(super) fn lost(&self) -> Option<Lost> {
+    /// Returns why this candidate stopped leading.
+    pub(super) fn lost(&self) -> Option<LossReason> {
         self.lost
     }
 
-    /// What to do next. `handicap` is how long to leave a free Lease to others; `watched` is whether changes are heard of.
-    pub(super) fn next(&mut self, now: Moment, handicap: Duration, watched: bool) -> Step {
+    /// Returns the next step. `acquire_delay` is how long to leave a free Lease to other candidates. `watched` is whether
+    /// the watch delivers changes.
+    pub(super) fn next(&mut self, now: Moment, acquire_delay: Duration, watched: bool) -> Step {
         self.expire(now);
-        let look = match self.look_at {
-            Some(at) if at <= now => return Step::Look,
+        let next_read = match self.next_read {
+            Some(at) if at <= now => return Step::Read,
             at => at,
         };
         let step = match (&self.own, self.is_leading()) {
-            (Some(own), _) if self.resigned => at(self.patience, now, Write::Release(own.clone())),
-            (None, _) if self.resigned => return look.map_or(Step::Done, Step::Wait),
-            (Some(own), true) => {
-                at(self.patience.max(self.began + self.timing.renewal()), now, Write::Renew(own.clone()))
-            }
-            (Some(own), false) => at(self.patience, now, Write::Renew(own.clone())),
-            (None, true) => at(self.patience, now, Write::Restore),
-            (None, false) => self.follow(now, handicap, watched),
+            (Some(own), _) if self.resigned => at(self.not_before, now, Write::Release(own.clone())),
+            (None, _) if self.resigned => return next_read.map_or(Step::Done, Step::Wait),
+            (Some(own), true) => at(
+                self.not_before.max(self.renewed_at + self.timing.renewal()),
+                now,
+                Write::Renew(own.clone()),
+            ),
+            (Some(own), false) => at(self.not_before, now, Write::Renew(own.clone())),
+            (None, true) => at(self.not_before, now, Write::Recreate),
+            (None, false) => self.next_as_follower(now, acquire_delay, watched),
         };
         let ends = self.is_leading().then_some(self.until);
         match step {
-            // A write waits for a look that is due later: it may be in vain.
-            Step::Write(_) if look.is_some() => Step::Wait(earliest(look, ends, Moment::MAX)),
-            Step::Wait(at) => Step::Wait(earliest(look, ends, at)),
+            // A write waits for a pending read, which may show that it would fail.
+            Step::Write(_) if next_read.is_some() => Step::Wait(earliest(next_read, ends, Moment::MAX)),
+            Step::Wait(at) => Step::Wait(earliest(next_read, ends, at)),
             step => step,
         }
     }
 
-    /// What a candidate does that does not lead.
-    fn follow(&self, now: Moment, handicap: Duration, watched: bool) -> Step {
-        let Some(Observed { seen, since, looked }) = &self.observed else {
-            return at(self.patience, now, Write::Found);
+    /// Returns the next step of a candidate that does not lead.
+    fn next_as_follower(&self, now: Moment, acquire_delay: Duration, watched: bool) -> Step {
+        let Some(Observed { record, since, read_at }) = &self.observed else {
+            return at(self.not_before, now, Write::Create);
         };
-        let poll = if watched { Moment::MAX } else { looked.unwrap_or(*since) + self.timing.retry() };
-        let free = *since + self.age_of_freedom(seen);
-        match looked {
-            _ if now < free && poll <= now => Step::Look,
+        let poll = if watched { Moment::MAX } else { read_at.unwrap_or(*since) + self.timing.retry() };
+        let free = *since + self.age_when_free(record);
+        match read_at {
+            _ if now < free && poll <= now => Step::Read,
             _ if now < free => Step::Wait(free.min(poll)),
-            Some(looked) if *looked >= free => {
-                at(self.patience.max(*looked + handicap), now, Write::Take(seen.version.clone()))
+            Some(read_at) if *read_at >= free => {
+                at(self.not_before.max(*read_at + acquire_delay), now, Write::Acquire(record.version.clone()))
             }
-            _ => Step::Look,
+            _ => Step::Read,
         }
     }
 
-    /// How long a version must have been there for the Lease to be free. The holder's own idea of a lease counts if
-    /// it is longer than ours; a shorter one may be a stranger's edit.
-    fn age_of_freedom(&self, seen: &Seen) -> Duration {
-        if seen.free {
+    /// Returns the age at which a version counts as free. The duration that the holder wrote counts if it is longer than
+    /// the configured one. A shorter one may be a manual edit.
+    fn age_when_free(&self, record: &LeaseRecord) -> Duration {
+        if record.free {
             return Duration::ZERO;
         }
-        seen.duration.min(LONGEST).max(self.timing.lease())
+        record.duration.min(MAX_LEASE_DURATION).max(self.timing.lease())
     }
 
-    /// The Lease was read: nothing if there is none, an error if there was no answer.
-    pub(super) fn looked(&mut self, now: Moment, found: Result<Option<Seen>, ()>) {
+    /// Processes the result of a read: `None` if there is no Lease, `Err` if there was no response.
+    pub(super) fn read_done(&mut self, now: Moment, found: Result<Option<LeaseRecord>, ()>) {
         let Ok(found) = found else {
-            self.look_at = Some(now + self.timing.retry());
+            self.next_read = Some(now + self.timing.retry());
             return;
         };
-        self.look_at = None;
+        self.next_read = None;
         match found {
             None => {
                 self.own = None;
                 self.observed = None;
             }
-            Some(seen) => {
-                self.judge(now, &seen);
-                self.observe(now, seen, true);
+            Some(record) => {
+                self.check_ownership(now, &record);
+                self.observe(now, record, true);
             }
         }
     }
 
-    /// Whether a version that was read lets us lead on. While nobody else can lead, a Lease that somebody has emptied,
-    /// or deleted and another candidate made anew, is still ours.
-    fn judge(&mut self, now: Moment, seen: &Seen) {
-        let is_ours = seen.holder == self.me || (seen.holder.is_empty() && !seen.free);
-        let nobody_else = now < self.until || self.own.as_ref() == Some(&seen.version);
-        if is_ours && nobody_else {
-            self.own = Some(seen.version.clone());
+    /// Decides whether this candidate still owns a version that it read. Until the deadline, it still owns a Lease that was
+    /// emptied, or that was deleted and then created by another candidate.
+    fn check_ownership(&mut self, now: Moment, record: &LeaseRecord) {
+        let is_own = record.holder == self.identity || (record.holder.is_empty() && !record.free);
+        let is_exclusive = now < self.until || self.own.as_ref() == Some(&record.version);
+        if is_own && is_exclusive {
+            self.own = Some(record.version.clone());
         } else {
             self.own = None;
-            self.lose(Lost::Taken);
+            self.lose(LossReason::HolderChanged);
         }
     }
 
-    fn observe(&mut self, now: Moment, seen: Seen, live: bool) {
-        let looked = live.then_some(now);
+    fn observe(&mut self, now: Moment, record: LeaseRecord, live: bool) {
+        let read_at = live.then_some(now);
         match &mut self.observed {
-            Some(observed) if observed.seen.version == seen.version => {
-                observed.looked = looked.or(observed.looked);
+            Some(observed) if observed.record.version == record.version => {
+                observed.read_at = read_at.or(observed.read_at);
             }
-            _ => self.observed = Some(Observed { seen, since: now, looked }),
+            _ => self.observed = Some(Observed { record, since: now, read_at }),
         }
     }
 
-    /// Something was heard of the Lease, perhaps long ago.
-    pub(super) fn heard(&mut self, now: Moment, news: Option<Seen>) {
+    /// Processes a watch event, which may be old.
+    pub(super) fn watch_event(&mut self, now: Moment, news: Option<LeaseRecord>) {
         let own = self.own.is_some() || self.is_leading();
         match news {
-            Some(seen) if own && seen.holder == self.me => {}
+            Some(record) if own && record.holder == self.identity => {}
             None if self.observed.is_none() => {}
-            Some(seen) if !own => self.observe(now, seen, false),
-            _ => self.look_at = Some(self.look_at.map_or(now, |at| at.min(now))),
+            Some(record) if !own => self.observe(now, record, false),
+            _ => self.next_read = Some(self.next_read.map_or(now, |at| at.min(now))),
         }
     }
 
-    /// A write that began at `started` has come to its end.
-    pub(super) fn wrote(&mut self, write: &Write, started: Moment, now: Moment, written: Written) {
+    /// Processes the result of a write that began at `started`.
+    pub(super) fn write_done(&mut self, write: &Write, started: Moment, now: Moment, written: WriteResult) {
         match written {
-            Written::Done(version) => self.did(write, started, now, version),
-            Written::Refused => self.wait_after_failure(now, now),
-            Written::Unknown => self.wait_after_failure(now, now + self.timing.retry()),
+            WriteResult::Committed(version) => self.committed(write, started, now, version),
+            WriteResult::Rejected => self.wait_after_failure(now, now),
+            WriteResult::Unknown => self.wait_after_failure(now, now + self.timing.retry()),
         }
     }
 
-    fn wait_after_failure(&mut self, now: Moment, look_at: Moment) {
-        self.patience = now + self.timing.retry();
-        self.look_at = Some(look_at);
+    fn wait_after_failure(&mut self, now: Moment, next_read: Moment) {
+        self.not_before = now + self.timing.retry();
+        self.next_read = Some(next_read);
     }
 
-    fn did(&mut self, write: &Write, started: Moment, now: Moment, version: String) {
-        let holder = if *write == Write::Found { String::new() } else { self.me.clone() };
-        let seen = Seen { version: version.clone(), holder, duration: self.timing.lease(), free: false };
+    fn committed(&mut self, write: &Write, started: Moment, now: Moment, version: String) {
+        let holder = if *write == Write::Create { String::new() } else { self.identity.clone() };
+        let record =
+            LeaseRecord { version: version.clone(), holder, duration: self.timing.lease(), free: false };
         let leads = match write {
-            Write::Take(_) | Write::Renew(_) => true,
-            // Nobody can have led in between only if that is so until now.
-            Write::Restore => self.is_leading() && now < self.until,
-            Write::Found | Write::Release(_) => false,
+            Write::Acquire(_) | Write::Renew(_) => true,
+            // Nobody else can have led in between only if this candidate still leads now.
+            Write::Recreate => self.is_leading() && now < self.until,
+            Write::Create | Write::Release(_) => false,
         };
-        self.observed = Some(Observed { seen, since: now, looked: Some(now) });
+        self.observed = Some(Observed { record, since: now, read_at: Some(now) });
         self.own = leads.then_some(version);
         if leads {
-            self.began = started;
+            self.renewed_at = started;
             self.until = started + self.timing.renew_deadline();
             self.lost = None;
         }
     }
 
-    /// Ceases to lead, or to want to. The next steps give the Lease back.
+    /// Stops leading and being a candidate. The next steps release the Lease.
     pub(super) fn resign(&mut self, now: Moment) {
         self.resigned = true;
-        self.patience = now;
+        self.not_before = now;
     }
 
     fn is_leading(&self) -> bool {
         self.until > Moment::ZERO
     }
 
-    fn lose(&mut self, why: Lost) {
+    fn lose(&mut self, why: LossReason) {
         if self.is_leading() {
             self.until = Moment::ZERO;
             self.lost = Some(why);

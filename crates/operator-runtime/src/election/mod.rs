@@ -1,29 +1,30 @@
-//! Leader election: of several replicas one runs each controller.
+//! Leader election: of several replicas, one runs each controller.
 //!
 //! ```text
-//! board ----- hints ----> machine (pure: what may be done when) <---- answers ---- elector ----> Lease
-//! (one watch a process)                                                              |
-//!                                          fence (every write looks at it) <---------+---> Leadership (the supervisor)
+//! lease_cache -- hints --> machine (pure state machine) <-- responses -- elector --> Lease
+//! (one watch a process)                                                     |
+//!                                fence (checked before every write) <-------+---> Leadership (supervisor)
 //! ```
 //!
 //! # Guarantees
-//! - At most one replica leads a controller at any instant, whoever is killed, frozen or cut off, whatever is deleted or
-//!   edited by hand, and however wrong clocks are, as long as they run at about the same speed: see [`Timing::checked`].
-//! - One that cannot renew its Lease stops by itself before others may begin.
-//! - A clean stop hands over at once.
-//! - A process that sees by its Leases that the API server was restored from a backup ends, to be started anew.
+//! - At most one replica leads a controller at any instant. This holds if processes are killed, frozen, or partitioned,
+//!   if Leases are deleted or edited, and if clocks are wrong, as long as clocks run at about the same speed: see
+//!   [`Timing::new`].
+//! - A leader that cannot renew its Lease stops before another replica can start.
+//! - A clean stop hands over immediately.
+//! - A process exits if the resource versions of its Leases show that etcd was restored from a backup.
 //!
 //! # Not guaranteed
-//! That a write which was on its way when a network failed does not arrive late. Names, owners and preconditions guard
-//! every write for that. And somebody who forges the mark of a clean stop, or puts an unused Lease in the place of one
-//! that is held, hands leadership over without asking the leader.
+//! A write that was in flight when the network failed can still arrive late. Names, owner references, and preconditions
+//! protect against that. Whoever forges the annotation of a clean stop, or replaces a held Lease with an unused one,
+//! moves leadership without the leader's consent.
 
-mod board;
 mod elector;
 mod lease;
+mod lease_cache;
 mod machine;
+mod outage_log;
 mod timing;
-mod trouble;
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -45,29 +46,31 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use board::Board;
 use elector::{Elector, Process};
 pub use lease::{name as lease_name, unused as unused_lease};
-pub use timing::{LONGEST, Timing, TimingError};
+use lease_cache::LeaseCache;
+pub use timing::{MAX_LEASE_DURATION, Timing, TimingError};
 
-/// How long a Lease may take to be given back; one that is not ends by itself.
+/// Timeout of the release of a Lease. A Lease that is not released expires.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// What a manager needs in the namespace of its Leases. `leases` are the names of those that it may change.
+/// Returns the RBAC rules in the namespace of the Leases. `leases` are the names that the manager may update.
 pub fn rules<'a>(leases: impl IntoIterator<Item = &'a str>) -> Vec<Rule> {
     vec![rule::<Lease>(LIST | WATCH | CREATE), rule::<Lease>(GET | UPDATE).named(leases)]
 }
 
-/// The elections of a process.
+/// Leader elections of a process.
 pub struct Election {
     process: Process,
-    board: watch::Receiver<Board>,
+    cache: watch::Receiver<LeaseCache>,
     _watch: AbortOnDropHandle<()>,
 }
 
 impl Election {
-    /// Begins to watch the Leases of a namespace. `client` must not retry by itself, and must not wait for others'
-    /// requests; `instance` is what people know this process by. Must be called within a Tokio runtime.
+    /// Starts to watch the Leases of a namespace.
+    ///
+    /// `client` must not retry requests and must not share a limit of requests in flight. `instance` identifies the
+    /// process to people, for example the name of its Pod. Must be called within a Tokio runtime.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -76,8 +79,8 @@ impl Election {
         metrics: Arc<dyn Metrics>,
     ) -> Self {
         let api = Api::namespaced(client, namespace);
-        let (board, heard) = watch::channel(Board::default());
-        let watch = tokio::spawn(board::follow(api.clone(), board));
+        let (sender, cache) = watch::channel(LeaseCache::default());
+        let watch = tokio::spawn(lease_cache::run(api.clone(), sender));
         let process = Process {
             api,
             namespace: namespace.to_owned(),
@@ -86,26 +89,26 @@ impl Election {
             leads: Arc::new(AtomicUsize::new(0)),
             metrics,
         };
-        Self { process, board: heard, _watch: AbortOnDropHandle::new(watch) }
+        Self { process, cache, _watch: AbortOnDropHandle::new(watch) }
     }
 
-    /// This process's name among the holders.
+    /// Returns the value of `holderIdentity` for this process.
     pub fn identity(&self) -> &str {
         &self.process.identity
     }
 
-    /// Stands for a controller. The fence is open exactly while this process leads it.
+    /// Becomes a candidate for a controller. The fence is open exactly while this process leads the controller.
     pub fn campaign(&self, controller: &'static str, fence: Fence) -> Leadership {
         let (leads, told) = watch::channel(false);
         let (resign, resigned) = oneshot::channel();
         self.process.metrics.leading(controller, false);
-        let elector = Elector::new(self.process.clone(), controller, self.board.clone(), fence, leads);
+        let elector = Elector::new(self.process.clone(), controller, self.cache.clone(), fence, leads);
         let task = AbortOnDropHandle::new(tokio::spawn(elector.run(resigned)));
         Leadership { leads: told, candidate: Some((resign, task)) }
     }
 }
 
-/// Whether this process leads a controller. Ends, without giving the Lease back, when dropped.
+/// Leadership of one controller. Dropping it ends the candidacy without releasing the Lease.
 pub struct Leadership {
     leads: watch::Receiver<bool>,
     candidate: Option<(oneshot::Sender<()>, AbortOnDropHandle<()>)>,
@@ -119,34 +122,31 @@ impl Leadership {
         Self { leads, candidate: Some((resign, task)) }
     }
 
-    /// The leadership of a process that does not share its controllers.
-    pub fn undivided() -> Self {
+    /// Returns the permanent leadership of a process that runs without election.
+    pub fn always() -> Self {
         Self { leads: watch::channel(true).1, candidate: None }
     }
 
     /// Waits until this process leads.
     ///
     /// # Errors
-    /// When the candidate has ended: because the API server has gone back in time, or by a bug.
+    /// Returns an error if the candidate ended, because resource versions went backwards or because of a bug.
     pub async fn gained(&mut self) -> Result<()> {
-        self.leads
-            .wait_for(|leads| *leads)
-            .await
-            .context("the election ended by itself; see what it has said before")?;
+        self.leads.wait_for(|leads| *leads).await.context("the election ended; the log says why")?;
         Ok(())
     }
 
-    /// Waits until this process leads no more.
+    /// Waits until this process no longer leads.
     pub async fn lost(&mut self) {
         if self.candidate.is_none() {
             return std::future::pending().await;
         }
-        // An error means that the candidate has ended, and leads no more.
+        // An error means that the candidate ended, and therefore no longer leads.
         let _ = self.leads.wait_for(|leads| !*leads).await;
     }
 
-    /// Gives the Lease back. Only to be called when the controller has stopped and none of its writes is on its way: the
-    /// next leader begins at once.
+    /// Releases the Lease, so that the next leader starts immediately. Call it only after the controller stopped and none
+    /// of its writes is in flight.
     pub async fn resign(mut self) {
         if let Some((resign, task)) = self.candidate.take() {
             let _ = resign.send(());
@@ -155,7 +155,7 @@ impl Leadership {
     }
 }
 
-/// No two processes share one, not even two lives of a pod.
+/// Returns an identity that is unique to this process, even after a restart in the same Pod.
 fn identity(instance: &str) -> String {
     format!("{instance}_{:016x}", RandomState::new().hash_one(std::process::id()))
 }

@@ -1,12 +1,12 @@
-//! How long leadership lasts, and what must hold of these times.
+//! Durations of leader election and their constraints.
 
 use std::time::Duration;
 
-/// No lease lasts longer. So a duration beyond it that stands in a Lease was not written by a manager, and a wait
-/// for a lost leader has an end.
-pub const LONGEST: Duration = Duration::from_mins(10);
+/// Maximum lease duration. A longer duration in a Lease was not written by a manager, so the wait for a lost leader is
+/// bounded.
+pub const MAX_LEASE_DURATION: Duration = Duration::from_mins(10);
 
-/// The times of an election; see [`Timing::checked`].
+/// Durations of leader election; see [`Timing::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     lease: Duration,
@@ -14,26 +14,26 @@ pub struct Timing {
     retry: Duration,
 }
 
-/// Times that no election can be held with.
+/// Error for durations that contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimingError {
-    /// A Lease holds whole seconds.
+    /// The lease duration is not a whole number of seconds within the limits.
     #[error("the lease duration must be whole seconds, from 1s to 10m")]
     Lease,
-    /// A leader must have stopped before another may begin.
+    /// The renew deadline is not shorter than the lease duration.
     #[error(
-        "the renew deadline must be shorter than the lease duration: a leader stops before others may begin"
+        "the renew deadline must be shorter than the lease duration, so that a leader stops before another one starts"
     )]
     RenewDeadline,
-    /// A leader needs several attempts.
+    /// The retry period leaves no time for several attempts.
     #[error(
-        "the retry period must be longer than nothing and at most a third of the renew deadline, so that a leader has several attempts"
+        "the retry period must be greater than zero and at most a third of the renew deadline, so that a leader has several attempts"
     )]
     Retry,
 }
 
 impl Default for Timing {
-    /// Kubernetes' own: 15 s, 10 s, 2 s.
+    /// Returns the defaults of Kubernetes: 15 s, 10 s, and 2 s.
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { lease: seconds(15), renew_deadline: seconds(10), retry: seconds(2) }
@@ -41,18 +41,18 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The times of an election.
+    /// Creates and checks the durations.
     ///
-    /// - `lease`: how long others leave a Lease alone that is not renewed.
-    /// - `renew_deadline`: how long a leader goes on after the start of its last renewal that succeeded. What is left
-    ///   of the lease then is the margin for clocks that run at different speeds, and for writes on their way: two
-    ///   clocks may differ by (lease - deadline) / (lease + deadline) each, a fifth with the defaults.
-    /// - `retry`: how long to wait after a request that failed.
+    /// - `lease`: how long other candidates wait before they acquire a Lease that is not renewed.
+    /// - `renew_deadline`: how long a leader continues after the start of its last successful renewal. The rest of the
+    ///   lease duration is the margin for clocks of different speed and for writes in flight. The speed of each clock may
+    ///   be off by (lease - deadline) / (lease + deadline), which is a fifth with the defaults.
+    /// - `retry`: how long to wait after a failed request.
     ///
     /// # Errors
-    /// When they do not fit each other.
-    pub fn checked(lease: Duration, renew_deadline: Duration, retry: Duration) -> Result<Self, TimingError> {
-        if lease.subsec_nanos() != 0 || lease.is_zero() || lease > LONGEST {
+    /// Returns an error if a duration contradicts another.
+    pub fn new(lease: Duration, renew_deadline: Duration, retry: Duration) -> Result<Self, TimingError> {
+        if lease.subsec_nanos() != 0 || lease.is_zero() || lease > MAX_LEASE_DURATION {
             return Err(TimingError::Lease);
         }
         if renew_deadline >= lease {
@@ -64,28 +64,28 @@ impl Timing {
         Ok(Self { lease, renew_deadline, retry })
     }
 
-    /// How long others leave a Lease alone that is not renewed.
+    /// Returns how long other candidates wait before they acquire a Lease that is not renewed.
     pub fn lease(self) -> Duration {
         self.lease
     }
 
-    /// How long a leader goes on after the start of its last renewal that succeeded.
+    /// Returns how long a leader continues after the start of its last successful renewal.
     pub fn renew_deadline(self) -> Duration {
         self.renew_deadline
     }
 
-    /// How long to wait after a request that failed.
+    /// Returns how long to wait after a failed request.
     pub fn retry(self) -> Duration {
         self.retry
     }
 
-    /// How long after the start of a renewal the next one begins: early enough for a few more attempts, and no more
-    /// often, for every manager of a cluster costs the API server this much.
+    /// Returns the time between the starts of two renewals. It leaves time for a few more attempts without loading the API
+    /// server more than necessary.
     pub(super) fn renewal(self) -> Duration {
         (self.lease / 3).min(self.renew_deadline / 2)
     }
 
-    /// How long one request may take.
+    /// Returns the timeout of one request.
     pub(super) fn attempt(self) -> Duration {
         self.renew_deadline / 2
     }
@@ -97,7 +97,7 @@ mod tests {
 
     fn milliseconds(lease: u64, renew_deadline: u64, retry: u64) -> Result<Timing, TimingError> {
         let [lease, renew_deadline, retry] = [lease, renew_deadline, retry].map(Duration::from_millis);
-        Timing::checked(lease, renew_deadline, retry)
+        Timing::new(lease, renew_deadline, retry)
     }
 
     #[test]

@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn quick() -> Timing {
-    Timing::checked(LEASE, DEADLINE, Duration::from_millis(500)).unwrap()
+    Timing::new(LEASE, DEADLINE, Duration::from_millis(500)).unwrap()
 }
 
 /// A namespace with a Lease that nobody has held, or without.

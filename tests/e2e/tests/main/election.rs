@@ -106,7 +106,7 @@ async fn a_clean_stop_hands_over_at_once_and_a_kill_when_the_lease_ends() {
     println!("clean stop to next leader: {took:?}");
     assert!(took < HAND_OVER, "{took:?}");
     let said = replicas.until_says(first, "stopped leading").await;
-    assert_eq!(said["why"], "it gives the Lease back");
+    assert_eq!(said["why"], "the Lease is being released");
     stage.change(&POD_SET, &namespace, "web", json!({ "replicas": 5 })).await;
     stage.until_settled(&POD_SET, &namespace, "web").await;
 
@@ -176,7 +176,7 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins_and_comes_back_as_
     let lease = stage.leases().await.get("ensemble-namespaceplus").await.unwrap();
     let acquired = lease.spec.unwrap().acquire_time.unwrap().0;
     let stopped = replicas.until_says(first, "stopped leading").await;
-    assert_eq!(stopped["why"], "the Lease could not be renewed in time");
+    assert_eq!(stopped["why"], "the renew deadline passed");
     let stopped: Timestamp = stopped["timestamp"].as_str().unwrap().parse().unwrap();
     println!("cut off: the old leader stopped {} before the new one began", stopped.duration_until(acquired));
     assert!(stopped < acquired, "stopped at {stopped}, the other began at {acquired}");

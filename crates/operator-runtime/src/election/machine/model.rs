@@ -74,8 +74,8 @@ fn event() -> impl Strategy<Value = Event> {
 /// What the API server says.
 #[derive(Clone, Debug)]
 enum Answer {
-    Found(Option<Seen>),
-    Written(Written),
+    Found(Option<LeaseRecord>),
+    WriteResult(WriteResult),
 }
 
 /// A request on its way.
@@ -91,7 +91,7 @@ struct Request {
 struct Node {
     machine: Machine,
     /// Its clock: where it began, and how fast it is.
-    began: f64,
+    offset: f64,
     speed: f64,
     request: Option<Request>,
     frozen: bool,
@@ -103,7 +103,7 @@ struct World {
     time: u64,
     nodes: Vec<Node>,
     /// The Lease through all its changes.
-    history: Vec<Option<Seen>>,
+    history: Vec<Option<LeaseRecord>>,
     versions: u64,
     /// Requests that nobody waits for.
     late: Vec<Request>,
@@ -112,7 +112,7 @@ struct World {
 
 impl World {
     fn new(clocks: &[(f64, f64)]) -> Self {
-        let initial = Seen { version: "1".into(), free: true, ..Seen::default() };
+        let initial = LeaseRecord { version: "1".into(), free: true, ..LeaseRecord::default() };
         let mut world = Self {
             time: 0,
             nodes: Vec::new(),
@@ -121,11 +121,11 @@ impl World {
             late: Vec::new(),
             terms: 0,
         };
-        for (number, (began, speed)) in clocks.iter().enumerate() {
+        for (number, (offset, speed)) in clocks.iter().enumerate() {
             let machine = Machine::new(format!("{number}-0"), Timing::default(), Moment::ZERO);
             world.nodes.push(Node {
                 machine,
-                began: *began,
+                offset: *offset,
                 speed: *speed,
                 request: None,
                 frozen: false,
@@ -138,23 +138,23 @@ impl World {
 
     /// What a machine's clock shows.
     fn clock(&self, node: usize) -> Moment {
-        let Node { began, speed, .. } = self.nodes[node];
+        let Node { offset, speed, .. } = self.nodes[node];
         #[allow(clippy::cast_precision_loss, reason = "a test lasts no thousands of years")]
-        Moment::from_secs_f64(began + self.time as f64 * speed / 1000.0)
+        Moment::from_secs_f64(offset + self.time as f64 * speed / 1000.0)
     }
 
-    fn lease(&self) -> Option<&Seen> {
+    fn lease(&self) -> Option<&LeaseRecord> {
         self.history.last().and_then(Option::as_ref)
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut Seen)) {
+    fn change(&mut self, change: impl FnOnce(&mut LeaseRecord)) {
         if let Some(mut lease) = self.lease().cloned() {
             change(&mut lease);
             self.store(lease);
         }
     }
 
-    fn store(&mut self, mut lease: Seen) -> String {
+    fn store(&mut self, mut lease: LeaseRecord) -> String {
         self.versions += 1;
         lease.version = self.versions.to_string();
         let version = lease.version.clone();
@@ -166,23 +166,23 @@ impl World {
     fn serve(&mut self, request: &Request) -> Answer {
         let Step::Write(write) = &request.step else { return Answer::Found(self.lease().cloned()) };
         let is_possible = match write {
-            Write::Found | Write::Restore => self.lease().is_none(),
-            Write::Take(version) | Write::Renew(version) | Write::Release(version) => {
+            Write::Create | Write::Recreate => self.lease().is_none(),
+            Write::Acquire(version) | Write::Renew(version) | Write::Release(version) => {
                 self.lease().is_some_and(|lease| lease.version == *version)
             }
         };
         if !is_possible {
-            return Answer::Written(Written::Refused);
+            return Answer::WriteResult(WriteResult::Rejected);
         }
         let released = matches!(write, Write::Release(_));
-        let nobody = released || *write == Write::Found;
+        let nobody = released || *write == Write::Create;
         let holder = if nobody { String::new() } else { request.from.clone() };
         let duration = Timing::default().lease();
-        Answer::Written(Written::Done(self.store(Seen {
+        Answer::WriteResult(WriteResult::Committed(self.store(LeaseRecord {
             holder,
             duration,
             free: released,
-            ..Seen::default()
+            ..LeaseRecord::default()
         })))
     }
 
@@ -196,7 +196,7 @@ impl World {
             Step::Wait(_) => {}
             Step::Done => self.start_anew(node),
             step => {
-                let from = machine.me.clone();
+                let from = machine.identity.clone();
                 *request = Some(Request { step, from, started: now, arrived: false, answer: None });
             }
         }
@@ -225,18 +225,18 @@ impl World {
         let is_late = now >= asked.started + Timing::default().attempt();
         let answer = asked.answer.clone().filter(|_| !*cut);
         match (&asked.step, answer) {
-            (Step::Look, Some(Answer::Found(found))) => machine.looked(now, Ok(found)),
-            (Step::Write(write), Some(Answer::Written(written))) => {
+            (Step::Read, Some(Answer::Found(found))) => machine.read_done(now, Ok(found)),
+            (Step::Write(write), Some(Answer::WriteResult(written))) => {
                 let led = machine.leads_until() > now;
-                machine.wrote(write, asked.started, now, written);
+                machine.write_done(write, asked.started, now, written);
                 self.terms += usize::from(!led && machine.leads_until() > now);
             }
             _ if !is_late => *request = Some(asked),
             (Step::Write(write), _) => {
-                machine.wrote(write, asked.started, now, Written::Unknown);
+                machine.write_done(write, asked.started, now, WriteResult::Unknown);
                 self.late.push(asked);
             }
-            _ => machine.looked(now, Err(())),
+            _ => machine.read_done(now, Err(())),
         }
     }
 
@@ -300,7 +300,7 @@ impl World {
         let now = self.clock(node);
         let Node { machine, frozen, cut, .. } = &mut self.nodes[node];
         if !*frozen && !*cut {
-            machine.heard(now, news);
+            machine.watch_event(now, news);
         }
     }
 

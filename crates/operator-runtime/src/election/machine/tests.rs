@@ -6,28 +6,28 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn seen(version: &str, holder: &str) -> Seen {
-    Seen { version: version.into(), holder: holder.into(), duration: seconds(15), free: false }
+fn record(version: &str, holder: &str) -> LeaseRecord {
+    LeaseRecord { version: version.into(), holder: holder.into(), duration: seconds(15), free: false }
 }
 
 fn candidate() -> Machine {
-    Machine::new("me".into(), Timing::default(), Duration::ZERO)
+    Machine::new("identity".into(), Timing::default(), Duration::ZERO)
 }
 
 fn next(machine: &mut Machine, now: Moment) -> Step {
     machine.next(now, Duration::ZERO, true)
 }
 
-fn does(machine: &mut Machine, now: Moment, write: Write, written: Written) {
+fn does(machine: &mut Machine, now: Moment, write: Write, written: WriteResult) {
     assert_eq!(next(machine, now), Step::Write(write.clone()));
-    machine.wrote(&write, now, now, written);
+    machine.write_done(&write, now, now, written);
 }
 
 /// One that leads since second 0 with version 2.
 fn leader() -> Machine {
     let mut machine = candidate();
-    machine.looked(Duration::ZERO, Ok(Some(Seen { free: true, ..seen("1", "") })));
-    does(&mut machine, Duration::ZERO, Write::Take("1".into()), Written::Done("2".into()));
+    machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
+    does(&mut machine, Duration::ZERO, Write::Acquire("1".into()), WriteResult::Committed("2".into()));
     assert_eq!(machine.leads_until(), seconds(10));
     machine
 }
@@ -36,7 +36,7 @@ fn leader() -> Machine {
 fn a_released_lease_is_taken_at_once_and_renewed_every_third_of_it() {
     let mut machine = leader();
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(5)));
-    does(&mut machine, seconds(5), Write::Renew("2".into()), Written::Done("3".into()));
+    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(15));
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(10)));
 }
@@ -44,16 +44,16 @@ fn a_released_lease_is_taken_at_once_and_renewed_every_third_of_it() {
 #[test]
 fn a_lease_that_another_holds_is_taken_when_it_has_not_changed_for_its_duration() {
     let mut machine = candidate();
-    assert_eq!(next(&mut machine, Duration::ZERO), Step::Look);
-    machine.looked(seconds(1), Ok(Some(seen("1", "other"))));
+    assert_eq!(next(&mut machine, Duration::ZERO), Step::Read);
+    machine.read_done(seconds(1), Ok(Some(record("1", "other"))));
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(16)));
-    machine.heard(seconds(10), Some(seen("2", "other")));
+    machine.watch_event(seconds(10), Some(record("2", "other")));
     assert_eq!(next(&mut machine, seconds(16)), Step::Wait(seconds(25)));
-    assert_eq!(next(&mut machine, seconds(25)), Step::Look);
-    machine.looked(seconds(25), Ok(Some(seen("2", "other"))));
-    let handicap = Duration::from_millis(400);
-    assert_eq!(machine.next(seconds(25), handicap, true), Step::Wait(seconds(25) + handicap));
-    does(&mut machine, seconds(26), Write::Take("2".into()), Written::Done("3".into()));
+    assert_eq!(next(&mut machine, seconds(25)), Step::Read);
+    machine.read_done(seconds(25), Ok(Some(record("2", "other"))));
+    let acquire_delay = Duration::from_millis(400);
+    assert_eq!(machine.next(seconds(25), acquire_delay, true), Step::Wait(seconds(25) + acquire_delay));
+    does(&mut machine, seconds(26), Write::Acquire("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(36));
 }
 
@@ -61,7 +61,10 @@ fn a_lease_that_another_holds_is_taken_when_it_has_not_changed_for_its_duration(
 fn the_longer_of_two_durations_counts() {
     for (written, wait) in [(1, 15), (60, 60), (1_000_000, 600)] {
         let mut machine = candidate();
-        machine.looked(Duration::ZERO, Ok(Some(Seen { duration: seconds(written), ..seen("1", "other") })));
+        machine.read_done(
+            Duration::ZERO,
+            Ok(Some(LeaseRecord { duration: seconds(written), ..record("1", "other") })),
+        );
         assert_eq!(next(&mut machine, Duration::ZERO), Step::Wait(seconds(wait)));
     }
 }
@@ -69,16 +72,16 @@ fn the_longer_of_two_durations_counts() {
 #[test]
 fn without_news_a_candidate_reads_the_lease_itself() {
     let mut machine = candidate();
-    machine.looked(Duration::ZERO, Ok(Some(seen("1", "other"))));
+    machine.read_done(Duration::ZERO, Ok(Some(record("1", "other"))));
     assert_eq!(machine.next(seconds(1), Duration::ZERO, false), Step::Wait(seconds(2)));
-    assert_eq!(machine.next(seconds(2), Duration::ZERO, false), Step::Look);
+    assert_eq!(machine.next(seconds(2), Duration::ZERO, false), Step::Read);
 }
 
 #[test]
 fn an_absent_lease_is_made_and_has_to_age_for_it_may_have_been_deleted_under_a_leader() {
     let mut machine = candidate();
-    machine.looked(Duration::ZERO, Ok(None));
-    does(&mut machine, seconds(1), Write::Found, Written::Done("1".into()));
+    machine.read_done(Duration::ZERO, Ok(None));
+    does(&mut machine, seconds(1), Write::Create, WriteResult::Committed("1".into()));
     assert_eq!(machine.leads_until(), Duration::ZERO);
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(16)));
 }
@@ -86,90 +89,95 @@ fn an_absent_lease_is_made_and_has_to_age_for_it_may_have_been_deleted_under_a_l
 #[test]
 fn an_emptied_lease_has_to_age() {
     let mut machine = candidate();
-    machine.looked(Duration::ZERO, Ok(Some(seen("1", ""))));
+    machine.read_done(Duration::ZERO, Ok(Some(record("1", ""))));
     assert_eq!(next(&mut machine, Duration::ZERO), Step::Wait(seconds(15)));
 }
 
 #[test]
 fn a_leader_under_whom_the_lease_is_deleted_makes_it_anew_and_leads_on() {
     let mut machine = leader();
-    machine.heard(seconds(3), None);
-    assert_eq!(next(&mut machine, seconds(3)), Step::Look);
-    machine.looked(seconds(3), Ok(None));
-    does(&mut machine, seconds(3), Write::Restore, Written::Done("9".into()));
+    machine.watch_event(seconds(3), None);
+    assert_eq!(next(&mut machine, seconds(3)), Step::Read);
+    machine.read_done(seconds(3), Ok(None));
+    does(&mut machine, seconds(3), Write::Recreate, WriteResult::Committed("9".into()));
     assert_eq!(machine.leads_until(), seconds(13));
 }
 
 #[test]
 fn a_leader_under_whom_the_lease_is_emptied_fills_it() {
     let mut machine = leader();
-    machine.heard(seconds(3), Some(seen("3", "")));
-    assert_eq!(next(&mut machine, seconds(3)), Step::Look);
-    machine.looked(seconds(3), Ok(Some(seen("3", ""))));
+    machine.watch_event(seconds(3), Some(record("3", "")));
+    assert_eq!(next(&mut machine, seconds(3)), Step::Read);
+    machine.read_done(seconds(3), Ok(Some(record("3", ""))));
     assert_eq!(machine.leads_until(), seconds(10));
-    does(&mut machine, seconds(5), Write::Renew("3".into()), Written::Done("4".into()));
+    does(&mut machine, seconds(5), Write::Renew("3".into()), WriteResult::Committed("4".into()));
 }
 
 #[test]
 fn a_leader_that_finds_another_holder_stops_at_once() {
     let mut machine = leader();
-    machine.heard(seconds(3), Some(seen("3", "stranger")));
-    assert_eq!(next(&mut machine, seconds(3)), Step::Look);
-    machine.looked(seconds(3), Ok(Some(seen("3", "stranger"))));
+    machine.watch_event(seconds(3), Some(record("3", "stranger")));
+    assert_eq!(next(&mut machine, seconds(3)), Step::Read);
+    machine.read_done(seconds(3), Ok(Some(record("3", "stranger"))));
     assert_eq!(machine.leads_until(), Duration::ZERO);
-    assert_eq!(machine.lost(), Some(Lost::Taken));
+    assert_eq!(machine.lost(), Some(LossReason::HolderChanged));
     assert_eq!(next(&mut machine, seconds(3)), Step::Wait(seconds(18)));
 }
 
 #[test]
 fn a_leader_that_hears_old_news_looks_and_leads_on() {
     let mut machine = leader();
-    machine.heard(seconds(1), Some(seen("0", "other")));
-    assert_eq!(next(&mut machine, seconds(1)), Step::Look);
-    machine.looked(seconds(1), Ok(Some(seen("2", "me"))));
+    machine.watch_event(seconds(1), Some(record("0", "other")));
+    assert_eq!(next(&mut machine, seconds(1)), Step::Read);
+    machine.read_done(seconds(1), Ok(Some(record("2", "identity"))));
     assert_eq!(machine.leads_until(), seconds(10));
 }
 
 #[test]
 fn a_stranger_who_touches_the_lease_costs_a_retry() {
     let mut machine = leader();
-    does(&mut machine, seconds(5), Write::Renew("2".into()), Written::Refused);
-    assert_eq!(next(&mut machine, seconds(5)), Step::Look);
-    machine.looked(seconds(5), Ok(Some(seen("3", "me"))));
+    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Rejected);
+    assert_eq!(next(&mut machine, seconds(5)), Step::Read);
+    machine.read_done(seconds(5), Ok(Some(record("3", "identity"))));
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(7)));
-    does(&mut machine, seconds(7), Write::Renew("3".into()), Written::Done("4".into()));
+    does(&mut machine, seconds(7), Write::Renew("3".into()), WriteResult::Committed("4".into()));
     assert_eq!(machine.leads_until(), seconds(17));
 }
 
 #[test]
 fn a_leader_that_cannot_renew_stops_at_its_deadline_and_leads_again_if_nobody_has_written() {
     let mut machine = leader();
-    does(&mut machine, seconds(5), Write::Renew("2".into()), Written::Unknown);
+    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(7)));
-    assert_eq!(next(&mut machine, seconds(7)), Step::Look);
-    machine.looked(seconds(9), Err(()));
+    assert_eq!(next(&mut machine, seconds(7)), Step::Read);
+    machine.read_done(seconds(9), Err(()));
     assert_eq!(next(&mut machine, seconds(9)), Step::Wait(seconds(10)), "the deadline comes first");
     assert_eq!(next(&mut machine, seconds(10)), Step::Wait(seconds(11)));
-    assert_eq!(machine.lost(), Some(Lost::Deadline));
-    assert_eq!(next(&mut machine, seconds(11)), Step::Look);
-    machine.looked(seconds(11), Ok(Some(seen("2", "me"))));
-    does(&mut machine, seconds(11), Write::Renew("2".into()), Written::Done("3".into()));
+    assert_eq!(machine.lost(), Some(LossReason::Deadline));
+    assert_eq!(next(&mut machine, seconds(11)), Step::Read);
+    machine.read_done(seconds(11), Ok(Some(record("2", "identity"))));
+    does(&mut machine, seconds(11), Write::Renew("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(21));
 }
 
 #[test]
 fn a_version_of_its_own_that_it_does_not_know_has_to_age_when_it_leads_no_more() {
     let mut machine = leader();
-    does(&mut machine, seconds(5), Write::Renew("2".into()), Written::Unknown);
-    machine.looked(seconds(12), Ok(Some(seen("3", "me"))));
+    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
+    machine.read_done(seconds(12), Ok(Some(record("3", "identity"))));
     assert_eq!(next(&mut machine, seconds(12)), Step::Wait(seconds(27)));
 }
 
 #[test]
 fn a_term_counts_from_the_start_of_the_write() {
     let mut machine = candidate();
-    machine.looked(Duration::ZERO, Ok(Some(Seen { free: true, ..seen("1", "") })));
-    machine.wrote(&Write::Take("1".into()), seconds(1), seconds(4), Written::Done("2".into()));
+    machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
+    machine.write_done(
+        &Write::Acquire("1".into()),
+        seconds(1),
+        seconds(4),
+        WriteResult::Committed("2".into()),
+    );
     assert_eq!(machine.leads_until(), seconds(11));
 }
 
@@ -178,17 +186,17 @@ fn a_leader_that_resigns_gives_back_what_is_its_own_and_is_done() {
     let mut machine = leader();
     machine.resign(seconds(3));
     assert_eq!(machine.leads_until(), Duration::ZERO);
-    does(&mut machine, seconds(3), Write::Release("2".into()), Written::Refused);
-    assert_eq!(next(&mut machine, seconds(3)), Step::Look);
-    machine.looked(seconds(3), Ok(Some(seen("3", "me"))));
-    does(&mut machine, seconds(5), Write::Release("3".into()), Written::Done("4".into()));
+    does(&mut machine, seconds(3), Write::Release("2".into()), WriteResult::Rejected);
+    assert_eq!(next(&mut machine, seconds(3)), Step::Read);
+    machine.read_done(seconds(3), Ok(Some(record("3", "identity"))));
+    does(&mut machine, seconds(5), Write::Release("3".into()), WriteResult::Committed("4".into()));
     assert_eq!(next(&mut machine, seconds(5)), Step::Done);
 }
 
 #[test]
 fn one_that_never_led_gives_nothing_back() {
     let mut machine = candidate();
-    machine.looked(Duration::ZERO, Ok(Some(seen("1", "other"))));
+    machine.read_done(Duration::ZERO, Ok(Some(record("1", "other"))));
     machine.resign(seconds(1));
     assert_eq!(next(&mut machine, seconds(1)), Step::Done);
 }
@@ -196,17 +204,17 @@ fn one_that_never_led_gives_nothing_back() {
 #[test]
 fn a_lease_that_is_made_anew_too_late_is_not_led_by() {
     let mut machine = leader();
-    machine.looked(seconds(8), Ok(None));
-    assert_eq!(next(&mut machine, seconds(8)), Step::Write(Write::Restore));
+    machine.read_done(seconds(8), Ok(None));
+    assert_eq!(next(&mut machine, seconds(8)), Step::Write(Write::Recreate));
     // By the time the answer is here, another may have led by a Lease of its own, and deleted that.
-    machine.wrote(&Write::Restore, seconds(8), seconds(11), Written::Done("9".into()));
+    machine.write_done(&Write::Recreate, seconds(8), seconds(11), WriteResult::Committed("9".into()));
     assert!(machine.leads_until() <= seconds(11), "{:?}", machine.leads_until());
 }
 
 #[test]
 fn a_lease_that_another_gave_back_is_not_ours_any_more() {
     let mut machine = leader();
-    machine.looked(seconds(1), Ok(Some(Seen { free: true, ..seen("9", "") })));
+    machine.read_done(seconds(1), Ok(Some(LeaseRecord { free: true, ..record("9", "") })));
     assert_eq!(machine.leads_until(), Moment::ZERO);
-    assert_eq!(machine.lost(), Some(Lost::Taken));
+    assert_eq!(machine.lost(), Some(LossReason::HolderChanged));
 }

@@ -1,0 +1,78 @@
+//! Cache of all Leases of a process, fed by one watch. It gives hints only: a candidate reads its Lease before it acts.
+
+use std::{collections::BTreeMap, pin::pin};
+
+use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, Event, watcher},
+    },
+};
+use operator_core::labels::MANAGED_SELECTOR;
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use super::{lease::record, machine::LeaseRecord};
+
+/// Duration of a watch request in seconds. A half-open connection is detected by then.
+const WATCH_SECONDS: u32 = 55;
+
+/// Leases as the watch last delivered them.
+#[derive(Clone, Default)]
+pub(super) struct LeaseCache {
+    /// Whether the watch is working, as far as is known.
+    pub(super) is_live: bool,
+    leases: BTreeMap<String, LeaseRecord>,
+}
+
+impl LeaseCache {
+    pub(super) fn get(&self, name: &str) -> Option<&LeaseRecord> {
+        self.leases.get(name)
+    }
+}
+
+/// Keeps the cache up to date. Never returns.
+pub(super) async fn run(api: Api<Lease>, cache: watch::Sender<LeaseCache>) {
+    let config = Config::default().labels(MANAGED_SELECTOR).timeout(WATCH_SECONDS);
+    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut listed = BTreeMap::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => apply(&cache, &mut listed, event),
+            Err(error) => watch_failed(&cache, &error),
+        }
+    }
+}
+
+fn apply(cache: &watch::Sender<LeaseCache>, listed: &mut BTreeMap<String, LeaseRecord>, event: Event<Lease>) {
+    match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(lease) => {
+            listed.insert(lease.name_any(), record(&lease));
+        }
+        Event::InitDone => {
+            let leases = std::mem::take(listed);
+            cache.send_replace(LeaseCache { is_live: true, leases });
+        }
+        Event::Apply(lease) => cache.send_modify(|cache| {
+            cache.is_live = true;
+            cache.leases.insert(lease.name_any(), record(&lease));
+        }),
+        Event::Delete(lease) => cache.send_modify(|cache| {
+            cache.is_live = true;
+            cache.leases.remove(&lease.name_any());
+        }),
+    }
+}
+
+fn watch_failed(cache: &watch::Sender<LeaseCache>, error: &kube::runtime::watcher::Error) {
+    if cache.borrow().is_live {
+        debug!(%error, "the watch of the Leases failed");
+    } else {
+        warn!(%error, "cannot watch the Leases; polling them instead");
+    }
+    cache.send_modify(|cache| cache.is_live = false);
+}
