@@ -1,4 +1,4 @@
-//! Registering custom resource definitions.
+//! Installation of CustomResourceDefinitions.
 
 use std::time::Duration;
 
@@ -12,17 +12,18 @@ use kube::{
 use operator_core::error::{is_conflict, is_unavailable, status};
 use tracing::{info, warn};
 
-/// Who the API server remembers as the writer of the definitions.
+/// Field manager of the CustomResourceDefinitions.
 const FIELD_MANAGER: &str = "ensemble";
-/// How long to wait before asking again an API server that did not answer.
+/// How long to wait before retrying an unreachable API server.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long the API server may take to serve a new definition.
+/// Maximum time until the API server serves a new CustomResourceDefinition.
 const ESTABLISH: Duration = Duration::from_secs(30);
 
-/// Applies the definitions and waits until the API server serves them. Applying what is there changes nothing.
+/// Applies the CustomResourceDefinitions and waits until the API server serves them. Makes no change if they are up to
+/// date.
 ///
 /// # Errors
-/// When the API server refuses a definition or cannot be reached.
+/// Returns an error if the API server rejects a definition or is unreachable.
 pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     for crd in crds {
@@ -31,27 +32,29 @@ pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Resu
         let established = await_condition(api.clone(), &name, is_crd_established());
         tokio::time::timeout(ESTABLISH, established)
             .await
-            .with_context(|| format!("the API server did not serve {name} within {ESTABLISH:?}"))?
-            .with_context(|| format!("cannot watch the definition {name}"))?;
+            .with_context(|| {
+                format!("the CustomResourceDefinition {name} was not established within {ESTABLISH:?}")
+            })?
+            .with_context(|| format!("cannot watch the CustomResourceDefinition {name}"))?;
     }
     Ok(())
 }
 
-/// As [`install`], but waits for an API server that cannot be reached, and says so once.
+/// Installs the definitions like [`install`], but retries an unreachable API server and logs that once.
 ///
 /// # Errors
-/// When the API server refuses a definition.
+/// Returns an error if the API server rejects a definition.
 pub async fn install_when_reachable(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
     let mut told = false;
     loop {
         match install(client, crds).await {
             Ok(()) => {
-                info!(count = crds.len(), "the custom resource definitions are registered");
+                info!(count = crds.len(), "installed the CustomResourceDefinitions");
                 return Ok(());
             }
             Err(error) if is_unavailable(error.as_ref()) => {
                 if !told {
-                    warn!(error = %format!("{error:#}"), "the API server cannot be reached; waiting for it");
+                    warn!(error = %format!("{error:#}"), "the API server is unreachable; retrying");
                     told = true;
                 }
                 tokio::time::sleep(RETRY).await;
@@ -61,17 +64,17 @@ pub async fn install_when_reachable(client: &Client, crds: &[CustomResourceDefin
     }
 }
 
-/// What a person can do about a definition that was not registered.
+/// Adds what to do about a rejected definition.
 fn refused(error: kube::Error, name: &str) -> anyhow::Error {
     let advice = if status(&error).is_some_and(kube::core::Status::is_forbidden) {
         "; apply deploy/rbac/optional/install-crds.yaml, or install deploy/crds yourself and leave --install-crds out"
     } else {
         ""
     };
-    anyhow::Error::new(error).context(format!("cannot register the definition {name}{advice}"))
+    anyhow::Error::new(error).context(format!("cannot install the CustomResourceDefinition {name}{advice}"))
 }
 
-/// Two processes that create the same definition at once meet a conflict; the second try then finds it.
+/// Two processes that create the same definition at once get a conflict. The second attempt finds the definition.
 async fn apply(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> kube::Result<()> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match api.patch(&crd.name_any(), &params, &Patch::Apply(crd)).await {

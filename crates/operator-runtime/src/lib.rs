@@ -1,6 +1,7 @@
-//! What a process of controllers needs: a connection, supervision, a graceful stop, logs and probes.
+//! Runtime of a controller process: connection, leader election, supervision, graceful shutdown, webhooks, certificates,
+//! metrics, logs, and probes.
 //!
-//! The controllers themselves are `operator-core`'s; this crate runs them.
+//! `operator-core` is the library for controllers. This crate runs them.
 
 pub mod certificates;
 pub mod connect;

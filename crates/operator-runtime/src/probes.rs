@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`, for kubelets and people.
+//! Health endpoints `/healthz` and `/readyz`.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -12,35 +12,35 @@ use crate::server;
 /// How many connections are kept open. A kubelet closes its own after each probe.
 const CONNECTIONS: usize = 64;
 
-/// Something that a process waits for before it is ready, besides its informers.
+/// A condition that must hold before the process is ready, besides synced caches.
 #[derive(Clone)]
 pub struct Awaited {
-    /// What it waits for, for people: `a certificate`.
+    /// What the process waits for, as shown to people: `a certificate`.
     pub what: &'static str,
-    /// Whether it is there.
+    /// Returns whether the condition holds.
     pub is_there: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// What the probes are answered from.
+/// State that the health endpoints report.
 #[derive(Clone)]
 pub struct Readiness {
-    /// The process's informers; each has to be filled.
+    /// Informers of the process. Each cache must be synced.
     pub informers: Informers,
-    /// What else has to be there.
+    /// Further conditions that must hold.
     pub awaited: Vec<Awaited>,
-    /// Cancelled when the process stops: it is not ready any more.
+    /// Cancelled when the process stops, which makes it unready.
     pub stop: CancellationToken,
 }
 
-/// Serves the probes until the process stops.
+/// Serves the health endpoints until the process stops.
 ///
-/// - `/healthz` answers 200 for as long as the process works at all.
-/// - `/readyz` answers 200 once every informer has been filled and all that is awaited is there, and 503 with what
-///   is missing until then and again when the process stops. In a process that looks into some namespaces only, it
-///   names those that give no rights, and is ready without them if there is another.
+/// - `/healthz` returns 200 as long as the process answers.
+/// - `/readyz` returns 200 once all caches have synced and all conditions hold. Before that, and when the process
+///   stops, it returns 503 and lists what is missing. A process that watches selected namespaces lists the namespaces
+///   for which it lacks rights, and is ready without them if at least one other namespace is left.
 ///
 /// # Errors
-/// When the address cannot be listened on: it is taken, or not this machine's.
+/// Returns an error if the address is in use or does not belong to this machine.
 pub async fn serve(address: SocketAddr, readiness: Readiness) -> Result<()> {
     let (listener, _) = server::bind(address).await.with_context(|| {
         format!(

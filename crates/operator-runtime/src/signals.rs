@@ -1,4 +1,4 @@
-//! Stopping when asked.
+//! Shutdown signals.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,11 @@ use tracing::info;
 /// group, and a parent process that receives it passes it on.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
-/// Returns a token that SIGTERM and SIGINT cancel. A second signal, half a second later or more, ends the process at once.
+/// Returns a token that SIGTERM and SIGINT cancel. A second signal, half a second later or more, exits the process
+/// immediately.
 ///
 /// # Errors
-/// When the handlers cannot be installed.
+/// Returns an error if a signal handler cannot be installed.
 pub fn stop_on_signal() -> Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;

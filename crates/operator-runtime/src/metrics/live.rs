@@ -1,4 +1,4 @@
-//! Metrics that are looked up when somebody asks: depths of queues, sizes of informers, gauges of controllers' own.
+//! Metrics that are read when they are scraped: queue depth, cache sizes, and gauges that controllers define.
 
 use std::{
     collections::BTreeMap,
@@ -18,15 +18,15 @@ use super::{
     reference::{INFORMER_OBJECTS, QUEUE_DEPTH},
 };
 
-/// How many objects wait in a queue.
+/// Returns the number of objects in a queue.
 type Depth = Box<dyn Fn() -> usize + Send + Sync>;
-/// How many objects of which kind are held.
+/// Returns the kind and the number of cached objects.
 type Objects = Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>;
 
-/// What a controller's own gauges show.
+/// Returns the values of the gauges that a controller defines.
 type Read = Box<dyn Fn() -> Vec<Reading> + Send + Sync>;
 
-/// Where to look.
+/// Sources of the metrics.
 #[derive(Default)]
 pub(super) struct Live {
     queues: RwLock<BTreeMap<&'static str, Depth>>,
@@ -35,7 +35,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// A controller's queue; that of its earlier life is forgotten.
+    /// Sets the queue of a controller and replaces the one of its previous run.
     pub(super) fn queue(&self, controller: &'static str, depth: Depth) {
         self.queues.write().insert(controller, depth);
     }
@@ -44,7 +44,7 @@ impl Live {
         self.informers.write().push(objects);
     }
 
-    /// The gauges of a controller; those of its earlier life are forgotten.
+    /// Sets the gauges of a controller and replaces those of its previous run.
     pub(super) fn gauges(&self, controller: &'static str, read: Read) {
         self.gauges.write().insert(controller, read);
     }
@@ -53,7 +53,7 @@ impl Live {
         self.queues.read().iter().map(|(controller, depth)| ((*controller).to_owned(), depth())).collect()
     }
 
-    /// One kind may be held by several informers, each with a selection of it.
+    /// Several informers can cache one kind, each with its own selector.
     fn objects(&self) -> BTreeMap<String, usize> {
         let mut sums = BTreeMap::new();
         for (kind, count) in self.informers.read().iter().flat_map(|objects| objects()) {
@@ -78,7 +78,7 @@ impl Collector for Live {
     }
 }
 
-/// A gauge for each value of the metric's only label.
+/// Encodes a gauge for each value of its only label.
 fn gauges(
     encoder: &mut DescriptorEncoder<'_>,
     metric: &'static Metric,
@@ -93,7 +93,7 @@ fn gauges(
     Ok(())
 }
 
-/// A controller's own gauge.
+/// Encodes a gauge that a controller defines.
 fn show(encoder: &mut DescriptorEncoder<'_>, Reading { gauge, series }: Reading) -> fmt::Result {
     let help = format!("{}.", gauge.help);
     let mut gauges = encoder.encode_descriptor(gauge.name, &help, None, MetricType::Gauge)?;

@@ -1,4 +1,4 @@
-//! Metrics that tell their series apart by labels.
+//! Metrics with labels.
 
 use std::borrow::Cow;
 
@@ -15,26 +15,26 @@ use prometheus_client::{
 
 use super::metric::{Label, Metric, Unit};
 
-/// What a label says in one series.
-pub(super) type Word = Cow<'static, str>;
+/// Value of a label.
+pub(super) type LabelValue = Cow<'static, str>;
 
-/// A metric with a series for each combination of what its labels say.
+/// A metric with one series for each combination of label values.
 pub(super) struct Measure<M, const N: usize> {
     labels: &'static [Label],
     family: Family<Labels<N>, M, First>,
 }
 
-/// The labels of one series.
+/// Labels of one series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Labels<const N: usize>([(&'static str, Word); N]);
+pub(super) struct Labels<const N: usize>([(&'static str, LabelValue); N]);
 
 impl<const N: usize> EncodeLabelSet for Labels<N> {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|(name, word)| (*name, word.as_ref()).encode(encoder.encode_label()))
+        self.0.iter().try_for_each(|(name, value)| (*name, value.as_ref()).encode(encoder.encode_label()))
     }
 }
 
-/// Makes the first value of a series.
+/// Creates the initial value of a series.
 #[derive(Clone, Copy)]
 pub(super) struct First {
     bounds: &'static [f64],
@@ -63,22 +63,22 @@ where
     First: MetricConstructor<M>,
     Family<Labels<N>, M, First>: Registered,
 {
-    /// Registers a metric that has `N` labels.
+    /// Registers a metric with `N` labels.
     pub(super) fn new(registry: &mut Registry, metric: &'static Metric) -> Self {
         let family = Family::new_with_constructor(First { bounds: metric.bounds });
         register(registry, metric, family.clone());
         Self { labels: metric.labels, family }
     }
 
-    /// The series whose labels say this, in the order of the metric's labels.
-    pub(super) fn with(&self, words: [Word; N]) -> M {
+    /// Returns the series with these label values, in the order of the metric's labels.
+    pub(super) fn with(&self, values: [LabelValue; N]) -> M {
         let mut labels = self.labels.iter();
-        let labels = words.map(|word| (labels.next().map_or("", |label| label.name), word));
+        let labels = values.map(|value| (labels.next().map_or("", |label| label.name), value));
         self.family.get_or_create_owned(&Labels(labels))
     }
 }
 
-/// Registers a metric under its name, with its unit.
+/// Registers a metric with its name and unit.
 pub(super) fn register(registry: &mut Registry, metric: &'static Metric, registered: impl Registered) {
     match metric.unit {
         None => registry.register(metric.stem, metric.help, registered),

@@ -1,4 +1,4 @@
-//! The meter of a process.
+//! Recorder of all metrics of a process.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -11,20 +11,20 @@ use prometheus_client::{
 };
 
 use super::{
+    label_limit::LabelLimit,
     live::Live,
-    measure::{Measure, Word, register},
+    measure::{LabelValue, Measure, register},
     reference::{
         BUILD, CERTIFICATE_EXPIRY, LEADER, LEADER_TRANSITIONS, QUEUE_WAIT, RECONCILE_DURATION, RECONCILES,
         REQUEST_DURATION, REQUESTS, RESTARTS, RETRIES, RETRIES_OF, REVIEW_DURATION, REVIEWS, WATCH_RESTARTS,
     },
-    words::Words,
 };
 
-/// Counts and times what happens in a process.
+/// Counts and times events in a process.
 ///
 /// # Guarantees
-/// The number of series has a bound, whatever happens: words that come from outside are counted as `other` when
-/// there get too many of them. Calls return at once. Everything starts at zero when the process starts.
+/// The number of series is bounded: label values that come from outside are counted as `other` when there are too many.
+/// Calls never block. All values are zero when the process starts.
 pub struct Meter {
     registry: Registry,
     live: Arc<Live>,
@@ -41,16 +41,16 @@ pub struct Meter {
     certificate_expiry: Measure<Gauge, 1>,
     reviews: Measure<Counter, 2>,
     review_duration: Measure<Histogram, 1>,
-    resources: Words,
-    kinds: Words,
-    webhooks: Words,
+    resources: LabelLimit,
+    kinds: LabelLimit,
+    webhooks: LabelLimit,
 }
 
 impl Meter {
-    /// A meter for a manager of this version that runs these controllers.
+    /// Creates a meter for a manager of this version that runs these controllers.
     ///
-    /// What can be counted of a controller is there from the start, with 0: a rate over a series that has just
-    /// appeared does not see its first count.
+    /// Series of a controller exist from the start with the value 0, because `rate` misses the first increment of a new
+    /// series.
     pub fn new(version: &'static str, controllers: impl IntoIterator<Item = &'static str>) -> Self {
         let mut registry = Registry::default();
         let of = &mut registry;
@@ -74,13 +74,13 @@ impl Meter {
             reviews: Measure::new(of, &REVIEWS),
             review_duration: Measure::new(of, &REVIEW_DURATION),
             live,
-            resources: Words::default(),
-            kinds: Words::default(),
-            webhooks: Words::default(),
+            resources: LabelLimit::default(),
+            kinds: LabelLimit::default(),
+            webhooks: LabelLimit::default(),
             registry,
         };
         for code in RETRIES_OF {
-            meter.retries.with([word(code)]);
+            meter.retries.with([label_value(code)]);
         }
         for controller in controllers {
             meter.prepare(controller);
@@ -90,19 +90,19 @@ impl Meter {
 
     fn prepare(&self, controller: &'static str) {
         for ended in Ended::ALL {
-            self.reconciles.with([word(controller), word(ended.label())]);
+            self.reconciles.with([label_value(controller), label_value(ended.label())]);
         }
-        self.reconcile_duration.with([word(controller)]);
-        self.queue_wait.with([word(controller)]);
-        self.restarts.with([word(controller)]);
-        self.leader.with([word(controller)]);
-        self.leader_transitions.with([word(controller)]);
+        self.reconcile_duration.with([label_value(controller)]);
+        self.queue_wait.with([label_value(controller)]);
+        self.restarts.with([label_value(controller)]);
+        self.leader.with([label_value(controller)]);
+        self.leader_transitions.with([label_value(controller)]);
     }
 
-    /// All metrics as OpenMetrics text.
+    /// Encodes all metrics as OpenMetrics text.
     ///
     /// # Errors
-    /// Never in practice: it is written into memory.
+    /// Returns an error if encoding fails, which does not happen in memory.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.registry)?;
@@ -112,12 +112,12 @@ impl Meter {
 
 impl Metrics for Meter {
     fn reconciled(&self, controller: &'static str, ended: Ended, took: Duration) {
-        self.reconciles.with([word(controller), word(ended.label())]).inc();
-        self.reconcile_duration.with([word(controller)]).observe(took.as_secs_f64());
+        self.reconciles.with([label_value(controller), label_value(ended.label())]).inc();
+        self.reconcile_duration.with([label_value(controller)]).observe(took.as_secs_f64());
     }
 
     fn dequeued(&self, controller: &'static str, waited: Duration) {
-        self.queue_wait.with([word(controller)]).observe(waited.as_secs_f64());
+        self.queue_wait.with([label_value(controller)]).observe(waited.as_secs_f64());
     }
 
     fn queue(&self, controller: &'static str, depth: Box<dyn Fn() -> usize + Send + Sync>) {
@@ -129,9 +129,9 @@ impl Metrics for Meter {
     }
 
     fn requested(&self, asked: &Asked, code: Option<u16>, took: Duration) {
-        let verb = word(asked.verb);
+        let verb = label_value(asked.verb);
         let code = code.map_or(Cow::Borrowed("none"), |code| Cow::Owned(code.to_string()));
-        self.requests.with([verb.clone(), self.resources.word(&asked.resource), code]).inc();
+        self.requests.with([verb.clone(), self.resources.value(&asked.resource), code]).inc();
         self.request_duration.with([verb]).observe(took.as_secs_f64());
     }
 
@@ -144,32 +144,32 @@ impl Metrics for Meter {
     }
 
     fn watch_restarted(&self, kind: &str, why: Restarted) {
-        self.watch_restarts.with([self.kinds.word(kind), word(why.label())]).inc();
+        self.watch_restarts.with([self.kinds.value(kind), label_value(why.label())]).inc();
     }
 
     fn reviewed(&self, webhook: &str, ended: Reviewed, took: Duration) {
-        let webhook = self.webhooks.word(webhook);
-        self.reviews.with([webhook.clone(), word(ended.label())]).inc();
+        let webhook = self.webhooks.value(webhook);
+        self.reviews.with([webhook.clone(), label_value(ended.label())]).inc();
         self.review_duration.with([webhook]).observe(took.as_secs_f64());
     }
 
     fn restarted(&self, controller: &'static str) {
-        self.restarts.with([word(controller)]).inc();
+        self.restarts.with([label_value(controller)]).inc();
     }
 
     fn leading(&self, controller: &'static str, leads: bool) {
-        let led = self.leader.with([word(controller)]).set(i64::from(leads)) == 1;
+        let led = self.leader.with([label_value(controller)]).set(i64::from(leads)) == 1;
         if leads && !led {
-            self.leader_transitions.with([word(controller)]).inc();
+            self.leader_transitions.with([label_value(controller)]).inc();
         }
     }
 
     fn certificate(&self, certificate: Certificate, not_after: Timestamp) {
-        self.certificate_expiry.with([word(certificate.label())]).set(not_after.as_second());
+        self.certificate_expiry.with([label_value(certificate.label())]).set(not_after.as_second());
     }
 }
 
-fn word(word: &'static str) -> Word {
+fn label_value(word: &'static str) -> LabelValue {
     Cow::Borrowed(word)
 }
 

@@ -1,36 +1,36 @@
-//! What there is to know about a metric before it measures anything.
+//! Definitions of metrics.
 
-/// One metric.
+/// Definition of a metric.
 #[derive(Debug)]
 pub struct Metric {
-    /// The name without the unit and without what the type appends.
+    /// Name without the unit and without the suffix of the type.
     pub(super) stem: &'static str,
-    /// What it is.
+    /// Type.
     pub kind: Kind,
-    /// What it is measured in, if not in things.
+    /// Unit; `None` for counts.
     pub unit: Option<Unit>,
-    /// What tells its series apart, in the order in which they are written.
+    /// Labels in the order in which they are written.
     pub labels: &'static [Label],
-    /// What it says, as a sentence without its full stop.
+    /// Help text: a sentence without its full stop.
     pub help: &'static str,
-    /// The upper bounds of a histogram's buckets.
+    /// Upper bounds of a histogram's buckets.
     pub bounds: &'static [f64],
 }
 
-/// The type of a metric.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, from the start of the process.
+    /// Increases from the start of the process.
     Counter,
-    /// Grows and falls.
+    /// Increases and decreases.
     Gauge,
-    /// How many observations lay below each bound, their sum and their number.
+    /// Counts observations in buckets, with their sum and number.
     Histogram,
-    /// Always 1; its labels say something.
+    /// Always 1; the labels carry the information.
     Info,
 }
 
-/// What a metric is measured in.
+/// Unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -39,28 +39,28 @@ pub enum Unit {
     Bytes,
 }
 
-/// A label of a metric.
+/// Label of a metric.
 #[derive(Debug)]
 pub struct Label {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it can say.
+    /// Possible values.
     pub values: Values,
 }
 
-/// What a label can say.
+/// Possible values of a label.
 #[derive(Debug)]
 pub enum Values {
     /// The name of a controller.
     Controllers,
-    /// One of these.
+    /// One of these values.
     These(fn() -> Vec<&'static str>),
-    /// What this sentence says; there are few of them.
+    /// Few values, as this text describes.
     Few(&'static str),
 }
 
 impl Kind {
-    /// The word for it in OpenMetrics.
+    /// Returns the name of the type in OpenMetrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -72,7 +72,7 @@ impl Kind {
 }
 
 impl Unit {
-    /// Its name.
+    /// Returns the name of the unit.
     pub fn word(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
@@ -98,7 +98,7 @@ impl Metric {
         Self::new(stem, Kind::Info, labels, help)
     }
 
-    /// Of times, in seconds.
+    /// Creates a histogram of durations in seconds.
     pub(super) const fn histogram(
         stem: &'static str,
         labels: &'static [Label],
@@ -112,8 +112,7 @@ impl Metric {
         Self { unit: Some(unit), ..self }
     }
 
-    /// The name by which the metric is known: the one that is asked for, except that a histogram's series append
-    /// `_bucket`, `_sum` and `_count` to it.
+    /// Returns the name of the metric. The series of a histogram append `_bucket`, `_sum`, and `_count` to it.
     pub fn name(&self) -> String {
         let family = self.family();
         match self.kind {
@@ -123,12 +122,12 @@ impl Metric {
         }
     }
 
-    /// What it says, as a sentence.
+    /// Returns the help text as a sentence.
     pub fn sentence(&self) -> String {
         format!("{}.", self.help)
     }
 
-    /// The names of its series.
+    /// Returns the names of the series.
     pub fn series(&self) -> Vec<String> {
         let name = self.name();
         match self.kind {
@@ -137,7 +136,7 @@ impl Metric {
         }
     }
 
-    /// The name as `# TYPE` gives it.
+    /// Returns the name in the `# TYPE` line.
     pub fn family(&self) -> String {
         match self.unit {
             Some(unit) => format!("{}_{}", self.stem, unit.word()),

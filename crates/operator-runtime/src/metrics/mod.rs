@@ -1,14 +1,15 @@
-//! Metrics: what is measured, and the server that shows it to those who may see it.
+//! Metrics and the server that exposes them.
 //!
-//! - [`reference`] is the list of all metrics; the registry, the reference page and the tests are made from it.
-//! - [`Meter`] counts: it is what the controllers and the other parts of the process call.
-//! - [`serve`] answers `GET /metrics` in OpenMetrics text, and whatever else stands behind the same door.
+//! - [`reference`] lists all metrics. The registry, the reference page, and the tests are generated from it.
+//! - [`Meter`] records values. Controllers and the runtime call it.
+//! - [`serve`] answers `GET /metrics` in OpenMetrics text, and further paths that need the same authorization.
 //!
-//! # The door
-//! A request needs a bearer token. The API server is asked whose it is (TokenReview) and whether that user may do
-//! this (SubjectAccessReview of the path and the method). Its answers are kept for a short while.
+//! # Authorization
+//! A request needs a bearer token. The server authenticates it by a TokenReview and authorizes it by a
+//! SubjectAccessReview of the path and the method. Results are cached for a short time.
 
-mod access;
+mod authorization;
+mod label_limit;
 mod live;
 mod measure;
 mod meter;
@@ -17,14 +18,13 @@ mod metric;
 mod process;
 pub mod reference;
 mod server;
-mod words;
 
 use k8s_openapi::api::{authentication::v1::TokenReview, authorization::v1::SubjectAccessReview};
 pub use meter::Meter;
 use operator_core::rbac::{CREATE, Rule, rule};
 pub use server::{Door, may_listen, serve};
 
-/// What the manager may, to ask about those who come for its metrics.
+/// Returns the RBAC rules for authenticating and authorizing scrapes.
 pub fn rules() -> Vec<Rule> {
     vec![rule::<TokenReview>(CREATE), rule::<SubjectAccessReview>(CREATE)]
 }

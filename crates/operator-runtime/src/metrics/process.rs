@@ -1,4 +1,4 @@
-//! What the process itself uses, under the names that all Prometheus clients give it.
+//! Resource usage of the process, under the standard names of Prometheus clients.
 
 use std::fmt;
 
@@ -21,16 +21,16 @@ use super::{
     },
 };
 
-/// Looks into `/proc`. Where there is none, there are no such metrics.
+/// Reads `/proc`. Without `/proc`, these metrics are missing.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Clock ticks in a second, the unit of times in `/proc`.
+    /// Clock ticks per second, the unit of times in `/proc`.
     ticks: f64,
-    /// When the machine started, in seconds since 1970.
+    /// Boot time in seconds since 1970.
     boot: Option<u64>,
 }
 
-/// What was seen.
+/// Values that were read.
 struct Seen {
     stat: Stat,
     fds: usize,
@@ -44,7 +44,7 @@ impl Process {
         Self { ticks, boot: procfs::boot_time_secs().ok() }
     }
 
-    /// A time of `/proc` in seconds.
+    /// Converts clock ticks to seconds.
     #[allow(clippy::cast_precision_loss, reason = "exact for more years than machines last")]
     fn seconds(&self, ticks: u64) -> f64 {
         ticks as f64 / self.ticks

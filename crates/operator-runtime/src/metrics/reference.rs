@@ -1,7 +1,7 @@
-//! All metrics. The registry, the reference page and the tests are made from this list.
+//! List of all metrics. The registry, the reference page, and the tests are generated from it.
 //!
-//! Names follow Prometheus: what is counted ends in `_total`, what has a unit ends in it, and units are base units.
-//! No label holds the name of an object or of a user, a message or a path of a request: each has few values.
+//! Names follow Prometheus: counters end in `_total`, metrics with a unit end in the unit, and units are base units.
+//! No label contains the name of an object or a user, a message, or a request path. Each label has few values.
 
 use operator_core::metrics::{Certificate, Ended, Restarted, Reviewed};
 
@@ -33,7 +33,7 @@ const CODE: Label = Label {
 
 const RETRY_CODE: Label = Label { name: "code", values: Values::These(|| RETRIES_OF.to_vec()) };
 
-/// The status codes by which an API server asks for patience.
+/// Status codes after which requests are retried.
 pub(super) const RETRIES_OF: [&str; 3] = ["429", "503", "504"];
 
 const KIND: Label = Label { name: "kind", values: Values::Few("a kind that is watched: `Pod`, `PodSet`") };
@@ -53,13 +53,13 @@ const CERTIFICATE: Label = Label {
 
 const VERSION: Label = Label { name: "version", values: Values::Few("the version of the manager") };
 
-/// From a reconcile that found nothing to do to one that met its timeout.
+/// From a reconcile without work to one that reaches its timeout.
 const RECONCILE: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 /// From an idle queue to one that does not drain.
 const WAIT: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
-/// From a read of the API server's cache to a request that was throttled again and again.
+/// From a read of the API server's cache to a request that is throttled repeatedly.
 const REQUEST: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-/// From an answer out of our caches to the longest that an API server waits.
+/// From a response out of caches to the longest timeout of an API server.
 const REVIEW: &[f64] = &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0];
 
 pub(super) static BUILD: Metric =
@@ -145,7 +145,7 @@ pub(super) static PROCESS_START: Metric =
     Metric::gauge("process_start_time", &[], "When the process started, in seconds since 1970")
         .of(Unit::Seconds);
 
-/// All metrics, in the order of the reference page.
+/// All metrics in the order of the reference page.
 pub static METRICS: &[&Metric] = &[
     &BUILD,
     &RECONCILES,

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Meter,
-    access::{Access, guard},
+    authorization::{Authorizer, authorize},
 };
 use crate::{
     https::{self, Identity, Server},
@@ -60,7 +60,7 @@ pub async fn serve(
             ended: server::spawn(listener, None, router, CONNECTIONS, stop),
         }),
         Door::Guarded { identity, client } => {
-            let router = router.route_layer(from_fn_with_state(Access::new(client), guard));
+            let router = router.route_layer(from_fn_with_state(Authorizer::new(client), authorize));
             https::serve(address, router, identity, CONNECTIONS, stop).await
         }
     };

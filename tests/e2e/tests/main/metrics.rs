@@ -99,11 +99,11 @@ async fn over_tls_they_are_for_those_who_may_read_them() {
     let refused = secure.ask(None).unwrap();
     assert_eq!(refused.status, 401);
     assert!(refused.head.contains("www-authenticate: bearer"), "{refused:?}");
-    assert!(refused.body.contains("needs a bearer token"), "{refused:?}");
+    assert!(refused.body.contains("has no bearer token"), "{refused:?}");
     for token in ["garbage", "a.b.c", &elsewhere, &gone, &format!("{reader}x")] {
         let refused = secure.ask(Some(token)).unwrap();
         assert_eq!(refused.status, 401, "{refused:?}");
-        assert!(refused.body.contains("does not know this token"), "{refused:?}");
+        assert!(refused.body.contains("does not accept this token"), "{refused:?}");
     }
     let refused = secure.ask(Some(&stranger)).unwrap();
     assert_eq!(refused.status, 403, "{refused:?}");
@@ -145,7 +145,7 @@ async fn while_the_api_server_is_away_its_last_word_holds() {
     let refused = secure.ask(Some(&unknown)).unwrap();
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(
-        refused.body.contains("could not be asked") && refused.head.contains("retry-after:"),
+        refused.body.contains("cannot authorize the request") && refused.head.contains("retry-after:"),
         "{refused:?}"
     );
     assert_eq!(secure.status(None), 401);

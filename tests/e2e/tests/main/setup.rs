@@ -37,7 +37,7 @@ async fn without_definitions_it_waits_says_so_once_and_goes_on_when_they_are_ins
 /// `--install-crds` without the right to.
 async fn refuses_to_install_what_it_may_not(stage: &Stage) {
     let manager = stage.start("no-right", &stage.account, &["--install-crds"]);
-    manager.until_logged("cannot register the definition").await;
+    manager.until_logged("cannot install the CustomResourceDefinition").await;
     let (end, log) = manager.until_ended(Duration::from_secs(5)).await;
     assert!(end.contains("exit code 1"), "{end}");
     assert!(log.contains("is forbidden") && log.contains("deploy/rbac/optional/install-crds.yaml"), "{log}");
@@ -47,7 +47,7 @@ async fn refuses_to_install_what_it_may_not(stage: &Stage) {
 async fn installs_definitions(stage: &Stage) {
     stage.permit_definitions().await;
     let manager = stage.start_with_probes("installer", &stage.account, &["--install-crds"]);
-    manager.until_logged("the custom resource definitions are registered").await;
+    manager.until_logged("installed the CustomResourceDefinitions").await;
     manager.until_readyz(200, "ok").await;
     manager.ask_to_end().await;
     let again = stage.start_with_probes("installer-again", &stage.account, &["--install-crds"]);

@@ -1,4 +1,4 @@
-//! What the API server's reviews say.
+//! Requests and results of TokenReview and SubjectAccessReview.
 
 use k8s_openapi::api::{
     authentication::v1::{TokenReviewStatus, UserInfo},
@@ -7,8 +7,8 @@ use k8s_openapi::api::{
     },
 };
 
-/// Whose token it is; nobody's unless the API server says in so many words that it is authentic. That there is no
-/// error says nothing (CVE-2023-48312).
+/// Returns the user of a token, only if the API server says that it is authenticated. The absence of an error proves
+/// nothing (CVE-2023-48312).
 pub(super) fn user(status: Option<TokenReviewStatus>) -> Option<UserInfo> {
     let status = status?;
     let is_authentic =
@@ -17,8 +17,8 @@ pub(super) fn user(status: Option<TokenReviewStatus>) -> Option<UserInfo> {
     status.user.filter(|user| is_authentic && is_named(user))
 }
 
-/// The question whether this user may do this.
-pub(super) fn review(user: UserInfo, path: &str, verb: &str) -> SubjectAccessReview {
+/// Creates the review that asks whether a user is allowed to do this.
+pub(super) fn access_review(user: UserInfo, path: &str, verb: &str) -> SubjectAccessReview {
     let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some(verb.to_owned()) };
     let spec = SubjectAccessReviewSpec {
         user: user.username,
@@ -31,7 +31,7 @@ pub(super) fn review(user: UserInfo, path: &str, verb: &str) -> SubjectAccessRev
     SubjectAccessReview { spec, ..SubjectAccessReview::default() }
 }
 
-/// Whether the API server says that the user may.
+/// Returns whether the API server allows it.
 pub(super) fn may(status: Option<SubjectAccessReviewStatus>) -> bool {
     status.is_some_and(|status| status.allowed && status.denied != Some(true))
 }
@@ -91,7 +91,7 @@ mod tests {
             ..prometheus()
         };
         let SubjectAccessReviewSpec { user, groups, uid, extra, non_resource_attributes, .. } =
-            review(asked.clone(), "/metrics", "get").spec;
+            access_review(asked.clone(), "/metrics", "get").spec;
         assert_eq!((user, groups, uid, extra), (asked.username, asked.groups, asked.uid, asked.extra));
         let NonResourceAttributes { path, verb } = non_resource_attributes.unwrap();
         assert_eq!((path.as_deref(), verb.as_deref()), (Some("/metrics"), Some("get")));

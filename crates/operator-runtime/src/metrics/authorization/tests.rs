@@ -1,5 +1,4 @@
-//! Against a stand-in for the API server that answers reviews as it is told. What the real one says is tested end to
-//! end.
+//! Tests against a stub of the API server. The end-to-end tests cover the real one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -11,13 +10,13 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 
-/// Answers reviews: the token `good` is that of a user who may, `weak` that of one who may not, any other is nobody's.
+/// Answers reviews: the user of token `good` is allowed, the user of `weak` is not, and any other token is invalid.
 #[derive(Default)]
 struct Stub {
     asked: AtomicUsize,
-    at_once: AtomicUsize,
+    reviews_in_flight: AtomicUsize,
     most_at_once: AtomicUsize,
-    away: AtomicBool,
+    is_unavailable: AtomicBool,
 }
 
 impl Stub {
@@ -26,7 +25,7 @@ impl Stub {
         let answer = move |request: http::Request<KubeBody>| {
             let stub = stub.clone();
             async move {
-                if stub.away.load(Ordering::Relaxed) {
+                if stub.is_unavailable.load(Ordering::Relaxed) {
                     return Err(std::io::Error::other("connection refused"));
                 }
                 let is_token = request.uri().path().ends_with("tokenreviews");
@@ -44,12 +43,12 @@ impl Stub {
 
     async fn whose(&self, asked: &Value) -> Value {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let now = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+        let now = self.reviews_in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         self.most_at_once.fetch_max(now, Ordering::Relaxed);
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
-        self.at_once.fetch_sub(1, Ordering::Relaxed);
+        self.reviews_in_flight.fetch_sub(1, Ordering::Relaxed);
         let status = match asked["spec"]["token"].as_str().unwrap() {
             name @ ("good" | "weak") => json!({"authenticated": true, "user": {"username": name}}),
             _ => json!({"authenticated": false, "error": "", "user": {"username": "good"}}),
@@ -67,7 +66,7 @@ fn may(asked: &Value) -> Value {
 fn router(stub: &Arc<Stub>) -> Router {
     let routes =
         Router::new().route("/metrics", get(async || "numbers")).route("/debug", get(async || "secrets"));
-    routes.route_layer(from_fn_with_state(Access::new(stub.client()), guard))
+    routes.route_layer(from_fn_with_state(Authorizer::new(stub.client()), authorize))
 }
 
 fn asking(path: &str, authorization: Option<&str>) -> Request {
@@ -87,14 +86,14 @@ async fn answer(router: &Router, path: &str, authorization: Option<&str>) -> (u1
 }
 
 #[tokio::test]
-async fn only_who_may_is_let_in_and_everybody_is_told_why_not() {
+async fn only_authorized_users_are_served_and_others_learn_why() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
     for (path, authorization, status, says) in [
-        ("/metrics", None, 401, "needs a bearer token"),
-        ("/metrics", Some("Basic Z29vZDpnb29k"), 401, "needs a bearer token"),
-        ("/metrics", Some("Bearer "), 401, "needs a bearer token"),
-        ("/metrics", Some("Bearer garbage"), 401, "does not know this token"),
+        ("/metrics", None, 401, "has no bearer token"),
+        ("/metrics", Some("Basic Z29vZDpnb29k"), 401, "has no bearer token"),
+        ("/metrics", Some("Bearer "), 401, "has no bearer token"),
+        ("/metrics", Some("Bearer garbage"), 401, "does not accept this token"),
         ("/metrics", Some("Bearer weak"), 403, "weak may not get /metrics"),
         ("/debug", Some("Bearer good"), 403, "good may not get /debug"),
         ("/metrics", Some("Bearer good"), 200, "numbers"),
@@ -110,10 +109,10 @@ async fn only_who_may_is_let_in_and_everybody_is_told_why_not() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_token_does_not_reach_the_api_server() {
+async fn invalid_tokens_are_rejected_without_a_review() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
-    let long = format!("Bearer {}", "x".repeat(LONGEST_TOKEN + 1));
+    let long = format!("Bearer {}", "x".repeat(MAX_TOKEN_LENGTH + 1));
     for authorization in [None, Some("Bearer"), Some("Bearer  "), Some(long.as_str())] {
         assert_eq!(answer(&router, "/metrics", authorization).await.0, 401);
     }
@@ -121,7 +120,7 @@ async fn what_cannot_be_a_token_does_not_reach_the_api_server() {
 }
 
 #[tokio::test]
-async fn the_api_server_is_asked_once_and_its_word_holds_while_it_is_away() {
+async fn results_are_cached_while_the_api_server_is_unavailable() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
     for _ in 0..20 {
@@ -129,17 +128,17 @@ async fn the_api_server_is_asked_once_and_its_word_holds_while_it_is_away() {
         assert_eq!(answer(&router, "/metrics", Some("Bearer garbage")).await.0, 401);
     }
     assert_eq!(stub.asked.load(Ordering::Relaxed), 2);
-    stub.away.store(true, Ordering::Relaxed);
+    stub.is_unavailable.store(true, Ordering::Relaxed);
     assert_eq!(answer(&router, "/metrics", Some("Bearer good")).await.0, 200);
     let (status, body) = answer(&router, "/metrics", Some("Bearer another")).await;
     assert_eq!(status, 503);
-    assert!(body.contains("could not be asked"), "{body}");
-    stub.away.store(false, Ordering::Relaxed);
-    assert_eq!(answer(&router, "/metrics", Some("Bearer another")).await.0, 401, "a failure is not kept");
+    assert!(body.contains("cannot authorize the request"), "{body}");
+    stub.is_unavailable.store(false, Ordering::Relaxed);
+    assert_eq!(answer(&router, "/metrics", Some("Bearer another")).await.0, 401, "failures are not cached");
 }
 
 #[tokio::test]
-async fn strangers_cannot_flood_the_api_server() {
+async fn many_invalid_tokens_cause_few_concurrent_reviews() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
     let strangers = (0..200).map(|number| {
@@ -148,10 +147,10 @@ async fn strangers_cannot_flood_the_api_server() {
     });
     assert!(join_all(strangers).await.iter().all(|status| *status == 401));
     assert_eq!(stub.asked.load(Ordering::Relaxed), 200);
-    assert!(stub.most_at_once.load(Ordering::Relaxed) <= AT_ONCE);
+    assert!(stub.most_at_once.load(Ordering::Relaxed) <= MAX_CONCURRENT_REVIEWS);
 
     let same = (0..200).map(|_| answer(&router, "/metrics", Some("Bearer good")));
     assert!(join_all(same).await.iter().all(|(status, _)| *status == 200));
     let asked = stub.asked.load(Ordering::Relaxed) - 200;
-    assert!(asked <= AT_ONCE, "one question, asked {asked} times");
+    assert!(asked <= MAX_CONCURRENT_REVIEWS, "one request was reviewed {asked} times");
 }
