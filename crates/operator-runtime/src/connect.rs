@@ -1,4 +1,4 @@
-//! Finding the API server.
+//! Connections to the API server.
 
 use std::sync::Arc;
 
@@ -14,29 +14,28 @@ use operator_core::{
 };
 use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
 
-/// A client for the cluster that the environment names: `KUBECONFIG` or `~/.kube/config`, else the
-/// ServiceAccount of the pod that this process runs in. Sends nothing yet.
+/// Returns a client for the cluster of `KUBECONFIG` or `~/.kube/config`, or otherwise of the Pod's ServiceAccount. Sends
+/// no request.
 ///
 /// # Errors
-/// When neither is there, or the kubeconfig cannot be read.
+/// Returns an error if no configuration exists or the kubeconfig is not readable.
 pub async fn connect() -> Result<Client> {
     connect_measured(Arc::new(NoMetrics)).await
 }
 
-/// As [`connect`]; `metrics` is told of every answer that asks for patience, which nobody else sees: such requests are
-/// sent again.
+/// Returns a client like [`connect`] that reports every retried response to `metrics`.
 ///
 /// # Errors
-/// As [`connect`].
+/// Returns the errors of [`connect`].
 pub async fn connect_measured(metrics: Arc<dyn Metrics>) -> Result<Client> {
     client(configuration().await?, metrics).context("the cluster configuration cannot be used")
 }
 
-/// As [`connect`], but with connections of its own, and with no request sent again by itself: for whoever must know
-/// when each of his requests was sent.
+/// Returns a client like [`connect`] with its own connections and without retries, for callers that must know when each
+/// request was sent.
 ///
 /// # Errors
-/// As [`connect`].
+/// Returns the errors of [`connect`].
 pub async fn connect_apart() -> Result<Client> {
     let mut config = configuration().await?;
     config.default_retry = false;
@@ -49,7 +48,7 @@ async fn configuration() -> Result<Config> {
     )
 }
 
-/// kube's own client, with its retries moved above the place where answers are counted.
+/// Creates kube's client with its retries outside of the layer that counts responses.
 fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client> {
     config.default_retry = false;
     let namespace = config.default_namespace.clone();
@@ -57,7 +56,7 @@ fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client>
     let counted = service_fn(move |request: Request<Body>| {
         let (inner, metrics) = (inner.clone(), metrics.clone());
         async move {
-            // It may have been a long time since the first attempt.
+            // The first attempt may have been long ago.
             if let Some(fence) = request.extensions().get::<Fence>() {
                 fence.check()?;
             }
@@ -72,7 +71,7 @@ fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client>
     Ok(Client::new(ServiceBuilder::new().layer(retry).service(counted), namespace))
 }
 
-/// The answers after which [`RetryPolicy`] sends a request again.
+/// Returns whether [`RetryPolicy`] retries after this status.
 fn asks_for_patience(status: StatusCode) -> bool {
     matches!(
         status,
@@ -102,7 +101,7 @@ mod tests {
         }
     }
 
-    /// Asks for patience twice.
+    /// Asks twice for a retry.
     async fn busy(State(asked): State<Arc<AtomicUsize>>) -> (StatusCode, String) {
         let answers = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
         let status = answers.get(asked.fetch_add(1, Ordering::Relaxed)).copied().unwrap_or(StatusCode::OK);

@@ -1,4 +1,4 @@
-//! Running controllers, and starting them again when they end by themselves.
+//! Supervises controllers and restarts those that end unexpectedly.
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -11,20 +11,21 @@ use tracing::{error, info};
 
 use crate::election::{Election, Leadership};
 
-/// How often a controller may end by itself within [`WINDOW`] before the process gives up.
+/// Number of unexpected ends within [`WINDOW`] after which the process gives up.
 const RESTARTS: usize = 5;
-/// How long an end is held against a controller.
+/// Time during which an unexpected end counts.
 const WINDOW: Duration = Duration::from_mins(10);
-/// The wait before the first restart; doubles with each that still counts.
+/// Wait before the first restart. It doubles with each end that still counts.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Runs the controllers until the environment asks to stop, each while this process leads it; without an election, always.
-/// One that ends by itself, which is a bug, is started again with backoff. A controller whose informers have not been
-/// filled yet does not stand for election: others may be able to run it.
+/// Runs the controllers until the environment stops, each while this process leads it. Without leader election, a
+/// controller always runs.
+///
+/// A controller that ends unexpectedly, which is a bug, is restarted with backoff. A controller becomes a candidate only
+/// after its caches have synced, because another replica may be able to run it.
 ///
 /// # Errors
-/// When a controller keeps ending by itself: the process should end then and be started anew. The others have been asked
-/// to stop, and have stopped.
+/// Returns an error if a controller keeps ending. Restart the process then. The other controllers have been stopped.
 pub async fn run(
     controllers: &[Registration],
     environment: &Environment,
@@ -54,13 +55,13 @@ async fn run_with(
     result
 }
 
-/// A controller's part in the election.
+/// Takes part in the leader election of one controller.
 struct Candidacy {
-    /// With a fence of the controller's own.
+    /// Environment with a fence for this controller.
     environment: Environment,
     controller: &'static str,
     election: Option<Arc<Election>>,
-    /// From the first time on that the controller could run.
+    /// Set once the controller can run.
     leadership: Option<Leadership>,
 }
 
@@ -82,12 +83,13 @@ impl Candidacy {
         })
     }
 
-    /// Ends it. Unless all has come to its end, the Lease is left to end by itself: a request may be on its way.
+    /// Ends the candidacy. The Lease is released only if the controller has drained. Otherwise a request may be in flight and
+    /// the Lease expires.
     async fn end(self, drained: Drained) {
         if let (Some(leadership), Drained::Wholly) = (self.leadership, drained) {
             leadership.resign().await;
         }
-        info!(controller = self.controller, "the controller has stopped");
+        info!(controller = self.controller, "stopped the controller");
     }
 }
 
@@ -116,14 +118,14 @@ async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wai
             controller = controller.name,
             error = why,
             retry_in = ?wait,
-            "the controller ended by itself and is started again"
+            "the controller ended unexpectedly; restarting it"
         );
         metrics.restarted(controller.name);
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
 }
 
-/// The life of a wired controller, term by term. A lost lease ends a term at once, in the midst of whatever is done.
+/// Runs a controller for one term of leadership after another. A lost lease ends a term immediately.
 async fn live(wired: &mut dyn Wired, candidacy: &mut Candidacy, stop: &CancellationToken) -> Result<Drained> {
     if stop.run_until_cancelled(wired.filled()).await.is_none() {
         return Ok(Drained::Wholly);
@@ -159,7 +161,7 @@ mod tests {
 
     static RUNS: AtomicUsize = AtomicUsize::new(0);
 
-    /// Returns or panics at once.
+    /// Returns or panics immediately.
     struct Bad;
 
     impl Wired for Bad {
@@ -177,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Runs until it is asked to stop. Tells how many runs there were, and whether one goes on.
+    /// Runs until it is stopped, and reports the number of runs and whether one is active.
     struct Good {
         stop: CancellationToken,
         runs: watch::Sender<(usize, bool)>,

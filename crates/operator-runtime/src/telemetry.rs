@@ -1,4 +1,4 @@
-//! What the process says about its work: logs, and traces where they are built in and wanted.
+//! Logs, and traces if they are built in and enabled.
 
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -7,31 +7,31 @@ use anyhow::Result;
 
 use crate::logs::{self, Format, Level};
 
-/// Where traces go.
+/// Destination of traces.
 #[derive(Clone, Debug)]
 pub struct Collector {
     /// Its base address, such as `http://collector:4318`.
     pub endpoint: String,
-    /// The version of this process, as the collector is told.
+    /// Version of this process, as reported to the collector.
     pub version: &'static str,
-    /// Which of several replicas this is.
+    /// Identity of this replica.
     pub instance: String,
 }
 
-/// Logs and traces under way.
+/// Running logs and traces.
 #[derive(Debug)]
 pub struct Telemetry {
-    /// Changes which log lines there are.
+    /// Handle that changes the log level.
     pub level: Level,
     #[cfg(feature = "otlp")]
     traces: Option<otlp::Traces>,
 }
 
-/// Starts logging as [`logs::start`] does, and tracing if there is a collector.
+/// Starts logging like [`logs::start`], and tracing if there is a collector.
 ///
 /// # Errors
-/// When the filter does not parse, the process logs already, or the collector's address is none. A collector that
-/// cannot be reached is no error: it is told, and the work goes on.
+/// Returns an error if the filter is invalid, logging has already started, or the collector's address is invalid. An
+/// unreachable collector is logged and does not stop the process.
 #[cfg(feature = "otlp")]
 pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Result<Telemetry> {
     let traces = collector.map(otlp::start).transpose()?;
@@ -39,10 +39,11 @@ pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Res
     Ok(Telemetry { level: logs::start_with(format, filter, more)?, traces })
 }
 
-/// Starts logging as [`logs::start`] does.
+/// Starts logging like [`logs::start`].
 ///
 /// # Errors
-/// When the filter does not parse, the process logs already, or there is a collector: traces are not built in.
+/// Returns an error if the filter is invalid, logging has already started, or a collector is set although traces are not
+/// built in.
 #[cfg(not(feature = "otlp"))]
 pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Result<Telemetry> {
     anyhow::ensure!(collector.is_none(), "traces are not built in; build with the feature otlp");
@@ -50,7 +51,7 @@ pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Res
 }
 
 impl Telemetry {
-    /// Sends what has not been sent yet. Takes no longer than a few seconds, whether the collector answers or not.
+    /// Sends the remaining spans. Returns after a few seconds even if the collector does not answer.
     #[cfg_attr(not(feature = "otlp"), expect(clippy::unused_async, reason = "there is nothing to wait for"))]
     pub async fn end(self) {
         #[cfg(feature = "otlp")]

@@ -92,7 +92,7 @@ async fn a_collector_that_is_away_costs_one_warning() {
     make(&cluster).await;
     let log = manager.log().to_owned();
     let warnings =
-        || std::fs::read_to_string(&log).unwrap().matches("traces do not reach the collector").count();
+        || std::fs::read_to_string(&log).unwrap().matches("cannot send traces to the collector;").count();
     eventually("a warning", PATIENCE, async || Ok(warnings() > 0)).await.unwrap();
     let began = Instant::now();
     manager.stop().unwrap();

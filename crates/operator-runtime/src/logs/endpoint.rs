@@ -1,4 +1,4 @@
-//! `/debug/log-level`: which log lines there are, asked and changed over HTTP.
+//! `/debug/log-level`: reads and changes the log level at run time.
 
 use axum::{
     Router,
@@ -9,11 +9,11 @@ use axum::{
 
 use super::Level;
 
-/// No filter that a person writes is longer, in bytes.
+/// Maximum length of a filter in bytes.
 const LONGEST: usize = 4096;
 
-/// `GET /debug/log-level` answers with the filter in force, `PUT` with a filter as the body changes it: 200 with what
-/// is then in force, or 400 with a sentence if it makes no sense. It is for whoever serves it to ask who comes.
+/// Serves the log level. `GET /debug/log-level` returns the current filter. `PUT` sets the filter in its body and returns
+/// 200 with the new filter, or 400 if the filter is invalid. The caller must authorize requests.
 pub fn router(level: Level) -> Router {
     Router::new()
         .route("/debug/log-level", get(show).put(change))
@@ -53,7 +53,7 @@ mod tests {
     #[tokio::test]
     async fn the_level_is_shown_and_changed_and_nonsense_is_refused() {
         let (filter, level) = adjustable("info").unwrap();
-        // The filter lives for as long as its subscriber.
+        // The filter lives as long as its subscriber.
         let _logs = tracing_subscriber::registry().with(fmt::layer().with_filter(filter));
         let router = router(level.clone());
         assert_eq!(ask(&router, Method::GET, "").await, (200, "info\n".into()));

@@ -1,4 +1,4 @@
-//! Which log lines there are, while the process runs.
+//! Log filter that can be changed at run time.
 
 use std::{fmt, sync::Arc};
 
@@ -7,38 +7,37 @@ use parking_lot::Mutex;
 use tracing::{enabled, info, level_filters::LevelFilter};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-/// kube tells of each request that gets no answer, without saying which, and of each that is not allowed, with every
-/// attempt; and it shows the whole of an answer that it cannot read, which may be a Secret. Whoever sent it tells of it
-/// once, in words; a filter that names these targets turns them on again.
+/// kube logs every failed attempt of a request without naming it, and prints the whole body of a response that it cannot
+/// parse, which may be a Secret. The callers log failures once. A filter that names these targets enables them again.
 const QUIET: &str = "kube_client::client=error,kube_client::client::builder=off,kube_runtime::watcher=error";
 
-/// Which log lines there are. Cheap to clone; all clones are one.
+/// The current log filter. Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct Level {
-    /// As it was asked for. Locked while it is changed, so that it tells what is in force.
+    /// The filter as it was set. Locked during a change, so that it always matches the active one.
     filter: Arc<Mutex<String>>,
     handle: reload::Handle<EnvFilter, Registry>,
 }
 
-/// A filter for log lines, and the means to change it.
+/// Creates a log filter and the handle that changes it.
 ///
 /// # Errors
-/// When it does not parse.
+/// Returns an error if the filter is invalid.
 pub(super) fn adjustable(filter: &str) -> Result<(reload::Layer<EnvFilter, Registry>, Level)> {
     let (layer, handle) = reload::Layer::new(parse(filter)?);
     Ok((layer, Level { filter: Arc::new(Mutex::new(filter.to_owned())), handle }))
 }
 
 impl Level {
-    /// The filter in force, as it was asked for.
+    /// Returns the current filter as it was set.
     pub fn get(&self) -> String {
         self.filter.lock().clone()
     }
 
-    /// Logs by another filter from now on, and logs the change. One that is in force already is no change.
+    /// Sets and logs a new filter. Setting the current one again has no effect.
     ///
     /// # Errors
-    /// When it does not parse; the old one then stays.
+    /// Returns an error if the filter is invalid. The previous one stays active.
     pub fn set(&self, filter: &str) -> Result<()> {
         let parsed = parse(filter)?;
         let mut current = self.filter.lock();
@@ -46,7 +45,7 @@ impl Level {
             return Ok(());
         }
         let before = std::mem::replace(&mut *current, filter.to_owned());
-        // Whichever of the two filters lets it through, once.
+        // Log the change once, through whichever of the two filters lets it pass.
         let told = enabled!(tracing::Level::INFO);
         let tell = || info!(from = before, to = filter, "the log level has changed");
         if told {
@@ -67,8 +66,7 @@ impl fmt::Debug for Level {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter> {
-    // A word alone would be taken for the name of a target, of which every line is wanted: a level that is misspelt
-    // would turn all logs off.
+    // A word alone is the name of a target, so a misspelt level would disable all logs.
     for word in filter.split(',').map(str::trim) {
         let is_level = !word.is_empty() && word.parse::<LevelFilter>().is_ok();
         if !is_level && !word.contains(['=', '[']) {
@@ -94,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Where a test's log goes.
+    /// Destination of log lines in a test.
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -115,7 +113,7 @@ mod tests {
         }
     }
 
-    /// What is logged while `work` runs, which begins with this filter.
+    /// Returns the log lines that are written while `work` runs, starting with this filter.
     fn logged(filter: &str, work: impl FnOnce(&Level)) -> Vec<String> {
         let log = Log::default();
         let writer = log.clone();

@@ -1,4 +1,4 @@
-//! Logs, on standard error.
+//! Logs on standard error.
 
 mod endpoint;
 mod level;
@@ -10,35 +10,34 @@ pub use endpoint::router;
 pub use level::Level;
 use tracing_subscriber::{Layer, Registry, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object a line, for log collectors.
+    /// One JSON object per line, for log collectors.
     Json,
 }
 
-/// A part of the subscriber that does not care what it stands upon.
+/// A layer that does not depend on the layers below it.
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts logging. `filter` is a level, or directives such as `info,kube=debug`; what is returned changes it while
-/// the process runs. Colours are for terminals only, and lines that cannot be written, for nobody reads them any more,
-/// are lost: the work goes on.
+/// Starts logging. `filter` is a level, or directives such as `info,kube=debug`. The returned handle changes it at run
+/// time. Colours are used on terminals only. Lines that cannot be written are dropped, so that work continues.
 ///
 /// # Errors
-/// When the filter does not parse, or the process logs already.
+/// Returns an error if the filter is invalid or logging has already started.
 pub fn start(format: Format, filter: &str) -> Result<Level> {
     start_with(format, filter, Vec::new())
 }
 
-/// As [`start`], with something else that is told of spans and events, whatever the filter says.
+/// Starts logging like [`start`], with further layers that receive all spans and events.
 pub(crate) fn start_with(format: Format, filter: &str, more: Vec<Boxed>) -> Result<Level> {
     let (filter, level) = level::adjustable(filter)?;
     let lines = fmt::layer()
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
-        // Else it tells of its failure on standard error, which panics when that is what failed.
+        // Otherwise the layer reports a failure on standard error, which panics if that is what failed.
         .log_internal_errors(false);
     let lines: Boxed = match format {
         Format::Text => lines.with_target(false).with_filter(filter).boxed(),

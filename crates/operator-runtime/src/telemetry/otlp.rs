@@ -1,4 +1,4 @@
-//! Traces by OTLP: batches of spans, sent by HTTP from a thread of their own.
+//! OTLP traces, sent in batches over HTTP.
 
 mod sender;
 
@@ -15,14 +15,14 @@ use tracing_subscriber::{Layer, Registry, filter::Targets};
 
 use super::Collector;
 
-/// How long a batch may take on its way.
+/// Timeout of a batch.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the last batch may take when the process ends.
+/// Timeout of the last batch when the process exits.
 const LAST: Duration = Duration::from_secs(2);
-/// Whose spans are sent: those of the work, not those of the libraries below it.
+/// Targets whose spans are sent: those of the work, not those of libraries.
 const TARGETS: [&str; 2] = ["operator_core", "operator_runtime"];
 
-/// Traces under way.
+/// Running traces.
 pub(super) struct Traces {
     provider: SdkTracerProvider,
 }
@@ -30,7 +30,7 @@ pub(super) struct Traces {
 /// Starts tracing to a collector.
 ///
 /// # Errors
-/// When its address is none.
+/// Returns an error if the collector's address is invalid.
 pub(super) fn start(collector: &Collector) -> Result<Traces> {
     let endpoint = traces_endpoint(&collector.endpoint)?;
     let exporter = SpanExporter::builder()
@@ -49,7 +49,7 @@ pub(super) fn start(collector: &Collector) -> Result<Traces> {
     Ok(Traces { provider })
 }
 
-/// Where a collector takes traces.
+/// Returns the URL to which traces are sent.
 fn traces_endpoint(base: &str) -> Result<String> {
     let is_address = base
         .parse::<Uri>()
@@ -59,7 +59,7 @@ fn traces_endpoint(base: &str) -> Result<String> {
 }
 
 impl Traces {
-    /// Is told of the spans.
+    /// Returns the layer that records spans.
     pub(super) fn layer(&self) -> Box<dyn Layer<Registry> + Send + Sync> {
         let spans = TARGETS.map(|target| (target, LevelFilter::DEBUG));
         tracing_opentelemetry::layer()
@@ -71,11 +71,11 @@ impl Traces {
             .boxed()
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub(super) async fn end(self) {
-        // Waits for the exporter's thread, which needs this thread's runtime to send.
+        // The exporter's thread needs this thread's runtime, so wait on another thread.
         let ended = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST));
-        // A collector that is away has been told of.
+        // An unreachable collector has been logged already.
         let _ = ended.await;
     }
 }

@@ -1,4 +1,4 @@
-//! Sending a batch of spans.
+//! HTTP client that sends batches of spans.
 
 use std::{
     fmt,
@@ -15,8 +15,8 @@ use operator_core::error::chain;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
-/// Sends batches on the process's own runtime: the exporter's thread has none. Tells once that the collector does not
-/// take them, and once that it does again.
+/// Sends batches on the runtime of the process, because the thread of the exporter has none. Logs an outage of the
+/// collector once when it begins and once when it ends.
 pub(super) struct Sender {
     client: HyperClient<HttpsConnector<HttpConnector>>,
     runtime: Handle,
@@ -29,7 +29,7 @@ impl Sender {
     pub(super) fn new(endpoint: &str, timeout: Duration) -> Result<Self> {
         let tls = HttpsConnectorBuilder::new()
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-            .context("cannot read this machine's certificate authorities, to know the collector by")?;
+            .context("cannot load the system certificate authorities, which verify the collector")?;
         let connector = tls.https_or_http().enable_http1().build();
         Ok(Self {
             client: HyperClient::new(connector, timeout, None),
@@ -39,14 +39,14 @@ impl Sender {
         })
     }
 
-    fn tell(&self, error: Option<&str>) {
+    fn report(&self, error: Option<&str>) {
         let failed = self.failing.swap(error.is_some(), Ordering::Relaxed);
         let endpoint = &self.endpoint;
         match error {
             Some(error) if !failed => {
-                warn!(endpoint, error, "traces do not reach the collector; the work goes on without them");
+                warn!(endpoint, error, "cannot send traces to the collector; continuing without them");
             }
-            None if failed => info!(endpoint, "traces reach the collector again"),
+            None if failed => info!(endpoint, "recovered: can send traces to the collector again"),
             _ => {}
         }
     }
@@ -58,9 +58,9 @@ impl HttpClient for Sender {
         let client = self.client.clone();
         let answer = self.runtime.spawn(async move { client.send_bytes(request).await }).await?;
         match &answer {
-            Ok(answer) if answer.status().is_success() => self.tell(None),
-            Ok(answer) => self.tell(Some(&format!("it answered {}", answer.status()))),
-            Err(error) => self.tell(Some(&chain(error.as_ref()))),
+            Ok(answer) if answer.status().is_success() => self.report(None),
+            Ok(answer) => self.report(Some(&format!("it answered {}", answer.status()))),
+            Err(error) => self.report(Some(&chain(error.as_ref()))),
         }
         answer
     }
