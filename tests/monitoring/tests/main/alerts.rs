@@ -109,7 +109,7 @@ fn every_alert_says_what_is_wrong_and_where_to_read_on() {
         assert_eq!(annotations["runbook_url"], json!(runbook));
         let page = read(&runbook);
         assert!(page.starts_with(&format!("# {name}\n")), "{runbook}");
-        for part in ["## What it means", "## How to look", "## What to do"] {
+        for part in ["## Meaning", "## Diagnosis", "## Mitigation"] {
             assert!(page.contains(part), "{runbook}: no {part:?}");
         }
         assert!(page.contains("```console"), "{runbook}: no command to look with");
