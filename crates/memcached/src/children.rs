@@ -24,7 +24,7 @@ use crate::{
     api::Memcached,
     build::{Asked, budget, deployment, exporter, network, service},
     error::Error,
-    words::{CREATED, DELETED, UPDATED},
+    reasons::{CREATED, DELETED, UPDATED},
 };
 
 /// Reads and writes the objects of all caches.

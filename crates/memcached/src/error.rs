@@ -7,7 +7,7 @@ use operator_core::{
     write::WriteError,
 };
 
-use crate::words::{AWAITING_CLEANUP, NAME_TAKEN, NO_OWNER, REFUSED, STATUS_FAILED, WRITE_FAILED};
+use crate::reasons::{AWAITING_CLEANUP, NAME_TAKEN, NO_OWNER, REFUSED, STATUS_FAILED, WRITE_FAILED};
 
 /// Why a cache could not be reconciled.
 #[derive(Debug, thiserror::Error)]

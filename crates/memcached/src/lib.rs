@@ -10,7 +10,7 @@
 //! children      makes them so, takes away what is no longer asked for, tells what stood in the way
 //! observe       the pods that count, from the informer
 //! status        pure: what is said about the cache
-//! error, words  what can go wrong, and the words for it in conditions and Events
+//! error, reasons  what can go wrong, and the words for it in conditions and Events
 //! ```
 //!
 //! Where a behaviour lives:
@@ -32,10 +32,10 @@ mod autoscalers;
 mod build;
 mod children;
 mod error;
-mod observe;
+mod pods;
+pub mod reasons;
 mod reconcile;
 mod status;
-pub mod words;
 
 pub use api::{
     Block, Memcached, MemcachedSpec, MemcachedStatus, Metrics, Network, Operator, Peer, Requirement, Selector,

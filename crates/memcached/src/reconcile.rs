@@ -25,9 +25,9 @@ use crate::{
     build::Asked,
     children::Objects,
     error::Error,
-    observe::Pods,
+    pods::Pods,
+    reasons::DELETING,
     status::{Seen, Trouble, status},
-    words::DELETING,
 };
 
 /// Holds a cache back until its deletion has been told.

@@ -17,8 +17,8 @@ use crate::{
     autoscalers::Size,
     build::{selector_text, service::endpoint},
     error::Error,
-    observe::KnownPod,
-    words::{
+    pods::KnownPod,
+    reasons::{
         AS_ASKED, AVAILABLE, BLOCKED, DEADLINE_EXCEEDED, DEGRADED, PROGRESSING, REPLICA_FAILURE, ROLLING_OUT,
         TOO_FEW_READY,
     },

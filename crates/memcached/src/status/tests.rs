@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     build::fixture::cache,
-    words::{AWAITING_CLEANUP, NAME_TAKEN},
+    reasons::{AWAITING_CLEANUP, NAME_TAKEN},
 };
 
 fn pod(name: &str, ip: &str, is_ready: bool) -> KnownPod {

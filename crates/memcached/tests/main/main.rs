@@ -10,12 +10,12 @@
 mod autoscaling;
 mod bad_input;
 mod deletion;
+mod documentation;
 mod drift;
+mod failures;
 mod metrics;
 mod network;
-mod page;
-mod quiet;
+mod no_op;
 mod rolling;
 mod scaling;
 mod support;
-mod trouble;

@@ -3,7 +3,7 @@
 #[test]
 fn every_condition_and_reason_is_on_the_page() {
     let page = include_str!("../../../../docs/controllers/memcached.md");
-    let words = include_str!("../../src/words.rs");
+    let words = include_str!("../../src/reasons.rs");
     let quoted: Vec<_> = words.lines().filter_map(|line| line.split('"').nth(1)).collect();
     assert!(quoted.len() > 10, "{quoted:?}");
     let is_on_it =
