@@ -1,6 +1,7 @@
-//! How many pods a cache is to have: what its spec says, unless somebody lets an autoscaler scale its Deployment.
+//! Number of Pods of a Memcached: `spec.size`, unless a HorizontalPodAutoscaler scales its
+//! Deployment.
 //!
-//! An autoscaler of the Memcached itself writes `spec.size`, so there is nothing to see here.
+//! An autoscaler that targets the Memcached writes `spec.size` and needs no handling here.
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -15,16 +16,16 @@ use serde::Deserialize;
 
 use crate::api::Memcached;
 
-/// How many pods a cache is to have.
+/// Number of Pods that a Memcached should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// How many.
+    /// The number.
     pub(crate) pods: i32,
-    /// The HorizontalPodAutoscaler that says so by way of the Deployment, if it is not the spec.
+    /// The HorizontalPodAutoscaler that sets the number through the Deployment, if there is one.
     pub(crate) autoscaler: Option<String>,
 }
 
-/// What is read of a HorizontalPodAutoscaler.
+/// The fields of a HorizontalPodAutoscaler that the controller reads.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "HorizontalPodAutoscaler")]
 pub(crate) struct Autoscaler {
@@ -38,13 +39,15 @@ struct AutoscalerSpec {
     scale_target_ref: CrossVersionObjectReference,
 }
 
-/// The autoscalers of Deployments, found by the Deployment, which has the name of its cache.
+/// Index of the HorizontalPodAutoscalers that target a Deployment. A Deployment has the name of its
+/// Memcached.
 pub(crate) struct Autoscalers {
     by_deployment: Index<Autoscaler, ObjectKey>,
 }
 
 impl Autoscalers {
-    /// Asks for the informer, and for a reconcile of the cache whose Deployment is scaled, or is no more.
+    /// Starts the informer. A Memcached is reconciled when an autoscaler starts or stops targeting
+    /// its Deployment.
     pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
         let informer = wiring.informer::<Autoscaler>(Selection::All);
         wiring.on_change(&informer, concerned);
@@ -53,7 +56,7 @@ impl Autoscalers {
         Self { by_deployment }
     }
 
-    /// The size of a cache that has this Deployment.
+    /// Returns the number of Pods for a Memcached with this Deployment.
     pub(crate) fn size(&self, cache: &Memcached, deployment: Option<&Deployment>) -> Size {
         let mut autoscalers = self.by_deployment.get(&ObjectKey::of(cache));
         autoscalers.sort_by_key(|autoscaler| autoscaler.name_any());
@@ -65,7 +68,9 @@ impl Autoscalers {
     }
 }
 
-/// The caches that a change concerns. What an autoscaler says of itself, every few seconds, does not.
+/// Returns the keys of the Memcacheds that a change affects.
+///
+/// Autoscalers update their own status every few seconds. Such updates affect no Memcached.
 fn concerned(change: &Change<Autoscaler>) -> Vec<ObjectKey> {
     let mut targets: Vec<_> = change.states().map(|autoscaler| deployment_of(autoscaler)).collect();
     if targets.len() == 2 && targets.first() == targets.last() {
@@ -74,7 +79,7 @@ fn concerned(change: &Change<Autoscaler>) -> Vec<ObjectKey> {
     targets.into_iter().flatten().collect()
 }
 
-/// The Deployment that the autoscaler scales, if it is one.
+/// Returns the key of the target if the target is a Deployment.
 fn deployment_of(autoscaler: &Autoscaler) -> Option<ObjectKey> {
     let target = &autoscaler.spec.scale_target_ref;
     let group = target.api_version.as_deref()?.split_once('/')?.0;

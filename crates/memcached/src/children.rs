@@ -1,5 +1,7 @@
-//! The objects of a cache: a Deployment, a Service and, where they are asked for, a PodDisruptionBudget, a
-//! NetworkPolicy and a Service of metrics. Each is made, kept and taken away by one function, [`Objects::keep`].
+//! Child objects of a Memcached: a Deployment, a Service, and by option a PodDisruptionBudget, a
+//! NetworkPolicy, and a Service for metrics.
+//!
+//! [`ChildObjects::reconcile_child`] creates, updates, and deletes each of them.
 
 use std::sync::Arc;
 
@@ -27,7 +29,7 @@ use crate::{
     reasons::{CREATED, DELETED, UPDATED},
 };
 
-/// Reads and writes the objects of all caches.
+/// Reads and writes the child objects of all Memcacheds.
 pub(crate) struct Objects {
     deployments: Children<Deployment>,
     services: Children<Service>,
@@ -37,7 +39,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Asks for the informers, and for a reconcile of a cache when an object of it changes.
+    /// Starts the informers. A Memcached is reconciled when one of its child objects changes.
     pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
         Self {
             deployments: wiring.owns(),
@@ -48,7 +50,9 @@ impl Objects {
         }
     }
 
-    /// Makes the cache's objects what it asks. What stands in the way of one does not hold up the others.
+    /// Creates, updates, and deletes the child objects as the spec requires.
+    ///
+    /// A failure on one object does not block the others. Returns all failures.
     pub(crate) async fn make(&self, asked: &Asked<'_>, owner: &Owner) -> Vec<Error> {
         let cache = asked.cache;
         let (key, metrics_key) = (ObjectKey::of(cache), metrics_key(cache));
@@ -72,18 +76,18 @@ impl Objects {
         results.into_iter().filter_map(Result::err).collect()
     }
 
-    /// The cache's Deployment, if it is there and the cache's own.
+    /// Returns the Deployment, if it exists and the Memcached owns it.
     pub(crate) fn deployment(&self, cache: &Memcached, owner: &Owner) -> Option<Arc<Deployment>> {
         owned(&self.deployments, &ObjectKey::of(cache), owner)
     }
 
-    /// Whether the cache's Service is there and its own.
+    /// Returns whether the Service exists and the Memcached owns it.
     pub(crate) fn has_service(&self, cache: &Memcached, owner: &Owner) -> bool {
         owned(&self.services, &ObjectKey::of(cache), owner).is_some()
     }
 
-    /// Makes an object what `shape` says. Without a shape it is not asked for, and if there is one of the cache's own,
-    /// that is deleted.
+    /// Creates or updates an object with `mutate`. Without `mutate`, deletes the object if the
+    /// Memcached owns it.
     async fn keep<K>(
         &self,
         children: &Children<K>,
@@ -128,7 +132,7 @@ impl Objects {
         Ok(())
     }
 
-    /// `reason` says in the past tense what was done to the object.
+    /// Records an Event. `reason` is the past participle of what was done to the object.
     fn tell<K: Kind>(&self, cache: &Memcached, key: &ObjectKey, reason: &str, action: &str) {
         let note = format!("{} {}", describe::<K>(key), reason.to_lowercase());
         let object = ObjectReference {
@@ -142,13 +146,13 @@ impl Objects {
     }
 }
 
-/// The key of the Service of metrics. A cache's own Service has the cache's.
+/// Returns the key of the Service for metrics. The main Service has the key of the Memcached.
 fn metrics_key(cache: &Memcached) -> ObjectKey {
     let name = format!("{}-metrics", cache.name_any());
     Service::key_within(cache.metadata.namespace.as_deref(), &name)
 }
 
-/// The object of the key, if the informer knows it and it is the owner's own.
+/// Returns the object from the cache, if it exists and `owner` owns it.
 fn owned<K>(children: &Children<K>, key: &ObjectKey, owner: &Owner) -> Option<Arc<K>>
 where
     K: Kind + Serialize + PartialEq + Default,
@@ -156,7 +160,7 @@ where
     children.get(key).filter(|object| owner.owns(object.meta()))
 }
 
-/// Whether the object of the key belongs to an earlier cache of the same name, which was deleted.
+/// Returns whether the object belongs to a deleted Memcached of the same name.
 fn is_of_predecessor<K>(children: &Children<K>, cache: &Memcached, owner: &Owner, key: &ObjectKey) -> bool
 where
     K: Kind + Serialize + PartialEq + Default,

@@ -1,4 +1,4 @@
-//! What can go wrong with a cache.
+//! Errors of the Memcached controller.
 
 use operator_core::{
     ReconcileError,
@@ -9,36 +9,37 @@ use operator_core::{
 
 use crate::reasons::{AWAITING_CLEANUP, NAME_TAKEN, NO_OWNER, REFUSED, STATUS_FAILED, WRITE_FAILED};
 
-/// Why a cache could not be reconciled.
+/// Reason why the reconcile of a Memcached failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cache cannot own objects.
-    #[error("cannot make the objects of the Memcached")]
+    /// The Memcached cannot own objects.
+    #[error("cannot create the child objects of the Memcached")]
     Owner(#[from] OwnerError),
-    /// An object of the cache's name belongs to somebody else. It was not touched.
+    /// An object of the same name exists and has another owner. The controller did not modify it.
     #[error(transparent)]
     NameTaken(WriteError),
-    /// An object belongs to a deleted cache of the same name. The garbage collector is about to take it.
-    #[error("waits until what a deleted Memcached of this name has left is gone")]
+    /// An object still belongs to a deleted Memcached of the same name. The garbage collector
+    /// deletes it.
+    #[error("waiting for the garbage collector to delete the objects of a deleted Memcached of this name")]
     LeftOver(#[source] WriteError),
-    /// The API server refused to make or change an object.
+    /// The API server denied a write.
     #[error(
-        "the API server refuses; lift the quota, policy or right that stands against it, or change the spec"
+        "the API server denied the write; change the quota, the admission policy, the permission, or the spec"
     )]
     Refused(#[source] WriteError),
-    /// The namespace is being deleted, and the cache will go with it.
+    /// The namespace is being deleted, and the Memcached with it.
     #[error("the namespace is being deleted")]
     NamespaceTerminating(#[source] WriteError),
-    /// An object could not be made or changed for another reason; it is tried again.
+    /// A write to a child object failed for another reason. The controller retries.
     #[error(transparent)]
     Write(WriteError),
-    /// The status could not be written; it is tried again.
+    /// A write to the status failed. The controller retries.
     #[error(transparent)]
     Status(WriteError),
 }
 
 impl Error {
-    /// What it means for the cache that an object could not be made as it should be.
+    /// Classifies a failed write.
     pub(crate) fn of_write(error: WriteError) -> Self {
         match error.answer() {
             None => Self::NameTaken(error),
@@ -48,7 +49,7 @@ impl Error {
         }
     }
 
-    /// Whether a person has to look into it. The rest passes by itself.
+    /// Returns whether the user must act. Other errors are transient.
     pub(crate) fn needs_a_person(&self) -> bool {
         matches!(self, Self::Owner(_) | Self::NameTaken(_) | Self::Refused(_))
     }

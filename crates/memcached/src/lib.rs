@@ -1,31 +1,32 @@
-//! Memcached runs a cache of a given size and says where it is.
+//! The Memcached controller: runs memcached with a given number of Pods and reports their
+//! endpoints.
 //!
-//! The way of a reconcile, in the order of the modules:
+//! The modules in the order in which a reconcile uses them:
 //!
 //! ```text
-//! reconcile     the controller: its rights, what it is set to; size, make, observe, tell
-//! api           what a person asks for and is told, and what the API server refuses
-//! autoscalers   how many pods: the spec, or an autoscaler of the Deployment
-//! build         pure: what the objects are to look like
-//! children      makes them so, takes away what is no longer asked for, tells what stood in the way
-//! observe       the pods that count, from the informer
-//! status        pure: what is said about the cache
-//! error, reasons  what can go wrong, and the words for it in conditions and Events
+//! reconcile       the controller: permissions, settings, reconcile loop
+//! api             the API types and their validation
+//! autoscalers     the number of Pods: from the spec, or from an autoscaler of the Deployment
+//! build           pure: the desired child objects
+//! children        creates, updates, and deletes the child objects
+//! pods            the Pods of a Memcached, from the cache
+//! status          pure: the status and its conditions
+//! error, reasons  errors, and the reasons in conditions and Events
 //! ```
 //!
-//! Where a behaviour lives:
+//! Where to find a behavior:
 //!
 //! | | |
 //! |---|---|
 //! | the command line of memcached | `build/command` |
-//! | memory and processor | `build/resources` |
-//! | probes, graceful stop, security context, pulling | `build/container` |
-//! | spread over nodes, the pods' security context | `build/pod` |
-//! | one pod at a time while it changes | `build/deployment`, and for drained nodes `build/budget` |
-//! | names for clients, `status.endpoints` | `build/service` |
+//! | memory and CPU | `build/resources` |
+//! | probes, graceful shutdown, security context, image pull policy | `build/container` |
+//! | spread over nodes, Pod security context | `build/pod` |
+//! | rolling updates | `build/deployment`, and for drained nodes `build/budget` |
+//! | DNS names, `status.endpoints` | `build/service` |
 //! | metrics: the exporter and its Service | `build/exporter` |
-//! | who may reach the pods | `api/network`, `build/network` |
-//! | a name that is taken, what a namesake left, refusals | `children`, `error` |
+//! | network access to the Pods | `api/network`, `build/network` |
+//! | name conflicts, objects of a deleted Memcached, denied writes | `children`, `error` |
 
 mod api;
 mod autoscalers;

@@ -1,4 +1,4 @@
-//! The pods of a cache, from the informer.
+//! The Pods of a Memcached, from the informer's cache.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use crate::{
     build::{APP, APP_LABEL, CACHE_LABEL, REVISION_LABEL},
 };
 
-/// A pod as the informer holds it.
+/// A Pod in the informer's cache.
 pub(crate) type KnownPod = Arc<PodView>;
 
-/// The pods of the cluster, found by the cache whose labels they carry.
+/// Index of the cluster's Pods by the Memcached that their labels name.
 pub(crate) struct Pods {
     by_cache: Index<PodView, ObjectKey>,
 }
 
 impl Pods {
-    /// Asks for the informer, and for a reconcile of the caches that a pod's change concerns.
+    /// Starts the informer. A Memcached is reconciled when one of its Pods changes.
     pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
         let informer = wiring.informer::<PodView>(Selection::All);
         wiring.on_change(&informer, concerned);
@@ -32,7 +32,7 @@ impl Pods {
         Self { by_cache }
     }
 
-    /// The pods that count for the cache, sorted by name.
+    /// Returns the active Pods of a Memcached, sorted by name.
     pub(crate) fn of(&self, cache: &Memcached) -> Vec<KnownPod> {
         let mut pods = self.by_cache.get(&ObjectKey::of(cache));
         pods.retain(|pod| counts(cache, pod));
@@ -45,21 +45,23 @@ fn concerned(change: &Change<PodView>) -> Vec<ObjectKey> {
     change.states().filter_map(|pod| cache_of(pod)).collect()
 }
 
-/// The cache whose labels the pod carries.
+/// Returns the key of the Memcached that the Pod's labels name.
 fn cache_of(pod: &PodView) -> Option<ObjectKey> {
     let labels = pod.labels();
     (labels.get(APP_LABEL)? == APP).then_some(())?;
     Some(ObjectKey::namespaced(pod.metadata.namespace.as_deref()?, labels.get(CACHE_LABEL)?))
 }
 
-/// Whether a pod with the cache's labels is one of its pods: made by its Deployment, not finished and not
-/// being deleted.
+/// Returns whether the Memcached's Deployment created the Pod and the Pod is neither finished nor
+/// terminating.
 fn counts(cache: &Memcached, pod: &PodView) -> bool {
     !pod.is_finished() && !pod.is_terminating() && is_of_deployment(&cache.name_any(), pod)
 }
 
-/// Whether a ReplicaSet of the Deployment controls the pod. Anybody can put labels on a pod; the name of the
-/// ReplicaSet, which is the Deployment's with the revision, tells the Deployment's own.
+/// Returns whether a ReplicaSet of the Deployment controls the Pod.
+///
+/// Anybody can set labels on a Pod. The ReplicaSet's name consists of the Deployment's name and the
+/// revision, so it identifies the Deployment.
 fn is_of_deployment(deployment: &str, pod: &PodView) -> bool {
     let Some(revision) = pod.labels().get(REVISION_LABEL) else { return false };
     controller_of(&pod.metadata)

@@ -1,42 +1,42 @@
-//! The words that stand in conditions and Events for programs to read.
+//! Condition types and reasons, and Event reasons.
 
-/// Condition: as many pods as asked for are ready to serve.
+/// Condition: the desired number of Pods is ready to serve.
 pub const AVAILABLE: &str = "Available";
-/// Condition: pods are being made, replaced or taken away.
+/// Condition: Pods are being created, replaced, or deleted.
 pub const PROGRESSING: &str = "Progressing";
-/// Condition: something is wrong that a person has to look into.
+/// Condition: a failure needs the user's attention.
 pub const DEGRADED: &str = "Degraded";
 
-/// All is as the spec asks.
+/// The Memcached is as specified.
 pub const AS_ASKED: &str = "AsAsked";
-/// Fewer pods are ready than the size asks for.
+/// Fewer Pods are ready than desired.
 pub const TOO_FEW_READY: &str = "TooFewReady";
-/// The pods are being brought to what the spec asks.
+/// A rollout is in progress.
 pub const ROLLING_OUT: &str = "RollingOut";
-/// Nothing can be done before what [`DEGRADED`] tells of is settled.
+/// No progress is possible until the failure in [`DEGRADED`] is resolved.
 pub const BLOCKED: &str = "Blocked";
-/// An object of the cache's name belongs to somebody else.
+/// An object of the same name exists and has another owner.
 pub const NAME_TAKEN: &str = "NameTaken";
-/// An object of a deleted cache of the same name is not gone yet.
+/// An object of a deleted Memcached of the same name still exists.
 pub const AWAITING_CLEANUP: &str = "AwaitingCleanup";
-/// The API server refused to make or change an object: a quota, an admission policy, a right that is missing.
+/// The API server denied a write: a quota, an admission policy, or a missing permission.
 pub const REFUSED: &str = "Refused";
-/// The Deployment could not make its pods.
+/// The Deployment could not create its Pods.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
-/// The Deployment gave up waiting for its pods to become ready.
+/// The Deployment exceeded its progress deadline.
 pub const DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
-/// An object could not be made or changed for now; it is tried again.
+/// A write to a child object failed. The controller retries.
 pub const WRITE_FAILED: &str = "WriteFailed";
-/// The status could not be written; it is tried again.
+/// A write to the status failed. The controller retries.
 pub const STATUS_FAILED: &str = "StatusFailed";
-/// The cache cannot own objects.
+/// The Memcached cannot own objects.
 pub const NO_OWNER: &str = "NoOwner";
 
-/// Event: an object was made.
+/// Event: an object was created.
 pub const CREATED: &str = "Created";
-/// Event: an object was brought to what the spec asks.
+/// Event: an object was updated to match the spec.
 pub const UPDATED: &str = "Updated";
-/// Event: an object was deleted because it is no longer wanted.
+/// Event: an object was deleted because the spec no longer needs it.
 pub const DELETED: &str = "Deleted";
-/// Event: the cache is being deleted and its objects go with it.
+/// Event: the Memcached is being deleted with its child objects.
 pub const DELETING: &str = "Deleting";

@@ -30,28 +30,28 @@ use crate::{
     status::{Seen, Trouble, status},
 };
 
-/// Holds a cache back until its deletion has been told.
+/// Finalizer that keeps a Memcached until the deletion Event is recorded.
 pub const FINALIZER: &str = "cache.example.com/finalizer";
 
-/// The image of caches that name none.
+/// Image of memcached for objects that set no `spec.image`.
 pub const IMAGE: Setting = Setting {
     flag: "memcached-image",
     env: "MEMCACHED_IMAGE",
     default: "memcached:1.4.36-alpine",
     values: &[],
-    help: "Image of the pods of a Memcached that names none",
+    help: "Default image for Memcached objects that set no spec.image",
 };
 
-/// The image of exporters of caches that name none.
+/// Image of the exporter for objects that set no `spec.metrics.image`.
 pub const EXPORTER_IMAGE: Setting = Setting {
     flag: "memcached-exporter-image",
     env: "MEMCACHED_EXPORTER_IMAGE",
     default: "prom/memcached-exporter:v0.17.0",
     values: &[],
-    help: "Image of the exporter in the pods of a Memcached that asks for metrics and names none",
+    help: "Default exporter image for Memcached objects that set spec.metrics but no spec.metrics.image",
 };
 
-/// Keeps the objects of each cache, and says how it is.
+/// Reconciles the child objects of each Memcached and reports its status.
 pub struct MemcachedController {
     objects: Objects,
     pods: Pods,
@@ -113,24 +113,24 @@ impl Controller for MemcachedController {
             return Ok(Outcome::AwaitChange);
         }
         let told = self.tell(&asked, &owner, &failures).await;
-        // The informers tell when what a deleted cache has left is gone.
+        // Awaiting cleanup needs no retry: the informers report when the old objects are gone.
         failures.into_iter().find(|failure| !matches!(failure, Error::LeftOver(_))).map_or(told, Err)
     }
 
     async fn cleanup(&self, cache: Arc<Memcached>) -> Result<Outcome, Error> {
-        let note = "the Deployment and whatever else was made for it go with the Memcached";
+        let note = "the Deployment and the other child objects are deleted with the Memcached";
         self.events.normal(cache.object_ref(&()), DELETING, "Delete", note);
         Ok(Outcome::Done)
     }
 }
 
 impl MemcachedController {
-    /// Writes the status that follows from what is seen now and from what failed.
+    /// Computes the status from the cache and from the failures, and writes it if it changed.
     async fn tell(&self, asked: &Asked<'_>, owner: &Owner, failures: &[Error]) -> Result<Outcome, Error> {
         let cache = asked.cache;
         let troubles: Vec<_> = failures.iter().map(Trouble::of).collect();
         let deployment = self.objects.deployment(cache, owner);
-        // Without a Deployment of its own, what carries the cache's labels is not the cache's.
+        // Without an owned Deployment, Pods with matching labels do not belong to the Memcached.
         let pods = deployment.as_ref().map(|_| self.pods.of(cache)).unwrap_or_default();
         let seen = Seen {
             size: &asked.size,

@@ -1,4 +1,4 @@
-//! What is said about a cache. Pure.
+//! Computes the status of a Memcached. Pure functions.
 
 use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentCondition},
@@ -24,37 +24,38 @@ use crate::{
     },
 };
 
-/// What was seen of a cache after its objects were made.
+/// State of a Memcached after its child objects were reconciled.
 pub(crate) struct Seen<'a> {
-    /// How many pods it is to have.
+    /// Number of Pods that it should have.
     pub(crate) size: &'a Size,
-    /// The pods that count, sorted by name.
+    /// Active Pods, sorted by name.
     pub(crate) pods: &'a [KnownPod],
-    /// The Deployment, if it is there and the cache's own.
+    /// The Deployment, if it exists and the Memcached owns it.
     pub(crate) deployment: Option<&'a Deployment>,
-    /// Whether the Service is there and the cache's own, so that its pods' names resolve.
+    /// Whether the Service exists and the Memcached owns it. Without it, the Pods' names do not
+    /// resolve.
     pub(crate) has_service: bool,
-    /// What stood in the way.
+    /// Failures of this reconcile.
     pub(crate) troubles: &'a [Trouble],
 }
 
-/// Something that kept the cache from being made what it asks.
+/// Failure to reconcile a child object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// Whether a person has to look into it; if not, it passes by itself.
+    /// Whether the user must act. Other failures are transient.
     pub(crate) needs_a_person: bool,
 }
 
 impl Trouble {
-    /// The trouble that an error is.
+    /// Converts an error into a failure.
     pub(crate) fn of(error: &Error) -> Self {
         Self { reason: error.reason(), message: chain(error), needs_a_person: error.needs_a_person() }
     }
 }
 
-/// The status of a cache of which this was seen.
+/// Computes the status of a Memcached in this state.
 pub(crate) fn status(cache: &Memcached, seen: &Seen<'_>, now: Timestamp) -> MemcachedStatus {
     let before = cache.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let generation = cache.metadata.generation.unwrap_or_default();
@@ -96,7 +97,7 @@ fn verdicts(seen: &Seen<'_>) -> [Verdict; 4] {
 
 fn available(size: &Size, ready: i32) -> Verdict {
     let by = size.autoscaler.as_ref().map_or_else(String::new, |autoscaler| {
-        format!("; HorizontalPodAutoscaler {autoscaler}, which scales the Deployment, says how many, not spec.size")
+        format!("; HorizontalPodAutoscaler {autoscaler} scales the Deployment, so spec.size is ignored")
     });
     let message = format!("{ready} of {} pods are ready{by}", size.pods);
     if ready >= size.pods {
@@ -111,13 +112,13 @@ fn degraded(seen: &Seen<'_>) -> Verdict {
         seen.troubles.iter().filter(|trouble| trouble.needs_a_person).cloned().collect();
     troubles.extend(seen.deployment.into_iter().flat_map(troubles_of));
     let Some(first) = troubles.first() else {
-        return Verdict::is_false(DEGRADED, AS_ASKED, "nothing stands in the way");
+        return Verdict::is_false(DEGRADED, AS_ASKED, "no failures");
     };
     let messages: Vec<_> = troubles.iter().map(|trouble| trouble.message.as_str()).collect();
     Verdict::is_true(DEGRADED, first.reason, messages.join("; "))
 }
 
-/// What the Deployment says of its pods.
+/// Returns the failures that the Deployment reports in its conditions.
 fn troubles_of(deployment: &Deployment) -> Vec<Trouble> {
     let said = |condition: &DeploymentCondition, reason, otherwise: &str| Trouble {
         reason,
@@ -127,9 +128,11 @@ fn troubles_of(deployment: &Deployment) -> Vec<Trouble> {
     let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let trouble =
         |condition: &DeploymentCondition| match (condition.type_.as_str(), condition.status.as_str()) {
-            ("ReplicaFailure", "True") => Some(said(condition, REPLICA_FAILURE, "pods cannot be made")),
+            ("ReplicaFailure", "True") => {
+                Some(said(condition, REPLICA_FAILURE, "the Pods could not be created"))
+            }
             ("Progressing", "False") if condition.reason.as_deref() == Some(DEADLINE_EXCEEDED) => {
-                Some(said(condition, DEADLINE_EXCEEDED, "pods do not become ready"))
+                Some(said(condition, DEADLINE_EXCEEDED, "the Pods did not become ready in time"))
             }
             _ => None,
         };
@@ -138,21 +141,22 @@ fn troubles_of(deployment: &Deployment) -> Vec<Trouble> {
 
 fn progressing(size: i32, seen: &Seen<'_>, degraded: &Verdict) -> Verdict {
     if degraded.status == Status::True {
-        return Verdict::is_false(PROGRESSING, BLOCKED, "waits for what Degraded tells of");
+        return Verdict::is_false(PROGRESSING, BLOCKED, "blocked by the failure in the Degraded condition");
     }
     if let Some(trouble) = seen.troubles.first() {
         return Verdict::is_true(PROGRESSING, trouble.reason, trouble.message.clone());
     }
     let (current, pods, ready) = (current(seen.deployment), count(seen.pods.len()), ready(seen));
     if current == Some(size) && pods == size && ready == size {
-        return Verdict::is_false(PROGRESSING, AS_ASKED, "nothing is left to do");
+        return Verdict::is_false(PROGRESSING, AS_ASKED, "the rollout is complete");
     }
     let current = current.unwrap_or_default();
-    let message = format!("{current} of {size} pods are as the spec asks, {pods} exist, {ready} are ready");
+    let message = format!("{current} of {size} pods are up to date, {pods} exist, {ready} are ready");
     Verdict::is_true(PROGRESSING, ROLLING_OUT, message)
 }
 
-/// How many pods of the present spec the Deployment has; `None` while its controller has not looked at that.
+/// Returns the number of up-to-date Pods, or `None` until the Deployment controller has observed
+/// the current generation.
 fn current(deployment: Option<&Deployment>) -> Option<i32> {
     let deployment = deployment?;
     let status = deployment.status.as_ref()?;
@@ -160,7 +164,8 @@ fn current(deployment: Option<&Deployment>) -> Option<i32> {
     is_observed.then(|| status.updated_replicas.unwrap_or_default())
 }
 
-/// Ready says that all is as asked; if not, what is the matter, the worst first.
+/// Computes Ready: true if the Memcached is as specified, otherwise the most severe of the other
+/// conditions.
 fn summary(available: &Verdict, progressing: &Verdict, degraded: &Verdict) -> Verdict {
     let matter = if degraded.status == Status::True {
         degraded

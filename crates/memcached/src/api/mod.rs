@@ -11,7 +11,7 @@ pub use metrics::Metrics;
 pub use network::{Block, Network, Operator, Peer, Requirement, Selector};
 use serde::{Deserialize, Serialize};
 
-/// What a cache should be: how many pods, and how each of them is run.
+/// spec is the desired state of the Memcached.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "cache.example.com",
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "MemcachedStatus",
     derive = "PartialEq",
-    doc = "Memcached runs a cache of a given size and says where it is.",
+    doc = "Memcached runs memcached with a given number of Pods and reports their endpoints.",
     scale(
         spec_replicas_path = ".spec.size",
         status_replicas_path = ".status.replicas",
@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("size(self.metadata.name) <= 46")
-        .message("a Memcached's name may have at most 46 characters, so that its pods' names fit a host name"),
+        .message("a Memcached's name may have at most 46 characters, so that its Pods' names are valid host names"),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
         .message("a Memcached's name must begin with a letter and contain only lower case letters, digits and '-', since its Service has the same name")
 )]
@@ -54,65 +54,70 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedSpec {
-    /// How many pods the cache has, from 0 to 64.
+    /// size is the number of Pods, from 0 to 64.
     #[serde(default = "default::size")]
     #[schemars(range(min = 0, max = 64))]
     pub size: i32,
 
-    /// The image to run, `memcached:1.6-alpine` for example. Without it, the one that the manager is set to.
+    /// image is the memcached image, for example `memcached:1.6-alpine`. Defaults to the image that
+    /// the manager is configured with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = image_rule())]
     pub image: Option<String>,
 
-    /// The TCP port on which the pods serve, from 1024 to 65535. UDP is off.
+    /// containerPort is the TCP port on which the Pods serve, from 1024 to 65535. UDP is disabled.
     #[serde(default = "default::container_port")]
     #[schemars(range(min = 1, max = 65535))]
     #[x_kube(validation = unprivileged())]
     pub container_port: i32,
 
-    /// The memory for items in megabytes (memcached's -m). The pods' memory request and limit follow from it,
-    /// with head room for connections and bookkeeping.
+    /// memoryMegabytes is the memory for items in megabytes (memcached's -m). The Pods' memory
+    /// request and limit are derived from it and include overhead for connections and bookkeeping.
     #[serde(default = "default::memory_megabytes")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub memory_megabytes: i32,
 
-    /// The most connections that a pod serves at once (memcached's -c).
+    /// maxConnections is the maximum number of simultaneous connections per Pod (memcached's -c).
     #[serde(default = "default::max_connections")]
     #[schemars(range(min = 1, max = 65536))]
     pub max_connections: i32,
 
-    /// How many threads serve connections in each pod (memcached's -t), from 1 to 64.
+    /// threads is the number of threads that serve connections in each Pod (memcached's -t), from 1
+    /// to 64.
     #[serde(default = "default::threads")]
     #[schemars(range(min = 1, max = 64))]
     pub threads: i32,
 
-    /// The size of the largest item (memcached's -I), in megabytes or kilobytes: 1m, or 512k.
+    /// maxItemSize is the maximum size of an item (memcached's -I), in megabytes or kilobytes, for
+    /// example 1m or 512k.
     #[serde(default = "default::max_item_size")]
     #[schemars(length(max = 8))]
     #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,6}m$') || (self.matches('^[1-9][0-9]{0,6}k$') && int(self.replace('k', '')) % 512 == 0)")
         .message("maxItemSize must be a number of megabytes, or of kilobytes that is a multiple of 512: 1m, 512k or 1536k; memcached does not start with other sizes"))]
     pub max_item_size: String,
 
-    /// More arguments for memcached, each word by itself. They come last on the command line.
+    /// extraArgs are additional arguments for memcached, one word each. They come last on the
+    /// command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 256)))]
     #[x_kube(validation = Rule::new("self.all(arg, !arg.matches('^(-[mctIpUsd]|--(memory-limit|conn-limit|threads|max-item-size|port|udp-port|unix-socket|daemon))'))")
         .message("extraArgs must not contain -m, -c, -t, -I or -p, which have fields of their own, nor -U, -s or -d, with which the pods would not serve"))]
     pub extra_args: Vec<String>,
 
-    /// Metrics for Prometheus: an exporter beside memcached in each pod, and the Service `<name>-metrics` by which it
-    /// is found. `{}` is enough. Without it there is neither.
+    /// metrics adds an exporter for Prometheus to each Pod and the Service `<name>-metrics` for
+    /// scraping. `{}` is enough. If unset, neither is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
 
-    /// Who may reach the pods, by a NetworkPolicy. Without it there is none, and whoever else's policies let.
+    /// networkPolicy restricts access to the Pods with a NetworkPolicy. If unset, none is created,
+    /// and other policies decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<Network>,
 }
 
 fn image_rule() -> Rule {
-    Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("an image's name contains no blanks")
+    Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("an image's name must not contain whitespace")
 }
 
 fn unprivileged() -> Rule {
@@ -147,36 +152,37 @@ mod default {
     }
 }
 
-/// What is known about a cache.
+/// status is the observed state of the Memcached.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedStatus {
-    /// The names of the cache's pods, sorted. Pods that are going are not among them.
+    /// nodes are the names of the Pods, sorted. Terminating Pods are left out.
     #[serde(default)]
     pub nodes: Vec<String>,
 
-    /// Where the ready pods serve: a host name and port for each, sorted. The names are those that cluster
-    /// DNS gives the pods of the cache's headless Service.
+    /// endpoints are the host names and ports of the ready Pods, sorted. The host names are those
+    /// that cluster DNS serves for the Pods of the headless Service.
     #[serde(default)]
     pub endpoints: Vec<String>,
 
-    /// How many pods the cache has.
+    /// replicas is the number of Pods.
     #[serde(default)]
     pub replicas: i32,
 
-    /// How many of them are ready.
+    /// readyReplicas is the number of ready Pods.
     #[serde(default)]
     pub ready_replicas: i32,
 
-    /// The label selector of the pods, for autoscalers.
+    /// selector is the label selector of the Pods, for autoscalers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,
 
-    /// The generation of the spec that this status speaks of.
+    /// observedGeneration is the generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Statements about the cache: Available, Progressing, Degraded, and Ready, which sums them up.
+    /// conditions are the latest observations: Available, Progressing, Degraded, and Ready, which
+    /// summarizes them.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
     pub conditions: Vec<Condition>,

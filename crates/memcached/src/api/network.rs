@@ -1,4 +1,5 @@
-//! Who may reach a cache, by option: peers as a NetworkPolicy has them, held to what the API server takes there.
+//! Network access to a Memcached: peers as in a NetworkPolicy, with the API server's validation
+//! rules.
 
 use std::collections::BTreeMap;
 
@@ -10,72 +11,77 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who may reach the pods. Nobody else may, where the cluster's network heeds NetworkPolicies.
+/// networkPolicy lists the peers that may reach the Pods. It denies all others if the cluster's
+/// network enforces NetworkPolicies.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Network {
-    /// Who may connect to memcached and, if there is one, to the exporter, which tells no more than memcached itself.
+    /// from lists the peers that may connect to memcached and to the exporter, if there is one.
     #[schemars(length(min = 1, max = 32))]
     pub from: Vec<Peer>,
 
-    /// Who may connect to the exporter besides: a Prometheus, for example.
+    /// metricsFrom lists additional peers that may connect to the exporter only, for example
+    /// Prometheus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub metrics_from: Vec<Peer>,
 }
 
-/// Pods of this or other namespaces, or addresses.
+/// A peer is a set of Pods or a range of IP addresses.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.ipBlock) != (has(self.podSelector) || has(self.namespaceSelector))")
     .message("a peer must have either an ipBlock, or a podSelector, a namespaceSelector or both; podSelector: {} means all pods of this namespace"))]
 pub struct Peer {
-    /// The pods with these labels: of this namespace, or of those that namespaceSelector selects.
+    /// podSelector selects Pods by label: in this namespace, or in those that namespaceSelector
+    /// selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<Selector>,
 
-    /// All pods, or those that podSelector selects, of the namespaces with these labels.
+    /// namespaceSelector selects namespaces by label. All their Pods are peers, or those that
+    /// podSelector selects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<Selector>,
 
-    /// Addresses, of hosts outside the cluster for example.
+    /// ipBlock is a range of IP addresses, for example of hosts outside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_block: Option<Block>,
 }
 
-/// Selects by labels. What has all of what is asked for is selected; an empty selector selects everything.
+/// A selector selects objects by label. All requirements must hold. An empty selector selects
+/// everything.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selector {
-    /// Labels and their values.
+    /// matchLabels are labels and their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16), extend("additionalProperties" = {"type": "string", "maxLength": 63}))]
     #[x_kube(validation = Rule::new("self.all(key, !format.qualifiedName().validate(key).hasValue() && !format.labelValue().validate(self[key]).hasValue())")
         .message("matchLabels must be labels: keys such as app or example.com/app, and values of at most 63 letters, digits, '-', '_' and '.'"))]
     pub match_labels: BTreeMap<String, String>,
 
-    /// Further conditions on labels.
+    /// matchExpressions are additional requirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub match_expressions: Vec<Requirement>,
 }
 
-/// A condition on one label.
+/// A requirement on one label.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
     .message("give values with the operators In and NotIn, and none with Exists and DoesNotExist"))]
 pub struct Requirement {
-    /// The key of the label.
+    /// key is the key of the label.
     #[schemars(length(min = 1, max = 317))]
     #[x_kube(validation = Rule::new("!format.qualifiedName().validate(self).hasValue()")
         .message("key must be the key of a label, such as app or example.com/app"))]
     pub key: String,
 
-    /// What is asked of the label.
+    /// operator relates the label to the values.
     pub operator: Operator,
 
-    /// The values that the label is to have one of, or none of.
+    /// values are the values that the operator refers to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 63)))]
     #[x_kube(validation = Rule::new("self.all(value, !format.labelValue().validate(value).hasValue())")
@@ -83,32 +89,32 @@ pub struct Requirement {
     pub values: Vec<String>,
 }
 
-/// What is asked of a label.
+/// Relation between a label and the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Operator {
-    /// It has one of the values.
+    /// The label has one of the values.
     In,
-    /// It is not there, or has none of the values.
+    /// The label does not exist or has none of the values.
     NotIn,
-    /// It is there.
+    /// The label exists.
     Exists,
-    /// It is not there.
+    /// The label does not exist.
     DoesNotExist,
 }
 
-/// The addresses of a network.
+/// An ipBlock is a range of IP addresses.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.except) || !isCIDR(self.cidr) || self.except.all(part, !isCIDR(part) || (cidr(self.cidr).containsCIDR(part) && cidr(part).prefixLength() > cidr(self.cidr).prefixLength()))")
     .message("except must name parts of the network that cidr names"))]
 pub struct Block {
-    /// The network: an address, a slash and the length of its prefix, with no bits beyond the prefix.
+    /// cidr is the network in CIDR notation, without bits beyond the prefix.
     #[schemars(length(min = 1, max = 43))]
     #[x_kube(validation = Rule::new("isCIDR(self) && string(cidr(self).masked()) == self")
         .message("cidr must be a network in its canonical form, without bits beyond the prefix: 10.0.0.0/8 or fd00::/8, not 10.1.2.3/8"))]
     pub cidr: String,
 
-    /// Parts of the network that are left out.
+    /// except lists the parts of the network to exclude.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 43)))]
     #[x_kube(validation = Rule::new("self.all(part, isCIDR(part) && string(cidr(part).masked()) == part)")
@@ -129,7 +135,7 @@ impl From<&Peer> for NetworkPolicyPeer {
     }
 }
 
-/// Without the empty maps and lists that the API server drops.
+/// Leaves out empty maps and lists, as the API server does.
 impl From<&Selector> for LabelSelector {
     fn from(selector: &Selector) -> Self {
         let requirement = |one: &Requirement| LabelSelectorRequirement {

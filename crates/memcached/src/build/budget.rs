@@ -1,17 +1,18 @@
-//! The PodDisruptionBudget of a cache.
+//! The PodDisruptionBudget of a Memcached.
 
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, apimachinery::pkg::util::intstr::IntOrString};
 use operator_core::labels;
 
 use super::{Asked, COMPONENT, identifying, selector};
 
-/// Whether a cache has a budget. One pod alone has none: it could never be moved off its node.
+/// Returns whether a Memcached needs a budget. A budget for a single Pod would block every drain of
+/// its node.
 pub(crate) fn is_wanted(asked: &Asked<'_>) -> bool {
     asked.size.pods > 1
 }
 
-/// Makes the budget what the cache asks: nodes are drained of one pod at a time, and pods that are not ready
-/// anyway do not count.
+/// Sets the desired state: an eviction disrupts one Pod at a time, and unready Pods may always be
+/// evicted.
 pub(crate) fn shape(asked: &Asked<'_>, budget: &mut PodDisruptionBudget) {
     labels::add(&mut budget.metadata.labels, identifying(asked.cache, COMPONENT));
     let spec = budget.spec.get_or_insert_default();

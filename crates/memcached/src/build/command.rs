@@ -2,10 +2,10 @@
 
 use crate::api::MemcachedSpec;
 
-/// The command line, word by word, such that memcached 1.4 and 1.6 both take it.
+/// Returns the command line, one word each, in a form that memcached 1.4 and 1.6 accept.
 ///
-/// `-m` comes before `-I`, which memcached 1.4 checks against it as it reads. `-U 0` turns UDP off, which 1.4
-/// serves unless told not to, and which floods others when its answers are misdirected.
+/// `-m` comes before `-I`, because memcached 1.4 checks `-I` against it while parsing. `-U 0`
+/// disables UDP, which 1.4 enables by default and which attackers use for amplification.
 pub(super) fn command(spec: &MemcachedSpec) -> Vec<String> {
     let memory = spec.memory_megabytes.to_string();
     let port = spec.container_port.to_string();

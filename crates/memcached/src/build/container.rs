@@ -1,4 +1,4 @@
-//! The container that serves.
+//! The memcached container.
 
 use k8s_openapi::{
     api::core::v1::{
@@ -10,10 +10,10 @@ use k8s_openapi::{
 
 use super::{Asked, CONTAINER, command::command, resources};
 
-/// How long a pod still serves after it was asked to end, so that clients learn first that it goes.
+/// How long a terminating Pod keeps serving, so that clients learn of the termination first.
 const FAREWELL_SECONDS: i64 = 5;
 
-/// Makes the container what the cache asks. Its environment and mounts are nothing to us and stay.
+/// Sets the desired state. Environment variables and mounts are left unchanged.
 pub(super) fn shape(asked: &Asked<'_>, container: &mut Container) {
     let (spec, image) = (&asked.cache.spec, asked.image);
     CONTAINER.clone_into(&mut container.name);
@@ -29,7 +29,7 @@ pub(super) fn shape(asked: &Asked<'_>, container: &mut Container) {
     container.lifecycle = Some(farewell());
 }
 
-/// A TCP port of that name and number.
+/// Returns a TCP port with this name and number.
 pub(super) fn port(name: &str, number: i32) -> ContainerPort {
     ContainerPort {
         name: Some(name.to_owned()),
@@ -39,14 +39,15 @@ pub(super) fn port(name: &str, number: i32) -> ContainerPort {
     }
 }
 
-/// What the API server would choose for the image: tags that move are pulled each time.
+/// Returns the pull policy that the API server would set: `Always` for images without a fixed tag.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     let name = image.rsplit('/').next().unwrap_or(image);
     let moves = !name.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
     if moves { "Always" } else { "IfNotPresent" }
 }
 
-/// What the restricted standard of Pod Security asks of a container, and a root file system that cannot be written.
+/// Returns the security context for the restricted Pod Security Standard, with a read-only root
+/// file system.
 pub(super) fn restricted() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
@@ -57,7 +58,8 @@ pub(super) fn restricted() -> SecurityContext {
     }
 }
 
-/// Whether the port takes connections. Liveness is patient: a restart empties the cache.
+/// Returns a TCP probe. Use a high failure threshold for liveness, because a restart empties the
+/// cache.
 pub(super) fn probe(port: &str, period: i32, failures: i32) -> Probe {
     Probe {
         tcp_socket: Some(TCPSocketAction { port: IntOrString::String(port.to_owned()), host: None }),

@@ -1,4 +1,4 @@
-//! The Deployment of a cache.
+//! The Deployment of a Memcached.
 
 use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment},
@@ -8,14 +8,14 @@ use operator_core::labels;
 
 use super::{Asked, COMPONENT, PORT_LABEL, identifying, pod, selector};
 
-/// How many old revisions are kept to look at.
+/// How many old ReplicaSets the Deployment retains.
 const HISTORY: i32 = 3;
 /// How long a rollout may make no progress before it counts as failed.
 const DEADLINE_SECONDS: i32 = 600;
 
-/// Makes the Deployment what the cache asks.
+/// Sets the desired state.
 ///
-/// An autoscaler of the Deployment, if there is one, has its way with the replicas.
+/// Leaves `replicas` unchanged if an autoscaler scales the Deployment.
 pub(crate) fn shape(asked: &Asked<'_>, deployment: &mut Deployment) {
     let cache = asked.cache;
     labels::add(&mut deployment.metadata.labels, identifying(cache, COMPONENT));
@@ -31,7 +31,8 @@ pub(crate) fn shape(asked: &Asked<'_>, deployment: &mut Deployment) {
     pod::shape(asked, spec.template.spec.get_or_insert_default());
 }
 
-/// A new pod is ready before an old one goes, and only one at a time: each starts with nothing cached.
+/// Returns a strategy that replaces one Pod at a time and deletes it only after the new Pod is
+/// ready. New Pods start with an empty cache.
 fn one_by_one() -> DeploymentStrategy {
     DeploymentStrategy {
         type_: Some("RollingUpdate".to_owned()),
@@ -125,7 +126,7 @@ mod tests {
         let scaled = Asked { size, ..asked(&cache) };
         let mut deployment = Deployment::default();
         shape(&scaled, &mut deployment);
-        assert_eq!(deployment.spec.as_ref().unwrap().replicas, Some(2), "it begins with the size");
+        assert_eq!(deployment.spec.as_ref().unwrap().replicas, Some(2), "it starts with spec.size");
         deployment.spec.as_mut().unwrap().replicas = Some(5);
         shape(&scaled, &mut deployment);
         assert_eq!(deployment.spec.as_ref().unwrap().replicas, Some(5));

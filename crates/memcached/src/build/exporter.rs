@@ -1,5 +1,5 @@
-//! The exporter, by option: Prometheus' `memcached_exporter` beside memcached in each pod, and the Service by which
-//! it is found.
+//! The optional exporter: Prometheus' `memcached_exporter` as a sidecar, and the Service for
+//! scraping.
 
 use k8s_openapi::{
     api::core::v1::{Container, Service, ServicePort},
@@ -10,17 +10,17 @@ use operator_core::labels;
 use super::{Asked, container, identifying, resources, selecting};
 use crate::api::Metrics;
 
-/// The name of the exporter's container.
+/// Name of the exporter container.
 pub const EXPORTER: &str = "memcached-exporter";
-/// The name of its port, in pods and in the Service.
+/// Name of the exporter's port, in Pods and in the Service.
 pub const METRICS_PORT: &str = "metrics";
-/// Where it serves unless told otherwise.
+/// Default path of the exporter.
 const PATH: &str = "/metrics";
 const COMPONENT: &str = "metrics";
 
-/// Makes the container what the cache asks: the image's own program, with the flags of its documentation.
+/// Sets the desired state: the image's entrypoint with the documented flags.
 ///
-/// It has no readiness probe: a pod whose exporter does not answer serves its cache all the same.
+/// There is no readiness probe, because a Pod with a failed exporter still serves its cache.
 pub(super) fn shape(asked: &Asked<'_>, metrics: &Metrics, exporter: &mut Container) {
     let image = metrics.image.as_deref().unwrap_or(asked.exporter_image);
     EXPORTER.clone_into(&mut exporter.name);
@@ -38,10 +38,11 @@ pub(super) fn shape(asked: &Asked<'_>, metrics: &Metrics, exporter: &mut Contain
     exporter.liveness_probe = Some(container::probe(METRICS_PORT, 10, 6));
 }
 
-/// Makes the Service what the cache asks. Each pod is a target of its own, also one that is not ready: its metrics
-/// may say why.
+/// Sets the desired state. Unready Pods are scrape targets too, because their metrics may show the
+/// cause.
 ///
-/// The annotations are for a Prometheus that looks for them, the labels and the port's name for a ServiceMonitor.
+/// Annotations serve Prometheus' annotation-based discovery. Labels and the port name serve a
+/// ServiceMonitor.
 pub(crate) fn shape_service(asked: &Asked<'_>, metrics: &Metrics, service: &mut Service) {
     labels::add(&mut service.metadata.labels, identifying(asked.cache, COMPONENT));
     let annotations = [("scrape", "true"), ("port", &metrics.port.to_string()), ("path", PATH)]

@@ -1,9 +1,11 @@
-//! What the objects of a cache are to look like. Pure.
+//! The desired child objects of a Memcached. Pure functions.
 //!
-//! Each `shape` function changes, in an object that may be there already, the fields that the cache means,
-//! and spells out what the API server would fill in within them. Fields of others stay: annotations, more
-//! labels, node selectors, tolerations, side-cars of other names. So shaping twice changes nothing. Only a
-//! NetworkPolicy is the cache's as a whole, for any rule more lets somebody in.
+//! Each `mutate` function sets the fields that the Memcached manages, in a new or an existing
+//! object. It sets API server defaults within these fields explicitly, so that a second call
+//! changes nothing. Fields of others stay: annotations, other labels, node selectors, tolerations,
+//! other containers.
+//!
+//! Only a NetworkPolicy is managed as a whole, because any additional rule grants access.
 
 pub(crate) mod budget;
 mod command;
@@ -21,51 +23,51 @@ use operator_core::labels::{self, Labels};
 
 use crate::{api::Memcached, autoscalers::Size};
 
-/// The label that all pods of all caches carry.
+/// Label of all Pods of all Memcacheds.
 pub const APP_LABEL: &str = "app";
 /// The value of [`APP_LABEL`].
 pub const APP: &str = "memcached";
-/// The label that carries the name of the cache, so that the pods of two caches never mix.
+/// Label with the name of the Memcached, so that the Pods of two Memcacheds never mix.
 pub const CACHE_LABEL: &str = "memcached_cr";
-/// The label that a Deployment puts on the pods of each of its revisions.
+/// Label with the revision that the Deployment controller sets on Pods.
 pub(crate) const REVISION_LABEL: &str = "pod-template-hash";
-/// The label of a pod that says on which port it serves: while that is changed, pods differ.
+/// Label with the port on which a Pod serves. During a change of the port, Pods differ.
 pub const PORT_LABEL: &str = "cache.example.com/port";
-/// The name of the container that serves, and of its port.
+/// Name of the memcached container and of its port.
 pub const CONTAINER: &str = "memcached";
-/// What a cache's objects are to it, unless they are about its metrics.
+/// Component label of all child objects except those for metrics.
 const COMPONENT: &str = "cache";
 
-/// What is asked of a cache, with what its spec leaves open filled in.
+/// A Memcached with the defaults of the manager applied.
 pub(crate) struct Asked<'a> {
-    /// The cache.
+    /// The Memcached.
     pub(crate) cache: &'a Memcached,
-    /// The image of its memcached.
+    /// Image of memcached.
     pub(crate) image: &'a str,
-    /// The image of its exporter if the spec, which may not even ask for one, names none.
+    /// Image of the exporter if the spec sets none.
     pub(crate) exporter_image: &'a str,
-    /// How many pods it is to have.
+    /// Number of Pods.
     pub(crate) size: Size,
 }
 
-/// The labels by which a cache's pods are selected.
+/// Returns the labels that select the Pods of a Memcached.
 fn selecting(cache: &Memcached) -> Labels {
     [(APP_LABEL.to_owned(), APP.to_owned()), (CACHE_LABEL.to_owned(), cache.name_any())].into()
 }
 
-/// The labels that each of a cache's objects carries.
+/// Returns the labels of a child object.
 fn identifying(cache: &Memcached, component: &str) -> Labels {
     let mut all = labels::recommended(APP, &cache.name_any(), component);
     all.extend(selecting(cache));
     all
 }
 
-/// The selector of a cache's pods.
+/// Returns the selector of the Pods of a Memcached.
 fn selector(cache: &Memcached) -> LabelSelector {
     LabelSelector { match_labels: Some(selecting(cache)), match_expressions: None }
 }
 
-/// The selector of a cache's pods, as text.
+/// Returns the selector of the Pods of a Memcached as text.
 pub(crate) fn selector_text(cache: &Memcached) -> String {
     format!("{APP_LABEL}={APP},{CACHE_LABEL}={}", cache.name_any())
 }
@@ -79,13 +81,13 @@ pub(crate) mod fixture {
 
     pub(crate) const IMAGE: &str = "memcached:1.4.36-alpine";
 
-    /// What is asked of a cache whose size nobody else sets.
+    /// Returns the desired state of a Memcached without an autoscaler.
     pub(crate) fn asked(cache: &Memcached) -> Asked<'_> {
         let size = Size { pods: cache.spec.size, autoscaler: None };
         Asked { cache, image: IMAGE, exporter_image: "exporter:1", size }
     }
 
-    /// A cache with this spec, as the API server returns it.
+    /// Returns a Memcached with this spec, as the API server returns it.
     pub(crate) fn cache(spec: &Value) -> Memcached {
         serde_json::from_value(json!({
             "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",

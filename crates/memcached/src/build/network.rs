@@ -1,4 +1,4 @@
-//! The NetworkPolicy of a cache, by option.
+//! The optional NetworkPolicy of a Memcached.
 
 use k8s_openapi::{
     api::networking::v1::{NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPort, NetworkPolicySpec},
@@ -9,14 +9,14 @@ use operator_core::labels;
 use super::{Asked, COMPONENT, CONTAINER, exporter::METRICS_PORT, identifying, selector};
 use crate::api::{Network, Peer};
 
-/// Makes the policy what the cache asks. All of it follows from the cache: who wants more makes another policy, for
-/// policies add up.
+/// Sets the desired state of the whole policy. To grant more access, create another policy:
+/// policies are additive.
 pub(crate) fn shape(asked: &Asked<'_>, network: &Network, policy: &mut NetworkPolicy) {
     labels::add(&mut policy.metadata.labels, identifying(asked.cache, COMPONENT));
     let has_metrics = asked.cache.spec.metrics.is_some();
     let ports = if has_metrics { [CONTAINER, METRICS_PORT].as_slice() } else { &[CONTAINER] };
     let mut rules = vec![rule(&network.from, ports)];
-    // A rule that names nobody would let everybody in.
+    // A rule without peers would allow everybody.
     if has_metrics && !network.metrics_from.is_empty() {
         rules.push(rule(&network.metrics_from, &[METRICS_PORT]));
     }
@@ -28,7 +28,8 @@ pub(crate) fn shape(asked: &Asked<'_>, network: &Network, policy: &mut NetworkPo
     });
 }
 
-/// Ports go by their names, so that while a port is changed each pod is reached where it serves.
+/// Returns a rule with named ports. During a change of the port, each Pod is reachable on its own
+/// port.
 fn rule(peers: &[Peer], ports: &[&str]) -> NetworkPolicyIngressRule {
     let port = |name: &&str| NetworkPolicyPort {
         port: Some(IntOrString::String((*name).to_owned())),

@@ -1,4 +1,4 @@
-//! The pods of a cache.
+//! The Pods of a Memcached.
 
 use k8s_openapi::api::core::v1::{
     Container, PodSecurityContext, PodSpec, SeccompProfile, TopologySpreadConstraint,
@@ -11,14 +11,14 @@ use super::{
 };
 use crate::api::Memcached;
 
-/// The user and group `memcache` of the official images.
+/// UID and GID of the user `memcache` in the official images.
 const MEMCACHE: i64 = 11211;
-/// How long a pod may take to end, its farewell included.
+/// Termination grace period, including the preStop hook.
 const GRACE_SECONDS: i64 = 30;
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const SCHEDULE_ANYWAY: &str = "ScheduleAnyway";
 
-/// Makes the pods what the cache asks.
+/// Sets the desired state.
 pub(super) fn shape(asked: &Asked<'_>, pod: &mut PodSpec) {
     pod.security_context = Some(restricted());
     pod.automount_service_account_token = Some(false);
@@ -40,7 +40,7 @@ pub(super) fn shape(asked: &Asked<'_>, pod: &mut PodSpec) {
     }
 }
 
-/// Shapes the element that `is_it` finds, or a new one at the end.
+/// Mutates the first element that `matches`, or appends a new one.
 fn shape_one<T: Default>(list: &mut Vec<T>, is_it: impl Fn(&T) -> bool, shape: impl FnOnce(&mut T)) {
     if let Some(found) = list.iter_mut().find(|one| is_it(one)) {
         shape(found);
@@ -61,8 +61,8 @@ fn restricted() -> PodSecurityContext {
     }
 }
 
-/// Spreads the pods of one revision over the nodes, as far as there are nodes, so that the loss of a node
-/// costs as little of the cache as can be.
+/// Returns a constraint that spreads the Pods of one revision over the nodes if possible, so that
+/// the loss of a node loses few items.
 fn over_nodes(cache: &Memcached) -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         max_skew: 1,

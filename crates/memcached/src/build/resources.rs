@@ -1,4 +1,4 @@
-//! What a pod needs of its node.
+//! Resource requests and limits.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,22 @@ use operator_core::quantity::{Format, Quantity};
 use crate::api::MemcachedSpec;
 
 const MEBIBYTE: i64 = 1 << 20;
-/// What memcached takes besides items: its hash table, and a page of each of its some forty slab classes, which
-/// it may take beyond the memory for items.
+/// Memory beyond the items: the hash table, and one page for each of about forty slab classes,
+/// which memcached may allocate beyond `-m`.
 const BASE: i64 = 48 * MEBIBYTE;
-/// The share of the memory for items by which bookkeeping grows: an eighth.
+/// Divisor of the memory for items that gives the memory for bookkeeping.
 const BOOKKEEPING: i64 = 8;
-/// What a connection takes with its buffers.
+/// Memory per connection, including buffers.
 const CONNECTION: i64 = 16 * 1024;
-/// A start that lets the scheduler count. There is no limit: a cache that is slowed down is no cache.
+/// CPU request for the scheduler. There is no limit, because throttling a cache defeats its
+/// purpose.
 const CPU_REQUEST: &str = "100m";
-/// Some two hundred series of a Go program.
+/// Enough for about two hundred series of a Go program.
 const EXPORTER_MEMORY: &str = "64Mi";
 
-/// Writes down what the container needs. What is asked besides, of ephemeral storage for example, stays.
+/// Sets CPU and memory. Other resources, for example ephemeral storage, are left unchanged.
 ///
-/// Memory is requested up to the limit, since a cache fills whatever it is given.
+/// The memory request equals the limit, because a cache fills all memory that it may use.
 pub(super) fn shape(spec: &MemcachedSpec, resources: &mut ResourceRequirements) {
     let memory = memory(spec);
     put(&mut resources.requests, "cpu", ApiQuantity(CPU_REQUEST.to_owned()));
@@ -32,7 +33,7 @@ pub(super) fn shape(spec: &MemcachedSpec, resources: &mut ResourceRequirements) 
     put(&mut resources.limits, "memory", memory);
 }
 
-/// What the exporter needs, which keeps nothing.
+/// Sets CPU and memory of the exporter, which stores nothing.
 pub(super) fn shape_exporter(resources: &mut ResourceRequirements) {
     put(&mut resources.requests, "cpu", ApiQuantity("10m".to_owned()));
     put(&mut resources.requests, "memory", ApiQuantity(EXPORTER_MEMORY.to_owned()));
@@ -43,7 +44,7 @@ fn put(of: &mut Option<BTreeMap<String, ApiQuantity>>, resource: &str, amount: A
     of.get_or_insert_default().insert(resource.to_owned(), amount);
 }
 
-/// The memory for items and head room, rounded up to whole mebibytes.
+/// Returns the memory limit: items and overhead, rounded up to whole mebibytes.
 fn memory(spec: &MemcachedSpec) -> ApiQuantity {
     let items = i64::from(spec.memory_megabytes) * MEBIBYTE;
     let bytes = items + items / BOOKKEEPING + BASE + i64::from(spec.max_connections) * CONNECTION;

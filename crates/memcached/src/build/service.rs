@@ -1,4 +1,4 @@
-//! The headless Service of a cache: cluster DNS lists the pods under its name.
+//! The headless Service of a Memcached, through which cluster DNS serves its Pods.
 
 use k8s_openapi::{
     api::core::v1::{Service, ServicePort, ServiceSpec},
@@ -11,7 +11,7 @@ use operator_core::{
 
 use super::{Asked, COMPONENT, CONTAINER, PORT_LABEL, identifying, selecting};
 
-/// Makes the Service what the cache asks.
+/// Sets the desired state.
 pub(crate) fn shape(asked: &Asked<'_>, service: &mut Service) {
     labels::add(&mut service.metadata.labels, identifying(asked.cache, COMPONENT));
     let spec = service.spec.get_or_insert_default();
@@ -25,7 +25,7 @@ pub(crate) fn shape(asked: &Asked<'_>, service: &mut Service) {
     }]);
 }
 
-/// Makes a Service one that has no address of its own: a name that lists the selected pods.
+/// Makes a Service headless, with this selector.
 pub(super) fn shape_headless(spec: &mut ServiceSpec, selected: Labels) {
     spec.type_ = Some("ClusterIP".to_owned());
     spec.external_name = None;
@@ -34,10 +34,11 @@ pub(super) fn shape_headless(spec: &mut ServiceSpec, selected: Labels) {
     spec.selector = Some(selected);
 }
 
-/// Where the pod serves, in the form that cluster DNS knows for pods of a headless Service that have no host
-/// name of their own: the address with dashes, then the Service. `None` for a pod without an address.
+/// Returns the DNS name and port of a Pod, or `None` if the Pod has no IP address.
 ///
-/// The port is the pod's own. One that does not say has that of the spec.
+/// Cluster DNS serves Pods of a headless Service under their address with dashes, then the Service.
+///
+/// The port comes from the Pod's label. `port` is used for Pods without the label.
 pub(crate) fn endpoint(pod: &PodView, service: &str, namespace: &str, port: i32) -> Option<String> {
     if pod.ip.is_empty() {
         return None;

@@ -1,4 +1,5 @@
-//! Autoscalers: of the Memcached, which write its size, and of its Deployment, which are left their way.
+//! Autoscalers: those of the Memcached write `spec.size`; those of the Deployment write its
+//! `spec.replicas`.
 
 use k8s_openapi::api::{
     apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, policy::v1::PodDisruptionBudget,
@@ -17,7 +18,7 @@ fn autoscalers(world: &World) -> Api<HorizontalPodAutoscaler> {
     world.api()
 }
 
-/// Makes an autoscaler. It has no metrics, so between its bounds it does nothing by itself.
+/// Creates an autoscaler. Without metrics it changes nothing between its bounds.
 async fn autoscale(world: &World, target: Value) {
     let autoscaler = json!({
         "metadata": {"name": "busy"},
@@ -32,7 +33,7 @@ async fn autoscale(world: &World, target: Value) {
     autoscalers(world).create(&PostParams::default(), &autoscaler).await.unwrap();
 }
 
-/// Scales as an autoscaler does.
+/// Scales the Deployment as an autoscaler does.
 async fn scale_deployment(world: &World, replicas: i32) {
     let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
     world.deployments().patch_scale("web", &PatchParams::default(), &scale).await.unwrap();
@@ -48,7 +49,7 @@ async fn an_autoscaler_of_the_deployment_is_left_its_way_and_the_status_says_so(
     world.ready("web", 1).await;
     autoscale(&world, json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"})).await;
     world
-        .until("web", "the autoscaler to be told of", |cache: &Memcached| {
+        .until("web", "the autoscaler to appear in the status", |cache: &Memcached| {
             ready_message(cache).contains("HorizontalPodAutoscaler busy")
         })
         .await;
@@ -57,9 +58,9 @@ async fn an_autoscaler_of_the_deployment_is_left_its_way_and_the_status_says_so(
     let cache = world.until_ready("web", 4).await;
     assert_eq!(status(&cache).endpoints.len(), 4);
     assert!(ready_message(&cache).starts_with("4 of 4 pods are ready"), "{}", ready_message(&cache));
-    world.until::<PodDisruptionBudget>("web", "a budget for the pods there are", |_| true).await;
+    world.until::<PodDisruptionBudget>("web", "a budget for the additional Pods", |_| true).await;
 
-    // A change of the cache, and drift, are dealt with as ever; the replicas stay.
+    // Changes of the Memcached and drift are handled as usual. The replicas stay.
     world.change("web", json!({"memoryMegabytes": 128})).await;
     world.until_ready("web", 4).await;
     let patches = [json!({"op": "replace", "path": "/spec/strategy", "value": {"type": "Recreate"}})];
@@ -82,7 +83,7 @@ async fn an_autoscaler_of_the_memcached_writes_its_size_and_the_deployment_follo
     world.caches().patch_scale("web", &PatchParams::default(), &scale).await.unwrap();
     assert_eq!(world.until_ready("web", 3).await.spec.size, 3);
 
-    // The manifest does not name the size, so that applying it again leaves it.
+    // The manifest does not set the size, so applying it again does not change it.
     let manifest = json!({
         "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": {"name": "web"},
         "spec": {"memoryMegabytes": 128},
@@ -91,8 +92,8 @@ async fn an_autoscaler_of_the_memcached_writes_its_size_and_the_deployment_follo
     world.caches().patch("web", &params, &Patch::Apply(&manifest)).await.unwrap();
     assert_eq!(world.until_ready("web", 3).await.spec.size, 3);
 
-    // The Deployment is nobody else's to scale.
+    // Nobody else may scale the Deployment.
     scale_deployment(&world, 5).await;
     let at = |replicas| move |found: &Deployment| found.spec.as_ref().unwrap().replicas == Some(replicas);
-    world.until("web", "the replicas to be put right", at(3)).await;
+    world.until("web", "the replicas to be restored", at(3)).await;
 }

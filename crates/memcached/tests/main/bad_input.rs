@@ -1,8 +1,9 @@
-//! What is wrong is refused by the API server, with a sentence.
+//! The API server rejects invalid input with a clear message.
 
 use crate::support::World;
 
-/// What the API server says to a cache of this name and spec; `None` if it takes it.
+/// Returns the API server's error for a Memcached with this name and spec, or `None` if it is
+/// accepted.
 async fn refusal(world: &World, name: &str, spec: &str) -> Option<String> {
     let manifest = format!(
         "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {{name: {name}, namespace: {}}}\nspec: {spec}\n",
@@ -14,7 +15,7 @@ async fn refusal(world: &World, name: &str, spec: &str) -> Option<String> {
 async fn are_refused(cases: &[(&str, &str)]) {
     let world = World::new().await;
     for (spec, says) in cases {
-        let error = refusal(&world, "web", spec).await.unwrap_or_else(|| panic!("{spec} was taken"));
+        let error = refusal(&world, "web", spec).await.unwrap_or_else(|| panic!("{spec} was accepted"));
         assert!(error.contains(says), "{spec}: {error}");
         assert!(!error.contains("compilation failed") && !error.contains("no such"), "{spec}: {error}");
     }
@@ -71,7 +72,7 @@ async fn arguments_that_have_a_field_or_stop_the_serving_are_refused() {
         ("{extraArgs: ['-m128']}", sentence),
         ("{extraArgs: ['--port=1']}", sentence),
         ("{extraArgs: ['-d']}", sentence),
-        ("{image: 'memcached latest'}", "contains no blanks"),
+        ("{image: 'memcached latest'}", "must not contain whitespace"),
         ("{threads: 0}", "greater than or equal to 1"),
         ("{threads: 64, maxConnections: 256}", "8 more for each of the threads"),
     ])
@@ -86,7 +87,7 @@ async fn exporters_that_could_not_serve_are_refused() {
         ("{metrics: {port: 11211}}", "metrics.port must differ from containerPort"),
         ("{containerPort: 9150, metrics: {}}", "metrics.port must differ from containerPort"),
         ("{metrics: {image: ''}}", "at least 1 chars long"),
-        ("{metrics: {image: 'an exporter'}}", "contains no blanks"),
+        ("{metrics: {image: 'an exporter'}}", "must not contain whitespace"),
         ("{metrics: {enabled: true}}", "field not declared in schema"),
     ])
     .await;
@@ -137,7 +138,7 @@ async fn names_that_leave_no_room_for_those_of_pods_or_the_service_are_refused()
         ("1st", "must begin with a letter"),
         ("my.cache", "must begin with a letter"),
     ] {
-        let error = refusal(&world, name, "{}").await.unwrap_or_else(|| panic!("{name} was taken"));
+        let error = refusal(&world, name, "{}").await.unwrap_or_else(|| panic!("{name} was accepted"));
         assert!(error.contains(says), "{name}: {error}");
     }
     let longest = "a".repeat(46);

@@ -1,4 +1,4 @@
-//! How a cache goes.
+//! Deletion of a Memcached.
 
 use cluster::wait::eventually;
 use k8s_openapi::api::{
@@ -26,7 +26,10 @@ async fn everything_goes_with_the_cache_and_an_event_says_so() {
     world.until_gone::<Service>("web").await;
     world.until_gone::<PodDisruptionBudget>("web").await;
     eventually("an Event", PATIENCE, async || {
-        Ok(world.kubectl(&["get", "events", "--output=wide"]).await?.contains("go with the Memcached"))
+        Ok(world
+            .kubectl(&["get", "events", "--output=wide"])
+            .await?
+            .contains("are deleted with the Memcached"))
     })
     .await
     .unwrap();
@@ -41,19 +44,20 @@ async fn a_cache_that_is_being_deleted_never_gets_the_finalizer_again() {
     world.caches().patch("web", &params, &hold(json!([FINALIZER, "example.com/hold"]))).await.unwrap();
     world.caches().delete("web", &DeleteParams::default()).await.unwrap();
     world
-        .until("web", "only the other finalizer to be left", |cache: &Memcached| {
+        .until("web", "only the other finalizer to remain", |cache: &Memcached| {
             cache.finalizers() == ["example.com/hold"]
         })
         .await;
 
-    // A change of the spec wakes the controller; another cache that becomes ready shows that it has looked.
+    // A change of the spec triggers a reconcile. Another Memcached that becomes ready shows that it
+    // ran.
     let size = Patch::Merge(json!({"spec": {"size": 2}}));
     world.caches().patch("web", &params, &size).await.unwrap();
     world.ready("other", 1).await;
     let cache = world.caches().get("web").await.unwrap();
     assert_eq!(cache.finalizers(), ["example.com/hold"]);
     let replicas = world.deployments().get("web").await.unwrap().spec.unwrap().replicas;
-    assert_eq!(replicas, Some(1), "a cache that goes is not scaled");
+    assert_eq!(replicas, Some(1), "a terminating Memcached is not scaled");
 
     world.caches().patch("web", &params, &hold(json!(null))).await.unwrap();
     world.until_gone::<Memcached>("web").await;
@@ -87,5 +91,5 @@ async fn a_terminating_namespace_is_left_in_peace() {
     .await
     .unwrap();
     let refused = world.harness.requests_in(&world.namespace).unwrap().filter(|entry| entry.code == 403);
-    assert!(refused.entries.len() <= 10, "it kept trying: {:?}", refused.entries);
+    assert!(refused.entries.len() <= 10, "the controller kept retrying: {:?}", refused.entries);
 }

@@ -1,4 +1,4 @@
-//! The page of the controller says what each word in conditions and Events means.
+//! The controller's page documents every condition and reason.
 
 #[test]
 fn every_condition_and_reason_is_on_the_page() {

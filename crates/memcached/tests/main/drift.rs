@@ -1,4 +1,4 @@
-//! What others change of ours is put right; what is theirs stays.
+//! Drift in managed fields is reverted; fields of others stay.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -32,7 +32,7 @@ async fn each_field_of_the_deployment_that_is_ours_is_put_right() {
                 remove("/spec/template/spec/topologySpreadConstraints"),
                 replace("/spec/strategy", json!({"type": "Recreate"})),
                 remove("/metadata/labels/memcached_cr"),
-                // Without this label the informer does not see the Deployment any more.
+                // Without this label, the informer no longer sees the Deployment.
                 remove("/metadata/labels/app.kubernetes.io~1managed-by"),
             ],
         )
@@ -75,11 +75,15 @@ async fn objects_that_somebody_deletes_come_back() {
     world.services().delete("web", &params).await.unwrap();
     world.budgets().delete("web", &params).await.unwrap();
     world.deployments().delete("web", &params).await.unwrap();
-    world.until::<k8s_openapi::api::core::v1::Service>("web", "the Service to be back", |_| true).await;
+    world.until::<k8s_openapi::api::core::v1::Service>("web", "the Service to be recreated", |_| true).await;
     world
-        .until::<k8s_openapi::api::policy::v1::PodDisruptionBudget>("web", "the budget to be back", |_| true)
+        .until::<k8s_openapi::api::policy::v1::PodDisruptionBudget>(
+            "web",
+            "the budget to be recreated",
+            |_| true,
+        )
         .await;
-    world.until::<Deployment>("web", "the Deployment to be back", |_| true).await;
+    world.until::<Deployment>("web", "the Deployment to be recreated", |_| true).await;
     world.until_ready("web", 2).await;
 }
 

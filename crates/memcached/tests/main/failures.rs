@@ -1,4 +1,4 @@
-//! What stands in the way is told, not touched, and healed from.
+//! Failures are reported, foreign objects are not touched, and the controller recovers.
 
 use cluster::wait::eventually;
 use k8s_openapi::api::{core::v1::ResourceQuota, events::v1::Event};
@@ -96,7 +96,7 @@ async fn each_cause_is_told_once() {
     for memory in [65, 66, 67] {
         world.change("web", json!({"memoryMegabytes": memory})).await;
         world
-            .until("web", "the change to be seen", |cache: &memcached::Memcached| {
+            .until("web", "the change to be observed", |cache: &memcached::Memcached| {
                 status(cache).observed_generation == cache.metadata.generation
             })
             .await;
@@ -114,13 +114,13 @@ async fn each_cause_is_told_once() {
     let of = |reason: &str| events.iter().filter(|event| told(event).0 == reason).collect::<Vec<_>>();
     let taken = of("NameTaken");
     assert_eq!(taken.len(), 1, "{taken:#?}");
-    assert!(taken[0].series.is_none(), "told again and again: {taken:#?}");
+    assert!(taken[0].series.is_none(), "reported repeatedly: {taken:#?}");
     for event in of("Created") {
         assert!(event.series.is_none(), "{event:#?}");
     }
 }
 
-/// Reason and note of an Event.
+/// Returns the reason and the note of an Event.
 fn told(event: &Event) -> (&str, &str) {
     (event.reason.as_deref().unwrap_or_default(), event.note.as_deref().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! Memcached on a real API server.
+//! Tests of the Memcached controller on a real API server.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The exporter and its Service, by option.
+//! The optional exporter and its Service.
 
 use k8s_openapi::api::core::v1::{Container, Service};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -44,7 +44,7 @@ async fn metrics_come_with_the_option_change_with_it_and_go_with_it() {
     world.until_ready("web", 1).await;
     world.until_gone::<Service>("web-metrics").await;
     assert_eq!(world.deployments().get("web").await.unwrap().spec, without);
-    assert!(world.services().get_opt("web").await.unwrap().is_some(), "the cache's own Service stays");
+    assert!(world.services().get_opt("web").await.unwrap().is_some(), "the main Service stays");
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn each_field_of_the_exporter_and_its_service_is_put_right() {
         )
         .await;
     world.services().delete("web-metrics", &DeleteParams::default()).await.unwrap();
-    world.until::<Service>("web-metrics", "the Service to be back", |_| true).await;
+    world.until::<Service>("web-metrics", "the Service to be recreated", |_| true).await;
     world.until_ready("web", 1).await;
 }
 

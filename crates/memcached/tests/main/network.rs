@@ -1,4 +1,4 @@
-//! The NetworkPolicy, by option.
+//! The optional NetworkPolicy.
 
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::{
@@ -72,7 +72,7 @@ async fn each_form_of_peer_is_taken_as_it_is_and_costs_nothing_afterwards() {
     let before = policies(&world).get("web").await.unwrap();
     world.change("web", json!({"size": 2})).await;
     world.until_ready("web", 2).await;
-    assert_eq!(policies(&world).get("web").await.unwrap(), before, "a change of the size concerns it not");
+    assert_eq!(policies(&world).get("web").await.unwrap(), before, "a change of the size does not affect it");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_policy_that_somebody_changes_or_deletes_is_put_right() {
         )
         .await;
     policies(&world).delete("web", &DeleteParams::default()).await.unwrap();
-    world.until::<NetworkPolicy>("web", "the policy to be back", |_| true).await;
+    world.until::<NetworkPolicy>("web", "the policy to be recreated", |_| true).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Nothing is written when nothing changed, and as little as can be when something did.
+//! A reconcile without a change sends no requests, and a change causes few.
 
 use harness::status::{edits, repaired_after_each};
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
@@ -13,8 +13,9 @@ async fn a_cache_that_is_as_asked_costs_no_request() {
     let cache = world.ready("web", 2).await;
     let settled = Timestamp::now();
 
-    // Changes of a pod and of the Deployment that mean nothing to the cache make the controller look. (An
-    // annotation on a Deployment would be a new generation of it, which is then under way for a moment.)
+    // These changes of a Pod and of the Deployment trigger a reconcile without a change for the
+    // Memcached. An annotation on the Deployment would create a new generation of it, and a
+    // rollout.
     let note = Patch::Merge(json!({"metadata": {"labels": {"note": "x"}}}));
     let params = PatchParams::default();
     world.api::<Pod>().patch(&status(&cache).nodes[0], &params, &note).await.unwrap();

@@ -1,4 +1,4 @@
-//! A cache that changes, or whose nodes are drained, loses no more than one pod at a time.
+//! A change of the Memcached or a drain of its nodes disrupts at most one Pod at a time.
 
 use std::{collections::HashMap, future::Future};
 
@@ -16,19 +16,19 @@ use serde_json::json;
 
 use crate::support::{PATIENCE, World, status};
 
-/// What became of the pods of a cache, seen after each event of their watch.
+/// Statistics of the Pods of a Memcached over all watch events.
 #[derive(Debug)]
 struct Seen {
-    /// The fewest pods that were ready and not going.
+    /// Lowest number of Pods that were ready and not terminating.
     fewest_ready: usize,
-    /// The most pods that were not going.
+    /// Highest number of Pods that were not terminating.
     most: usize,
-    /// How many pods went.
+    /// Number of Pods that terminated.
     gone: usize,
 }
 
-/// Watches the pods of the cache `web` from before `change` until none is left that was there, and as many new ones are
-/// ready.
+/// Watches the Pods of the Memcached `web` while `change` runs, until all Pods are replaced and as
+/// many new ones are ready.
 async fn watched(world: &World, change: impl Future<Output = ()>) -> Seen {
     let config = Config::default().labels("memcached_cr=web");
     let events = watcher(world.api::<Pod>(), config).default_backoff();
@@ -54,7 +54,7 @@ async fn watched(world: &World, change: impl Future<Output = ()>) -> Seen {
                 Event::Apply(pod) | Event::Delete(pod) => {
                     seen.gone += usize::from(pods.remove(&pod.name_any()).is_some());
                 }
-                other => panic!("the watch began anew, and may have missed something: {other:?}"),
+                other => panic!("the watch restarted and may have missed events: {other:?}"),
             }
             let (ready, all) = count(&pods);
             seen.fewest_ready = seen.fewest_ready.min(ready);
@@ -93,7 +93,7 @@ async fn nodes_are_drained_of_one_pod_at_a_time() {
     let world = World::new().await;
     let cache = world.ready("web", 3).await;
     world
-        .until::<PodDisruptionBudget>("web", "the budget to count the pods", |budget| {
+        .until::<PodDisruptionBudget>("web", "the budget to count the Pods", |budget| {
             budget.status.as_ref().is_some_and(|status| status.disruptions_allowed == Some(1))
         })
         .await;
@@ -106,7 +106,7 @@ async fn nodes_are_drained_of_one_pod_at_a_time() {
         .await
         .unwrap();
     };
-    // All at once, as when three nodes are drained side by side.
+    // All at once, as when three nodes are drained in parallel.
     let names = status(&cache).nodes;
     let drain = async {
         futures::future::join_all(names.iter().map(evict)).await;
@@ -120,11 +120,11 @@ async fn while_the_port_changes_each_endpoint_has_the_port_of_its_pod() {
     let world = World::new().await;
     let cache = world.ready("web", 1).await;
     let old = status(&cache).endpoints;
-    // The new pod finds no place, so the old one stays.
+    // The new Pod cannot be scheduled, so the old one stays.
     let spec = json!({"containerPort": 12000, "memoryMegabytes": 1_048_576});
     world.change("web", spec).await;
     let cache = world
-        .until("web", "the change to be under way", |cache: &memcached::Memcached| {
+        .until("web", "the rollout to start", |cache: &memcached::Memcached| {
             status(cache).observed_generation == cache.metadata.generation && status(cache).nodes.len() == 2
         })
         .await;

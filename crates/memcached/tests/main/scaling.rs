@@ -1,4 +1,4 @@
-//! The pods follow the size.
+//! Scaling: the number of Pods follows the size.
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{
@@ -54,7 +54,7 @@ async fn replicas(world: &World) -> i32 {
 async fn endpoints_name_every_ready_pod_by_its_address() {
     let world = World::new().await;
     let cache = world.create("web", json!({"size": 2, "containerPort": 12000})).await;
-    assert_eq!(cache.spec.memory_megabytes, 64, "the API server fills in defaults");
+    assert_eq!(cache.spec.memory_megabytes, 64, "the API server sets defaults");
     let status = status(&world.until_ready("web", 2).await);
     let pods = world.api::<Pod>().list(&ListParams::default()).await.unwrap();
     let mut expected: Vec<_> = pods
@@ -165,7 +165,7 @@ async fn another_image_is_rolled_out_and_without_one_the_managers_is_used() {
     assert_eq!(images(&world).await, ["memcached:1.6-alpine"; 2]);
 }
 
-/// The images of the pods that the cache names as its own.
+/// Returns the images of the Pods in `status.nodes`.
 async fn images(world: &World) -> Vec<String> {
     let mut images = Vec::new();
     for name in status(&world.caches().get("web").await.unwrap()).nodes {

@@ -1,4 +1,4 @@
-//! What the tests share: caches made and watched as a person would.
+//! Test environment and helpers.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -20,13 +20,13 @@ use operator_core::conditions::{find, is_true};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-/// Long enough for a busy machine, short enough to notice.
+/// Timeout for a single step on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The garbage collector learns of a kind that is new to the cluster at most half a minute later.
+/// Timeout for garbage collection. The collector discovers a new kind after up to 30 seconds.
 const UNTIL_COLLECTED: Duration = Duration::from_secs(90);
 
-/// A namespace of the test's own on the shared cluster, where the controller runs.
+/// A namespace for one test on the shared cluster on which the controller runs.
 pub(crate) struct World {
     pub(crate) harness: Arc<Harness>,
     pub(crate) namespace: TestNamespace,
@@ -38,7 +38,7 @@ impl World {
         Self::labelled(&[]).await
     }
 
-    /// A world whose namespace has these labels.
+    /// Creates an environment whose namespace has these labels.
     pub(crate) async fn labelled(labels: &[(&str, &str)]) -> Self {
         let harness = harness::controller::<MemcachedController>().await.unwrap();
         let namespace = harness.cluster.labelled_namespace("memcached", labels).await.unwrap();
@@ -46,7 +46,7 @@ impl World {
         Self { harness, namespace, client }
     }
 
-    /// The objects of a kind in the namespace.
+    /// Returns the API for a kind in the namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -79,7 +79,7 @@ impl World {
         self.caches().create(&PostParams::default(), &cache).await.unwrap()
     }
 
-    /// A cache of this size, ready.
+    /// Creates a Memcached of this size and waits until it is ready.
     pub(crate) async fn ready(&self, name: &str, size: i32) -> Memcached {
         self.create(name, json!({"size": size})).await;
         self.until_ready(name, size).await
@@ -91,7 +91,7 @@ impl World {
         self.caches().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Where the pods are that a Service lists, once it lists all that the cache `web` has.
+    /// Returns the addresses of a Service, once it lists all Pods of the Memcached `web`.
     pub(crate) async fn addresses(&self, service: &str) -> Vec<String> {
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         eventually(&format!("{service} to list the pods"), PATIENCE, async || {
@@ -110,7 +110,7 @@ impl World {
         .unwrap()
     }
 
-    /// Applies each JSON patch in turn and waits until the object is as it was.
+    /// Applies each JSON patch in turn and waits until the controller reverts it.
     pub(crate) async fn is_put_right<K>(&self, api: Api<K>, name: &str, patches: &[Value])
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -131,7 +131,7 @@ impl World {
             let patch: Patch<Value> = Patch::Json(serde_json::from_value(json!([patch])).unwrap());
             let drifted = api.patch(name, &PatchParams::default(), &patch).await.unwrap();
             assert_ne!(owned(&drifted), wanted, "{patch:?} changed nothing");
-            self.until::<K>(name, &format!("{patch:?} to be put right"), |now| owned(now) == wanted).await;
+            self.until::<K>(name, &format!("{patch:?} to be reverted"), |now| owned(now) == wanted).await;
         }
     }
 
@@ -168,25 +168,25 @@ impl World {
         .unwrap()
     }
 
-    /// Waits until the object is not there.
+    /// Waits until the object no longer exists.
     pub(crate) async fn until_gone<K>(&self, name: &str)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
         let api = self.api::<K>();
-        eventually(&format!("the {} {name} to be gone", K::kind(&())), UNTIL_COLLECTED, async || {
+        eventually(&format!("the {} {name} to be deleted", K::kind(&())), UNTIL_COLLECTED, async {
             Ok(api.get_opt(name).await?.is_none())
         })
         .await
         .unwrap();
     }
 
-    /// Waits until the cache says that all is as asked, with this many pods.
+    /// Waits until the Memcached is ready with this number of Pods.
     pub(crate) async fn until_ready(&self, name: &str, size: i32) -> Memcached {
         self.until_ready_within(PATIENCE, name, size).await
     }
 
-    /// The same for a cache that waits for what another of its name has left.
+    /// Does the same for a Memcached that waits for the objects of a deleted one of the same name.
     pub(crate) async fn until_ready_after_another(&self, name: &str, size: i32) -> Memcached {
         self.until_ready_within(UNTIL_COLLECTED, name, size).await
     }
@@ -206,7 +206,7 @@ impl World {
         .await
     }
 
-    /// Waits until the cache's condition has this status and reason; returns its message.
+    /// Waits until the condition has this status and reason. Returns its message.
     pub(crate) async fn until_said(&self, name: &str, type_: &str, says: (&str, &str)) -> String {
         let cache = self
             .until(name, &format!("{type_} to be {says:?}"), |cache: &Memcached| {

@@ -1,6 +1,6 @@
-//! A real memcached, started with the command line that the pods get, says and does what the spec asks.
+//! A real memcached that is started with the Pods' command line behaves as the spec says.
 //!
-//! Left out of ordinary builds by the feature `program`, for it needs memcached on the PATH:
+//! The feature `program` enables these tests, because they need memcached on the PATH:
 //! `cargo test -p memcached --features program --test program`.
 #![allow(
     clippy::unwrap_used,
@@ -29,10 +29,11 @@ use memcached::{Memcached, MemcachedController};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Who is nobody: memcached does not run as root.
+/// UID of `nobody`: memcached does not run as root.
 const NOBODY: u32 = 65534;
 
-/// A memcached that runs until it is dropped, and the Memcached `real` that it is a pod of, as it were.
+/// A running memcached process, and the Memcached `real` that owns its simulated Pod. Stops on
+/// drop.
 struct Program {
     child: Child,
     port: u16,
@@ -41,7 +42,7 @@ struct Program {
 }
 
 impl Program {
-    /// Starts one as a pod of a Memcached with this spec would.
+    /// Starts the process as a Pod of a Memcached with this spec would.
     async fn of(mut spec: Value) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         spec["containerPort"] = port.into();
@@ -76,11 +77,11 @@ impl Program {
         Api::namespaced(self.client.clone(), &self.home)
     }
 
-    /// What cluster DNS answers for a pod of a headless Service: of the addresses that the Service lists the one that
-    /// reads so with dashes.
+    /// Resolves the name of a Pod as cluster DNS does: to the Service's address that has this form
+    /// with dashes.
     async fn resolve(&self, host: &str) -> Option<IpAddr> {
         let names: Vec<_> = host.split('.').collect();
-        let [pod, service, namespace, "svc"] = names[..] else { panic!("{host} is no name of a pod") };
+        let [pod, service, namespace, "svc"] = names[..] else { panic!("{host} is not the name of a Pod") };
         assert_eq!(namespace, self.home.name());
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = self.api::<EndpointSlice>().list(&of_service).await.unwrap();
@@ -91,7 +92,7 @@ impl Program {
     }
 }
 
-/// An address of this machine under which others reach it. Nothing is sent.
+/// Returns an address under which others reach this machine. Sends nothing.
 fn own_address() -> IpAddr {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     socket.connect("192.0.2.1:9").expect("this machine should have a network");
@@ -110,7 +111,7 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:\t0\t"))
 }
 
-/// The command line in the Deployment that the controller makes.
+/// Returns the command line in the Deployment that the controller creates.
 async fn command_line(client: &Client, namespace: &str, spec: Value) -> Vec<String> {
     let cache: Memcached = serde_json::from_value(json!({
         "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": { "name": "real" }, "spec": spec,
@@ -119,7 +120,7 @@ async fn command_line(client: &Client, namespace: &str, spec: Value) -> Vec<Stri
     let caches = Api::<Memcached>::namespaced(client.clone(), namespace);
     caches.create(&PostParams::default(), &cache).await.unwrap();
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
-    let made = eventually("the Deployment to be made", PATIENCE, async || {
+    let made = eventually("the Deployment to be created", PATIENCE, async {
         deployments.get_opt("real").await.map_err(Into::into)
     });
     let mut containers = made.await.unwrap().spec.unwrap().template.spec.unwrap().containers;
@@ -127,7 +128,7 @@ async fn command_line(client: &Client, namespace: &str, spec: Value) -> Vec<Stri
     [container.command.unwrap_or_default(), container.args.unwrap_or_default()].concat()
 }
 
-/// A connection that speaks memcached's text protocol.
+/// A connection that uses memcached's text protocol.
 struct Connection(BufReader<TcpStream>);
 
 impl Connection {
@@ -147,7 +148,7 @@ impl Connection {
         line.trim_end().to_owned()
     }
 
-    /// What `stats settings` says.
+    /// Returns the result of `stats settings`.
     fn settings(&mut self) -> HashMap<String, String> {
         self.send(b"stats settings\r\n");
         let mut settings = HashMap::new();
@@ -161,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Stores an item of so many bytes. Returns the answer.
+    /// Stores an item of this size. Returns the response.
     fn store(&mut self, size: usize) -> String {
         self.send(format!("set item 0 0 {size}\r\n").as_bytes());
         self.send(&vec![b'x'; size]);
@@ -210,7 +211,7 @@ async fn it_has_the_limits_of_the_spec() {
 async fn items_up_to_the_limit_are_kept_and_larger_ones_refused() {
     let program = Program::of(json!({ "memoryMegabytes": 64, "maxItemSize": "2m" })).await;
     let mut connection = program.connect();
-    // An item's key and head count too.
+    // The key and the header of an item count as well.
     let largest = 2 * MIB - 1024;
     assert_eq!(connection.store(largest), "STORED");
     assert_eq!(connection.fetch(), largest);
@@ -224,7 +225,7 @@ async fn more_connections_than_allowed_are_refused_and_the_others_served() {
     let mut connections: Vec<_> = (0..limit + beyond).map(|_| program.connect()).collect();
     let (mut served, mut refused) = (0, 0);
     for connection in &mut connections {
-        // One that was refused may be closed before it is written to.
+        // The server may close a refused connection before this write.
         let _ = connection.0.get_mut().write_all(b"version\r\n");
         let mut line = String::new();
         match connection.0.read_line(&mut line) {
@@ -241,7 +242,7 @@ async fn more_connections_than_allowed_are_refused_and_the_others_served() {
 async fn an_endpoint_of_the_status_leads_to_the_memcached_of_the_pod() {
     let program = Program::of(json!({})).await;
     let own = own_address();
-    // The simulated pod moves to where the program is.
+    // Moves the simulated Pod to the address of the process.
     let (pods, caches) = (program.api::<Pod>(), program.api::<Memcached>());
     let at_own = Patch::Merge(json!({ "status": { "podIP": own, "podIPs": [{ "ip": own }] } }));
     let expected = [format!(
@@ -250,7 +251,7 @@ async fn an_endpoint_of_the_status_leads_to_the_memcached_of_the_pod() {
         program.home.name(),
         program.port
     )];
-    let endpoint = eventually("the status to say where the pod is", PATIENCE, async || {
+    let endpoint = eventually("the status to contain the Pod's address", PATIENCE, async {
         let ready = caches.get("real").await?.status.unwrap_or_default();
         if let (Some(pod), false) = (ready.nodes.first(), ready.endpoints == expected) {
             pods.patch_status(pod, &PatchParams::default(), &at_own).await?;
@@ -262,7 +263,7 @@ async fn an_endpoint_of_the_status_leads_to_the_memcached_of_the_pod() {
 
     let (host, port) = endpoint.rsplit_once(':').unwrap();
     let address =
-        eventually("cluster DNS to know the pod", PATIENCE, async || Ok(program.resolve(host).await));
+        eventually("cluster DNS to serve the Pod", PATIENCE, async || Ok(program.resolve(host).await));
     let mut connection = Connection::to(address.await.unwrap(), port.parse().unwrap());
     assert_eq!(connection.store(1000), "STORED");
     assert_eq!(connection.fetch(), 1000);

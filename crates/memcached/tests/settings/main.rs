@@ -1,5 +1,5 @@
-//! What the manager is set to holds where a Memcached says nothing. In a process of its own, for the settings of a
-//! controller are those of its process.
+//! Settings of the manager apply to fields that a Memcached leaves unset. Settings are
+//! process-wide, so this test has its own process.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn images_of_the_manager_are_used_unless_the_spec_names_its_own() {
             "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": {"name": name}, "spec": spec,
         });
         caches.create(&PostParams::default(), &serde_json::from_value(cache).unwrap()).await.unwrap();
-        let made = eventually("the Deployment to be made", Duration::from_secs(30), async || {
+        let made = eventually("the Deployment to be created", Duration::from_secs(30), async {
             Ok(deployments.get_opt(name).await?)
         });
         let containers = made.await.unwrap().spec.unwrap().template.spec.unwrap().containers;
