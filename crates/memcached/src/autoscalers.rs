@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn only_autoscalers_of_deployments_count() {
+    fn ignores_autoscalers_of_other_kinds() {
         let web = Some(ObjectKey::namespaced("shop", "web"));
         assert_eq!(deployment_of(&autoscaler("apps/v1", "Deployment", "web")), web);
         assert_eq!(deployment_of(&autoscaler("apps/v1", "StatefulSet", "web")), None);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoscaler_concerns_the_deployments_that_it_begins_or_ceases_to_scale() {
+    fn autoscaler_affects_its_old_and_new_target() {
         let (web, other) = ("web", "other");
         let between = |old: Option<&str>, new: Option<&str>| {
             let of = |name: Option<&str>| name.map(|name| autoscaler("apps/v1", "Deployment", name));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_needs_a_person_and_is_told_in_the_servers_words() {
+    fn denied_write_needs_user_action_and_keeps_server_message() {
         let refused = answered(403, "exceeded quota: tight");
         assert_eq!(refused.reason(), REFUSED);
         assert!(refused.needs_a_person());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_fails_is_asked_again() {
+    fn server_error_is_retried() {
         let failed = answered(500, "etcd is away");
         assert_eq!(failed.reason(), WRITE_FAILED);
         assert!(!failed.needs_a_person());

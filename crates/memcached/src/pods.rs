@@ -91,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_of_the_deployment_count() {
+    fn pods_of_the_deployment_are_active() {
         assert!(counts(&cache(&json!({})), &pod("web-5d4")));
     }
 
     #[test]
-    fn pods_that_only_carry_the_labels_do_not_count() {
+    fn foreign_pods_with_the_labels_are_ignored() {
         let mut bare = pod("web-5d4");
         bare.metadata.owner_references = None;
         for stranger in [bare, pod("web-blue-5d4"), pod("other-5d4")] {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_finished_or_going_do_not_count() {
+    fn finished_or_terminating_pods_are_inactive() {
         let mut going = pod("web-5d4");
         going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap();
         assert!(!counts(&cache(&json!({})), &going));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_concerns_the_cache_of_its_labels_and_namespace() {
+    fn maps_pod_to_memcached_by_labels_and_namespace() {
         assert_eq!(cache_of(&pod("web-5d4")), Some(ObjectKey::namespaced("shop", "web")));
         let mut foreign = pod("web-5d4");
         foreign.labels = [("app", "redis"), ("memcached_cr", "web")].into_iter().collect();

@@ -30,13 +30,13 @@ mod tests {
     use crate::build::fixture::{asked, cache};
 
     #[test]
-    fn only_a_cache_of_several_pods_has_a_budget() {
+    fn needs_budget_only_for_several_pods() {
         let wanted = [0, 1, 2].map(|size| is_wanted(&asked(&cache(&json!({"size": size})))));
         assert_eq!(wanted, [false, false, true]);
     }
 
     #[test]
-    fn a_budget_lets_one_pod_go_at_a_time() {
+    fn budget_allows_one_disruption() {
         let mut budget = PodDisruptionBudget::default();
         shape(&asked(&cache(&json!({"size": 3}))), &mut budget);
         insta::assert_yaml_snapshot!(budget);

@@ -34,13 +34,13 @@ mod tests {
     use crate::build::fixture::cache;
 
     #[test]
-    fn each_word_stands_by_itself_and_the_memory_comes_first() {
+    fn splits_words_and_puts_memory_first() {
         let line = command(&cache(&json!({})).spec).join(" ");
         assert_eq!(line, "memcached -m 64 -o modern -v -p 11211 -U 0 -c 1024 -t 4 -I 1m");
     }
 
     #[test]
-    fn more_arguments_come_last() {
+    fn extra_arguments_come_last() {
         let line = command(&cache(&json!({"extraArgs": ["-o", "no_hashexpand"]})).spec);
         assert_eq!(line[line.len() - 2..], ["-o", "no_hashexpand"]);
     }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_pulled_each_time_only_if_its_tag_moves() {
+    fn pull_policy_is_always_only_for_moving_tags() {
         for moving in ["memcached", "memcached:latest", "registry:5000/memcached"] {
             assert_eq!(pull_policy(moving), "Always", "{moving}");
         }

@@ -61,12 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_spells_out_everything_that_a_cache_means() {
+    fn deployment_sets_all_managed_fields() {
         insta::assert_yaml_snapshot!(shaped(&json!({"size": 3})));
     }
 
     #[test]
-    fn shaping_twice_changes_nothing() {
+    fn mutate_is_idempotent() {
         let once = shaped(&json!({"size": 3}));
         let mut twice = once.clone();
         shape(&asked(&cache(&json!({"size": 3}))), &mut twice);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_there_stays() {
+    fn keeps_foreign_fields() {
         let mut deployment = shaped(&json!({}));
         let template = &mut deployment.spec.as_mut().unwrap().template;
         template.metadata.as_mut().unwrap().annotations = Some([("a".into(), "b".into())].into());
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_changed_of_ours_is_put_right() {
+    fn reverts_drift_of_managed_fields() {
         let wanted = shaped(&json!({}));
         let mut drifted = wanted.clone();
         let spec = drifted.spec.as_mut().unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exporter_comes_and_goes_and_leaves_nothing() {
+    fn removing_metrics_restores_the_deployment() {
         let without = shaped(&json!({}));
         let with = shaped(&json!({"metrics": {}}));
         let names: Vec<_> = containers(&with).iter().map(|container| container.name.as_str()).collect();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoscaler_of_the_deployment_has_its_way_with_the_replicas() {
+    fn keeps_replicas_that_an_autoscaler_sets() {
         let cache = cache(&json!({"size": 2}));
         let size = Size { pods: 2, autoscaler: Some("web".to_owned()) };
         let scaled = Asked { size, ..asked(&cache) };

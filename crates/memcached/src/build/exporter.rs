@@ -68,7 +68,7 @@ mod tests {
     use crate::build::fixture::{asked, cache};
 
     #[test]
-    fn the_exporter_asks_memcached_of_its_own_pod_and_serves_on_the_port_of_the_spec() {
+    fn exporter_scrapes_its_own_pod_and_serves_on_the_port_of_the_spec() {
         let cache = cache(&json!({"containerPort": 12000, "metrics": {"port": 9999}}));
         let mut exporter = Container::default();
         shape(&asked(&cache), cache.spec.metrics.as_ref().unwrap(), &mut exporter);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_the_spec_goes_before_that_of_the_manager() {
+    fn image_of_spec_overrides_image_of_manager() {
         let cache = cache(&json!({"metrics": {"image": "mine:1"}}));
         let mut exporter = Container::default();
         shape(&asked(&cache), cache.spec.metrics.as_ref().unwrap(), &mut exporter);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_metrics_is_found_by_annotations_and_by_labels() {
+    fn metrics_service_has_annotations_and_labels_for_discovery() {
         let cache = cache(&json!({"metrics": {}}));
         let mut service = Service::default();
         shape_service(&asked(&cache), cache.spec.metrics.as_ref().unwrap(), &mut service);

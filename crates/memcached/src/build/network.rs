@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_reach_both_ports_and_prometheus_that_of_the_exporter() {
+    fn clients_reach_both_ports_and_prometheus_only_the_exporter() {
         insta::assert_yaml_snapshot!(policy(&json!({
             "metrics": {},
             "networkPolicy": {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_exporter_only_the_cache_is_reached() {
+    fn policy_without_exporter_allows_only_memcached() {
         let made = policy(&json!({"networkPolicy": {"from": [{"podSelector": {}}]}}));
         let made = serde_json::to_value(made.spec.unwrap().ingress).unwrap();
         let ports = json!([{"port": "memcached", "protocol": "TCP"}]);
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_named_for_the_metrics_is_no_rule_that_lets_everybody_in() {
+    fn empty_metrics_from_adds_no_rule() {
         let made = policy(&json!({"metrics": {}, "networkPolicy": {"from": [{"podSelector": {}}]}}));
         assert_eq!(made.spec.unwrap().ingress.unwrap().len(), 1);
     }
 
     #[test]
-    fn what_others_changed_is_put_right() {
+    fn reverts_foreign_rules() {
         let spec = json!({"networkPolicy": {"from": [{"podSelector": {}}]}});
         let (wanted, cache) = (policy(&spec), cache(&spec));
         let mut drifted = wanted.clone();

@@ -64,24 +64,24 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_leaves_head_room_above_the_memory_for_items() {
+    fn memory_limit_includes_overhead() {
         assert_eq!(limit(&json!({})), "136Mi");
         assert_eq!(limit(&json!({"memoryMegabytes": 1024})), "1216Mi");
     }
 
     #[test]
-    fn many_connections_need_more() {
+    fn memory_limit_grows_with_connections() {
         assert_eq!(limit(&json!({"maxConnections": 65536})), "1144Mi");
     }
 
     #[test]
-    fn amounts_are_written_as_the_api_server_writes_them() {
+    fn writes_quantities_in_canonical_form() {
         assert_eq!(limit(&json!({"memoryMegabytes": 1764, "maxConnections": 1024})), "2049Mi");
         assert_eq!(limit(&json!({"memoryMegabytes": 1763, "maxConnections": 1024})), "2Gi");
     }
 
     #[test]
-    fn what_others_ask_for_stays() {
+    fn keeps_foreign_resources() {
         let mut resources = ResourceRequirements::default();
         put(&mut resources.limits, "cpu", ApiQuantity("2".to_owned()));
         shape(&cache(&json!({})).spec, &mut resources);

@@ -56,14 +56,14 @@ mod tests {
     use crate::build::fixture::{asked, cache};
 
     #[test]
-    fn a_service_lists_the_pods_of_its_cache_only() {
+    fn service_selects_only_its_own_pods() {
         let mut service = Service::default();
         shape(&asked(&cache(&json!({"containerPort": 12000}))), &mut service);
         insta::assert_yaml_snapshot!(service);
     }
 
     #[test]
-    fn an_endpoint_is_a_name_that_cluster_dns_serves() {
+    fn endpoint_is_the_pods_cluster_dns_name() {
         let at = |ip: &str| {
             let pod = PodView { ip: ip.to_owned(), ..PodView::default() };
             endpoint(&pod, "web", "shop", 11211)
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_port_is_changed_each_pod_says_its_own() {
+    fn endpoint_uses_port_label_of_pod() {
         let mut pod = PodView { ip: "10.0.0.7".to_owned(), ..PodView::default() };
         pod.labels = [(PORT_LABEL, "12000")].into_iter().collect();
         let told = endpoint(&pod, "web", "shop", 11211);

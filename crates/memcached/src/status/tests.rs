@@ -51,7 +51,7 @@ fn expected(conditions: [(&str, &str); 4]) -> [(String, String); 4] {
 }
 
 #[test]
-fn everything_is_said_on_the_first_visit() {
+fn reports_all_conditions_on_the_first_reconcile() {
     let status = of(3, &[], None, &[]);
     let want =
         [("False", TOO_FEW_READY), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", TOO_FEW_READY)];
@@ -61,7 +61,7 @@ fn everything_is_said_on_the_first_visit() {
 }
 
 #[test]
-fn a_cache_is_ready_when_as_many_pods_of_the_present_spec_are_ready_as_asked() {
+fn is_ready_when_all_updated_pods_are_ready() {
     let pods = [pod("web-1-a", "10.0.0.2", true), pod("web-1-b", "10.0.0.1", true)];
     let status = of(2, &pods, Some(&settled(2)), &[]);
     let want = [("True", AS_ASKED), ("False", AS_ASKED), ("False", AS_ASKED), ("True", AS_ASKED)];
@@ -72,13 +72,13 @@ fn a_cache_is_ready_when_as_many_pods_of_the_present_spec_are_ready_as_asked() {
 }
 
 #[test]
-fn a_cache_of_no_pods_is_available() {
+fn is_available_with_size_zero() {
     let status = of(0, &[], Some(&settled(0)), &[]);
     assert_eq!(says(&status, READY), ("True".to_owned(), AS_ASKED.to_owned()));
 }
 
 #[test]
-fn while_pods_are_replaced_a_cache_is_available_and_not_ready() {
+fn is_available_but_not_ready_during_rollout() {
     let pods = [pod("web-1-a", "10.0.0.1", true), pod("web-2-b", "10.0.0.2", false)];
     let status = of(1, &pods, Some(&settled(1)), &[]);
     let want = [("True", AS_ASKED), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", ROLLING_OUT)];
@@ -87,14 +87,14 @@ fn while_pods_are_replaced_a_cache_is_available_and_not_ready() {
 }
 
 #[test]
-fn a_deployment_that_its_controller_has_not_looked_at_is_under_way() {
+fn is_progressing_until_deployment_generation_is_observed() {
     let unseen = deployment(&json!({"observedGeneration": 1, "updatedReplicas": 1}));
     let status = of(1, &[pod("web-1-a", "10.0.0.1", true)], Some(&unseen), &[]);
     assert_eq!(says(&status, PROGRESSING), ("True".to_owned(), ROLLING_OUT.to_owned()));
 }
 
 #[test]
-fn what_stands_in_the_way_is_told_and_blocks() {
+fn failure_degrades_and_blocks_progress() {
     let trouble =
         Trouble { reason: NAME_TAKEN, message: "Deployment shop/web exists".into(), needs_a_person: true };
     let status = of(1, &[], None, &[trouble]);
@@ -103,7 +103,7 @@ fn what_stands_in_the_way_is_told_and_blocks() {
 }
 
 #[test]
-fn a_change_that_did_not_get_through_is_not_done_even_if_all_pods_are_ready() {
+fn is_progressing_after_failed_write_even_if_all_pods_are_ready() {
     let pods = [pod("web-1-a", "10.0.0.1", true)];
     let passing = Trouble { reason: AWAITING_CLEANUP, message: "waits".into(), needs_a_person: false };
     let status = of(1, &pods, Some(&settled(1)), &[passing]);
@@ -113,7 +113,7 @@ fn a_change_that_did_not_get_through_is_not_done_even_if_all_pods_are_ready() {
 }
 
 #[test]
-fn pods_that_the_deployment_cannot_make_are_told_in_its_words() {
+fn reports_failure_conditions_of_deployment() {
     let failing = deployment(&json!({"observedGeneration": 2, "conditions": [
         {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"},
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: tight"},
@@ -126,7 +126,7 @@ fn pods_that_the_deployment_cannot_make_are_told_in_its_words() {
 }
 
 #[test]
-fn without_a_service_of_its_own_a_cache_has_no_endpoints() {
+fn has_no_endpoints_without_owned_service() {
     let pods = [pod("web-1-a", "10.0.0.1", true)];
     let size = Size { pods: 1, autoscaler: None };
     let seen = Seen { size: &size, pods: &pods, deployment: None, has_service: false, troubles: &[] };
@@ -135,7 +135,7 @@ fn without_a_service_of_its_own_a_cache_has_no_endpoints() {
 }
 
 #[test]
-fn what_an_autoscaler_of_the_deployment_asks_for_is_the_size_and_is_said() {
+fn reports_size_set_by_autoscaler() {
     let pods = [pod("web-1-a", "10.0.0.1", true), pod("web-1-b", "10.0.0.2", true)];
     let size = Size { pods: 2, autoscaler: Some("busy".to_owned()) };
     let deployment = settled(2);

@@ -44,7 +44,7 @@ fn ready_message(cache: &Memcached) -> String {
 }
 
 #[tokio::test]
-async fn an_autoscaler_of_the_deployment_is_left_its_way_and_the_status_says_so() {
+async fn respects_autoscaler_of_deployment_and_reports_it() {
     let world = World::new().await;
     world.ready("web", 1).await;
     autoscale(&world, json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"})).await;
@@ -74,7 +74,7 @@ async fn an_autoscaler_of_the_deployment_is_left_its_way_and_the_status_says_so(
 }
 
 #[tokio::test]
-async fn an_autoscaler_of_the_memcached_writes_its_size_and_the_deployment_follows() {
+async fn follows_autoscaler_of_memcached() {
     let world = World::new().await;
     world.ready("web", 1).await;
     let target = json!({"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "name": "web"});

@@ -22,7 +22,7 @@ async fn are_refused(cases: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn sizes_that_make_no_sense_are_refused() {
+async fn rejects_invalid_sizes() {
     are_refused(&[
         ("{size: -1}", "spec.size in body should be greater than or equal to 0"),
         ("{size: 65}", "spec.size in body should be less than or equal to 64"),
@@ -32,12 +32,12 @@ async fn sizes_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn fields_that_do_not_exist_are_refused() {
+async fn rejects_unknown_fields() {
     are_refused(&[("{replicas: 1}", "field not declared in schema")]).await;
 }
 
 #[tokio::test]
-async fn ports_below_1024_are_refused_with_the_reason() {
+async fn rejects_privileged_ports() {
     are_refused(&[
         ("{containerPort: 80}", "only root may open lower ports"),
         ("{containerPort: 0}", "greater than or equal to 1"),
@@ -47,7 +47,7 @@ async fn ports_below_1024_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn item_sizes_with_which_memcached_does_not_start_are_refused() {
+async fn rejects_invalid_item_sizes() {
     let multiple = "must be a number of megabytes, or of kilobytes that is a multiple of 512";
     let quarter = "at most a quarter of memoryMegabytes";
     are_refused(&[
@@ -65,7 +65,7 @@ async fn item_sizes_with_which_memcached_does_not_start_are_refused() {
 }
 
 #[tokio::test]
-async fn arguments_that_have_a_field_or_stop_the_serving_are_refused() {
+async fn rejects_reserved_arguments() {
     let sentence = "extraArgs must not contain";
     are_refused(&[
         ("{extraArgs: ['-m', '128']}", sentence),
@@ -80,7 +80,7 @@ async fn arguments_that_have_a_field_or_stop_the_serving_are_refused() {
 }
 
 #[tokio::test]
-async fn exporters_that_could_not_serve_are_refused() {
+async fn rejects_invalid_exporters() {
     are_refused(&[
         ("{metrics: {port: 80}}", "only root may open lower ports"),
         ("{metrics: {port: 70000}}", "less than or equal to 65535"),
@@ -94,7 +94,7 @@ async fn exporters_that_could_not_serve_are_refused() {
 }
 
 #[tokio::test]
-async fn peers_that_a_network_policy_could_not_have_are_refused() {
+async fn rejects_invalid_peers() {
     let either = "a peer must have either an ipBlock";
     let canonical = "in their canonical form";
     are_refused(&[
@@ -131,7 +131,7 @@ async fn peers_that_a_network_policy_could_not_have_are_refused() {
 }
 
 #[tokio::test]
-async fn names_that_leave_no_room_for_those_of_pods_or_the_service_are_refused() {
+async fn rejects_names_that_do_not_fit_pods_or_services() {
     let world = World::new().await;
     for (name, says) in [
         ("a".repeat(47).as_str(), "at most 46 characters"),
@@ -147,7 +147,7 @@ async fn names_that_leave_no_room_for_those_of_pods_or_the_service_are_refused()
 }
 
 #[tokio::test]
-async fn the_samples_are_taken() {
+async fn accepts_the_samples() {
     let world = World::new().await;
     for sample in [
         include_str!("../../../../samples/memcached.yaml"),

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::support::{PATIENCE, World};
 
 #[tokio::test]
-async fn everything_goes_with_the_cache_and_an_event_says_so() {
+async fn deletes_child_objects_and_records_an_event() {
     let world = World::new().await;
     let cache = world.ready("web", 2).await;
     assert_eq!(cache.finalizers(), [FINALIZER]);
@@ -36,7 +36,7 @@ async fn everything_goes_with_the_cache_and_an_event_says_so() {
 }
 
 #[tokio::test]
-async fn a_cache_that_is_being_deleted_never_gets_the_finalizer_again() {
+async fn never_readds_finalizer_to_terminating_object() {
     let world = World::new().await;
     world.ready("web", 1).await;
     let hold = |finalizers: serde_json::Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
@@ -65,7 +65,7 @@ async fn a_cache_that_is_being_deleted_never_gets_the_finalizer_again() {
 }
 
 #[tokio::test]
-async fn a_cache_made_anew_under_the_same_name_waits_for_what_the_old_one_left() {
+async fn recreated_object_waits_for_cleanup_of_its_predecessor() {
     let world = World::new().await;
     let old = world.ready("web", 1).await;
     world.caches().delete("web", &DeleteParams::default()).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_cache_made_anew_under_the_same_name_waits_for_what_the_old_one_left()
 }
 
 #[tokio::test]
-async fn a_terminating_namespace_is_left_in_peace() {
+async fn stops_writing_in_terminating_namespace() {
     let world = World::new().await;
     world.ready("web", 1).await;
     let namespaces = Api::<Namespace>::all(world.client.clone());

@@ -1,7 +1,7 @@
 //! The controller's page documents every condition and reason.
 
 #[test]
-fn every_condition_and_reason_is_on_the_page() {
+fn page_documents_every_condition_and_reason() {
     let page = include_str!("../../../../docs/controllers/memcached.md");
     let words = include_str!("../../src/reasons.rs");
     let quoted: Vec<_> = words.lines().filter_map(|line| line.split('"').nth(1)).collect();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::World;
 
 #[tokio::test]
-async fn each_field_of_the_deployment_that_is_ours_is_put_right() {
+async fn reverts_drift_of_deployment() {
     let world = World::new().await;
     world.ready("web", 2).await;
     let container = "/spec/template/spec/containers/0";
@@ -41,7 +41,7 @@ async fn each_field_of_the_deployment_that_is_ours_is_put_right() {
 }
 
 #[tokio::test]
-async fn each_field_of_the_service_and_the_budget_that_is_ours_is_put_right() {
+async fn reverts_drift_of_service_and_budget() {
     let world = World::new().await;
     world.ready("web", 2).await;
     world
@@ -68,7 +68,7 @@ async fn each_field_of_the_service_and_the_budget_that_is_ours_is_put_right() {
 }
 
 #[tokio::test]
-async fn objects_that_somebody_deletes_come_back() {
+async fn recreates_deleted_objects() {
     let world = World::new().await;
     world.ready("web", 2).await;
     let params = DeleteParams::default();
@@ -88,7 +88,7 @@ async fn objects_that_somebody_deletes_come_back() {
 }
 
 #[tokio::test]
-async fn what_others_add_stays_when_the_cache_changes() {
+async fn keeps_foreign_fields_on_update() {
     let world = World::new().await;
     world.ready("web", 1).await;
     let theirs = json!({

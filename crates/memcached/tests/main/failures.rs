@@ -25,7 +25,7 @@ fn stranger(kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_deployment_of_somebody_else_is_told_not_touched_and_healed_from() {
+async fn reports_foreign_deployment_and_recovers_without_it() {
     let world = World::new().await;
     let theirs = serde_json::from_value(stranger("Deployment")).unwrap();
     let before = world.deployments().create(&PostParams::default(), &theirs).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_deployment_of_somebody_else_is_told_not_touched_and_healed_from() {
 }
 
 #[tokio::test]
-async fn a_service_of_somebody_else_does_not_hold_up_the_pods_but_leaves_no_endpoints() {
+async fn foreign_service_blocks_endpoints_but_not_pods() {
     let world = World::new().await;
     let theirs = serde_json::from_value(stranger("Service")).unwrap();
     world.services().create(&PostParams::default(), &theirs).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_service_of_somebody_else_does_not_hold_up_the_pods_but_leaves_no_endp
 }
 
 #[tokio::test]
-async fn a_quota_that_refuses_the_deployment_is_told_in_its_words_and_healed_from() {
+async fn reports_exceeded_quota_and_recovers() {
     let world = World::new().await;
     quota(&world, "count/deployments.apps", "0").await;
     world.create("web", json!({"size": 1})).await;
@@ -77,7 +77,7 @@ async fn a_quota_that_refuses_the_deployment_is_told_in_its_words_and_healed_fro
 }
 
 #[tokio::test]
-async fn pods_that_the_deployment_cannot_make_are_told_in_the_servers_words() {
+async fn reports_replica_failure_with_server_message() {
     let world = World::new().await;
     quota(&world, "pods", "1").await;
     world.create("web", json!({"size": 2})).await;
@@ -87,7 +87,7 @@ async fn pods_that_the_deployment_cannot_make_are_told_in_the_servers_words() {
 }
 
 #[tokio::test]
-async fn each_cause_is_told_once() {
+async fn reports_each_failure_once() {
     let world = World::new().await;
     let theirs = serde_json::from_value(stranger("Deployment")).unwrap();
     world.deployments().create(&PostParams::default(), &theirs).await.unwrap();
@@ -126,7 +126,7 @@ fn told(event: &Event) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn kubectl_waits_for_a_cache_to_be_ready() {
+async fn kubectl_wait_works_for_ready() {
     let world = World::new().await;
     world.create("web", json!({"size": 2})).await;
     let waited =

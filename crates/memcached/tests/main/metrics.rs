@@ -12,7 +12,7 @@ async fn containers(world: &World) -> Vec<Container> {
 }
 
 #[tokio::test]
-async fn metrics_come_with_the_option_change_with_it_and_go_with_it() {
+async fn creates_updates_and_deletes_exporter_with_the_option() {
     let world = World::new().await;
     let without = {
         world.ready("web", 1).await;
@@ -48,7 +48,7 @@ async fn metrics_come_with_the_option_change_with_it_and_go_with_it() {
 }
 
 #[tokio::test]
-async fn a_prometheus_finds_each_pod_also_one_that_is_not_ready() {
+async fn metrics_service_lists_all_pods_including_unready_ones() {
     let world = World::new().await;
     world.create("web", json!({"size": 2, "metrics": {}})).await;
     world.until_ready("web", 2).await;
@@ -63,7 +63,7 @@ async fn a_prometheus_finds_each_pod_also_one_that_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_service_of_somebody_else_is_told_not_touched_and_stays_when_metrics_go() {
+async fn reports_foreign_metrics_service_and_never_modifies_it() {
     let world = World::new().await;
     let theirs: Service = serde_json::from_value(json!({
         "metadata": {"name": "web-metrics"}, "spec": {"selector": {"app": "theirs"}, "ports": [{"port": 80}]},
@@ -85,7 +85,7 @@ async fn a_service_of_somebody_else_is_told_not_touched_and_stays_when_metrics_g
 }
 
 #[tokio::test]
-async fn a_cache_whose_name_is_that_of_the_metrics_of_another_says_so() {
+async fn reports_name_conflict_with_metrics_service_of_another() {
     let world = World::new().await;
     world.create("web", json!({"size": 1, "metrics": {}})).await;
     world.until_ready("web", 1).await;
@@ -96,14 +96,14 @@ async fn a_cache_whose_name_is_that_of_the_metrics_of_another_says_so() {
 }
 
 #[tokio::test]
-async fn a_pod_with_an_exporter_fits_the_restricted_pod_security_standard() {
+async fn pod_with_exporter_meets_restricted_pod_security() {
     let world = World::labelled(&[("pod-security.kubernetes.io/enforce", "restricted")]).await;
     world.create("web", json!({"size": 1, "metrics": {}})).await;
     world.until_ready("web", 1).await;
 }
 
 #[tokio::test]
-async fn each_field_of_the_exporter_and_its_service_is_put_right() {
+async fn reverts_drift_of_exporter_and_its_service() {
     let world = World::new().await;
     world.create("web", json!({"size": 1, "metrics": {}})).await;
     world.until_ready("web", 1).await;
@@ -147,7 +147,7 @@ async fn each_field_of_the_exporter_and_its_service_is_put_right() {
 }
 
 #[tokio::test]
-async fn a_side_car_of_somebody_else_stays_when_metrics_come_and_go() {
+async fn keeps_foreign_sidecar_when_metrics_are_toggled() {
     let world = World::new().await;
     world.ready("web", 1).await;
     let theirs =

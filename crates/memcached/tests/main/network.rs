@@ -19,7 +19,7 @@ async fn ingress(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn a_policy_comes_with_the_option_changes_with_it_and_goes_with_it() {
+async fn creates_updates_and_deletes_policy_with_the_option() {
     let world = World::new().await;
     world.ready("web", 1).await;
     assert!(policies(&world).get_opt("web").await.unwrap().is_none());
@@ -51,7 +51,7 @@ async fn a_policy_comes_with_the_option_changes_with_it_and_goes_with_it() {
 }
 
 #[tokio::test]
-async fn each_form_of_peer_is_taken_as_it_is_and_costs_nothing_afterwards() {
+async fn accepts_all_forms_of_peers_without_repeated_updates() {
     let world = World::new().await;
     let from = json!([
         {"podSelector": {}},
@@ -76,7 +76,7 @@ async fn each_form_of_peer_is_taken_as_it_is_and_costs_nothing_afterwards() {
 }
 
 #[tokio::test]
-async fn a_policy_that_somebody_changes_or_deletes_is_put_right() {
+async fn reverts_drift_of_policy_and_recreates_it() {
     let world = World::new().await;
     let from = json!([{"podSelector": {"matchLabels": {"tier": "front"}}}]);
     world.create("web", json!({"size": 1, "networkPolicy": {"from": from}})).await;
@@ -101,7 +101,7 @@ async fn a_policy_that_somebody_changes_or_deletes_is_put_right() {
 }
 
 #[tokio::test]
-async fn a_policy_of_somebody_else_is_told_not_touched_and_stays_when_the_option_goes() {
+async fn reports_foreign_policy_and_never_modifies_it() {
     let world = World::new().await;
     let theirs: NetworkPolicy = serde_json::from_value(json!({
         "metadata": {"name": "web", "labels": {"app.kubernetes.io/managed-by": "ensemble"}},

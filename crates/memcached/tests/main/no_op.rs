@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{World, status};
 
 #[tokio::test]
-async fn a_cache_that_is_as_asked_costs_no_request() {
+async fn sends_no_requests_without_a_change() {
     let world = World::new().await;
     let cache = world.ready("web", 2).await;
     let settled = Timestamp::now();
@@ -31,7 +31,7 @@ async fn a_cache_that_is_as_asked_costs_no_request() {
 }
 
 #[tokio::test]
-async fn a_new_cache_costs_one_create_of_each_object_and_few_writes_of_status() {
+async fn creates_each_object_once_with_few_status_writes() {
     let world = World::new().await;
     world.ready("web", 3).await;
     let requests = world.harness.requests_in(&world.namespace).unwrap().entries;

@@ -72,7 +72,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 #[tokio::test]
-async fn a_change_of_the_pods_never_leaves_fewer_than_the_size() {
+async fn rollout_never_reduces_ready_pods() {
     for (size, spec) in [
         (1, json!({"image": "memcached:1.6-alpine"})),
         (3, json!({"image": "memcached:1.6-alpine"})),
@@ -89,7 +89,7 @@ async fn a_change_of_the_pods_never_leaves_fewer_than_the_size() {
 }
 
 #[tokio::test]
-async fn nodes_are_drained_of_one_pod_at_a_time() {
+async fn drain_evicts_one_pod_at_a_time() {
     let world = World::new().await;
     let cache = world.ready("web", 3).await;
     world
@@ -116,7 +116,7 @@ async fn nodes_are_drained_of_one_pod_at_a_time() {
 }
 
 #[tokio::test]
-async fn while_the_port_changes_each_endpoint_has_the_port_of_its_pod() {
+async fn endpoints_keep_the_pods_port_during_port_change() {
     let world = World::new().await;
     let cache = world.ready("web", 1).await;
     let old = status(&cache).endpoints;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{World, status};
 
 #[tokio::test]
-async fn the_walk_through_of_the_tutorial_works() {
+async fn tutorial_walk_through_works() {
     let world = World::new().await;
     let sample = include_str!("../../../../samples/memcached.yaml");
     let manifest = sample.replace(
@@ -51,7 +51,7 @@ async fn replicas(world: &World) -> i32 {
 }
 
 #[tokio::test]
-async fn endpoints_name_every_ready_pod_by_its_address() {
+async fn endpoints_list_all_ready_pods() {
     let world = World::new().await;
     let cache = world.create("web", json!({"size": 2, "containerPort": 12000})).await;
     assert_eq!(cache.spec.memory_megabytes, 64, "the API server sets defaults");
@@ -69,7 +69,7 @@ async fn endpoints_name_every_ready_pod_by_its_address() {
 }
 
 #[tokio::test]
-async fn the_scale_subresource_works_as_autoscalers_use_it() {
+async fn scale_subresource_works() {
     let world = World::new().await;
     world.ready("web", 1).await;
     world.kubectl(&["scale", "memcached", "web", "--replicas=2"]).await.unwrap();
@@ -84,7 +84,7 @@ async fn the_scale_subresource_works_as_autoscalers_use_it() {
 }
 
 #[tokio::test]
-async fn get_shows_the_columns_by_the_short_name() {
+async fn kubectl_get_prints_columns_for_short_name() {
     let world = World::new().await;
     world.ready("web", 1).await;
     let table = world.kubectl(&["get", "mc", "web"]).await.unwrap();
@@ -95,7 +95,7 @@ async fn get_shows_the_columns_by_the_short_name() {
 }
 
 #[tokio::test]
-async fn a_budget_comes_with_the_second_pod_and_goes_with_it() {
+async fn creates_budget_for_two_pods_and_deletes_it_for_one() {
     let world = World::new().await;
     world.ready("web", 1).await;
     assert!(world.budgets().get_opt("web").await.unwrap().is_none());
@@ -107,7 +107,7 @@ async fn a_budget_comes_with_the_second_pod_and_goes_with_it() {
 }
 
 #[tokio::test]
-async fn a_budget_of_somebody_else_is_never_deleted() {
+async fn never_deletes_foreign_budget() {
     let world = World::new().await;
     let theirs = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -128,7 +128,7 @@ async fn scale(world: &World, size: i32) {
 }
 
 #[tokio::test]
-async fn two_caches_in_a_namespace_never_share_a_pod() {
+async fn two_objects_never_share_a_pod() {
     let world = World::new().await;
     let (one, two) = tokio::join!(world.ready("web", 2), world.ready("web-blue", 2));
     let mut all = [status(&one).nodes, status(&two).nodes].concat();
@@ -138,7 +138,7 @@ async fn two_caches_in_a_namespace_never_share_a_pod() {
 }
 
 #[tokio::test]
-async fn the_pods_are_spread_over_the_nodes() {
+async fn spreads_pods_over_nodes() {
     let world = World::new().await;
     let cache = world.ready("web", 2).await;
     let mut nodes = Vec::new();
@@ -149,13 +149,13 @@ async fn the_pods_are_spread_over_the_nodes() {
 }
 
 #[tokio::test]
-async fn the_pods_fit_the_restricted_pod_security_standard() {
+async fn pods_meet_restricted_pod_security() {
     let world = World::labelled(&[("pod-security.kubernetes.io/enforce", "restricted")]).await;
     world.ready("web", 1).await;
 }
 
 #[tokio::test]
-async fn another_image_is_rolled_out_and_without_one_the_managers_is_used() {
+async fn rolls_out_new_image_and_defaults_to_image_of_manager() {
     let world = World::new().await;
     world.ready("web", 2).await;
     assert_eq!(images(&world).await, ["memcached:1.4.36-alpine"; 2]);

@@ -185,7 +185,7 @@ impl Connection {
 const MIB: usize = 1024 * 1024;
 
 #[tokio::test]
-async fn it_has_the_limits_of_the_spec() {
+async fn has_the_limits_of_the_spec() {
     for (spec, expected) in [
         (json!({}), [64, 1024, 4, MIB]),
         (
@@ -208,7 +208,7 @@ async fn it_has_the_limits_of_the_spec() {
 }
 
 #[tokio::test]
-async fn items_up_to_the_limit_are_kept_and_larger_ones_refused() {
+async fn stores_items_up_to_the_limit() {
     let program = Program::of(json!({ "memoryMegabytes": 64, "maxItemSize": "2m" })).await;
     let mut connection = program.connect();
     // The key and the header of an item count as well.
@@ -219,7 +219,7 @@ async fn items_up_to_the_limit_are_kept_and_larger_ones_refused() {
 }
 
 #[tokio::test]
-async fn more_connections_than_allowed_are_refused_and_the_others_served() {
+async fn refuses_only_connections_beyond_the_limit() {
     let (limit, beyond) = (100, 10);
     let program = Program::of(json!({ "maxConnections": limit, "threads": 1 })).await;
     let mut connections: Vec<_> = (0..limit + beyond).map(|_| program.connect()).collect();
@@ -239,7 +239,7 @@ async fn more_connections_than_allowed_are_refused_and_the_others_served() {
 }
 
 #[tokio::test]
-async fn an_endpoint_of_the_status_leads_to_the_memcached_of_the_pod() {
+async fn endpoint_in_status_reaches_the_pod() {
     let program = Program::of(json!({})).await;
     let own = own_address();
     // Moves the simulated Pod to the address of the process.
@@ -271,7 +271,7 @@ async fn an_endpoint_of_the_status_leads_to_the_memcached_of_the_pod() {
 }
 
 #[tokio::test]
-async fn it_ends_well_when_it_is_asked_to() {
+async fn exits_cleanly_on_sigterm() {
     let mut program = Program::of(json!({})).await;
     let mut connection = program.connect();
     assert_eq!(connection.store(10), "STORED");

@@ -12,7 +12,7 @@ use operator_core::environment::Settings;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn images_of_the_manager_are_used_unless_the_spec_names_its_own() {
+async fn manager_settings_are_defaults_for_images() {
     let settings = [(IMAGE.flag, "registry.example.com/memcached:1"), (EXPORTER_IMAGE.flag, "exporter:1")];
     let settings: Settings = settings.map(|(flag, value)| (flag, value.to_owned())).into();
     let harness = harness::controller_with::<MemcachedController>(settings).await.unwrap();
