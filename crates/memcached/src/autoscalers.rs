@@ -50,7 +50,7 @@ impl Autoscalers {
     /// its Deployment.
     pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
         let informer = wiring.informer::<Autoscaler>(Selection::All);
-        wiring.on_change(&informer, concerned);
+        wiring.on_change(&informer, affected_keys);
         let by_deployment =
             informer.store().index(|autoscaler: &Autoscaler| deployment_of(autoscaler).into_iter().collect());
         Self { by_deployment }
@@ -71,7 +71,7 @@ impl Autoscalers {
 /// Returns the keys of the Memcacheds that a change affects.
 ///
 /// Autoscalers update their own status every few seconds. Such updates affect no Memcached.
-fn concerned(change: &Change<Autoscaler>) -> Vec<ObjectKey> {
+fn affected_keys(change: &Change<Autoscaler>) -> Vec<ObjectKey> {
     let mut targets: Vec<_> = change.states().map(|autoscaler| deployment_of(autoscaler)).collect();
     if targets.len() == 2 && targets.first() == targets.last() {
         targets.clear();
@@ -118,7 +118,7 @@ mod tests {
         let between = |old: Option<&str>, new: Option<&str>| {
             let of = |name: Option<&str>| name.map(|name| autoscaler("apps/v1", "Deployment", name));
             let key = ObjectKey::namespaced("shop", "a");
-            concerned(&Change { key, old: of(old), new: of(new) })
+            affected_keys(&Change { key, old: of(old), new: of(new) })
         };
         let keys = |names: &[&str]| -> Vec<_> {
             names.iter().map(|name| ObjectKey::namespaced("shop", name)).collect()

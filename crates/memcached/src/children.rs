@@ -24,13 +24,13 @@ use serde::Serialize;
 
 use crate::{
     api::Memcached,
-    build::{Asked, budget, deployment, exporter, network, service},
+    build::{DesiredCache, budget, deployment, exporter, network, service},
     error::Error,
     reasons::{CREATED, DELETED, UPDATED},
 };
 
 /// Reads and writes the child objects of all Memcacheds.
-pub(crate) struct Objects {
+pub(crate) struct ChildObjects {
     deployments: Children<Deployment>,
     services: Children<Service>,
     budgets: Children<PodDisruptionBudget>,
@@ -38,7 +38,7 @@ pub(crate) struct Objects {
     events: Events,
 }
 
-impl Objects {
+impl ChildObjects {
     /// Starts the informers. A Memcached is reconciled when one of its child objects changes.
     pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
         Self {
@@ -53,24 +53,24 @@ impl Objects {
     /// Creates, updates, and deletes the child objects as the spec requires.
     ///
     /// A failure on one object does not block the others. Returns all failures.
-    pub(crate) async fn make(&self, asked: &Asked<'_>, owner: &Owner) -> Vec<Error> {
-        let cache = asked.cache;
+    pub(crate) async fn reconcile_children(&self, desired: &DesiredCache<'_>, owner: &Owner) -> Vec<Error> {
+        let cache = desired.cache;
         let (key, metrics_key) = (ObjectKey::of(cache), metrics_key(cache));
         let (metrics, network) = (cache.spec.metrics.as_ref(), cache.spec.network_policy.as_ref());
 
-        let service = |object: &mut _| service::shape(asked, object);
-        let deployment = |object: &mut _| deployment::shape(asked, object);
-        let budget = budget::is_wanted(asked).then_some(|object: &mut _| budget::shape(asked, object));
-        let policy = network.map(|network| move |object: &mut _| network::shape(asked, network, object));
-        let of_metrics =
-            metrics.map(|metrics| move |object: &mut _| exporter::shape_service(asked, metrics, object));
+        let service = |object: &mut _| service::mutate(desired, object);
+        let deployment = |object: &mut _| deployment::mutate(desired, object);
+        let budget = budget::is_needed(desired).then_some(|object: &mut _| budget::mutate(desired, object));
+        let policy = network.map(|network| move |object: &mut _| network::mutate(desired, network, object));
+        let metrics_service =
+            metrics.map(|metrics| move |object: &mut _| exporter::mutate_service(desired, metrics, object));
 
         let results = tokio::join!(
-            self.keep(&self.services, cache, owner, &key, Some(service)),
-            self.keep(&self.deployments, cache, owner, &key, Some(deployment)),
-            self.keep(&self.budgets, cache, owner, &key, budget),
-            self.keep(&self.policies, cache, owner, &key, policy),
-            self.keep(&self.services, cache, owner, &metrics_key, of_metrics),
+            self.reconcile_child(&self.services, cache, owner, &key, Some(service)),
+            self.reconcile_child(&self.deployments, cache, owner, &key, Some(deployment)),
+            self.reconcile_child(&self.budgets, cache, owner, &key, budget),
+            self.reconcile_child(&self.policies, cache, owner, &key, policy),
+            self.reconcile_child(&self.services, cache, owner, &metrics_key, metrics_service),
         );
         let results: [_; 5] = results.into();
         results.into_iter().filter_map(Result::err).collect()
@@ -88,33 +88,35 @@ impl Objects {
 
     /// Creates or updates an object with `mutate`. Without `mutate`, deletes the object if the
     /// Memcached owns it.
-    async fn keep<K>(
+    async fn reconcile_child<K>(
         &self,
         children: &Children<K>,
         cache: &Memcached,
         owner: &Owner,
         key: &ObjectKey,
-        shape: Option<impl Fn(&mut K) + Sync>,
+        mutate: Option<impl Fn(&mut K) + Sync>,
     ) -> Result<(), Error>
     where
         K: Kind + Serialize + PartialEq + Default,
     {
-        let Some(shape) = shape else {
-            return self.remove(children, cache, owner, key).await;
+        let Some(mutate) = mutate else {
+            return self.delete_if_owned(children, cache, owner, key).await;
         };
-        match children.create_or_update(key, owner, shape).await {
-            Ok(Written::Created) => self.tell::<K>(cache, key, CREATED, "Create"),
-            Ok(Written::Updated) => self.tell::<K>(cache, key, UPDATED, "Update"),
+        match children.create_or_update(key, owner, mutate).await {
+            Ok(Written::Created) => self.record_event::<K>(cache, key, CREATED, "Create"),
+            Ok(Written::Updated) => self.record_event::<K>(cache, key, UPDATED, "Update"),
             Ok(Written::Unchanged) => {}
-            Err(error @ WriteError::NotOurs { .. }) if is_of_predecessor(children, cache, owner, key) => {
-                return Err(Error::LeftOver(error));
+            Err(error @ WriteError::NotOurs { .. })
+                if belongs_to_predecessor(children, cache, owner, key) =>
+            {
+                return Err(Error::AwaitingCleanup(error));
             }
-            Err(error) => return Err(Error::of_write(error)),
+            Err(error) => return Err(Error::from_write(error)),
         }
         Ok(())
     }
 
-    async fn remove<K>(
+    async fn delete_if_owned<K>(
         &self,
         children: &Children<K>,
         cache: &Memcached,
@@ -126,14 +128,14 @@ impl Objects {
     {
         let left = owned(children, key, owner).filter(|object| !is_deleting(object.as_ref()));
         if let Some(object) = left {
-            children.delete(&object).await.map_err(Error::of_write)?;
-            self.tell::<K>(cache, key, DELETED, "Delete");
+            children.delete(&object).await.map_err(Error::from_write)?;
+            self.record_event::<K>(cache, key, DELETED, "Delete");
         }
         Ok(())
     }
 
     /// Records an Event. `reason` is the past participle of what was done to the object.
-    fn tell<K: Kind>(&self, cache: &Memcached, key: &ObjectKey, reason: &str, action: &str) {
+    fn record_event<K: Kind>(&self, cache: &Memcached, key: &ObjectKey, reason: &str, action: &str) {
         let note = format!("{} {}", describe::<K>(key), reason.to_lowercase());
         let object = ObjectReference {
             api_version: Some(K::api_version(&()).into_owned()),
@@ -161,7 +163,12 @@ where
 }
 
 /// Returns whether the object belongs to a deleted Memcached of the same name.
-fn is_of_predecessor<K>(children: &Children<K>, cache: &Memcached, owner: &Owner, key: &ObjectKey) -> bool
+fn belongs_to_predecessor<K>(
+    children: &Children<K>,
+    cache: &Memcached,
+    owner: &Owner,
+    key: &ObjectKey,
+) -> bool
 where
     K: Kind + Serialize + PartialEq + Default,
 {

@@ -21,7 +21,7 @@ pub enum Error {
     /// An object still belongs to a deleted Memcached of the same name. The garbage collector
     /// deletes it.
     #[error("waiting for the garbage collector to delete the objects of a deleted Memcached of this name")]
-    LeftOver(#[source] WriteError),
+    AwaitingCleanup(#[source] WriteError),
     /// The API server denied a write.
     #[error(
         "the API server denied the write; change the quota, the admission policy, the permission, or the spec"
@@ -40,7 +40,7 @@ pub enum Error {
 
 impl Error {
     /// Classifies a failed write.
-    pub(crate) fn of_write(error: WriteError) -> Self {
+    pub(crate) fn from_write(error: WriteError) -> Self {
         match error.answer() {
             None => Self::NameTaken(error),
             Some(answer) if is_namespace_terminating(answer) => Self::NamespaceTerminating(error),
@@ -50,7 +50,7 @@ impl Error {
     }
 
     /// Returns whether the user must act. Other errors are transient.
-    pub(crate) fn needs_a_person(&self) -> bool {
+    pub(crate) fn needs_user_action(&self) -> bool {
         matches!(self, Self::Owner(_) | Self::NameTaken(_) | Self::Refused(_))
     }
 }
@@ -60,7 +60,7 @@ impl ReconcileError for Error {
         match self {
             Self::Owner(_) => NO_OWNER,
             Self::NameTaken(_) => NAME_TAKEN,
-            Self::LeftOver(_) => AWAITING_CLEANUP,
+            Self::AwaitingCleanup(_) => AWAITING_CLEANUP,
             Self::Refused(_) => REFUSED,
             Self::NamespaceTerminating(_) | Self::Write(_) => WRITE_FAILED,
             Self::Status(_) => STATUS_FAILED,
@@ -68,7 +68,7 @@ impl ReconcileError for Error {
     }
 
     fn is_quiet(&self) -> bool {
-        matches!(self, Self::LeftOver(_) | Self::NamespaceTerminating(_))
+        matches!(self, Self::AwaitingCleanup(_) | Self::NamespaceTerminating(_))
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     fn answered(code: u16, message: &str) -> Error {
         let reason = if code == 403 { "Forbidden" } else { "InternalError" };
         let status = Status { code, reason: reason.into(), message: message.into(), ..Status::default() };
-        Error::of_write(WriteError::Api {
+        Error::from_write(WriteError::Api {
             action: "create",
             object: "Deployment shop/web".into(),
             source: kube::Error::Api(Box::new(status)),
@@ -93,15 +93,15 @@ mod tests {
     fn denied_write_needs_user_action_and_keeps_server_message() {
         let refused = answered(403, "exceeded quota: tight");
         assert_eq!(refused.reason(), REFUSED);
-        assert!(refused.needs_a_person());
-        let told = chain(&refused);
-        assert!(told.ends_with("cannot create Deployment shop/web: exceeded quota: tight"), "{told}");
+        assert!(refused.needs_user_action());
+        let status = chain(&refused);
+        assert!(status.ends_with("cannot create Deployment shop/web: exceeded quota: tight"), "{status}");
     }
 
     #[test]
     fn server_error_is_retried() {
         let failed = answered(500, "etcd is away");
         assert_eq!(failed.reason(), WRITE_FAILED);
-        assert!(!failed.needs_a_person());
+        assert!(!failed.needs_user_action());
     }
 }

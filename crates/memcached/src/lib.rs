@@ -39,7 +39,8 @@ mod reconcile;
 mod status;
 
 pub use api::{
-    Block, Memcached, MemcachedSpec, MemcachedStatus, Metrics, Network, Operator, Peer, Requirement, Selector,
+    IpBlock, Memcached, MemcachedSpec, MemcachedStatus, Metrics, NetworkAccess, Peer, Selector,
+    SelectorOperator, SelectorRequirement,
 };
 pub use build::{
     APP, APP_LABEL, CACHE_LABEL, CONTAINER, PORT_LABEL,

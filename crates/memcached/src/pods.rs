@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A Pod in the informer's cache.
-pub(crate) type KnownPod = Arc<PodView>;
+pub(crate) type CachedPod = Arc<PodView>;
 
 /// Index of the cluster's Pods by the Memcached that their labels name.
 pub(crate) struct Pods {
@@ -27,21 +27,21 @@ impl Pods {
     /// Starts the informer. A Memcached is reconciled when one of its Pods changes.
     pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
         let informer = wiring.informer::<PodView>(Selection::All);
-        wiring.on_change(&informer, concerned);
+        wiring.on_change(&informer, affected_keys);
         let by_cache = informer.store().index(|pod: &PodView| cache_of(pod).into_iter().collect());
         Self { by_cache }
     }
 
     /// Returns the active Pods of a Memcached, sorted by name.
-    pub(crate) fn of(&self, cache: &Memcached) -> Vec<KnownPod> {
+    pub(crate) fn of(&self, cache: &Memcached) -> Vec<CachedPod> {
         let mut pods = self.by_cache.get(&ObjectKey::of(cache));
-        pods.retain(|pod| counts(cache, pod));
+        pods.retain(|pod| is_active(cache, pod));
         pods.sort_by_key(|pod| pod.name_any());
         pods
     }
 }
 
-fn concerned(change: &Change<PodView>) -> Vec<ObjectKey> {
+fn affected_keys(change: &Change<PodView>) -> Vec<ObjectKey> {
     change.states().filter_map(|pod| cache_of(pod)).collect()
 }
 
@@ -54,15 +54,15 @@ fn cache_of(pod: &PodView) -> Option<ObjectKey> {
 
 /// Returns whether the Memcached's Deployment created the Pod and the Pod is neither finished nor
 /// terminating.
-fn counts(cache: &Memcached, pod: &PodView) -> bool {
-    !pod.is_finished() && !pod.is_terminating() && is_of_deployment(&cache.name_any(), pod)
+fn is_active(cache: &Memcached, pod: &PodView) -> bool {
+    !pod.is_finished() && !pod.is_terminating() && belongs_to_deployment(&cache.name_any(), pod)
 }
 
 /// Returns whether a ReplicaSet of the Deployment controls the Pod.
 ///
 /// Anybody can set labels on a Pod. The ReplicaSet's name consists of the Deployment's name and the
 /// revision, so it identifies the Deployment.
-fn is_of_deployment(deployment: &str, pod: &PodView) -> bool {
+fn belongs_to_deployment(deployment: &str, pod: &PodView) -> bool {
     let Some(revision) = pod.labels().get(REVISION_LABEL) else { return false };
     controller_of(&pod.metadata)
         .is_some_and(|owner| owner.kind == "ReplicaSet" && owner.name == format!("{deployment}-{revision}"))
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn pods_of_the_deployment_are_active() {
-        assert!(counts(&cache(&json!({})), &pod("web-5d4")));
+        assert!(is_active(&cache(&json!({})), &pod("web-5d4")));
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         let mut bare = pod("web-5d4");
         bare.metadata.owner_references = None;
         for stranger in [bare, pod("web-blue-5d4"), pod("other-5d4")] {
-            assert!(!counts(&cache(&json!({})), &stranger));
+            assert!(!is_active(&cache(&json!({})), &stranger));
         }
     }
 
@@ -108,9 +108,9 @@ mod tests {
     fn finished_or_terminating_pods_are_inactive() {
         let mut going = pod("web-5d4");
         going.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap();
-        assert!(!counts(&cache(&json!({})), &going));
+        assert!(!is_active(&cache(&json!({})), &going));
         let finished = PodView { phase: Phase::Failed, ..pod("web-5d4") };
-        assert!(!counts(&cache(&json!({})), &finished));
+        assert!(!is_active(&cache(&json!({})), &finished));
     }
 
     #[test]

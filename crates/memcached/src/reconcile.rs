@@ -22,12 +22,12 @@ use operator_core::{
 use crate::{
     api::Memcached,
     autoscalers::{Autoscaler, Autoscalers},
-    build::Asked,
-    children::Objects,
+    build::DesiredCache,
+    children::ChildObjects,
     error::Error,
     pods::Pods,
     reasons::DELETING,
-    status::{Seen, Trouble, status},
+    status::{Failure, Observation, status},
 };
 
 /// Finalizer that keeps a Memcached until the deletion Event is recorded.
@@ -53,7 +53,7 @@ pub const EXPORTER_IMAGE: Setting = Setting {
 
 /// Reconciles the child objects of each Memcached and reports its status.
 pub struct MemcachedController {
-    objects: Objects,
+    objects: ChildObjects,
     pods: Pods,
     autoscalers: Autoscalers,
     status: StatusWriter<Memcached>,
@@ -89,7 +89,7 @@ impl Controller for MemcachedController {
 
     fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
         Self {
-            objects: Objects::wire(wiring),
+            objects: ChildObjects::wire(wiring),
             pods: Pods::wire(wiring),
             autoscalers: Autoscalers::wire(wiring),
             status: wiring.status(),
@@ -102,19 +102,22 @@ impl Controller for MemcachedController {
     async fn reconcile(&self, cache: Arc<Memcached>) -> Result<Outcome, Error> {
         let owner = Owner::controller(cache.as_ref(), cache.metadata.namespace.as_deref())?;
         let deployment = self.objects.deployment(&cache, &owner);
-        let asked = Asked {
+        let desired = DesiredCache {
             cache: &cache,
             image: cache.spec.image.as_deref().unwrap_or(&self.image),
             exporter_image: &self.exporter_image,
             size: self.autoscalers.size(&cache, deployment.as_deref()),
         };
-        let failures = Box::pin(self.objects.make(&asked, &owner)).await;
+        let failures = Box::pin(self.objects.reconcile_children(&desired, &owner)).await;
         if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
             return Ok(Outcome::AwaitChange);
         }
-        let told = self.tell(&asked, &owner, &failures).await;
+        let outcome = self.update_status(&desired, &owner, &failures).await;
         // Awaiting cleanup needs no retry: the informers report when the old objects are gone.
-        failures.into_iter().find(|failure| !matches!(failure, Error::LeftOver(_))).map_or(told, Err)
+        failures
+            .into_iter()
+            .find(|failure| !matches!(failure, Error::AwaitingCleanup(_)))
+            .map_or(outcome, Err)
     }
 
     async fn cleanup(&self, cache: Arc<Memcached>) -> Result<Outcome, Error> {
@@ -126,20 +129,25 @@ impl Controller for MemcachedController {
 
 impl MemcachedController {
     /// Computes the status from the cache and from the failures, and writes it if it changed.
-    async fn tell(&self, asked: &Asked<'_>, owner: &Owner, failures: &[Error]) -> Result<Outcome, Error> {
-        let cache = asked.cache;
-        let troubles: Vec<_> = failures.iter().map(Trouble::of).collect();
+    async fn update_status(
+        &self,
+        desired: &DesiredCache<'_>,
+        owner: &Owner,
+        failures: &[Error],
+    ) -> Result<Outcome, Error> {
+        let cache = desired.cache;
+        let failures: Vec<_> = failures.iter().map(Failure::from_error).collect();
         let deployment = self.objects.deployment(cache, owner);
         // Without an owned Deployment, Pods with matching labels do not belong to the Memcached.
         let pods = deployment.as_ref().map(|_| self.pods.of(cache)).unwrap_or_default();
-        let seen = Seen {
-            size: &asked.size,
+        let observed = Observation {
+            size: &desired.size,
             pods: &pods,
             deployment: deployment.as_deref(),
             has_service: self.objects.has_service(cache, owner),
-            troubles: &troubles,
+            failures: &failures,
         };
         let now = Timestamp::now();
-        self.status.write(cache, |known| status(known, &seen, now)).await.map_err(Error::Status)
+        self.status.write(cache, |known| status(known, &observed, now)).await.map_err(Error::Status)
     }
 }

@@ -15,9 +15,9 @@ use operator_core::{
 use crate::{
     api::{Memcached, MemcachedStatus},
     autoscalers::Size,
-    build::{selector_text, service::endpoint},
+    build::{selector_string, service::endpoint},
     error::Error,
-    pods::KnownPod,
+    pods::CachedPod,
     reasons::{
         AS_ASKED, AVAILABLE, BLOCKED, DEADLINE_EXCEEDED, DEGRADED, PROGRESSING, REPLICA_FAILURE, ROLLING_OUT,
         TOO_FEW_READY,
@@ -25,72 +25,72 @@ use crate::{
 };
 
 /// State of a Memcached after its child objects were reconciled.
-pub(crate) struct Seen<'a> {
+pub(crate) struct Observation<'a> {
     /// Number of Pods that it should have.
     pub(crate) size: &'a Size,
     /// Active Pods, sorted by name.
-    pub(crate) pods: &'a [KnownPod],
+    pub(crate) pods: &'a [CachedPod],
     /// The Deployment, if it exists and the Memcached owns it.
     pub(crate) deployment: Option<&'a Deployment>,
     /// Whether the Service exists and the Memcached owns it. Without it, the Pods' names do not
     /// resolve.
     pub(crate) has_service: bool,
     /// Failures of this reconcile.
-    pub(crate) troubles: &'a [Trouble],
+    pub(crate) failures: &'a [Failure],
 }
 
 /// Failure to reconcile a child object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct Failure {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     /// Whether the user must act. Other failures are transient.
-    pub(crate) needs_a_person: bool,
+    pub(crate) needs_user_action: bool,
 }
 
-impl Trouble {
+impl Failure {
     /// Converts an error into a failure.
-    pub(crate) fn of(error: &Error) -> Self {
-        Self { reason: error.reason(), message: chain(error), needs_a_person: error.needs_a_person() }
+    pub(crate) fn from_error(error: &Error) -> Self {
+        Self { reason: error.reason(), message: chain(error), needs_user_action: error.needs_user_action() }
     }
 }
 
 /// Computes the status of a Memcached in this state.
-pub(crate) fn status(cache: &Memcached, seen: &Seen<'_>, now: Timestamp) -> MemcachedStatus {
+pub(crate) fn status(cache: &Memcached, observed: &Observation<'_>, now: Timestamp) -> MemcachedStatus {
     let before = cache.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let generation = cache.metadata.generation.unwrap_or_default();
     MemcachedStatus {
-        nodes: seen.pods.iter().map(|pod| pod.name_any()).collect(),
-        endpoints: endpoints(cache, seen),
-        replicas: count(seen.pods.len()),
-        ready_replicas: ready(seen),
-        selector: selector_text(cache),
+        nodes: observed.pods.iter().map(|pod| pod.name_any()).collect(),
+        endpoints: endpoints(cache, observed),
+        replicas: count(observed.pods.len()),
+        ready_replicas: ready(observed),
+        selector: selector_string(cache),
         observed_generation: Some(generation),
-        conditions: settle(before, &verdicts(seen), generation, now),
+        conditions: settle(before, &verdicts(observed), generation, now),
     }
 }
 
-fn endpoints(cache: &Memcached, seen: &Seen<'_>) -> Vec<String> {
+fn endpoints(cache: &Memcached, observed: &Observation<'_>) -> Vec<String> {
     let (name, namespace) = (cache.name_any(), cache.namespace().unwrap_or_default());
     let at = |pod: &PodView| endpoint(pod, &name, &namespace, cache.spec.container_port);
-    let ready = seen.pods.iter().filter(|pod| seen.has_service && pod.is_ready());
+    let ready = observed.pods.iter().filter(|pod| observed.has_service && pod.is_ready());
     let mut endpoints: Vec<_> = ready.filter_map(|pod| at(pod)).collect();
     endpoints.sort();
     endpoints
 }
 
-fn ready(seen: &Seen<'_>) -> i32 {
-    count(seen.pods.iter().filter(|pod| pod.is_ready()).count())
+fn ready(observed: &Observation<'_>) -> i32 {
+    count(observed.pods.iter().filter(|pod| pod.is_ready()).count())
 }
 
 fn count(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-fn verdicts(seen: &Seen<'_>) -> [Verdict; 4] {
-    let available = available(seen.size, ready(seen));
-    let degraded = degraded(seen);
-    let progressing = progressing(seen.size.pods, seen, &degraded);
+fn verdicts(observed: &Observation<'_>) -> [Verdict; 4] {
+    let available = available(observed.size, ready(observed));
+    let degraded = degraded(observed);
+    let progressing = progressing(observed.size.pods, observed, &degraded);
     let summary = summary(&available, &progressing, &degraded);
     [available, progressing, degraded, summary]
 }
@@ -107,46 +107,46 @@ fn available(size: &Size, ready: i32) -> Verdict {
     }
 }
 
-fn degraded(seen: &Seen<'_>) -> Verdict {
-    let mut troubles: Vec<_> =
-        seen.troubles.iter().filter(|trouble| trouble.needs_a_person).cloned().collect();
-    troubles.extend(seen.deployment.into_iter().flat_map(troubles_of));
-    let Some(first) = troubles.first() else {
+fn degraded(observed: &Observation<'_>) -> Verdict {
+    let mut failures: Vec<_> =
+        observed.failures.iter().filter(|failure| failure.needs_user_action).cloned().collect();
+    failures.extend(observed.deployment.into_iter().flat_map(deployment_failures));
+    let Some(first) = failures.first() else {
         return Verdict::is_false(DEGRADED, AS_ASKED, "no failures");
     };
-    let messages: Vec<_> = troubles.iter().map(|trouble| trouble.message.as_str()).collect();
+    let messages: Vec<_> = failures.iter().map(|failure| failure.message.as_str()).collect();
     Verdict::is_true(DEGRADED, first.reason, messages.join("; "))
 }
 
 /// Returns the failures that the Deployment reports in its conditions.
-fn troubles_of(deployment: &Deployment) -> Vec<Trouble> {
-    let said = |condition: &DeploymentCondition, reason, otherwise: &str| Trouble {
+fn deployment_failures(deployment: &Deployment) -> Vec<Failure> {
+    let failure_of = |condition: &DeploymentCondition, reason, otherwise: &str| Failure {
         reason,
         message: condition.message.clone().unwrap_or_else(|| otherwise.to_owned()),
-        needs_a_person: true,
+        needs_user_action: true,
     };
     let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let trouble =
+    let failure =
         |condition: &DeploymentCondition| match (condition.type_.as_str(), condition.status.as_str()) {
             ("ReplicaFailure", "True") => {
-                Some(said(condition, REPLICA_FAILURE, "the Pods could not be created"))
+                Some(failure_of(condition, REPLICA_FAILURE, "the Pods could not be created"))
             }
             ("Progressing", "False") if condition.reason.as_deref() == Some(DEADLINE_EXCEEDED) => {
-                Some(said(condition, DEADLINE_EXCEEDED, "the Pods did not become ready in time"))
+                Some(failure_of(condition, DEADLINE_EXCEEDED, "the Pods did not become ready in time"))
             }
             _ => None,
         };
-    conditions.filter_map(trouble).collect()
+    conditions.filter_map(failure).collect()
 }
 
-fn progressing(size: i32, seen: &Seen<'_>, degraded: &Verdict) -> Verdict {
+fn progressing(size: i32, observed: &Observation<'_>, degraded: &Verdict) -> Verdict {
     if degraded.status == Status::True {
         return Verdict::is_false(PROGRESSING, BLOCKED, "blocked by the failure in the Degraded condition");
     }
-    if let Some(trouble) = seen.troubles.first() {
-        return Verdict::is_true(PROGRESSING, trouble.reason, trouble.message.clone());
+    if let Some(failure) = observed.failures.first() {
+        return Verdict::is_true(PROGRESSING, failure.reason, failure.message.clone());
     }
-    let (current, pods, ready) = (current(seen.deployment), count(seen.pods.len()), ready(seen));
+    let (current, pods, ready) = (current(observed.deployment), count(observed.pods.len()), ready(observed));
     if current == Some(size) && pods == size && ready == size {
         return Verdict::is_false(PROGRESSING, AS_ASKED, "the rollout is complete");
     }

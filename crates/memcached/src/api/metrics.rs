@@ -3,7 +3,7 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{image_rule, unprivileged};
+use super::{image_rule, unprivileged_port_rule};
 
 /// metrics runs an exporter for Prometheus in each Pod.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Metrics {
     /// port is the TCP port on which the exporter serves `/metrics`, from 1024 to 65535.
     #[serde(default = "port")]
     #[schemars(range(min = 1, max = 65535))]
-    #[x_kube(validation = unprivileged())]
+    #[x_kube(validation = unprivileged_port_rule())]
     pub port: i32,
 }
 

@@ -8,7 +8,7 @@ mod network;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema, core::Rule};
 pub use metrics::Metrics;
-pub use network::{Block, Network, Operator, Peer, Requirement, Selector};
+pub use network::{IpBlock, NetworkAccess, Peer, Selector, SelectorOperator, SelectorRequirement};
 use serde::{Deserialize, Serialize};
 
 /// spec is the desired state of the Memcached.
@@ -69,7 +69,7 @@ pub struct MemcachedSpec {
     /// containerPort is the TCP port on which the Pods serve, from 1024 to 65535. UDP is disabled.
     #[serde(default = "default::container_port")]
     #[schemars(range(min = 1, max = 65535))]
-    #[x_kube(validation = unprivileged())]
+    #[x_kube(validation = unprivileged_port_rule())]
     pub container_port: i32,
 
     /// memoryMegabytes is the memory for items in megabytes (memcached's -m). The Pods' memory
@@ -113,14 +113,14 @@ pub struct MemcachedSpec {
     /// networkPolicy restricts access to the Pods with a NetworkPolicy. If unset, none is created,
     /// and other policies decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network_policy: Option<Network>,
+    pub network_policy: Option<NetworkAccess>,
 }
 
 fn image_rule() -> Rule {
     Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("an image's name must not contain whitespace")
 }
 
-fn unprivileged() -> Rule {
+fn unprivileged_port_rule() -> Rule {
     Rule::new("self >= 1024").message(
         "a port must be 1024 or above: the pods do not run as root, and only root may open lower ports",
     )

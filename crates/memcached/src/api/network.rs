@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// network enforces NetworkPolicies.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Network {
+pub struct NetworkAccess {
     /// from lists the peers that may connect to memcached and to the exporter, if there is one.
     #[schemars(length(min = 1, max = 32))]
     pub from: Vec<Peer>,
@@ -45,7 +45,7 @@ pub struct Peer {
 
     /// ipBlock is a range of IP addresses, for example of hosts outside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ip_block: Option<Block>,
+    pub ip_block: Option<IpBlock>,
 }
 
 /// A selector selects objects by label. All requirements must hold. An empty selector selects
@@ -63,7 +63,7 @@ pub struct Selector {
     /// matchExpressions are additional requirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
-    pub match_expressions: Vec<Requirement>,
+    pub match_expressions: Vec<SelectorRequirement>,
 }
 
 /// A requirement on one label.
@@ -71,7 +71,7 @@ pub struct Selector {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
     .message("give values with the operators In and NotIn, and none with Exists and DoesNotExist"))]
-pub struct Requirement {
+pub struct SelectorRequirement {
     /// key is the key of the label.
     #[schemars(length(min = 1, max = 317))]
     #[x_kube(validation = Rule::new("!format.qualifiedName().validate(self).hasValue()")
@@ -79,7 +79,7 @@ pub struct Requirement {
     pub key: String,
 
     /// operator relates the label to the values.
-    pub operator: Operator,
+    pub operator: SelectorOperator,
 
     /// values are the values that the operator refers to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -91,7 +91,7 @@ pub struct Requirement {
 
 /// Relation between a label and the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Operator {
+pub enum SelectorOperator {
     /// The label has one of the values.
     In,
     /// The label does not exist or has none of the values.
@@ -107,7 +107,7 @@ pub enum Operator {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.except) || !isCIDR(self.cidr) || self.except.all(part, !isCIDR(part) || (cidr(self.cidr).containsCIDR(part) && cidr(part).prefixLength() > cidr(self.cidr).prefixLength()))")
     .message("except must name parts of the network that cidr names"))]
-pub struct Block {
+pub struct IpBlock {
     /// cidr is the network in CIDR notation, without bits beyond the prefix.
     #[schemars(length(min = 1, max = 43))]
     #[x_kube(validation = Rule::new("isCIDR(self) && string(cidr(self).masked()) == self")
@@ -138,7 +138,7 @@ impl From<&Peer> for NetworkPolicyPeer {
 /// Leaves out empty maps and lists, as the API server does.
 impl From<&Selector> for LabelSelector {
     fn from(selector: &Selector) -> Self {
-        let requirement = |one: &Requirement| LabelSelectorRequirement {
+        let requirement = |one: &SelectorRequirement| LabelSelectorRequirement {
             key: one.key.clone(),
             operator: format!("{:?}", one.operator),
             values: (!one.values.is_empty()).then(|| one.values.clone()),

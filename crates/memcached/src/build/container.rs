@@ -8,25 +8,25 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 
-use super::{Asked, CONTAINER, command::command, resources};
+use super::{CONTAINER, DesiredCache, command::command, resources};
 
 /// How long a terminating Pod keeps serving, so that clients learn of the termination first.
-const FAREWELL_SECONDS: i64 = 5;
+const PRE_STOP_SECONDS: i64 = 5;
 
 /// Sets the desired state. Environment variables and mounts are left unchanged.
-pub(super) fn shape(asked: &Asked<'_>, container: &mut Container) {
-    let (spec, image) = (&asked.cache.spec, asked.image);
+pub(super) fn mutate(desired: &DesiredCache<'_>, container: &mut Container) {
+    let (spec, image) = (&desired.cache.spec, desired.image);
     CONTAINER.clone_into(&mut container.name);
     container.image = Some(image.to_owned());
     container.image_pull_policy = Some(pull_policy(image).to_owned());
     container.command = Some(command(spec));
     container.args = None;
     container.ports = Some(vec![port(CONTAINER, spec.container_port)]);
-    resources::shape(spec, container.resources.get_or_insert_default());
+    resources::mutate(spec, container.resources.get_or_insert_default());
     container.security_context = Some(restricted());
     container.readiness_probe = Some(probe(CONTAINER, 5, 2));
     container.liveness_probe = Some(probe(CONTAINER, 10, 6));
-    container.lifecycle = Some(farewell());
+    container.lifecycle = Some(pre_stop_sleep());
 }
 
 /// Returns a TCP port with this name and number.
@@ -71,8 +71,8 @@ pub(super) fn probe(port: &str, period: i32, failures: i32) -> Probe {
     }
 }
 
-fn farewell() -> Lifecycle {
-    let sleep = SleepAction { seconds: FAREWELL_SECONDS };
+fn pre_stop_sleep() -> Lifecycle {
+    let sleep = SleepAction { seconds: PRE_STOP_SECONDS };
     Lifecycle {
         pre_stop: Some(LifecycleHandler { sleep: Some(sleep), ..LifecycleHandler::default() }),
         ..Lifecycle::default()

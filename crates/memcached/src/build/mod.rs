@@ -39,7 +39,7 @@ pub const CONTAINER: &str = "memcached";
 const COMPONENT: &str = "cache";
 
 /// A Memcached with the defaults of the manager applied.
-pub(crate) struct Asked<'a> {
+pub(crate) struct DesiredCache<'a> {
     /// The Memcached.
     pub(crate) cache: &'a Memcached,
     /// Image of memcached.
@@ -51,24 +51,24 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Returns the labels that select the Pods of a Memcached.
-fn selecting(cache: &Memcached) -> Labels {
+fn selector_labels(cache: &Memcached) -> Labels {
     [(APP_LABEL.to_owned(), APP.to_owned()), (CACHE_LABEL.to_owned(), cache.name_any())].into()
 }
 
 /// Returns the labels of a child object.
-fn identifying(cache: &Memcached, component: &str) -> Labels {
+fn object_labels(cache: &Memcached, component: &str) -> Labels {
     let mut all = labels::recommended(APP, &cache.name_any(), component);
-    all.extend(selecting(cache));
+    all.extend(selector_labels(cache));
     all
 }
 
 /// Returns the selector of the Pods of a Memcached.
 fn selector(cache: &Memcached) -> LabelSelector {
-    LabelSelector { match_labels: Some(selecting(cache)), match_expressions: None }
+    LabelSelector { match_labels: Some(selector_labels(cache)), match_expressions: None }
 }
 
 /// Returns the selector of the Pods of a Memcached as text.
-pub(crate) fn selector_text(cache: &Memcached) -> String {
+pub(crate) fn selector_string(cache: &Memcached) -> String {
     format!("{APP_LABEL}={APP},{CACHE_LABEL}={}", cache.name_any())
 }
 
@@ -76,15 +76,15 @@ pub(crate) fn selector_text(cache: &Memcached) -> String {
 pub(crate) mod fixture {
     use serde_json::{Value, json};
 
-    use super::Asked;
+    use super::DesiredCache;
     use crate::{api::Memcached, autoscalers::Size};
 
     pub(crate) const IMAGE: &str = "memcached:1.4.36-alpine";
 
     /// Returns the desired state of a Memcached without an autoscaler.
-    pub(crate) fn asked(cache: &Memcached) -> Asked<'_> {
+    pub(crate) fn desired(cache: &Memcached) -> DesiredCache<'_> {
         let size = Size { pods: cache.spec.size, autoscaler: None };
-        Asked { cache, image: IMAGE, exporter_image: "exporter:1", size }
+        DesiredCache { cache, image: IMAGE, exporter_image: "exporter:1", size }
     }
 
     /// Returns a Memcached with this spec, as the API server returns it.

@@ -6,14 +6,14 @@ use k8s_openapi::{
 };
 use operator_core::labels;
 
-use super::{Asked, COMPONENT, CONTAINER, exporter::METRICS_PORT, identifying, selector};
-use crate::api::{Network, Peer};
+use super::{COMPONENT, CONTAINER, DesiredCache, exporter::METRICS_PORT, object_labels, selector};
+use crate::api::{NetworkAccess, Peer};
 
 /// Sets the desired state of the whole policy. To grant more access, create another policy:
 /// policies are additive.
-pub(crate) fn shape(asked: &Asked<'_>, network: &Network, policy: &mut NetworkPolicy) {
-    labels::add(&mut policy.metadata.labels, identifying(asked.cache, COMPONENT));
-    let has_metrics = asked.cache.spec.metrics.is_some();
+pub(crate) fn mutate(desired: &DesiredCache<'_>, network: &NetworkAccess, policy: &mut NetworkPolicy) {
+    labels::add(&mut policy.metadata.labels, object_labels(desired.cache, COMPONENT));
+    let has_metrics = desired.cache.spec.metrics.is_some();
     let ports = if has_metrics { [CONTAINER, METRICS_PORT].as_slice() } else { &[CONTAINER] };
     let mut rules = vec![rule(&network.from, ports)];
     // A rule without peers would allow everybody.
@@ -21,7 +21,7 @@ pub(crate) fn shape(asked: &Asked<'_>, network: &Network, policy: &mut NetworkPo
         rules.push(rule(&network.metrics_from, &[METRICS_PORT]));
     }
     policy.spec = Some(NetworkPolicySpec {
-        pod_selector: Some(selector(asked.cache)),
+        pod_selector: Some(selector(desired.cache)),
         policy_types: Some(vec!["Ingress".to_owned()]),
         ingress: Some(rules),
         egress: None,
@@ -47,12 +47,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::build::fixture::{asked, cache};
+    use crate::build::fixture::{cache, desired};
 
     fn policy(spec: &Value) -> NetworkPolicy {
         let cache = cache(spec);
         let mut policy = NetworkPolicy::default();
-        shape(&asked(&cache), cache.spec.network_policy.as_ref().unwrap(), &mut policy);
+        mutate(&desired(&cache), cache.spec.network_policy.as_ref().unwrap(), &mut policy);
         policy
     }
 
@@ -92,7 +92,7 @@ mod tests {
         let mut drifted = wanted.clone();
         let rules = &mut drifted.spec.as_mut().unwrap().ingress;
         rules.as_mut().unwrap().push(NetworkPolicyIngressRule::default());
-        shape(&asked(&cache), cache.spec.network_policy.as_ref().unwrap(), &mut drifted);
+        mutate(&desired(&cache), cache.spec.network_policy.as_ref().unwrap(), &mut drifted);
         assert_eq!(drifted, wanted);
     }
 }

@@ -12,11 +12,11 @@ use crate::api::MemcachedSpec;
 const MEBIBYTE: i64 = 1 << 20;
 /// Memory beyond the items: the hash table, and one page for each of about forty slab classes,
 /// which memcached may allocate beyond `-m`.
-const BASE: i64 = 48 * MEBIBYTE;
+const BASE_OVERHEAD: i64 = 48 * MEBIBYTE;
 /// Divisor of the memory for items that gives the memory for bookkeeping.
-const BOOKKEEPING: i64 = 8;
+const BOOKKEEPING_DIVISOR: i64 = 8;
 /// Memory per connection, including buffers.
-const CONNECTION: i64 = 16 * 1024;
+const CONNECTION_MEMORY: i64 = 16 * 1024;
 /// CPU request for the scheduler. There is no limit, because throttling a cache defeats its
 /// purpose.
 const CPU_REQUEST: &str = "100m";
@@ -26,7 +26,7 @@ const EXPORTER_MEMORY: &str = "64Mi";
 /// Sets CPU and memory. Other resources, for example ephemeral storage, are left unchanged.
 ///
 /// The memory request equals the limit, because a cache fills all memory that it may use.
-pub(super) fn shape(spec: &MemcachedSpec, resources: &mut ResourceRequirements) {
+pub(super) fn mutate(spec: &MemcachedSpec, resources: &mut ResourceRequirements) {
     let memory = memory(spec);
     put(&mut resources.requests, "cpu", ApiQuantity(CPU_REQUEST.to_owned()));
     put(&mut resources.requests, "memory", memory.clone());
@@ -34,7 +34,7 @@ pub(super) fn shape(spec: &MemcachedSpec, resources: &mut ResourceRequirements) 
 }
 
 /// Sets CPU and memory of the exporter, which stores nothing.
-pub(super) fn shape_exporter(resources: &mut ResourceRequirements) {
+pub(super) fn mutate_exporter(resources: &mut ResourceRequirements) {
     put(&mut resources.requests, "cpu", ApiQuantity("10m".to_owned()));
     put(&mut resources.requests, "memory", ApiQuantity(EXPORTER_MEMORY.to_owned()));
     put(&mut resources.limits, "memory", ApiQuantity(EXPORTER_MEMORY.to_owned()));
@@ -47,7 +47,10 @@ fn put(of: &mut Option<BTreeMap<String, ApiQuantity>>, resource: &str, amount: A
 /// Returns the memory limit: items and overhead, rounded up to whole mebibytes.
 fn memory(spec: &MemcachedSpec) -> ApiQuantity {
     let items = i64::from(spec.memory_megabytes) * MEBIBYTE;
-    let bytes = items + items / BOOKKEEPING + BASE + i64::from(spec.max_connections) * CONNECTION;
+    let bytes = items
+        + items / BOOKKEEPING_DIVISOR
+        + BASE_OVERHEAD
+        + i64::from(spec.max_connections) * CONNECTION_MEMORY;
     let rounded = (bytes + MEBIBYTE - 1) / MEBIBYTE * MEBIBYTE;
     Quantity::from_units(rounded, Format::BinarySi).into()
 }
@@ -84,7 +87,7 @@ mod tests {
     fn keeps_foreign_resources() {
         let mut resources = ResourceRequirements::default();
         put(&mut resources.limits, "cpu", ApiQuantity("2".to_owned()));
-        shape(&cache(&json!({})).spec, &mut resources);
+        mutate(&cache(&json!({})).spec, &mut resources);
         assert_eq!(resources.limits.unwrap()["cpu"].0, "2");
         assert_eq!(resources.requests.unwrap()["cpu"].0, CPU_REQUEST);
     }

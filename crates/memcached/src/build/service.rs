@@ -9,16 +9,16 @@ use operator_core::{
     pod::PodView,
 };
 
-use super::{Asked, COMPONENT, CONTAINER, PORT_LABEL, identifying, selecting};
+use super::{COMPONENT, CONTAINER, DesiredCache, PORT_LABEL, object_labels, selector_labels};
 
 /// Sets the desired state.
-pub(crate) fn shape(asked: &Asked<'_>, service: &mut Service) {
-    labels::add(&mut service.metadata.labels, identifying(asked.cache, COMPONENT));
+pub(crate) fn mutate(desired: &DesiredCache<'_>, service: &mut Service) {
+    labels::add(&mut service.metadata.labels, object_labels(desired.cache, COMPONENT));
     let spec = service.spec.get_or_insert_default();
-    shape_headless(spec, selecting(asked.cache));
+    make_headless(spec, selector_labels(desired.cache));
     spec.ports = Some(vec![ServicePort {
         name: Some(CONTAINER.to_owned()),
-        port: asked.cache.spec.container_port,
+        port: desired.cache.spec.container_port,
         protocol: Some("TCP".to_owned()),
         target_port: Some(IntOrString::String(CONTAINER.to_owned())),
         ..ServicePort::default()
@@ -26,7 +26,7 @@ pub(crate) fn shape(asked: &Asked<'_>, service: &mut Service) {
 }
 
 /// Makes a Service headless, with this selector.
-pub(super) fn shape_headless(spec: &mut ServiceSpec, selected: Labels) {
+pub(super) fn make_headless(spec: &mut ServiceSpec, selected: Labels) {
     spec.type_ = Some("ClusterIP".to_owned());
     spec.external_name = None;
     spec.cluster_ip = Some("None".to_owned());
@@ -53,12 +53,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::{asked, cache};
+    use crate::build::fixture::{cache, desired};
 
     #[test]
     fn service_selects_only_its_own_pods() {
         let mut service = Service::default();
-        shape(&asked(&cache(&json!({"containerPort": 12000}))), &mut service);
+        mutate(&desired(&cache(&json!({"containerPort": 12000}))), &mut service);
         insta::assert_yaml_snapshot!(service);
     }
 
@@ -77,7 +77,7 @@ mod tests {
     fn endpoint_uses_port_label_of_pod() {
         let mut pod = PodView { ip: "10.0.0.7".to_owned(), ..PodView::default() };
         pod.labels = [(PORT_LABEL, "12000")].into_iter().collect();
-        let told = endpoint(&pod, "web", "shop", 11211);
-        assert_eq!(told.as_deref(), Some("10-0-0-7.web.shop.svc:12000"));
+        let status = endpoint(&pod, "web", "shop", 11211);
+        assert_eq!(status.as_deref(), Some("10-0-0-7.web.shop.svc:12000"));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     reasons::{AWAITING_CLEANUP, NAME_TAKEN},
 };
 
-fn pod(name: &str, ip: &str, is_ready: bool) -> KnownPod {
+fn pod(name: &str, ip: &str, is_ready: bool) -> CachedPod {
     let status = if is_ready { "True" } else { "False" };
     let pod = json!({
         "metadata": {"name": name},
@@ -26,24 +26,24 @@ fn settled(updated: i32) -> Deployment {
     deployment(&json!({"observedGeneration": 2, "updatedReplicas": updated}))
 }
 
-fn says(status: &MemcachedStatus, type_: &str) -> (String, String) {
+fn condition(status: &MemcachedStatus, type_: &str) -> (String, String) {
     let condition = find(&status.conditions, type_).unwrap();
     (condition.status.clone(), condition.reason.clone())
 }
 
-fn told(status: &MemcachedStatus) -> [(String, String); 4] {
-    [AVAILABLE, PROGRESSING, DEGRADED, READY].map(|type_| says(status, type_))
+fn all_conditions(status: &MemcachedStatus) -> [(String, String); 4] {
+    [AVAILABLE, PROGRESSING, DEGRADED, READY].map(|type_| condition(status, type_))
 }
 
-fn of(
+fn status_of(
     size: i32,
-    pods: &[KnownPod],
+    pods: &[CachedPod],
     deployment: Option<&Deployment>,
-    troubles: &[Trouble],
+    failures: &[Failure],
 ) -> MemcachedStatus {
     let pods_asked = Size { pods: size, autoscaler: None };
-    let seen = Seen { size: &pods_asked, pods, deployment, has_service: true, troubles };
-    status(&cache(&json!({"size": size})), &seen, Timestamp::UNIX_EPOCH)
+    let observed = Observation { size: &pods_asked, pods, deployment, has_service: true, failures };
+    status(&cache(&json!({"size": size})), &observed, Timestamp::UNIX_EPOCH)
 }
 
 fn expected(conditions: [(&str, &str); 4]) -> [(String, String); 4] {
@@ -52,10 +52,10 @@ fn expected(conditions: [(&str, &str); 4]) -> [(String, String); 4] {
 
 #[test]
 fn reports_all_conditions_on_the_first_reconcile() {
-    let status = of(3, &[], None, &[]);
+    let status = status_of(3, &[], None, &[]);
     let want =
         [("False", TOO_FEW_READY), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", TOO_FEW_READY)];
-    assert_eq!(told(&status), expected(want));
+    assert_eq!(all_conditions(&status), expected(want));
     assert_eq!(status.selector, "app=memcached,memcached_cr=web");
     assert_eq!(status.observed_generation, Some(1));
 }
@@ -63,9 +63,9 @@ fn reports_all_conditions_on_the_first_reconcile() {
 #[test]
 fn is_ready_when_all_updated_pods_are_ready() {
     let pods = [pod("web-1-a", "10.0.0.2", true), pod("web-1-b", "10.0.0.1", true)];
-    let status = of(2, &pods, Some(&settled(2)), &[]);
+    let status = status_of(2, &pods, Some(&settled(2)), &[]);
     let want = [("True", AS_ASKED), ("False", AS_ASKED), ("False", AS_ASKED), ("True", AS_ASKED)];
-    assert_eq!(told(&status), expected(want));
+    assert_eq!(all_conditions(&status), expected(want));
     assert_eq!(status.nodes, ["web-1-a", "web-1-b"]);
     assert_eq!(status.endpoints, ["10-0-0-1.web.shop.svc:11211", "10-0-0-2.web.shop.svc:11211"]);
     assert_eq!((status.replicas, status.ready_replicas), (2, 2));
@@ -73,43 +73,43 @@ fn is_ready_when_all_updated_pods_are_ready() {
 
 #[test]
 fn is_available_with_size_zero() {
-    let status = of(0, &[], Some(&settled(0)), &[]);
-    assert_eq!(says(&status, READY), ("True".to_owned(), AS_ASKED.to_owned()));
+    let status = status_of(0, &[], Some(&settled(0)), &[]);
+    assert_eq!(condition(&status, READY), ("True".to_owned(), AS_ASKED.to_owned()));
 }
 
 #[test]
 fn is_available_but_not_ready_during_rollout() {
     let pods = [pod("web-1-a", "10.0.0.1", true), pod("web-2-b", "10.0.0.2", false)];
-    let status = of(1, &pods, Some(&settled(1)), &[]);
+    let status = status_of(1, &pods, Some(&settled(1)), &[]);
     let want = [("True", AS_ASKED), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", ROLLING_OUT)];
-    assert_eq!(told(&status), expected(want));
+    assert_eq!(all_conditions(&status), expected(want));
     assert_eq!(status.endpoints.len(), 1, "a pod that is not ready is no endpoint");
 }
 
 #[test]
 fn is_progressing_until_deployment_generation_is_observed() {
     let unseen = deployment(&json!({"observedGeneration": 1, "updatedReplicas": 1}));
-    let status = of(1, &[pod("web-1-a", "10.0.0.1", true)], Some(&unseen), &[]);
-    assert_eq!(says(&status, PROGRESSING), ("True".to_owned(), ROLLING_OUT.to_owned()));
+    let status = status_of(1, &[pod("web-1-a", "10.0.0.1", true)], Some(&unseen), &[]);
+    assert_eq!(condition(&status, PROGRESSING), ("True".to_owned(), ROLLING_OUT.to_owned()));
 }
 
 #[test]
 fn failure_degrades_and_blocks_progress() {
-    let trouble =
-        Trouble { reason: NAME_TAKEN, message: "Deployment shop/web exists".into(), needs_a_person: true };
-    let status = of(1, &[], None, &[trouble]);
+    let failure =
+        Failure { reason: NAME_TAKEN, message: "Deployment shop/web exists".into(), needs_user_action: true };
+    let status = status_of(1, &[], None, &[failure]);
     let want = [("False", TOO_FEW_READY), ("False", BLOCKED), ("True", NAME_TAKEN), ("False", NAME_TAKEN)];
-    assert_eq!(told(&status), expected(want));
+    assert_eq!(all_conditions(&status), expected(want));
 }
 
 #[test]
 fn is_progressing_after_failed_write_even_if_all_pods_are_ready() {
     let pods = [pod("web-1-a", "10.0.0.1", true)];
-    let passing = Trouble { reason: AWAITING_CLEANUP, message: "waits".into(), needs_a_person: false };
-    let status = of(1, &pods, Some(&settled(1)), &[passing]);
+    let passing = Failure { reason: AWAITING_CLEANUP, message: "waits".into(), needs_user_action: false };
+    let status = status_of(1, &pods, Some(&settled(1)), &[passing]);
     let want =
         [("True", AS_ASKED), ("True", AWAITING_CLEANUP), ("False", AS_ASKED), ("False", AWAITING_CLEANUP)];
-    assert_eq!(told(&status), expected(want));
+    assert_eq!(all_conditions(&status), expected(want));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn reports_failure_conditions_of_deployment() {
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: tight"},
         {"type": "Progressing", "status": "False", "reason": DEADLINE_EXCEEDED, "message": "has timed out"},
     ]}));
-    let status = of(1, &[], Some(&failing), &[]);
+    let status = status_of(1, &[], Some(&failing), &[]);
     let degraded = find(&status.conditions, DEGRADED).unwrap();
     assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", REPLICA_FAILURE));
     assert_eq!(degraded.message, "exceeded quota: tight; has timed out");
@@ -129,8 +129,9 @@ fn reports_failure_conditions_of_deployment() {
 fn has_no_endpoints_without_owned_service() {
     let pods = [pod("web-1-a", "10.0.0.1", true)];
     let size = Size { pods: 1, autoscaler: None };
-    let seen = Seen { size: &size, pods: &pods, deployment: None, has_service: false, troubles: &[] };
-    let status = status(&cache(&json!({"size": 1})), &seen, Timestamp::UNIX_EPOCH);
+    let observed =
+        Observation { size: &size, pods: &pods, deployment: None, has_service: false, failures: &[] };
+    let status = status(&cache(&json!({"size": 1})), &observed, Timestamp::UNIX_EPOCH);
     assert_eq!(status.endpoints, Vec::<String>::new());
 }
 
@@ -139,9 +140,14 @@ fn reports_size_set_by_autoscaler() {
     let pods = [pod("web-1-a", "10.0.0.1", true), pod("web-1-b", "10.0.0.2", true)];
     let size = Size { pods: 2, autoscaler: Some("busy".to_owned()) };
     let deployment = settled(2);
-    let seen =
-        Seen { size: &size, pods: &pods, deployment: Some(&deployment), has_service: true, troubles: &[] };
-    let status = status(&cache(&json!({"size": 1})), &seen, Timestamp::UNIX_EPOCH);
+    let observed = Observation {
+        size: &size,
+        pods: &pods,
+        deployment: Some(&deployment),
+        has_service: true,
+        failures: &[],
+    };
+    let status = status(&cache(&json!({"size": 1})), &observed, Timestamp::UNIX_EPOCH);
     let ready = find(&status.conditions, READY).unwrap();
     assert_eq!(ready.status, "True");
     assert!(ready.message.contains("HorizontalPodAutoscaler busy"), "{}", ready.message);

@@ -1,22 +1,22 @@
 //! The API server rejects invalid input with a clear message.
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 /// Returns the API server's error for a Memcached with this name and spec, or `None` if it is
 /// accepted.
-async fn refusal(world: &World, name: &str, spec: &str) -> Option<String> {
+async fn refusal(env: &TestEnv, name: &str, spec: &str) -> Option<String> {
     let manifest = format!(
         "apiVersion: cache.example.com/v1alpha1\nkind: Memcached\nmetadata: {{name: {name}, namespace: {}}}\nspec: {spec}\n",
-        world.namespace.name()
+        env.namespace.name()
     );
-    world.harness.cluster.apply_yaml(&manifest).await.err().map(|error| format!("{error:#}"))
+    env.harness.cluster.apply_yaml(&manifest).await.err().map(|error| format!("{error:#}"))
 }
 
 async fn are_refused(cases: &[(&str, &str)]) {
-    let world = World::new().await;
-    for (spec, says) in cases {
-        let error = refusal(&world, "web", spec).await.unwrap_or_else(|| panic!("{spec} was accepted"));
-        assert!(error.contains(says), "{spec}: {error}");
+    let env = TestEnv::new().await;
+    for (spec, message) in cases {
+        let error = refusal(&env, "web", spec).await.unwrap_or_else(|| panic!("{spec} was accepted"));
+        assert!(error.contains(message), "{spec}: {error}");
         assert!(!error.contains("compilation failed") && !error.contains("no such"), "{spec}: {error}");
     }
 }
@@ -132,30 +132,30 @@ async fn rejects_invalid_peers() {
 
 #[tokio::test]
 async fn rejects_names_that_do_not_fit_pods_or_services() {
-    let world = World::new().await;
-    for (name, says) in [
+    let env = TestEnv::new().await;
+    for (name, message) in [
         ("a".repeat(47).as_str(), "at most 46 characters"),
         ("1st", "must begin with a letter"),
         ("my.cache", "must begin with a letter"),
     ] {
-        let error = refusal(&world, name, "{}").await.unwrap_or_else(|| panic!("{name} was accepted"));
-        assert!(error.contains(says), "{name}: {error}");
+        let error = refusal(&env, name, "{}").await.unwrap_or_else(|| panic!("{name} was accepted"));
+        assert!(error.contains(message), "{name}: {error}");
     }
     let longest = "a".repeat(46);
-    assert_eq!(refusal(&world, &longest, "{}").await, None);
-    world.until_ready(&longest, 1).await;
+    assert_eq!(refusal(&env, &longest, "{}").await, None);
+    env.until_ready(&longest, 1).await;
 }
 
 #[tokio::test]
 async fn accepts_the_samples() {
-    let world = World::new().await;
+    let env = TestEnv::new().await;
     for sample in [
         include_str!("../../../../samples/memcached.yaml"),
         include_str!("../../../../samples/memcached-tuned.yaml"),
         include_str!("../../../../samples/memcached-autoscaled.yaml"),
     ] {
-        let path = world.harness.cluster.record().dir.join(format!("{}.yaml", world.namespace.name()));
+        let path = env.harness.cluster.record().dir.join(format!("{}.yaml", env.namespace.name()));
         std::fs::write(&path, sample).unwrap();
-        world.kubectl(&["apply", "--dry-run=server", "-f", path.to_str().unwrap()]).await.unwrap();
+        env.kubectl(&["apply", "--dry-run=server", "-f", path.to_str().unwrap()]).await.unwrap();
     }
 }

@@ -13,23 +13,20 @@ use kube::{
 use memcached::{FINALIZER, Memcached};
 use serde_json::json;
 
-use crate::support::{PATIENCE, World};
+use crate::support::{TIMEOUT, TestEnv};
 
 #[tokio::test]
 async fn deletes_child_objects_and_records_an_event() {
-    let world = World::new().await;
-    let cache = world.ready("web", 2).await;
+    let env = TestEnv::new().await;
+    let cache = env.ready("web", 2).await;
     assert_eq!(cache.finalizers(), [FINALIZER]);
-    world.caches().delete("web", &DeleteParams::default()).await.unwrap();
-    world.until_gone::<Memcached>("web").await;
-    world.until_gone::<Deployment>("web").await;
-    world.until_gone::<Service>("web").await;
-    world.until_gone::<PodDisruptionBudget>("web").await;
-    eventually("an Event", PATIENCE, async || {
-        Ok(world
-            .kubectl(&["get", "events", "--output=wide"])
-            .await?
-            .contains("are deleted with the Memcached"))
+    env.caches().delete("web", &DeleteParams::default()).await.unwrap();
+    env.until_gone::<Memcached>("web").await;
+    env.until_gone::<Deployment>("web").await;
+    env.until_gone::<Service>("web").await;
+    env.until_gone::<PodDisruptionBudget>("web").await;
+    eventually("an Event", TIMEOUT, async || {
+        Ok(env.kubectl(&["get", "events", "--output=wide"]).await?.contains("are deleted with the Memcached"))
     })
     .await
     .unwrap();
@@ -37,59 +34,58 @@ async fn deletes_child_objects_and_records_an_event() {
 
 #[tokio::test]
 async fn never_readds_finalizer_to_terminating_object() {
-    let world = World::new().await;
-    world.ready("web", 1).await;
+    let env = TestEnv::new().await;
+    env.ready("web", 1).await;
     let hold = |finalizers: serde_json::Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
     let params = PatchParams::default();
-    world.caches().patch("web", &params, &hold(json!([FINALIZER, "example.com/hold"]))).await.unwrap();
-    world.caches().delete("web", &DeleteParams::default()).await.unwrap();
-    world
-        .until("web", "only the other finalizer to remain", |cache: &Memcached| {
-            cache.finalizers() == ["example.com/hold"]
-        })
-        .await;
+    env.caches().patch("web", &params, &hold(json!([FINALIZER, "example.com/hold"]))).await.unwrap();
+    env.caches().delete("web", &DeleteParams::default()).await.unwrap();
+    env.until("web", "only the other finalizer to remain", |cache: &Memcached| {
+        cache.finalizers() == ["example.com/hold"]
+    })
+    .await;
 
     // A change of the spec triggers a reconcile. Another Memcached that becomes ready shows that it
     // ran.
     let size = Patch::Merge(json!({"spec": {"size": 2}}));
-    world.caches().patch("web", &params, &size).await.unwrap();
-    world.ready("other", 1).await;
-    let cache = world.caches().get("web").await.unwrap();
+    env.caches().patch("web", &params, &size).await.unwrap();
+    env.ready("other", 1).await;
+    let cache = env.caches().get("web").await.unwrap();
     assert_eq!(cache.finalizers(), ["example.com/hold"]);
-    let replicas = world.deployments().get("web").await.unwrap().spec.unwrap().replicas;
+    let replicas = env.deployments().get("web").await.unwrap().spec.unwrap().replicas;
     assert_eq!(replicas, Some(1), "a terminating Memcached is not scaled");
 
-    world.caches().patch("web", &params, &hold(json!(null))).await.unwrap();
-    world.until_gone::<Memcached>("web").await;
-    world.until_gone::<Deployment>("web").await;
+    env.caches().patch("web", &params, &hold(json!(null))).await.unwrap();
+    env.until_gone::<Memcached>("web").await;
+    env.until_gone::<Deployment>("web").await;
 }
 
 #[tokio::test]
 async fn recreated_object_waits_for_cleanup_of_its_predecessor() {
-    let world = World::new().await;
-    let old = world.ready("web", 1).await;
-    world.caches().delete("web", &DeleteParams::default()).await.unwrap();
-    world.until_gone::<Memcached>("web").await;
-    world.create("web", json!({"size": 1})).await;
-    let new = world.until_ready_after_another("web", 1).await;
+    let env = TestEnv::new().await;
+    let old = env.ready("web", 1).await;
+    env.caches().delete("web", &DeleteParams::default()).await.unwrap();
+    env.until_gone::<Memcached>("web").await;
+    env.create("web", json!({"size": 1})).await;
+    let new = env.until_ready_after_another("web", 1).await;
     assert_ne!(old.uid(), new.uid());
-    let owner = world.deployments().get("web").await.unwrap().owner_references()[0].uid.clone();
+    let owner = env.deployments().get("web").await.unwrap().owner_references()[0].uid.clone();
     assert_eq!(Some(owner), new.uid());
-    let events = world.kubectl(&["get", "events"]).await.unwrap();
+    let events = env.kubectl(&["get", "events"]).await.unwrap();
     assert!(!events.contains("NameTaken"), "{events}");
 }
 
 #[tokio::test]
 async fn stops_writing_in_terminating_namespace() {
-    let world = World::new().await;
-    world.ready("web", 1).await;
-    let namespaces = Api::<Namespace>::all(world.client.clone());
-    namespaces.delete(&world.namespace, &DeleteParams::default()).await.unwrap();
-    eventually("the namespace to be gone", 3 * PATIENCE, async || {
-        Ok(namespaces.get_opt(&world.namespace).await?.is_none())
+    let env = TestEnv::new().await;
+    env.ready("web", 1).await;
+    let namespaces = Api::<Namespace>::all(env.client.clone());
+    namespaces.delete(&env.namespace, &DeleteParams::default()).await.unwrap();
+    eventually("the namespace to be gone", 3 * TIMEOUT, async || {
+        Ok(namespaces.get_opt(&env.namespace).await?.is_none())
     })
     .await
     .unwrap();
-    let refused = world.harness.requests_in(&world.namespace).unwrap().filter(|entry| entry.code == 403);
+    let refused = env.harness.requests_in(&env.namespace).unwrap().filter(|entry| entry.code == 403);
     assert!(refused.entries.len() <= 10, "the controller kept retrying: {:?}", refused.entries);
 }

@@ -5,12 +5,12 @@ use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::support::{World, status};
+use crate::support::{TestEnv, status};
 
 #[tokio::test]
 async fn sends_no_requests_without_a_change() {
-    let world = World::new().await;
-    let cache = world.ready("web", 2).await;
+    let env = TestEnv::new().await;
+    let cache = env.ready("web", 2).await;
     let settled = Timestamp::now();
 
     // These changes of a Pod and of the Deployment trigger a reconcile without a change for the
@@ -18,13 +18,13 @@ async fn sends_no_requests_without_a_change() {
     // rollout.
     let note = Patch::Merge(json!({"metadata": {"labels": {"note": "x"}}}));
     let params = PatchParams::default();
-    world.api::<Pod>().patch(&status(&cache).nodes[0], &params, &note).await.unwrap();
-    world.deployments().patch("web", &params, &note).await.unwrap();
-    world.ready("other", 1).await;
+    env.api::<Pod>().patch(&status(&cache).nodes[0], &params, &note).await.unwrap();
+    env.deployments().patch("web", &params, &note).await.unwrap();
+    env.ready("other", 1).await;
 
-    let requests = world.harness.requests_in(&world.namespace).unwrap();
+    let requests = env.harness.requests_in(&env.namespace).unwrap();
     let about_it = requests.filter(|entry| entry.name == "web" && entry.time > settled);
-    let now = world.caches().get("web").await.unwrap();
+    let now = env.caches().get("web").await.unwrap();
     assert_eq!(status(&now), status(&cache));
     assert_eq!(about_it.entries, []);
     assert_eq!(now.metadata.resource_version, cache.metadata.resource_version);
@@ -32,9 +32,9 @@ async fn sends_no_requests_without_a_change() {
 
 #[tokio::test]
 async fn creates_each_object_once_with_few_status_writes() {
-    let world = World::new().await;
-    world.ready("web", 3).await;
-    let requests = world.harness.requests_in(&world.namespace).unwrap().entries;
+    let env = TestEnv::new().await;
+    env.ready("web", 3).await;
+    let requests = env.harness.requests_in(&env.namespace).unwrap().entries;
     let count = |resource: &str, verb: &str| {
         requests.iter().filter(|entry| entry.resource == resource && entry.verb == verb).count()
     };

@@ -14,11 +14,11 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::support::{PATIENCE, World, status};
+use crate::support::{TIMEOUT, TestEnv, status};
 
 /// Statistics of the Pods of a Memcached over all watch events.
 #[derive(Debug)]
-struct Seen {
+struct PodCounts {
     /// Lowest number of Pods that were ready and not terminating.
     fewest_ready: usize,
     /// Highest number of Pods that were not terminating.
@@ -29,9 +29,9 @@ struct Seen {
 
 /// Watches the Pods of the Memcached `web` while `change` runs, until all Pods are replaced and as
 /// many new ones are ready.
-async fn watched(world: &World, change: impl Future<Output = ()>) -> Seen {
+async fn watched(env: &TestEnv, change: impl Future<Output = ()>) -> PodCounts {
     let config = Config::default().labels("memcached_cr=web");
-    let events = watcher(world.api::<Pod>(), config).default_backoff();
+    let events = watcher(env.api::<Pod>(), config).default_backoff();
     pin_mut!(events);
     let mut pods = HashMap::new();
     loop {
@@ -44,7 +44,7 @@ async fn watched(world: &World, change: impl Future<Output = ()>) -> Seen {
     let old: Vec<_> = pods.keys().cloned().collect();
     let count = |pods: &HashMap<_, bool>| (pods.values().filter(|ready| **ready).count(), pods.len());
     let (wanted, most) = count(&pods);
-    let mut seen = Seen { fewest_ready: wanted, most, gone: 0 };
+    let mut observed = PodCounts { fewest_ready: wanted, most, gone: 0 };
     let watching = async {
         while old.iter().any(|name| pods.contains_key(name)) || count(&pods) != (wanted, wanted) {
             match events.next().await.unwrap().unwrap() {
@@ -52,18 +52,18 @@ async fn watched(world: &World, change: impl Future<Output = ()>) -> Seen {
                     pods.insert(pod.name_any(), is_ready(&pod));
                 }
                 Event::Apply(pod) | Event::Delete(pod) => {
-                    seen.gone += usize::from(pods.remove(&pod.name_any()).is_some());
+                    observed.gone += usize::from(pods.remove(&pod.name_any()).is_some());
                 }
                 other => panic!("the watch restarted and may have missed events: {other:?}"),
             }
             let (ready, all) = count(&pods);
-            seen.fewest_ready = seen.fewest_ready.min(ready);
-            seen.most = seen.most.max(all);
+            observed.fewest_ready = observed.fewest_ready.min(ready);
+            observed.most = observed.most.max(all);
         }
     };
     let both = async { tokio::join!(change, watching) };
-    tokio::time::timeout(3 * PATIENCE, both).await.expect("all pods should be replaced");
-    seen
+    tokio::time::timeout(3 * TIMEOUT, both).await.expect("all pods should be replaced");
+    observed
 }
 
 fn is_ready(pod: &Pod) -> bool {
@@ -79,27 +79,26 @@ async fn rollout_never_reduces_ready_pods() {
         (3, json!({"maxConnections": 2048, "threads": 2})),
         (2, json!({"containerPort": 12000, "metrics": {}})),
     ] {
-        let world = World::new().await;
-        world.ready("web", size).await;
-        let seen = watched(&world, world.change("web", spec.clone())).await;
+        let env = TestEnv::new().await;
+        env.ready("web", size).await;
+        let observed = watched(&env, env.change("web", spec.clone())).await;
         let size = usize::try_from(size).unwrap();
-        assert_eq!((seen.fewest_ready, seen.gone), (size, size), "{spec}: {seen:?}");
-        assert!(seen.most <= size + 1, "{spec}: {seen:?}");
+        assert_eq!((observed.fewest_ready, observed.gone), (size, size), "{spec}: {observed:?}");
+        assert!(observed.most <= size + 1, "{spec}: {observed:?}");
     }
 }
 
 #[tokio::test]
 async fn drain_evicts_one_pod_at_a_time() {
-    let world = World::new().await;
-    let cache = world.ready("web", 3).await;
-    world
-        .until::<PodDisruptionBudget>("web", "the budget to count the Pods", |budget| {
-            budget.status.as_ref().is_some_and(|status| status.disruptions_allowed == Some(1))
-        })
-        .await;
-    let pods: Api<Pod> = world.api();
+    let env = TestEnv::new().await;
+    let cache = env.ready("web", 3).await;
+    env.until::<PodDisruptionBudget>("web", "the budget to count the Pods", |budget| {
+        budget.status.as_ref().is_some_and(|status| status.disruptions_allowed == Some(1))
+    })
+    .await;
+    let pods: Api<Pod> = env.api();
     let evict = async |name: &String| {
-        cluster::wait::eventually(&format!("{name} to be evicted"), 3 * PATIENCE, async || {
+        cluster::wait::eventually(&format!("{name} to be evicted"), 3 * TIMEOUT, async || {
             pods.evict(name, &EvictParams::default()).await?;
             Ok(true)
         })
@@ -111,25 +110,25 @@ async fn drain_evicts_one_pod_at_a_time() {
     let drain = async {
         futures::future::join_all(names.iter().map(evict)).await;
     };
-    let seen = watched(&world, drain).await;
-    assert_eq!((seen.fewest_ready, seen.gone), (2, 3), "{seen:?}");
+    let observed = watched(&env, drain).await;
+    assert_eq!((observed.fewest_ready, observed.gone), (2, 3), "{observed:?}");
 }
 
 #[tokio::test]
 async fn endpoints_keep_the_pods_port_during_port_change() {
-    let world = World::new().await;
-    let cache = world.ready("web", 1).await;
+    let env = TestEnv::new().await;
+    let cache = env.ready("web", 1).await;
     let old = status(&cache).endpoints;
     // The new Pod cannot be scheduled, so the old one stays.
     let spec = json!({"containerPort": 12000, "memoryMegabytes": 1_048_576});
-    world.change("web", spec).await;
-    let cache = world
+    env.change("web", spec).await;
+    let cache = env
         .until("web", "the rollout to start", |cache: &memcached::Memcached| {
             status(cache).observed_generation == cache.metadata.generation && status(cache).nodes.len() == 2
         })
         .await;
     assert_eq!(status(&cache).endpoints, old);
-    world.change("web", json!({"memoryMegabytes": 64})).await;
-    let cache = world.until_ready("web", 1).await;
+    env.change("web", json!({"memoryMegabytes": 64})).await;
+    let cache = env.until_ready("web", 1).await;
     assert!(status(&cache).endpoints[0].ends_with(":12000"), "{:?}", status(&cache).endpoints);
 }

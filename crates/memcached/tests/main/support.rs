@@ -21,19 +21,19 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 /// Timeout for a single step on a slow machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Timeout for garbage collection. The collector discovers a new kind after up to 30 seconds.
 const UNTIL_COLLECTED: Duration = Duration::from_secs(90);
 
 /// A namespace for one test on the shared cluster on which the controller runs.
-pub(crate) struct World {
+pub(crate) struct TestEnv {
     pub(crate) harness: Arc<Harness>,
     pub(crate) namespace: TestNamespace,
     pub(crate) client: Client,
 }
 
-impl World {
+impl TestEnv {
     pub(crate) async fn new() -> Self {
         Self::labelled(&[]).await
     }
@@ -94,7 +94,7 @@ impl World {
     /// Returns the addresses of a Service, once it lists all Pods of the Memcached `web`.
     pub(crate) async fn addresses(&self, service: &str) -> Vec<String> {
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
-        eventually(&format!("{service} to list the pods"), PATIENCE, async || {
+        eventually(&format!("{service} to list the pods"), TIMEOUT, async || {
             let slices = self.api::<EndpointSlice>().list(&of_service).await?;
             let mut listed: Vec<_> = slices
                 .iter()
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// Applies each JSON patch in turn and waits until the controller reverts it.
-    pub(crate) async fn is_put_right<K>(&self, api: Api<K>, name: &str, patches: &[Value])
+    pub(crate) async fn is_reverted<K>(&self, api: Api<K>, name: &str, patches: &[Value])
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -146,12 +146,12 @@ impl World {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        self.until_within(PATIENCE, name, what, is_so).await
+        self.until_within(TIMEOUT, name, what, is_so).await
     }
 
     async fn until_within<K>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         name: &str,
         what: &str,
         is_so: impl Fn(&K) -> bool,
@@ -160,7 +160,7 @@ impl World {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
         let api = self.api::<K>();
-        eventually(what, patience, async || {
+        eventually(what, timeout, async || {
             let object = api.get(name).await?;
             Ok(if is_so(&object) { Ok(object) } else { Err(object) })
         })
@@ -174,7 +174,7 @@ impl World {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
         let api = self.api::<K>();
-        eventually(&format!("the {} {name} to be deleted", K::kind(&())), UNTIL_COLLECTED, async {
+        eventually(&format!("the {} {name} to be deleted", K::kind(&())), UNTIL_COLLECTED, async || {
             Ok(api.get_opt(name).await?.is_none())
         })
         .await
@@ -183,7 +183,7 @@ impl World {
 
     /// Waits until the Memcached is ready with this number of Pods.
     pub(crate) async fn until_ready(&self, name: &str, size: i32) -> Memcached {
-        self.until_ready_within(PATIENCE, name, size).await
+        self.until_ready_within(TIMEOUT, name, size).await
     }
 
     /// Does the same for a Memcached that waits for the objects of a deleted one of the same name.
@@ -191,27 +191,22 @@ impl World {
         self.until_ready_within(UNTIL_COLLECTED, name, size).await
     }
 
-    async fn until_ready_within(&self, patience: Duration, name: &str, size: i32) -> Memcached {
-        self.until_within(
-            patience,
-            name,
-            &format!("{name} to have {size} ready pods"),
-            |cache: &Memcached| {
-                let status = status(cache);
-                status.observed_generation == cache.metadata.generation
-                    && status.ready_replicas == size
-                    && is_true(&status.conditions, "Ready")
-            },
-        )
+    async fn until_ready_within(&self, timeout: Duration, name: &str, size: i32) -> Memcached {
+        self.until_within(timeout, name, &format!("{name} to have {size} ready pods"), |cache: &Memcached| {
+            let status = status(cache);
+            status.observed_generation == cache.metadata.generation
+                && status.ready_replicas == size
+                && is_true(&status.conditions, "Ready")
+        })
         .await
     }
 
     /// Waits until the condition has this status and reason. Returns its message.
-    pub(crate) async fn until_said(&self, name: &str, type_: &str, says: (&str, &str)) -> String {
+    pub(crate) async fn until_condition(&self, name: &str, type_: &str, expected: (&str, &str)) -> String {
         let cache = self
-            .until(name, &format!("{type_} to be {says:?}"), |cache: &Memcached| {
+            .until(name, &format!("{type_} to be {expected:?}"), |cache: &Memcached| {
                 find(&status(cache).conditions, type_)
-                    .is_some_and(|found| (found.status.as_str(), found.reason.as_str()) == says)
+                    .is_some_and(|found| (found.status.as_str(), found.reason.as_str()) == expected)
             })
             .await;
         find(&status(&cache).conditions, type_).unwrap().message.clone()

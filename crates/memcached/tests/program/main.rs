@@ -28,7 +28,7 @@ use kube::{
 use memcached::{Memcached, MemcachedController};
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// UID of `nobody`: memcached does not run as root.
 const NOBODY: u32 = 65534;
 
@@ -58,7 +58,7 @@ impl Program {
         }
         let child = command.spawn().expect("memcached should be on the PATH: apt-get install memcached");
         let program = Self { child, port, home, client };
-        eventually("memcached to answer", PATIENCE, async || {
+        eventually("memcached to answer", TIMEOUT, async || {
             Ok(TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string()))
         })
         .await
@@ -120,7 +120,7 @@ async fn command_line(client: &Client, namespace: &str, spec: Value) -> Vec<Stri
     let caches = Api::<Memcached>::namespaced(client.clone(), namespace);
     caches.create(&PostParams::default(), &cache).await.unwrap();
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
-    let made = eventually("the Deployment to be created", PATIENCE, async {
+    let made = eventually("the Deployment to be created", TIMEOUT, async || {
         deployments.get_opt("real").await.map_err(Into::into)
     });
     let mut containers = made.await.unwrap().spec.unwrap().template.spec.unwrap().containers;
@@ -134,7 +134,7 @@ struct Connection(BufReader<TcpStream>);
 impl Connection {
     fn to(address: IpAddr, port: u16) -> Self {
         let stream = TcpStream::connect((address, port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(BufReader::new(stream))
     }
 
@@ -251,7 +251,7 @@ async fn endpoint_in_status_reaches_the_pod() {
         program.home.name(),
         program.port
     )];
-    let endpoint = eventually("the status to contain the Pod's address", PATIENCE, async {
+    let endpoint = eventually("the status to contain the Pod's address", TIMEOUT, async || {
         let ready = caches.get("real").await?.status.unwrap_or_default();
         if let (Some(pod), false) = (ready.nodes.first(), ready.endpoints == expected) {
             pods.patch_status(pod, &PatchParams::default(), &at_own).await?;
@@ -263,7 +263,7 @@ async fn endpoint_in_status_reaches_the_pod() {
 
     let (host, port) = endpoint.rsplit_once(':').unwrap();
     let address =
-        eventually("cluster DNS to serve the Pod", PATIENCE, async || Ok(program.resolve(host).await));
+        eventually("cluster DNS to serve the Pod", TIMEOUT, async || Ok(program.resolve(host).await));
     let mut connection = Connection::to(address.await.unwrap(), port.parse().unwrap());
     assert_eq!(connection.store(1000), "STORED");
     assert_eq!(connection.fetch(), 1000);
@@ -275,9 +275,9 @@ async fn exits_cleanly_on_sigterm() {
     let mut program = Program::of(json!({})).await;
     let mut connection = program.connect();
     assert_eq!(connection.store(10), "STORED");
-    let asked = Command::new("kill").arg(program.child.id().to_string()).status().unwrap();
-    assert!(asked.success());
+    let desired = Command::new("kill").arg(program.child.id().to_string()).status().unwrap();
+    assert!(desired.success());
     let status =
-        eventually("memcached to end", PATIENCE, async || Ok(program.child.try_wait()?)).await.unwrap();
+        eventually("memcached to end", TIMEOUT, async || Ok(program.child.try_wait()?)).await.unwrap();
     assert!(status.success(), "{status}");
 }

@@ -25,7 +25,7 @@ async fn manager_settings_are_defaults_for_images() {
             "apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "metadata": {"name": name}, "spec": spec,
         });
         caches.create(&PostParams::default(), &serde_json::from_value(cache).unwrap()).await.unwrap();
-        let made = eventually("the Deployment to be created", Duration::from_secs(30), async {
+        let made = eventually("the Deployment to be created", Duration::from_secs(30), async || {
             Ok(deployments.get_opt(name).await?)
         });
         let containers = made.await.unwrap().spec.unwrap().template.spec.unwrap().containers;
