@@ -1,4 +1,4 @@
-//! The objects inside the namespace that a spec declares. Pure.
+//! Builds the desired objects in the namespace. Pure functions.
 
 use k8s_openapi::api::{
     core::v1::{LimitRange, LimitRangeItem, LimitRangeSpec, ResourceQuota, ResourceQuotaSpec},
@@ -14,32 +14,32 @@ use serde_json::Value;
 
 use crate::{
     api::{Amounts, Limit, NamedRoleBinding, NamespacePlus, Subject, SubjectKind},
-    normal::{self, ApiAmounts},
+    defaulting::{self, ApiAmounts},
 };
 
-/// The name of the ResourceQuota.
+/// Name of the ResourceQuota.
 pub const QUOTA_NAME: &str = "default-quota";
-/// The name of the LimitRange.
+/// Name of the LimitRange.
 pub const LIMITS_NAME: &str = "default-limits";
 
-/// The objects of one kind that a spec declares.
+/// Desired objects of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Declared<K> {
-    /// Those that can be made.
+    /// Valid objects.
     pub(crate) objects: Vec<K>,
-    /// Those that make no sense. What is there under their names stays as it is.
+    /// Invalid objects. Existing objects of these names are left unchanged.
     pub(crate) invalid: Vec<Invalid>,
 }
 
-/// Something declared that makes no sense.
+/// An object that the spec defines incorrectly.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} {name} is declared wrongly: {message}; correct it in the spec")]
+#[error("{kind} {name} is invalid: {message}; correct it in the spec")]
 pub struct Invalid {
-    /// The kind of the object that was to be made.
+    /// Kind of the object.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// What is wrong.
+    /// Cause.
     pub message: String,
 }
 
@@ -63,14 +63,14 @@ impl<K: Resource<DynamicType = ()>> Declared<K> {
         declared
     }
 
-    /// Whether something is declared under this name.
+    /// Returns whether the spec defines an object with this name, valid or not.
     pub(crate) fn names(&self, name: &str) -> bool {
         self.objects.iter().any(|object| object.meta().name.as_deref() == Some(name))
             || self.invalid.iter().any(|invalid| invalid.name == name)
     }
 }
 
-/// The quota; none if nothing is limited.
+/// Builds the ResourceQuota, unless the quota is empty.
 pub(crate) fn quotas(object: &NamespacePlus) -> Declared<ResourceQuota> {
     let quota = Some(&object.spec.quota).filter(|quota| !quota.is_empty());
     Declared::collect(
@@ -84,7 +84,7 @@ pub(crate) fn quotas(object: &NamespacePlus) -> Declared<ResourceQuota> {
     )
 }
 
-/// The limits of single pods, containers and claims.
+/// Builds the LimitRange.
 pub(crate) fn limits(object: &NamespacePlus) -> Declared<LimitRange> {
     Declared::collect(
         &object.spec.limit_range,
@@ -97,20 +97,20 @@ pub(crate) fn limits(object: &NamespacePlus) -> Declared<LimitRange> {
     )
 }
 
-/// The network policies.
+/// Builds the NetworkPolicies.
 pub(crate) fn policies(object: &NamespacePlus) -> Declared<NetworkPolicy> {
     Declared::collect(
         &object.spec.network_policies,
         |item| &item.name,
         |item| {
-            let spec = normal::policy(read::<NetworkPolicySpec>(&item.spec)?);
+            let spec = defaulting::policy(read::<NetworkPolicySpec>(&item.spec)?);
             let metadata = metadata(object, &item.name, "network");
             Ok::<_, serde_json::Error>(NetworkPolicy { metadata, spec: Some(spec) })
         },
     )
 }
 
-/// The disruption budgets.
+/// Builds the PodDisruptionBudgets.
 pub(crate) fn budgets(object: &NamespacePlus) -> Declared<PodDisruptionBudget> {
     Declared::collect(
         &object.spec.pod_disruption_budgets,
@@ -123,7 +123,7 @@ pub(crate) fn budgets(object: &NamespacePlus) -> Declared<PodDisruptionBudget> {
     )
 }
 
-/// The role bindings.
+/// Builds the RoleBindings.
 pub(crate) fn bindings(object: &NamespacePlus) -> Declared<RoleBinding> {
     Declared::collect(
         &object.spec.role_bindings,
@@ -153,7 +153,7 @@ fn amounts(amounts: &Amounts) -> Result<ApiAmounts, ParseQuantityError> {
 }
 
 fn limit(limit: &Limit) -> Result<LimitRangeItem, ParseQuantityError> {
-    Ok(normal::limit(LimitRangeItem {
+    Ok(defaulting::limit(LimitRangeItem {
         type_: limit.kind.clone(),
         max: Some(amounts(&limit.max)?),
         min: Some(amounts(&limit.min)?),
@@ -164,7 +164,7 @@ fn limit(limit: &Limit) -> Result<LimitRangeItem, ParseQuantityError> {
 }
 
 fn read<S: DeserializeOwned>(spec: &Value) -> Result<S, serde_json::Error> {
-    serde_json::from_value(normal::without_empties(spec.clone()))
+    serde_json::from_value(defaulting::without_empties(spec.clone()))
 }
 
 fn role(item: &NamedRoleBinding) -> Result<RoleRef, &'static str> {
@@ -245,7 +245,7 @@ mod tests {
             "roleBindings": [{"name": "both", "role": "a", "clusterRole": "b", "subjects": []}],
         }));
         let quota = quotas(&object);
-        assert!(quota.invalid[0].to_string().starts_with("ResourceQuota default-quota is declared wrongly"));
+        assert!(quota.invalid[0].to_string().starts_with("ResourceQuota default-quota is invalid"));
         assert!(quota.names(QUOTA_NAME) && quota.objects.is_empty());
         let policies = policies(&object);
         assert_eq!((policies.objects.len(), policies.invalid.len()), (1, 1));

@@ -1,4 +1,4 @@
-//! How an object inside the namespace is brought to what is declared. Pure.
+//! Updates an existing object in the namespace to its desired state. Pure functions.
 
 use k8s_openapi::api::{
     core::v1::{LimitRange, ResourceQuota},
@@ -9,19 +9,20 @@ use k8s_openapi::api::{
 use operator_core::{kind::Kind, labels};
 use serde::Serialize;
 
-use crate::normal;
+use crate::defaulting;
 
-/// A kind of object that a NamespacePlus makes inside its namespace.
+/// A kind of object that a NamespacePlus manages in its namespace.
 pub(crate) trait Child: Kind + Serialize + PartialEq + Default {
-    /// Writes what is declared, which is `self`, into the object that is there, and leaves the rest of it alone.
+    /// Writes the managed fields of `self`, the desired object, into an existing object.
     fn declare(&self, present: &mut Self);
 
-    /// Whether the object that is there can never become what is declared, and has to go first.
+    /// Returns whether the existing object must be deleted and recreated, because a field is
+    /// immutable.
     fn must_replace(&self, _present: &Self) -> bool {
         false
     }
 
-    /// [`declare`](Self::declare) and the labels.
+    /// Calls [`declare`](Self::declare) and adds the labels.
     fn fit(&self, present: &mut Self) {
         labels::add(&mut present.meta_mut().labels, self.meta().labels.clone().unwrap_or_default());
         self.declare(present);
@@ -31,7 +32,7 @@ pub(crate) trait Child: Kind + Serialize + PartialEq + Default {
 impl Child for ResourceQuota {
     fn declare(&self, present: &mut Self) {
         let hard = |quota: &Self| quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
-        if normal::canonical(&hard(present)) != hard(self) {
+        if defaulting::canonical(&hard(present)) != hard(self) {
             present.spec.get_or_insert_default().hard = Some(hard(self));
         }
     }
@@ -40,7 +41,7 @@ impl Child for ResourceQuota {
 impl Child for LimitRange {
     fn declare(&self, present: &mut Self) {
         let limits = |range: &Self| range.spec.clone().map(|spec| spec.limits).unwrap_or_default();
-        let normal: Vec<_> = limits(present).into_iter().map(normal::limit).collect();
+        let normal: Vec<_> = limits(present).into_iter().map(defaulting::limit).collect();
         if normal != limits(self) {
             present.spec.clone_from(&self.spec);
         }
@@ -65,7 +66,7 @@ impl Child for RoleBinding {
         present.subjects.clone_from(&self.subjects);
     }
 
-    /// The role of a binding cannot be changed.
+    /// The role of a RoleBinding is immutable.
     fn must_replace(&self, present: &Self) -> bool {
         self.role_ref != present.role_ref
     }

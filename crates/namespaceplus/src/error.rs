@@ -1,30 +1,30 @@
-//! What a reconcile can end in.
+//! Errors of the NamespacePlus controller.
 
 use kube::ResourceExt;
 use operator_core::{ReconcileError, write::WriteError};
 
 use crate::{
     api::NamespacePlus,
-    parts::{Trouble, Troubles},
-    words,
+    contents::{Trouble, Troubles},
+    reasons,
 };
 
-/// Why a NamespacePlus could not be reconciled.
+/// Reason why the reconcile of a NamespacePlus failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The namespace could not be made, changed, released or deleted.
+    /// The namespace could not be created, updated, released, or deleted.
     #[error(transparent)]
     Namespace(WriteError),
-    /// Something inside the namespace is not as declared.
-    #[error("not all in namespace {namespace} is as declared ({count} objects)")]
+    /// An object in the namespace could not be reconciled.
+    #[error("cannot reconcile {count} objects in namespace {namespace}")]
     Parts {
         /// The namespace.
         namespace: String,
-        /// How many objects are not as declared.
+        /// Number of objects that failed.
         count: usize,
-        /// Whether nothing but another spec can help.
+        /// Whether only a change of the spec can help.
         needs_other_spec: bool,
-        /// The first trouble; the conditions tell of all.
+        /// The first failure. The conditions list all.
         source: Box<Trouble>,
     },
     /// The status could not be written.
@@ -33,7 +33,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Made of troubles, of which there is at least one.
+    /// Creates an error from the failures, or returns `None` if there are none.
     pub(crate) fn of(object: &NamespacePlus, troubles: Troubles) -> Option<Self> {
         let needs_other_spec = troubles.iter().all(|trouble| matches!(trouble, Trouble::Invalid(_)));
         let count = troubles.iter().count();
@@ -45,9 +45,9 @@ impl Error {
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Namespace(_) => words::FAILED_NAMESPACE,
-            Self::Parts { .. } => words::NOT_AS_DECLARED,
-            Self::Status(_) => words::FAILED_STATUS,
+            Self::Namespace(_) => reasons::FAILED_NAMESPACE,
+            Self::Parts { .. } => reasons::NOT_AS_DECLARED,
+            Self::Status(_) => reasons::FAILED_STATUS,
         }
     }
 

@@ -1,51 +1,54 @@
-//! NamespacePlus gives a team a namespace with its quota, rights and policies, and keeps all of it as declared.
+//! The NamespacePlus controller: manages namespaces with their quota, RBAC, and policies for teams.
 //!
-//! The way of a reconcile, in the order of the modules:
+//! The modules in the order in which a reconcile uses them:
 //!
 //! ```text
-//! api        what a person asks for and is told; what the schema refuses
-//! claim      pure: whose namespace is it? which are nobody's?
-//! metadata   pure: the labels, annotations and marks on it
-//! namespace  the namespace itself: made, adopted, kept, released, deleted
-//! build      pure: the objects inside it
-//! normal     pure: how the API server writes them
-//! child      pure: how one that is there is brought to what is declared
-//! parts      the objects inside it: made, repaired, taken away
-//! hooks      calls to other systems when something happens to it
-//! status     pure: the conditions that follow from all that
-//! words      the types and reasons of conditions and Events
-//! error      what a reconcile can end in
-//! reconcile  the controller: namespace, parts, calls; the end
-//! tell       how status and Events are written
+//! api             the API types and their validation
+//! ownership       pure: which NamespacePlus owns a namespace, and which namespaces are protected
+//! metadata        pure: labels and annotations of the namespace
+//! namespace       creates, adopts, updates, releases, and deletes the namespace
+//! build           pure: the desired objects in the namespace
+//! defaulting      pure: API server defaults and canonical quantities
+//! child           pure: updates an existing object to its desired state
+//! contents        creates, updates, and deletes the objects in the namespace
+//! hooks           HTTP calls to other systems on events of the namespace
+//! status          pure: the conditions
+//! reasons         condition types and reasons, and Event reasons
+//! error           errors of a reconcile
+//! status_updater  writes the status and records Events
+//! reconcile       the controller: permissions, settings, reconcile loop, cleanup
 //! ```
 //!
 //! # Ownership
-//! A namespaced object makes a cluster-wide one here, and an owner reference cannot say so. The Namespace carries
-//! [`OWNER_KEY`] with namespace, name and UID of its NamespacePlus; one without it is never touched, unless an
-//! administrator wrote [`ADOPT_KEY`] on it. What is inside carries only [`MADE_FOR_KEY`] with the namespace's name:
-//! whoever owns the namespace owns that too, also after a release and an adoption.
+//! A namespaced object owns a cluster-scoped one, which an owner reference cannot express. The
+//! annotation [`OWNER_KEY`] of the Namespace contains namespace, name, and UID of its
+//! NamespacePlus. A Namespace without it is never modified, unless an administrator sets
+//! [`ADOPT_KEY`]. The objects in the namespace carry the annotation [`MADE_FOR_KEY`] with the name
+//! of the namespace: the owner of the namespace owns them too, also after a release and an
+//! adoption.
 //!
-//! # The end
-//! A finalizer lets go of the namespace (Retain: the marks go, all else stays, and nobody owns it then) or deletes
-//! it and waits (Delete, adopted ones too). One that sits in a namespace which is itself being deleted does not
-//! wait: it would hold that one up, perhaps for ever if it is its own.
+//! # Deletion
+//! A finalizer releases or deletes the namespace. `Retain` removes the ownership annotations and
+//! labels and leaves the rest. `Delete` deletes the namespace, also an adopted one, and waits until
+//! it is gone. A NamespacePlus in a terminating namespace does not wait, because it would block the
+//! deletion of that namespace.
 
 mod api;
 mod build;
 mod child;
-mod claim;
+mod contents;
+mod defaulting;
 mod error;
 mod hooks;
 mod metadata;
 mod namespace;
-mod normal;
-mod parts;
+mod ownership;
+pub mod reasons;
 mod reconcile;
 mod status;
-mod tell;
+mod status_updater;
 #[cfg(test)]
 mod testing;
-pub mod words;
 
 pub use api::{
     Amount, Amounts, DeletionPolicy, Hook, HookEvent, HookMethod, HookState, HookStatus, Limit, Limits,
@@ -53,9 +56,9 @@ pub use api::{
     NamespacePlusStatus, SecretRef, Subject, SubjectKind, default_quota,
 };
 pub use build::{Invalid, LIMITS_NAME, QUOTA_NAME};
-pub use claim::{ADOPT_KEY, OWNER_KEY};
+pub use contents::{MADE_FOR_KEY, Trouble};
 pub use error::Error;
 pub use hooks::{CA_BUNDLE, HTTP_HOSTS};
 pub use metadata::MANAGED_KEY;
-pub use parts::{MADE_FOR_KEY, Trouble};
+pub use ownership::{ADOPT_KEY, OWNER_KEY};
 pub use reconcile::{FINALIZER, GRANTABLE, NamespacePlusController};

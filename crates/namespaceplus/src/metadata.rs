@@ -1,7 +1,7 @@
-//! The labels and annotations that a NamespacePlus puts on its namespace. Pure.
+//! Labels and annotations of the namespace. Pure functions.
 //!
-//! Others write to a Namespace too, so only our own keys are set, and which ones those are is remembered in an
-//! annotation: what the spec no longer names is taken off again.
+//! Others write to a Namespace too. The controller therefore sets only the keys of the spec and
+//! records them in an annotation, so that it can remove keys that the spec no longer contains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::{
     api::NamespacePlus,
-    claim::{Identity, OWNER_KEY},
+    ownership::{Identity, OWNER_KEY},
 };
 
-/// The annotation of a Namespace that lists the keys which came from the spec.
+/// Annotation of a Namespace that lists the keys from the spec.
 pub const MANAGED_KEY: &str = "mygroup.my.domain/managed";
 
-/// The keys that came from the spec.
+/// Keys from the spec.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 struct Managed {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -34,7 +34,7 @@ impl Managed {
         Self { labels: keys(&object.spec.labels), annotations: keys(&object.spec.annotations) }
     }
 
-    /// What the namespace remembers. Nonsense, which somebody else must have written, is nothing.
+    /// Reads the keys from the annotation. Invalid content is ignored.
     fn of(namespace: &Namespace) -> Self {
         let text = namespace.annotations().get(MANAGED_KEY);
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
@@ -45,7 +45,7 @@ impl Managed {
     }
 }
 
-/// The namespace of a NamespacePlus, as it is made.
+/// Builds the namespace of a NamespacePlus.
 pub(crate) fn new(object: &NamespacePlus, me: &Identity) -> Namespace {
     let name = object.name_any();
     let mut namespace = Namespace::default();
@@ -57,7 +57,7 @@ pub(crate) fn new(object: &NamespacePlus, me: &Identity) -> Namespace {
     namespace
 }
 
-/// The patch that brings the namespace's labels and annotations to what the spec says; `None` if they are.
+/// Returns the merge patch that restores labels and annotations, or `None` if they match the spec.
 pub(crate) fn repair(object: &NamespacePlus, me: &Identity, seen: &Namespace) -> Option<Value> {
     let mut before = Managed::of(seen);
     before.annotations.insert(MANAGED_KEY.to_owned());
@@ -67,7 +67,8 @@ pub(crate) fn repair(object: &NamespacePlus, me: &Identity, seen: &Namespace) ->
     patch(seen, &labels, &annotations)
 }
 
-/// The patch that takes our marks off the namespace and leaves all else.
+/// Returns the merge patch that removes the ownership labels and annotations, or `None` if there
+/// are none.
 pub(crate) fn release(seen: &Namespace) -> Option<Value> {
     let ours = recommended("namespaceplus", &seen.name_any(), "namespace");
     let labels: BTreeSet<_> = ours
@@ -81,7 +82,7 @@ pub(crate) fn release(seen: &Namespace) -> Option<Value> {
     patch(seen, &labels, &difference(seen.annotations(), &nothing, &annotations))
 }
 
-/// All annotations that we want on the namespace.
+/// Returns all annotations of the namespace that the controller sets.
 fn annotations(object: &NamespacePlus, me: &Identity) -> Labels {
     let mut wanted = object.spec.annotations.clone();
     wanted.insert(OWNER_KEY.to_owned(), me.mark());
@@ -91,7 +92,7 @@ fn annotations(object: &NamespacePlus, me: &Identity) -> Labels {
     wanted
 }
 
-/// What to set, and (as null) what of `ours` to take off.
+/// Returns the keys to set, and with the value `None` the keys of `ours` to remove.
 fn difference<'a>(
     present: &'a Labels,
     wanted: &'a Labels,
@@ -108,7 +109,8 @@ fn difference<'a>(
     set.chain(gone).collect()
 }
 
-/// A merge patch of this very version of the namespace: whose it is was read from it.
+/// Builds a merge patch for exactly this version of the namespace, because the ownership was read
+/// from it.
 fn patch(
     seen: &Namespace,
     labels: &BTreeMap<&str, Option<&str>>,
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use crate::testing::object;
 
-    /// The namespace after a patch, as the API server would do it.
+    /// Applies a merge patch as the API server does.
     fn patched(namespace: &Namespace, patch: &Value) -> Namespace {
         let mut value = serde_json::to_value(namespace).unwrap();
         for field in ["labels", "annotations"] {

@@ -1,4 +1,4 @@
-//! The namespace itself: made, kept, released, deleted.
+//! Creates, updates, releases, and deletes the namespace.
 
 use std::sync::Arc;
 
@@ -14,48 +14,48 @@ use serde_json::Value;
 
 use crate::{
     api::NamespacePlus,
-    claim::{Claim, Foreign, Identity, claim},
     metadata,
+    ownership::{Claim, Foreign, Identity, claim},
 };
 
-/// How a NamespacePlus stands to its namespace.
+/// State of the namespace of a NamespacePlus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is ours and usable.
+    /// Owned and active.
     Ours(Gained),
-    /// It is ours and on its way out; what holds it up.
+    /// Owned and terminating, with the message of what blocks the deletion.
     Terminating(String),
-    /// It is not ours and is left alone.
+    /// Not owned. It is not modified.
     Foreign(Foreign),
-    /// It must never be ours; why.
+    /// Protected, with the reason.
     Refused(String),
-    /// It is not ours yet: the API server did not let us make or adopt it.
+    /// Not owned yet: the API server denied the create or the adoption.
     Denied,
 }
 
-/// How we came by the namespace.
+/// How the namespace became owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gained {
-    /// It was ours before.
+    /// It was owned before.
     Before,
-    /// We have just made it.
+    /// It was just created.
     Made,
-    /// An administrator's word has just made it ours.
+    /// It was just adopted.
     Adopted,
 }
 
-/// What is to be done about a namespace.
+/// The next write to a namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Make it.
+    /// Create it.
     Create(Box<Namespace>),
-    /// Change its metadata.
+    /// Patch its metadata.
     Patch(Value, Gained),
-    /// Nothing.
+    /// No write.
     Stay(Standing),
 }
 
-/// What is to be done about a namespace that is seen like this. Pure.
+/// Determines the next write. Pure.
 pub(crate) fn step(object: &NamespacePlus, seen: Option<&Namespace>) -> Step {
     let me = Identity::of(object);
     let Some(seen) = seen else { return Step::Create(Box::new(metadata::new(object, &me))) };
@@ -73,7 +73,8 @@ pub(crate) fn step(object: &NamespacePlus, seen: Option<&Namespace>) -> Step {
     }
 }
 
-/// What holds up a namespace that is being deleted, in the words of Kubernetes' namespace controller.
+/// Returns what blocks the deletion of a namespace, from the conditions of the namespace
+/// controller.
 pub(crate) fn hold_up(namespace: &Namespace) -> String {
     let conditions = namespace.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let told: Vec<_> = conditions
@@ -83,7 +84,8 @@ pub(crate) fn hold_up(namespace: &Namespace) -> String {
     told.join("; ")
 }
 
-/// The namespaces of the cluster, read from the informer and written with care: others write to them too.
+/// The namespaces of the cluster. Others write to them too, so conflicts are retried with a live
+/// read.
 pub(crate) struct Namespaces {
     writer: Writer<Namespace>,
 }
@@ -97,7 +99,7 @@ impl Namespaces {
         self.writer.get(&ObjectKey::cluster(name))
     }
 
-    /// Brings the namespace to what the NamespacePlus says, if it is its own.
+    /// Creates or updates the namespace, if the NamespacePlus owns it or may adopt it.
     pub(crate) async fn keep(&self, object: &NamespacePlus) -> Result<Standing, WriteError> {
         let name = object.name_any();
         let attempt = async |round| {
@@ -116,7 +118,7 @@ impl Namespaces {
         retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
-    /// How we stand to the namespace without having been able to write to it.
+    /// Returns the state of the namespace after a failed write.
     pub(crate) fn standing(&self, object: &NamespacePlus) -> Standing {
         match step(object, self.get(&object.name_any()).as_deref()) {
             Step::Stay(standing) => standing,
@@ -125,7 +127,7 @@ impl Namespaces {
         }
     }
 
-    /// Takes our marks off the namespace, if it carries them.
+    /// Removes the ownership labels and annotations. Returns whether there were any.
     pub(crate) async fn release(&self, me: &Identity, name: &str) -> Result<bool, WriteError> {
         let attempt = async |round| {
             let Some(seen) = self.look(name, round).await? else { return Ok(false) };
@@ -140,7 +142,7 @@ impl Namespaces {
         retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
-    /// Deletes the namespace, if it is ours. Returns it while it is still there.
+    /// Deletes the namespace if it is owned. Returns it while it still exists.
     pub(crate) async fn delete(
         &self,
         me: &Identity,
@@ -160,7 +162,7 @@ impl Namespaces {
         retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
-    /// The namespace: from the informer at first, live when that has proved to be behind.
+    /// Reads the namespace: from the cache on the first attempt, live after a conflict.
     async fn look(&self, name: &str, round: u32) -> Result<Option<Arc<Namespace>>, WriteError> {
         match round {
             0 => Ok(self.get(name)),
@@ -179,7 +181,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{claim::ADOPT_KEY, testing::object};
+    use crate::{ownership::ADOPT_KEY, testing::object};
 
     fn made() -> (NamespacePlus, Namespace) {
         let object = object(json!({}));
@@ -209,9 +211,9 @@ mod tests {
         let Step::Patch(patch, Gained::Adopted) = step(&object, Some(&offered)) else {
             panic!("not adopted")
         };
-        let mark = &namespace.annotations()[crate::claim::OWNER_KEY];
-        assert_eq!(patch["metadata"]["annotations"], json!({ crate::claim::OWNER_KEY: mark }));
-        assert_eq!(patch["metadata"]["labels"], json!({}), "the labels of an adopted namespace are its own");
+        let mark = &namespace.annotations()[crate::ownership::OWNER_KEY];
+        assert_eq!(patch["metadata"]["annotations"], json!({ crate::ownership::OWNER_KEY: mark }));
+        assert_eq!(patch["metadata"]["labels"], json!({}), "the labels of an adopted namespace stay");
     }
 
     #[test]

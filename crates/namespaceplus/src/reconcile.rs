@@ -24,23 +24,23 @@ use operator_core::{
 
 use crate::{
     api::{DeletionPolicy, HookEvent, NamespacePlus},
-    claim::{Identity, protected},
+    contents::{Parts, Trouble, Troubles, is_passing, keys},
     error::Error,
     hooks::{CA_BUNDLE, HTTP_HOSTS, Happened, Hooks, is_settled, known, wait},
     namespace::{Namespaces, Standing, hold_up},
-    parts::{Parts, Trouble, Troubles, is_passing, keys},
+    ownership::{Identity, protected},
+    reasons,
     status::{Report, status},
-    tell::{said, with_hooks},
-    words,
+    status_updater::{said, with_hooks},
 };
 
-/// The finalizer by which a NamespacePlus stays until its namespace is released or gone.
+/// Finalizer that keeps a NamespacePlus until its namespace is released or deleted.
 pub const FINALIZER: &str = "mygroup.my.domain/finalizer";
 
-/// The ClusterRoles that the controller may give without having their rights itself.
+/// ClusterRoles that the controller may bind without having their permissions.
 pub const GRANTABLE: [&str; 3] = ["admin", "edit", "view"];
 
-/// Keeps a namespace for each NamespacePlus.
+/// Reconciles a namespace for each NamespacePlus.
 pub struct NamespacePlusController {
     pub(crate) objects: Informer<NamespacePlus>,
     namespaces: Namespaces,
@@ -135,8 +135,12 @@ impl Controller for NamespacePlusController {
 }
 
 impl NamespacePlusController {
-    /// Brings the namespace itself to what is declared. An error that the next try will settle ends the
-    /// reconcile; any other is told of, and what is inside the namespace is kept all the same.
+    /// Reconciles the namespace itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns transient errors. Other errors are part of the result, so that the objects in the
+    /// namespace are reconciled nevertheless.
     async fn keep_namespace(&self, object: &NamespacePlus) -> Result<(Standing, Option<WriteError>), Error> {
         let name = object.name_any();
         if let Some(why) = protected(&name, &self.manager_namespace) {
@@ -152,12 +156,12 @@ impl NamespacePlusController {
         }
     }
 
-    /// Lets go of the namespace and leaves it, with all that is in it, as it is.
+    /// Releases the namespace and leaves its contents.
     async fn release(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
         let name = object.name_any();
         if self.namespaces.release(&Identity::of(object), &name).await.map_err(Error::Namespace)? {
-            let note = format!("released namespace {name}, which stays as it is");
-            self.events.normal(object.object_ref(&()), words::RELEASED, "Delete", &note);
+            let note = format!("released namespace {name}; it stays unchanged");
+            self.events.normal(object.object_ref(&()), reasons::RELEASED, "Delete", &note);
         }
         Ok(Outcome::Done)
     }
@@ -170,10 +174,11 @@ impl NamespacePlusController {
         let deleted = self.namespaces.delete(&Identity::of(object), &name).await;
         let Some(leaving) = deleted.map_err(Error::Namespace)? else { return Ok(Outcome::Done) };
         if was_staying {
-            let note = format!("deleted namespace {name}, and waits until it is gone");
-            self.events.normal(object.object_ref(&()), words::DELETING, "Delete", &note);
+            let note = format!("deleting namespace {name}");
+            self.events.normal(object.object_ref(&()), reasons::DELETING, "Delete", &note);
         }
-        // Whoever sits in a namespace that is being deleted holds it up, and must not wait: it might be for itself.
+        // An object in a terminating namespace must not wait, because it blocks that deletion,
+        // possibly its own.
         if self.sits_in_a_leaving_namespace(object) {
             return Ok(Outcome::Done);
         }
@@ -182,7 +187,7 @@ impl NamespacePlusController {
         Ok(Outcome::AwaitChange.and(self.tell(object, &report, known).await?))
     }
 
-    /// What has happened to a namespace that stands so.
+    /// Returns the events that happened to the namespace.
     fn happened(&self, object: &NamespacePlus, report: &Report) -> Vec<Happened> {
         let namespace = self.namespaces.get(&object.name_any()).and_then(|namespace| namespace.uid());
         let (Standing::Ours(_), Some(occasion)) = (&report.standing, namespace) else { return Vec::new() };
@@ -193,8 +198,10 @@ impl NamespacePlusController {
         happened
     }
 
-    /// Makes the last calls, and waits until they are taken or given up. One that never had a namespace has nothing to
-    /// tell, and one whose own namespace is being deleted must not hold that up: it calls once.
+    /// Makes the calls for the event Deleted and waits until they are accepted or have failed.
+    ///
+    /// Skips the calls if there never was a namespace. In a terminating namespace, makes one
+    /// attempt only, because waiting would block the deletion.
     async fn say_farewell(&self, object: &Arc<NamespacePlus>) -> Result<Outcome, Error> {
         if object.status.as_ref().is_none_or(|status| status.namespace.is_none()) {
             return Ok(Outcome::Done);
@@ -206,7 +213,7 @@ impl NamespacePlusController {
         if let Some(answers) = self.hooks.make_once_told(object, &round, &told).await {
             self.tell_at_once(object, |known| with_hooks(known, round.end(known, &answers))).await?;
             self.warn_of_hooks(object, said(&self.objects.latest(object.clone())));
-            // To let go takes the object as it is now.
+            // Removing the finalizer needs the current object.
             return Ok(Outcome::RequeueAfter(Duration::ZERO));
         }
         let latest = self.objects.latest(object.clone());
@@ -227,7 +234,7 @@ impl NamespacePlusController {
     }
 }
 
-/// How the reconcile ends, by what it saw and did.
+/// Returns the outcome of the reconcile.
 fn outcome(object: &NamespacePlus, report: Report) -> Result<Outcome, Error> {
     if let Some(error) = report.error {
         return Err(Error::Namespace(error));

@@ -1,4 +1,4 @@
-//! What is said about a NamespacePlus. Pure.
+//! Computes the status of a NamespacePlus. Pure functions.
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -10,23 +10,23 @@ use operator_core::{
 
 use crate::{
     api::{HookStatus, NamespacePlus, NamespacePlusStatus},
-    claim::{ADOPT_KEY, Foreign, Identity},
+    contents::{Trouble, Troubles},
     hooks::verdict,
     namespace::Standing,
-    parts::{Trouble, Troubles},
-    words::{self, ACCESS_READY, NAMESPACE_READY, POLICIES_READY, QUOTA_READY},
+    ownership::{ADOPT_KEY, Foreign, Identity},
+    reasons::{self, ACCESS_READY, NAMESPACE_READY, POLICIES_READY, QUOTA_READY},
 };
 
-/// What a reconcile has seen and done.
+/// Results of a reconcile.
 pub(crate) struct Report {
     pub(crate) standing: Standing,
-    /// What was wrong with the namespace itself.
+    /// Failure of the namespace itself.
     pub(crate) error: Option<WriteError>,
-    /// What is wrong inside it.
+    /// Failures of the objects in the namespace.
     pub(crate) troubles: Troubles,
 }
 
-/// The status that follows, with this to be said of the calls to other systems.
+/// Computes the status with these results and hook statuses.
 pub(crate) fn status(
     object: &NamespacePlus,
     report: &Report,
@@ -44,23 +44,23 @@ pub(crate) fn status(
     }
 }
 
-/// All that is to be said, the summary last.
+/// Computes all conditions, the summary last.
 fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Vec<Verdict> {
     let spec = &object.spec;
     let part = |type_, troubles: &[Trouble], fine: String| {
         if matches!(report.standing, Standing::Ours(_)) {
             part(type_, troubles, fine)
         } else {
-            Verdict::is_false(type_, words::NAMESPACE_NOT_READY, format!("see {NAMESPACE_READY}"))
+            Verdict::is_false(type_, reasons::NAMESPACE_NOT_READY, format!("see {NAMESPACE_READY}"))
         }
     };
-    let limited = format!("{} amounts are limited", spec.quota.len());
+    let limited = format!("the quota limits {} resources", spec.quota.len());
     let policies = format!(
-        "{} NetworkPolicies and {} PodDisruptionBudgets are as declared",
+        "{} NetworkPolicies and {} PodDisruptionBudgets are up to date",
         spec.network_policies.len(),
         spec.pod_disruption_budgets.len()
     );
-    let access = format!("{} RoleBindings are as declared", spec.role_bindings.len());
+    let access = format!("{} RoleBindings are up to date", spec.role_bindings.len());
     let needed = [
         namespace(object, report),
         part(QUOTA_READY, &report.troubles.quota, limited),
@@ -76,25 +76,25 @@ fn namespace(object: &NamespacePlus, report: &Report) -> Verdict {
     let name = object.name_any();
     let no = |reason, message: String| Verdict::is_false(NAMESPACE_READY, reason, message);
     match (&report.standing, &report.error) {
-        (Standing::Ours(_), None) => {
-            Verdict::is_true(NAMESPACE_READY, words::ACTIVE, format!("namespace {name} is as declared"))
-        }
-        (Standing::Terminating(hold_up), _) => no(words::TERMINATING, terminating(object, hold_up)),
+        (Standing::Ours(_), None) => Verdict::is_true(
+            NAMESPACE_READY,
+            reasons::ACTIVE,
+            format!("namespace {name} is active and up to date"),
+        ),
+        (Standing::Terminating(hold_up), _) => no(reasons::TERMINATING, terminating(object, hold_up)),
         (Standing::Foreign(foreign), _) => no(reason_of(foreign), not_ours(object, foreign)),
-        (Standing::Refused(why), _) => {
-            no(words::REFUSED, format!("namespace {name} is not for a NamespacePlus: {why}"))
-        }
+        (Standing::Refused(why), _) => no(reasons::REFUSED, format!("namespace {name} is protected: {why}")),
         (Standing::Ours(_) | Standing::Denied, Some(error)) => no(reason_of_write(error), chain(error)),
-        (Standing::Denied, None) => no(words::FAILED, format!("namespace {name} is not there")),
+        (Standing::Denied, None) => no(reasons::FAILED, format!("namespace {name} does not exist")),
     }
 }
 
 fn terminating(object: &NamespacePlus, hold_up: &str) -> String {
     let name = object.name_any();
     let then = if object.metadata.deletion_timestamp.is_some() {
-        "with its NamespacePlus, which goes when it is gone"
+        "with its NamespacePlus"
     } else {
-        "and will be made again when it is gone"
+        "and will be recreated"
     };
     let held = if hold_up.is_empty() { String::new() } else { format!(": {hold_up}") };
     format!("namespace {name} is being deleted {then}{held}")
@@ -102,34 +102,34 @@ fn terminating(object: &NamespacePlus, hold_up: &str) -> String {
 
 fn reason_of(foreign: &Foreign) -> &'static str {
     match foreign {
-        Foreign::Taken(_) => words::TAKEN_BY,
-        Foreign::Stranger | Foreign::Stale => words::NOT_OWNED,
+        Foreign::Taken(_) => reasons::TAKEN_BY,
+        Foreign::Stranger | Foreign::Stale => reasons::NOT_OWNED,
     }
 }
 
 fn not_ours(object: &NamespacePlus, foreign: &Foreign) -> String {
     let (name, place) = (object.name_any(), Identity::of(object).place);
     let whose = match foreign {
-        Foreign::Stranger => format!("namespace {name} is there and was not made by this NamespacePlus"),
+        Foreign::Stranger => format!("namespace {name} exists and was not created by this NamespacePlus"),
         Foreign::Taken(holder) => format!("namespace {name} belongs to the NamespacePlus {holder}"),
-        Foreign::Stale => format!("namespace {name} belongs to an earlier NamespacePlus {place}"),
+        Foreign::Stale => format!("namespace {name} belongs to a deleted NamespacePlus {place}"),
     };
     format!(
-        "{whose}; it is left alone. An administrator can hand it over: \
+        "{whose}; it is not modified. To adopt it, an administrator runs: \
          kubectl annotate namespace {name} {ADOPT_KEY}={place}"
     )
 }
 
 fn part(type_: &'static str, troubles: &[Trouble], fine: String) -> Verdict {
     let Some(first) = troubles.first() else {
-        return Verdict::is_true(type_, words::AS_DECLARED, fine);
+        return Verdict::is_true(type_, reasons::AS_DECLARED, fine);
     };
     let words: Vec<_> = troubles.iter().map(Trouble::words).collect();
     let mut message = words.join("; ");
     if type_ == ACCESS_READY && troubles.iter().any(Trouble::is_refusal) {
         message.push_str(
-            "; the manager may give the ClusterRoles admin, edit and view: \
-             for others an administrator gives its ServiceAccount the verb bind on the role",
+            "; the manager may bind the ClusterRoles admin, edit and view; \
+             for others, an administrator grants its ServiceAccount the verb bind on the role",
         );
     }
     Verdict::is_false(type_, reason_of_trouble(first), message)
@@ -137,27 +137,32 @@ fn part(type_: &'static str, troubles: &[Trouble], fine: String) -> Verdict {
 
 fn reason_of_trouble(trouble: &Trouble) -> &'static str {
     match trouble {
-        Trouble::Invalid(_) => words::INVALID,
+        Trouble::Invalid(_) => reasons::INVALID,
         Trouble::Write(error) => reason_of_write(error),
     }
 }
 
 fn reason_of_write(error: &WriteError) -> &'static str {
     match error {
-        WriteError::NotOurs { .. } => words::NAME_TAKEN,
-        WriteError::Api { source, .. } if is_refusal(source) => words::REFUSED,
-        WriteError::Api { .. } => words::FAILED,
+        WriteError::NotOurs { .. } => reasons::NAME_TAKEN,
+        WriteError::Api { source, .. } if is_refusal(source) => reasons::REFUSED,
+        WriteError::Api { .. } => reasons::FAILED,
     }
 }
 
-/// The summary. Hooks do not count: the namespace is fit for use without them; but it is said how they fare.
+/// Computes the summary. Hooks do not affect it, because the namespace is usable without them, but
+/// its message includes them.
 fn ready(needed: &[Verdict], hooks: &Verdict) -> Verdict {
     let is_so = |verdict: &Verdict| verdict.status == Status::True;
     if let Some(amiss) = needed.iter().find(|verdict| !is_so(verdict)) {
         return Verdict::is_false(READY, amiss.reason, format!("{}: {}", amiss.type_, amiss.message));
     }
     let also = if is_so(hooks) { String::new() } else { format!("; {}", hooks.message) };
-    Verdict::is_true(READY, words::AS_DECLARED, format!("the namespace and all in it are as declared{also}"))
+    Verdict::is_true(
+        READY,
+        reasons::AS_DECLARED,
+        format!("the namespace and all objects in it are up to date{also}"),
+    )
 }
 
 #[cfg(test)]
@@ -166,7 +171,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{build::Invalid, namespace::Gained, testing::object, words::HOOKS_DELIVERED};
+    use crate::{build::Invalid, namespace::Gained, reasons::HOOKS_DELIVERED, testing::object};
 
     fn report(standing: Standing) -> Report {
         Report { standing, error: None, troubles: Troubles::default() }
@@ -192,15 +197,15 @@ mod tests {
         assert_eq!((delivered.status.as_str(), delivered.reason.as_str()), ("False", "HookFailed"));
         assert!(is_true(&status.conditions, READY));
         assert!(
-            find(&status.conditions, READY).unwrap().message.contains("chat, called for Ready: given up")
+            find(&status.conditions, READY).unwrap().message.contains("hook chat, event Ready: given up")
         );
     }
 
     #[test]
     fn a_namespace_of_another_is_told_with_the_way_out() {
         for (foreign, reason, says) in [
-            (Foreign::Stranger, "NotOwned", "was not made by this NamespacePlus"),
-            (Foreign::Stale, "NotOwned", "belongs to an earlier NamespacePlus teams/blue"),
+            (Foreign::Stranger, "NotOwned", "was not created by this NamespacePlus"),
+            (Foreign::Stale, "NotOwned", "belongs to a deleted NamespacePlus teams/blue"),
             (Foreign::Taken("others/blue".into()), "TakenBy", "belongs to the NamespacePlus others/blue"),
         ] {
             let status = said(json!({}), &report(Standing::Foreign(foreign)));
@@ -226,11 +231,7 @@ mod tests {
         assert_eq!(find(&status.conditions, QUOTA_READY).unwrap().reason, "Invalid");
         assert!(is_true(&status.conditions, ACCESS_READY) && is_true(&status.conditions, POLICIES_READY));
         let ready = find(&status.conditions, READY).unwrap();
-        assert!(
-            ready.message.starts_with("QuotaReady: ResourceQuota q is declared wrongly"),
-            "{}",
-            ready.message
-        );
+        assert!(ready.message.starts_with("QuotaReady: ResourceQuota q is invalid"), "{}", ready.message);
     }
 
     #[test]
@@ -238,6 +239,6 @@ mod tests {
         let status = said(json!({}), &report(Standing::Terminating("Some resources are remaining".into())));
         let told = find(&status.conditions, NAMESPACE_READY).unwrap();
         assert_eq!(told.reason, "Terminating");
-        assert!(told.message.contains("made again when it is gone: Some resources"), "{}", told.message);
+        assert!(told.message.contains("will be recreated: Some resources"), "{}", told.message);
     }
 }

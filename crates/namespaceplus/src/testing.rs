@@ -1,10 +1,10 @@
-//! What the tests of several modules need.
+//! Test fixtures.
 
 use serde_json::{Value, json};
 
 use crate::api::NamespacePlus;
 
-/// The NamespacePlus `teams/blue` with this spec.
+/// Returns the NamespacePlus `teams/blue` with this spec.
 pub(crate) fn object(spec: Value) -> NamespacePlus {
     serde_json::from_value(json!({
         "apiVersion": "mygroup.my.domain/v1",

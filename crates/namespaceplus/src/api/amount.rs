@@ -1,4 +1,4 @@
-//! Amounts of a resource, as people write them.
+//! Amounts of a resource.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,21 +6,25 @@ use operator_core::quantity::{ParseQuantityError, Quantity};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// An amount of a resource: a number, or a quantity such as `500m` or `2Gi`.
+/// amount is a number, or a quantity such as `500m` or `2Gi`.
 ///
-/// Holds the text as it was written, for a manifest may hold anything that the schema lets through, and one bad
-/// object must not stop all others from being read. [`Amount::quantity`] says whether it makes sense.
+/// Holds the text unparsed, because the schema accepts some invalid quantities, and one invalid
+/// object must not prevent the others from being read. [`Amount::quantity`] parses it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Amount(String);
 
 impl Amount {
-    /// The amount that a text stands for.
+    /// Creates an amount from text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The amount, counted.
+    /// Parses the amount.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not a quantity.
     pub fn quantity(&self) -> Result<Quantity, ParseQuantityError> {
         self.0.parse()
     }
@@ -32,7 +36,7 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
-/// Reads `10` as well as `"10"`, as Kubernetes does wherever it takes a quantity.
+/// Reads `10` as well as `"10"`, as Kubernetes does for quantities.
 struct NumberOrText;
 
 impl de::Visitor<'_> for NumberOrText {

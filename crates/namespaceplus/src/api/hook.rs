@@ -1,53 +1,55 @@
-//! Calls to other systems when something happens to the namespace.
+//! Hooks: HTTP calls to other systems on events of the namespace.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A call to another system.
+/// A hook is an HTTP call to another system.
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.on) != has(self.__true__)")
-    .message("say with on: [Created, Ready, Deleted] upon which events the hook is called, and say it once"))]
+    .message("on must list the events that trigger the hook: [Created, Ready, Deleted], and must be set exactly once"))]
 pub struct Hook {
-    /// The name by which the status speaks of the hook.
+    /// name identifies the hook in the status.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The events upon which it is called, once for each. An event that happened before the hook was declared counts
-    /// too.
+    /// on lists the events that trigger the hook. It is called once for each event, even if the
+    /// event happened before the hook was added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 3))]
     pub on: Vec<HookEvent>,
-    /// The same as on: kubectl reads a bare on as the word true, as YAML 1.1 has it.
+    /// true is the same as on: kubectl reads an unquoted on as the boolean true, as in YAML 1.1.
     #[serde(default, rename = "true", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 3))]
     pub bare_on: Vec<HookEvent>,
-    /// Where the call goes. Redirects are not followed, and of the answer only the status is looked at: 200 to 299
-    /// means that the call was taken.
+    /// url is the target of the call. Redirects are not followed. A response with a status from 200
+    /// to 299 is a success. The rest of the response is ignored.
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['https', 'http'] && url(self).getHost() != ''")
-        .message("a hook's url begins with https:// (or http://, if the manager allows that host)"))]
+        .message("a hook's url must begin with https:// (or http://, if the manager allows that host)"))]
     pub url: String,
-    /// The HTTP method.
+    /// method is the HTTP method.
     #[serde(default)]
     pub method: HookMethod,
-    /// A Secret beside the NamespacePlus; each of its entries becomes a header of the call. The manager has no right
-    /// to read it until an administrator gives it, in this namespace alone.
+    /// headersSecretRef refers to a Secret in the namespace of the NamespacePlus. Each entry
+    /// becomes a header of the call. An administrator must grant the manager permission to read
+    /// Secrets in this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers_secret_ref: Option<SecretRef>,
-    /// The body of the call. {{event}}, {{hook}}, {{id}}, {{namespace}}, {{owner.namespace}}, {{owner.name}} and
-    /// {{owner.uid}} in it stand for those. Without it the body tells of the event as JSON.
+    /// bodyTemplate is the body of the call, with the placeholders {{event}}, {{hook}}, {{id}},
+    /// {{namespace}}, {{owner.namespace}}, {{owner.name}} and {{owner.uid}}. If unset, the body
+    /// describes the event as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub body_template: Option<String>,
-    /// How long to wait for the answer, in seconds.
+    /// timeoutSeconds is the time to wait for the response, in seconds.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 30))]
     pub timeout_seconds: i32,
 }
 
 impl Hook {
-    /// Whether it is called upon the event.
+    /// Returns whether the event triggers the hook.
     pub fn listens_to(&self, event: HookEvent) -> bool {
         self.on.contains(&event) || self.bare_on.contains(&event)
     }
@@ -57,19 +59,19 @@ fn default_timeout() -> i32 {
     10
 }
 
-/// What can happen to the namespace.
+/// An event of the namespace.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookEvent {
-    /// It was made, or an administrator handed it over.
+    /// The namespace was created or adopted.
     Created,
-    /// All that was declared is in place, for the first time.
+    /// The namespace and all objects in it are ready for the first time.
     Ready,
-    /// It is gone, or was released.
+    /// The namespace was deleted or released.
     Deleted,
 }
 
 impl HookEvent {
-    /// The event as it is written.
+    /// Returns the name of the event in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "Created",
@@ -100,11 +102,11 @@ pub enum HookMethod {
     Delete,
 }
 
-/// Names a Secret in the namespace of the NamespacePlus.
+/// A reference to a Secret in the namespace of the NamespacePlus.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretRef {
-    /// The name of the Secret.
+    /// name is the name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }

@@ -1,24 +1,24 @@
-//! The API: `mygroup.my.domain/v1`, kind NamespacePlus.
+//! The NamespacePlus API, `mygroup.my.domain/v1`.
 #![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
 
 mod amount;
+mod contents;
 mod hook;
-mod parts;
 mod status;
 
 use std::collections::BTreeMap;
 
 pub use amount::Amount;
-pub use hook::{Hook, HookEvent, HookMethod, SecretRef};
-use kube::{CustomResource, KubeSchema, core::Rule};
-pub use parts::{
+pub use contents::{
     Amounts, Limit, Limits, NamedDisruptionBudget, NamedNetworkPolicy, NamedRoleBinding, Subject, SubjectKind,
 };
+pub use hook::{Hook, HookEvent, HookMethod, SecretRef};
+use kube::{CustomResource, KubeSchema, core::Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use status::{HookState, HookStatus, NamespacePlusStatus};
 
-/// A namespace of the same name as the NamespacePlus, with its quota, limits, policies and rights.
+/// spec is the desired state of a namespace with the name of the NamespacePlus.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[kube(
     group = "mygroup.my.domain",
@@ -30,22 +30,22 @@ pub use status::{HookState, HookStatus, NamespacePlusStatus};
     namespaced,
     status = "NamespacePlusStatus",
     derive = "PartialEq",
-    doc = "A namespace of the same name, with its quota, limits, policies and rights, kept as declared.",
+    doc = "NamespacePlus manages a namespace of the same name with its quota, limits, policies, and role bindings.",
     printcolumn(name = "Namespace", type_ = "string", json_path = ".status.namespace", description = "The namespace that it owns"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether all is as declared"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "How long it has been there"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether the namespace and all objects in it are ready"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Time since its creation"),
     validation = Rule::new("self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')")
-        .message("the name becomes the name of a namespace: at most 63 characters of a-z, 0-9 and '-', no '.'"),
+        .message("the name is also the name of a namespace: at most 63 characters of a-z, 0-9 and '-', no '.'"),
     validation = Rule::new("self.metadata.name != 'default' && !self.metadata.name.startsWith('kube-')")
         .message("the namespaces default and kube-* belong to the cluster; choose another name")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NamespacePlusSpec {
-    /// A free text. Nothing reads it; it is kept because manifests have it.
+    /// foo is free text. The controller ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foo: Option<String>,
-    /// Labels that the namespace gets. Labels that others put on it stay. Keys of Kubernetes itself are
-    /// refused, pod-security.kubernetes.io/ excepted.
+    /// labels are the labels of the namespace. Labels that others set stay. Keys of Kubernetes are
+    /// rejected, except for pod-security.kubernetes.io/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 63}))]
     #[x_kube(validation = keys_rule())]
@@ -53,55 +53,57 @@ pub struct NamespacePlusSpec {
     #[x_kube(validation = Rule::new("self.all(k, self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))")
         .message("a label's value is made of A-Z, a-z, 0-9, '-', '_' and '.', and begins and ends with a letter or digit"))]
     pub labels: BTreeMap<String, String>,
-    /// Annotations that the namespace gets. Annotations that others put on it stay. Keys of Kubernetes itself
-    /// are refused, pod-security.kubernetes.io/ excepted.
+    /// annotations are the annotations of the namespace. Annotations that others set stay. Keys of
+    /// Kubernetes are rejected, except for pod-security.kubernetes.io/.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = keys_rule())]
     #[x_kube(validation = reserved_keys_rule())]
     pub annotations: BTreeMap<String, String>,
-    /// The most that all pods and other objects of the namespace may take together, by resource: the hard
-    /// limits of the ResourceQuota default-quota. Left out, no pod can run. `{}` means no quota.
+    /// quota contains the hard limits of the ResourceQuota default-quota, by resource. The default
+    /// forbids all Pods. `{}` creates no ResourceQuota.
     #[serde(default = "default_quota")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = parts::amounts_rule())]
+    #[x_kube(validation = contents::amounts_rule())]
     pub quota: Amounts,
-    /// What a single pod, container or volume claim may take: the LimitRange default-limits.
+    /// limitRange is the LimitRange default-limits, which constrains each Pod, container, or
+    /// PersistentVolumeClaim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_range: Option<Limits>,
-    /// The NetworkPolicies of the namespace.
+    /// networkPolicies are the NetworkPolicies of the namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub network_policies: Vec<NamedNetworkPolicy>,
-    /// The RoleBindings of the namespace: who may do what in it.
+    /// roleBindings are the RoleBindings of the namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub role_bindings: Vec<NamedRoleBinding>,
-    /// The PodDisruptionBudgets of the namespace.
+    /// podDisruptionBudgets are the PodDisruptionBudgets of the namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub pod_disruption_budgets: Vec<NamedDisruptionBudget>,
-    /// Calls to other systems when the namespace is made, ready or deleted. Each is made again until it is taken or
-    /// was tried often enough; the condition HooksDelivered and status.hooks tell how it went.
+    /// hooks are HTTP calls to other systems when the namespace is created, ready, or deleted. A
+    /// failed call is retried a limited number of times. The condition HooksDelivered and
+    /// status.hooks report the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub hooks: Vec<Hook>,
-    /// What becomes of the namespace when the NamespacePlus is deleted.
+    /// deletionPolicy determines what happens to the namespace when the NamespacePlus is deleted.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
 }
 
-/// What becomes of the namespace when the NamespacePlus is deleted.
+/// What happens to the namespace when the NamespacePlus is deleted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum DeletionPolicy {
-    /// It stays, with all that is in it, and belongs to nobody.
+    /// The namespace and its contents stay, without an owner.
     #[default]
     Retain,
-    /// It is deleted, with all that is in it.
+    /// The namespace and its contents are deleted.
     Delete,
 }
 
@@ -115,8 +117,9 @@ fn keys_rule() -> Rule {
     )
 }
 
-/// The key prefixes that Kubernetes and other controllers of namespaces have for themselves. A team that set one
-/// could take the namespace from them, or decide what only an administrator may.
+/// Rejects the key prefixes of Kubernetes and of other namespace controllers.
+///
+/// With such a key, a team could take over the namespace or exceed its permissions.
 fn reserved_keys_rule() -> Rule {
     Rule::new(
         "self.all(k, k.startsWith('pod-security.kubernetes.io/') || \
@@ -128,7 +131,7 @@ fn reserved_keys_rule() -> Rule {
     )
 }
 
-/// No cpu, no memory, no pods: what runs in the namespace has to be allowed first.
+/// Returns a quota that forbids all Pods, so that workloads need an explicit quota.
 pub fn default_quota() -> Amounts {
     [("cpu", "0"), ("memory", "0Gi"), ("pods", "0")]
         .into_iter()
@@ -143,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// The paths of all fields below a schema that say nothing about themselves.
+    /// Returns the paths of all fields below a schema that have no description.
     fn silent(path: &str, schema: &Value) -> Vec<String> {
         let fields = schema["properties"].as_object().into_iter().flatten();
         let mut found: Vec<_> = fields

@@ -1,4 +1,4 @@
-//! What became of a NamespacePlus.
+//! The status of a NamespacePlus.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -7,62 +7,62 @@ use serde::{Deserialize, Serialize};
 
 use super::hook::HookEvent;
 
-/// What became of a NamespacePlus.
+/// status is the observed state of the NamespacePlus.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespacePlusStatus {
-    /// The generation of the spec that the rest of the status speaks of.
+    /// observedGeneration is the generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The namespace that it owns; absent while it owns none.
+    /// namespace is the name of the owned namespace. It is unset if none is owned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// NamespaceReady, QuotaReady, PoliciesReady, AccessReady, HooksDelivered, and Ready, which sums them up.
+    /// conditions are the latest observations: NamespaceReady, QuotaReady, PoliciesReady,
+    /// AccessReady, HooksDelivered, and Ready, which summarizes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// What became of the calls to other systems.
+    /// hooks are the results of the hook calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 48))]
     pub hooks: Vec<HookStatus>,
 }
 
-/// What became of one call to another system.
+/// The result of a hook call.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct HookStatus {
-    /// The hook's name in the spec.
+    /// name is the name of the hook in the spec.
     pub name: String,
-    /// The event that it was called for.
+    /// event is the event that triggered the call.
     pub event: HookEvent,
-    /// What the other system can tell this call from others by: the header Idempotency-Key is the same each time that
-    /// it is made.
+    /// id identifies the call. All attempts send it in the header Idempotency-Key.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// How far it came.
+    /// state is the state of the call.
     pub state: HookState,
-    /// How often it was tried.
+    /// attempts is the number of attempts.
     #[serde(default)]
     pub attempts: i32,
-    /// When it was last tried.
+    /// lastAttempt is the time of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<Time>,
-    /// While it is made: when it will have come to its end, whatever becomes of the manager that makes it. It is not
-    /// made again before.
+    /// underWayUntil is the time by which the current attempt has ended, even if the manager that
+    /// made it crashed. No other attempt starts before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under_way_until: Option<Time>,
-    /// What came of it, in words.
+    /// message describes the result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// How far a call came.
+/// The state of a hook call.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum HookState {
-    /// It is still to be made, or to be made again.
+    /// The call is not made yet, or will be retried.
     Pending,
-    /// The other system took it.
+    /// The receiver accepted the call.
     Delivered,
-    /// It was given up.
+    /// All attempts failed. The call is not retried.
     Failed,
 }

@@ -1,4 +1,4 @@
-//! Sends calls. Redirects are not followed, and of an answer nothing but its status is looked at.
+//! The HTTP client. It does not follow redirects, and reads only the status of a response.
 
 use http::Uri;
 use hyper::client::conn::http1::handshake;
@@ -13,7 +13,7 @@ use super::{
     trust::{Trust, refusal},
 };
 
-/// Sends calls, each over a connection of its own: they are rare, and none is to be kept open for the next.
+/// Sends calls. Each call uses its own connection, because calls are rare.
 pub(super) struct HttpClient {
     trust: Trust,
 }
@@ -23,8 +23,9 @@ impl HttpClient {
         Self { trust }
     }
 
-    /// Sends a call if it still `may_go` in the moment of sending, and returns the status of its answer if that is a
-    /// success.
+    /// Sends a call and returns the status of a successful response.
+    ///
+    /// Returns `None` without sending if `may_go` is false right before the request is sent.
     pub(super) async fn send(
         &self,
         Outgoing { to, request }: Outgoing,
@@ -35,7 +36,7 @@ impl HttpClient {
             refusal(error.as_ref()).map_or_else(|| unreachable(error.as_ref()), CannotCall::Certificate)
         })?;
         let (mut sender, connection) = handshake(stream).await.map_err(|error| unreachable(&error))?;
-        // To connect takes time, and the process may have been frozen meanwhile.
+        // Connecting takes time, and the process may have been paused meanwhile.
         if !may_go() {
             return Ok(None);
         }
@@ -43,7 +44,7 @@ impl HttpClient {
         pin!(answer, connection);
         let answer = select! {
             answer = &mut answer => answer,
-            // What ended it, the answer says.
+            // The response contains the cause.
             _ = &mut connection => answer.await,
         };
         let status = answer.map_err(|error| unreachable(&error))?.status();

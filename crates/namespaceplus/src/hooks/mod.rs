@@ -1,19 +1,20 @@
-//! Calls to other systems when something happens to the namespace.
+//! Hooks: HTTP calls to other systems on events of the namespace.
 //!
-//! A call is made at least once, and never twice at once: see [`round`]. It always has the same `Idempotency-Key`.
+//! A call is made at least once, and never concurrently: see [`delivery`]. All attempts have the
+//! same `Idempotency-Key`.
 //!
 //! ```text
-//! plan     pure: which calls are due, how often they are tried, what is said of them
-//! round    what the status says before and after calls
-//! request  pure: what is sent, and to whom
-//! trust    whose certificates are believed
-//! client   sends it
+//! plan      pure: which calls are due, the backoff, and the condition
+//! delivery  the status before and after calls
+//! request   pure: URL, headers, and body of a call
+//! trust     the trusted certificate authorities
+//! client    the HTTP client
 //! ```
 
 mod client;
+mod delivery;
 mod plan;
 mod request;
-mod round;
 mod trust;
 
 use std::{iter, time::Duration};
@@ -35,12 +36,12 @@ use self::{
     trust::Trust,
 };
 pub(crate) use self::{
+    delivery::{Answers, Round},
     plan::{Happened, has_failed_now, is_settled, known, verdict, wait},
-    round::{Answers, Round},
 };
 use crate::api::{Hook, NamespacePlus};
 
-/// Where hooks may go without TLS.
+/// Hosts that hooks may call without TLS.
 pub const HTTP_HOSTS: Setting = Setting {
     flag: "namespaceplus-http-hosts",
     env: "NAMESPACEPLUS_HTTP_HOSTS",
@@ -50,8 +51,8 @@ pub const HTTP_HOSTS: Setting = Setting {
            separated by commas",
 };
 
-/// How many calls are under way at once. Fewer than there are reconciles, so that systems that do not answer hold up
-/// nobody who calls none.
+/// Maximum number of concurrent calls. It is below the number of workers, so that slow receivers do
+/// not block other reconciles.
 const AT_ONCE: usize = 8;
 
 /// Makes the calls.
@@ -76,15 +77,16 @@ impl Hooks {
         }
     }
 
-    /// The calls for what has happened, with room for those that are due. Those that find none are still due.
+    /// Creates a delivery with permits for the calls that are due. Calls without a permit stay due.
     pub(crate) fn round<'h>(&'h self, object: &'h NamespacePlus, happened: &[Happened]) -> Round<'h> {
         let mut round = Round::new(calls(object, happened));
         round.room = iter::from_fn(|| self.room.try_acquire().ok()).take(round.due(object)).collect();
         round
     }
 
-    /// Makes the calls that the status says to be under way, all at once. Nothing, if there are none, or if it could
-    /// not be told yet.
+    /// Makes all calls that the status marks as started, concurrently.
+    ///
+    /// Returns `None` if there are none, or if the status is not written yet.
     pub(crate) async fn make_once_told<E>(
         &self,
         object: &NamespacePlus,
@@ -100,7 +102,8 @@ impl Hooks {
         if answers.is_empty() { None } else { Some(Answers(answers)) }
     }
 
-    /// Makes one call. Nothing, if it must not be sent any more: another replica may lead, or the time is over.
+    /// Makes one call. Returns `None` if it must not be sent, because another replica may lead or
+    /// the deadline is over.
     async fn call(
         &self,
         object: &NamespacePlus,
@@ -119,7 +122,7 @@ impl Hooks {
         timeout(left.min(allowed), sent).await.unwrap_or(Err(CannotCall::NoAnswer { seconds }))
     }
 
-    /// The headers that the hook's Secret gives.
+    /// Reads the headers from the hook's Secret.
     async fn headers(&self, object: &NamespacePlus, hook: &Hook) -> Result<Headers, CannotCall> {
         let Some(reference) = &hook.headers_secret_ref else { return Ok(Headers::default()) };
         let namespace = object.namespace().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which calls are due, how often they are tried, and what is said of them. Pure.
+//! Computes which calls are due, the backoff, and the condition. Pure functions.
 
 use std::time::Duration;
 
@@ -11,37 +11,38 @@ use operator_core::conditions::Verdict;
 
 use crate::{
     api::{Hook, HookEvent, HookState, HookStatus, NamespacePlus},
-    words::{self, HOOKS_DELIVERED},
+    reasons::{self, HOOKS_DELIVERED},
 };
 
-/// How often a call is tried: for half an hour and more, since a pipeline may be down for maintenance.
+/// Maximum number of attempts. With backoff they take more than half an hour, because a receiver
+/// may be down for maintenance.
 const TRIES: i32 = 12;
-/// How often a call is tried for which somebody waits: a NamespacePlus that is being deleted stays until then.
+/// Maximum number of attempts for calls that block the deletion of the NamespacePlus.
 const LAST_TRIES: i32 = 5;
-/// The longest pause between two tries, in seconds.
+/// Maximum backoff in seconds.
 const LONGEST_PAUSE: i64 = 300;
-/// How long the status may take to be written before a call, in seconds. The call itself has its whole timeout then.
+/// Time for the status write before a call, in seconds. The call has its whole timeout afterwards.
 pub(super) const WRITE: i32 = 2;
-/// By how much the clocks of two machines may differ, in seconds.
+/// Maximum clock skew between two machines, in seconds.
 const SKEW: i32 = 5;
 
-/// Something that has happened to the namespace.
+/// Occurrence of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Happened {
     pub(crate) event: HookEvent,
-    /// What tells this time from others: the namespace's UID, for one that was deleted and made again is another.
+    /// Distinguishes occurrences of the event: the UID of the namespace.
     pub(crate) occasion: String,
 }
 
-/// A call that is to be made once.
+/// A call to make.
 pub(super) struct Call<'h> {
     pub(super) hook: &'h Hook,
     pub(super) event: HookEvent,
-    /// The same for each try, and for no other call.
+    /// Identifies the call. All attempts have the same.
     pub(super) id: String,
 }
 
-/// The calls for what has happened, in the order of the spec.
+/// Returns the calls for these events, in the order of the spec.
 pub(super) fn calls<'h>(object: &'h NamespacePlus, happened: &[Happened]) -> Vec<Call<'h>> {
     let uid = object.uid().unwrap_or_default();
     let of_hook = |hook: &'h Hook| {
@@ -55,13 +56,15 @@ pub(super) fn calls<'h>(object: &'h NamespacePlus, happened: &[Happened]) -> Vec
     object.spec.hooks.iter().flat_map(of_hook).collect()
 }
 
-/// What is known while nothing new has happened.
+/// Returns the status of all calls if no event happened.
 pub(crate) fn known(object: &NamespacePlus) -> Vec<HookStatus> {
     known_of(object, &[])
 }
 
-/// What the status knows of the calls. Calls that were never tried are pending. A new spec gives calls that had been
-/// given up another chance. What is known of other events stays as long as their hook listens to them.
+/// Returns the status of all calls.
+///
+/// New calls are pending. A change of the spec resets failed calls. The status of other events
+/// stays while the hook subscribes to them.
 pub(super) fn known_of(object: &NamespacePlus, calls: &[Call<'_>]) -> Vec<HookStatus> {
     let said = object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default();
     let observed = object.status.as_ref().and_then(|status| status.observed_generation);
@@ -94,13 +97,14 @@ pub(super) fn known_of(object: &NamespacePlus, calls: &[Call<'_>]) -> Vec<HookSt
     known
 }
 
-/// Whether a call is to be made now.
+/// Returns whether the call is due.
 pub(super) fn is_due(one: &HookStatus, now: Timestamp) -> bool {
     one.state == HookState::Pending && next_try(one).is_none_or(|next| next <= now)
 }
 
-/// When a call is to be made again: one that has failed after a pause, one that is under way when it must have come to
-/// its end, whatever became of who makes it. At once, if it was never made.
+/// Returns the time of the next attempt, or `None` if the call was never attempted.
+///
+/// A failed call has a backoff. A started call must have timed out, even if the manager crashed.
 fn next_try(one: &HookStatus) -> Option<Timestamp> {
     if let Some(until) = &one.under_way_until {
         return Some(until.0);
@@ -110,23 +114,23 @@ fn next_try(one: &HookStatus) -> Option<Timestamp> {
     Some(after(last, (1_i64 << doublings).min(LONGEST_PAUSE)))
 }
 
-/// Takes note that a call is made from now on, by whoever gets this into the status.
+/// Marks the call as started by the manager that writes this status.
 pub(super) fn begin(one: &mut HookStatus, hook: &Hook, now: Timestamp) {
     one.attempts = one.attempts.saturating_add(1);
     one.last_attempt = Some(Time(now));
     let longest = hook.timeout_seconds.saturating_add(WRITE + SKEW);
     one.under_way_until = Some(Time(after(now, longest.into())));
-    "it has not answered yet".clone_into(&mut one.message);
+    "no response yet".clone_into(&mut one.message);
 }
 
-/// Takes note of what came of a try.
+/// Records the result of an attempt.
 pub(super) fn note(one: &mut HookStatus, result: Result<u16, String>, now: Timestamp) {
     one.last_attempt = Some(Time(now));
     one.under_way_until = None;
     (one.state, one.message) = match result {
-        Ok(code) => (HookState::Delivered, format!("it answered {code}")),
+        Ok(code) => (HookState::Delivered, format!("the receiver answered {code}")),
         Err(why) if one.attempts >= tries(one.event) => {
-            (HookState::Failed, format!("given up after {} tries: {why}", one.attempts))
+            (HookState::Failed, format!("gave up after {} attempts: {why}", one.attempts))
         }
         Err(why) => (HookState::Pending, why),
     };
@@ -140,32 +144,32 @@ fn tries(event: HookEvent) -> i32 {
     if event == HookEvent::Deleted { LAST_TRIES } else { TRIES }
 }
 
-/// Whether nothing is to be called any more.
+/// Returns whether no call is pending.
 pub(crate) fn is_settled(known: &[HookStatus]) -> bool {
     known.iter().all(|one| one.state != HookState::Pending)
 }
 
-/// How long until the next call is due, if any is pending.
+/// Returns the time until the next call is due, if one is pending.
 pub(crate) fn wait(known: &[HookStatus], now: Timestamp) -> Option<Duration> {
     let pending = known.iter().filter(|one| one.state == HookState::Pending);
     let waits = pending.map(|one| {
         let wait = next_try(one).map(|next| next.duration_since(now)).unwrap_or_default();
-        // One that is due and was not made found no room.
+        // A call that is due but was not made had no permit.
         Duration::try_from(wait).unwrap_or_default().max(Duration::from_secs(1))
     });
     waits.min()
 }
 
-/// The calls that have been given up, and had not been before.
+/// Returns the calls that failed permanently since `before`.
 pub(crate) fn has_failed_now<'k>(before: &[HookStatus], after: &'k [HookStatus]) -> Vec<&'k HookStatus> {
     let had_failed = |id: &str| before.iter().any(|one| one.id == id && one.state == HookState::Failed);
     after.iter().filter(|one| one.state == HookState::Failed && !had_failed(&one.id)).collect()
 }
 
-/// The condition that sums the calls up.
+/// Computes the condition HooksDelivered.
 pub(crate) fn verdict(object: &NamespacePlus, known: &[HookStatus]) -> Verdict {
     if object.spec.hooks.is_empty() {
-        return Verdict::is_true(HOOKS_DELIVERED, words::NO_HOOKS, "no hooks are declared");
+        return Verdict::is_true(HOOKS_DELIVERED, reasons::NO_HOOKS, "the spec has no hooks");
     }
     let told = |state| {
         let of_state = known.iter().filter(move |one: &&HookStatus| one.state == state);
@@ -174,22 +178,22 @@ pub(crate) fn verdict(object: &NamespacePlus, known: &[HookStatus]) -> Verdict {
     };
     let (failed, pending) = (told(HookState::Failed), told(HookState::Pending));
     if !failed.is_empty() {
-        let message = format!("{failed}. A change of the spec has it tried again");
-        Verdict::is_false(HOOKS_DELIVERED, words::HOOK_FAILED, message)
+        let message = format!("{failed}. To retry, change the spec");
+        Verdict::is_false(HOOKS_DELIVERED, reasons::HOOK_FAILED, message)
     } else if !pending.is_empty() {
-        Verdict::is_false(HOOKS_DELIVERED, words::HOOK_PENDING, pending)
+        Verdict::is_false(HOOKS_DELIVERED, reasons::HOOK_PENDING, pending)
     } else {
         let delivered = known.len();
-        Verdict::is_true(HOOKS_DELIVERED, words::DELIVERED, format!("{delivered} calls were taken"))
+        Verdict::is_true(HOOKS_DELIVERED, reasons::DELIVERED, format!("{delivered} calls were accepted"))
     }
 }
 
 fn words(one: &HookStatus) -> String {
     let (name, event) = (&one.name, one.event.as_str());
     if one.message.is_empty() {
-        format!("{name} is to be called for {event}")
+        format!("hook {name} is due for event {event}")
     } else {
-        format!("{name}, called for {event}: {}", one.message)
+        format!("hook {name}, event {event}: {}", one.message)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is sent, and to whom. Pure.
+//! Builds the HTTP request of a call. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -20,74 +20,76 @@ use serde_json::json;
 use super::plan::Call;
 use crate::api::{Hook, HookMethod, NamespacePlus};
 
-/// The header that is the same each time that one call is made.
+/// Header that is the same for all attempts of a call.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Headers that a Secret cannot set, besides [`IDEMPOTENCY_KEY`].
+/// Headers that a Secret cannot set, in addition to [`IDEMPOTENCY_KEY`].
 const OURS: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION];
 
-/// The entries of a Secret: names of headers and their values.
+/// Entries of a Secret: header names and values.
 pub(super) type Headers = BTreeMap<String, ByteString>;
 
-/// Why a call was not taken. Says nothing of what a Secret or an answer has in it.
+/// Reason why a call failed. Never contains data of a Secret or of a response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CannotCall {
-    /// There is no such Secret, or it cannot be read.
+    /// The Secret does not exist or cannot be read.
     #[error("{0}")]
     Secret(String),
-    /// An entry of the Secret is no header.
+    /// An entry of the Secret is not a valid header.
     #[error(
-        "the entry {0:?} of the Secret is no header that can be set: give a header's name, and a value of one line"
+        "the entry {0:?} of the Secret is not a header that can be set; use a header name as key and a single line as value"
     )]
     Header(String),
-    /// The URL leads nowhere.
-    #[error("the url cannot be used: {0}")]
+    /// The URL is invalid.
+    #[error("the url is invalid: {0}")]
     Url(&'static str),
     /// The URL has no TLS.
     #[error(
-        "the url has no TLS and the manager does not allow that for {0}; use https://, or have an administrator list \
-         the host in --namespaceplus-http-hosts"
+        "the url has no TLS and the manager does not allow that for {0}; use https://, or have an administrator add \
+         the host to --namespaceplus-http-hosts"
     )]
     Plain(String),
-    /// The machine trusts nobody.
-    #[error("the manager finds no certificate authorities to trust: {0}")]
+    /// The machine has no trusted certificate authorities.
+    #[error("the manager found no trusted certificate authorities: {0}")]
     NoAuthorities(String),
-    /// The administrator's authorities cannot be read.
-    #[error("the manager cannot read the authorities of {path} (--namespaceplus-ca-bundle): {why}")]
+    /// The CA bundle cannot be read.
+    #[error("the manager cannot read the CA bundle {path} (--namespaceplus-ca-bundle): {why}")]
     Bundle {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// Cause.
         why: String,
     },
-    /// The other end is not who it should be.
-    #[error("its certificate is refused: {0}")]
+    /// The certificate of the receiver is not valid.
+    #[error("the certificate is not accepted: {0}")]
     Certificate(String),
-    /// No answer came in time.
-    #[error("there was no answer within {seconds} s")]
+    /// The response timed out.
+    #[error("no response within {seconds} s")]
     NoAnswer {
-        /// How long was waited.
+        /// The timeout.
         seconds: u64,
     },
-    /// No connection, or none that lasted.
-    #[error("it cannot be reached: {0}")]
+    /// The connection failed.
+    #[error("cannot connect to the receiver: {0}")]
     Unreachable(String),
-    /// It sends the call elsewhere.
-    #[error("it answered {0}, and redirects are not followed; give the url that it redirects to")]
+    /// The receiver redirects the call.
+    #[error(
+        "the receiver answered {0}, and redirects are not followed; use the target of the redirect as url"
+    )]
     Redirects(u16),
-    /// It did not take the call.
-    #[error("it answered {0}")]
+    /// The receiver rejected the call.
+    #[error("the receiver answered {0}")]
     Refuses(u16),
 }
 
 impl CannotCall {
-    /// A Secret could not be read.
+    /// Classifies an error from reading a Secret.
     pub(super) fn secret(namespace: &str, name: &str, error: &kube::Error) -> Self {
         let forbidden = status(error).is_some_and(kube::core::Status::is_forbidden);
         Self::Secret(if is_not_found(error) {
-            format!("there is no Secret {name} in namespace {namespace}")
+            format!("Secret {name} does not exist in namespace {namespace}")
         } else if forbidden {
             format!(
-                "the manager may not read Secret {name}; an administrator can let it: \
+                "the manager is not allowed to read Secret {name}; to allow it, an administrator runs: \
                  kubectl apply --namespace={namespace} -f deploy/rbac/optional/hook-secrets.yaml"
             )
         } else {
@@ -96,13 +98,13 @@ impl CannotCall {
     }
 }
 
-/// A call that is to be sent.
+/// A request and its target.
 pub(super) struct Outgoing {
     pub(super) to: Uri,
     pub(super) request: Request<Full<Bytes>>,
 }
 
-/// The request of a call.
+/// Builds the request of a call.
 pub(super) fn request(
     object: &NamespacePlus,
     call: &Call<'_>,
@@ -114,7 +116,7 @@ pub(super) fn request(
     *request.method_mut() = method(call.hook);
     *request.headers_mut() = all_headers(&call.id, headers)?;
     let host = to.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
-    request.headers_mut().insert(HOST, host.ok_or(CannotCall::Url("its host cannot be a header"))?);
+    request.headers_mut().insert(HOST, host.ok_or(CannotCall::Url("the host is not a valid header value"))?);
     let path = to.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
     Ok(Outgoing { to, request })
@@ -130,13 +132,13 @@ fn method(hook: &Hook) -> Method {
     }
 }
 
-/// The URL, if calls may go there.
+/// Parses the URL and checks that calls to it are allowed.
 fn allowed(url: &str, http_hosts: &[String]) -> Result<Uri, CannotCall> {
-    let uri: Uri = url.parse().map_err(|_| CannotCall::Url("it is malformed"))?;
-    let authority = uri.authority().ok_or(CannotCall::Url("it names no host"))?;
+    let uri: Uri = url.parse().map_err(|_| CannotCall::Url("it cannot be parsed"))?;
+    let authority = uri.authority().ok_or(CannotCall::Url("it has no host"))?;
     if authority.as_str().contains('@') {
         return Err(CannotCall::Url(
-            "it has a user or password in it; put that into a header, by headersSecretRef",
+            "it contains a user or password; move it to a header with headersSecretRef",
         ));
     }
     match uri.scheme_str() {
@@ -150,7 +152,7 @@ fn allowed(url: &str, http_hosts: &[String]) -> Result<Uri, CannotCall> {
                 Err(CannotCall::Plain(whole.to_owned()))
             }
         }
-        _ => Err(CannotCall::Url("it begins with neither https:// nor http://")),
+        _ => Err(CannotCall::Url("it must begin with https:// or http://")),
     }
 }
 
@@ -159,7 +161,7 @@ fn all_headers(id: &str, secret: Headers) -> Result<HeaderMap, CannotCall> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ensemble/", env!("CARGO_PKG_VERSION"))));
     for (entry, value) in secret {
-        // Files end with a line feed, and so do Secrets that were made of them.
+        // Files often end with a line feed, and so do Secrets that are created from files.
         let value = HeaderValue::from_bytes(value.0.trim_ascii_end());
         match (entry.parse::<HeaderName>(), value) {
             (Ok(name), Ok(mut value)) if name != IDEMPOTENCY_KEY && !OURS.contains(&name) => {
@@ -170,7 +172,7 @@ fn all_headers(id: &str, secret: Headers) -> Result<HeaderMap, CannotCall> {
         }
     }
     let id = HeaderValue::from_str(id)
-        .map_err(|_| CannotCall::Url("the hook has a name that no header can have"))?;
+        .map_err(|_| CannotCall::Url("the name of the hook is not a valid header value"))?;
     headers.insert(IDEMPOTENCY_KEY, id);
     Ok(headers)
 }
@@ -278,6 +280,6 @@ mod tests {
         assert!(refused("http://chat.local.example.com/").contains("no TLS"));
         assert!(refused("http://chat.local@example.com/").contains("user or password"));
         assert!(refused("https://me:secret@example.com/").contains("headersSecretRef"));
-        assert!(refused("/only/a/path").contains("names no host"));
+        assert!(refused("/only/a/path").contains("has no host"));
     }
 }

@@ -1,6 +1,6 @@
-//! Whom calls over TLS trust: the authorities of the machine, and those of a file of the administrator's.
+//! Certificate authorities that hooks trust: those of the machine and those of a CA bundle.
 //!
-//! Both are read for each call: calls are rare, and what an administrator or a mounted volume replaces counts at once.
+//! Both are read for each call. Calls are rare, and changes of the files take effect at once.
 
 use std::{error::Error as StdError, io, path::PathBuf, sync::Arc};
 
@@ -15,29 +15,28 @@ use tokio::task::spawn_blocking;
 
 use super::request::CannotCall;
 
-/// Whom hooks trust besides.
+/// Additional certificate authorities that hooks trust.
 pub const CA_BUNDLE: Setting = Setting {
     flag: "namespaceplus-ca-bundle",
     env: "NAMESPACEPLUS_CA_BUNDLE",
     default: "",
     values: &[],
-    help: "A file of certificate authorities (PEM) that hooks of a NamespacePlus trust besides those of the machine; \
-           read for each call",
+    help: "File of additional certificate authorities (PEM) that hooks of a NamespacePlus trust; read for each call",
 };
 
-/// Whom calls trust.
+/// Certificate authorities that calls trust.
 #[derive(Clone)]
 pub(super) struct Trust {
     bundle: Option<PathBuf>,
 }
 
 impl Trust {
-    /// `bundle` is the path of a file, or empty.
+    /// Creates a trust store. `bundle` is the path of a file, or empty.
     pub(super) fn new(bundle: &str) -> Self {
         Self { bundle: Some(bundle).filter(|path| !path.is_empty()).map(PathBuf::from) }
     }
 
-    /// How to make connections to a URL.
+    /// Returns the TLS configuration for a URL.
     pub(super) async fn of(&self, to: &Uri) -> Result<ClientConfig, CannotCall> {
         let roots = if to.scheme() == Some(&Scheme::HTTPS) {
             let trust = self.clone();
@@ -69,33 +68,33 @@ impl Trust {
     }
 }
 
-/// Adds all certificates of a file. One that is none must not go unnoticed.
+/// Adds all certificates of a file. Fails if one of them is invalid or there are none.
 fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
     let before = roots.len();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| error.to_string())?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
-    if roots.len() == before { Err("there is no certificate in it".to_owned()) } else { Ok(()) }
+    if roots.len() == before { Err("the file contains no certificate".to_owned()) } else { Ok(()) }
 }
 
-/// Why a certificate was refused, in words; nothing if something else went wrong.
+/// Describes why a certificate was rejected. Returns `None` for other errors.
 pub(super) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut error = error;
-    // Each layer of a connection wraps it anew.
+    // Each layer of a connection wraps the error.
     while let Some(wrapped) = error.downcast_ref::<io::Error>() {
         error = wrapped.get_ref()?;
     }
     let Error::InvalidCertificate(refused) = error.downcast_ref()? else { return None };
     Some(match refused {
         CertificateError::UnknownIssuer => {
-            "no authority that the manager trusts has signed it; an administrator can give the authority's certificate \
-             by --namespaceplus-ca-bundle"
+            "it is signed by an authority that the manager does not trust; an administrator can add the authority's \
+             certificate with --namespaceplus-ca-bundle"
                 .to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "it is for other names than the host of the url".to_owned()
+            "it is not valid for the host of the url".to_owned()
         }
         other => other.to_string(),
     })
@@ -115,7 +114,7 @@ mod tests {
         let said = refused("/nowhere/ca.pem").await;
         assert!(said.contains("/nowhere/ca.pem (--namespaceplus-ca-bundle): No such file"), "{said}");
         let said = refused(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await;
-        assert!(said.contains("there is no certificate in it"), "{said}");
+        assert!(said.contains("the file contains no certificate"), "{said}");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! What is wrong is refused by the API server, with a sentence.
+//! The API server rejects invalid input with a clear message.
 
 use crate::support::World;
 
@@ -7,7 +7,7 @@ async fn refused(world: &World, name: &str, spec: &str) -> String {
         "apiVersion: mygroup.my.domain/v1\nkind: NamespacePlus\nmetadata: {{name: {name}, namespace: {}}}\nspec: {spec}\n",
         world.home.name()
     );
-    let error = world.harness.cluster.apply_yaml(&manifest).await.expect_err("it should have been refused");
+    let error = world.harness.cluster.apply_yaml(&manifest).await.expect_err("it should be rejected");
     format!("{error:#}")
 }
 
@@ -52,7 +52,7 @@ async fn unknown_fields_are_refused() {
     let hook =
         "{name: a, on: [Ready], url: 'https://example.com', headersSecretRef: {name: b, namespace: c}}";
     let error = refused(&world, &world.name, &format!("{{hooks: [{hook}]}}")).await;
-    assert!(error.contains("headersSecretRef.namespace"), "Secrets of elsewhere cannot be named: {error}");
+    assert!(error.contains("headersSecretRef.namespace"), "a reference to another namespace: {error}");
 }
 
 #[tokio::test]
@@ -106,14 +106,17 @@ async fn parts_that_contradict_themselves_are_refused() {
             "not both",
         ),
         ("{deletionPolicy: Burn}".to_owned(), "\"Retain\", \"Delete\""),
-        ("{hooks: [{name: a, on: [Ready], url: 'ftp://example.com'}]}".to_owned(), "begins with https://"),
+        (
+            "{hooks: [{name: a, on: [Ready], url: 'ftp://example.com'}]}".to_owned(),
+            "must begin with https://",
+        ),
         (
             "{hooks: [{name: a, url: 'https://example.com'}]}".to_owned(),
-            "say with on: [Created, Ready, Deleted] upon which events",
+            "on must list the events that trigger the hook: [Created, Ready, Deleted]",
         ),
         (
             "{hooks: [{name: a, on: [Ready], \"on\": [Created], url: 'https://example.com'}]}".to_owned(),
-            "say it once",
+            "must be set exactly once",
         ),
         (
             "{hooks: [{name: a, on: [Gone], url: 'https://example.com'}]}".to_owned(),

@@ -1,4 +1,4 @@
-//! What is inside the namespace.
+//! The objects in the namespace.
 
 use cluster::wait::eventually;
 use k8s_openapi::api::{
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, World, condition, version};
 
-/// One of everything.
+/// A spec with all kinds of objects.
 pub(crate) fn everything() -> Value {
     json!({
         "quota": {"pods": 10, "requests.memory": "1024Mi"},
@@ -49,7 +49,7 @@ async fn what_is_deleted_comes_back() {
     let quotas = world.inside::<ResourceQuota>();
     let before = quotas.get("default-quota").await.unwrap().uid();
     quotas.delete("default-quota", &DeleteParams::default()).await.unwrap();
-    eventually("the quota to come back", PATIENCE, async || {
+    eventually("the quota to be recreated", PATIENCE, async || {
         Ok(quotas.get_opt("default-quota").await?.is_some_and(|quota| quota.uid() != before))
     })
     .await
@@ -122,7 +122,7 @@ async fn a_binding_gives_its_rights_in_the_namespace_and_nowhere_else() {
         .await;
     let client = world.harness.cluster.client_as(&ada, &["system:authenticated"]).await.unwrap();
     let pods = kube::Api::<Pod>::namespaced(client.clone(), &world.name);
-    eventually("the right to be known", PATIENCE, async || {
+    eventually("the permission to take effect", PATIENCE, async || {
         Ok(pods.list(&ListParams::default()).await.is_ok())
     })
     .await
@@ -153,7 +153,7 @@ async fn what_the_schema_lets_through_and_nobody_can_read_is_told_and_stops_no_o
     let bad = json!([{"name": "net", "spec": {"ingress": [{"ports": [{"port": 99_999_999_999_i64}]}]}}]);
     world.create(json!({"networkPolicies": bad})).await;
     let message = world.until_false("PoliciesReady", "Invalid").await;
-    assert!(message.starts_with("NetworkPolicy net is declared wrongly"), "{message}");
+    assert!(message.starts_with("NetworkPolicy net is invalid"), "{message}");
     World::new().await.ready(json!({})).await;
 }
 

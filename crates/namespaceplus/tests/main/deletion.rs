@@ -1,4 +1,4 @@
-//! What becomes of the namespace at the end.
+//! Deletion of a NamespacePlus.
 
 use cluster::wait::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
@@ -41,7 +41,7 @@ async fn delete_takes_the_namespace_along_and_waits_until_it_is_gone() {
     let held = serde_json::from_value(held).unwrap();
     world.inside::<ConfigMap>().create(&PostParams::default(), &held).await.unwrap();
     world.all().delete(&world.name, &DeleteParams::default()).await.unwrap();
-    let told = world.until("it to be told what holds it up", |object| {
+    let told = world.until("the status to report what blocks the deletion", |object| {
         crate::support::condition(object, "NamespaceReady").is_some_and(|(_, reason, message)| {
             reason == "Terminating" && message.contains("example.com/hold")
         })
@@ -69,7 +69,7 @@ async fn a_namespace_that_somebody_deletes_is_made_again() {
     world.ready(json!({})).await;
     let before = world.namespace().await.uid();
     world.namespaces().delete(&world.name, &DeleteParams::default()).await.unwrap();
-    eventually("the namespace to be made again", 2 * PATIENCE, async || {
+    eventually("the namespace to be recreated", 2 * PATIENCE, async || {
         let namespace = world.namespaces().get_opt(&world.name).await?;
         Ok(namespace.is_some_and(|namespace| namespace.uid() != before))
     })

@@ -1,4 +1,4 @@
-//! Whatever somebody changes of an object inside the namespace is put right, field by field.
+//! Drift of objects in the namespace is reverted, field by field.
 
 use std::fmt::Debug;
 
@@ -21,14 +21,14 @@ use crate::{
     support::{PATIENCE, World, merge},
 };
 
-/// What the controller decides about an object.
+/// Returns the fields that the controller manages.
 fn essence<K: Serialize>(object: &K) -> Value {
     let object = serde_json::to_value(object).unwrap();
     let labels = object["metadata"]["labels"].clone();
     json!({ "labels": labels, "spec": object["spec"], "subjects": object["subjects"], "roleRef": object["roleRef"] })
 }
 
-/// Holds the object to coming back to what it was after each of the changes, and after those of its labels.
+/// Checks that the controller reverts each of the changes, and changes of the labels.
 async fn comes_back<K>(world: &World, name: &str, changes: &[Value])
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -61,8 +61,8 @@ where
 {
     let api = world.inside::<K>();
     let changed = merge(&api, name, change.clone()).await;
-    assert_ne!(&essence(&changed), before, "{change} changes something");
-    eventually(&format!("{name} to come back after {change}"), PATIENCE, async || {
+    assert_ne!(&essence(&changed), before, "{change} has no effect");
+    eventually(&format!("{name} to be restored after {change}"), PATIENCE, async || {
         let now = essence(&api.get(name).await?);
         Ok(if now == *before { Ok(()) } else { Err(now) })
     })

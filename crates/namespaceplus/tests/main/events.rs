@@ -1,4 +1,4 @@
-//! Events: what happened, once for each cause.
+//! Events: one for each cause.
 
 use cluster::wait::eventually;
 use k8s_openapi::api::events::v1::Event;
@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::support::{PATIENCE, World};
 
-/// The notes of the Events of a reason about the NamespacePlus; one that was published again is there as often.
+/// Returns the notes of the Events with this reason about the NamespacePlus, once for each
+/// occurrence in a series.
 async fn notes(world: &World, reason: &str) -> Vec<String> {
     let all = Api::<Event>::namespaced(world.client.clone(), &world.home);
     let events = all.list(&ListParams::default()).await.unwrap().items.into_iter();
@@ -26,7 +27,7 @@ async fn notes(world: &World, reason: &str) -> Vec<String> {
         .collect()
 }
 
-/// Waits until there is an Event of a reason, and returns its note. There must be no other.
+/// Waits for an Event with this reason and returns its note. Fails if there are several.
 pub(crate) async fn only(world: &World, reason: &str) -> String {
     eventually(&format!("an Event {reason}"), PATIENCE, async || Ok(!notes(world, reason).await.is_empty()))
         .await
@@ -44,7 +45,7 @@ async fn a_namespace_that_cannot_be_had_is_told_once_however_often_it_is_looked_
     for pods in 1..5 {
         world.change(json!({ "quota": { "pods": pods } })).await;
         world
-            .until("the spec to be looked at", |object| {
+            .until("the spec to be observed", |object| {
                 let status = object.status.clone().unwrap_or_default();
                 status.observed_generation == object.metadata.generation
             })
@@ -60,12 +61,12 @@ async fn what_happens_to_the_namespace_is_told_once() {
     world.ready(json!({})).await;
     world.change(json!({ "labels": { "team": "blue" } })).await;
     world.until_ready().await;
-    assert_eq!(only(&world, "Created").await, format!("made namespace {}", world.name));
+    assert_eq!(only(&world, "Created").await, format!("created namespace {}", world.name));
     world.all().delete(&world.name, &DeleteParams::default()).await.unwrap();
     world.until_gone().await;
     assert_eq!(
         only(&world, "Released").await,
-        format!("released namespace {}, which stays as it is", world.name)
+        format!("released namespace {}; it stays unchanged", world.name)
     );
 }
 
@@ -76,7 +77,7 @@ async fn that_the_namespace_goes_too_is_told_once() {
     world.all().delete(&world.name, &DeleteParams::default()).await.unwrap();
     world.until_gone().await;
     let note = only(&world, "Deleting").await;
-    assert_eq!(note, format!("deleted namespace {}, and waits until it is gone", world.name));
+    assert_eq!(note, format!("deleting namespace {}", world.name));
 }
 
 #[tokio::test]
@@ -89,7 +90,7 @@ async fn a_role_that_may_not_be_given_is_told_once_though_it_is_tried_again() {
         let requests = world.harness.requests_in(&world.name).unwrap();
         requests.filter(|entry| entry.resource == "rolebindings" && entry.code == 403).entries.len()
     };
-    eventually("it to be tried again", PATIENCE, async || Ok(tries() > 2)).await.unwrap();
+    eventually("the write to be retried", PATIENCE, async || Ok(tries() > 2)).await.unwrap();
     let note = only(&world, "NotAsDeclared").await;
     assert!(note.contains("cannot create RoleBinding"), "{note}");
 }

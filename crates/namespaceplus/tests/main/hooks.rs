@@ -1,4 +1,5 @@
-//! Calls to a real HTTP server that takes them, fails, redirects, is slow, answers late or not at all.
+//! Hooks call a real HTTP server that accepts, fails, redirects, responds slowly, late, or not at
+//! all.
 
 use std::{
     net::SocketAddr,
@@ -30,7 +31,7 @@ use crate::{
     support::{World, called, condition, until_delivered},
 };
 
-/// A call that has arrived.
+/// A received call.
 #[derive(Clone, Debug)]
 struct Call {
     path: String,
@@ -44,7 +45,7 @@ impl Call {
     }
 }
 
-/// Another system. What it does with a call, the path says.
+/// A receiver. The path determines its response.
 struct System {
     address: SocketAddr,
     calls: Calls,
@@ -66,7 +67,7 @@ impl System {
         json!({ "name": name, "on": on, "url": format!("http://{}{path}", self.address), "timeoutSeconds": 1 })
     }
 
-    /// The calls that have arrived at a path.
+    /// Returns the calls to a path.
     fn at(&self, path: &str) -> Vec<Call> {
         self.calls.lock().unwrap().iter().filter(|call| call.path == path).cloned().collect()
     }
@@ -99,7 +100,7 @@ async fn answer(State(calls): State<Calls>, request: Request) -> Response {
     }
 }
 
-/// Whether it is known what came of the last try.
+/// Returns whether the result of the last attempt is known.
 fn was_answered(one: &HookStatus) -> bool {
     one.attempts > 0 && one.under_way_until.is_none()
 }
@@ -162,14 +163,14 @@ async fn one_that_does_not_answer_or_redirects_holds_up_nothing_else() {
     ];
     world.create(json!({ "hooks": hooks })).await;
     let object = world
-        .until("all to be told of", |object| {
+        .until("the status to report all calls", |object| {
             called(object).len() == 3 && called(object).values().all(was_answered)
         })
         .await;
     let said = called(&object);
-    assert_eq!(said[&("hangs".to_owned(), "Created")].message, "there was no answer within 1 s");
+    assert_eq!(said[&("hangs".to_owned(), "Created")].message, "no response within 1 s");
     assert!(said[&("moved".to_owned(), "Created")].message.contains("redirects are not followed"));
-    assert_eq!(said[&("refuses".to_owned(), "Created")].message, "it answered 503");
+    assert_eq!(said[&("refuses".to_owned(), "Created")].message, "the receiver answered 503");
     assert!(!serde_json::to_string(&object).unwrap().contains("only-in-the-body"));
     let (status, reason, _) = condition(&object, "HooksDelivered").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "HookPending"));
@@ -204,7 +205,7 @@ async fn a_secret_gives_headers_once_an_administrator_lets_it_be_read() {
     hook["headersSecretRef"] = json!({ "name": "token" });
     world.create(json!({ "hooks": [hook] })).await;
     let object = world
-        .until("the missing right to be told", |object| {
+        .until("the missing permission to be reported", |object| {
             called(object).values().any(|one| one.message.contains("hook-secrets.yaml"))
         })
         .await;
@@ -245,7 +246,7 @@ async fn a_last_call_that_nobody_takes_is_given_up_and_told_of_in_an_event() {
     assert_eq!(calls.len(), 5);
     assert!(calls.iter().all(|call| call.key() == calls[0].key()), "{calls:?}");
     let note = only(&world, "HookFailed").await;
-    assert_eq!(note, "pipeline, called for Deleted: given up after 5 tries: it answered 503");
+    assert_eq!(note, "hook pipeline, event Deleted: gave up after 5 attempts: the receiver answered 503");
 }
 
 #[tokio::test]
@@ -254,7 +255,7 @@ async fn hosts_that_are_not_listed_are_not_called_without_tls() {
     let url = format!("http://localhost:{}/takes", system.address.port());
     world.create(json!({ "hooks": [{ "name": "chat", "on": ["Created"], "url": url }] })).await;
     world
-        .until("the refusal to be told", |object| {
+        .until("the error to be reported", |object| {
             called(object).values().any(|one| one.message.contains("--namespaceplus-http-hosts"))
         })
         .await;
@@ -277,8 +278,8 @@ async fn a_bare_on_and_a_quoted_on_are_the_same_to_those_who_use_kubectl() {
         let object = until_delivered(&world).await;
         assert_eq!(called(&object).len(), 2);
     }
-    assert_eq!(system.at("/takes").len(), 2, "to write it in another way calls nobody again");
-    // What kubectl prints can be applied again, too.
+    assert_eq!(system.at("/takes").len(), 2, "another notation triggers no call");
+    // The output of kubectl can be applied again.
     let printed = world.kubectl(&["get", "nsp", &world.name, "-o", "yaml"]).await.unwrap();
     std::fs::write(path, printed).unwrap();
     world.kubectl(&["replace", "-f", path]).await.unwrap();

@@ -1,4 +1,4 @@
-//! NamespacePlus on a real API server.
+//! Tests of the NamespacePlus controller on a real API server.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,8 +13,8 @@ mod deletion;
 mod drift;
 mod events;
 mod hooks;
+mod no_op;
 mod ownership;
-mod steady;
 mod support;
 mod tls;
 mod tutorial;

@@ -1,4 +1,4 @@
-//! Whose namespace it is.
+//! Ownership of the namespace.
 
 use kube::{Api, ResourceExt, api::PostParams};
 use namespaceplus::{ADOPT_KEY, MANAGED_KEY, NamespacePlus, OWNER_KEY};
@@ -12,7 +12,7 @@ async fn a_strangers_namespace_is_never_touched() {
     let stranger = world.stranger(json!({})).await;
     world.create(json!({"labels": {"team": "blue"}, "deletionPolicy": "Delete"})).await;
     let message = world.until_false("NamespaceReady", "NotOwned").await;
-    assert!(message.contains("was not made by this NamespacePlus"), "{message}");
+    assert!(message.contains("was not created by this NamespacePlus"), "{message}");
     assert!(message.contains(&format!("{ADOPT_KEY}={}/{}", world.home.name(), world.name)), "{message}");
     let object = world.all().get(&world.name).await.unwrap();
     assert_eq!(condition(&object, "Ready").unwrap().1, "NotOwned");
@@ -41,7 +41,10 @@ async fn an_administrator_can_hand_a_namespace_over() {
     assert_eq!(namespace.annotations()[OWNER_KEY], mark);
     assert_eq!(namespace.annotations()["theirs"], "x");
     assert_eq!(namespace.labels()["team"], "blue");
-    assert!(!namespace.labels().contains_key("app.kubernetes.io/managed-by"), "its own labels stay its own");
+    assert!(
+        !namespace.labels().contains_key("app.kubernetes.io/managed-by"),
+        "the labels of an adopted namespace stay"
+    );
 }
 
 #[tokio::test]
@@ -106,7 +109,7 @@ async fn after_a_release_the_second_needs_an_administrator_and_takes_over_what_i
     let quota = quotas.get("default-quota").await.unwrap();
     assert_eq!(quota.spec.unwrap().hard.unwrap()["pods"].0, "7");
     let policies = second.inside::<k8s_openapi::api::networking::v1::NetworkPolicy>();
-    assert!(policies.get_opt("net").await.unwrap().is_none(), "what the first declared goes");
+    assert!(policies.get_opt("net").await.unwrap().is_none(), "objects of the first owner are deleted");
 }
 
 #[tokio::test]
@@ -116,7 +119,7 @@ async fn a_mark_of_an_earlier_incarnation_needs_an_administrator() {
     let stranger = world.stranger(json!({OWNER_KEY: format!("{place}/00000000")})).await;
     world.create(json!({})).await;
     let message = world.until_false("NamespaceReady", "NotOwned").await;
-    assert!(message.contains("an earlier NamespacePlus"), "{message}");
+    assert!(message.contains("a deleted NamespacePlus"), "{message}");
     assert_eq!(world.namespace().await.annotations(), stranger.annotations());
 }
 
@@ -127,7 +130,7 @@ async fn labels_and_annotations_are_kept_as_declared_and_those_of_others_stay() 
     let theirs =
         json!({"metadata": {"labels": {"theirs": "x", "team": "hacked"}, "annotations": {"contact": null}}});
     merge(&world.namespaces(), &world.name, theirs).await;
-    cluster::wait::eventually("the metadata to be repaired", crate::support::PATIENCE, async || {
+    cluster::wait::eventually("the metadata to be restored", crate::support::PATIENCE, async || {
         let namespace = world.namespaces().get(&world.name).await?;
         let labels = namespace.labels();
         Ok(labels["team"] == "blue"
@@ -162,5 +165,9 @@ async fn a_namespace_that_the_api_server_does_not_take_is_told_in_its_words() {
     assert!(message.contains("cannot update Namespace"), "{message}");
     let quotas = world.inside::<k8s_openapi::api::core::v1::ResourceQuota>();
     let quota = quotas.get("default-quota").await.unwrap();
-    assert_eq!(quota.spec.unwrap().hard.unwrap()["pods"].0, "3", "what is inside is kept all the same");
+    assert_eq!(
+        quota.spec.unwrap().hard.unwrap()["pods"].0,
+        "3",
+        "the objects in the namespace are reconciled"
+    );
 }

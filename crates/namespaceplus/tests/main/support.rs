@@ -1,4 +1,4 @@
-//! What the tests share: NamespacePlus made and watched as a person would.
+//! Test environment and helpers.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::tls;
 
-/// Long enough for a busy machine, short enough to notice.
+/// Timeout for a single step on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A namespace of the test's own on the shared cluster, where the controller runs. The NamespacePlus in it, and
-/// with it the namespace that is made, is called `name`.
+/// A namespace for one test on the shared cluster on which the controller runs. `name` is the name
+/// of the NamespacePlus in it, and of the namespace that the NamespacePlus creates.
 pub(crate) struct World {
     pub(crate) harness: Arc<Harness>,
     pub(crate) home: TestNamespace,
@@ -47,7 +47,7 @@ impl World {
         Api::all(self.client.clone())
     }
 
-    /// The objects inside the namespace that is made.
+    /// Returns the API for the objects in the created namespace.
     pub(crate) fn inside<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -59,7 +59,7 @@ impl World {
         self.all().create(&PostParams::default(), &plus(&self.name, spec)).await.unwrap()
     }
 
-    /// Creates it and waits until all is as declared.
+    /// Creates the NamespacePlus and waits until it is ready.
     pub(crate) async fn ready(&self, spec: Value) -> NamespacePlus {
         self.create(spec).await;
         self.until_ready().await
@@ -79,12 +79,12 @@ impl World {
         .unwrap()
     }
 
-    /// Waits until the NamespacePlus says that all of its present spec is as declared.
+    /// Waits until the NamespacePlus is ready for its current spec.
     pub(crate) async fn until_ready(&self) -> NamespacePlus {
-        self.until("all to be as declared", is_ready).await
+        self.until("the NamespacePlus to be ready", is_ready).await
     }
 
-    /// Waits until a condition is False for this reason, and returns its message.
+    /// Waits until a condition is False with this reason. Returns its message.
     pub(crate) async fn until_false(&self, type_: &str, reason: &str) -> String {
         let what = format!("{type_} to be False, {reason}");
         let object = self
@@ -100,7 +100,7 @@ impl World {
     }
 
     pub(crate) async fn until_namespace_is_gone(&self) {
-        eventually("the namespace to be gone", 2 * PATIENCE, async || {
+        eventually("the namespace to be deleted", 2 * PATIENCE, async || {
             Ok(self.namespaces().get_opt(&self.name).await?.is_none())
         })
         .await
@@ -108,14 +108,14 @@ impl World {
     }
 
     pub(crate) async fn until_gone(&self) {
-        eventually("the NamespacePlus to be gone", 2 * PATIENCE, async || {
+        eventually("the NamespacePlus to be deleted", 2 * PATIENCE, async || {
             Ok(self.all().get_opt(&self.name).await?.is_none())
         })
         .await
         .unwrap();
     }
 
-    /// Makes a namespace of the name that the NamespacePlus will have, as somebody else would.
+    /// Creates a foreign namespace with the name of the NamespacePlus.
     pub(crate) async fn stranger(&self, annotations: Value) -> Namespace {
         let namespace = json!({"metadata": {"name": self.name, "annotations": annotations}});
         let namespace = serde_json::from_value(namespace).unwrap();
@@ -136,28 +136,28 @@ pub(crate) fn plus(name: &str, spec: Value) -> NamespacePlus {
     .unwrap()
 }
 
-/// Whether the NamespacePlus says that all of its present spec is as declared.
+/// Returns whether the NamespacePlus is ready for its current spec.
 pub(crate) fn is_ready(object: &NamespacePlus) -> bool {
     let status = object.status.clone().unwrap_or_default();
     status.observed_generation == object.metadata.generation && is_true(&status.conditions, "Ready")
 }
 
-/// Status, reason and message of a condition.
+/// Returns status, reason, and message of a condition.
 pub(crate) fn condition(object: &NamespacePlus, type_: &str) -> Option<(String, String, String)> {
     let found = find(&object.status.as_ref()?.conditions, type_)?;
     Some((found.status.clone(), found.reason.clone(), found.message.clone()))
 }
 
-/// What the status says of calls, by hook and event.
+/// Returns the hook statuses by hook and event.
 pub(crate) fn called(object: &NamespacePlus) -> HashMap<(String, &'static str), HookStatus> {
     let hooks = object.status.iter().flat_map(|status| status.hooks.clone());
     hooks.map(|one| ((one.name.clone(), one.event.as_str()), one)).collect()
 }
 
-/// Waits until all calls that are due were taken.
+/// Waits until all calls that are due are accepted.
 pub(crate) async fn until_delivered(world: &World) -> NamespacePlus {
     world
-        .until("all calls to be taken", |object| {
+        .until("all calls to be accepted", |object| {
             let status = object.status.clone().unwrap_or_default();
             status.observed_generation == object.metadata.generation
                 && is_true(&status.conditions, "Ready")
@@ -166,7 +166,7 @@ pub(crate) async fn until_delivered(world: &World) -> NamespacePlus {
         .await
 }
 
-/// A merge patch by the administrator.
+/// Applies a merge patch as the administrator.
 pub(crate) async fn merge<K>(api: &Api<K>, name: &str, patch: Value) -> K
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -174,7 +174,7 @@ where
     api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
 }
 
-/// The object's incarnation and version, to tell whether anybody wrote to it.
+/// Returns UID and resource version, to detect writes to the object.
 pub(crate) fn version<K: ResourceExt>(object: &K) -> (Option<String>, Option<String>) {
     (object.uid(), object.resource_version())
 }

@@ -1,4 +1,4 @@
-//! Calls over TLS to real servers: whom they trust, what is said of those that they do not, and that they are made again.
+//! Hooks over TLS: trusted and untrusted certificates, and retries.
 
 use std::{
     io::Write,
@@ -26,10 +26,10 @@ use crate::support::{World, called, condition, until_delivered};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// The authority that the manager is told of from the start.
+/// The authority that the manager trusts from the start.
 static KNOWN: LazyLock<Authority> = LazyLock::new(|| authority("known"));
 
-/// The file of authorities that the manager is told of.
+/// Returns the path of the CA bundle of the manager.
 pub(crate) fn bundle() -> &'static Path {
     static BUNDLE: LazyLock<NamedTempFile> = LazyLock::new(|| {
         let mut file = NamedTempFile::new().unwrap();
@@ -46,14 +46,15 @@ fn authority(name: &str) -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A system that takes all calls, and counts them.
+/// A receiver that accepts and counts all calls.
 struct System {
     port: u16,
     calls: Arc<AtomicUsize>,
 }
 
 impl System {
-    /// Shows a certificate for a name, which was signed by an authority and may be an old one.
+    /// Starts a receiver with a certificate for a name, signed by an authority. The certificate
+    /// expires in `year`.
     fn start(authority: &Authority, name: &str, year: i32) -> Self {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_after = date_time_ymd(year, 1, 1);
@@ -95,7 +96,7 @@ async fn a_certificate_that_is_wrong_is_told_in_words_and_no_call_is_sent() {
     let hooks = [right.hook("right"), elsewhere.hook("elsewhere"), old.hook("old")];
     world.create(json!({ "hooks": hooks })).await;
     let object = world
-        .until("all three to be told of", |object| {
+        .until("all three calls to be reported", |object| {
             let told = called(object);
             let is_known = |one: &HookStatus| {
                 one.under_way_until.is_none() && (one.attempts > 1 || one.state == HookState::Delivered)
@@ -105,9 +106,9 @@ async fn a_certificate_that_is_wrong_is_told_in_words_and_no_call_is_sent() {
         .await;
     let told = called(&object);
     for (name, says) in [
-        ("right", "it answered 204"),
-        ("elsewhere", "its certificate is refused: it is for other names than the host of the url"),
-        ("old", "its certificate is refused: it has expired"),
+        ("right", "the receiver answered 204"),
+        ("elsewhere", "the certificate is not accepted: it is not valid for the host of the url"),
+        ("old", "the certificate is not accepted: it has expired"),
     ] {
         assert_eq!(told[&(name.to_owned(), "Created")].message, says, "{name}");
     }
@@ -123,8 +124,10 @@ async fn an_authority_of_ones_own_is_trusted_as_soon_as_an_administrator_names_i
     let system = System::start(&private, "127.0.0.1", 2500);
     world.create(json!({ "hooks": [system.hook("chat")] })).await;
     let object = world
-        .until("the stranger to be told of", |object| {
-            called(object).values().any(|one| one.message.contains("no authority that the manager trusts"))
+        .until("the untrusted certificate to be reported", |object| {
+            called(object)
+                .values()
+                .any(|one| one.message.contains("authority that the manager does not trust"))
         })
         .await;
     let (status, reason, message) = condition(&object, "HooksDelivered").unwrap();

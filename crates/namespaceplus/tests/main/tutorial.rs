@@ -1,4 +1,4 @@
-//! The samples, with the commands that people use.
+//! The samples work with the documented commands.
 
 use cluster::wait::eventually;
 use k8s_openapi::api::core::v1::ResourceQuota;
@@ -18,7 +18,7 @@ async fn the_sample_makes_its_namespace_with_a_quota_of_nothing() {
     let object = world.until_ready().await;
     assert_eq!(object.spec.foo.as_deref(), Some("example"));
     let quota = serde_json::to_value(&object.spec.quota).unwrap();
-    assert_eq!(quota, json!({"cpu": "0", "memory": "0Gi", "pods": "0"}), "the defaults can be seen");
+    assert_eq!(quota, json!({"cpu": "0", "memory": "0Gi", "pods": "0"}), "the defaults are visible");
     let made = world.inside::<ResourceQuota>().get("default-quota").await.unwrap();
     let hard = serde_json::to_value(made.spec.unwrap().hard).unwrap();
     assert_eq!(hard, json!({"cpu": "0", "memory": "0", "pods": "0"}));
@@ -41,7 +41,7 @@ async fn the_sample_of_a_team_works_as_it_is() {
     world.harness.cluster.apply_yaml(&sample).await.unwrap();
     world.until_ready().await;
     eventually("an Event about the namespace", PATIENCE, async || {
-        Ok(world.kubectl(&["get", "events"]).await?.contains(&format!("made namespace {}", world.name)))
+        Ok(world.kubectl(&["get", "events"]).await?.contains(&format!("created namespace {}", world.name)))
     })
     .await
     .unwrap();

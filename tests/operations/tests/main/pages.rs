@@ -72,8 +72,14 @@ fn every_test_that_the_page_of_namespacepluses_names_is_there() {
     assert_eq!(absent.collect::<Vec<_>>(), [""; 0]);
 }
 
+/// Returns the name of the file with the condition types and reasons of a kind.
+fn reasons_file(kind: &str) -> &'static str {
+    let is_there = |file: &&str| path(&format!("crates/{kind}/src/{file}")).is_file();
+    ["reasons.rs", "words.rs"].into_iter().find(is_there).unwrap()
+}
+
 fn declared(kind: &str) -> String {
-    fs::read_to_string(path(&format!("crates/{kind}/src/words.rs"))).unwrap()
+    fs::read_to_string(path(&format!("crates/{kind}/src/{}", reasons_file(kind)))).unwrap()
 }
 
 /// The types and reasons of conditions and the reasons of Events that the code of a kind has.
@@ -127,7 +133,7 @@ fn listed(kind: &str) -> BTreeSet<String> {
 fn no_word_is_there_that_is_never_said() {
     for kind in ["podset", "memcached", "namespaceplus"] {
         let declared = declared(kind);
-        let all = code(&path(&format!("crates/{kind}/src")), "words.rs");
+        let all = code(&path(&format!("crates/{kind}/src")), reasons_file(kind));
         let used: BTreeSet<_> =
             all.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
         let constants =

@@ -49,7 +49,7 @@ fn a_call_that_was_taken_is_not_due_again() {
     assert!(!is_due(&call, seconds(10_000)) && is_settled(&[call]));
 }
 
-/// The call, begun.
+/// Returns a started call.
 fn begun(object: &NamespacePlus, what: &[Happened], at: i64) -> HookStatus {
     let mut call = one(object, what);
     begin(&mut call, &object.spec.hooks[0], seconds(at));
@@ -64,7 +64,7 @@ fn a_call_that_is_under_way_is_not_made_by_anybody_until_it_must_have_ended() {
     let call = begun(&object, &what, 100);
     assert_eq!((call.state, call.attempts), (HookState::Pending, 1));
     let object = with(object, vec![call.clone()]);
-    // Another manager, which knows nothing but the status.
+    // Another manager, which has only the status.
     let known = known_of(&object, &calls(&object, &what));
     assert_eq!(known, [call]);
     assert!(!is_due(&known[0], seconds(136)) && is_due(&known[0], seconds(137)));
@@ -76,7 +76,7 @@ fn a_call_that_is_under_way_is_not_made_by_anybody_until_it_must_have_ended() {
 fn a_call_that_was_answered_is_under_way_no_more() {
     let object = plus(&["Created"]);
     let mut call = begun(&object, &[happened(HookEvent::Created, "1")], 100);
-    note(&mut call, Err("it answered 500".into()), seconds(101));
+    note(&mut call, Err("the receiver answered 500".into()), seconds(101));
     assert_eq!((call.attempts, &call.under_way_until), (1, &None));
     assert!(!is_due(&call, seconds(101)) && is_due(&call, seconds(102)));
 }
@@ -88,11 +88,11 @@ fn pauses_grow_until_it_is_given_up() {
     let mut pauses = Vec::new();
     while call.state == HookState::Pending {
         begin(&mut call, &object.spec.hooks[0], seconds(0));
-        note(&mut call, Err("it answered 503".into()), seconds(0));
+        note(&mut call, Err("the receiver answered 503".into()), seconds(0));
         pauses.extend(wait(&[call.clone()], seconds(0)).map(|wait| wait.as_secs()));
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-    assert_eq!(call.message, "given up after 12 tries: it answered 503");
+    assert_eq!(call.message, "gave up after 12 attempts: the receiver answered 503");
     let mut last = HookStatus { event: HookEvent::Deleted, attempts: 5, state: HookState::Pending, ..call };
     note(&mut last, Err("no".into()), seconds(0));
     assert_eq!(last.state, HookState::Failed);
@@ -135,15 +135,15 @@ fn the_condition_says_what_is_wrong() {
         let verdict = verdict(&object, std::slice::from_ref(call));
         (verdict.reason, verdict.message)
     };
-    assert_eq!(said(&call), ("HookPending", "chat is to be called for Created".into()));
+    assert_eq!(said(&call), ("HookPending", "hook chat is due for event Created".into()));
     begin(&mut call, &object.spec.hooks[0], seconds(0));
-    assert_eq!(said(&call), ("HookPending", "chat, called for Created: it has not answered yet".into()));
-    note(&mut call, Err("it answered 500".into()), seconds(0));
-    assert_eq!(said(&call), ("HookPending", "chat, called for Created: it answered 500".into()));
+    assert_eq!(said(&call), ("HookPending", "hook chat, event Created: no response yet".into()));
+    note(&mut call, Err("the receiver answered 500".into()), seconds(0));
+    assert_eq!(said(&call), ("HookPending", "hook chat, event Created: the receiver answered 500".into()));
     call.state = HookState::Failed;
     assert_eq!(said(&call).0, "HookFailed");
     note(&mut call, Ok(200), seconds(0));
-    assert_eq!(said(&call), ("Delivered", "1 calls were taken".into()));
+    assert_eq!(said(&call), ("Delivered", "1 calls were accepted".into()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How status and Events are written.
+//! Writes the status and records Events.
 
 use std::sync::Arc;
 
@@ -12,27 +12,27 @@ use crate::{
     error::Error,
     hooks::has_failed_now,
     namespace::{Gained, Standing},
+    reasons::{self, NAMESPACE_READY},
     reconcile::NamespacePlusController,
     status::{Report, status},
-    words::{self, NAMESPACE_READY},
 };
 
-/// The reasons that only a person can change, and that are no error of a request.
-const NOT_TO_BE_HAD: [&str; 3] = [words::NOT_OWNED, words::TAKEN_BY, words::REFUSED];
+/// Reasons that need the user and are not caused by a failed request.
+const NOT_TO_BE_HAD: [&str; 3] = [reasons::NOT_OWNED, reasons::TAKEN_BY, reasons::REFUSED];
 
 impl NamespacePlusController {
-    /// Says in an Event how the namespace was come by, if it has just been.
+    /// Records an Event if the namespace was just created or adopted.
     pub(crate) fn announce(&self, object: &NamespacePlus, standing: &Standing) {
         let (reason, done) = match standing {
-            Standing::Ours(Gained::Made) => (words::CREATED, "made"),
-            Standing::Ours(Gained::Adopted) => (words::ADOPTED, "adopted"),
+            Standing::Ours(Gained::Made) => (reasons::CREATED, "created"),
+            Standing::Ours(Gained::Adopted) => (reasons::ADOPTED, "adopted"),
             _ => return,
         };
         let note = format!("{done} namespace {}", object.name_any());
         self.events.normal(object.object_ref(&()), reason, "Reconcile", &note);
     }
 
-    /// Tells what was seen and done; of hooks, what `hooks` makes of what is known.
+    /// Writes the status. `hooks` computes the hook statuses.
     pub(crate) async fn tell(
         &self,
         object: &NamespacePlus,
@@ -46,7 +46,8 @@ impl NamespacePlusController {
         self.status.write(object, next).await.map_err(Error::Status)
     }
 
-    /// Tells what came of calls. Nobody else knows it, so a write that has to wait is waited for.
+    /// Writes the results of calls. Retries until the write succeeds, because the results exist
+    /// only in memory.
     pub(crate) async fn tell_at_once(
         &self,
         object: &Arc<NamespacePlus>,
@@ -65,8 +66,8 @@ impl NamespacePlusController {
         }
     }
 
-    /// Says once in an Event that the namespace cannot be had; the condition goes on saying it. The Event of a
-    /// request that failed is the runner's.
+    /// Records an Event once if the namespace cannot be owned. The runner records the Events of
+    /// failed requests.
     fn warn(&self, object: &NamespacePlus, next: &NamespacePlusStatus) {
         let said = |status: &NamespacePlusStatus| find(&status.conditions, NAMESPACE_READY).cloned();
         let before = object.status.as_ref().and_then(said).map(|condition| condition.reason);
@@ -76,22 +77,22 @@ impl NamespacePlusController {
         }
     }
 
-    /// Says in an Event that a call was given up, if the status did not say so before.
+    /// Records an Event for each call that failed permanently since the last status.
     pub(crate) fn warn_of_hooks(&self, object: &NamespacePlus, now: &[HookStatus]) {
         for failed in has_failed_now(said(object), now) {
-            let note = format!("{}, called for {}: {}", failed.name, failed.event.as_str(), failed.message);
-            self.events.warning(object.object_ref(&()), words::HOOK_FAILED, "Call", &note);
+            let note = format!("hook {}, event {}: {}", failed.name, failed.event.as_str(), failed.message);
+            self.events.warning(object.object_ref(&()), reasons::HOOK_FAILED, "Call", &note);
         }
     }
 }
 
-/// What the status says of the calls.
+/// Returns the hook statuses.
 pub(crate) fn said(object: &NamespacePlus) -> &[HookStatus] {
     object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default()
 }
 
-/// The status with something else said of the calls. That the generation was seen belongs to it: a new one gives calls
-/// that were given up another chance, and a deletion makes it one.
+/// Returns the status with other hook statuses and the current generation, because a new generation
+/// resets failed calls.
 pub(crate) fn with_hooks(object: &NamespacePlus, hooks: Vec<HookStatus>) -> NamespacePlusStatus {
     let observed_generation = object.metadata.generation;
     NamespacePlusStatus { observed_generation, hooks, ..object.status.clone().unwrap_or_default() }

@@ -1,20 +1,21 @@
-//! Whose namespace is it? Pure.
+//! Determines which NamespacePlus owns a namespace. Pure functions.
 //!
-//! An owner reference cannot cross namespaces, so the owner stands in an annotation of the Namespace, with its UID.
-//! A namespace that carries no such mark of ours is somebody else's and is not touched, unless an administrator
-//! wrote our place into [`ADOPT_KEY`].
+//! An owner reference cannot cross namespaces. Instead, an annotation of the Namespace names the
+//! owner with its UID. A namespace without this annotation is never modified, unless an
+//! administrator sets [`ADOPT_KEY`] to this NamespacePlus.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
 use crate::api::NamespacePlus;
 
-/// The annotation of a Namespace that names its NamespacePlus: `<namespace>/<name>/<uid>`.
+/// Annotation of a Namespace that names its NamespacePlus: `<namespace>/<name>/<uid>`.
 pub const OWNER_KEY: &str = "mygroup.my.domain/owner";
-/// The annotation with which an administrator hands a Namespace to a NamespacePlus: `<namespace>/<name>`.
+/// Annotation with which an administrator lets a NamespacePlus adopt a Namespace:
+/// `<namespace>/<name>`.
 pub const ADOPT_KEY: &str = "mygroup.my.domain/adopt-by";
 
-/// A NamespacePlus, as marks name it.
+/// Identity of a NamespacePlus in annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// `<namespace>/<name>`.
@@ -28,35 +29,35 @@ impl Identity {
         Self { place, uid: object.uid().unwrap_or_default() }
     }
 
-    /// The mark's value.
+    /// Returns the value of the owner annotation.
     pub(crate) fn mark(&self) -> String {
         format!("{}/{}", self.place, self.uid)
     }
 }
 
-/// Whether a namespace is a NamespacePlus' own.
+/// Relation of a namespace to a NamespacePlus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// It carries our mark.
+    /// The owner annotation names this NamespacePlus.
     Ours,
-    /// An administrator hands it to us.
+    /// An administrator lets this NamespacePlus adopt it.
     Offered,
-    /// It is somebody else's.
+    /// Another owner, or none.
     Foreign(Foreign),
 }
 
-/// Whose namespace it is instead.
+/// Owner of a namespace that is not owned by this NamespacePlus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
-    /// Nobody's that we know of: it was there before, or was released.
+    /// None: the namespace existed before, or was released.
     Stranger,
-    /// Another NamespacePlus', at this place.
+    /// Another NamespacePlus, with this namespace and name.
     Taken(String),
-    /// An earlier NamespacePlus' of our own place, which was removed without letting go of it.
+    /// A deleted NamespacePlus of the same name, whose finalizer was removed by force.
     Stale,
 }
 
-/// Looks at a namespace with the eyes of a NamespacePlus.
+/// Determines the relation of a namespace to a NamespacePlus.
 pub(crate) fn claim(me: &Identity, namespace: &Namespace) -> Claim {
     let annotation = |key| namespace.annotations().get(key).map(String::as_str);
     let mark = annotation(OWNER_KEY).unwrap_or_default();
@@ -74,7 +75,7 @@ pub(crate) fn claim(me: &Identity, namespace: &Namespace) -> Claim {
     }
 }
 
-/// Why no NamespacePlus may ever have a namespace of this name.
+/// Returns the reason why no NamespacePlus may own a namespace of this name, if there is one.
 pub(crate) fn protected(name: &str, manager_namespace: &str) -> Option<&'static str> {
     if name == manager_namespace {
         Some("it is the manager's own namespace")

@@ -1,5 +1,5 @@
-//! How the API server writes what people leave out or write in another way, so that an object that nobody changed
-//! compares equal to what is declared. Pure.
+//! Applies the API server's defaults and canonical forms, so that an unchanged object compares
+//! equal to the desired one. Pure functions.
 
 use k8s_openapi::api::{
     core::v1::LimitRangeItem,
@@ -10,18 +10,18 @@ use operator_core::quantity::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Amounts as the Kubernetes API holds them.
+/// Amounts as in the Kubernetes API.
 pub(crate) type ApiAmounts = BTreeMap<String, ApiQuantity>;
 
-/// The amounts in the canonical form; one that is none stays as it is.
+/// Converts amounts to canonical form. Invalid amounts stay unchanged.
 pub(crate) fn canonical(amounts: &ApiAmounts) -> ApiAmounts {
     let canonical =
         |amount: &ApiQuantity| Quantity::try_from(amount).map_or_else(|_| amount.clone(), Into::into);
     amounts.iter().map(|(resource, amount)| (resource.clone(), canonical(amount))).collect()
 }
 
-/// A limit with the defaults of the API server: for containers, what is missing of the default follows from the
-/// maximum, and what is missing of the default request from the default and the minimum.
+/// Applies the API server's defaults to a limit. For containers, `default` defaults to `max`, and
+/// `defaultRequest` to `default`, then `min`.
 pub(crate) fn limit(mut item: LimitRangeItem) -> LimitRangeItem {
     if item.type_ == "Container" {
         fill(&mut item.default, item.max.as_ref());
@@ -47,7 +47,8 @@ fn fill(amounts: &mut Option<ApiAmounts>, from: Option<&ApiAmounts>) {
     }
 }
 
-/// A policy with the defaults of the API server: the directions follow from the rules, a port is a TCP port.
+/// Applies the API server's defaults to a policy: the policy types follow from the rules, and ports
+/// are TCP.
 pub(crate) fn policy(mut spec: NetworkPolicySpec) -> NetworkPolicySpec {
     spec.pod_selector.get_or_insert_default();
     let egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
@@ -65,8 +66,8 @@ fn protocol(port: &mut NetworkPolicyPort) {
     port.protocol.get_or_insert_with(|| "TCP".to_owned());
 }
 
-/// What people wrote, without the nulls, empty lists and empty `matchLabels` that the API server drops. An empty
-/// selector or rule stays: it means everything.
+/// Removes the nulls, empty lists, and empty `matchLabels` that the API server drops. Empty
+/// selectors and rules stay, because they select everything.
 pub(crate) fn without_empties(value: Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(

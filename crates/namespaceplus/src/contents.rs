@@ -1,7 +1,7 @@
-//! The objects inside the namespace, kept as declared.
+//! Reconciles the objects in the namespace.
 //!
-//! The namespace decides whose its contents are, so they carry only that they were made for it: whoever owns the
-//! namespace next takes them over. An owner reference could not name an owner in another namespace.
+//! The owner of the namespace owns its contents, so an annotation names only the namespace. An
+//! owner reference cannot name an owner in another namespace.
 
 use std::sync::Arc;
 
@@ -27,22 +27,23 @@ use crate::{
     child::Child,
 };
 
-/// The annotation of an object inside a namespace that we made it, with the namespace's name.
+/// Annotation of an object in a namespace that the controller created, with the name of the
+/// namespace.
 pub const MADE_FOR_KEY: &str = "mygroup.my.domain/made-for";
 
-/// Why an object inside the namespace is not as declared.
+/// Reason why an object in the namespace could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// The declaration makes no sense.
+    /// The spec of the object is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// It could not be written.
+    /// A write failed.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
 impl Trouble {
-    /// All of it in one line.
+    /// Returns the error with all its causes.
     pub(crate) fn words(&self) -> String {
         chain(self)
     }
@@ -54,24 +55,25 @@ impl Trouble {
         }
     }
 
-    /// Whether the API server refused: only a change of the spec or the cluster helps.
+    /// Returns whether the API server denied the write. Only a change of the spec or of the cluster
+    /// helps.
     pub(crate) fn is_refusal(&self) -> bool {
         self.answer().is_some_and(is_refusal)
     }
 
-    /// Whether the namespace is on its way out, which the informer will show.
+    /// Returns whether the namespace is terminating, which the informer will report.
     pub(crate) fn is_terminating(&self) -> bool {
         self.answer().is_some_and(is_namespace_terminating)
     }
 
-    /// Whether the next try will do, without anybody's help.
+    /// Returns whether the error is transient.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Write(error) if is_passing(error))
     }
 }
 
-/// Whether the next try will do, without anybody's help. An internal error of the API server is not counted: it
-/// stands for an admission webhook that does not work as well.
+/// Returns whether the error is transient. Internal errors of the API server are not, because they
+/// include failures of admission webhooks.
 pub(crate) fn is_passing(error: &WriteError) -> bool {
     error.answer().is_some_and(|answer| {
         is_conflict(answer)
@@ -79,7 +81,7 @@ pub(crate) fn is_passing(error: &WriteError) -> bool {
     })
 }
 
-/// What is not as declared, by condition.
+/// Failures by condition.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
     pub(crate) quota: Vec<Trouble>,
@@ -92,7 +94,7 @@ impl Troubles {
         self.quota.iter().chain(&self.policies).chain(&self.access)
     }
 
-    /// The first of them; one that is passing before any other.
+    /// Returns the first failure, transient ones first.
     pub(crate) fn into_first(self) -> Option<Trouble> {
         let mut all: Vec<_> = self.quota.into_iter().chain(self.policies).chain(self.access).collect();
         all.sort_by_key(|trouble| !trouble.is_passing());
@@ -100,7 +102,7 @@ impl Troubles {
     }
 }
 
-/// All kinds of objects inside namespaces.
+/// Reconcilers for all kinds of objects in a namespace.
 pub(crate) struct Parts {
     quotas: Part<ResourceQuota>,
     limits: Part<LimitRange>,
@@ -110,7 +112,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// `owners` are the NamespacePlus of each name.
+    /// Starts the informers. `owners` is the index of NamespacePlus objects by name.
     pub(crate) fn wire(
         wiring: &mut Wiring<'_, NamespacePlus>,
         owners: &Index<NamespacePlus, String>,
@@ -124,7 +126,7 @@ impl Parts {
         }
     }
 
-    /// Brings all that is inside the namespace to what is declared. One trouble does not stop the rest.
+    /// Reconciles all objects in the namespace. A failure on one does not block the others.
     pub(crate) async fn keep(&self, object: &NamespacePlus) -> Troubles {
         let namespace = object.name_any();
         let mut troubles = Troubles::default();
@@ -137,7 +139,7 @@ impl Parts {
     }
 }
 
-/// The objects of one kind inside namespaces.
+/// Reconciler for the objects of one kind.
 struct Part<K> {
     children: Children<K>,
     made: Index<K, String>,
@@ -183,13 +185,13 @@ impl<K: Child> Part<K> {
     }
 }
 
-/// The namespace that an object was made for, if it is in it.
+/// Returns the namespace that the object was created for, if the object is in that namespace.
 fn made_for(meta: &ObjectMeta) -> Option<String> {
     let named = meta.annotations.as_ref()?.get(MADE_FOR_KEY)?;
     (meta.namespace.as_ref() == Some(named)).then(|| named.clone())
 }
 
-/// The NamespacePlus of a name, in all namespaces.
+/// Returns the keys of the NamespacePlus objects with this name, in all namespaces.
 pub(crate) fn keys(owners: &Index<NamespacePlus, String>, name: &str) -> Vec<ObjectKey> {
     owners.get(&name.to_owned()).iter().map(|owner| ObjectKey::of(owner.as_ref())).collect()
 }

@@ -1,8 +1,8 @@
-//! The calls that are due at one moment: told, made, and told of.
+//! Delivery of the calls that are due at one time.
 //!
-//! A call is made only after the status says that it is under way, and until when. That write is one of this very
-//! version of the object, so of several replicas, whatever their caches know, one gets it through; and whoever leads
-//! after one that was killed or is frozen waits until the call must have come to its end.
+//! A call is made only after the status marks it as started, with a deadline. The status is written
+//! with the resource version that was read, so only one replica succeeds, regardless of its cache.
+//! A new leader waits for the deadline of calls that a crashed or paused leader started.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use tokio::sync::SemaphorePermit;
 use super::plan::{self, Call};
 use crate::api::{HookStatus, NamespacePlus};
 
-/// The calls for what has happened, and room for those that are due.
+/// Calls for events, with permits for those that are due.
 pub(crate) struct Round<'h> {
     pub(super) calls: Vec<Call<'h>>,
     pub(super) room: Vec<SemaphorePermit<'h>>,
     pub(super) now: Timestamp,
-    /// The same moment on the clock of the fence, which nobody can set.
+    /// The same time on the monotonic clock of the fence.
     pub(super) began: Duration,
-    /// The ids of those that the last word on them said to be under way.
+    /// IDs of the calls that the latest status marks as started.
     begun: Mutex<Vec<String>>,
 }
 
-/// What came of the calls that were made, by their ids.
+/// Results of calls, by ID.
 #[derive(Default)]
 pub(crate) struct Answers(pub(super) Vec<(String, Result<u16, String>)>);
 
@@ -35,13 +35,13 @@ impl<'h> Round<'h> {
         Self { calls, room: Vec::new(), now, began, begun: Mutex::default() }
     }
 
-    /// The calls that are due by what the status says.
+    /// Returns the number of due calls according to the status.
     pub(super) fn due(&self, object: &NamespacePlus) -> usize {
         let known = plan::known_of(object, &self.calls);
         known.iter().filter(|one| self.is_due(one)).count()
     }
 
-    /// What is to be said before the calls are made: those are under way that are due, as far as there is room.
+    /// Returns the status to write before the calls: due calls with a permit are started.
     pub(crate) fn begin(&self, object: &NamespacePlus) -> Vec<HookStatus> {
         let mut known = plan::known_of(object, &self.calls);
         let mut begun = Vec::new();
@@ -55,7 +55,7 @@ impl<'h> Round<'h> {
         known
     }
 
-    /// What is to be said after the calls were made.
+    /// Returns the status to write after the calls.
     pub(crate) fn end(&self, object: &NamespacePlus, answers: &Answers) -> Vec<HookStatus> {
         let mut known = plan::known_of(object, &self.calls);
         let now = Timestamp::now();
@@ -67,7 +67,7 @@ impl<'h> Round<'h> {
         known
     }
 
-    /// The calls that are to be made, now that the status says so.
+    /// Returns the calls to make after the status is written.
     pub(super) fn begun(&self) -> Vec<&Call<'h>> {
         let begun = self.begun.lock();
         self.calls.iter().filter(|call| begun.contains(&call.id)).collect()
@@ -114,7 +114,7 @@ mod tests {
         let live = saying(&object, theirs.begin(&object));
         mine.begin(&object);
         assert_eq!(mine.begun().len(), 2);
-        // The write met a conflict, and what is to be written is asked for anew.
+        // The write failed with a conflict, so the status is computed again.
         assert_eq!(mine.begin(&live), live.status.clone().unwrap().hooks);
         assert_eq!((mine.begun().len(), theirs.begun().len()), (0, 2));
     }

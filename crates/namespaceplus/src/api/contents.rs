@@ -1,4 +1,4 @@
-//! What a NamespacePlus makes inside its namespace.
+//! The objects that a NamespacePlus creates in its namespace.
 
 use std::collections::BTreeMap;
 
@@ -10,47 +10,47 @@ use serde_json::Value;
 
 use super::Amount;
 
-/// Amounts by the name of the resource, `cpu` or `requests.storage` for example.
+/// Amounts by resource name, for example `cpu` or `requests.storage`.
 pub type Amounts = BTreeMap<String, Amount>;
 
-/// What a single pod, container or volume claim may take.
+/// limitRange constrains each Pod, container, or PersistentVolumeClaim.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// The limits, one item for each kind of thing that is limited.
+    /// limits are the constraints, one item for each type of object.
     #[schemars(length(min = 1, max = 8))]
     pub limits: Vec<Limit>,
 }
 
-/// The limits of one kind of thing.
+/// limit constrains one type of object.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
-    /// What is limited: Pod, Container or PersistentVolumeClaim.
+    /// type is the type of object: Pod, Container or PersistentVolumeClaim.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// The most that may be asked for.
+    /// max is the maximum amount by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     #[x_kube(validation = amounts_rule())]
     pub max: Amounts,
-    /// The least that must be asked for.
+    /// min is the minimum amount by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     #[x_kube(validation = amounts_rule())]
     pub min: Amounts,
-    /// The limit that a container gets which says nothing.
+    /// default is the limit of containers that set none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     #[x_kube(validation = amounts_rule())]
     pub default: Amounts,
-    /// The request that a container gets which says nothing.
+    /// defaultRequest is the request of containers that set none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     #[x_kube(validation = amounts_rule())]
     pub default_request: Amounts,
-    /// How many times the request the limit may be at most.
+    /// maxLimitRequestRatio is the maximum ratio of limit to request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     #[x_kube(validation = amounts_rule())]
@@ -61,11 +61,11 @@ pub struct Limit {
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NamedNetworkPolicy {
-    /// The name of the NetworkPolicy.
+    /// name is the name of the NetworkPolicy.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = name_rule())]
     pub name: String,
-    /// The spec of the NetworkPolicy.
+    /// spec is the spec of the NetworkPolicy.
     #[schemars(with = "NetworkPolicySpec")]
     pub spec: Value,
 }
@@ -74,42 +74,42 @@ pub struct NamedNetworkPolicy {
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct NamedDisruptionBudget {
-    /// The name of the PodDisruptionBudget.
+    /// name is the name of the PodDisruptionBudget.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = name_rule())]
     pub name: String,
-    /// The spec of the PodDisruptionBudget.
+    /// spec is the spec of the PodDisruptionBudget.
     #[schemars(with = "PodDisruptionBudgetSpec")]
     #[x_kube(validation = Rule::new("!has(self.minAvailable) || !has(self.maxUnavailable)")
         .message("give minAvailable or maxUnavailable, not both"))]
     pub spec: Value,
 }
 
-/// A RoleBinding of the namespace: who may do what in it.
+/// A RoleBinding of the namespace.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.role) != has(self.clusterRole)")
     .message("give exactly one of role and clusterRole"))]
 pub struct NamedRoleBinding {
-    /// The name of the RoleBinding.
+    /// name is the name of the RoleBinding.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = name_rule())]
     pub name: String,
-    /// The Role in the namespace that is given. Somebody else makes it.
+    /// role is the name of a Role in the namespace. The controller does not create the Role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub role: Option<String>,
-    /// The ClusterRole that is given, for this namespace only. Without further rights the manager may give
-    /// admin, edit and view.
+    /// clusterRole is the name of a ClusterRole, which the RoleBinding grants in this namespace
+    /// only. By default, the manager may grant admin, edit and view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cluster_role: Option<String>,
-    /// Who gets it.
+    /// subjects are the users, groups, and ServiceAccounts that get the role.
     #[schemars(length(min = 1, max = 64))]
     pub subjects: Vec<Subject>,
 }
 
-/// A person, a group or a program.
+/// A user, a group, or a ServiceAccount.
 #[derive(Clone, Debug, Deserialize, Serialize, KubeSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.kind != 'ServiceAccount' || has(self.namespace)")
@@ -120,34 +120,34 @@ pub struct NamedRoleBinding {
     "!has(self.apiGroup) || self.apiGroup == (self.kind == 'ServiceAccount' ? '' : 'rbac.authorization.k8s.io')")
     .message("leave apiGroup out, or give rbac.authorization.k8s.io for a User or Group and \"\" for a ServiceAccount"))]
 pub struct Subject {
-    /// What it is.
+    /// kind is the kind of the subject.
     pub kind: SubjectKind,
-    /// Its name.
+    /// name is the name of the subject.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The namespace of a ServiceAccount.
+    /// namespace is the namespace of a ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
-    /// The API group of the kind; it follows from the kind and can be left out.
+    /// apiGroup is the API group of the kind. Defaults to the group that belongs to the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub api_group: Option<String>,
 }
 
-/// What a subject is.
+/// The kind of a subject.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 pub enum SubjectKind {
-    /// A person, by the name that authentication gives.
+    /// A user, by the name that authentication provides.
     User,
-    /// A group of people.
+    /// A group of users.
     Group,
-    /// A program in the cluster.
+    /// A ServiceAccount.
     ServiceAccount,
 }
 
 impl SubjectKind {
-    /// The word that stands in the API.
+    /// Returns the name of the kind in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "User",
@@ -157,7 +157,7 @@ impl SubjectKind {
     }
 }
 
-/// The rule of a map of amounts.
+/// Returns the validation rule for a map of amounts.
 pub(super) fn amounts_rule() -> Rule {
     Rule::new("self.all(k, isQuantity(string(self[k])) && !string(self[k]).startsWith('-'))")
         .message("each amount is a number or a quantity: 2, 500m, 1.5, 2Gi; and not below zero")

@@ -1,4 +1,4 @@
-//! Nothing is written when nothing changed.
+//! A reconcile without a change writes nothing.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{PATIENCE, World, is_ready, plus, version};
 
-/// Notices when a controller has visited all that it found when it started.
+/// Detects when a controller has reconciled all objects that existed when it started.
 #[derive(Default)]
 struct Visits {
     taken: AtomicUsize,
@@ -55,7 +55,7 @@ impl Visits {
     }
 }
 
-/// A controller that runs with the rights of an administrator.
+/// A controller that runs with admin permissions.
 struct Running {
     environment: Environment,
     task: JoinHandle<()>,
@@ -75,7 +75,7 @@ impl Running {
     }
 }
 
-/// On a cluster of its own: it visits all objects that there are, whichever test they belong to.
+/// Needs its own cluster, because the controller reconciles the objects of all tests.
 #[tokio::test]
 async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
     let cluster = cluster::isolated().await.unwrap();
@@ -99,7 +99,7 @@ async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
     });
     let first = Running::start(&client, &Arc::default());
     all.create(&PostParams::default(), &plus("team", spec)).await.unwrap();
-    let before = eventually("all to be as declared", PATIENCE, async || {
+    let before = eventually("the NamespacePlus to be ready", PATIENCE, async || {
         let object = all.get("team").await?;
         Ok(if is_ready(&object) { Ok(version(&object)) } else { Err(object.status) })
     })
@@ -110,7 +110,7 @@ async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
     let mark = cluster.audit_mark().unwrap();
     let visits = Arc::new(Visits::default());
     let second = Running::start(&client, &visits);
-    eventually("everything to be visited", PATIENCE, async || Ok(visits.are_over())).await.unwrap();
+    eventually("all objects to be reconciled", PATIENCE, async || Ok(visits.are_over())).await.unwrap();
     second.stop().await;
     let writes = cluster.audit_since(mark).unwrap().by_user_agent("ensemble/").writes();
     assert_eq!(writes.entries, []);
@@ -134,9 +134,9 @@ async fn each_object_is_written_once() {
         written.sort();
         written
     };
-    // The log may have the last of them, the status, after the watch has shown it.
+    // The audit log may lag behind the watch.
     let is_told = async || Ok(written().contains(&"update namespacepluses".to_owned()));
-    eventually("the log to have the status", PATIENCE, is_told).await.unwrap();
+    eventually("the audit log to contain the status write", PATIENCE, is_told).await.unwrap();
     assert_eq!(
         written(),
         [
@@ -146,7 +146,7 @@ async fn each_object_is_written_once() {
             "patch namespacepluses",
             "update namespacepluses",
         ],
-        "the patch is the finalizer, the update the status"
+        "the patch adds the finalizer, and the update writes the status"
     );
 }
 
