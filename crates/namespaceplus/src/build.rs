@@ -24,7 +24,7 @@ pub const LIMITS_NAME: &str = "default-limits";
 
 /// Desired objects of one kind.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Declared<K> {
+pub(crate) struct DesiredObjects<K> {
     /// Valid objects.
     pub(crate) objects: Vec<K>,
     /// Invalid objects. Existing objects of these names are left unchanged.
@@ -43,7 +43,7 @@ pub struct Invalid {
     pub message: String,
 }
 
-impl<K: Resource<DynamicType = ()>> Declared<K> {
+impl<K: Resource<DynamicType = ()>> DesiredObjects<K> {
     fn collect<'a, T: 'a, E: ToString>(
         items: impl IntoIterator<Item = &'a T>,
         name: impl Fn(&T) -> &str,
@@ -71,9 +71,9 @@ impl<K: Resource<DynamicType = ()>> Declared<K> {
 }
 
 /// Builds the ResourceQuota, unless the quota is empty.
-pub(crate) fn quotas(object: &NamespacePlus) -> Declared<ResourceQuota> {
+pub(crate) fn quotas(object: &NamespacePlus) -> DesiredObjects<ResourceQuota> {
     let quota = Some(&object.spec.quota).filter(|quota| !quota.is_empty());
-    Declared::collect(
+    DesiredObjects::collect(
         quota,
         |_| QUOTA_NAME,
         |quota| {
@@ -85,8 +85,8 @@ pub(crate) fn quotas(object: &NamespacePlus) -> Declared<ResourceQuota> {
 }
 
 /// Builds the LimitRange.
-pub(crate) fn limits(object: &NamespacePlus) -> Declared<LimitRange> {
-    Declared::collect(
+pub(crate) fn limits(object: &NamespacePlus) -> DesiredObjects<LimitRange> {
+    DesiredObjects::collect(
         &object.spec.limit_range,
         |_| LIMITS_NAME,
         |range| {
@@ -98,8 +98,8 @@ pub(crate) fn limits(object: &NamespacePlus) -> Declared<LimitRange> {
 }
 
 /// Builds the NetworkPolicies.
-pub(crate) fn policies(object: &NamespacePlus) -> Declared<NetworkPolicy> {
-    Declared::collect(
+pub(crate) fn policies(object: &NamespacePlus) -> DesiredObjects<NetworkPolicy> {
+    DesiredObjects::collect(
         &object.spec.network_policies,
         |item| &item.name,
         |item| {
@@ -111,8 +111,8 @@ pub(crate) fn policies(object: &NamespacePlus) -> Declared<NetworkPolicy> {
 }
 
 /// Builds the PodDisruptionBudgets.
-pub(crate) fn budgets(object: &NamespacePlus) -> Declared<PodDisruptionBudget> {
-    Declared::collect(
+pub(crate) fn budgets(object: &NamespacePlus) -> DesiredObjects<PodDisruptionBudget> {
+    DesiredObjects::collect(
         &object.spec.pod_disruption_budgets,
         |item| &item.name,
         |item| {
@@ -124,8 +124,8 @@ pub(crate) fn budgets(object: &NamespacePlus) -> Declared<PodDisruptionBudget> {
 }
 
 /// Builds the RoleBindings.
-pub(crate) fn bindings(object: &NamespacePlus) -> Declared<RoleBinding> {
-    Declared::collect(
+pub(crate) fn bindings(object: &NamespacePlus) -> DesiredObjects<RoleBinding> {
+    DesiredObjects::collect(
         &object.spec.role_bindings,
         |item| &item.name,
         |item| {
@@ -195,18 +195,18 @@ mod tests {
     use crate::testing::object;
 
     #[test]
-    fn nothing_said_is_a_quota_of_nothing() {
+    fn default_quota_allows_nothing() {
         let declared = quotas(&object(json!({"foo": "example"})));
         insta::assert_yaml_snapshot!(declared.objects);
     }
 
     #[test]
-    fn an_empty_quota_is_no_quota() {
+    fn empty_quota_builds_no_object() {
         assert_eq!(quotas(&object(json!({"quota": {}}))).objects, []);
     }
 
     #[test]
-    fn amounts_are_made_canonical() {
+    fn amounts_are_canonical() {
         let declared = quotas(&object(json!({"quota": {"cpu": 1.5, "memory": "1024Mi", "pods": 10}})));
         let hard = declared.objects[0].spec.as_ref().unwrap().hard.as_ref().unwrap();
         assert_eq!(
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_can_be_declared_is_built() {
+    fn builds_all_kinds_of_objects() {
         let object = object(json!({
             "limitRange": {"limits": [{"type": "Container", "max": {"cpu": 2}}]},
             "networkPolicies": [{"name": "deny", "spec": {}}],
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named_and_keeps_its_place() {
+    fn reports_invalid_objects_by_name() {
         let object = object(json!({
             "quota": {"cpu": "lots"},
             "networkPolicies": [{"name": "bad", "spec": {"ingress": [{"ports": [{"port": 99_999_999_999_i64}]}]}},

@@ -14,7 +14,7 @@ use crate::defaulting;
 /// A kind of object that a NamespacePlus manages in its namespace.
 pub(crate) trait Child: Kind + Serialize + PartialEq + Default {
     /// Writes the managed fields of `self`, the desired object, into an existing object.
-    fn declare(&self, present: &mut Self);
+    fn apply_spec(&self, present: &mut Self);
 
     /// Returns whether the existing object must be deleted and recreated, because a field is
     /// immutable.
@@ -22,15 +22,15 @@ pub(crate) trait Child: Kind + Serialize + PartialEq + Default {
         false
     }
 
-    /// Calls [`declare`](Self::declare) and adds the labels.
-    fn fit(&self, present: &mut Self) {
+    /// Calls [`apply_spec`](Self::declare) and adds the labels.
+    fn apply_to(&self, present: &mut Self) {
         labels::add(&mut present.meta_mut().labels, self.meta().labels.clone().unwrap_or_default());
-        self.declare(present);
+        self.apply_spec(present);
     }
 }
 
 impl Child for ResourceQuota {
-    fn declare(&self, present: &mut Self) {
+    fn apply_spec(&self, present: &mut Self) {
         let hard = |quota: &Self| quota.spec.as_ref().and_then(|spec| spec.hard.clone()).unwrap_or_default();
         if defaulting::canonical(&hard(present)) != hard(self) {
             present.spec.get_or_insert_default().hard = Some(hard(self));
@@ -39,29 +39,29 @@ impl Child for ResourceQuota {
 }
 
 impl Child for LimitRange {
-    fn declare(&self, present: &mut Self) {
+    fn apply_spec(&self, present: &mut Self) {
         let limits = |range: &Self| range.spec.clone().map(|spec| spec.limits).unwrap_or_default();
-        let normal: Vec<_> = limits(present).into_iter().map(defaulting::limit).collect();
-        if normal != limits(self) {
+        let current: Vec<_> = limits(present).into_iter().map(defaulting::limit).collect();
+        if current != limits(self) {
             present.spec.clone_from(&self.spec);
         }
     }
 }
 
 impl Child for NetworkPolicy {
-    fn declare(&self, present: &mut Self) {
+    fn apply_spec(&self, present: &mut Self) {
         present.spec.clone_from(&self.spec);
     }
 }
 
 impl Child for PodDisruptionBudget {
-    fn declare(&self, present: &mut Self) {
+    fn apply_spec(&self, present: &mut Self) {
         present.spec.clone_from(&self.spec);
     }
 }
 
 impl Child for RoleBinding {
-    fn declare(&self, present: &mut Self) {
+    fn apply_spec(&self, present: &mut Self) {
         present.role_ref.clone_from(&self.role_ref);
         present.subjects.clone_from(&self.subjects);
     }
@@ -80,29 +80,29 @@ mod tests {
     use crate::{build, testing::object};
 
     #[test]
-    fn an_amount_in_other_words_is_no_change() {
+    fn equal_quantities_cause_no_update() {
         let declared = build::quotas(&object(json!({"quota": {"memory": "1Gi"}}))).objects.remove(0);
         let mut present = declared.clone();
         let hard = present.spec.as_mut().unwrap().hard.as_mut().unwrap();
         hard.get_mut("memory").unwrap().0 = "1024Mi".into();
         let before = present.clone();
-        declared.fit(&mut present);
+        declared.apply_to(&mut present);
         assert_eq!(present, before);
     }
 
     #[test]
-    fn what_others_write_beside_it_stays() {
+    fn keeps_foreign_labels() {
         let declared = build::quotas(&object(json!({}))).objects.remove(0);
         let mut present = ResourceQuota::default();
         present.metadata.labels = Some([("theirs".to_owned(), "x".to_owned())].into());
-        declared.fit(&mut present);
+        declared.apply_to(&mut present);
         assert_eq!(present.spec, declared.spec);
         assert_eq!(present.metadata.labels.as_ref().unwrap()["theirs"], "x");
         assert_eq!(present.metadata.labels.as_ref().unwrap()[labels::MANAGED_BY], labels::MANAGER);
     }
 
     #[test]
-    fn another_role_needs_another_binding_and_other_subjects_do_not() {
+    fn only_another_role_recreates_binding() {
         let binding = |role: &str, user: &str| {
             let spec = json!({"roleBindings": [
                 {"name": "a", "clusterRole": role, "subjects": [{"kind": "User", "name": user}]}]});

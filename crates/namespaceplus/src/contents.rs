@@ -23,7 +23,7 @@ use operator_core::{
 
 use crate::{
     api::NamespacePlus,
-    build::{self, Declared, Invalid},
+    build::{self, DesiredObjects, Invalid},
     child::Child,
 };
 
@@ -33,7 +33,7 @@ pub const MADE_FOR_KEY: &str = "mygroup.my.domain/made-for";
 
 /// Reason why an object in the namespace could not be reconciled.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum Failure {
     /// The spec of the object is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -42,9 +42,9 @@ pub enum Trouble {
     Write(#[from] WriteError),
 }
 
-impl Trouble {
+impl Failure {
     /// Returns the error with all its causes.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         chain(self)
     }
 
@@ -67,14 +67,14 @@ impl Trouble {
     }
 
     /// Returns whether the error is transient.
-    pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Write(error) if is_passing(error))
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Write(error) if is_transient(error))
     }
 }
 
 /// Returns whether the error is transient. Internal errors of the API server are not, because they
 /// include failures of admission webhooks.
-pub(crate) fn is_passing(error: &WriteError) -> bool {
+pub(crate) fn is_transient(error: &WriteError) -> bool {
     error.answer().is_some_and(|answer| {
         is_conflict(answer)
             || (is_unavailable(answer) && status(answer).is_none_or(|status| status.code != 500))
@@ -83,104 +83,104 @@ pub(crate) fn is_passing(error: &WriteError) -> bool {
 
 /// Failures by condition.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles {
-    pub(crate) quota: Vec<Trouble>,
-    pub(crate) policies: Vec<Trouble>,
-    pub(crate) access: Vec<Trouble>,
+pub(crate) struct Failures {
+    pub(crate) quota: Vec<Failure>,
+    pub(crate) policies: Vec<Failure>,
+    pub(crate) access: Vec<Failure>,
 }
 
-impl Troubles {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Trouble> {
+impl Failures {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Failure> {
         self.quota.iter().chain(&self.policies).chain(&self.access)
     }
 
     /// Returns the first failure, transient ones first.
-    pub(crate) fn into_first(self) -> Option<Trouble> {
+    pub(crate) fn into_most_relevant(self) -> Option<Failure> {
         let mut all: Vec<_> = self.quota.into_iter().chain(self.policies).chain(self.access).collect();
-        all.sort_by_key(|trouble| !trouble.is_passing());
+        all.sort_by_key(|failure| !failure.is_transient());
         all.into_iter().next()
     }
 }
 
 /// Reconcilers for all kinds of objects in a namespace.
-pub(crate) struct Parts {
-    quotas: Part<ResourceQuota>,
-    limits: Part<LimitRange>,
-    policies: Part<NetworkPolicy>,
-    budgets: Part<PodDisruptionBudget>,
-    bindings: Part<RoleBinding>,
+pub(crate) struct Contents {
+    quotas: KindReconciler<ResourceQuota>,
+    limits: KindReconciler<LimitRange>,
+    policies: KindReconciler<NetworkPolicy>,
+    budgets: KindReconciler<PodDisruptionBudget>,
+    bindings: KindReconciler<RoleBinding>,
 }
 
-impl Parts {
+impl Contents {
     /// Starts the informers. `owners` is the index of NamespacePlus objects by name.
     pub(crate) fn wire(
         wiring: &mut Wiring<'_, NamespacePlus>,
         owners: &Index<NamespacePlus, String>,
     ) -> Self {
         Self {
-            quotas: Part::wire(wiring, owners),
-            limits: Part::wire(wiring, owners),
-            policies: Part::wire(wiring, owners),
-            budgets: Part::wire(wiring, owners),
-            bindings: Part::wire(wiring, owners),
+            quotas: KindReconciler::wire(wiring, owners),
+            limits: KindReconciler::wire(wiring, owners),
+            policies: KindReconciler::wire(wiring, owners),
+            budgets: KindReconciler::wire(wiring, owners),
+            bindings: KindReconciler::wire(wiring, owners),
         }
     }
 
     /// Reconciles all objects in the namespace. A failure on one does not block the others.
-    pub(crate) async fn keep(&self, object: &NamespacePlus) -> Troubles {
+    pub(crate) async fn reconcile(&self, object: &NamespacePlus) -> Failures {
         let namespace = object.name_any();
-        let mut troubles = Troubles::default();
-        troubles.quota.extend(self.quotas.keep(&namespace, build::quotas(object)).await);
-        troubles.quota.extend(self.limits.keep(&namespace, build::limits(object)).await);
-        troubles.policies.extend(self.policies.keep(&namespace, build::policies(object)).await);
-        troubles.policies.extend(self.budgets.keep(&namespace, build::budgets(object)).await);
-        troubles.access.extend(self.bindings.keep(&namespace, build::bindings(object)).await);
-        troubles
+        let mut failures = Failures::default();
+        failures.quota.extend(self.quotas.reconcile(&namespace, build::quotas(object)).await);
+        failures.quota.extend(self.limits.reconcile(&namespace, build::limits(object)).await);
+        failures.policies.extend(self.policies.reconcile(&namespace, build::policies(object)).await);
+        failures.policies.extend(self.budgets.reconcile(&namespace, build::budgets(object)).await);
+        failures.access.extend(self.bindings.reconcile(&namespace, build::bindings(object)).await);
+        failures
     }
 }
 
 /// Reconciler for the objects of one kind.
-struct Part<K> {
+struct KindReconciler<K> {
     children: Children<K>,
-    made: Index<K, String>,
+    by_namespace: Index<K, String>,
 }
 
-impl<K: Child> Part<K> {
+impl<K: Child> KindReconciler<K> {
     fn wire(wiring: &mut Wiring<'_, NamespacePlus>, owners: &Index<NamespacePlus, String>) -> Self {
         let owners = owners.clone();
         let children = wiring.children(move |change: &Change<K>| {
             change.key.namespace().map(|namespace| keys(&owners, namespace)).unwrap_or_default()
         });
-        let made =
+        let by_namespace =
             children.informer().store().index(|child: &K| made_for(child.meta()).into_iter().collect());
-        Self { children, made }
+        Self { children, by_namespace }
     }
 
-    async fn keep(&self, namespace: &str, declared: Declared<K>) -> Vec<Trouble> {
-        let mut troubles = Vec::new();
+    async fn reconcile(&self, namespace: &str, declared: DesiredObjects<K>) -> Vec<Failure> {
+        let mut failures = Vec::new();
         for object in &declared.objects {
-            troubles.extend(self.put(namespace, object).await.err().map(Trouble::from));
+            failures.extend(self.create_or_update(namespace, object).await.err().map(Failure::from));
         }
-        for surplus in self.made.get(&namespace.to_owned()) {
+        for surplus in self.by_namespace.get(&namespace.to_owned()) {
             if !declared.names(&surplus.name_any()) {
-                troubles.extend(self.take_away(&surplus).await.err().map(Trouble::from));
+                failures.extend(self.delete_surplus(&surplus).await.err().map(Failure::from));
             }
         }
-        troubles.extend(declared.invalid.into_iter().map(Trouble::from));
-        troubles
+        failures.extend(declared.invalid.into_iter().map(Failure::from));
+        failures
     }
 
-    async fn put(&self, namespace: &str, object: &K) -> Result<(), WriteError> {
+    async fn create_or_update(&self, namespace: &str, object: &K) -> Result<(), WriteError> {
         let key = ObjectKey::namespaced(namespace, &object.name_any());
         let owner = Owner::Mark { key: MADE_FOR_KEY, value: namespace.to_owned() };
-        let misfit = self.children.get(&key).filter(|present| object.must_replace(present));
-        if let Some(misfit) = misfit.filter(|misfit| owner.owns(misfit.meta())) {
-            self.children.delete(&misfit).await?;
+        let replaced = self.children.get(&key).filter(|present| object.must_replace(present));
+        if let Some(replaced) = replaced.filter(|replaced| owner.owns(replaced.meta())) {
+            self.children.delete(&replaced).await?;
         }
-        self.children.create_or_update(&key, &owner, |present| object.fit(present)).await.map(drop)
+        self.children.create_or_update(&key, &owner, |present| object.apply_to(present)).await.map(drop)
     }
 
-    async fn take_away(&self, surplus: &Arc<K>) -> Result<(), WriteError> {
+    async fn delete_surplus(&self, surplus: &Arc<K>) -> Result<(), WriteError> {
         if is_deleting(surplus.as_ref()) { Ok(()) } else { self.children.delete(surplus).await }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_was_copied_elsewhere_with_its_mark_is_not_ours() {
+    fn copied_annotation_in_another_namespace_is_ignored() {
         let mut meta = ObjectMeta { namespace: Some("blue".into()), ..ObjectMeta::default() };
         meta.annotations = Some([(MADE_FOR_KEY.to_owned(), "blue".to_owned())].into());
         assert_eq!(made_for(&meta), Some("blue".to_owned()));

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_limit_gets_what_is_left_out() {
+    fn container_limit_gets_defaults() {
         let item: LimitRangeItem = serde_json::from_value(json!({
             "type": "Container", "max": {"cpu": "1000m"}, "min": {"cpu": "0.1", "memory": "1024Ki"},
         }))
@@ -113,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_limit_gets_nothing_added() {
+    fn pod_limit_gets_no_defaults() {
         let item: LimitRangeItem =
             serde_json::from_value(json!({"type": "Pod", "max": {"cpu": "1"}, "default": {}})).unwrap();
         assert_eq!(serde_json::to_value(limit(item)).unwrap(), json!({"type": "Pod", "max": {"cpu": "1"}}));
     }
 
     #[test]
-    fn a_policy_says_its_directions_and_protocols() {
+    fn policy_gets_types_and_protocols() {
         let spec = json!({
             "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {}}}], "ports": []}],
             "egress": [{"ports": [{"port": 53}, {"port": 53, "protocol": "UDP"}]}],
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_without_rules_is_for_what_comes_in() {
+    fn policy_without_rules_defaults_to_ingress() {
         let spec = policy(NetworkPolicySpec { egress: Some(vec![]), ..NetworkPolicySpec::default() });
         assert_eq!(spec.policy_types, Some(vec!["Ingress".to_owned()]));
     }

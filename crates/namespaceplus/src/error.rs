@@ -5,7 +5,7 @@ use operator_core::{ReconcileError, write::WriteError};
 
 use crate::{
     api::NamespacePlus,
-    contents::{Trouble, Troubles},
+    contents::{Failure, Failures},
     reasons,
 };
 
@@ -17,7 +17,7 @@ pub enum Error {
     Namespace(WriteError),
     /// An object in the namespace could not be reconciled.
     #[error("cannot reconcile {count} objects in namespace {namespace}")]
-    Parts {
+    Contents {
         /// The namespace.
         namespace: String,
         /// Number of objects that failed.
@@ -25,7 +25,7 @@ pub enum Error {
         /// Whether only a change of the spec can help.
         needs_other_spec: bool,
         /// The first failure. The conditions list all.
-        source: Box<Trouble>,
+        source: Box<Failure>,
     },
     /// The status could not be written.
     #[error(transparent)]
@@ -34,11 +34,11 @@ pub enum Error {
 
 impl Error {
     /// Creates an error from the failures, or returns `None` if there are none.
-    pub(crate) fn of(object: &NamespacePlus, troubles: Troubles) -> Option<Self> {
-        let needs_other_spec = troubles.iter().all(|trouble| matches!(trouble, Trouble::Invalid(_)));
-        let count = troubles.iter().count();
-        let source = Box::new(troubles.into_first()?);
-        Some(Self::Parts { namespace: object.name_any(), count, needs_other_spec, source })
+    pub(crate) fn of(object: &NamespacePlus, failures: Failures) -> Option<Self> {
+        let needs_other_spec = failures.iter().all(|failure| matches!(failure, Failure::Invalid(_)));
+        let count = failures.iter().count();
+        let source = Box::new(failures.into_most_relevant()?);
+        Some(Self::Contents { namespace: object.name_any(), count, needs_other_spec, source })
     }
 }
 
@@ -46,12 +46,12 @@ impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
             Self::Namespace(_) => reasons::FAILED_NAMESPACE,
-            Self::Parts { .. } => reasons::NOT_AS_DECLARED,
+            Self::Contents { .. } => reasons::NOT_AS_DECLARED,
             Self::Status(_) => reasons::FAILED_STATUS,
         }
     }
 
     fn is_terminal(&self) -> bool {
-        matches!(self, Self::Parts { needs_other_spec: true, .. })
+        matches!(self, Self::Contents { needs_other_spec: true, .. })
     }
 }

@@ -56,7 +56,7 @@ pub use api::{
     NamespacePlusStatus, SecretRef, Subject, SubjectKind, default_quota,
 };
 pub use build::{Invalid, LIMITS_NAME, QUOTA_NAME};
-pub use contents::{MADE_FOR_KEY, Trouble};
+pub use contents::{Failure, MADE_FOR_KEY};
 pub use error::Error;
 pub use hooks::{CA_BUNDLE, HTTP_HOSTS};
 pub use metadata::MANAGED_KEY;

@@ -21,14 +21,14 @@ pub const MANAGED_KEY: &str = "mygroup.my.domain/managed";
 
 /// Keys from the spec.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-struct Managed {
+struct ManagedKeys {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     labels: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     annotations: BTreeSet<String>,
 }
 
-impl Managed {
+impl ManagedKeys {
     fn by(object: &NamespacePlus) -> Self {
         let keys = |map: &Labels| map.keys().cloned().collect();
         Self { labels: keys(&object.spec.labels), annotations: keys(&object.spec.annotations) }
@@ -46,73 +46,77 @@ impl Managed {
 }
 
 /// Builds the namespace of a NamespacePlus.
-pub(crate) fn new(object: &NamespacePlus, me: &Identity) -> Namespace {
+pub(crate) fn new(object: &NamespacePlus, identity: &Identity) -> Namespace {
     let name = object.name_any();
     let mut namespace = Namespace::default();
     let mut labels = recommended("namespaceplus", &name, "namespace");
     labels.extend(object.spec.labels.clone());
     namespace.metadata.labels = Some(labels);
-    namespace.metadata.annotations = Some(annotations(object, me));
+    namespace.metadata.annotations = Some(annotations(object, identity));
     namespace.metadata.name = Some(name);
     namespace
 }
 
 /// Returns the merge patch that restores labels and annotations, or `None` if they match the spec.
-pub(crate) fn repair(object: &NamespacePlus, me: &Identity, seen: &Namespace) -> Option<Value> {
-    let mut before = Managed::of(seen);
+pub(crate) fn repair_patch(
+    object: &NamespacePlus,
+    identity: &Identity,
+    current: &Namespace,
+) -> Option<Value> {
+    let mut before = ManagedKeys::of(current);
     before.annotations.insert(MANAGED_KEY.to_owned());
-    let labels = difference(seen.labels(), &object.spec.labels, &before.labels);
-    let wanted = annotations(object, me);
-    let annotations = difference(seen.annotations(), &wanted, &before.annotations);
-    patch(seen, &labels, &annotations)
+    let labels = difference(current.labels(), &object.spec.labels, &before.labels);
+    let desired = annotations(object, identity);
+    let annotations = difference(current.annotations(), &desired, &before.annotations);
+    patch(current, &labels, &annotations)
 }
 
 /// Returns the merge patch that removes the ownership labels and annotations, or `None` if there
 /// are none.
-pub(crate) fn release(seen: &Namespace) -> Option<Value> {
-    let ours = recommended("namespaceplus", &seen.name_any(), "namespace");
+pub(crate) fn release_patch(current: &Namespace) -> Option<Value> {
+    let ours = recommended("namespaceplus", &current.name_any(), "namespace");
     let labels: BTreeSet<_> = ours
         .into_iter()
-        .filter(|(key, value)| seen.labels().get(key) == Some(value))
+        .filter(|(key, value)| current.labels().get(key) == Some(value))
         .map(|(key, _)| key)
         .collect();
     let annotations = [OWNER_KEY, MANAGED_KEY].map(str::to_owned).into();
     let nothing = Labels::default();
-    let labels = difference(seen.labels(), &nothing, &labels);
-    patch(seen, &labels, &difference(seen.annotations(), &nothing, &annotations))
+    let labels = difference(current.labels(), &nothing, &labels);
+    patch(current, &labels, &difference(current.annotations(), &nothing, &annotations))
 }
 
 /// Returns all annotations of the namespace that the controller sets.
-fn annotations(object: &NamespacePlus, me: &Identity) -> Labels {
-    let mut wanted = object.spec.annotations.clone();
-    wanted.insert(OWNER_KEY.to_owned(), me.mark());
-    if let Some(managed) = Managed::by(object).into_annotation() {
-        wanted.insert(MANAGED_KEY.to_owned(), managed);
+fn annotations(object: &NamespacePlus, identity: &Identity) -> Labels {
+    let mut desired = object.spec.annotations.clone();
+    desired.insert(OWNER_KEY.to_owned(), identity.owner_annotation());
+    if let Some(managed) = ManagedKeys::by(object).into_annotation() {
+        desired.insert(MANAGED_KEY.to_owned(), managed);
     }
-    wanted
+    desired
 }
 
 /// Returns the keys to set, and with the value `None` the keys of `ours` to remove.
 fn difference<'a>(
     present: &'a Labels,
-    wanted: &'a Labels,
+    desired: &'a Labels,
     ours: &'a BTreeSet<String>,
 ) -> BTreeMap<&'a str, Option<&'a str>> {
-    let set = wanted
+    let set = desired
         .iter()
         .filter(|(key, value)| present.get(*key) != Some(value))
         .map(|(key, value)| (key.as_str(), Some(value.as_str())));
-    let gone = ours
+    let removed = ours
         .iter()
-        .filter(|key| present.contains_key(*key) && !wanted.contains_key(*key))
+        .filter(|key| present.contains_key(*key) && !desired.contains_key(*key))
         .map(|key| (key.as_str(), None));
-    set.chain(gone).collect()
+    set.chain(removed).collect()
 }
 
 /// Builds a merge patch for exactly this version of the namespace, because the ownership was read
 /// from it.
 fn patch(
-    seen: &Namespace,
+    current: &Namespace,
     labels: &BTreeMap<&str, Option<&str>>,
     annotations: &BTreeMap<&str, Option<&str>>,
 ) -> Option<Value> {
@@ -120,8 +124,8 @@ fn patch(
         return None;
     }
     Some(json!({ "metadata": {
-        "uid": seen.uid(),
-        "resourceVersion": seen.resource_version(),
+        "uid": current.uid(),
+        "resourceVersion": current.resource_version(),
         "labels": labels,
         "annotations": annotations,
     }}))
@@ -136,11 +140,11 @@ mod tests {
     fn patched(namespace: &Namespace, patch: &Value) -> Namespace {
         let mut value = serde_json::to_value(namespace).unwrap();
         for field in ["labels", "annotations"] {
-            for (key, wanted) in patch["metadata"][field].as_object().unwrap() {
+            for (key, desired) in patch["metadata"][field].as_object().unwrap() {
                 let map = value["metadata"][field].as_object_mut().unwrap();
                 map.remove(key);
-                if !wanted.is_null() {
-                    map.insert(key.clone(), wanted.clone());
+                if !desired.is_null() {
+                    map.insert(key.clone(), desired.clone());
                 }
             }
         }
@@ -148,20 +152,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_made_needs_no_repair() {
+    fn new_namespace_needs_no_patch() {
         let object = object(json!({"labels": {"team": "blue"}, "annotations": {"a": "1"}}));
-        let me = Identity::of(&object);
-        assert_eq!(repair(&object, &me, &new(&object, &me)), None);
+        let identity = Identity::of(&object);
+        assert_eq!(repair_patch(&object, &identity, &new(&object, &identity)), None);
     }
 
     #[test]
-    fn keys_that_the_spec_drops_are_taken_off_and_those_of_others_stay() {
+    fn removes_dropped_keys_and_keeps_foreign_ones() {
         let before = object(json!({"labels": {"team": "blue", "tier": "1"}, "annotations": {"a": "1"}}));
         let after = object(json!({"labels": {"team": "red"}}));
-        let me = Identity::of(&before);
-        let mut namespace = new(&before, &me);
+        let identity = Identity::of(&before);
+        let mut namespace = new(&before, &identity);
         namespace.labels_mut().insert("theirs".into(), "x".into());
-        let patch = repair(&after, &me, &namespace).unwrap();
+        let patch = repair_patch(&after, &identity, &namespace).unwrap();
         assert_eq!(patch["metadata"]["labels"], json!({"team": "red", "tier": null}));
         assert_eq!(
             patch["metadata"]["annotations"],
@@ -169,16 +173,16 @@ mod tests {
         );
         let namespace = patched(&namespace, &patch);
         assert_eq!(namespace.labels()["theirs"], "x");
-        assert_eq!(repair(&after, &me, &namespace), None);
+        assert_eq!(repair_patch(&after, &identity, &namespace), None);
     }
 
     #[test]
-    fn a_patch_is_for_the_version_that_was_seen() {
+    fn patch_has_resource_version_and_uid() {
         let object = object(json!({"labels": {"team": "blue"}}));
         let mut namespace = Namespace::default();
         namespace.metadata.resource_version = Some("7".into());
         namespace.metadata.uid = Some("u".into());
-        let patch = repair(&object, &Identity::of(&object), &namespace).unwrap();
+        let patch = repair_patch(&object, &Identity::of(&object), &namespace).unwrap();
         assert_eq!(
             (&patch["metadata"]["resourceVersion"], &patch["metadata"]["uid"]),
             (&json!("7"), &json!("u"))
@@ -186,19 +190,19 @@ mod tests {
     }
 
     #[test]
-    fn release_takes_off_the_marks_and_nothing_else() {
+    fn release_removes_only_ownership_keys() {
         let object = object(json!({"labels": {"team": "blue"}, "annotations": {"a": "1"}}));
         let namespace = new(&object, &Identity::of(&object));
-        let released = patched(&namespace, &release(&namespace).unwrap());
+        let released = patched(&namespace, &release_patch(&namespace).unwrap());
         assert_eq!(released.labels().iter().collect::<Vec<_>>(), [(&"team".to_owned(), &"blue".to_owned())]);
         assert_eq!(released.annotations().iter().collect::<Vec<_>>(), [(&"a".to_owned(), &"1".to_owned())]);
-        assert_eq!(release(&released), None);
+        assert_eq!(release_patch(&released), None);
     }
 
     #[test]
-    fn a_label_of_the_same_key_that_somebody_else_gave_is_not_taken_off() {
+    fn release_keeps_foreign_managed_by_label() {
         let mut namespace = Namespace::default();
         namespace.labels_mut().insert("app.kubernetes.io/managed-by".into(), "Helm".into());
-        assert_eq!(release(&namespace), None);
+        assert_eq!(release_patch(&namespace), None);
     }
 }

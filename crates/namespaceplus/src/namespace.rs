@@ -15,14 +15,14 @@ use serde_json::Value;
 use crate::{
     api::NamespacePlus,
     metadata,
-    ownership::{Claim, Foreign, Identity, claim},
+    ownership::{Foreign, Identity, Ownership, ownership},
 };
 
 /// State of the namespace of a NamespacePlus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum NamespaceState {
     /// Owned and active.
-    Ours(Gained),
+    Owned(Origin),
     /// Owned and terminating, with the message of what blocks the deletion.
     Terminating(String),
     /// Not owned. It is not modified.
@@ -35,53 +35,53 @@ pub(crate) enum Standing {
 
 /// How the namespace became owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gained {
+pub(crate) enum Origin {
     /// It was owned before.
-    Before,
+    Existing,
     /// It was just created.
-    Made,
+    Created,
     /// It was just adopted.
     Adopted,
 }
 
 /// The next write to a namespace.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum Action {
     /// Create it.
     Create(Box<Namespace>),
     /// Patch its metadata.
-    Patch(Value, Gained),
+    Patch(Value, Origin),
     /// No write.
-    Stay(Standing),
+    Skip(NamespaceState),
 }
 
 /// Determines the next write. Pure.
-pub(crate) fn step(object: &NamespacePlus, seen: Option<&Namespace>) -> Step {
-    let me = Identity::of(object);
-    let Some(seen) = seen else { return Step::Create(Box::new(metadata::new(object, &me))) };
-    let gained = match claim(&me, seen) {
-        Claim::Foreign(foreign) => return Step::Stay(Standing::Foreign(foreign)),
-        Claim::Ours => Gained::Before,
-        Claim::Offered => Gained::Adopted,
+pub(crate) fn next_action(object: &NamespacePlus, current: Option<&Namespace>) -> Action {
+    let identity = Identity::of(object);
+    let Some(current) = current else { return Action::Create(Box::new(metadata::new(object, &identity))) };
+    let origin = match ownership(&identity, current) {
+        Ownership::Foreign(foreign) => return Action::Skip(NamespaceState::Foreign(foreign)),
+        Ownership::Owned => Origin::Existing,
+        Ownership::Adoptable => Origin::Adopted,
     };
-    if is_deleting(seen) {
-        return Step::Stay(Standing::Terminating(hold_up(seen)));
+    if is_deleting(current) {
+        return Action::Skip(NamespaceState::Terminating(deletion_blockers(current)));
     }
-    match metadata::repair(object, &me, seen) {
-        Some(patch) => Step::Patch(patch, gained),
-        None => Step::Stay(Standing::Ours(gained)),
+    match metadata::repair_patch(object, &identity, current) {
+        Some(patch) => Action::Patch(patch, origin),
+        None => Action::Skip(NamespaceState::Owned(origin)),
     }
 }
 
 /// Returns what blocks the deletion of a namespace, from the conditions of the namespace
 /// controller.
-pub(crate) fn hold_up(namespace: &Namespace) -> String {
+pub(crate) fn deletion_blockers(namespace: &Namespace) -> String {
     let conditions = namespace.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let told: Vec<_> = conditions
+    let messages: Vec<_> = conditions
         .filter(|condition| condition.status == "True")
         .filter_map(|condition| condition.message.clone())
         .collect();
-    told.join("; ")
+    messages.join("; ")
 }
 
 /// The namespaces of the cluster. Others write to them too, so conflicts are retried with a live
@@ -100,41 +100,41 @@ impl Namespaces {
     }
 
     /// Creates or updates the namespace, if the NamespacePlus owns it or may adopt it.
-    pub(crate) async fn keep(&self, object: &NamespacePlus) -> Result<Standing, WriteError> {
+    pub(crate) async fn reconcile(&self, object: &NamespacePlus) -> Result<NamespaceState, WriteError> {
         let name = object.name_any();
-        let attempt = async |round| {
-            let seen = self.look(&name, round).await?;
-            match step(object, seen.as_deref()) {
-                Step::Create(namespace) => {
+        let attempt = async |retries| {
+            let current = self.read(&name, retries).await?;
+            match next_action(object, current.as_deref()) {
+                Action::Create(namespace) => {
                     self.writer.create(&ObjectKey::cluster(&name), &*namespace).await?;
-                    Ok(Standing::Ours(Gained::Made))
+                    Ok(NamespaceState::Owned(Origin::Created))
                 }
-                Step::Patch(patch, gained) => {
-                    self.patch(&name, patch, "update").await.map(|()| Standing::Ours(gained))
+                Action::Patch(patch, origin) => {
+                    self.patch(&name, patch, "update").await.map(|()| NamespaceState::Owned(origin))
                 }
-                Step::Stay(standing) => Ok(standing),
+                Action::Skip(state) => Ok(state),
             }
         };
         retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
     /// Returns the state of the namespace after a failed write.
-    pub(crate) fn standing(&self, object: &NamespacePlus) -> Standing {
-        match step(object, self.get(&object.name_any()).as_deref()) {
-            Step::Stay(standing) => standing,
-            Step::Patch(_, Gained::Before) => Standing::Ours(Gained::Before),
-            Step::Patch(..) | Step::Create(_) => Standing::Denied,
+    pub(crate) fn state(&self, object: &NamespacePlus) -> NamespaceState {
+        match next_action(object, self.get(&object.name_any()).as_deref()) {
+            Action::Skip(state) => state,
+            Action::Patch(_, Origin::Existing) => NamespaceState::Owned(Origin::Existing),
+            Action::Patch(..) | Action::Create(_) => NamespaceState::Denied,
         }
     }
 
     /// Removes the ownership labels and annotations. Returns whether there were any.
-    pub(crate) async fn release(&self, me: &Identity, name: &str) -> Result<bool, WriteError> {
-        let attempt = async |round| {
-            let Some(seen) = self.look(name, round).await? else { return Ok(false) };
-            if claim(me, &seen) != Claim::Ours {
+    pub(crate) async fn release(&self, identity: &Identity, name: &str) -> Result<bool, WriteError> {
+        let attempt = async |retries| {
+            let Some(current) = self.read(name, retries).await? else { return Ok(false) };
+            if ownership(identity, &current) != Ownership::Owned {
                 return Ok(false);
             }
-            match metadata::release(&seen) {
+            match metadata::release_patch(&current) {
                 Some(patch) => self.patch(name, patch, "release").await.map(|()| true),
                 None => Ok(false),
             }
@@ -145,26 +145,26 @@ impl Namespaces {
     /// Deletes the namespace if it is owned. Returns it while it still exists.
     pub(crate) async fn delete(
         &self,
-        me: &Identity,
+        identity: &Identity,
         name: &str,
     ) -> Result<Option<Arc<Namespace>>, WriteError> {
-        let attempt = async |round| {
-            let Some(seen) = self.look(name, round).await? else { return Ok(None) };
-            if claim(me, &seen) != Claim::Ours {
+        let attempt = async |retries| {
+            let Some(current) = self.read(name, retries).await? else { return Ok(None) };
+            if ownership(identity, &current) != Ownership::Owned {
                 return Ok(None);
             }
-            if is_deleting(seen.as_ref()) {
-                return Ok(Some(seen));
+            if is_deleting(current.as_ref()) {
+                return Ok(Some(current));
             }
-            self.writer.delete(&seen, Unless::Changed).await?;
+            self.writer.delete(&current, Unless::Changed).await?;
             Ok(self.get(name))
         };
         retry_on_conflict(attempt, WriteError::shows_stale_cache).await
     }
 
     /// Reads the namespace: from the cache on the first attempt, live after a conflict.
-    async fn look(&self, name: &str, round: u32) -> Result<Option<Arc<Namespace>>, WriteError> {
-        match round {
+    async fn read(&self, name: &str, retries: u32) -> Result<Option<Arc<Namespace>>, WriteError> {
+        match retries {
             0 => Ok(self.get(name)),
             _ => Ok(self.writer.read(&ObjectKey::cluster(name)).await?.map(Arc::new)),
         }
@@ -183,43 +183,52 @@ mod tests {
     use super::*;
     use crate::{ownership::ADOPT_KEY, testing::object};
 
-    fn made() -> (NamespacePlus, Namespace) {
+    fn created() -> (NamespacePlus, Namespace) {
         let object = object(json!({}));
         let namespace = metadata::new(&object, &Identity::of(&object));
         (object, namespace)
     }
 
     #[test]
-    fn a_namespace_that_is_not_there_is_made_and_then_left_alone() {
-        let (object, namespace) = made();
-        assert_eq!(step(&object, None), Step::Create(Box::new(namespace.clone())));
-        assert_eq!(step(&object, Some(&namespace)), Step::Stay(Standing::Ours(Gained::Before)));
+    fn creates_missing_namespace_and_then_does_nothing() {
+        let (object, namespace) = created();
+        assert_eq!(next_action(&object, None), Action::Create(Box::new(namespace.clone())));
+        assert_eq!(
+            next_action(&object, Some(&namespace)),
+            Action::Skip(NamespaceState::Owned(Origin::Existing))
+        );
     }
 
     #[test]
-    fn a_strangers_namespace_is_never_written_to() {
-        let (object, _) = made();
+    fn never_writes_foreign_namespace() {
+        let (object, _) = created();
         let stranger = Namespace::default();
-        assert_eq!(step(&object, Some(&stranger)), Step::Stay(Standing::Foreign(Foreign::Stranger)));
+        assert_eq!(
+            next_action(&object, Some(&stranger)),
+            Action::Skip(NamespaceState::Foreign(Foreign::Unowned))
+        );
     }
 
     #[test]
-    fn a_namespace_that_is_handed_over_gets_our_mark() {
-        let (object, namespace) = made();
+    fn adopted_namespace_gets_owner_annotation() {
+        let (object, namespace) = created();
         let mut offered = Namespace::default();
         offered.annotations_mut().insert(ADOPT_KEY.into(), "teams/blue".into());
-        let Step::Patch(patch, Gained::Adopted) = step(&object, Some(&offered)) else {
+        let Action::Patch(patch, Origin::Adopted) = next_action(&object, Some(&offered)) else {
             panic!("not adopted")
         };
-        let mark = &namespace.annotations()[crate::ownership::OWNER_KEY];
-        assert_eq!(patch["metadata"]["annotations"], json!({ crate::ownership::OWNER_KEY: mark }));
+        let owner = &namespace.annotations()[crate::ownership::OWNER_KEY];
+        assert_eq!(patch["metadata"]["annotations"], json!({ crate::ownership::OWNER_KEY: owner }));
         assert_eq!(patch["metadata"]["labels"], json!({}), "the labels of an adopted namespace stay");
     }
 
     #[test]
-    fn a_namespace_on_its_way_out_is_waited_for() {
-        let (object, mut namespace) = made();
+    fn waits_for_terminating_namespace() {
+        let (object, mut namespace) = created();
         namespace.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
-        assert_eq!(step(&object, Some(&namespace)), Step::Stay(Standing::Terminating(String::new())));
+        assert_eq!(
+            next_action(&object, Some(&namespace)),
+            Action::Skip(NamespaceState::Terminating(String::new()))
+        );
     }
 }

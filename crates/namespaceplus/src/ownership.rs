@@ -19,29 +19,29 @@ pub const ADOPT_KEY: &str = "mygroup.my.domain/adopt-by";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// `<namespace>/<name>`.
-    pub(crate) place: String,
+    pub(crate) key: String,
     uid: String,
 }
 
 impl Identity {
     pub(crate) fn of(object: &NamespacePlus) -> Self {
-        let place = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-        Self { place, uid: object.uid().unwrap_or_default() }
+        let key = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+        Self { key, uid: object.uid().unwrap_or_default() }
     }
 
     /// Returns the value of the owner annotation.
-    pub(crate) fn mark(&self) -> String {
-        format!("{}/{}", self.place, self.uid)
+    pub(crate) fn owner_annotation(&self) -> String {
+        format!("{}/{}", self.key, self.uid)
     }
 }
 
 /// Relation of a namespace to a NamespacePlus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum Ownership {
     /// The owner annotation names this NamespacePlus.
-    Ours,
+    Owned,
     /// An administrator lets this NamespacePlus adopt it.
-    Offered,
+    Adoptable,
     /// Another owner, or none.
     Foreign(Foreign),
 }
@@ -50,28 +50,28 @@ pub(crate) enum Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// None: the namespace existed before, or was released.
-    Stranger,
+    Unowned,
     /// Another NamespacePlus, with this namespace and name.
-    Taken(String),
+    OtherOwner(String),
     /// A deleted NamespacePlus of the same name, whose finalizer was removed by force.
-    Stale,
+    DeletedOwner,
 }
 
 /// Determines the relation of a namespace to a NamespacePlus.
-pub(crate) fn claim(me: &Identity, namespace: &Namespace) -> Claim {
+pub(crate) fn ownership(identity: &Identity, namespace: &Namespace) -> Ownership {
     let annotation = |key| namespace.annotations().get(key).map(String::as_str);
-    let mark = annotation(OWNER_KEY).unwrap_or_default();
-    let holder = mark.rsplit_once('/').map_or(mark, |(place, _uid)| place);
-    if mark == me.mark() {
-        Claim::Ours
-    } else if annotation(ADOPT_KEY) == Some(me.place.as_str()) {
-        Claim::Offered
-    } else if mark.is_empty() {
-        Claim::Foreign(Foreign::Stranger)
-    } else if holder == me.place {
-        Claim::Foreign(Foreign::Stale)
+    let owner = annotation(OWNER_KEY).unwrap_or_default();
+    let holder = owner.rsplit_once('/').map_or(owner, |(key, _uid)| key);
+    if owner == identity.owner_annotation() {
+        Ownership::Owned
+    } else if annotation(ADOPT_KEY) == Some(identity.key.as_str()) {
+        Ownership::Adoptable
+    } else if owner.is_empty() {
+        Ownership::Foreign(Foreign::Unowned)
+    } else if holder == identity.key {
+        Ownership::Foreign(Foreign::DeletedOwner)
     } else {
-        Claim::Foreign(Foreign::Taken(holder.to_owned()))
+        Ownership::Foreign(Foreign::OtherOwner(holder.to_owned()))
     }
 }
 
@@ -90,8 +90,8 @@ pub(crate) fn protected(name: &str, manager_namespace: &str) -> Option<&'static 
 mod tests {
     use super::*;
 
-    fn me() -> Identity {
-        Identity { place: "teams/blue".into(), uid: "1".into() }
+    fn identity() -> Identity {
+        Identity { key: "teams/blue".into(), uid: "1".into() }
     }
 
     fn namespace(annotations: &[(&str, &str)]) -> Namespace {
@@ -102,29 +102,35 @@ mod tests {
     }
 
     #[test]
-    fn only_a_mark_with_our_uid_makes_it_ours() {
-        assert_eq!(claim(&me(), &namespace(&[(OWNER_KEY, "teams/blue/1")])), Claim::Ours);
-        assert_eq!(claim(&me(), &namespace(&[(OWNER_KEY, "teams/blue/2")])), Claim::Foreign(Foreign::Stale));
+    fn owner_annotation_must_match_uid() {
+        assert_eq!(ownership(&identity(), &namespace(&[(OWNER_KEY, "teams/blue/1")])), Ownership::Owned);
         assert_eq!(
-            claim(&me(), &namespace(&[(OWNER_KEY, "others/blue/1")])),
-            Claim::Foreign(Foreign::Taken("others/blue".into()))
+            ownership(&identity(), &namespace(&[(OWNER_KEY, "teams/blue/2")])),
+            Ownership::Foreign(Foreign::DeletedOwner)
         );
-        assert_eq!(claim(&me(), &namespace(&[])), Claim::Foreign(Foreign::Stranger));
-        assert_eq!(claim(&me(), &namespace(&[(OWNER_KEY, "")])), Claim::Foreign(Foreign::Stranger));
+        assert_eq!(
+            ownership(&identity(), &namespace(&[(OWNER_KEY, "others/blue/1")])),
+            Ownership::Foreign(Foreign::OtherOwner("others/blue".into()))
+        );
+        assert_eq!(ownership(&identity(), &namespace(&[])), Ownership::Foreign(Foreign::Unowned));
+        assert_eq!(
+            ownership(&identity(), &namespace(&[(OWNER_KEY, "")])),
+            Ownership::Foreign(Foreign::Unowned)
+        );
     }
 
     #[test]
-    fn an_administrators_word_goes_before_any_mark_but_only_for_whom_it_names() {
-        for mark in ["", "teams/blue/2", "others/blue/1"] {
-            let offered = namespace(&[(OWNER_KEY, mark), (ADOPT_KEY, "teams/blue")]);
-            assert_eq!(claim(&me(), &offered), Claim::Offered);
+    fn adoption_annotation_overrides_owner_annotation() {
+        for owner_annotation in ["", "teams/blue/2", "others/blue/1"] {
+            let offered = namespace(&[(OWNER_KEY, owner_annotation), (ADOPT_KEY, "teams/blue")]);
+            assert_eq!(ownership(&identity(), &offered), Ownership::Adoptable);
         }
         let to_another = namespace(&[(ADOPT_KEY, "teams/blues")]);
-        assert_eq!(claim(&me(), &to_another), Claim::Foreign(Foreign::Stranger));
+        assert_eq!(ownership(&identity(), &to_another), Ownership::Foreign(Foreign::Unowned));
     }
 
     #[test]
-    fn the_clusters_and_the_managers_namespaces_are_protected() {
+    fn system_and_manager_namespaces_are_protected() {
         for name in ["default", "kube-system", "kube-x", "ensemble-system"] {
             assert!(protected(name, "ensemble-system").is_some(), "{name}");
         }

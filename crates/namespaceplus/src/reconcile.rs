@@ -18,20 +18,19 @@ use operator_core::{
     informer::{Informer, Selection},
     kind::is_deleting,
     rbac::{BIND, CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
-    status::StatusWriter,
     write::WriteError,
 };
 
 use crate::{
     api::{DeletionPolicy, HookEvent, NamespacePlus},
-    contents::{Parts, Trouble, Troubles, is_passing, keys},
+    contents::{Contents, Failure, Failures, is_transient, keys},
     error::Error,
-    hooks::{CA_BUNDLE, HTTP_HOSTS, Happened, Hooks, is_settled, known, wait},
-    namespace::{Namespaces, Standing, hold_up},
+    hooks::{CA_BUNDLE, HTTP_HOSTS, Hooks, Occurrence, current_statuses, next_attempt_in, none_pending},
+    namespace::{NamespaceState, Namespaces, deletion_blockers},
     ownership::{Identity, protected},
     reasons,
     status::{Report, status},
-    status_updater::{said, with_hooks},
+    status_updater::{StatusUpdater, hook_statuses, with_hooks},
 };
 
 /// Finalizer that keeps a NamespacePlus until its namespace is released or deleted.
@@ -42,12 +41,12 @@ pub const GRANTABLE: [&str; 3] = ["admin", "edit", "view"];
 
 /// Reconciles a namespace for each NamespacePlus.
 pub struct NamespacePlusController {
-    pub(crate) objects: Informer<NamespacePlus>,
+    objects: Informer<NamespacePlus>,
     namespaces: Namespaces,
-    parts: Parts,
+    contents: Contents,
     hooks: Hooks,
-    pub(crate) status: StatusWriter<NamespacePlus>,
-    pub(crate) events: Events,
+    status: StatusUpdater,
+    events: Events,
     manager_namespace: String,
 }
 
@@ -79,58 +78,59 @@ impl Controller for NamespacePlusController {
     fn wire(wiring: &mut Wiring<'_, NamespacePlus>) -> Self {
         let owners = wiring.objects().store().index(|object: &NamespacePlus| vec![object.name_any()]);
         let namespaces = wiring.informer::<Namespace>(Selection::All);
-        let concerned = owners.clone();
-        wiring.on_change(&namespaces, move |change| keys(&concerned, change.key.name()));
+        let owners_by_name = owners.clone();
+        wiring.on_change(&namespaces, move |change| keys(&owners_by_name, change.key.name()));
         Self {
             objects: wiring.objects().clone(),
             namespaces: Namespaces::new(wiring.writer(namespaces)),
-            parts: Parts::wire(wiring, &owners),
+            contents: Contents::wire(wiring, &owners),
             hooks: Hooks::wire(wiring),
-            status: wiring.status(),
+            status: StatusUpdater::wire(wiring),
             events: wiring.events(),
             manager_namespace: wiring.manager_namespace().to_owned(),
         }
     }
 
     async fn reconcile(&self, object: Arc<NamespacePlus>) -> Result<Outcome, Error> {
-        let (standing, error) = self.keep_namespace(&object).await?;
-        let troubles = match standing {
-            Standing::Ours(_) => self.parts.keep(&object).await,
-            _ => Troubles::default(),
+        let (state, error) = self.reconcile_namespace(&object).await?;
+        let failures = match state {
+            NamespaceState::Owned(_) => self.contents.reconcile(&object).await,
+            _ => Failures::default(),
         };
-        if troubles.iter().any(Trouble::is_terminating) {
+        if failures.iter().any(Failure::is_terminating) {
             return Ok(Outcome::AwaitChange);
         }
-        let report = Report { standing, error, troubles };
-        if report.troubles.iter().any(Trouble::is_passing) {
+        let report = Report { state, error, failures };
+        if report.failures.iter().any(Failure::is_transient) {
             return outcome(&object, report);
         }
-        let happened = self.happened(&object, &report);
-        let round = self.hooks.round(&object, &happened);
-        let mut told = self.tell(&object, &report, |known| round.begin(known)).await;
-        if let Some(answers) = self.hooks.make_once_told(&object, &round, &told).await {
+        let occurrences = self.occurrences(&object, &report);
+        let delivery = self.hooks.delivery(&object, &occurrences);
+        let mut written = self.status.update(&object, &report, |known| delivery.start(known)).await;
+        if let Some(responses) = self.hooks.call_after_update(&object, &delivery, &written).await {
             let now = Timestamp::now();
-            let end = |known: &NamespacePlus| status(known, &report, round.end(known, &answers), now);
-            told = self.tell_at_once(&object, end).await;
+            let end = |known: &NamespacePlus| status(known, &report, delivery.end(known, &responses), now);
+            written = self.status.write_with_retries(&object, end).await;
         }
         let latest = self.objects.latest(object.clone());
-        self.warn_of_hooks(&object, said(&latest));
-        let again = wait(said(&latest), Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter);
-        Ok(outcome(&object, report)?.and(told?).and(again))
+        self.status.warn_of_failed_hooks(&object, hook_statuses(&latest));
+        let again = next_attempt_in(hook_statuses(&latest), Timestamp::now())
+            .map_or(Outcome::Done, Outcome::RequeueAfter);
+        Ok(outcome(&object, report)?.and(written?).and(again))
     }
 
     async fn cleanup(&self, object: Arc<NamespacePlus>) -> Result<Outcome, Error> {
         if protected(&object.name_any(), &self.manager_namespace).is_some() {
             return Ok(Outcome::Done);
         }
-        let let_go = match object.spec.deletion_policy {
+        let released = match object.spec.deletion_policy {
             DeletionPolicy::Retain => self.release(&object).await?,
             DeletionPolicy::Delete => self.delete(&object).await?,
         };
-        if let_go != Outcome::Done {
-            return Ok(let_go);
+        if released != Outcome::Done {
+            return Ok(released);
         }
-        self.say_farewell(&object).await
+        self.deliver_deletion_hooks(&object).await
     }
 }
 
@@ -141,18 +141,21 @@ impl NamespacePlusController {
     ///
     /// Returns transient errors. Other errors are part of the result, so that the objects in the
     /// namespace are reconciled nevertheless.
-    async fn keep_namespace(&self, object: &NamespacePlus) -> Result<(Standing, Option<WriteError>), Error> {
+    async fn reconcile_namespace(
+        &self,
+        object: &NamespacePlus,
+    ) -> Result<(NamespaceState, Option<WriteError>), Error> {
         let name = object.name_any();
         if let Some(why) = protected(&name, &self.manager_namespace) {
-            return Ok((Standing::Refused(why.to_owned()), None));
+            return Ok((NamespaceState::Refused(why.to_owned()), None));
         }
-        match self.namespaces.keep(object).await {
-            Ok(standing) => {
-                self.announce(object, &standing);
-                Ok((standing, None))
+        match self.namespaces.reconcile(object).await {
+            Ok(state) => {
+                self.status.record_origin(object, &state);
+                Ok((state, None))
             }
-            Err(error) if is_passing(&error) => Err(Error::Namespace(error)),
-            Err(error) => Ok((self.namespaces.standing(object), Some(error))),
+            Err(error) if is_transient(&error) => Err(Error::Namespace(error)),
+            Err(error) => Ok((self.namespaces.state(object), Some(error))),
         }
     }
 
@@ -169,66 +172,69 @@ impl NamespacePlusController {
     /// Deletes the namespace and waits until it is gone.
     async fn delete(&self, object: &NamespacePlus) -> Result<Outcome, Error> {
         let name = object.name_any();
-        let was_staying =
-            self.namespaces.get(&name).is_some_and(|namespace| !is_deleting(namespace.as_ref()));
+        let was_active = self.namespaces.get(&name).is_some_and(|namespace| !is_deleting(namespace.as_ref()));
         let deleted = self.namespaces.delete(&Identity::of(object), &name).await;
-        let Some(leaving) = deleted.map_err(Error::Namespace)? else { return Ok(Outcome::Done) };
-        if was_staying {
+        let Some(terminating) = deleted.map_err(Error::Namespace)? else { return Ok(Outcome::Done) };
+        if was_active {
             let note = format!("deleting namespace {name}");
             self.events.normal(object.object_ref(&()), reasons::DELETING, "Delete", &note);
         }
         // An object in a terminating namespace must not wait, because it blocks that deletion,
         // possibly its own.
-        if self.sits_in_a_leaving_namespace(object) {
+        if self.is_in_terminating_namespace(object) {
             return Ok(Outcome::Done);
         }
-        let standing = Standing::Terminating(hold_up(&leaving));
-        let report = Report { standing, error: None, troubles: Troubles::default() };
-        Ok(Outcome::AwaitChange.and(self.tell(object, &report, known).await?))
+        let state = NamespaceState::Terminating(deletion_blockers(&terminating));
+        let report = Report { state, error: None, failures: Failures::default() };
+        Ok(Outcome::AwaitChange.and(self.status.update(object, &report, current_statuses).await?))
     }
 
     /// Returns the events that happened to the namespace.
-    fn happened(&self, object: &NamespacePlus, report: &Report) -> Vec<Happened> {
+    fn occurrences(&self, object: &NamespacePlus, report: &Report) -> Vec<Occurrence> {
         let namespace = self.namespaces.get(&object.name_any()).and_then(|namespace| namespace.uid());
-        let (Standing::Ours(_), Some(occasion)) = (&report.standing, namespace) else { return Vec::new() };
-        let mut happened = vec![Happened { event: HookEvent::Created, occasion: occasion.clone() }];
-        if report.error.is_none() && report.troubles.iter().next().is_none() {
-            happened.push(Happened { event: HookEvent::Ready, occasion });
+        let (NamespaceState::Owned(_), Some(occurrence_id)) = (&report.state, namespace) else {
+            return Vec::new();
+        };
+        let mut occurrences =
+            vec![Occurrence { event: HookEvent::Created, occurrence_id: occurrence_id.clone() }];
+        if report.error.is_none() && report.failures.iter().next().is_none() {
+            occurrences.push(Occurrence { event: HookEvent::Ready, occurrence_id });
         }
-        happened
+        occurrences
     }
 
     /// Makes the calls for the event Deleted and waits until they are accepted or have failed.
     ///
     /// Skips the calls if there never was a namespace. In a terminating namespace, makes one
     /// attempt only, because waiting would block the deletion.
-    async fn say_farewell(&self, object: &Arc<NamespacePlus>) -> Result<Outcome, Error> {
+    async fn deliver_deletion_hooks(&self, object: &Arc<NamespacePlus>) -> Result<Outcome, Error> {
         if object.status.as_ref().is_none_or(|status| status.namespace.is_none()) {
             return Ok(Outcome::Done);
         }
-        let happened = [Happened { event: HookEvent::Deleted, occasion: String::new() }];
-        let round = self.hooks.round(object, &happened);
-        let told = self.status.write(object, |known| with_hooks(known, round.begin(known))).await;
-        let told = told.map_err(Error::Status);
-        if let Some(answers) = self.hooks.make_once_told(object, &round, &told).await {
-            self.tell_at_once(object, |known| with_hooks(known, round.end(known, &answers))).await?;
-            self.warn_of_hooks(object, said(&self.objects.latest(object.clone())));
+        let occurrences = [Occurrence { event: HookEvent::Deleted, occurrence_id: String::new() }];
+        let delivery = self.hooks.delivery(object, &occurrences);
+        let written = self.status.write(object, |known| with_hooks(known, delivery.start(known))).await;
+        if let Some(responses) = self.hooks.call_after_update(object, &delivery, &written).await {
+            self.status
+                .write_with_retries(object, |known| with_hooks(known, delivery.end(known, &responses)))
+                .await?;
+            self.status.warn_of_failed_hooks(object, hook_statuses(&self.objects.latest(object.clone())));
             // Removing the finalizer needs the current object.
             return Ok(Outcome::RequeueAfter(Duration::ZERO));
         }
         let latest = self.objects.latest(object.clone());
         let last: Vec<_> =
-            said(&latest).iter().filter(|one| one.event == HookEvent::Deleted).cloned().collect();
+            hook_statuses(&latest).iter().filter(|one| one.event == HookEvent::Deleted).cloned().collect();
         let was_tried = last.iter().all(|one| one.attempts > 0);
-        let end = if is_settled(&last) || (was_tried && self.sits_in_a_leaving_namespace(object)) {
+        let end = if none_pending(&last) || (was_tried && self.is_in_terminating_namespace(object)) {
             Outcome::Done
         } else {
-            wait(&last, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter)
+            next_attempt_in(&last, Timestamp::now()).map_or(Outcome::Done, Outcome::RequeueAfter)
         };
-        Ok(told?.and(end))
+        Ok(written?.and(end))
     }
 
-    fn sits_in_a_leaving_namespace(&self, object: &NamespacePlus) -> bool {
+    fn is_in_terminating_namespace(&self, object: &NamespacePlus) -> bool {
         let namespace = object.namespace().and_then(|namespace| self.namespaces.get(&namespace));
         namespace.is_some_and(|namespace| is_deleting(namespace.as_ref()))
     }
@@ -239,11 +245,11 @@ fn outcome(object: &NamespacePlus, report: Report) -> Result<Outcome, Error> {
     if let Some(error) = report.error {
         return Err(Error::Namespace(error));
     }
-    if let Some(error) = Error::of(object, report.troubles) {
+    if let Some(error) = Error::of(object, report.failures) {
         return Err(error);
     }
-    match report.standing {
-        Standing::Ours(_) => Ok(Outcome::Done),
+    match report.state {
+        NamespaceState::Owned(_) => Ok(Outcome::Done),
         _ => Ok(Outcome::AwaitChange),
     }
 }

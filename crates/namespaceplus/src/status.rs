@@ -10,20 +10,20 @@ use operator_core::{
 
 use crate::{
     api::{HookStatus, NamespacePlus, NamespacePlusStatus},
-    contents::{Trouble, Troubles},
+    contents::{Failure, Failures},
     hooks::verdict,
-    namespace::Standing,
+    namespace::NamespaceState,
     ownership::{ADOPT_KEY, Foreign, Identity},
     reasons::{self, ACCESS_READY, NAMESPACE_READY, POLICIES_READY, QUOTA_READY},
 };
 
 /// Results of a reconcile.
 pub(crate) struct Report {
-    pub(crate) standing: Standing,
+    pub(crate) state: NamespaceState,
     /// Failure of the namespace itself.
     pub(crate) error: Option<WriteError>,
     /// Failures of the objects in the namespace.
-    pub(crate) troubles: Troubles,
+    pub(crate) failures: Failures,
 }
 
 /// Computes the status with these results and hook statuses.
@@ -35,7 +35,7 @@ pub(crate) fn status(
 ) -> NamespacePlusStatus {
     let before = object.status.clone().unwrap_or_default();
     let generation = object.metadata.generation.unwrap_or_default();
-    let is_ours = matches!(report.standing, Standing::Ours(_) | Standing::Terminating(_));
+    let is_ours = matches!(report.state, NamespaceState::Owned(_) | NamespaceState::Terminating(_));
     NamespacePlusStatus {
         observed_generation: Some(generation),
         namespace: is_ours.then(|| object.name_any()),
@@ -47,9 +47,9 @@ pub(crate) fn status(
 /// Computes all conditions, the summary last.
 fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Vec<Verdict> {
     let spec = &object.spec;
-    let part = |type_, troubles: &[Trouble], fine: String| {
-        if matches!(report.standing, Standing::Ours(_)) {
-            part(type_, troubles, fine)
+    let part = |type_, failures: &[Failure], fine: String| {
+        if matches!(report.state, NamespaceState::Owned(_)) {
+            part(type_, failures, fine)
         } else {
             Verdict::is_false(type_, reasons::NAMESPACE_NOT_READY, format!("see {NAMESPACE_READY}"))
         }
@@ -63,9 +63,9 @@ fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Ve
     let access = format!("{} RoleBindings are up to date", spec.role_bindings.len());
     let needed = [
         namespace(object, report),
-        part(QUOTA_READY, &report.troubles.quota, limited),
-        part(POLICIES_READY, &report.troubles.policies, policies),
-        part(ACCESS_READY, &report.troubles.access, access),
+        part(QUOTA_READY, &report.failures.quota, limited),
+        part(POLICIES_READY, &report.failures.policies, policies),
+        part(ACCESS_READY, &report.failures.access, access),
     ];
     let hooks = verdict(object, hooks);
     let ready = ready(&needed, &hooks);
@@ -75,58 +75,64 @@ fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Ve
 fn namespace(object: &NamespacePlus, report: &Report) -> Verdict {
     let name = object.name_any();
     let no = |reason, message: String| Verdict::is_false(NAMESPACE_READY, reason, message);
-    match (&report.standing, &report.error) {
-        (Standing::Ours(_), None) => Verdict::is_true(
+    match (&report.state, &report.error) {
+        (NamespaceState::Owned(_), None) => Verdict::is_true(
             NAMESPACE_READY,
             reasons::ACTIVE,
             format!("namespace {name} is active and up to date"),
         ),
-        (Standing::Terminating(hold_up), _) => no(reasons::TERMINATING, terminating(object, hold_up)),
-        (Standing::Foreign(foreign), _) => no(reason_of(foreign), not_ours(object, foreign)),
-        (Standing::Refused(why), _) => no(reasons::REFUSED, format!("namespace {name} is protected: {why}")),
-        (Standing::Ours(_) | Standing::Denied, Some(error)) => no(reason_of_write(error), chain(error)),
-        (Standing::Denied, None) => no(reasons::FAILED, format!("namespace {name} does not exist")),
+        (NamespaceState::Terminating(deletion_blockers), _) => {
+            no(reasons::TERMINATING, terminating(object, deletion_blockers))
+        }
+        (NamespaceState::Foreign(foreign), _) => no(reason_of(foreign), not_ours(object, foreign)),
+        (NamespaceState::Refused(why), _) => {
+            no(reasons::REFUSED, format!("namespace {name} is protected: {why}"))
+        }
+        (NamespaceState::Owned(_) | NamespaceState::Denied, Some(error)) => {
+            no(reason_of_write(error), chain(error))
+        }
+        (NamespaceState::Denied, None) => no(reasons::FAILED, format!("namespace {name} does not exist")),
     }
 }
 
-fn terminating(object: &NamespacePlus, hold_up: &str) -> String {
+fn terminating(object: &NamespacePlus, deletion_blockers: &str) -> String {
     let name = object.name_any();
     let then = if object.metadata.deletion_timestamp.is_some() {
         "with its NamespacePlus"
     } else {
         "and will be recreated"
     };
-    let held = if hold_up.is_empty() { String::new() } else { format!(": {hold_up}") };
+    let held = if deletion_blockers.is_empty() { String::new() } else { format!(": {deletion_blockers}") };
     format!("namespace {name} is being deleted {then}{held}")
 }
 
 fn reason_of(foreign: &Foreign) -> &'static str {
     match foreign {
-        Foreign::Taken(_) => reasons::TAKEN_BY,
-        Foreign::Stranger | Foreign::Stale => reasons::NOT_OWNED,
+        Foreign::OtherOwner(_) => reasons::TAKEN_BY,
+        Foreign::Unowned | Foreign::DeletedOwner => reasons::NOT_OWNED,
     }
 }
 
 fn not_ours(object: &NamespacePlus, foreign: &Foreign) -> String {
-    let (name, place) = (object.name_any(), Identity::of(object).place);
+    let (name, key) = (object.name_any(), Identity::of(object).key);
     let whose = match foreign {
-        Foreign::Stranger => format!("namespace {name} exists and was not created by this NamespacePlus"),
-        Foreign::Taken(holder) => format!("namespace {name} belongs to the NamespacePlus {holder}"),
-        Foreign::Stale => format!("namespace {name} belongs to a deleted NamespacePlus {place}"),
+        Foreign::Unowned => format!("namespace {name} exists and was not created by this NamespacePlus"),
+        Foreign::OtherOwner(holder) => format!("namespace {name} belongs to the NamespacePlus {holder}"),
+        Foreign::DeletedOwner => format!("namespace {name} belongs to a deleted NamespacePlus {key}"),
     };
     format!(
         "{whose}; it is not modified. To adopt it, an administrator runs: \
-         kubectl annotate namespace {name} {ADOPT_KEY}={place}"
+         kubectl annotate namespace {name} {ADOPT_KEY}={key}"
     )
 }
 
-fn part(type_: &'static str, troubles: &[Trouble], fine: String) -> Verdict {
-    let Some(first) = troubles.first() else {
+fn part(type_: &'static str, failures: &[Failure], fine: String) -> Verdict {
+    let Some(first) = failures.first() else {
         return Verdict::is_true(type_, reasons::AS_DECLARED, fine);
     };
-    let words: Vec<_> = troubles.iter().map(Trouble::words).collect();
-    let mut message = words.join("; ");
-    if type_ == ACCESS_READY && troubles.iter().any(Trouble::is_refusal) {
+    let messages: Vec<_> = failures.iter().map(Failure::describe).collect();
+    let mut message = messages.join("; ");
+    if type_ == ACCESS_READY && failures.iter().any(Failure::is_refusal) {
         message.push_str(
             "; the manager may bind the ClusterRoles admin, edit and view; \
              for others, an administrator grants its ServiceAccount the verb bind on the role",
@@ -135,10 +141,10 @@ fn part(type_: &'static str, troubles: &[Trouble], fine: String) -> Verdict {
     Verdict::is_false(type_, reason_of_trouble(first), message)
 }
 
-fn reason_of_trouble(trouble: &Trouble) -> &'static str {
-    match trouble {
-        Trouble::Invalid(_) => reasons::INVALID,
-        Trouble::Write(error) => reason_of_write(error),
+fn reason_of_trouble(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Invalid(_) => reasons::INVALID,
+        Failure::Write(error) => reason_of_write(error),
     }
 }
 
@@ -171,27 +177,27 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{build::Invalid, namespace::Gained, reasons::HOOKS_DELIVERED, testing::object};
+    use crate::{build::Invalid, namespace::Origin, reasons::HOOKS_DELIVERED, testing::object};
 
-    fn report(standing: Standing) -> Report {
-        Report { standing, error: None, troubles: Troubles::default() }
+    fn report(state: NamespaceState) -> Report {
+        Report { state, error: None, failures: Failures::default() }
     }
 
-    fn said(spec: Value, report: &Report) -> NamespacePlusStatus {
+    fn status_of(spec: Value, report: &Report) -> NamespacePlusStatus {
         status(&object(spec), report, Vec::new(), Timestamp::UNIX_EPOCH)
     }
 
     #[test]
-    fn all_is_said_when_all_is_well() {
-        insta::assert_yaml_snapshot!(said(json!({}), &report(Standing::Ours(Gained::Made))));
+    fn reports_all_conditions_when_ready() {
+        insta::assert_yaml_snapshot!(status_of(json!({}), &report(NamespaceState::Owned(Origin::Created))));
     }
 
     #[test]
-    fn a_hook_that_was_not_called_is_told_and_does_not_stand_in_the_way() {
+    fn failed_hook_does_not_affect_ready() {
         let hooks = json!({"hooks": [{"name": "chat", "on": ["Ready"], "url": "https://chat.example.com/"}]});
         let failed = json!({"name": "chat", "event": "Ready", "state": "Failed", "message": "given up"});
         let hooks_said = vec![serde_json::from_value(failed).unwrap()];
-        let report = report(Standing::Ours(Gained::Before));
+        let report = report(NamespaceState::Owned(Origin::Existing));
         let status = status(&object(hooks), &report, hooks_said, Timestamp::UNIX_EPOCH);
         let delivered = find(&status.conditions, HOOKS_DELIVERED).unwrap();
         assert_eq!((delivered.status.as_str(), delivered.reason.as_str()), ("False", "HookFailed"));
@@ -202,18 +208,23 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_of_another_is_told_with_the_way_out() {
-        for (foreign, reason, says) in [
-            (Foreign::Stranger, "NotOwned", "was not created by this NamespacePlus"),
-            (Foreign::Stale, "NotOwned", "belongs to a deleted NamespacePlus teams/blue"),
-            (Foreign::Taken("others/blue".into()), "TakenBy", "belongs to the NamespacePlus others/blue"),
+    fn reports_foreign_namespace_with_remedy() {
+        for (foreign, reason, expected) in [
+            (Foreign::Unowned, "NotOwned", "was not created by this NamespacePlus"),
+            (Foreign::DeletedOwner, "NotOwned", "belongs to a deleted NamespacePlus teams/blue"),
+            (
+                Foreign::OtherOwner("others/blue".into()),
+                "TakenBy",
+                "belongs to the NamespacePlus others/blue",
+            ),
         ] {
-            let status = said(json!({}), &report(Standing::Foreign(foreign)));
-            let told = find(&status.conditions, NAMESPACE_READY).unwrap();
-            assert_eq!(told.reason, reason);
-            assert!(told.message.contains(says), "{}", told.message);
+            let status = status_of(json!({}), &report(NamespaceState::Foreign(foreign)));
+            let condition = find(&status.conditions, NAMESPACE_READY).unwrap();
+            assert_eq!(condition.reason, reason);
+            assert!(condition.message.contains(expected), "{}", condition.message);
             assert!(
-                told.message
+                condition
+                    .message
                     .ends_with("kubectl annotate namespace blue mygroup.my.domain/adopt-by=teams/blue")
             );
             assert_eq!(status.namespace, None);
@@ -223,11 +234,11 @@ mod tests {
     }
 
     #[test]
-    fn trouble_in_one_part_leaves_the_others_true() {
-        let mut report = report(Standing::Ours(Gained::Before));
+    fn failure_affects_only_its_condition() {
+        let mut report = report(NamespaceState::Owned(Origin::Existing));
         let invalid = Invalid { kind: "ResourceQuota".into(), name: "q".into(), message: "no".into() };
-        report.troubles.quota.push(Trouble::Invalid(invalid));
-        let status = said(json!({}), &report);
+        report.failures.quota.push(Failure::Invalid(invalid));
+        let status = status_of(json!({}), &report);
         assert_eq!(find(&status.conditions, QUOTA_READY).unwrap().reason, "Invalid");
         assert!(is_true(&status.conditions, ACCESS_READY) && is_true(&status.conditions, POLICIES_READY));
         let ready = find(&status.conditions, READY).unwrap();
@@ -235,10 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_up_a_namespace_is_told() {
-        let status = said(json!({}), &report(Standing::Terminating("Some resources are remaining".into())));
-        let told = find(&status.conditions, NAMESPACE_READY).unwrap();
-        assert_eq!(told.reason, "Terminating");
-        assert!(told.message.contains("will be recreated: Some resources"), "{}", told.message);
+    fn reports_what_blocks_deletion_of_namespace() {
+        let status =
+            status_of(json!({}), &report(NamespaceState::Terminating("Some resources are remaining".into())));
+        let condition = find(&status.conditions, NAMESPACE_READY).unwrap();
+        assert_eq!(condition.reason, "Terminating");
+        assert!(condition.message.contains("will be recreated: Some resources"), "{}", condition.message);
     }
 }

@@ -4,28 +4,40 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
-use operator_core::{Outcome, conditions::find};
+use operator_core::{
+    Outcome, Wiring, conditions::find, events::Events, informer::Informer, status::StatusWriter,
+};
 use tokio::time::sleep;
 
 use crate::{
     api::{HookStatus, NamespacePlus, NamespacePlusStatus},
     error::Error,
-    hooks::has_failed_now,
-    namespace::{Gained, Standing},
+    hooks::newly_failed,
+    namespace::{NamespaceState, Origin},
     reasons::{self, NAMESPACE_READY},
-    reconcile::NamespacePlusController,
     status::{Report, status},
 };
 
 /// Reasons that need the user and are not caused by a failed request.
-const NOT_TO_BE_HAD: [&str; 3] = [reasons::NOT_OWNED, reasons::TAKEN_BY, reasons::REFUSED];
+const NOT_OWNABLE: [&str; 3] = [reasons::NOT_OWNED, reasons::TAKEN_BY, reasons::REFUSED];
 
-impl NamespacePlusController {
+/// Writes the status of NamespacePlus objects and records the Events that follow from it.
+pub(crate) struct StatusUpdater {
+    objects: Informer<NamespacePlus>,
+    writer: StatusWriter<NamespacePlus>,
+    events: Events,
+}
+
+impl StatusUpdater {
+    pub(crate) fn wire(wiring: &Wiring<'_, NamespacePlus>) -> Self {
+        Self { objects: wiring.objects().clone(), writer: wiring.status(), events: wiring.events() }
+    }
+
     /// Records an Event if the namespace was just created or adopted.
-    pub(crate) fn announce(&self, object: &NamespacePlus, standing: &Standing) {
-        let (reason, done) = match standing {
-            Standing::Ours(Gained::Made) => (reasons::CREATED, "created"),
-            Standing::Ours(Gained::Adopted) => (reasons::ADOPTED, "adopted"),
+    pub(crate) fn record_origin(&self, object: &NamespacePlus, state: &NamespaceState) {
+        let (reason, done) = match state {
+            NamespaceState::Owned(Origin::Created) => (reasons::CREATED, "created"),
+            NamespaceState::Owned(Origin::Adopted) => (reasons::ADOPTED, "adopted"),
             _ => return,
         };
         let note = format!("{done} namespace {}", object.name_any());
@@ -33,7 +45,7 @@ impl NamespacePlusController {
     }
 
     /// Writes the status. `hooks` computes the hook statuses.
-    pub(crate) async fn tell(
+    pub(crate) async fn update(
         &self,
         object: &NamespacePlus,
         report: &Report,
@@ -41,45 +53,49 @@ impl NamespacePlusController {
     ) -> Result<Outcome, Error> {
         let next = |known: &NamespacePlus| status(known, report, hooks(known), Timestamp::now());
         if report.error.is_none() {
-            self.warn(object, &next(object));
+            self.warn_if_not_owned(object, &next(object));
         }
-        self.status.write(object, next).await.map_err(Error::Status)
+        self.write(object, next).await
+    }
+
+    /// Writes the status that `next` computes.
+    pub(crate) async fn write(
+        &self,
+        object: &NamespacePlus,
+        next: impl Fn(&NamespacePlus) -> NamespacePlusStatus,
+    ) -> Result<Outcome, Error> {
+        self.writer.write(object, next).await.map_err(Error::Status)
     }
 
     /// Writes the results of calls. Retries until the write succeeds, because the results exist
     /// only in memory.
-    pub(crate) async fn tell_at_once(
+    pub(crate) async fn write_with_retries(
         &self,
         object: &Arc<NamespacePlus>,
         next: impl Fn(&NamespacePlus) -> NamespacePlusStatus,
     ) -> Result<Outcome, Error> {
         loop {
-            match self
-                .status
-                .write(&self.objects.latest(object.clone()), &next)
-                .await
-                .map_err(Error::Status)?
-            {
+            match self.write(&self.objects.latest(object.clone()), &next).await? {
                 Outcome::RequeueAfter(wait) => sleep(wait).await,
-                told => return Ok(told),
+                outcome => return Ok(outcome),
             }
         }
     }
 
     /// Records an Event once if the namespace cannot be owned. The runner records the Events of
     /// failed requests.
-    fn warn(&self, object: &NamespacePlus, next: &NamespacePlusStatus) {
-        let said = |status: &NamespacePlusStatus| find(&status.conditions, NAMESPACE_READY).cloned();
-        let before = object.status.as_ref().and_then(said).map(|condition| condition.reason);
-        let Some(now) = said(next).filter(|now| before.as_ref() != Some(&now.reason)) else { return };
-        if NOT_TO_BE_HAD.contains(&now.reason.as_str()) {
+    fn warn_if_not_owned(&self, object: &NamespacePlus, next: &NamespacePlusStatus) {
+        let condition = |status: &NamespacePlusStatus| find(&status.conditions, NAMESPACE_READY).cloned();
+        let before = object.status.as_ref().and_then(condition).map(|condition| condition.reason);
+        let Some(now) = condition(next).filter(|now| before.as_ref() != Some(&now.reason)) else { return };
+        if NOT_OWNABLE.contains(&now.reason.as_str()) {
             self.events.warning(object.object_ref(&()), &now.reason, "Reconcile", &now.message);
         }
     }
 
     /// Records an Event for each call that failed permanently since the last status.
-    pub(crate) fn warn_of_hooks(&self, object: &NamespacePlus, now: &[HookStatus]) {
-        for failed in has_failed_now(said(object), now) {
+    pub(crate) fn warn_of_failed_hooks(&self, object: &NamespacePlus, now: &[HookStatus]) {
+        for failed in newly_failed(hook_statuses(object), now) {
             let note = format!("hook {}, event {}: {}", failed.name, failed.event.as_str(), failed.message);
             self.events.warning(object.object_ref(&()), reasons::HOOK_FAILED, "Call", &note);
         }
@@ -87,7 +103,7 @@ impl NamespacePlusController {
 }
 
 /// Returns the hook statuses.
-pub(crate) fn said(object: &NamespacePlus) -> &[HookStatus] {
+pub(crate) fn hook_statuses(object: &NamespacePlus) -> &[HookStatus] {
     object.status.as_ref().map(|status| status.hooks.as_slice()).unwrap_or_default()
 }
 

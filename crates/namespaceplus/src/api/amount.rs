@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_as_good_as_its_text() {
+    fn number_equals_its_text() {
         assert_eq!(read(json!(10)), read(json!("10")));
         assert_eq!(read(json!(0.5)).quantity(), read(json!("500m")).quantity());
     }
 
     #[test]
-    fn nonsense_is_read_and_found_out_later() {
+    fn invalid_amount_is_read_and_rejected_later() {
         assert!(read(json!("lots")).quantity().is_err());
         assert!(read(json!(1e300)).quantity().is_err());
     }

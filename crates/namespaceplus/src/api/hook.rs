@@ -50,7 +50,7 @@ pub struct Hook {
 
 impl Hook {
     /// Returns whether the event triggers the hook.
-    pub fn listens_to(&self, event: HookEvent) -> bool {
+    pub fn subscribes_to(&self, event: HookEvent) -> bool {
         self.on.contains(&event) || self.bare_on.contains(&event)
     }
 }

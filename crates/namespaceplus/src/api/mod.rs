@@ -147,31 +147,31 @@ mod tests {
     use super::*;
 
     /// Returns the paths of all fields below a schema that have no description.
-    fn silent(path: &str, schema: &Value) -> Vec<String> {
+    fn undescribed(path: &str, schema: &Value) -> Vec<String> {
         let fields = schema["properties"].as_object().into_iter().flatten();
         let mut found: Vec<_> = fields
             .flat_map(|(name, field)| {
                 let path = format!("{path}.{name}");
                 let own = field["description"].is_null().then(|| path.clone());
-                own.into_iter().chain(silent(&path, field)).collect::<Vec<_>>()
+                own.into_iter().chain(undescribed(&path, field)).collect::<Vec<_>>()
             })
             .collect();
         for beneath in ["items", "additionalProperties"].iter().filter_map(|key| schema.get(key)) {
-            found.extend(silent(path, beneath));
+            found.extend(undescribed(path, beneath));
         }
         found
     }
 
     #[test]
-    fn every_field_says_what_it_is() {
+    fn every_field_has_a_description() {
         let crd = serde_json::to_value(NamespacePlus::crd()).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
-        assert_eq!(silent("spec", &schema["spec"]), Vec::<String>::new());
-        assert_eq!(silent("status", &schema["status"]), Vec::<String>::new());
+        assert_eq!(undescribed("spec", &schema["spec"]), Vec::<String>::new());
+        assert_eq!(undescribed("status", &schema["status"]), Vec::<String>::new());
     }
 
     #[test]
-    fn it_goes_by_the_names_that_people_know() {
+    fn has_short_name_and_category() {
         let crd = NamespacePlus::crd();
         assert_eq!(crd.metadata.name.as_deref(), Some("namespacepluses.mygroup.my.domain"));
         let names = crd.spec.names;

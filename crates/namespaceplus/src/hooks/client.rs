@@ -9,8 +9,8 @@ use tokio::{pin, select};
 use tower::ServiceExt;
 
 use super::{
-    request::{CannotCall, Outgoing},
-    trust::{Trust, refusal},
+    request::{CallError, OutgoingRequest},
+    trust::{Trust, certificate_error},
 };
 
 /// Sends calls. Each call uses its own connection, because calls are rare.
@@ -25,19 +25,20 @@ impl HttpClient {
 
     /// Sends a call and returns the status of a successful response.
     ///
-    /// Returns `None` without sending if `may_go` is false right before the request is sent.
+    /// Returns `None` without sending if `may_send` is false right before the request is sent.
     pub(super) async fn send(
         &self,
-        Outgoing { to, request }: Outgoing,
-        may_go: impl Fn() -> bool,
-    ) -> Result<Option<u16>, CannotCall> {
+        OutgoingRequest { to, request }: OutgoingRequest,
+        may_send: impl Fn() -> bool,
+    ) -> Result<Option<u16>, CallError> {
         let stream = self.connector(&to).await?.oneshot(to).await;
         let stream = stream.map_err(|error| {
-            refusal(error.as_ref()).map_or_else(|| unreachable(error.as_ref()), CannotCall::Certificate)
+            certificate_error(error.as_ref())
+                .map_or_else(|| unreachable(error.as_ref()), CallError::Certificate)
         })?;
         let (mut sender, connection) = handshake(stream).await.map_err(|error| unreachable(&error))?;
         // Connecting takes time, and the process may have been paused meanwhile.
-        if !may_go() {
+        if !may_send() {
             return Ok(None);
         }
         let answer = sender.send_request(request);
@@ -50,17 +51,17 @@ impl HttpClient {
         let status = answer.map_err(|error| unreachable(&error))?.status();
         match status.as_u16() {
             code if status.is_success() => Ok(Some(code)),
-            code if status.is_redirection() => Err(CannotCall::Redirects(code)),
-            code => Err(CannotCall::Refuses(code)),
+            code if status.is_redirection() => Err(CallError::Redirects(code)),
+            code => Err(CallError::Refuses(code)),
         }
     }
 
-    async fn connector(&self, to: &Uri) -> Result<HttpsConnector<HttpConnector>, CannotCall> {
+    async fn connector(&self, to: &Uri) -> Result<HttpsConnector<HttpConnector>, CallError> {
         let tls = self.trust.of(to).await?;
         Ok(HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build())
     }
 }
 
-fn unreachable(error: &(dyn std::error::Error + 'static)) -> CannotCall {
-    CannotCall::Unreachable(chain(error))
+fn unreachable(error: &(dyn std::error::Error + 'static)) -> CallError {
+    CallError::Unreachable(chain(error))
 }

@@ -31,13 +31,13 @@ use tokio::{sync::Semaphore, time::timeout};
 pub use self::trust::CA_BUNDLE;
 use self::{
     client::HttpClient,
-    plan::{Call, WRITE, calls},
-    request::{CannotCall, Headers, request},
+    plan::{Call, STATUS_WRITE_SECONDS, calls},
+    request::{CallError, Headers, request},
     trust::Trust,
 };
 pub(crate) use self::{
-    delivery::{Answers, Round},
-    plan::{Happened, has_failed_now, is_settled, known, verdict, wait},
+    delivery::{Delivery, Responses},
+    plan::{Occurrence, current_statuses, newly_failed, next_attempt_in, none_pending, verdict},
 };
 use crate::api::{Hook, NamespacePlus};
 
@@ -53,7 +53,7 @@ pub const HTTP_HOSTS: Setting = Setting {
 
 /// Maximum number of concurrent calls. It is below the number of workers, so that slow receivers do
 /// not block other reconciles.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_CALLS: usize = 8;
 
 /// Makes the calls.
 pub(crate) struct Hooks {
@@ -61,7 +61,7 @@ pub(crate) struct Hooks {
     secrets: Client,
     http_hosts: Vec<String>,
     fence: Fence,
-    room: Semaphore,
+    permits: Semaphore,
 }
 
 impl Hooks {
@@ -73,33 +73,38 @@ impl Hooks {
             secrets: wiring.client(),
             http_hosts: http_hosts.filter(|host| !host.is_empty()).collect(),
             fence: wiring.fence(),
-            room: Semaphore::new(AT_ONCE),
+            permits: Semaphore::new(MAX_CONCURRENT_CALLS),
         }
     }
 
     /// Creates a delivery with permits for the calls that are due. Calls without a permit stay due.
-    pub(crate) fn round<'h>(&'h self, object: &'h NamespacePlus, happened: &[Happened]) -> Round<'h> {
-        let mut round = Round::new(calls(object, happened));
-        round.room = iter::from_fn(|| self.room.try_acquire().ok()).take(round.due(object)).collect();
-        round
+    pub(crate) fn delivery<'h>(
+        &'h self,
+        object: &'h NamespacePlus,
+        occurrences: &[Occurrence],
+    ) -> Delivery<'h> {
+        let mut delivery = Delivery::new(calls(object, occurrences));
+        delivery.permits =
+            iter::from_fn(|| self.permits.try_acquire().ok()).take(delivery.due(object)).collect();
+        delivery
     }
 
     /// Makes all calls that the status marks as started, concurrently.
     ///
     /// Returns `None` if there are none, or if the status is not written yet.
-    pub(crate) async fn make_once_told<E>(
+    pub(crate) async fn call_after_update<E>(
         &self,
         object: &NamespacePlus,
-        round: &Round<'_>,
-        told: &Result<Outcome, E>,
-    ) -> Option<Answers> {
-        let calls = if matches!(told, Ok(Outcome::Done)) { round.begun() } else { Vec::new() };
+        delivery: &Delivery<'_>,
+        written: &Result<Outcome, E>,
+    ) -> Option<Responses> {
+        let calls = if matches!(written, Ok(Outcome::Done)) { delivery.started() } else { Vec::new() };
         let made = join_all(calls.iter().map(async |call| {
-            let answer = self.call(object, call, round.began).await.transpose()?;
+            let answer = self.call(object, call, delivery.started_at).await.transpose()?;
             Some((call.id.clone(), answer.map_err(|error| error.to_string())))
         }));
-        let answers: Vec<_> = made.await.into_iter().flatten().collect();
-        if answers.is_empty() { None } else { Some(Answers(answers)) }
+        let responses: Vec<_> = made.await.into_iter().flatten().collect();
+        if responses.is_empty() { None } else { Some(Responses(responses)) }
     }
 
     /// Makes one call. Returns `None` if it must not be sent, because another replica may lead or
@@ -108,28 +113,28 @@ impl Hooks {
         &self,
         object: &NamespacePlus,
         call: &Call<'_>,
-        began: Duration,
-    ) -> Result<Option<u16>, CannotCall> {
+        started_at: Duration,
+    ) -> Result<Option<u16>, CallError> {
         let seconds = u64::try_from(call.hook.timeout_seconds).unwrap_or_default().max(1);
         let allowed = Duration::from_secs(seconds);
-        let end = began + allowed + Duration::from_secs(WRITE.unsigned_abs().into());
+        let end = started_at + allowed + Duration::from_secs(STATUS_WRITE_SECONDS.unsigned_abs().into());
         let Some(left) = end.checked_sub(fence::now()) else { return Ok(None) };
         let sent = async {
             let headers = self.headers(object, call.hook).await?;
             let request = request(object, call, headers, &self.http_hosts)?;
             self.http.send(request, || self.fence.check().is_ok() && fence::now() < end).await
         };
-        timeout(left.min(allowed), sent).await.unwrap_or(Err(CannotCall::NoAnswer { seconds }))
+        timeout(left.min(allowed), sent).await.unwrap_or(Err(CallError::NoAnswer { seconds }))
     }
 
     /// Reads the headers from the hook's Secret.
-    async fn headers(&self, object: &NamespacePlus, hook: &Hook) -> Result<Headers, CannotCall> {
+    async fn headers(&self, object: &NamespacePlus, hook: &Hook) -> Result<Headers, CallError> {
         let Some(reference) = &hook.headers_secret_ref else { return Ok(Headers::default()) };
         let namespace = object.namespace().unwrap_or_default();
         let secrets = Api::<Secret>::namespaced(self.secrets.clone(), &namespace);
         match secrets.get(&reference.name).await {
             Ok(secret) => Ok(secret.data.unwrap_or_default()),
-            Err(error) => Err(CannotCall::secret(&namespace, &reference.name, &error)),
+            Err(error) => Err(CallError::secret(&namespace, &reference.name, &error)),
         }
     }
 }

@@ -23,14 +23,14 @@ use crate::api::{Hook, HookMethod, NamespacePlus};
 /// Header that is the same for all attempts of a call.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Headers that a Secret cannot set, in addition to [`IDEMPOTENCY_KEY`].
-const OURS: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION];
+const RESERVED_HEADERS: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION];
 
 /// Entries of a Secret: header names and values.
 pub(super) type Headers = BTreeMap<String, ByteString>;
 
 /// Reason why a call failed. Never contains data of a Secret or of a response.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CannotCall {
+pub(super) enum CallError {
     /// The Secret does not exist or cannot be read.
     #[error("{0}")]
     Secret(String),
@@ -81,7 +81,7 @@ pub(super) enum CannotCall {
     Refuses(u16),
 }
 
-impl CannotCall {
+impl CallError {
     /// Classifies an error from reading a Secret.
     pub(super) fn secret(namespace: &str, name: &str, error: &kube::Error) -> Self {
         let forbidden = status(error).is_some_and(kube::core::Status::is_forbidden);
@@ -99,7 +99,7 @@ impl CannotCall {
 }
 
 /// A request and its target.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) to: Uri,
     pub(super) request: Request<Full<Bytes>>,
 }
@@ -110,16 +110,16 @@ pub(super) fn request(
     call: &Call<'_>,
     headers: Headers,
     http_hosts: &[String],
-) -> Result<Outgoing, CannotCall> {
+) -> Result<OutgoingRequest, CallError> {
     let to = allowed(&call.hook.url, http_hosts)?;
     let mut request = Request::new(Full::new(Bytes::from(body(object, call))));
     *request.method_mut() = method(call.hook);
     *request.headers_mut() = all_headers(&call.id, headers)?;
     let host = to.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
-    request.headers_mut().insert(HOST, host.ok_or(CannotCall::Url("the host is not a valid header value"))?);
+    request.headers_mut().insert(HOST, host.ok_or(CallError::Url("the host is not a valid header value"))?);
     let path = to.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
-    Ok(Outgoing { to, request })
+    Ok(OutgoingRequest { to, request })
 }
 
 fn method(hook: &Hook) -> Method {
@@ -133,11 +133,11 @@ fn method(hook: &Hook) -> Method {
 }
 
 /// Parses the URL and checks that calls to it are allowed.
-fn allowed(url: &str, http_hosts: &[String]) -> Result<Uri, CannotCall> {
-    let uri: Uri = url.parse().map_err(|_| CannotCall::Url("it cannot be parsed"))?;
-    let authority = uri.authority().ok_or(CannotCall::Url("it has no host"))?;
+fn allowed(url: &str, http_hosts: &[String]) -> Result<Uri, CallError> {
+    let uri: Uri = url.parse().map_err(|_| CallError::Url("it cannot be parsed"))?;
+    let authority = uri.authority().ok_or(CallError::Url("it has no host"))?;
     if authority.as_str().contains('@') {
-        return Err(CannotCall::Url(
+        return Err(CallError::Url(
             "it contains a user or password; move it to a header with headersSecretRef",
         ));
     }
@@ -149,14 +149,14 @@ fn allowed(url: &str, http_hosts: &[String]) -> Result<Uri, CannotCall> {
             if is_listed(host) || is_listed(whole) {
                 Ok(uri)
             } else {
-                Err(CannotCall::Plain(whole.to_owned()))
+                Err(CallError::Plain(whole.to_owned()))
             }
         }
-        _ => Err(CannotCall::Url("it must begin with https:// or http://")),
+        _ => Err(CallError::Url("it must begin with https:// or http://")),
     }
 }
 
-fn all_headers(id: &str, secret: Headers) -> Result<HeaderMap, CannotCall> {
+fn all_headers(id: &str, secret: Headers) -> Result<HeaderMap, CallError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ensemble/", env!("CARGO_PKG_VERSION"))));
@@ -164,15 +164,15 @@ fn all_headers(id: &str, secret: Headers) -> Result<HeaderMap, CannotCall> {
         // Files often end with a line feed, and so do Secrets that are created from files.
         let value = HeaderValue::from_bytes(value.0.trim_ascii_end());
         match (entry.parse::<HeaderName>(), value) {
-            (Ok(name), Ok(mut value)) if name != IDEMPOTENCY_KEY && !OURS.contains(&name) => {
+            (Ok(name), Ok(mut value)) if name != IDEMPOTENCY_KEY && !RESERVED_HEADERS.contains(&name) => {
                 value.set_sensitive(true);
                 headers.insert(name, value);
             }
-            _ => return Err(CannotCall::Header(entry)),
+            _ => return Err(CallError::Header(entry)),
         }
     }
     let id = HeaderValue::from_str(id)
-        .map_err(|_| CannotCall::Url("the name of the hook is not a valid header value"))?;
+        .map_err(|_| CallError::Url("the name of the hook is not a valid header value"))?;
     headers.insert(IDEMPOTENCY_KEY, id);
     Ok(headers)
 }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::{
         api::HookEvent,
-        hooks::plan::{Happened, calls},
+        hooks::plan::{Occurrence, calls},
         testing::object,
     };
 
@@ -216,13 +216,13 @@ mod tests {
         entries.map(|(name, value)| (name.to_owned(), ByteString(value.as_bytes().to_vec()))).into()
     }
 
-    fn made(hook: Value, headers: Headers) -> Result<(http::request::Parts, String), CannotCall> {
+    fn made(hook: Value, headers: Headers) -> Result<(http::request::Contents, String), CallError> {
         let mut hook = hook;
         hook["name"] = "chat".into();
         hook["on"] = json!(["Created"]);
         let object = object(json!({ "hooks": [hook] }));
-        let happened = [Happened { event: HookEvent::Created, occasion: "n-1".into() }];
-        let call = calls(&object, &happened).remove(0);
+        let occurrences = [Occurrence { event: HookEvent::Created, occurrence_id: "n-1".into() }];
+        let call = calls(&object, &occurrences).remove(0);
         let hosts = ["chat.local".to_owned(), "ci.local:8080".to_owned()];
         let outgoing = request(&object, &call, headers, &hosts)?;
         Ok((outgoing.request.into_parts().0, body(&object, &call)))
@@ -233,27 +233,27 @@ mod tests {
     }
 
     #[test]
-    fn a_call_tells_of_the_event_and_has_a_key_of_its_own() {
+    fn request_describes_event_and_has_idempotency_key() {
         let (parts, body) =
             made(json!({ "url": "https://chat.example.com:8443/in?a=b" }), Headers::new()).unwrap();
         assert_eq!((parts.method, parts.uri.to_string()), (Method::POST, "/in?a=b".to_owned()));
         assert_eq!(parts.headers["host"], "chat.example.com:8443");
         let id = parts.headers["idempotency-key"].to_str().unwrap();
-        let told: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!((told["event"].as_str(), told["namespace"].as_str()), (Some("Created"), Some("blue")));
-        assert_eq!(told["owner"]["namespace"], "teams");
-        assert_eq!(told["id"], id);
+        let event: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((event["event"].as_str(), event["namespace"].as_str()), (Some("Created"), Some("blue")));
+        assert_eq!(event["owner"]["namespace"], "teams");
+        assert_eq!(event["id"], id);
         assert_eq!(parts.headers["content-type"], "application/json");
     }
 
     #[test]
-    fn a_template_is_filled_in() {
+    fn renders_body_template() {
         let hook = json!({ "url": "https://a.b/", "bodyTemplate": "{{event}} {{ namespace }} {{other}} by {{owner.namespace}}" });
         assert_eq!(made(hook, Headers::new()).unwrap().1, "Created blue {{other}} by teams");
     }
 
     #[test]
-    fn a_secret_gives_headers_but_not_those_of_the_call_itself() {
+    fn secret_sets_all_but_reserved_headers() {
         let (parts, _) = made(
             json!({ "url": "https://a.b/" }),
             secret([("Authorization", "Bearer x\n"), ("content-type", "text/plain")]),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tls_only_listed_hosts_are_called() {
+    fn allows_http_only_for_listed_hosts() {
         for url in ["http://chat.local/x", "http://CHAT.local:81/x", "http://ci.local:8080/"] {
             made(json!({ "url": url }), Headers::new()).unwrap();
         }

@@ -13,7 +13,7 @@ use rustls::{
 };
 use tokio::task::spawn_blocking;
 
-use super::request::CannotCall;
+use super::request::CallError;
 
 /// Additional certificate authorities that hooks trust.
 pub const CA_BUNDLE: Setting = Setting {
@@ -37,32 +37,32 @@ impl Trust {
     }
 
     /// Returns the TLS configuration for a URL.
-    pub(super) async fn of(&self, to: &Uri) -> Result<ClientConfig, CannotCall> {
+    pub(super) async fn of(&self, to: &Uri) -> Result<ClientConfig, CallError> {
         let roots = if to.scheme() == Some(&Scheme::HTTPS) {
             let trust = self.clone();
             let roots = spawn_blocking(move || trust.roots()).await;
-            roots.map_err(|error| CannotCall::NoAuthorities(error.to_string()))??
+            roots.map_err(|error| CallError::NoAuthorities(error.to_string()))??
         } else {
             RootCertStore::empty()
         };
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let config = config.with_safe_default_protocol_versions();
-        let config = config.map_err(|error| CannotCall::NoAuthorities(error.to_string()))?;
+        let config = config.map_err(|error| CallError::NoAuthorities(error.to_string()))?;
         Ok(config.with_root_certificates(roots).with_no_client_auth())
     }
 
-    fn roots(&self) -> Result<RootCertStore, CannotCall> {
+    fn roots(&self) -> Result<RootCertStore, CallError> {
         let machine = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(machine.certs);
         if let Some(path) = &self.bundle {
             let added =
                 std::fs::read(path).map_err(|error| error.to_string()).and_then(|pem| add(&mut roots, &pem));
-            added.map_err(|why| CannotCall::Bundle { path: path.display().to_string(), why })?;
+            added.map_err(|why| CallError::Bundle { path: path.display().to_string(), why })?;
         }
         if roots.is_empty() {
             let why: Vec<_> = machine.errors.iter().map(ToString::to_string).collect();
-            return Err(CannotCall::NoAuthorities(why.join("; ")));
+            return Err(CallError::NoAuthorities(why.join("; ")));
         }
         Ok(roots)
     }
@@ -79,7 +79,7 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
 }
 
 /// Describes why a certificate was rejected. Returns `None` for other errors.
-pub(super) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
+pub(super) fn certificate_error(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut error = error;
     // Each layer of a connection wraps the error.
     while let Some(wrapped) = error.downcast_ref::<io::Error>() {
@@ -110,15 +110,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_of_authorities_that_cannot_be_used_is_told_by_its_name() {
-        let said = refused("/nowhere/ca.pem").await;
-        assert!(said.contains("/nowhere/ca.pem (--namespaceplus-ca-bundle): No such file"), "{said}");
-        let said = refused(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await;
-        assert!(said.contains("the file contains no certificate"), "{said}");
+    async fn reports_path_of_invalid_ca_bundle() {
+        let error = refused("/nowhere/ca.pem").await;
+        assert!(error.contains("/nowhere/ca.pem (--namespaceplus-ca-bundle): No such file"), "{error}");
+        let error = refused(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).await;
+        assert!(error.contains("the file contains no certificate"), "{error}");
     }
 
     #[tokio::test]
-    async fn without_tls_nobody_needs_to_be_trusted() {
+    async fn http_needs_no_ca_bundle() {
         Trust::new("/nowhere/ca.pem").of(&Uri::from_static("http://a.b/")).await.unwrap();
     }
 }

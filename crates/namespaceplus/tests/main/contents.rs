@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, World, condition, version};
+use crate::support::{TIMEOUT, TestEnv, condition, version};
 
 /// A spec with all kinds of objects.
 pub(crate) fn everything() -> Value {
@@ -28,28 +28,28 @@ pub(crate) fn everything() -> Value {
 }
 
 #[tokio::test]
-async fn everything_declared_is_made() {
-    let world = World::new().await;
-    world.ready(everything()).await;
-    let quota = world.inside::<ResourceQuota>().get("default-quota").await.unwrap();
+async fn creates_all_kinds_of_objects() {
+    let env = TestEnv::new().await;
+    env.ready(everything()).await;
+    let quota = env.inside::<ResourceQuota>().get("default-quota").await.unwrap();
     assert_eq!(quota.spec.unwrap().hard.unwrap()["requests.memory"].0, "1Gi");
-    let limits = world.inside::<LimitRange>().get("default-limits").await.unwrap();
+    let limits = env.inside::<LimitRange>().get("default-limits").await.unwrap();
     assert_eq!(limits.spec.unwrap().limits[0].max.as_ref().unwrap()["cpu"].0, "1");
-    let policy = world.inside::<NetworkPolicy>().get("dns").await.unwrap();
+    let policy = env.inside::<NetworkPolicy>().get("dns").await.unwrap();
     assert_eq!(policy.spec.unwrap().policy_types.unwrap(), ["Ingress", "Egress"]);
-    world.inside::<PodDisruptionBudget>().get("web").await.unwrap();
-    let binding = world.inside::<RoleBinding>().get("editors").await.unwrap();
+    env.inside::<PodDisruptionBudget>().get("web").await.unwrap();
+    let binding = env.inside::<RoleBinding>().get("editors").await.unwrap();
     assert_eq!(binding.role_ref.name, "edit");
 }
 
 #[tokio::test]
-async fn what_is_deleted_comes_back() {
-    let world = World::new().await;
-    world.ready(everything()).await;
-    let quotas = world.inside::<ResourceQuota>();
+async fn recreates_deleted_objects() {
+    let env = TestEnv::new().await;
+    env.ready(everything()).await;
+    let quotas = env.inside::<ResourceQuota>();
     let before = quotas.get("default-quota").await.unwrap().uid();
     quotas.delete("default-quota", &DeleteParams::default()).await.unwrap();
-    eventually("the quota to be recreated", PATIENCE, async || {
+    eventually("the quota to be recreated", TIMEOUT, async || {
         Ok(quotas.get_opt("default-quota").await?.is_some_and(|quota| quota.uid() != before))
     })
     .await
@@ -57,115 +57,114 @@ async fn what_is_deleted_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_no_longer_declared_goes_and_what_others_made_stays() {
-    let world = World::new().await;
-    world.ready(everything()).await;
+async fn deletes_surplus_objects_and_keeps_foreign_ones() {
+    let env = TestEnv::new().await;
+    env.ready(everything()).await;
     let theirs = serde_json::from_value(json!({"metadata": {"name": "theirs"}, "spec": {"podSelector": {}}}));
-    world.inside::<NetworkPolicy>().create(&PostParams::default(), &theirs.unwrap()).await.unwrap();
-    world
-        .change(json!({"quota": {"pods": null, "requests.memory": null}, "limitRange": null, "networkPolicies": null,
-            "podDisruptionBudgets": null, "roleBindings": null}))
-        .await;
-    world.until_ready().await;
+    env.inside::<NetworkPolicy>().create(&PostParams::default(), &theirs.unwrap()).await.unwrap();
+    env.change(
+        json!({"quota": {"pods": null, "requests.memory": null}, "limitRange": null, "networkPolicies": null,
+            "podDisruptionBudgets": null, "roleBindings": null}),
+    )
+    .await;
+    env.until_ready().await;
     let all = ListParams::default();
-    let policies = world.inside::<NetworkPolicy>().list(&all).await.unwrap().items;
+    let policies = env.inside::<NetworkPolicy>().list(&all).await.unwrap().items;
     assert_eq!(policies.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["theirs"]);
-    assert_eq!(world.inside::<ResourceQuota>().list(&all).await.unwrap().items.len(), 0);
-    assert_eq!(world.inside::<LimitRange>().list(&all).await.unwrap().items.len(), 0);
-    assert_eq!(world.inside::<PodDisruptionBudget>().list(&all).await.unwrap().items.len(), 0);
-    assert_eq!(world.inside::<RoleBinding>().list(&all).await.unwrap().items.len(), 0);
+    assert_eq!(env.inside::<ResourceQuota>().list(&all).await.unwrap().items.len(), 0);
+    assert_eq!(env.inside::<LimitRange>().list(&all).await.unwrap().items.len(), 0);
+    assert_eq!(env.inside::<PodDisruptionBudget>().list(&all).await.unwrap().items.len(), 0);
+    assert_eq!(env.inside::<RoleBinding>().list(&all).await.unwrap().items.len(), 0);
 }
 
 #[tokio::test]
-async fn a_binding_gets_another_role_though_a_role_cannot_be_changed() {
-    let world = World::new().await;
-    world.ready(everything()).await;
+async fn recreates_binding_for_another_role() {
+    let env = TestEnv::new().await;
+    env.ready(everything()).await;
     let view =
         json!([{"name": "editors", "clusterRole": "view", "subjects": [{"kind": "User", "name": "ada"}]}]);
-    world.change(json!({"roleBindings": view})).await;
-    world.until_ready().await;
-    let binding = world.inside::<RoleBinding>().get("editors").await.unwrap();
+    env.change(json!({"roleBindings": view})).await;
+    env.until_ready().await;
+    let binding = env.inside::<RoleBinding>().get("editors").await.unwrap();
     assert_eq!((binding.role_ref.name.as_str(), binding.subjects.unwrap().len()), ("view", 1));
 }
 
 #[tokio::test]
-async fn a_role_that_the_manager_may_not_give_is_told_and_stops_nothing_else() {
-    let world = World::new().await;
+async fn reports_forbidden_role_and_reconciles_the_rest() {
+    let env = TestEnv::new().await;
     let user = json!([{"kind": "User", "name": "ada"}]);
-    world
-        .create(json!({"roleBindings": [
-            {"name": "a-root", "clusterRole": "cluster-admin", "subjects": user},
-            {"name": "b-view", "clusterRole": "view", "subjects": user},
-        ]}))
-        .await;
-    let message = world.until_false("AccessReady", "Refused").await;
+    env.create(json!({"roleBindings": [
+        {"name": "a-root", "clusterRole": "cluster-admin", "subjects": user},
+        {"name": "b-view", "clusterRole": "view", "subjects": user},
+    ]}))
+    .await;
+    let message = env.until_false("AccessReady", "Refused").await;
     assert!(message.contains("cannot create RoleBinding") && message.contains("a-root"), "{message}");
     assert!(message.contains("attempting to grant RBAC permissions not currently held"), "{message}");
     assert!(message.contains("the verb bind on the role"), "{message}");
-    world.inside::<RoleBinding>().get("b-view").await.unwrap();
-    let object = world.all().get(&world.name).await.unwrap();
+    env.inside::<RoleBinding>().get("b-view").await.unwrap();
+    let object = env.all().get(&env.name).await.unwrap();
     for (type_, status) in [("QuotaReady", "True"), ("PoliciesReady", "True"), ("Ready", "False")] {
         assert_eq!(condition(&object, type_).unwrap().0, status, "{type_}");
     }
     let rest = json!([{"name": "b-view", "clusterRole": "view", "subjects": user}]);
-    world.change(json!({"roleBindings": rest})).await;
-    world.until_ready().await;
+    env.change(json!({"roleBindings": rest})).await;
+    env.until_ready().await;
 }
 
 #[tokio::test]
-async fn a_binding_gives_its_rights_in_the_namespace_and_nowhere_else() {
-    let world = World::new().await;
-    let ada = format!("ada-{}", world.name);
+async fn binding_grants_permissions_only_in_its_namespace() {
+    let env = TestEnv::new().await;
+    let ada = format!("ada-{}", env.name);
     let subjects = json!([{"kind": "User", "name": ada}]);
-    world
-        .ready(json!({"roleBindings": [{"name": "onlookers", "clusterRole": "view", "subjects": subjects}]}))
+    env.ready(json!({"roleBindings": [{"name": "onlookers", "clusterRole": "view", "subjects": subjects}]}))
         .await;
-    let client = world.harness.cluster.client_as(&ada, &["system:authenticated"]).await.unwrap();
-    let pods = kube::Api::<Pod>::namespaced(client.clone(), &world.name);
-    eventually("the permission to take effect", PATIENCE, async || {
+    let client = env.harness.cluster.client_as(&ada, &["system:authenticated"]).await.unwrap();
+    let pods = kube::Api::<Pod>::namespaced(client.clone(), &env.name);
+    eventually("the permission to take effect", TIMEOUT, async || {
         Ok(pods.list(&ListParams::default()).await.is_ok())
     })
     .await
     .unwrap();
-    let elsewhere = kube::Api::<Pod>::namespaced(client, &world.home);
+    let elsewhere = kube::Api::<Pod>::namespaced(client, &env.home);
     assert!(elsewhere.list(&ListParams::default()).await.is_err());
 }
 
 #[tokio::test]
-async fn what_the_api_server_cannot_take_is_told_in_its_words_and_healed_from() {
-    let world = World::new().await;
+async fn reports_rejected_objects_and_recovers() {
+    let env = TestEnv::new().await;
     let bad =
         json!([{"name": "net", "spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/99"}}]}]}}]);
-    world.create(json!({"quota": {"pods": "1500m"}, "networkPolicies": bad})).await;
-    let quota = world.until_false("QuotaReady", "Refused").await;
+    env.create(json!({"quota": {"pods": "1500m"}, "networkPolicies": bad})).await;
+    let quota = env.until_false("QuotaReady", "Refused").await;
     assert!(quota.contains("must be an integer"), "{quota}");
-    let policies = world.until_false("PoliciesReady", "Refused").await;
+    let policies = env.until_false("PoliciesReady", "Refused").await;
     assert!(policies.contains("10.0.0.0/99"), "{policies}");
     let good =
         json!([{"name": "net", "spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}}]);
-    world.change(json!({"quota": {"pods": 2}, "networkPolicies": good})).await;
-    world.until_ready().await;
+    env.change(json!({"quota": {"pods": 2}, "networkPolicies": good})).await;
+    env.until_ready().await;
 }
 
 #[tokio::test]
-async fn what_the_schema_lets_through_and_nobody_can_read_is_told_and_stops_no_other() {
-    let world = World::new().await;
+async fn reports_unreadable_spec_and_reconciles_others() {
+    let env = TestEnv::new().await;
     let bad = json!([{"name": "net", "spec": {"ingress": [{"ports": [{"port": 99_999_999_999_i64}]}]}}]);
-    world.create(json!({"networkPolicies": bad})).await;
-    let message = world.until_false("PoliciesReady", "Invalid").await;
+    env.create(json!({"networkPolicies": bad})).await;
+    let message = env.until_false("PoliciesReady", "Invalid").await;
     assert!(message.starts_with("NetworkPolicy net is invalid"), "{message}");
-    World::new().await.ready(json!({})).await;
+    TestEnv::new().await.ready(json!({})).await;
 }
 
 #[tokio::test]
-async fn an_object_of_the_name_that_somebody_else_made_is_left_alone() {
-    let world = World::new().await;
-    world.ready(json!({})).await;
-    let policies = world.inside::<NetworkPolicy>();
+async fn never_modifies_foreign_object_of_same_name() {
+    let env = TestEnv::new().await;
+    env.ready(json!({})).await;
+    let policies = env.inside::<NetworkPolicy>();
     let theirs = serde_json::from_value(json!({"metadata": {"name": "net"}, "spec": {"podSelector": {}}}));
     let theirs = policies.create(&PostParams::default(), &theirs.unwrap()).await.unwrap();
-    world.change(json!({"networkPolicies": [{"name": "net", "spec": {"policyTypes": ["Egress"]}}]})).await;
-    let message = world.until_false("PoliciesReady", "NameTaken").await;
+    env.change(json!({"networkPolicies": [{"name": "net", "spec": {"policyTypes": ["Egress"]}}]})).await;
+    let message = env.until_false("PoliciesReady", "NameTaken").await;
     assert!(message.contains("is not ours"), "{message}");
     assert_eq!(version(&policies.get("net").await.unwrap()), version(&theirs));
 }

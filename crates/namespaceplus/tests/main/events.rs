@@ -8,16 +8,16 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::support::{PATIENCE, World};
+use crate::support::{TIMEOUT, TestEnv};
 
 /// Returns the notes of the Events with this reason about the NamespacePlus, once for each
 /// occurrence in a series.
-async fn notes(world: &World, reason: &str) -> Vec<String> {
-    let all = Api::<Event>::namespaced(world.client.clone(), &world.home);
+async fn notes(env: &TestEnv, reason: &str) -> Vec<String> {
+    let all = Api::<Event>::namespaced(env.client.clone(), &env.home);
     let events = all.list(&ListParams::default()).await.unwrap().items.into_iter();
     let about = events.filter(|event| {
         let regarding = event.regarding.clone().unwrap_or_default();
-        event.reason.as_deref() == Some(reason) && regarding.name.as_ref() == Some(&world.name)
+        event.reason.as_deref() == Some(reason) && regarding.name.as_ref() == Some(&env.name)
     });
     about
         .flat_map(|event| {
@@ -28,69 +28,68 @@ async fn notes(world: &World, reason: &str) -> Vec<String> {
 }
 
 /// Waits for an Event with this reason and returns its note. Fails if there are several.
-pub(crate) async fn only(world: &World, reason: &str) -> String {
-    eventually(&format!("an Event {reason}"), PATIENCE, async || Ok(!notes(world, reason).await.is_empty()))
+pub(crate) async fn single_event(env: &TestEnv, reason: &str) -> String {
+    eventually(&format!("an Event {reason}"), TIMEOUT, async || Ok(!notes(env, reason).await.is_empty()))
         .await
         .unwrap();
-    let [note] = notes(world, reason).await.try_into().expect("one Event for one cause");
+    let [note] = notes(env, reason).await.try_into().expect("one Event for one cause");
     note
 }
 
 #[tokio::test]
-async fn a_namespace_that_cannot_be_had_is_told_once_however_often_it_is_looked_at() {
-    let world = World::new().await;
-    world.stranger(json!({})).await;
-    world.create(json!({})).await;
-    world.until_false("NamespaceReady", "NotOwned").await;
+async fn records_one_event_for_foreign_namespace() {
+    let env = TestEnv::new().await;
+    env.foreign_namespace(json!({})).await;
+    env.create(json!({})).await;
+    env.until_false("NamespaceReady", "NotOwned").await;
     for pods in 1..5 {
-        world.change(json!({ "quota": { "pods": pods } })).await;
-        world
-            .until("the spec to be observed", |object| {
-                let status = object.status.clone().unwrap_or_default();
-                status.observed_generation == object.metadata.generation
-            })
-            .await;
+        env.change(json!({ "quota": { "pods": pods } })).await;
+        env.until("the spec to be observed", |object| {
+            let status = object.status.clone().unwrap_or_default();
+            status.observed_generation == object.metadata.generation
+        })
+        .await;
     }
-    let note = only(&world, "NotOwned").await;
+    let note = single_event(&env, "NotOwned").await;
     assert!(note.contains("kubectl annotate namespace"), "{note}");
 }
 
 #[tokio::test]
-async fn what_happens_to_the_namespace_is_told_once() {
-    let world = World::new().await;
-    world.ready(json!({})).await;
-    world.change(json!({ "labels": { "team": "blue" } })).await;
-    world.until_ready().await;
-    assert_eq!(only(&world, "Created").await, format!("created namespace {}", world.name));
-    world.all().delete(&world.name, &DeleteParams::default()).await.unwrap();
-    world.until_gone().await;
+async fn records_created_and_released_events_once() {
+    let env = TestEnv::new().await;
+    env.ready(json!({})).await;
+    env.change(json!({ "labels": { "team": "blue" } })).await;
+    env.until_ready().await;
+    assert_eq!(single_event(&env, "Created").await, format!("created namespace {}", env.name));
+    env.all().delete(&env.name, &DeleteParams::default()).await.unwrap();
+    env.until_deleted().await;
     assert_eq!(
-        only(&world, "Released").await,
-        format!("released namespace {}; it stays unchanged", world.name)
+        single_event(&env, "Released").await,
+        format!("released namespace {}; it stays unchanged", env.name)
     );
 }
 
 #[tokio::test]
-async fn that_the_namespace_goes_too_is_told_once() {
-    let world = World::new().await;
-    world.ready(json!({ "deletionPolicy": "Delete" })).await;
-    world.all().delete(&world.name, &DeleteParams::default()).await.unwrap();
-    world.until_gone().await;
-    let note = only(&world, "Deleting").await;
-    assert_eq!(note, format!("deleting namespace {}", world.name));
+async fn records_deleting_event_once() {
+    let env = TestEnv::new().await;
+    env.ready(json!({ "deletionPolicy": "Delete" })).await;
+    env.all().delete(&env.name, &DeleteParams::default()).await.unwrap();
+    env.until_deleted().await;
+    let note = single_event(&env, "Deleting").await;
+    assert_eq!(note, format!("deleting namespace {}", env.name));
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_be_given_is_told_once_though_it_is_tried_again() {
-    let world = World::new().await;
+async fn records_one_event_for_forbidden_role_despite_retries() {
+    let env = TestEnv::new().await;
     let root = json!([{"name": "root", "clusterRole": "cluster-admin", "subjects": [{"kind": "User", "name": "ada"}]}]);
-    world.create(json!({ "roleBindings": root })).await;
-    world.until_false("AccessReady", "Refused").await;
-    let tries = || {
-        let requests = world.harness.requests_in(&world.name).unwrap();
+    env.create(json!({ "roleBindings": root })).await;
+    env.until_false("AccessReady", "Refused").await;
+    let max_attempts = || {
+        let requests = env.harness.requests_in(&env.name).unwrap();
         requests.filter(|entry| entry.resource == "rolebindings" && entry.code == 403).entries.len()
     };
-    eventually("the write to be retried", PATIENCE, async || Ok(tries() > 2)).await.unwrap();
-    let note = only(&world, "NotAsDeclared").await;
+    eventually("the write to be retried", TIMEOUT, async || Ok(max_attempts() > 2)).await.unwrap();
+    let note = single_event(&env, "NotAsDeclared").await;
     assert!(note.contains("cannot create RoleBinding"), "{note}");
 }

@@ -20,18 +20,18 @@ use operator_core::{
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::support::{PATIENCE, World, is_ready, plus, version};
+use crate::support::{TIMEOUT, TestEnv, is_ready, namespace_plus, version};
 
 /// Detects when a controller has reconciled all objects that existed when it started.
 #[derive(Default)]
-struct Visits {
+struct ReconcileCounter {
     taken: AtomicUsize,
     ended: AtomicUsize,
     found: AtomicUsize,
     left: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
 }
 
-impl Metrics for Visits {
+impl Metrics for ReconcileCounter {
     fn queue(&self, _: &'static str, depth: Box<dyn Fn() -> usize + Send + Sync>) {
         let _ = self.left.set(depth);
     }
@@ -48,7 +48,7 @@ impl Metrics for Visits {
     }
 }
 
-impl Visits {
+impl ReconcileCounter {
     fn are_over(&self) -> bool {
         let found = self.found.load(SeqCst);
         found > 0 && self.ended.load(SeqCst) >= found
@@ -56,14 +56,14 @@ impl Visits {
 }
 
 /// A controller that runs with admin permissions.
-struct Running {
+struct RunningController {
     environment: Environment,
     task: JoinHandle<()>,
 }
 
-impl Running {
-    fn start(client: &Client, visits: &Arc<Visits>) -> Self {
-        let environment = Environment::measured(client.clone(), visits.clone());
+impl RunningController {
+    fn start(client: &Client, counter: &Arc<ReconcileCounter>) -> Self {
+        let environment = Environment::measured(client.clone(), counter.clone());
         let own = environment.clone();
         let task = tokio::spawn(async move { register::<NamespacePlusController>().run(&own).await });
         Self { environment, task }
@@ -77,7 +77,7 @@ impl Running {
 
 /// Needs its own cluster, because the controller reconciles the objects of all tests.
 #[tokio::test]
-async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
+async fn new_manager_writes_nothing_without_changes() {
     let cluster = cluster::isolated().await.unwrap();
     cluster.install_crds(&NamespacePlusController::crds()).await.unwrap();
     let client = cluster.client().await.unwrap();
@@ -97,9 +97,9 @@ async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
             {"kind": "User", "name": "ada", "apiGroup": "rbac.authorization.k8s.io"}, {"kind": "Group", "name": "blue"},
             {"kind": "ServiceAccount", "name": "s", "namespace": "ci", "apiGroup": ""}]}],
     });
-    let first = Running::start(&client, &Arc::default());
-    all.create(&PostParams::default(), &plus("team", spec)).await.unwrap();
-    let before = eventually("the NamespacePlus to be ready", PATIENCE, async || {
+    let first = RunningController::start(&client, &Arc::default());
+    all.create(&PostParams::default(), &namespace_plus("team", spec)).await.unwrap();
+    let before = eventually("the NamespacePlus to be ready", TIMEOUT, async || {
         let object = all.get("team").await?;
         Ok(if is_ready(&object) { Ok(version(&object)) } else { Err(object.status) })
     })
@@ -108,9 +108,9 @@ async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
     first.stop().await;
 
     let mark = cluster.audit_mark().unwrap();
-    let visits = Arc::new(Visits::default());
-    let second = Running::start(&client, &visits);
-    eventually("all objects to be reconciled", PATIENCE, async || Ok(visits.are_over())).await.unwrap();
+    let counter = Arc::new(ReconcileCounter::default());
+    let second = RunningController::start(&client, &counter);
+    eventually("all objects to be reconciled", TIMEOUT, async || Ok(counter.are_over())).await.unwrap();
     second.stop().await;
     let writes = cluster.audit_since(mark).unwrap().by_user_agent("ensemble/").writes();
     assert_eq!(writes.entries, []);
@@ -119,24 +119,23 @@ async fn a_new_instance_finds_everything_in_order_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn each_object_is_written_once() {
-    let world = World::new().await;
-    world
-        .ready(
-            json!({"networkPolicies": [{"name": "net", "spec": {"ingress": [{"ports": [{"port": 80}]}]}}]}),
-        )
-        .await;
+async fn writes_each_object_once() {
+    let env = TestEnv::new().await;
+    env.ready(
+        json!({"networkPolicies": [{"name": "net", "spec": {"ingress": [{"ports": [{"port": 80}]}]}}]}),
+    )
+    .await;
     let written = || {
-        let writes = world.harness.requests().unwrap().writes();
-        let writes = writes.filter(|entry| entry.name == world.name || entry.namespace == world.name);
+        let writes = env.harness.requests().unwrap().writes();
+        let writes = writes.filter(|entry| entry.name == env.name || entry.namespace == env.name);
         let mut written: Vec<_> =
             writes.entries.iter().map(|entry| format!("{} {}", entry.verb, entry.resource)).collect();
         written.sort();
         written
     };
     // The audit log may lag behind the watch.
-    let is_told = async || Ok(written().contains(&"update namespacepluses".to_owned()));
-    eventually("the audit log to contain the status write", PATIENCE, is_told).await.unwrap();
+    let is_logged = async || Ok(written().contains(&"update namespacepluses".to_owned()));
+    eventually("the audit log to contain the status write", TIMEOUT, is_logged).await.unwrap();
     assert_eq!(
         written(),
         [

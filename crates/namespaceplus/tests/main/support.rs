@@ -17,18 +17,18 @@ use serde_json::{Value, json};
 use crate::tls;
 
 /// Timeout for a single step on a slow machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A namespace for one test on the shared cluster on which the controller runs. `name` is the name
 /// of the NamespacePlus in it, and of the namespace that the NamespacePlus creates.
-pub(crate) struct World {
+pub(crate) struct TestEnv {
     pub(crate) harness: Arc<Harness>,
     pub(crate) home: TestNamespace,
     pub(crate) name: String,
     pub(crate) client: Client,
 }
 
-impl World {
+impl TestEnv {
     pub(crate) async fn new() -> Self {
         let bundle = tls::bundle().display().to_string();
         let settings = [(HTTP_HOSTS.flag, "127.0.0.1".to_owned()), (CA_BUNDLE.flag, bundle)].into();
@@ -56,7 +56,7 @@ impl World {
     }
 
     pub(crate) async fn create(&self, spec: Value) -> NamespacePlus {
-        self.all().create(&PostParams::default(), &plus(&self.name, spec)).await.unwrap()
+        self.all().create(&PostParams::default(), &namespace_plus(&self.name, spec)).await.unwrap()
     }
 
     /// Creates the NamespacePlus and waits until it is ready.
@@ -71,7 +71,7 @@ impl World {
 
     /// Waits until `is_so` holds for the NamespacePlus.
     pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&NamespacePlus) -> bool) -> NamespacePlus {
-        eventually(what, PATIENCE, async || {
+        eventually(what, TIMEOUT, async || {
             let object = self.all().get(&self.name).await?;
             Ok(if is_so(&object) { Ok(object) } else { Err(object.status) })
         })
@@ -99,16 +99,16 @@ impl World {
         self.namespaces().get(&self.name).await.unwrap()
     }
 
-    pub(crate) async fn until_namespace_is_gone(&self) {
-        eventually("the namespace to be deleted", 2 * PATIENCE, async || {
+    pub(crate) async fn until_namespace_is_deleted(&self) {
+        eventually("the namespace to be deleted", 2 * TIMEOUT, async || {
             Ok(self.namespaces().get_opt(&self.name).await?.is_none())
         })
         .await
         .unwrap();
     }
 
-    pub(crate) async fn until_gone(&self) {
-        eventually("the NamespacePlus to be deleted", 2 * PATIENCE, async || {
+    pub(crate) async fn until_deleted(&self) {
+        eventually("the NamespacePlus to be deleted", 2 * TIMEOUT, async || {
             Ok(self.all().get_opt(&self.name).await?.is_none())
         })
         .await
@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Creates a foreign namespace with the name of the NamespacePlus.
-    pub(crate) async fn stranger(&self, annotations: Value) -> Namespace {
+    pub(crate) async fn foreign_namespace(&self, annotations: Value) -> Namespace {
         let namespace = json!({"metadata": {"name": self.name, "annotations": annotations}});
         let namespace = serde_json::from_value(namespace).unwrap();
         self.namespaces().create(&PostParams::default(), &namespace).await.unwrap()
@@ -129,7 +129,7 @@ impl World {
     }
 }
 
-pub(crate) fn plus(name: &str, spec: Value) -> NamespacePlus {
+pub(crate) fn namespace_plus(name: &str, spec: Value) -> NamespacePlus {
     serde_json::from_value(json!({
         "apiVersion": "mygroup.my.domain/v1", "kind": "NamespacePlus", "metadata": {"name": name}, "spec": spec,
     }))
@@ -149,21 +149,20 @@ pub(crate) fn condition(object: &NamespacePlus, type_: &str) -> Option<(String, 
 }
 
 /// Returns the hook statuses by hook and event.
-pub(crate) fn called(object: &NamespacePlus) -> HashMap<(String, &'static str), HookStatus> {
+pub(crate) fn hook_statuses(object: &NamespacePlus) -> HashMap<(String, &'static str), HookStatus> {
     let hooks = object.status.iter().flat_map(|status| status.hooks.clone());
     hooks.map(|one| ((one.name.clone(), one.event.as_str()), one)).collect()
 }
 
 /// Waits until all calls that are due are accepted.
-pub(crate) async fn until_delivered(world: &World) -> NamespacePlus {
-    world
-        .until("all calls to be accepted", |object| {
-            let status = object.status.clone().unwrap_or_default();
-            status.observed_generation == object.metadata.generation
-                && is_true(&status.conditions, "Ready")
-                && is_true(&status.conditions, "HooksDelivered")
-        })
-        .await
+pub(crate) async fn until_delivered(env: &TestEnv) -> NamespacePlus {
+    env.until("all calls to be accepted", |object| {
+        let status = object.status.clone().unwrap_or_default();
+        status.observed_generation == object.metadata.generation
+            && is_true(&status.conditions, "Ready")
+            && is_true(&status.conditions, "HooksDelivered")
+    })
+    .await
 }
 
 /// Applies a merge patch as the administrator.

@@ -22,7 +22,7 @@ use rustls::{
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
-use crate::support::{World, called, condition, until_delivered};
+use crate::support::{TestEnv, condition, hook_statuses, until_delivered};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -47,12 +47,12 @@ fn authority(name: &str) -> Authority {
 }
 
 /// A receiver that accepts and counts all calls.
-struct System {
+struct HookReceiver {
     port: u16,
     calls: Arc<AtomicUsize>,
 }
 
-impl System {
+impl HookReceiver {
     /// Starts a receiver with a certificate for a name, signed by an authority. The certificate
     /// expires in `year`.
     fn start(authority: &Authority, name: &str, year: i32) -> Self {
@@ -88,44 +88,44 @@ impl System {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_wrong_is_told_in_words_and_no_call_is_sent() {
-    let world = World::new().await;
-    let right = System::start(&KNOWN, "127.0.0.1", 2500);
-    let elsewhere = System::start(&KNOWN, "elsewhere.example.com", 2500);
-    let old = System::start(&KNOWN, "127.0.0.1", 2001);
+async fn reports_invalid_certificate_without_sending_call() {
+    let env = TestEnv::new().await;
+    let right = HookReceiver::start(&KNOWN, "127.0.0.1", 2500);
+    let elsewhere = HookReceiver::start(&KNOWN, "elsewhere.example.com", 2500);
+    let old = HookReceiver::start(&KNOWN, "127.0.0.1", 2001);
     let hooks = [right.hook("right"), elsewhere.hook("elsewhere"), old.hook("old")];
-    world.create(json!({ "hooks": hooks })).await;
-    let object = world
+    env.create(json!({ "hooks": hooks })).await;
+    let object = env
         .until("all three calls to be reported", |object| {
-            let told = called(object);
+            let statuses = hook_statuses(object);
             let is_known = |one: &HookStatus| {
                 one.under_way_until.is_none() && (one.attempts > 1 || one.state == HookState::Delivered)
             };
-            told.len() == 3 && told.values().all(is_known)
+            statuses.len() == 3 && statuses.values().all(is_known)
         })
         .await;
-    let told = called(&object);
-    for (name, says) in [
+    let statuses = hook_statuses(&object);
+    for (name, expected) in [
         ("right", "the receiver answered 204"),
         ("elsewhere", "the certificate is not accepted: it is not valid for the host of the url"),
         ("old", "the certificate is not accepted: it has expired"),
     ] {
-        assert_eq!(told[&(name.to_owned(), "Created")].message, says, "{name}");
+        assert_eq!(statuses[&(name.to_owned(), "Created")].message, expected, "{name}");
     }
     assert_eq!((right.calls(), elsewhere.calls(), old.calls()), (1, 0, 0));
-    world.change(json!({ "hooks": [right.hook("right")] })).await;
-    until_delivered(&world).await;
+    env.change(json!({ "hooks": [right.hook("right")] })).await;
+    until_delivered(&env).await;
 }
 
 #[tokio::test]
-async fn an_authority_of_ones_own_is_trusted_as_soon_as_an_administrator_names_it() {
-    let world = World::new().await;
+async fn trusts_new_authority_in_ca_bundle_at_once() {
+    let env = TestEnv::new().await;
     let private = authority("private");
-    let system = System::start(&private, "127.0.0.1", 2500);
-    world.create(json!({ "hooks": [system.hook("chat")] })).await;
-    let object = world
+    let receiver = HookReceiver::start(&private, "127.0.0.1", 2500);
+    env.create(json!({ "hooks": [receiver.hook("chat")] })).await;
+    let object = env
         .until("the untrusted certificate to be reported", |object| {
-            called(object)
+            hook_statuses(object)
                 .values()
                 .any(|one| one.message.contains("authority that the manager does not trust"))
         })
@@ -133,11 +133,11 @@ async fn an_authority_of_ones_own_is_trusted_as_soon_as_an_administrator_names_i
     let (status, reason, message) = condition(&object, "HooksDelivered").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "HookPending"));
     assert!(message.contains("--namespaceplus-ca-bundle"), "{message}");
-    assert_eq!(system.calls(), 0);
+    assert_eq!(receiver.calls(), 0);
 
     let mut file = std::fs::OpenOptions::new().append(true).open(bundle()).unwrap();
     file.write_all(private.pem().as_bytes()).unwrap();
-    let object = until_delivered(&world).await;
-    assert!(called(&object).values().all(|one| one.attempts > 1), "{:?}", called(&object));
-    assert_eq!(system.calls(), 1);
+    let object = until_delivered(&env).await;
+    assert!(hook_statuses(&object).values().all(|one| one.attempts > 1), "{:?}", hook_statuses(&object));
+    assert_eq!(receiver.calls(), 1);
 }
