@@ -6,13 +6,13 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use cluster::program::build_manager;
 use faults::{
-    asked::Asked,
     class::Class,
     clock,
     id::RunId,
     matrix,
     report::{document, read, summary, table},
     run::Verdict,
+    selection::Selection,
     workload::CONTROLLERS,
 };
 
@@ -76,16 +76,16 @@ impl Faults {
             }
             return self.tell(&verdicts.into_values().collect::<Vec<_>>());
         }
-        let asked = self.asked()?;
+        let selection = self.selection()?;
         println!("building the manager ...");
         let program = build_manager(false)?;
         if self.list {
-            for planned in matrix::list(&program, &asked).await? {
-                println!("{}  {}", planned.id, planned.words);
+            for planned in matrix::list(&program, &selection).await? {
+                println!("{}  {}", planned.id, planned.description);
             }
             return Ok(());
         }
-        let verdicts = matrix::run(&program, &asked).await?;
+        let verdicts = matrix::run(&program, &selection).await?;
         ensure!(!verdicts.is_empty(), "no such run is planned; `cargo xtask faults --list` names them");
         self.tell(&verdicts)
     }
@@ -108,8 +108,8 @@ impl Faults {
         Ok(())
     }
 
-    fn asked(&self) -> Result<Asked> {
-        let mut asked = Asked::everything();
+    fn selection(&self) -> Result<Selection> {
+        let mut selection = Selection::all();
         for name in &self.controllers {
             ensure!(
                 CONTROLLERS.contains(&name.as_str()),
@@ -118,21 +118,21 @@ impl Faults {
             );
         }
         if !self.controllers.is_empty() {
-            asked.controllers.retain(|known| self.controllers.iter().any(|name| name == known));
+            selection.controllers.retain(|known| self.controllers.iter().any(|name| name == known));
         }
         if !self.classes.is_empty() {
-            asked.classes.retain(|class| self.classes.contains(class));
+            selection.classes.retain(|class| self.classes.contains(class));
         } else if let Err(missing) = clock::ahead(0) {
             println!("left out: {missing}");
-            asked.classes.retain(|class| !class.is_about_clocks());
+            selection.classes.retain(|class| !class.is_about_clocks());
         }
         if let Some(only) = &self.only {
-            asked.classes = vec![only.class];
+            selection.classes = vec![only.class];
         }
-        asked.only.clone_from(&self.only);
-        asked.shard = self.shard;
-        asked.patience = Duration::from_secs(self.patience);
-        asked.latency = self.latency;
-        Ok(asked)
+        selection.only.clone_from(&self.only);
+        selection.shard = self.shard;
+        selection.patience = Duration::from_secs(self.patience);
+        selection.latency = self.latency;
+        Ok(selection)
     }
 }

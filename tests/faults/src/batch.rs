@@ -1,5 +1,5 @@
-//! Faults that meet all controllers at once: of the control plane, and of whoever leads. Each strikes all workloads
-//! together.
+//! Outages of the control plane or of the leader. Each outage affects the workloads of all
+//! controllers at once.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,30 +19,30 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
-    blow::{Blow, End, Outage},
     clock,
-    lane::Lane,
+    injection::{End, Injection, Outage},
     matrix::{Progress, Track},
     plan::Planned,
-    reminder::Reminder,
     run::{Verdict, begin, go},
-    stage::{NAMESPACE_OF_MANAGER, Stage},
+    stuck_pods::StuckPodRetrier,
+    test_cluster::{NAMESPACE_OF_MANAGER, TestCluster},
+    worker::Worker,
     workload::{CONTROLLERS, HOME},
 };
 
-/// How many workloads are prepared at once.
-const AT_ONCE: usize = 8;
-/// How long what is gone stays away.
-const AWAY: Duration = Duration::from_secs(1);
-/// How long a leader is frozen or cut off: longer than its lease.
-const OUT: Duration = Duration::from_secs(6);
-/// How long a change has been under way when the leader meets its end.
-const UNDER_WAY: Duration = Duration::from_millis(100);
+/// Maximum number of workloads that are prepared concurrently.
+const MAX_CONCURRENT: usize = 8;
+/// Duration of an outage.
+const OUTAGE: Duration = Duration::from_secs(1);
+/// Duration for which a leader is paused or partitioned: longer than its Lease.
+const LEADER_OUTAGE: Duration = Duration::from_secs(6);
+/// Delay between the change and the failure of the leader.
+const CHANGE_DELAY: Duration = Duration::from_millis(100);
 
-/// Runs what meets all controllers, one outage after the other. The managers of the tracks end on the way, if leaders
-/// are to; whatever needs them comes before.
+/// Runs all outages, one after the other. Leader outages come last, because they stop the managers
+/// of the tracks.
 pub(crate) async fn run_all(
-    stage: &Arc<Stage>,
+    test_cluster: &Arc<TestCluster>,
     tracks: &[Track],
     planned: Vec<Planned>,
     progress: &Progress,
@@ -50,16 +50,18 @@ pub(crate) async fn run_all(
     let mut ended = false;
     for (outage, planned) in batches(planned) {
         if outage.is_of_leaders() && !std::mem::replace(&mut ended, true) {
-            tracks.iter().try_for_each(|track| track.lane.kill())?;
+            tracks.iter().try_for_each(|track| track.worker.kill())?;
         }
         let verdicts = match outage {
-            Outage::Leader(end) => leaders(stage, tracks, &planned, end, 0).await?,
-            Outage::Clock(ahead) => leaders(stage, tracks, &planned, End::Killed, ahead).await?,
+            Outage::Leader(end) => leader_outage(test_cluster, tracks, &planned, end, 0).await?,
+            Outage::Clock(ahead) => leader_outage(test_cluster, tracks, &planned, End::Killed, ahead).await?,
             Outage::ApiServer(after) => {
-                away(stage, tracks, &planned, Component::KubeApiserver, after).await?
+                control_plane_outage(test_cluster, tracks, &planned, Component::KubeApiserver, after).await?
             }
-            Outage::Etcd(after) => away(stage, tracks, &planned, Component::Etcd, after).await?,
-            Outage::Definitions => redefined(stage, tracks, &planned).await?,
+            Outage::Etcd(after) => {
+                control_plane_outage(test_cluster, tracks, &planned, Component::Etcd, after).await?
+            }
+            Outage::Definitions => crd_changes(test_cluster, tracks, &planned).await?,
         };
         for verdict in verdicts {
             progress.take(verdict);
@@ -68,11 +70,11 @@ pub(crate) async fn run_all(
     Ok(())
 }
 
-/// The runs that one outage meets, for each outage. Those of leaders come last.
+/// Groups planned runs by outage. Leader outages come last.
 fn batches(planned: Vec<Planned>) -> Vec<(Outage, Vec<Planned>)> {
     let mut batches = BTreeMap::<_, (Outage, Vec<_>)>::new();
     for planned in planned {
-        let Blow::Outage(outage) = planned.blow else { continue };
+        let Injection::Outage(outage) = planned.injection else { continue };
         let place = (outage.is_of_leaders(), planned.id.class, planned.id.point.clone());
         batches.entry(place).or_insert_with(|| (outage, Vec::new())).1.push(planned);
     }
@@ -83,27 +85,28 @@ fn is_of(track: &Track, planned: &Planned) -> bool {
     track.controller == planned.id.controller
 }
 
-/// Begins all runs, and lets the outage come while they go on.
-async fn together<'l>(
-    stage: &Stage,
+/// Starts all runs and triggers the outage while they are in progress.
+async fn run_during<'l>(
+    test_cluster: &TestCluster,
     tracks: &'l [Track],
     planned: &[Planned],
-    lane: impl Fn(&Planned) -> Option<&'l Lane>,
+    worker: impl Fn(&Planned) -> Option<&'l Worker>,
     outage: impl Future<Output = Result<()>>,
 ) -> Result<Vec<Verdict>> {
     let begun = planned.iter().map(async |planned| {
-        let track = tracks.iter().find(|track| is_of(track, planned)).context("the controller is known")?;
-        let lane = lane(planned).context("the controller has a manager")?;
-        let (workload, reference) = track.held(planned)?;
-        let token = begin(lane, workload, planned).await?;
-        Ok::<_, anyhow::Error>((lane, workload, reference, token))
+        let track =
+            tracks.iter().find(|track| is_of(track, planned)).context("the controller has no track")?;
+        let worker = worker(planned).context("the controller has no manager")?;
+        let (workload, baseline) = track.held(planned)?;
+        let token = begin(worker, workload, planned).await?;
+        Ok::<_, anyhow::Error>((worker, workload, baseline, token))
     });
     let all = async {
-        let begun: Vec<_> = stream::iter(begun).buffered(AT_ONCE).collect().await;
+        let begun: Vec<_> = stream::iter(begun).buffered(MAX_CONCURRENT).collect().await;
         let runs = planned.iter().zip(begun).map(async |(planned, begun)| {
             let run = async {
-                let (lane, workload, reference, token) = begun?;
-                go(lane, workload, planned, reference, token).await
+                let (worker, workload, baseline, token) = begun?;
+                go(worker, workload, planned, baseline, token).await
             };
             Verdict::of(planned, run.await)
         });
@@ -111,26 +114,26 @@ async fn together<'l>(
     };
     tokio::select! {
         (outage, verdicts) = all => outage.map(|()| verdicts),
-        failed = keep_up(stage) => Err(failed),
+        failed = restart_components(test_cluster) => Err(failed),
     }
 }
 
-/// Does what kubelets do: starts what ends by itself, such as kube-scheduler when an outage has made it lose track of pods, and
-/// looks again at pods of which nothing has come. Ends when a start fails.
-async fn keep_up(stage: &Stage) -> anyhow::Error {
-    let mut reminder = Reminder::new(stage.client.clone(), HOME);
+/// Restarts components that exit during an outage, such as kube-scheduler, and retries stuck Pods.
+/// Returns only if a restart fails.
+async fn restart_components(test_cluster: &TestCluster) -> anyhow::Error {
+    let mut retrier = StuckPodRetrier::new(test_cluster.client.clone(), HOME);
     loop {
-        sleep(AWAY).await;
-        if let Err(failed) = stage.cluster.revive_components() {
+        sleep(OUTAGE).await;
+        if let Err(failed) = test_cluster.cluster.revive_components() {
             return failed;
         }
-        reminder.look().await;
+        retrier.look().await;
     }
 }
 
-/// A part of the control plane ends, some time after the changes have begun, and comes back.
-async fn away(
-    stage: &Stage,
+/// Stops a part of the control plane some time after the change, and restarts it.
+async fn control_plane_outage(
+    test_cluster: &TestCluster,
     tracks: &[Track],
     planned: &[Planned],
     component: Component,
@@ -140,22 +143,26 @@ async fn away(
         if !after.is_zero() {
             sleep(after).await;
         }
-        stage.cluster.kill_component(component)?;
-        sleep(AWAY).await;
-        stage.cluster.start_component(component)?;
-        stage.cluster.ready(stage.patience).await
+        test_cluster.cluster.kill_component(component)?;
+        sleep(OUTAGE).await;
+        test_cluster.cluster.start_component(component)?;
+        test_cluster.cluster.ready(test_cluster.patience).await
     };
-    together(stage, tracks, planned, |planned| own_lane(tracks, planned), outage).await
+    run_during(test_cluster, tracks, planned, |planned| own_worker(tracks, planned), outage).await
 }
 
-/// The manager that has the controller of a run alone.
-fn own_lane<'t>(tracks: &'t [Track], planned: &Planned) -> Option<&'t Lane> {
-    tracks.iter().find(|track| is_of(track, planned)).map(|track| &track.lane)
+/// Returns the manager that runs only the controller of this run.
+fn own_worker<'t>(tracks: &'t [Track], planned: &Planned) -> Option<&'t Worker> {
+    tracks.iter().find(|track| is_of(track, planned)).map(|track| &track.worker)
 }
 
-/// All definitions are changed while the changes go on, and changed back.
-async fn redefined(stage: &Stage, tracks: &[Track], planned: &[Planned]) -> Result<Vec<Verdict>> {
-    let definitions = Api::<CustomResourceDefinition>::all(stage.client.clone());
+/// Changes all CRDs during the workload, and reverts them.
+async fn crd_changes(
+    test_cluster: &TestCluster,
+    tracks: &[Track],
+    planned: &[Planned],
+) -> Result<Vec<Verdict>> {
+    let definitions = Api::<CustomResourceDefinition>::all(test_cluster.client.clone());
     let all = definitions.list(&ListParams::default()).await?;
     let change = async |added: Option<&str>| {
         for definition in &all {
@@ -167,59 +174,61 @@ async fn redefined(stage: &Stage, tracks: &[Track], planned: &[Planned]) -> Resu
         Ok(())
     };
     let outage = async {
-        sleep(UNDER_WAY).await;
+        sleep(CHANGE_DELAY).await;
         change(Some("faults")).await?;
-        sleep(AWAY).await;
+        sleep(OUTAGE).await;
         change(None).await
     };
-    together(stage, tracks, planned, |planned| own_lane(tracks, planned), outage).await
+    run_during(test_cluster, tracks, planned, |planned| own_worker(tracks, planned), outage).await
 }
 
-/// Two managers share all controllers, and the clock of the second may be ahead. The one that leads them meets its end.
-async fn leaders(
-    stage: &Arc<Stage>,
+/// Starts two managers for all controllers, optionally with clock skew, and stops the leader.
+async fn leader_outage(
+    test_cluster: &Arc<TestCluster>,
     tracks: &[Track],
     planned: &[Planned],
     end: End,
     ahead: i64,
 ) -> Result<Vec<Verdict>> {
     let name = |place: &str| format!("{end:?}-{ahead}-{place}").to_lowercase();
-    let first = Lane::replica(stage.clone(), &name("first"), Vec::new()).await?;
-    until_led_by(stage, &name("first")).await?;
+    let first = Worker::replica(test_cluster.clone(), &name("first"), Vec::new()).await?;
+    until_led_by(test_cluster, &name("first")).await?;
     let clock = if ahead == 0 { Vec::new() } else { clock::ahead(ahead)? };
-    let second = Lane::replica(stage.clone(), &name("second"), clock).await?;
+    let second = Worker::replica(test_cluster.clone(), &name("second"), clock).await?;
     if ahead != 0 {
-        // To whom a lease seems to have ended long ago, or to last for long, it must seem so by its own clock.
-        sleep(OUT).await;
-        until_led_by(stage, &name("first")).await.context("a wrong clock has taken the lease away")?;
+        // Clock skew affects how long a Lease appears to be valid.
+        sleep(LEADER_OUTAGE).await;
+        until_led_by(test_cluster, &name("first"))
+            .await
+            .context("the leader changed because of clock skew")?;
     }
     let outage = async {
-        sleep(UNDER_WAY).await;
+        sleep(CHANGE_DELAY).await;
         match end {
             End::Killed => first.kill(),
             End::Frozen => {
                 first.signal(Signal::STOP)?;
-                sleep(OUT).await;
+                sleep(LEADER_OUTAGE).await;
                 first.signal(Signal::CONT)
             }
             End::CutOff => {
                 first.proxy.cut(true);
-                sleep(OUT).await;
+                sleep(LEADER_OUTAGE).await;
                 first.proxy.cut(false);
                 Ok(())
             }
         }
     };
-    let verdicts = together(stage, tracks, planned, |_| Some(&second), outage).await;
+    let verdicts = run_during(test_cluster, tracks, planned, |_| Some(&second), outage).await;
     first.kill()?;
     second.kill()?;
     verdicts
 }
 
-/// Waits until all controllers are led by this manager.
-async fn until_led_by(stage: &Stage, name: &str) -> Result<()> {
-    let leases = Api::<Lease>::namespaced(stage.client.clone(), NAMESPACE_OF_MANAGER);
-    eventually("all controllers to be led", stage.patience, async || {
+/// Waits until this manager leads all controllers.
+async fn until_led_by(test_cluster: &TestCluster, name: &str) -> Result<()> {
+    let leases = Api::<Lease>::namespaced(test_cluster.client.clone(), NAMESPACE_OF_MANAGER);
+    eventually("this manager to lead all controllers", test_cluster.patience, async || {
         let mut led = 0;
         for controller in CONTROLLERS {
             let lease = leases.get_opt(&format!("ensemble-{controller}")).await?;
@@ -236,23 +245,23 @@ mod tests {
     use super::*;
 
     fn planned(id: &str, outage: Outage) -> Planned {
-        Planned { id: id.parse().unwrap(), blow: Blow::Outage(outage), words: String::new() }
+        Planned { id: id.parse().unwrap(), injection: Injection::Outage(outage), description: String::new() }
     }
 
     #[test]
-    fn what_needs_the_managers_of_the_tracks_comes_before_they_end() {
+    fn leader_outages_come_last() {
         let killed = Outage::Leader(End::Killed);
         let all = [
             planned("podset/create/F16/killed", killed),
             planned("podset/create/F19/definitions", Outage::Definitions),
             planned("tenant/create/F16/killed", killed),
             planned("podset/create/F17/ahead", Outage::Clock(300)),
-            planned("podset/create/F14/during", Outage::ApiServer(AWAY)),
+            planned("podset/create/F14/during", Outage::ApiServer(OUTAGE)),
         ];
         let order: Vec<_> =
             batches(all.into()).into_iter().map(|(outage, runs)| (outage, runs.len())).collect();
         let wanted =
-            [(Outage::ApiServer(AWAY), 1), (Outage::Definitions, 1), (killed, 2), (Outage::Clock(300), 1)];
+            [(Outage::ApiServer(OUTAGE), 1), (Outage::Definitions, 1), (killed, 2), (Outage::Clock(300), 1)];
         assert_eq!(order, wanted);
     }
 }

@@ -1,60 +1,61 @@
-//! The classes of faults.
+//! Fault classes.
 
 use std::{fmt, str::FromStr};
 
 use anyhow::{Context as _, Result};
 
-/// A class of faults.
+/// A fault class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
 
-/// A class and what it is, in words.
-type Words = (u8, &'static str);
+/// Number and description of a class.
+type NumberedDescription = (u8, &'static str);
 
-/// All classes that can be run, in order.
-const ALL: &[Words] = &[
-    (1, "crash after a write, before its answer"),
+/// All classes, in order.
+const ALL: &[NumberedDescription] = &[
+    (1, "crash after a write, before its response"),
     (2, "crash before a write"),
-    (3, "a write whose answer is lost"),
-    (4, "409: somebody else was quicker"),
+    (3, "write whose response is lost"),
+    (4, "409 conflict"),
     (5, "500 once"),
     (6, "429 with Retry-After, 503, 504 once, in turn"),
     (7, "403 and 422 for a while"),
-    (8, "changes that the manager never sees one by one"),
-    (9, "restart with a view from before a deletion"),
+    (8, "changes that are hidden from the manager"),
+    (9, "restart with a cache from before a deletion"),
     (10, "410 in the stream, at connect, for the rest of a list"),
-    (11, "a watch that falls silent and stays open"),
+    (11, "silent watch that stays open"),
     (12, "slow requests"),
-    (13, "notifications twice, late, and old ones again"),
+    (13, "duplicate, late, and repeated notifications"),
     (14, "API server killed before, during and after a change"),
     (15, "etcd killed during a change"),
-    (16, "leader killed, frozen past its lease, cut off"),
+    (16, "leader killed, paused past its Lease, partitioned"),
     (17, "clock five minutes ahead, or behind, of the other replica's"),
-    (19, "a third hand"),
+    (19, "modifications by a third party"),
 ];
 
 impl Class {
-    /// All classes that can be run, in order.
+    /// Returns all classes, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         ALL.iter().map(|(number, _)| Self(*number))
     }
 
-    /// Its number.
+    /// Returns the number.
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// What it is, in words.
-    pub fn words(self) -> &'static str {
-        ALL.iter().find(|(number, _)| *number == self.0).map_or("", |(_, words)| words)
+    /// Returns the description.
+    pub fn description(self) -> &'static str {
+        ALL.iter().find(|(number, _)| *number == self.0).map_or("", |(_, description)| description)
     }
 
-    /// Whether its faults meet all that the manager does, so that each needs the manager for itself.
+    /// Returns whether a fault of this class affects the whole manager, so that runs cannot share
+    /// it.
     pub fn is_exclusive(self) -> bool {
         matches!(self.0, 1 | 2 | 8..=11)
     }
 
-    /// Whether its faults take clocks that are wrong.
+    /// Returns whether the class needs clock skew.
     pub fn is_about_clocks(self) -> bool {
         self.0 == 17
     }
@@ -72,7 +73,7 @@ impl FromStr for Class {
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::all().find(|class| class.to_string() == text);
         let known = || Self::all().map(|class| class.to_string()).collect::<Vec<_>>().join(", ");
-        found.with_context(|| format!("there is no class {text:?} of faults; known are {}", known()))
+        found.with_context(|| format!("{text:?} is not a fault class; the classes are {}", known()))
     }
 }
 
@@ -81,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_is_read_as_it_is_written_and_an_unknown_one_is_answered_with_those_that_are() {
+    fn class_round_trips_and_unknown_class_is_rejected() {
         for class in Class::all() {
             assert_eq!(class.to_string().parse::<Class>().unwrap(), class);
-            assert!(!class.words().is_empty());
+            assert!(!class.description().is_empty());
         }
-        assert!("F99".parse::<Class>().unwrap_err().to_string().contains("known are F1"));
+        assert!("F99".parse::<Class>().unwrap_err().to_string().contains("the classes are F1"));
     }
 }

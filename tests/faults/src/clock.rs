@@ -1,4 +1,4 @@
-//! Clocks that are wrong.
+//! Clock skew.
 
 use std::{
     fs::read_dir,
@@ -7,18 +7,18 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// Where systems keep it: below a folder for each architecture, or not.
+/// Library folders, with or without an architecture subfolder.
 const PLACES: [&str; 2] = ["/usr/lib", "/usr/lib64"];
 const LIBRARY: &str = "faketime/libfaketime.so.1";
 
-/// The environment of a program whose clock is so many seconds ahead; behind, if they are negative. How time passes is not
-/// changed.
+/// Returns environment variables that set the clock of a process ahead by this number of seconds,
+/// or behind if negative.
 ///
 /// # Errors
-/// When libfaketime, which stands before the clock, is not installed.
+/// Returns an error if libfaketime is not installed.
 pub fn ahead(seconds: i64) -> Result<Vec<(String, String)>> {
     let library = library().context(
-        "wrong clocks (F17) take libfaketime: install it (apt-get install libfaketime), or name the classes without it",
+        "clock skew (F17) needs libfaketime: install it (apt-get install libfaketime), or omit F17 from --classes",
     )?;
     let variables = [
         ("LD_PRELOAD", library.display().to_string()),

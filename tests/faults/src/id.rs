@@ -1,4 +1,4 @@
-//! The names of runs.
+//! Names of runs.
 
 use std::{fmt, str::FromStr};
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::class::Class;
 
-/// The name of one run: what is done, and what goes wrong where.
+/// Name of a run: controller, workload, fault class, and point.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunId {
-    /// Whose objects.
+    /// The controller.
     pub controller: String,
-    /// What is done to them.
+    /// The workload.
     pub workload: String,
-    /// What goes wrong.
+    /// The fault class.
     pub class: Class,
-    /// Where.
+    /// The point of the fault.
     pub point: String,
 }
 
@@ -33,8 +33,8 @@ impl FromStr for RunId {
         let mut parts = text.splitn(4, '/').map(str::to_owned);
         let mut part = || parts.next().filter(|part| !part.is_empty());
         let mut read = || Some((part()?, part()?, part()?, part()?));
-        let (controller, workload, class, point) =
-            read().with_context(|| format!("{text:?} names no run; one is podset/create/F1/w1"))?;
+        let (controller, workload, class, point) = read()
+            .with_context(|| format!("{text:?} is not the name of a run such as podset/create/F1/w1"))?;
         Ok(Self { controller, workload, class: class.parse()?, point })
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written() {
+    fn run_id_round_trips() {
         let text = "podset/scale-up/F1/w7";
         assert_eq!(text.parse::<RunId>().unwrap().to_string(), text);
         for wrong in ["", "podset", "podset/scale-up/F1", "podset/scale-up/F99/w1"] {

@@ -1,19 +1,19 @@
-//! The kinds that are looked at and written, as anybody sees them.
+//! The kinds that are observed and modified.
 
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind},
 };
 
-/// A kind, as the API server names it.
+/// A kind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
     group: &'static str,
     version: &'static str,
-    /// Its name for one object.
+    /// Singular name.
     pub singular: &'static str,
     plural: &'static str,
-    /// Whether its objects lie in namespaces.
+    /// Whether the kind is namespaced.
     pub is_namespaced: bool,
 }
 
@@ -26,13 +26,13 @@ const fn namespaced(
     Kind { group, version, singular, plural, is_namespaced: true }
 }
 
-/// A set of pods.
+/// PodSet.
 pub const POD_SET: Kind = namespaced("app.example.com", "v1alpha1", "PodSet", "podsets");
-/// A cache.
+/// Memcached.
 pub const MEMCACHED: Kind = namespaced("cache.example.com", "v1alpha1", "Memcached", "memcacheds");
-/// A namespace with all that is in it.
+/// NamespacePlus.
 pub const NAMESPACE_PLUS: Kind = namespaced("mygroup.my.domain", "v1", "NamespacePlus", "namespacepluses");
-/// Namespaces that belong together.
+/// Tenant.
 pub const TENANT: Kind = Kind {
     group: "capsule.clastix.io",
     version: "v1beta2",
@@ -60,7 +60,7 @@ pub const NETWORK_POLICY: Kind = namespaced("networking.k8s.io", "v1", "NetworkP
 /// Kubernetes' own.
 pub const ROLE_BINDING: Kind = namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
 
-/// All that is looked at.
+/// All observed kinds.
 pub const OBSERVED: [&Kind; 13] = [
     &POD_SET,
     &MEMCACHED,
@@ -78,7 +78,7 @@ pub const OBSERVED: [&Kind; 13] = [
 ];
 
 impl Kind {
-    /// `group/version`, or the version alone for the core group.
+    /// Returns `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             return self.version.to_owned();
@@ -86,7 +86,7 @@ impl Kind {
         format!("{}/{}", self.group, self.version)
     }
 
-    /// The plural with the group behind it, as requests name it.
+    /// Returns the plural with the group, as in requests.
     pub fn resource(&self) -> String {
         if self.group.is_empty() {
             return self.plural.to_owned();
@@ -94,18 +94,18 @@ impl Kind {
         format!("{}.{}", self.plural, self.group)
     }
 
-    /// How to reach its objects.
+    /// Returns the API resource.
     pub fn api_resource(&self) -> ApiResource {
         let named = GroupVersionKind::gvk(self.group, self.version, self.singular);
         ApiResource::from_gvk_with_plural(&named, self.plural)
     }
 
-    /// All its objects.
+    /// Returns the API for all objects.
     pub fn everywhere(&self, client: Client) -> Api<DynamicObject> {
         Api::all_with(client, &self.api_resource())
     }
 
-    /// Its objects in a namespace, or all if they lie in none.
+    /// Returns the API for a namespace, or for all objects of a cluster-scoped kind.
     pub fn within(&self, client: Client, namespace: &str) -> Api<DynamicObject> {
         if self.is_namespaced {
             return Api::namespaced_with(client, namespace, &self.api_resource());

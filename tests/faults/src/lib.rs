@@ -1,29 +1,30 @@
-//! What the manager survives, and how it is tried.
+//! Fault injection for the manager.
 //!
-//! The manager sees the API server through a [`proxy`] that can strike any request and any frame of any watch.
-//! [`workload`]s change objects; [`learn`] looks at each without a fault, [`plan`] lists every point at which it can
-//! be struck, [`run`] strikes at one of them, and the [`oracle`] judges what [`observe`] has seen directly at the API
-//! server: that it comes to the same as without the fault, that nothing was made or deleted more often, and that
-//! nothing was ever as it must never be. [`matrix`] does all of it, [`report`] tells of it.
+//! The manager connects to the API server through a [`proxy`] that can inject a fault into any
+//! request and any watch frame. A [`workload`] changes objects. [`baseline`] records each workload
+//! without a fault, [`plan`] lists all points of injection, and [`run`] injects one fault. The
+//! [`oracle`] checks what [`observer`] recorded directly at the API server: the end state equals
+//! the baseline, no object was created or deleted more often, and no invariant was violated at any
+//! time. [`matrix`] executes all runs, and [`report`] formats the results.
 
-pub mod asked;
+pub mod baseline;
 mod batch;
-pub mod blow;
 pub mod class;
 pub mod clock;
 pub mod id;
+pub mod injection;
 pub mod kinds;
-pub mod lane;
-pub mod learn;
 pub mod matrix;
-pub mod observe;
+pub mod observer;
 pub mod oracle;
 pub mod plan;
 pub mod proxy;
-pub mod reminder;
 pub mod report;
 pub mod run;
-pub mod stage;
+pub mod selection;
+pub mod stuck_pods;
+pub mod test_cluster;
 pub mod token;
 mod trial;
+pub mod worker;
 pub mod workload;

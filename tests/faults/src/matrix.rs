@@ -1,4 +1,4 @@
-//! All runs that are asked for, each controller in a lane of its own.
+//! Executes all selected runs, with one worker per controller.
 
 use std::{
     collections::BTreeMap,
@@ -15,28 +15,27 @@ use futures::{StreamExt, future::try_join_all, stream};
 use parking_lot::Mutex;
 
 use crate::{
-    asked::Asked,
-    batch,
-    blow::Blow,
-    clock,
-    lane::Lane,
-    learn::{Reference, TIMES, reference},
+    baseline::{Baseline, RECORDINGS, baseline},
+    batch, clock,
+    injection::Injection,
     plan::{Planned, plan},
-    report::complaint,
-    run::{Verdict, look, try_fault},
-    stage::Stage,
+    report::failure_line,
+    run::{Verdict, record, try_fault},
+    selection::Selection,
+    test_cluster::TestCluster,
+    worker::Worker,
     workload::{self, Workload},
 };
 
-/// How many runs that do not disturb each other go on at once in a lane.
-const AT_ONCE: usize = 6;
-/// How often it is tried to learn a workload: on a busy machine, Kubernetes' own controllers may take longer than it is
-/// waited for what is still to come.
+/// Maximum number of concurrent runs per worker.
+const MAX_CONCURRENT: usize = 6;
+/// Maximum number of attempts to record a baseline. On a slow machine, Kubernetes' own controllers
+/// may exceed the waiting time.
 const ATTEMPTS: usize = 3;
-/// How often a run is repeated whose fault found nothing to strike.
+/// Maximum number of repetitions of a run whose fault was not triggered.
 const REPEATS: usize = 2;
 
-/// What has been done so far.
+/// Progress of the matrix.
 pub(crate) struct Progress {
     began: Instant,
     done: AtomicUsize,
@@ -46,7 +45,7 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn take(&self, verdict: Verdict) {
         if !verdict.is_good() {
-            println!("{}", complaint(&verdict));
+            println!("{}", failure_line(&verdict));
         }
         self.verdicts.lock().push(verdict);
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -56,124 +55,124 @@ impl Progress {
     }
 }
 
-/// A controller, and what is known of its workloads.
+/// A controller with its worker and baselines.
 pub(crate) struct Track {
-    pub(crate) lane: Lane,
+    pub(crate) worker: Worker,
     pub(crate) controller: &'static str,
-    references: BTreeMap<&'static str, Reference>,
+    baselines: BTreeMap<&'static str, Baseline>,
 }
 
 impl Track {
-    /// The workload of a run, and what it is held to.
-    pub(crate) fn held(&self, planned: &Planned) -> Result<(&'static Workload, &Reference)> {
+    /// Returns the workload of a run and its baseline.
+    pub(crate) fn held(&self, planned: &Planned) -> Result<(&'static Workload, &Baseline)> {
         let name = planned.id.workload.as_str();
         let workload = workload::of(self.controller).iter().find(|workload| workload.name == name);
-        let reference = self.references.get(name).context("the workload was learnt")?;
-        Ok((workload.context("the workload is known")?, reference))
+        let baseline = self.baselines.get(name).context("the workload has no baseline")?;
+        Ok((workload.context("the workload does not exist")?, baseline))
     }
 }
 
-/// Runs what is asked for. Returns what came of it.
-pub async fn run(program: &Path, asked: &Asked) -> Result<Vec<Verdict>> {
-    if asked.classes.iter().any(|class| class.is_about_clocks()) {
-        // Said now and not after all else.
+/// Executes the selected runs. Returns their verdicts.
+pub async fn run(program: &Path, selection: &Selection) -> Result<Vec<Verdict>> {
+    if selection.classes.iter().any(|class| class.is_about_clocks()) {
+        // Fail early instead of after all other runs.
         clock::ahead(0)?;
     }
-    let stage = Arc::new(Stage::start(program, asked.patience).await?);
+    let test_cluster = Arc::new(TestCluster::start(program, selection.patience).await?);
     let progress = Progress { began: Instant::now(), done: AtomicUsize::new(0), verdicts: Mutex::default() };
-    let tracks = tracks(&stage, asked).await?;
-    let planned = planned(&tracks, asked);
+    let tracks = tracks(&test_cluster, selection).await?;
+    let planned = planned(&tracks, selection);
     println!("{} runs planned", planned.len());
     let (shared, own): (Vec<_>, Vec<_>) =
-        planned.into_iter().partition(|planned| matches!(planned.blow, Blow::Outage(_)));
+        planned.into_iter().partition(|planned| matches!(planned.injection, Injection::Outage(_)));
     futures::future::join_all(tracks.iter().map(|track| {
         let own = own.iter().filter(|planned| planned.id.controller == track.controller);
         run_track(track, own.cloned().collect(), &progress)
     }))
     .await;
-    batch::run_all(&stage, &tracks, shared, &progress).await?;
+    batch::run_all(&test_cluster, &tracks, shared, &progress).await?;
     let mut verdicts = progress.verdicts.into_inner();
     verdicts.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(verdicts)
 }
 
-/// What would be run.
-pub async fn list(program: &Path, asked: &Asked) -> Result<Vec<Planned>> {
-    let stage = Arc::new(Stage::start(program, asked.patience).await?);
-    Ok(planned(&tracks(&stage, asked).await?, asked))
+/// Returns the runs that would be executed.
+pub async fn list(program: &Path, selection: &Selection) -> Result<Vec<Planned>> {
+    let test_cluster = Arc::new(TestCluster::start(program, selection.patience).await?);
+    Ok(planned(&tracks(&test_cluster, selection).await?, selection))
 }
 
-async fn tracks(stage: &Arc<Stage>, asked: &Asked) -> Result<Vec<Track>> {
-    let wanted = asked
+async fn tracks(test_cluster: &Arc<TestCluster>, selection: &Selection) -> Result<Vec<Track>> {
+    let selected = selection
         .controllers
         .iter()
-        .filter(|controller| workload::of(controller).iter().any(|workload| asked.wants(workload)));
-    try_join_all(wanted.map(async |controller| {
-        let lane = Lane::start(stage.clone(), controller).await?;
-        let references = learn(&lane, controller, asked).await?;
-        println!("{controller}: {} workloads learnt", references.len());
-        Ok(Track { lane, controller, references })
+        .filter(|controller| workload::of(controller).iter().any(|workload| selection.includes(workload)));
+    try_join_all(selected.map(async |controller| {
+        let worker = Worker::start(test_cluster.clone(), controller).await?;
+        let baselines = record_baselines(&worker, controller, selection).await?;
+        println!("{controller}: {} baselines recorded", baselines.len());
+        Ok(Track { worker, controller, baselines })
     }))
     .await
 }
 
-fn planned(tracks: &[Track], asked: &Asked) -> Vec<Planned> {
+fn planned(tracks: &[Track], selection: &Selection) -> Vec<Planned> {
     let all = tracks
         .iter()
-        .flat_map(|track| plan(track.controller, &asked.classes, asked.latency, &track.references));
-    asked.pick(all.collect())
+        .flat_map(|track| plan(track.controller, &selection.classes, selection.latency, &track.baselines));
+    selection.filter(all.collect())
 }
 
-/// Those that disturb each other come one by one, after those that do not.
+/// Executes the runs of a track: concurrent ones first, then exclusive ones.
 async fn run_track(track: &Track, planned: Vec<Planned>, progress: &Progress) {
     let (alone, beside): (Vec<_>, Vec<_>) =
         planned.into_iter().partition(|planned| planned.id.class.is_exclusive());
     let attempt = async |planned: Planned| progress.take(attempt(track, &planned).await);
-    stream::iter(beside.into_iter().map(&attempt)).buffer_unordered(AT_ONCE).collect::<()>().await;
+    stream::iter(beside.into_iter().map(&attempt)).buffer_unordered(MAX_CONCURRENT).collect::<()>().await;
     for planned in alone {
         attempt(planned).await;
     }
 }
 
-async fn learn(
-    lane: &Lane,
+async fn record_baselines(
+    worker: &Worker,
     controller: &'static str,
-    asked: &Asked,
-) -> Result<BTreeMap<&'static str, Reference>> {
-    let wanted = workload::of(controller).iter().filter(|workload| asked.wants(workload));
-    let looks = wanted.map(async |workload| {
-        let mut learnt = learn_one(lane, workload).await;
+    selection: &Selection,
+) -> Result<BTreeMap<&'static str, Baseline>> {
+    let selected = workload::of(controller).iter().filter(|workload| selection.includes(workload));
+    let looks = selected.map(async |workload| {
+        let mut learnt = record_baseline(worker, workload).await;
         for _ in 1..ATTEMPTS {
             if learnt.is_err() {
-                learnt = learn_one(lane, workload).await;
+                learnt = record_baseline(worker, workload).await;
             }
         }
-        learnt.with_context(|| format!("learn {controller}/{}", workload.name))
+        learnt.with_context(|| format!("record the baseline of {controller}/{}", workload.name))
     });
-    let learnt: Vec<Result<_>> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+    let learnt: Vec<Result<_>> = stream::iter(looks).buffer_unordered(MAX_CONCURRENT).collect().await;
     let (good, bad): (Vec<_>, Vec<_>) = learnt.into_iter().partition(Result::is_ok);
     let bad: Vec<_> = bad.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     ensure!(bad.is_empty(), "{}", bad.join("\n"));
     good.into_iter().collect()
 }
 
-async fn learn_one(lane: &Lane, workload: &Workload) -> Result<(&'static str, Reference)> {
+async fn record_baseline(worker: &Worker, workload: &Workload) -> Result<(&'static str, Baseline)> {
     let mut seen = Vec::new();
-    for _ in 0..TIMES {
-        seen.push(look(lane, workload).await?);
+    for _ in 0..RECORDINGS {
+        seen.push(record(worker, workload).await?);
     }
-    reference(&seen).map(|reference| (workload.name, reference))
+    baseline(&seen).map(|baseline| (workload.name, baseline))
 }
 
-/// One run, again if its fault found nothing to strike.
+/// Executes a run, and repeats it if its fault was not triggered.
 async fn attempt(track: &Track, planned: &Planned) -> Verdict {
     let once = async || {
-        let (workload, reference) = track.held(planned)?;
-        try_fault(&track.lane, workload, planned, reference).await
+        let (workload, baseline) = track.held(planned)?;
+        try_fault(&track.worker, workload, planned, baseline).await
     };
     let mut verdict = Verdict::of(planned, once().await);
     for _ in 0..REPEATS {
-        if verdict.struck || !verdict.is_good() {
+        if verdict.injected || !verdict.is_good() {
             break;
         }
         verdict = Verdict::of(planned, once().await);

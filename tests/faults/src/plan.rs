@@ -1,4 +1,4 @@
-//! Which faults are tried. Pure: the same reference always gives the same plan.
+//! Plans the faults to inject. Pure: the plan depends only on the baseline.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,103 +6,104 @@ use std::{
 };
 
 use crate::{
-    blow::{Blow, End, Expiry, Outage, Told, Trigger},
+    baseline::Baseline,
     class::Class,
     id::RunId,
-    learn::Reference,
-    proxy::rules::{Fault, Twist, Which},
+    injection::{End, Expiry, FrameFilter, Injection, Outage, Trigger},
+    proxy::rules::{Fault, FrameFault, Which},
     workload::{self, Workload},
 };
 
-/// How long a write is refused that is refused for a while.
+/// Duration for which a write is rejected.
 const REFUSED: Duration = Duration::from_millis(1_500);
-/// How long changes are hidden.
+/// Duration for which changes are hidden.
 const HIDDEN: Duration = Duration::from_millis(700);
-/// How much later notifications come.
+/// Delay of late frames.
 const LATE: Duration = Duration::from_millis(300);
 
-/// One run.
+/// A planned run.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// Its name.
     pub id: RunId,
-    /// What goes wrong.
-    pub blow: Blow,
-    /// What goes wrong, in words.
-    pub words: String,
+    /// The fault.
+    pub injection: Injection,
+    /// Description of the fault.
+    pub description: String,
 }
 
-/// All runs of a controller, in the order of classes.
+/// Returns all runs of a controller, ordered by class.
 pub fn plan(
     controller: &str,
     classes: &[Class],
     latency: f64,
-    references: &BTreeMap<&'static str, Reference>,
+    baselines: &BTreeMap<&'static str, Baseline>,
 ) -> Vec<Planned> {
     let mut all = Vec::new();
     for class in classes {
-        // What is tried once for a controller, whatever is done to its objects.
-        let mut tried = BTreeSet::new();
+        // Runs that do not depend on the workload.
+        let mut verdict_of = BTreeSet::new();
         for workload in workload::of(controller) {
-            let Some(reference) = references.get(workload.name) else { continue };
-            for (point, blow, words) in blows(*class, workload, reference, latency) {
+            let Some(baseline) = baselines.get(workload.name) else { continue };
+            for (point, injection, description) in injections(*class, workload, baseline, latency) {
                 let is_once = [7, 10, 11].contains(&class.number());
-                if is_once && !tried.insert(words.clone()) {
+                if is_once && !verdict_of.insert(description.clone()) {
                     continue;
                 }
                 let (controller, name) = (controller.to_owned(), workload.name.to_owned());
                 let id = RunId { controller, workload: name, class: *class, point };
-                all.push(Planned { id, blow, words });
+                all.push(Planned { id, injection, description });
             }
         }
     }
     all
 }
 
-type Blows = Vec<(String, Blow, String)>;
+type PlannedInjections = Vec<(String, Injection, String)>;
 
-fn blows(class: Class, workload: &Workload, reference: &Reference, latency: f64) -> Blows {
+fn injections(class: Class, workload: &Workload, baseline: &Baseline, latency: f64) -> PlannedInjections {
     match class.number() {
-        1 => writes(reference, |_| Fault::CrashAfter),
-        2 => writes(reference, |_| Fault::CrashBefore),
-        3 => writes(reference, |_| Fault::Lost),
-        4 => writes(reference, |_| Fault::Conflict),
-        5 => writes(reference, |_| Fault::Answer { code: 500, retry_after: None }),
-        6 => writes(reference, overload),
-        7 => refusals(reference),
-        8 => hidden(reference),
-        9 => travels(reference),
-        10 => expiries(reference),
-        11 => silences(reference),
+        1 => writes(baseline, |_| Fault::CrashAfter),
+        2 => writes(baseline, |_| Fault::CrashBefore),
+        3 => writes(baseline, |_| Fault::Lost),
+        4 => writes(baseline, |_| Fault::Conflict),
+        5 => writes(baseline, |_| Fault::Answer { code: 500, retry_after: None }),
+        6 => writes(baseline, overload),
+        7 => refusals(baseline),
+        8 => hidden(baseline),
+        9 => outdated_cache(baseline),
+        10 => expiries(baseline),
+        11 => silences(baseline),
         12 => [1.0, 5.0, 30.0].map(|seconds| slow(seconds, latency)).into(),
-        13 => disorder(workload, reference),
+        13 => disorder(workload, baseline),
         14 => [("before", 0), ("during", 50), ("after", 500)].map(api_server_away).into(),
         15 => {
-            let outage = Blow::Outage(Outage::Etcd(Duration::from_millis(50)));
+            let outage = Injection::Outage(Outage::Etcd(Duration::from_millis(50)));
             vec![("during".to_owned(), outage, "etcd is killed and comes back".to_owned())]
         }
         16 => [("killed", End::Killed), ("frozen", End::Frozen), ("cut-off", End::CutOff)]
             .map(leader_out)
             .into(),
         17 => [("ahead", 300), ("behind", -300)].map(clock).into(),
-        19 => disturbances(workload),
+        19 => third_party_changes(workload),
         _ => Vec::new(),
     }
 }
 
-/// A fault at each write.
-fn writes(reference: &Reference, fault: impl Fn(usize) -> Fault) -> Blows {
-    let points = reference.points().into_iter().enumerate();
+/// Plans one fault for each write.
+fn writes(baseline: &Baseline, fault: impl Fn(usize) -> Fault) -> PlannedInjections {
+    let points = baseline.points().into_iter().enumerate();
     points
         .map(|(place, (key, nth))| {
-            let words = format!("{key}, time {nth}");
-            let blow = Blow::Requests { which: Which::Nth(key, nth), fault: fault(place), heals: None };
-            (format!("w{}", place + 1), blow, words)
+            let description = format!("{key}, time {nth}");
+            let injection =
+                Injection::Requests { which: Which::Nth(key, nth), fault: fault(place), heals: None };
+            (format!("w{}", place + 1), injection, description)
         })
         .collect()
 }
 
-/// The answers of an API server that has too much to do, in turn.
+/// Returns responses of an overloaded API server, in turn.
 fn overload(place: usize) -> Fault {
     match place % 3 {
         0 => Fault::Answer { code: 429, retry_after: Some(1) },
@@ -111,136 +112,146 @@ fn overload(place: usize) -> Fault {
     }
 }
 
-/// Each write of each resource refused for a while.
-fn refusals(reference: &Reference) -> Blows {
-    let pairs: BTreeSet<_> = reference.writes.iter().map(|(key, _)| (&key.verb, &key.resource)).collect();
+/// Plans rejections of all writes of each resource.
+fn refusals(baseline: &Baseline) -> PlannedInjections {
+    let pairs: BTreeSet<_> = baseline.writes.iter().map(|(key, _)| (&key.verb, &key.resource)).collect();
     let codes = |(verb, resource): (&String, &String)| {
         [403, 422].map(|code| {
             let which = Which::Writes { verb: verb.clone(), resource: resource.clone() };
             let fault = Fault::Answer { code, retry_after: None };
-            let words = format!("{verb} {resource} gets {code} for {REFUSED:?}");
+            let description = format!("{verb} {resource} gets {code} for {REFUSED:?}");
             let point = format!("{verb}-{}-{code}", resource.replace('/', "-"));
-            (point, Blow::Requests { which, fault, heals: Some(REFUSED) }, words)
+            (point, Injection::Requests { which, fault, heals: Some(REFUSED) }, description)
         })
     };
     pairs.into_iter().flat_map(codes).collect()
 }
 
-/// The first and the last notification of each sort, with all that follow it, seen only by their outcome.
-fn hidden(reference: &Reference) -> Blows {
-    let mut blows = Vec::new();
-    for (resource, event, count) in reference.notices.iter().filter(|told| told.1 != "BOOKMARK") {
+/// Plans to hide frames: from the first and from the last frame of each type.
+fn hidden(baseline: &Baseline) -> PlannedInjections {
+    let mut injections = Vec::new();
+    for (resource, event, count) in baseline.frame_counts.iter().filter(|told| told.1 != "BOOKMARK") {
         let places: BTreeSet<_> = [1, *count].into();
         for nth in places {
-            let twist = Twist::Hide(HIDDEN);
-            let words =
+            let twist = FrameFault::Hide(HIDDEN);
+            let description =
                 format!("{event} {resource}, number {nth}, and what follows it is seen by its outcome");
             let (resource, event) = (resource.clone(), event.clone());
-            let frames = vec![Told { resource: Some(resource), event: Some(event), nth: Some(nth), twist }];
-            blows.push((format!("n{}", blows.len() + 1), Blow::Frames(frames), words));
+            let frames =
+                vec![FrameFilter { resource: Some(resource), event: Some(event), nth: Some(nth), twist }];
+            injections.push((format!("n{}", injections.len() + 1), Injection::Frames(frames), description));
         }
     }
-    blows
+    injections
 }
 
-fn travels(reference: &Reference) -> Blows {
-    let points = reference.points().into_iter().filter(|(key, _)| key.verb == "delete");
+fn outdated_cache(baseline: &Baseline) -> PlannedInjections {
+    let points = baseline.points().into_iter().filter(|(key, _)| key.verb == "delete");
     let writes = points.map(|(key, nth)| (format!("{key}, time {nth}"), Trigger::Write(key, nth)));
-    let gone = reference.notices.iter().filter(|(_, event, _)| event == "DELETED");
+    let gone = baseline.frame_counts.iter().filter(|(_, event, _)| event == "DELETED");
     let gone = gone
         .map(|(resource, ..)| (format!("the first {resource} to be gone"), Trigger::Gone(resource.clone())));
     let all = writes.chain(gone).enumerate();
-    all.map(|(place, (words, trigger))| (format!("t{}", place + 1), Blow::Travel(trigger), words)).collect()
+    all.map(|(place, (description, trigger))| {
+        (format!("t{}", place + 1), Injection::OutdatedCache(trigger), description)
+    })
+    .collect()
 }
 
-/// The resources of which the manager is told something.
-fn watched(reference: &Reference) -> BTreeSet<&String> {
-    reference.notices.iter().map(|(resource, ..)| resource).collect()
+/// Returns the resources that the manager watches.
+fn watched(baseline: &Baseline) -> BTreeSet<&String> {
+    baseline.frame_counts.iter().map(|(resource, ..)| resource).collect()
 }
 
-fn expiries(reference: &Reference) -> Blows {
+fn expiries(baseline: &Baseline) -> PlannedInjections {
     let ways =
         [(Expiry::InStream, "in-stream"), (Expiry::AtConnect, "at-connect"), (Expiry::Continue, "continue")];
     let of_resource = |resource: &String| {
         ways.map(|(expiry, name)| {
-            let words = format!("{resource}, {name}");
-            (format!("{resource}-{name}"), Blow::Expire(resource.clone(), expiry), words)
+            let description = format!("{resource}, {name}");
+            (format!("{resource}-{name}"), Injection::Expire(resource.clone(), expiry), description)
         })
     };
-    watched(reference).into_iter().flat_map(of_resource).collect()
+    watched(baseline).into_iter().flat_map(of_resource).collect()
 }
 
-fn silences(reference: &Reference) -> Blows {
+fn silences(baseline: &Baseline) -> PlannedInjections {
     let silence = |resource: &String| {
-        (resource.clone(), Blow::Silence(resource.clone()), format!("the watch of {resource}"))
+        (resource.clone(), Injection::Silence(resource.clone()), format!("the watch of {resource}"))
     };
-    watched(reference).into_iter().map(silence).collect()
+    watched(baseline).into_iter().map(silence).collect()
 }
 
-fn slow(seconds: f64, latency: f64) -> (String, Blow, String) {
+fn slow(seconds: f64, latency: f64) -> (String, Injection, String) {
     let delay = Duration::from_secs_f64(seconds * latency);
-    let blow = Blow::Requests { which: Which::Everything, fault: Fault::Delay(delay), heals: None };
-    (format!("{seconds}s"), blow, format!("each request takes {delay:?} longer"))
+    let injection = Injection::Requests { which: Which::Everything, fault: Fault::Delay(delay), heals: None };
+    (format!("{seconds}s"), injection, format!("each request takes {delay:?} longer"))
 }
 
-/// Notifications in another order than that of what they tell.
-fn disorder(workload: &Workload, reference: &Reference) -> Blows {
+/// Plans reordered, duplicated, and delayed frames.
+fn disorder(workload: &Workload, baseline: &Baseline) -> PlannedInjections {
     let main = workload::kind(workload.controller).resource();
-    let all = |twist| Blow::Frames(vec![Told { resource: None, event: None, nth: None, twist }]);
-    let others = watched(reference).into_iter().filter(|resource| **resource != main);
+    let all = |twist| Injection::Frames(vec![FrameFilter { resource: None, event: None, nth: None, twist }]);
+    let others = watched(baseline).into_iter().filter(|resource| **resource != main);
     let late = others.map(|resource| {
         let resource = Some(resource.clone());
-        Told { resource, event: None, nth: None, twist: Twist::Late(LATE) }
+        FrameFilter { resource, event: None, nth: None, twist: FrameFault::Late(LATE) }
     });
-    let mut blows = vec![
-        ("twice".to_owned(), all(Twist::Twice), "each notification comes twice".to_owned()),
+    let mut injections = vec![
+        ("twice".to_owned(), all(FrameFault::Duplicate), "each notification comes twice".to_owned()),
         (
             "again".to_owned(),
-            all(Twist::Again(LATE)),
+            all(FrameFault::Again(LATE)),
             "each notification is followed by the one before".to_owned(),
         ),
     ];
     let late: Vec<_> = late.collect();
     if !late.is_empty() {
-        let words = format!("notifications of all but {main} come {LATE:?} late");
-        blows.push(("late".to_owned(), Blow::Frames(late), words));
+        let description = format!("notifications of all but {main} come {LATE:?} late");
+        injections.push(("late".to_owned(), Injection::Frames(late), description));
     }
-    blows
+    injections
 }
 
-fn api_server_away((point, after): (&str, u64)) -> (String, Blow, String) {
-    let outage = Blow::Outage(Outage::ApiServer(Duration::from_millis(after)));
+fn api_server_away((point, after): (&str, u64)) -> (String, Injection, String) {
+    let outage = Injection::Outage(Outage::ApiServer(Duration::from_millis(after)));
     (point.to_owned(), outage, format!("the API server is killed {point} the change and comes back"))
 }
 
-fn leader_out((point, end): (&str, End)) -> (String, Blow, String) {
-    (point.to_owned(), Blow::Outage(Outage::Leader(end)), format!("the leader is {point} during the change"))
+fn leader_out((point, end): (&str, End)) -> (String, Injection, String) {
+    (
+        point.to_owned(),
+        Injection::Outage(Outage::Leader(end)),
+        format!("the leader is {point} during the change"),
+    )
 }
 
-fn clock((point, seconds): (&str, i64)) -> (String, Blow, String) {
-    let words = format!("the leader is killed during the change, the next one's clock is 5 minutes {point}");
-    (point.to_owned(), Blow::Outage(Outage::Clock(seconds)), words)
+fn clock((point, seconds): (&str, i64)) -> (String, Injection, String) {
+    let description =
+        format!("the leader is killed during the change, the next one's clock is 5 minutes {point}");
+    (point.to_owned(), Injection::Outage(Outage::Clock(seconds)), description)
 }
 
-/// What a third hand does to the objects of one workload, and to the definitions during each.
-fn disturbances(workload: &Workload) -> Blows {
-    let words = "the definitions are changed during the change, and changed back".to_owned();
-    let mut blows = vec![("definitions".to_owned(), Blow::Outage(Outage::Definitions), words)];
+/// Plans modifications by a third party, and changes of the CRDs.
+fn third_party_changes(workload: &Workload) -> PlannedInjections {
+    let description = "the definitions are changed during the change, and changed back".to_owned();
+    let mut injections =
+        vec![("definitions".to_owned(), Injection::Outage(Outage::Definitions), description)];
     if workload.name == "create" {
-        let all = workload::disturbances(workload.controller).iter();
-        blows.extend(
-            all.map(|(name, steps)| ((*name).to_owned(), Blow::Disturb(*steps), name.replace('-', " "))),
+        let all = workload::third_party_changes(workload.controller).iter();
+        injections.extend(
+            all.map(|(name, steps)| ((*name).to_owned(), Injection::Modify(*steps), name.replace('-', " "))),
         );
     }
-    blows
+    injections
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::asked::Key;
+    use crate::proxy::request_info::Key;
 
-    fn reference() -> Reference {
+    fn baseline() -> Baseline {
         let key = |verb: &str, resource: &str| Key {
             verb: verb.to_owned(),
             resource: resource.to_owned(),
@@ -248,15 +259,17 @@ mod tests {
         };
         let writes =
             vec![(key("create", "events"), 1), (key("create", "pods"), 2), (key("delete", "pods"), 1)];
-        let notices = [("pods", "ADDED", 3), ("pods", "DELETED", 1), ("podsets.app.example.com", "ADDED", 1)];
-        let notices = notices.map(|(resource, event, count)| (resource.to_owned(), event.to_owned(), count));
-        Reference { writes, notices: notices.into(), ..Reference::default() }
+        let frame_counts =
+            [("pods", "ADDED", 3), ("pods", "DELETED", 1), ("podsets.app.example.com", "ADDED", 1)];
+        let frame_counts =
+            frame_counts.map(|(resource, event, count)| (resource.to_owned(), event.to_owned(), count));
+        Baseline { writes, frame_counts: frame_counts.into(), ..Baseline::default() }
     }
 
     fn points(class: &str, workloads: &[&'static str]) -> Vec<String> {
-        let references = workloads.iter().map(|name| (*name, reference())).collect();
+        let baselines = workloads.iter().map(|name| (*name, baseline())).collect();
         let points = || {
-            let all = plan("podset", &[class.parse().unwrap()], 1.0, &references);
+            let all = plan("podset", &[class.parse().unwrap()], 1.0, &baselines);
             all.into_iter().map(|planned| planned.id.point).collect::<Vec<_>>()
         };
         assert_eq!(points(), points());
@@ -264,27 +277,31 @@ mod tests {
     }
 
     #[test]
-    fn each_write_is_struck_once_by_each_class_of_writes_and_what_depends_on_time_comes_last() {
+    fn plans_each_write_once_per_class_with_time_dependent_ones_last() {
         for class in ["F1", "F2", "F3", "F4", "F5", "F6"] {
             assert_eq!(points(class, &["create"]), ["w1", "w2", "w3", "w4"], "{class}");
             assert_eq!(points(class, &["create", "delete"]).len(), 8, "{class}");
         }
-        let words: Vec<_> = blows("F1".parse().unwrap(), &workload::of("podset")[0], &reference(), 1.0)
-            .into_iter()
-            .map(|(.., words)| words)
-            .collect();
-        assert!(words[0].starts_with("create pods") && words[3].starts_with("create events"), "{words:?}");
+        let description: Vec<_> =
+            injections("F1".parse().unwrap(), &workload::of("podset")[0], &baseline(), 1.0)
+                .into_iter()
+                .map(|(.., description)| description)
+                .collect();
+        assert!(
+            description[0].starts_with("create pods") && description[3].starts_with("create events"),
+            "{description:?}"
+        );
     }
 
     #[test]
-    fn what_is_about_a_controller_is_tried_once_for_all_its_workloads() {
+    fn plans_controller_wide_faults_once() {
         for (class, count) in [("F7", 6), ("F10", 6), ("F11", 2)] {
             assert_eq!(points(class, &["create", "delete"]).len(), count, "{class}");
         }
     }
 
     #[test]
-    fn notifications_are_hidden_from_the_first_and_from_the_last_of_each_sort() {
+    fn hides_frames_from_first_and_last_of_each_type() {
         assert_eq!(points("F8", &["create"]).len(), 4);
         assert_eq!(points("F9", &["create"]), ["t1", "t2"]);
         assert_eq!(points("F12", &["create"]), ["1s", "5s", "30s"]);
@@ -292,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_third_hand_comes_when_all_is_made() {
+    fn third_party_changes_follow_creation() {
         assert!(points("F19", &["create"]).len() > 1);
         assert_eq!(points("F19", &["delete"]), ["definitions"]);
     }

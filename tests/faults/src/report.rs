@@ -1,4 +1,4 @@
-//! What came of all runs, for people and for programs. Pure.
+//! Formats the results for people and programs. Pure functions.
 
 use std::fmt::Write as _;
 
@@ -7,32 +7,32 @@ use serde_json::{Value, json};
 
 use crate::{class::Class, run::Verdict, workload::CONTROLLERS};
 
-/// The command that repeats a run.
+/// Returns the command that repeats a run.
 pub fn repeat(verdict: &Verdict) -> String {
     format!("cargo xtask faults --only {}", verdict.id)
 }
 
-/// One line about a run that is not good.
-pub fn complaint(verdict: &Verdict) -> String {
-    let missed = verdict.missed.iter().map(|missed| format!("does not converge: {missed}"));
+/// Describes a failed run in one line.
+pub fn failure_line(verdict: &Verdict) -> String {
+    let difference = verdict.difference.iter().map(|difference| format!("does not converge: {difference}"));
     let broken = verdict.violations.iter().map(|broken| format!("violation: {broken}"));
-    let what: Vec<_> = missed.chain(broken).collect();
+    let what: Vec<_> = difference.chain(broken).collect();
     format!("FAILED {} ({})\n  {}\n  {}", verdict.id, verdict.fault, what.join("\n  "), repeat(verdict))
 }
 
-/// The sum of it all.
+/// Summarizes all runs.
 pub fn summary(verdicts: &[Verdict]) -> String {
-    let converged = verdicts.iter().filter(|verdict| verdict.missed.is_none()).count();
+    let converged = verdicts.iter().filter(|verdict| verdict.difference.is_none()).count();
     let violations: usize = verdicts.iter().map(|verdict| verdict.violations.len()).sum();
-    let unstruck = verdicts.iter().filter(|verdict| !verdict.struck).count();
-    let mut text = format!("{converged} of {} converge, {violations} safety violations", verdicts.len());
+    let unstruck = verdicts.iter().filter(|verdict| !verdict.injected).count();
+    let mut text = format!("{converged} of {} converge, {violations} invariant violations", verdicts.len());
     if unstruck > 0 {
         let _ = write!(text, " ({unstruck} whose fault found nothing to strike)");
     }
     text
 }
 
-/// A table by class and controller, as Markdown: how many of how many runs are good.
+/// Returns a Markdown table with the passed and total runs by class and controller.
 pub fn table(verdicts: &[Verdict]) -> String {
     let mut controllers: Vec<_> = CONTROLLERS.to_vec();
     controllers.retain(|controller| verdicts.iter().any(|verdict| verdict.id.controller == *controller));
@@ -51,7 +51,7 @@ pub fn table(verdicts: &[Verdict]) -> String {
         let _ = writeln!(
             table,
             "| {class} | {} | {} | {} | {}.{} s |",
-            class.words(),
+            class.description(),
             cells.join(" | "),
             share(of_class.iter().copied()),
             slowest / 1000,
@@ -70,17 +70,17 @@ fn share<'v>(verdicts: impl Iterator<Item = &'v Verdict>) -> String {
     if all == 0 { "-".to_owned() } else { format!("{good} of {all}") }
 }
 
-/// What came of the runs of such a document, for those who tried them in parts.
+/// Reads the verdicts of a JSON document, to join the results of several shards.
 ///
 /// # Errors
-/// When it is no such document.
+/// Returns an error if the document is not valid.
 pub fn read(document: &str) -> Result<Vec<Verdict>> {
     let mut document: Value = serde_json::from_str(document).context("read a result as JSON")?;
     let runs = document.get_mut("runs").context("a result has runs")?.take();
     serde_json::from_value(runs).context("read the runs of a result")
 }
 
-/// All of it, for programs.
+/// Returns all verdicts as JSON.
 pub fn document(verdicts: &[Verdict]) -> Value {
     json!({ "summary": summary(verdicts), "runs": verdicts })
 }
@@ -89,30 +89,30 @@ pub fn document(verdicts: &[Verdict]) -> Value {
 mod tests {
     use super::*;
 
-    fn verdict(id: &str, missed: Option<&str>, violations: &[&str]) -> Verdict {
+    fn verdict(id: &str, difference: Option<&str>, violations: &[&str]) -> Verdict {
         Verdict {
             id: id.parse().unwrap(),
             fault: "create pods".to_owned(),
-            struck: true,
-            missed: missed.map(str::to_owned),
+            injected: true,
+            difference: difference.map(str::to_owned),
             violations: violations.iter().map(|text| (*text).to_owned()).collect(),
             milliseconds: 1_250,
-            story: Vec::new(),
+            history: Vec::new(),
         }
     }
 
     #[test]
-    fn the_table_counts_what_is_good_and_the_summary_says_what_is_not() {
+    fn table_counts_passed_runs_and_summary_lists_failures() {
         let verdicts = [
             verdict("podset/create/F1/w1", None, &[]),
             verdict("podset/create/F1/w2", Some("a pod is missing"), &[]),
             verdict("tenant/create/F4/w1", None, &["two owners"]),
         ];
-        assert_eq!(summary(&verdicts), "2 of 3 converge, 1 safety violations");
+        assert_eq!(summary(&verdicts), "2 of 3 converge, 1 invariant violations");
         let table = table(&verdicts);
         assert!(table.contains("| 1 of 2 | - | 1 of 2 | 1.2 s |"), "{table}");
         assert!(table.contains("| - | 0 of 1 | 0 of 1 | 1.2 s |"), "{table}");
-        let told = complaint(&verdicts[1]);
+        let told = failure_line(&verdicts[1]);
         assert!(told.ends_with("cargo xtask faults --only podset/create/F1/w2"), "{told}");
         let parts = document(&verdicts).to_string();
         assert_eq!(summary(&read(&parts).unwrap()), summary(&verdicts));

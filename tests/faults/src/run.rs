@@ -1,4 +1,4 @@
-//! One run: a workload, with or without a fault.
+//! Executes one run: a workload with or without a fault.
 
 use std::time::{Duration, Instant};
 
@@ -6,81 +6,81 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    baseline::{Baseline, Recording},
     id::RunId,
-    lane::Lane,
-    learn::{Reference, Seen},
-    oracle::{counts::counts, normal::end_state},
+    oracle::{counts::counts, end_state::end_state},
     plan::Planned,
     token::Token,
     trial::Trial,
+    worker::Worker,
     workload::Workload,
 };
 
-/// How long nothing may have happened for a run to be over.
-pub(crate) const QUIET: Duration = Duration::from_millis(300);
-/// The same where it is learnt what there is to happen: longer than statuses are gathered.
-const REST: Duration = Duration::from_secs(2);
-/// How often to look, where nothing tells.
+/// Time without changes after which a run is complete.
+pub(crate) const IDLE: Duration = Duration::from_millis(300);
+/// The same for recording a baseline: longer than the delay of status updates.
+const BASELINE_IDLE: Duration = Duration::from_secs(2);
+/// Polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Verdict {
     /// Its name.
     pub id: RunId,
-    /// What went wrong, in words.
+    /// Description of the fault.
     pub fault: String,
-    /// Whether the fault came at all.
-    pub struck: bool,
-    /// Whether it came to the same as without a fault, and if not, what differs.
-    pub missed: Option<String>,
-    /// What must not happen and did.
+    /// Whether the fault was triggered.
+    pub injected: bool,
+    /// The difference to the baseline, if the run did not converge.
+    pub difference: Option<String>,
+    /// Violated invariants.
     pub violations: Vec<String>,
-    /// How long it took until it was as it should be, in milliseconds.
+    /// Time until convergence, in milliseconds.
     pub milliseconds: u64,
-    /// What has happened, if not all is good.
+    /// The history, if the run failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub story: Vec<String>,
+    pub history: Vec<String>,
 }
 
 impl Verdict {
-    /// What came of a trial, which counts as missed if it failed itself.
-    pub(crate) fn of(planned: &Planned, tried: Result<Self>) -> Self {
-        tried.unwrap_or_else(|error| Self {
+    /// Converts the result of a trial into a verdict. An error counts as a failure to converge.
+    pub(crate) fn of(planned: &Planned, verdict_of: Result<Self>) -> Self {
+        verdict_of.unwrap_or_else(|error| Self {
             id: planned.id.clone(),
-            fault: planned.words.clone(),
-            struck: false,
-            missed: Some(format!("the trial itself failed: {error:#}")),
+            fault: planned.description.clone(),
+            injected: false,
+            difference: Some(format!("the trial failed: {error:#}")),
             violations: Vec::new(),
             milliseconds: 0,
-            story: Vec::new(),
+            history: Vec::new(),
         })
     }
 
-    /// Whether nothing is to be said against it.
+    /// Returns whether the run passed.
     pub fn is_good(&self) -> bool {
-        self.missed.is_none() && self.violations.is_empty()
+        self.difference.is_none() && self.violations.is_empty()
     }
 }
 
-/// Brings about what there is before, with so much time for each step, and waits until the manager is at rest.
-async fn prepare(lane: &Lane, workload: &Workload, token: Token, patience: Duration) -> Result<()> {
+/// Prepares a workload and waits until the manager is idle.
+async fn prepare(worker: &Worker, workload: &Workload, token: Token, patience: Duration) -> Result<()> {
     let name = token.to_string();
-    lane.stage.take(token, (workload.before)(&name), patience).await?;
+    worker.test_cluster.take(token, (workload.before)(&name), patience).await?;
     if !(workload.before)(&name).is_empty() {
-        quiet(lane, token, QUIET).await?;
+        until_idle(worker, token, IDLE).await?;
     }
-    lane.proxy.rules().forget(token);
+    worker.proxy.rules().forget(token);
     Ok(())
 }
 
-/// Waits until nothing has happened in a run for a while.
-async fn quiet(lane: &Lane, token: Token, time: Duration) -> Result<()> {
-    let count = || (lane.stage.observer.count(token), lane.proxy.rules().writes(token).len());
+/// Waits until a run had no changes for some time.
+async fn until_idle(worker: &Worker, token: Token, time: Duration) -> Result<()> {
+    let count = || (worker.test_cluster.observer.count(token), worker.proxy.rules().writes(token).len());
     let began = Instant::now();
     let (mut last, mut since) = (count(), Instant::now());
     while since.elapsed() < time {
-        ensure!(began.elapsed() < lane.stage.patience, "it does not come to rest");
+        ensure!(began.elapsed() < worker.test_cluster.patience, "the run does not become idle");
         tokio::time::sleep(POLL).await;
         let now = count();
         if now != last {
@@ -90,78 +90,85 @@ async fn quiet(lane: &Lane, token: Token, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Looks at a workload without a fault.
-pub async fn look(lane: &Lane, workload: &Workload) -> Result<Seen> {
-    let (stage, token) = (&lane.stage, lane.stage.token());
+/// Records a workload without a fault.
+pub async fn record(worker: &Worker, workload: &Workload) -> Result<Recording> {
+    let (test_cluster, token) = (&worker.test_cluster, worker.test_cluster.token());
     let name = token.to_string();
-    let said = lane.said();
-    prepare(lane, workload, token, stage.patience).await?;
-    stage.take(token, (workload.act)(&name), stage.patience).await?;
-    stage.until(token, &(workload.goals)(&name), stage.patience).await?;
-    quiet(lane, token, REST).await?;
-    let writes = lane.proxy.rules().writes(token);
-    tokio::time::sleep(REST).await;
-    let story = stage.observer.story(token);
-    let all = lane.proxy.rules().writes(token);
+    let log_start = worker.log_position();
+    prepare(worker, workload, token, test_cluster.patience).await?;
+    test_cluster.take(token, (workload.act)(&name), test_cluster.patience).await?;
+    test_cluster.until(token, &(workload.goals)(&name), test_cluster.patience).await?;
+    until_idle(worker, token, BASELINE_IDLE).await?;
+    let writes = worker.proxy.rules().writes(token);
+    tokio::time::sleep(BASELINE_IDLE).await;
+    let history = test_cluster.observer.history(token);
+    let all = worker.proxy.rules().writes(token);
     let restless: Vec<_> = all.iter().skip(writes.len()).map(|write| write.key.clone()).collect();
     ensure!(
         restless.is_empty(),
-        "at rest, it writes {restless:?}; it has said:\n{}",
-        said_of(lane, said, token)?
+        "the idle manager writes {restless:?}; its log:\n{}",
+        log_of(worker, log_start, token)?
     );
-    let notices = lane.proxy.rules().notices(token);
-    let seen = Seen { end: end_state(token, &story.state), counts: counts(token, &story), writes, notices };
-    clear(lane, token).await;
-    Ok(seen)
+    let frame_counts = worker.proxy.rules().frame_counts(token);
+    let recording = Recording {
+        end: end_state(token, &history.state),
+        counts: counts(token, &history),
+        writes,
+        frame_counts,
+    };
+    clear(worker, token).await;
+    Ok(recording)
 }
 
-/// What the manager has said of a run.
-fn said_of(lane: &Lane, since: u64, token: Token) -> Result<String> {
-    let words = lane.words(since)?;
-    let of_run: Vec<_> = words.lines().filter(|line| line.contains(&token.to_string())).collect();
+/// Returns the manager's log lines about a run.
+fn log_of(worker: &Worker, since: u64, token: Token) -> Result<String> {
+    let description = worker.log_since(since)?;
+    let of_run: Vec<_> = description.lines().filter(|line| line.contains(&token.to_string())).collect();
     Ok(of_run.join("\n"))
 }
 
-async fn clear(lane: &Lane, token: Token) {
-    lane.stage.clear(token).await;
-    lane.proxy.rules().heal(token);
-    lane.proxy.rules().forget(token);
+async fn clear(worker: &Worker, token: Token) {
+    worker.test_cluster.clear(token).await;
+    worker.proxy.rules().clear_faults(token);
+    worker.proxy.rules().forget(token);
 }
 
-/// Tries a fault.
+/// Executes a workload with a fault.
 ///
 /// # Errors
-/// When the trial itself fails, not what is tried.
+/// Returns an error if the trial fails for another reason than the fault.
 pub async fn try_fault(
-    lane: &Lane,
+    worker: &Worker,
     workload: &Workload,
     planned: &Planned,
-    reference: &Reference,
+    baseline: &Baseline,
 ) -> Result<Verdict> {
-    let token = begin(lane, workload, planned).await?;
-    go(lane, workload, planned, reference, token).await
+    let token = begin(worker, workload, planned).await?;
+    go(worker, workload, planned, baseline, token).await
 }
 
-/// Brings about what there is before a fault.
-pub(crate) async fn begin(lane: &Lane, workload: &Workload, planned: &Planned) -> Result<Token> {
-    let token = lane.stage.token();
-    prepare(lane, workload, token, planned.patience(&lane.stage)).await.context("before the fault")?;
+/// Prepares a workload for a fault.
+pub(crate) async fn begin(worker: &Worker, workload: &Workload, planned: &Planned) -> Result<Token> {
+    let token = worker.test_cluster.token();
+    prepare(worker, workload, token, planned.patience(&worker.test_cluster))
+        .await
+        .context("prepare the workload")?;
     Ok(token)
 }
 
-/// Goes on with a run that has begun.
+/// Executes a prepared run.
 pub(crate) async fn go(
-    lane: &Lane,
+    worker: &Worker,
     workload: &Workload,
     planned: &Planned,
-    reference: &Reference,
+    baseline: &Baseline,
     token: Token,
 ) -> Result<Verdict> {
-    let said = lane.said();
-    let mut trial = Trial::new(lane, token, reference, planned);
+    let log_start = worker.log_position();
+    let mut trial = Trial::new(worker, token, baseline, planned);
     trial.arm();
     let acted = {
-        let act = trial.planned.act(lane, workload, token);
+        let act = trial.planned.act(worker, workload, token);
         let mut act = std::pin::pin!(act);
         loop {
             tokio::select! {
@@ -170,25 +177,25 @@ pub(crate) async fn go(
             }
         }
     };
-    let missed = match acted {
+    let difference = match acted {
         Err(error) => Some(format!("{error:#}")),
         Ok(()) => trial.converge().await?,
     };
     let took = trial.began.elapsed();
-    lane.ensure_running()?;
-    let struck = trial.disarm();
-    let violations = trial.violations(said, took)?;
-    let is_good = missed.is_none() && violations.is_empty();
-    let story = if is_good { Vec::new() } else { trial.story() };
-    clear(lane, token).await;
-    lane.stage.observer.forget(token);
+    worker.ensure_running()?;
+    let injected = trial.disarm();
+    let violations = trial.violations(log_start, took)?;
+    let is_good = difference.is_none() && violations.is_empty();
+    let history = if is_good { Vec::new() } else { trial.history() };
+    clear(worker, token).await;
+    worker.test_cluster.observer.forget(token);
     Ok(Verdict {
         id: planned.id.clone(),
-        fault: planned.words.clone(),
-        struck,
-        missed,
+        fault: planned.description.clone(),
+        injected,
+        difference,
         violations,
         milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        story,
+        history,
     })
 }

@@ -1,14 +1,14 @@
-//! The names of runs. Whatever a run makes has a name or a namespace that begins with its token, so that what belongs
-//! to several runs that go on at once can be told apart.
+//! Tokens of runs. The name or namespace of each object starts with the token of its run, so that
+//! concurrent runs can be told apart.
 
 use std::fmt;
 
-/// How many digits a token has: always as many, so that none is the beginning of another.
+/// Number of digits. It is fixed, so that no token is a prefix of another.
 const DIGITS: usize = 6;
-/// What stands for the token where names of several runs are compared.
+/// Replaces the token in names, to compare several runs.
 pub const PLACEHOLDER: &str = "RUN";
 
-/// The name of a run.
+/// Token of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u32);
 
@@ -18,7 +18,7 @@ impl Token {
         Self(number)
     }
 
-    /// The run that an object of this namespace and name belongs to.
+    /// Returns the run of an object with this namespace and name.
     pub fn of(namespace: &str, name: &str) -> Option<Self> {
         Self::beginning(namespace).or_else(|| Self::beginning(name))
     }
@@ -29,7 +29,7 @@ impl Token {
         is_whole.then(|| digits.parse().ok().map(Self)).flatten()
     }
 
-    /// The text without what is particular to this run.
+    /// Replaces the token in a text.
     pub fn erase(self, text: &str) -> String {
         text.replace(&self.to_string(), PLACEHOLDER)
     }
@@ -46,18 +46,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_belong_to_a_run_by_their_namespace_or_name() {
+    fn token_is_found_in_namespace_or_name() {
         let run = Some(Token::nth(17));
         assert_eq!(Token::of("r000017-a", "capsule-x"), run);
         assert_eq!(Token::of("home", "r000017-pod-0"), run);
         assert_eq!(Token::of("", "r000017"), run);
-        for stranger in ["", "r", "r00001", "r00001x-pod", "rest-of-them", "x000017"] {
-            assert_eq!(Token::of("home", stranger), None, "{stranger}");
+        for foreign_pod in ["", "r", "r00001", "r00001x-pod", "rest-of-them", "x000017"] {
+            assert_eq!(Token::of("home", foreign_pod), None, "{foreign_pod}");
         }
     }
 
     #[test]
-    fn a_text_without_its_token_is_that_of_any_run() {
+    fn erased_texts_of_different_runs_are_equal() {
         let (one, other) = (Token::nth(1), Token::nth(2));
         assert_eq!(one.erase(&format!("{one}-a of {one}")), other.erase(&format!("{other}-a of {other}")));
     }

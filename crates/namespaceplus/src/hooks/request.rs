@@ -216,7 +216,7 @@ mod tests {
         entries.map(|(name, value)| (name.to_owned(), ByteString(value.as_bytes().to_vec()))).into()
     }
 
-    fn made(hook: Value, headers: Headers) -> Result<(http::request::Contents, String), CallError> {
+    fn made(hook: Value, headers: Headers) -> Result<(http::request::Parts, String), CallError> {
         let mut hook = hook;
         hook["name"] = "chat".into();
         hook["on"] = json!(["Created"]);

@@ -1,4 +1,4 @@
-//! What the manager says while it goes on.
+//! Checks the manager's log.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use crate::token::Token;
 
-/// How often a reconcile of one object may fail, or the same error be told, within a minute.
+/// Maximum number of failed reconciles of one object, or of equal errors, per minute.
 pub const MOST_A_MINUTE: usize = 10;
-/// How many lines of level error there may be within a minute.
+/// Maximum number of log lines with level error per minute.
 pub const MOST_ERRORS_A_MINUTE: usize = 5;
 
-/// What is wrong with lines of a log, as JSON, that were written within this many minutes, one that has begun counted as
-/// one. Lines that are about other runs are passed over; a panic is everybody's.
-pub fn complaints(token: Token, lines: &str, minutes: usize) -> Vec<String> {
-    let mut complaints = Vec::new();
+/// Returns the problems in JSON log lines of this number of minutes, rounded up. Lines about other
+/// runs are ignored, except panics.
+pub fn problems(token: Token, lines: &str, minutes: usize) -> Vec<String> {
+    let mut problems = Vec::new();
     let mut failures = BTreeMap::<String, usize>::new();
     let mut errors = 0;
     for line in lines.lines() {
         if line.contains("panicked") {
-            complaints.push(format!("a panic: {line}"));
+            problems.push(format!("panic: {line}"));
         }
         let Ok(said) = serde_json::from_str::<Value>(line) else { continue };
         if !line.contains(&token.to_string()) {
@@ -33,12 +33,12 @@ pub fn complaints(token: Token, lines: &str, minutes: usize) -> Vec<String> {
         }
     }
     if errors > MOST_ERRORS_A_MINUTE * minutes {
-        complaints.push(format!("{errors} lines of level error within {minutes} min"));
+        problems.push(format!("{errors} log lines with level error within {minutes} min"));
     }
     for (what, count) in failures.into_iter().filter(|(_, count)| *count > MOST_A_MINUTE * minutes) {
-        complaints.push(format!("{what} was told {count} times within {minutes} min"));
+        problems.push(format!("{what} was logged {count} times within {minutes} min"));
     }
-    complaints
+    problems
 }
 
 #[cfg(test)]
@@ -46,13 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_of_failures_and_a_panic_are_heard_and_a_few_failures_are_not() {
+    fn reports_failure_loops_and_panics_but_not_single_failures() {
         let token = Token::nth(1);
         let line = r#"{"level":"WARN","message":"reconcile failed","object":"n/r000001"}"#;
         let few = format!("{line}\n").repeat(MOST_A_MINUTE);
-        assert_eq!(complaints(token, &few, 1), [] as [String; 0]);
-        assert_eq!(complaints(token, &format!("{few}{line}"), 1).len(), 1);
-        assert_eq!(complaints(Token::nth(2), &format!("{few}{line}"), 1).len(), 0);
-        assert_eq!(complaints(token, "thread 'main' panicked at x.rs", 1).len(), 1);
+        assert_eq!(problems(token, &few, 1), [] as [String; 0]);
+        assert_eq!(problems(token, &format!("{few}{line}"), 1).len(), 1);
+        assert_eq!(problems(Token::nth(2), &format!("{few}{line}"), 1).len(), 0);
+        assert_eq!(problems(token, "thread 'main' panicked at x.rs", 1).len(), 1);
     }
 }

@@ -1,9 +1,9 @@
-//! Whether a run came to what it should, and did nothing on its way that it must not. Pure.
+//! Checks that a run converges and violates no invariant. Pure functions.
 
 pub mod counts;
+pub mod end_state;
+pub mod invariants;
 pub mod log;
-pub mod normal;
-pub mod safety;
 
-/// The annotation by which a third hand changes an object in a way that concerns nobody.
-pub const TOUCHED: &str = "faults.test/touched";
+/// Annotation for modifications that no controller reacts to.
+pub const TOUCHED_ANNOTATION: &str = "faults.test/touched";

@@ -1,12 +1,12 @@
-//! An HTTPS server that stands where the manager expects the API server, and passes on what it is asked: all of it, as
-//! it is, except what a fault is meant for.
+//! HTTPS proxy between the manager and the API server. It forwards requests unchanged, except for
+//! injected faults.
 
-pub mod asked;
 pub mod frames;
-mod pump;
+mod inject;
+pub mod request_info;
 pub mod rules;
 mod serve;
-mod strike;
+mod watch_relay;
 
 use std::{net::Ipv4Addr, path::Path, sync::Arc};
 
@@ -30,60 +30,60 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::token::Token;
 
-/// What open watches are told.
+/// Commands to open watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Those of a resource, or all, have expired.
+    /// Expire the watches of a resource, or all.
     Expire(Option<String>),
-    /// Those of a resource end, as they do when their time is up.
+    /// Close the watches of a resource, as after their timeout.
     End(String),
-    /// Those of a resource, or all, are never heard of again.
+    /// Stop sending events to the watches of a resource, or all.
     Silence(Option<String>),
-    /// All connections break.
+    /// Close all connections.
     Cut,
 }
 
-/// A proxy that runs. Ends when it is dropped.
+/// A running proxy. Stops on drop.
 pub struct Proxy {
     shared: Arc<Shared>,
     port: u16,
     authority: String,
     accepting: AbortHandle,
-    /// The runs for which the manager has to die now.
+    /// Runs for which the manager must crash.
     crashes: Mutex<mpsc::UnboundedReceiver<Token>>,
 }
 
-/// What the connections of a proxy share.
+/// State that the connections of a proxy share.
 pub(crate) struct Shared {
-    /// Passes on requests of anybody.
+    /// Forwards requests.
     upstream: Client,
-    /// Does what a third hand does.
+    /// Modifies objects as a third party.
     administrator: Client,
     rules: Mutex<Rules>,
     control: broadcast::Sender<Control>,
-    /// The life of the manager, and whether it is over: then nothing of it is passed on any more.
+    /// The current process of the manager. Requests of earlier processes are not forwarded.
     life: watch::Sender<Life>,
     crash: mpsc::UnboundedSender<Token>,
 }
 
-/// A life of the manager.
+/// A process of the manager.
 #[derive(Clone, Copy, Debug, Default)]
 struct Life {
     number: u64,
     is_over: bool,
-    /// Whether nothing gets through at present.
+    /// Whether the network is partitioned.
     is_cut: bool,
 }
 
 impl Proxy {
-    /// Starts a proxy before the API server of a kubeconfig of the administrator.
+    /// Starts a proxy for the API server of an admin kubeconfig.
     pub async fn start(kubeconfig: &Path) -> Result<Self> {
         let mut config = load(kubeconfig).await?;
-        let administrator = Client::try_from(config.clone()).context("make a client that touches objects")?;
-        // Whoever asks says who it is; and what comes back is passed on, not tried again.
+        let administrator = Client::try_from(config.clone()).context("create the admin client")?;
+        // Callers send their own credentials, and responses are returned without retries.
         config.auth_info = kube::config::AuthInfo::default();
         config.default_retry = false;
-        let upstream = Client::try_from(config).context("make the client that passes on requests")?;
+        let upstream = Client::try_from(config).context("create the upstream client")?;
         let (crash, crashes) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             upstream,
@@ -94,16 +94,16 @@ impl Proxy {
             crash,
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listen on 127.0.0.1")?;
-        let port = listener.local_addr().context("tell the port of the proxy")?.port();
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(["127.0.0.1".to_owned()]).context("make the proxy's certificate")?;
+        let port = listener.local_addr().context("get the port of the proxy")?.port();
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()])
+            .context("create the certificate of the proxy")?;
         let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
         let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .context("choose versions of TLS")?
+            .context("select TLS versions")?
             .with_no_client_auth()
             .with_single_cert(vec![cert.der().clone()], key.into())
-            .context("use the proxy's certificate")?;
+            .context("use the certificate of the proxy")?;
         let accepting = serve::accept(listener, TlsAcceptor::from(Arc::new(tls)), shared.clone());
         Ok(Self {
             shared,
@@ -114,12 +114,12 @@ impl Proxy {
         })
     }
 
-    /// Writes a kubeconfig that leads through the proxy, with the credentials of another.
+    /// Writes a kubeconfig for the proxy with the credentials of a user.
     pub fn lead(&self, kubeconfig: &Path, written: &Path) -> Result<()> {
         let read = || std::fs::read_to_string(kubeconfig);
         let text = read().with_context(|| format!("read the kubeconfig {}", kubeconfig.display()))?;
         let mut document: Value = serde_saphyr::from_str(&text).context("read a kubeconfig as YAML")?;
-        let server = document.pointer_mut("/clusters/0/cluster").context("a kubeconfig names a cluster")?;
+        let server = document.pointer_mut("/clusters/0/cluster").context("the kubeconfig has no cluster")?;
         *server = json!({
             "server": format!("https://127.0.0.1:{}", self.port),
             "certificate-authority-data": ByteString(self.authority.clone().into_bytes()),
@@ -128,33 +128,35 @@ impl Proxy {
         std::fs::write(written, text).with_context(|| format!("write {}", written.display()))
     }
 
-    /// What is to come, and what has passed.
+    /// Returns the faults and the recorded requests.
     pub fn rules(&self) -> MutexGuard<'_, Rules> {
         self.shared.rules.lock()
     }
 
-    /// The run for which the manager has to die now, if there is one. Nothing of it is passed on until its next life.
+    /// Returns the run for which the manager must crash, if any. Nothing is forwarded until it
+    /// restarts.
     pub fn crash(&self) -> Option<Token> {
         self.crashes.lock().try_recv().ok()
     }
 
-    /// Tells open watches something.
-    pub fn tell(&self, control: Control) {
-        // None may be open.
+    /// Sends a command to open watches.
+    pub fn send_control(&self, control: Control) {
+        // There may be no open watch.
         let _ = self.shared.control.send(control);
     }
 
-    /// Lets nothing through until it is restored: requests hang, watches fall silent.
+    /// Starts or ends a network partition: requests hang, and watches are silent.
     pub fn cut(&self, is_cut: bool) {
         self.shared.life.send_modify(|life| life.is_cut = is_cut);
         if !is_cut {
-            // What was under way stays lost.
-            self.tell(Control::Cut);
+            // Requests from before the partition stay lost.
+            self.send_control(Control::Cut);
             self.begin_life();
         }
     }
 
-    /// The manager has been started anew: its requests are passed on again, those of its last life never will be.
+    /// Starts forwarding requests of a restarted manager. Requests of the previous process are
+    /// never forwarded.
     pub fn begin_life(&self) {
         self.shared.life.send_modify(|life| {
             life.number += 1;

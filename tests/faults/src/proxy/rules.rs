@@ -1,50 +1,50 @@
-//! Which request and which frame of a watch meets a fault. Pure.
+//! Determines which requests and frames get a fault. Pure.
 
 use std::{collections::HashMap, time::Duration};
 
 use serde_json::Value;
 
 use super::{
-    asked::{Asked, Key},
-    frames::Told,
+    frames::FrameInfo,
+    request_info::{Key, RequestInfo},
 };
 use crate::token::Token;
 
-/// What is done to a request.
+/// A fault for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The manager dies before the request is passed on.
+    /// The manager crashes before the request is forwarded.
     CrashBefore,
-    /// The request is carried out, and the manager dies before it knows.
+    /// The request is executed, and the manager crashes before the response.
     CrashAfter,
-    /// The request is carried out, and its connection breaks before the answer.
+    /// The request is executed, and the connection is closed before the response.
     Lost,
-    /// Somebody else changes the object first.
+    /// A third party updates the object first.
     Conflict,
-    /// The request is not passed on; it gets this answer.
+    /// The request is not forwarded; the proxy responds.
     Answer {
-        /// The status.
+        /// The status code.
         code: u16,
-        /// After how many seconds to try again, if the answer says so.
+        /// Value of the Retry-After header, in seconds.
         retry_after: Option<u32>,
     },
-    /// The request is passed on later.
+    /// The request is delayed.
     Delay(Duration),
 }
 
-/// Which requests of a run meet a fault.
+/// The requests that get a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The n-th write of this key, counted from 1; once.
+    /// The n-th write of this key, counted from 1.
     Nth(Key, usize),
-    /// Every write of this verb to this resource, until the rule is taken away.
+    /// All writes of this verb and resource, until the rule is removed.
     Writes {
-        /// As in [`Asked`].
+        /// As in [`RequestInfo`].
         verb: String,
-        /// As in [`Asked`].
+        /// As in [`RequestInfo`].
         resource: String,
     },
-    /// Every request, until the rule is taken away.
+    /// All requests, until the rule is removed.
     Everything,
 }
 
@@ -53,101 +53,102 @@ pub enum Which {
 pub struct RequestRule {
     /// The run.
     pub token: Token,
-    /// Which of its requests.
+    /// The requests.
     pub which: Which,
-    /// What is done to them.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is done to a frame of a watch.
+/// A fault for a watch frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Twist {
-    /// It and all later ones of the run are hidden, until the watch is told after this time that it has expired.
+pub enum FrameFault {
+    /// This frame and all later ones of the run are hidden. After this time, the watch expires.
     Hide(Duration),
-    /// It comes twice.
-    Twice,
-    /// It comes this much later, and those of the run behind it too.
+    /// It is sent twice.
+    Duplicate,
+    /// It and later frames of the run are delayed by this time.
     Late(Duration),
-    /// The manager dies of it.
+    /// The manager crashes.
     Crash,
-    /// The frame of the same object before it comes once more behind it, and it itself once more after this time.
+    /// The previous frame of the object is sent again after it. After this time, the frame itself
+    /// is sent again.
     Again(Duration),
 }
 
-/// A fault for frames of watches that are about a run.
+/// A fault for frames of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameRule {
     /// The run.
     pub token: Token,
-    /// The resource that is watched, or any.
+    /// The watched resource, or any.
     pub resource: Option<String>,
-    /// What the frame tells, or anything.
+    /// The event type, or any.
     pub event: Option<String>,
-    /// The n-th frame of that resource that tells this, counted from 1; or each.
+    /// The n-th matching frame, counted from 1, or all.
     pub nth: Option<usize>,
-    /// What is done to it.
-    pub twist: Twist,
+    /// The fault.
+    pub twist: FrameFault,
 }
 
-/// What a watch is to show of a run instead of what there is.
+/// An outdated state that lists and watches return for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stale {
     /// The run.
     pub token: Token,
-    /// Its objects as they were, by resource.
+    /// The objects, by resource.
     pub objects: HashMap<String, Vec<Value>>,
 }
 
-/// A write, and what came of it.
+/// A recorded write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The run.
     pub token: Token,
-    /// What was written.
+    /// The write.
     pub key: Key,
-    /// The status of the answer of the API server.
+    /// The status code of the response.
     pub code: u16,
-    /// Whether the object is another one after it.
+    /// Whether the write changed the object.
     pub changed: bool,
-    /// Whether it deletes whatever has that name.
+    /// Whether it is a delete without a UID precondition.
     pub deletes_blindly: bool,
 }
 
-/// A frame that was passed on.
-pub type Notice = (Token, String, String);
+/// Run, resource, and event type of a forwarded frame.
+pub type FrameRecord = (Token, String, String);
 
-/// All faults that are to come, and all that has passed.
+/// All pending faults, and all recorded requests and frames.
 #[derive(Debug, Default)]
 pub struct Rules {
     requests: Vec<RequestRule>,
     frames: Vec<FrameRule>,
     written: HashMap<(Token, Key), usize>,
-    told: HashMap<Notice, usize>,
+    told: HashMap<FrameRecord, usize>,
     /// The last known resource version of each object.
     versions: HashMap<(String, String, String), String>,
-    /// The writes of all runs, in the order of their answers.
+    /// The writes of all runs, in the order of their responses.
     pub records: Vec<Record>,
-    /// What watches are to show instead.
+    /// Outdated states to return.
     pub stale: Option<Stale>,
-    /// Resources of which the next watch is told that its version has expired.
+    /// Resources whose next watch expires.
     pub expired: Vec<String>,
-    /// Whether lists are not streamed but come in pages, of which the first rest has expired.
+    /// Whether lists are paginated, with an expired continue token.
     pub paged: bool,
 }
 
 impl Rules {
     /// Adds a fault for requests.
-    pub fn strike(&mut self, rule: RequestRule) {
+    pub fn add_request_fault(&mut self, rule: RequestRule) {
         self.requests.push(rule);
     }
 
     /// Adds a fault for frames.
-    pub fn twist(&mut self, rule: FrameRule) {
+    pub fn add_frame_fault(&mut self, rule: FrameRule) {
         self.frames.push(rule);
     }
 
-    /// Takes away all faults of a run that are left. Returns whether there were any that wait for one request or frame.
-    pub fn heal(&mut self, token: Token) -> bool {
+    /// Removes all faults of a run. Returns whether a one-time fault was still pending.
+    pub fn clear_faults(&mut self, token: Token) -> bool {
         let waits = |rule: &RequestRule| matches!(rule.which, Which::Nth(..));
         let waiting = self.requests.iter().any(|rule| rule.token == token && waits(rule))
             || self.frames.iter().any(|rule| rule.token == token && rule.nth.is_some());
@@ -156,12 +157,12 @@ impl Rules {
         waiting
     }
 
-    /// Counts a request, and says what it meets.
-    pub fn meet(&mut self, asked: &Asked) -> Option<Fault> {
-        let token = asked.token()?;
-        let key = asked.key();
+    /// Counts a request and returns its fault.
+    pub fn fault_for_request(&mut self, info: &RequestInfo) -> Option<Fault> {
+        let token = info.token()?;
+        let key = info.key();
         let mut nth = 0;
-        if asked.is_write() {
+        if info.is_write() {
             let count = self.written.entry((token, key.clone())).or_default();
             *count += 1;
             nth = *count;
@@ -169,7 +170,7 @@ impl Rules {
         let meets = |rule: &RequestRule| {
             rule.token == token
                 && match &rule.which {
-                    Which::Nth(of, at) => asked.is_write() && *of == key && *at == nth,
+                    Which::Nth(of, at) => info.is_write() && *of == key && *at == nth,
                     Which::Writes { verb, resource } => *verb == key.verb && *resource == key.resource,
                     Which::Everything => true,
                 }
@@ -183,8 +184,8 @@ impl Rules {
         Some(fault)
     }
 
-    /// Counts a frame, and says what is done to it.
-    pub fn tell(&mut self, resource: &str, told: &Told) -> Option<Twist> {
+    /// Counts a frame and returns its fault.
+    pub fn fault_for_frame(&mut self, resource: &str, told: &FrameInfo) -> Option<FrameFault> {
         let token = told.token()?;
         self.saw(resource, &told.namespace, &told.name, &told.version);
         let count = self.told.entry((token, resource.to_owned(), told.event.clone())).or_default();
@@ -205,44 +206,44 @@ impl Rules {
         Some(twist)
     }
 
-    /// How many frames have passed of a run, by resource and event.
-    pub fn notices(&self, token: Token) -> Vec<(String, String, usize)> {
+    /// Returns the number of frames of a run, by resource and event type.
+    pub fn frame_counts(&self, token: Token) -> Vec<(String, String, usize)> {
         let of_run = self.told.iter().filter(|((of, ..), _)| *of == token);
-        let mut notices: Vec<_> =
+        let mut frame_counts: Vec<_> =
             of_run.map(|((_, resource, event), count)| (resource.clone(), event.clone(), *count)).collect();
-        notices.sort();
-        notices
+        frame_counts.sort();
+        frame_counts
     }
 
-    /// The last known resource version of the object that a request is about.
-    pub fn known(&self, asked: &Asked) -> Option<String> {
-        self.versions.get(&object(asked)).cloned()
+    /// Returns the last known resource version of the object of a request.
+    pub fn known(&self, info: &RequestInfo) -> Option<String> {
+        self.versions.get(&object(info)).cloned()
     }
 
-    /// Takes in the answer to a write. `before` is what was known when it was sent on.
+    /// Records the response to a write. `before` is the known version when it was forwarded.
     pub fn answered(
         &mut self,
-        asked: &Asked,
+        info: &RequestInfo,
         before: Option<&String>,
         body: &[u8],
         code: u16,
         answer: &[u8],
     ) {
-        let Some(token) = asked.token().filter(|_| asked.is_write()) else { return };
+        let Some(token) = info.token().filter(|_| info.is_write()) else { return };
         let version = version(answer).unwrap_or_default();
-        let (resource, namespace, name) = object(asked);
+        let (resource, namespace, name) = object(info);
         self.saw(&resource, &namespace, &name, &version);
-        let always = ["create", "delete"].contains(&asked.verb);
+        let always = ["create", "delete"].contains(&info.verb);
         self.records.push(Record {
             token,
-            key: asked.key(),
+            key: info.key(),
             code,
             changed: code < 300 && (always || before != Some(&version)),
-            deletes_blindly: asked.verb.starts_with("delete") && !has_uid(body),
+            deletes_blindly: info.verb.starts_with("delete") && !has_uid(body),
         });
     }
 
-    /// Takes in a resource version of an object.
+    /// Records a resource version.
     fn saw(&mut self, resource: &str, namespace: &str, name: &str, version: &str) {
         let object = (resource.to_owned(), namespace.to_owned(), name.to_owned());
         let number = |version: &str| version.parse::<u64>().unwrap_or_default();
@@ -251,12 +252,12 @@ impl Rules {
         }
     }
 
-    /// The writes of a run, in the order of their answers.
+    /// Returns the writes of a run, in the order of their responses.
     pub fn writes(&self, token: Token) -> Vec<Record> {
         self.records.iter().filter(|record| record.token == token).cloned().collect()
     }
 
-    /// Forgets what has passed of a run.
+    /// Drops the records of a run.
     pub fn forget(&mut self, token: Token) {
         self.records.retain(|record| record.token != token);
         self.written.retain(|(of, _), _| *of != token);
@@ -265,19 +266,19 @@ impl Rules {
     }
 }
 
-/// The resource, namespace and name of the object that a request is about.
-fn object(asked: &Asked) -> (String, String, String) {
-    let resource = asked.resource.split('/').next().unwrap_or_default();
-    (resource.to_owned(), asked.namespace.clone(), asked.name.clone())
+/// Returns resource, namespace, and name of the object of a request.
+fn object(info: &RequestInfo) -> (String, String, String) {
+    let resource = info.resource.split('/').next().unwrap_or_default();
+    (resource.to_owned(), info.namespace.clone(), info.name.clone())
 }
 
-/// The resource version of the object in an answer.
+/// Returns the resource version in a response.
 fn version(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     Some(answer.pointer("/metadata/resourceVersion")?.as_str()?.to_owned())
 }
 
-/// Whether the options of a deletion name the UID of what is to be deleted.
+/// Returns whether delete options have a UID precondition.
 fn has_uid(body: &[u8]) -> bool {
     let body: Option<Value> = serde_json::from_slice(body).ok();
     body.is_some_and(|body| body.pointer("/preconditions/uid").is_some_and(Value::is_string))

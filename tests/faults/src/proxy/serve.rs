@@ -1,4 +1,4 @@
-//! Connections, and the way of a request.
+//! Serves connections and forwards requests.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -20,25 +20,25 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{Control, Shared, asked::Asked, frames::status, pump::Pump};
+use super::{Control, Shared, frames::status, request_info::RequestInfo, watch_relay::WatchRelay};
 
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// The connection breaks, without an answer.
+/// Closes the connection without a response.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection breaks")]
-pub(super) struct Broken;
+pub(super) struct ConnectionClosed;
 
-/// A request whose body has come.
-pub(super) struct Whole {
+/// A request with its complete body.
+pub(super) struct BufferedRequest {
     pub(super) parts: http::request::Parts,
     pub(super) body: Bytes,
-    pub(super) asked: Option<Asked>,
+    pub(super) info: Option<RequestInfo>,
 }
 
-impl Whole {
-    /// The request again, for the API server.
-    pub(super) fn request(&self) -> Request<Body> {
+impl BufferedRequest {
+    /// Builds the request for the API server.
+    pub(super) fn to_upstream(&self) -> Request<Body> {
         let mut request = Request::new(Body::from(self.body.clone()));
         *request.method_mut() = self.parts.method.clone();
         *request.headers_mut() = self.parts.headers.clone();
@@ -69,7 +69,7 @@ pub(super) fn accept(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared
     })
 }
 
-/// Serves a connection until it ends, or all are cut.
+/// Serves a connection until it ends or is closed.
 async fn connect(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let mut control = shared.control.subscribe();
     let _ = stream.set_nodelay(true);
@@ -84,88 +84,89 @@ async fn connect(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
             }
         }
     };
-    // An end is an end, however it came.
+    // Errors on closing do not matter.
     tokio::select! { _ = serving => {}, () = cut => {} }
 }
 
-async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Broken> {
+async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, ConnectionClosed> {
     let (parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(|_| Broken)?.to_bytes();
-    let asked = Asked::read(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default(), &body);
-    let whole = Whole { parts, body, asked };
-    shared.clone().alive().await?;
-    let fault = whole.asked.as_ref().and_then(|asked| shared.rules.lock().meet(asked));
+    let body = body.collect().await.map_err(|_| ConnectionClosed)?.to_bytes();
+    let info =
+        RequestInfo::read(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default(), &body);
+    let request = BufferedRequest { parts, body, info };
+    shared.clone().until_connected().await?;
+    let fault = request.info.as_ref().and_then(|info| shared.rules.lock().fault_for_request(info));
     if let Some(fault) = fault
-        && let Some(answer) = shared.strike(&whole, fault).await?
+        && let Some(answer) = shared.inject(&request, fault).await?
     {
         return Ok(answer);
     }
-    if let Some(refused) = shared.expire(&whole) {
+    if let Some(refused) = shared.expire(&request) {
         return Ok(refused);
     }
-    if whole.asked.as_ref().is_some_and(|asked| asked.verb == "watch") {
-        return shared.watch(whole).await;
+    if request.info.as_ref().is_some_and(|info| info.verb == "watch") {
+        return shared.watch(request).await;
     }
-    shared.pass_on(&whole).await
+    shared.forward(&request).await
 }
 
 impl Shared {
-    /// Waits while the way is cut. What belongs to a life that is over is never passed on.
-    async fn alive(self: Arc<Self>) -> Result<(), Broken> {
+    /// Waits while the network is partitioned. Fails for requests of a previous process.
+    async fn until_connected(self: Arc<Self>) -> Result<(), ConnectionClosed> {
         let mut life = self.life.subscribe();
         let begun = life.borrow().number;
         let free = life.wait_for(|life| life.number != begun || !(life.is_over || life.is_cut)).await;
-        let is_same = free.map_err(|_| Broken)?.number == begun;
-        if is_same { Ok(()) } else { Err(Broken) }
+        let is_same = free.map_err(|_| ConnectionClosed)?.number == begun;
+        if is_same { Ok(()) } else { Err(ConnectionClosed) }
     }
 
-    /// Passes a request on and hands back the answer, which is taken note of.
-    pub(super) async fn pass_on(&self, whole: &Whole) -> Result<Answer, Broken> {
-        let before = whole.asked.as_ref().and_then(|asked| self.rules.lock().known(asked));
-        let answer = self.upstream.send(whole.request()).await.map_err(|_| Broken)?;
+    /// Forwards a request, records the response, and returns it.
+    pub(super) async fn forward(&self, request: &BufferedRequest) -> Result<Answer, ConnectionClosed> {
+        let before = request.info.as_ref().and_then(|info| self.rules.lock().known(info));
+        let answer = self.upstream.send(request.to_upstream()).await.map_err(|_| ConnectionClosed)?;
         let (parts, body) = answer.into_parts();
-        let mut body = body.collect_bytes().await.map_err(|_| Broken)?;
-        if let Some(asked) = &whole.asked {
-            if asked.verb == "list" && self.rules.lock().paged {
+        let mut body = body.collect_bytes().await.map_err(|_| ConnectionClosed)?;
+        if let Some(info) = &request.info {
+            if info.verb == "list" && self.rules.lock().paged {
                 body = page(&body).unwrap_or(body);
             }
-            self.rules.lock().answered(asked, before.as_ref(), &whole.body, parts.status.as_u16(), &body);
+            self.rules.lock().answered(info, before.as_ref(), &request.body, parts.status.as_u16(), &body);
         }
-        Ok(rebuilt(parts, Full::new(body).boxed_unsync()))
+        Ok(rebuild(parts, Full::new(body).boxed_unsync()))
     }
 
-    /// Passes a watch on, and its frames through a pump.
-    async fn watch(self: Arc<Self>, whole: Whole) -> Result<Answer, Broken> {
+    /// Forwards a watch.
+    async fn watch(self: Arc<Self>, request: BufferedRequest) -> Result<Answer, ConnectionClosed> {
         let control = self.control.subscribe();
-        let answer = self.upstream.send(whole.request()).await.map_err(|_| Broken)?;
+        let answer = self.upstream.send(request.to_upstream()).await.map_err(|_| ConnectionClosed)?;
         let (parts, body) = answer.into_parts();
         if !parts.status.is_success() {
-            let body = body.collect_bytes().await.map_err(|_| Broken)?;
-            return Ok(rebuilt(parts, Full::new(body).boxed_unsync()));
+            let body = body.collect_bytes().await.map_err(|_| ConnectionClosed)?;
+            return Ok(rebuild(parts, Full::new(body).boxed_unsync()));
         }
         let (sender, receiver) = mpsc::channel(16);
-        let resource = whole.asked.as_ref().map(|asked| asked.resource.clone()).unwrap_or_default();
-        let lists = whole.query().contains("sendInitialEvents=true");
+        let resource = request.info.as_ref().map(|info| info.resource.clone()).unwrap_or_default();
+        let lists = request.query().contains("sendInitialEvents=true");
         let pieces = body.into_data_stream().map_err(drop);
-        tokio::spawn(Pump::new(self, resource, lists, sender).run(Box::pin(pieces), control));
+        tokio::spawn(WatchRelay::new(self, resource, lists, sender).run(Box::pin(pieces), control));
         let frames = StreamBody::new(frames(receiver));
-        Ok(rebuilt(parts, BodyExt::boxed_unsync(frames)))
+        Ok(rebuild(parts, BodyExt::boxed_unsync(frames)))
     }
 
-    /// What a list or watch is told whose version or rest is to have expired.
-    fn expire(&self, whole: &Whole) -> Option<Answer> {
-        let asked = whole.asked.as_ref()?;
-        let query = whole.query();
+    /// Returns the response to a list or watch whose version or continue token expires.
+    fn expire(&self, request: &BufferedRequest) -> Option<Answer> {
+        let info = request.info.as_ref()?;
+        let query = request.query();
         let mut rules = self.rules.lock();
-        if asked.verb == "watch" {
+        if info.verb == "watch" {
             if rules.paged && query.contains("sendInitialEvents") {
                 return Some(refusal(422, "Invalid", "sendInitialEvents is forbidden for watch"));
             }
-            let place = rules.expired.iter().position(|resource| *resource == asked.resource)?;
+            let place = rules.expired.iter().position(|resource| *resource == info.resource)?;
             rules.expired.remove(place);
             return Some(refusal(410, "Expired", "too old resource version: 1 (2)"));
         }
-        if asked.verb == "list" && rules.paged && query.contains("continue=") {
+        if info.verb == "list" && rules.paged && query.contains("continue=") {
             rules.paged = false;
             return Some(refusal(410, "Expired", "the provided continue parameter is too old"));
         }
@@ -173,14 +174,14 @@ impl Shared {
     }
 }
 
-/// A list of which there is more to come.
+/// Returns the first page of a list that has more pages.
 fn page(list: &[u8]) -> Option<Bytes> {
     let mut list: Value = serde_json::from_slice(list).ok()?;
     list.pointer_mut("/metadata")?.as_object_mut()?.insert("continue".to_owned(), Value::from("rest"));
     Some(Bytes::from(list.to_string()))
 }
 
-/// An answer of the proxy itself.
+/// Builds an error response of the proxy.
 pub(super) fn refusal(code: u16, reason: &str, message: &str) -> Answer {
     answer(code, &status(code, reason, message))
 }
@@ -194,7 +195,7 @@ pub(super) fn answer(code: u16, body: &Value) -> Answer {
     answer
 }
 
-fn rebuilt(parts: http::response::Parts, body: UnsyncBoxBody<Bytes, Infallible>) -> Answer {
+fn rebuild(parts: http::response::Parts, body: UnsyncBoxBody<Bytes, Infallible>) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = parts.status;
     *answer.headers_mut() = parts.headers;

@@ -1,11 +1,11 @@
-//! Workloads of Memcacheds.
+//! Workloads of Memcached.
 
 use serde_json::{Value, json};
 
-use super::{Disturbance, Goal, Place, Step, Workload, hold, strip};
+use super::{Goal, ObjectRef, Step, ThirdPartyChange, Workload, hold, strip};
 use crate::kinds::{BUDGET, DEPLOYMENT, MEMCACHED, POD, SERVICE};
 
-/// All of them.
+/// All workloads.
 pub const ALL: &[Workload] = &[
     workload("create", |_| vec![], |run| vec![make(run, 2)], |run| has(run, 2)),
     workload("scale-up", |run| made(run, 1), |run| vec![scale(run, 3)], |run| has(run, 3)),
@@ -18,8 +18,8 @@ pub const ALL: &[Workload] = &[
     workload("delete", |run| made(run, 2), |run| vec![cache(run).delete()], gone),
 ];
 
-/// What a third hand does.
-pub const DISTURBANCES: &[Disturbance] = &[
+/// Modifications by a third party.
+pub const THIRD_PARTY_CHANGES: &[ThirdPartyChange] = &[
     ("deployment-deleted", |run| vec![at(&DEPLOYMENT, run).delete()]),
     ("service-deleted", |run| vec![at(&SERVICE, run).delete()]),
     ("service-held", |run| hold(at(&SERVICE, run))),
@@ -27,7 +27,7 @@ pub const DISTURBANCES: &[Disturbance] = &[
     ("budget-deleted", |run| vec![at(&BUDGET, run).delete()]),
     ("all-deleted", |run| [&DEPLOYMENT, &SERVICE, &BUDGET].map(|kind| at(kind, run).delete()).into()),
     ("labels-stomped", |run| strip(at(&SERVICE, run), json!({ "labels": null }))),
-    ("image-changed", |run| vec![infect(run)]),
+    ("image-changed", |run| vec![change_image(run)]),
 ];
 
 const fn workload(
@@ -39,11 +39,11 @@ const fn workload(
     Workload { controller: "memcached", name, before, act, goals }
 }
 
-fn at(kind: &'static crate::kinds::Kind, run: &str) -> Place {
-    Place::home(kind, run)
+fn at(kind: &'static crate::kinds::Kind, run: &str) -> ObjectRef {
+    ObjectRef::home(kind, run)
 }
 
-fn cache(run: &str) -> Place {
+fn cache(run: &str) -> ObjectRef {
     at(&MEMCACHED, run)
 }
 
@@ -72,7 +72,7 @@ fn has(run: &str, size: usize) -> Vec<Goal> {
     ]
 }
 
-/// The Deployment has been rolled over.
+/// The rollout of the Deployment is complete.
 fn tuned(run: &str) -> Vec<Goal> {
     let limit = "/spec/template/spec/containers/0/command/2";
     let mut goals = has(run, 1);
@@ -99,8 +99,8 @@ fn drift(run: &str) -> Step {
     at(&DEPLOYMENT, run).change(json!({ "replicas": 5, "revisionHistoryLimit": 7 }))
 }
 
-/// Somebody has the pods run something else.
-fn infect(run: &str) -> Step {
+/// A third party changes the image of the Pods.
+fn change_image(run: &str) -> Step {
     let container = json!({ "name": "memcached", "image": "example.com/other", "command": ["other"] });
     at(&DEPLOYMENT, run).change(json!({ "template": { "spec": { "containers": [container] } } }))
 }

@@ -1,4 +1,4 @@
-//! What is done to objects of each kind while something goes wrong.
+//! Workloads: changes of objects of each kind during which faults are injected.
 
 pub mod memcached;
 pub mod namespaceplus;
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::{Kind, MEMCACHED, NAMESPACE, NAMESPACE_PLUS, POD_SET, TENANT},
-    observe::{Id, State},
+    observer::{Id, State},
 };
 
-/// The namespace in which all namespaced objects are made.
+/// Namespace of all namespaced objects.
 pub const HOME: &str = "faults";
 
-/// Something that a person or another controller does.
+/// An action of a user or another controller.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Creates an object.
     Create(Value),
-    /// Creates a namespace that belongs to a Tenant.
+    /// Creates a namespace of a Tenant.
     Join {
         /// The Tenant.
         tenant: String,
@@ -30,47 +30,47 @@ pub enum Step {
         namespace: String,
     },
     /// Changes an object by a merge patch.
-    Change(Place, Value),
+    Change(ObjectRef, Value),
     /// Deletes an object.
-    Delete(Place),
-    /// Waits.
+    Delete(ObjectRef),
+    /// Waits for goals.
     Until(Goal),
-    /// Lets some time pass.
+    /// Sleeps.
     Pause(Duration),
 }
 
-/// An object.
+/// Reference to an object.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ObjectRef {
     /// Its kind.
     pub kind: &'static Kind,
-    /// Its namespace; empty if it lies in none.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
-/// What is waited for.
+/// A condition to wait for.
 #[derive(Clone, Debug)]
 pub enum Goal {
-    /// The object says that all is as its spec asks.
-    Ready(Place),
+    /// The object is ready.
+    Ready(ObjectRef),
     /// The field of the object has this value.
-    Has(Place, &'static str, Value),
-    /// There is no such object.
-    Gone(Place),
-    /// There are so many objects of the kind, none of which is being deleted, and pods run.
+    Has(ObjectRef, &'static str, Value),
+    /// The object does not exist.
+    Gone(ObjectRef),
+    /// The number of objects of the kind that are not terminating. Pods must be running.
     Count(&'static Kind, usize),
 }
 
-impl Place {
-    /// An object of a run in the namespace of all.
+impl ObjectRef {
+    /// References an object of a run in the shared namespace.
     pub fn home(kind: &'static Kind, name: &str) -> Self {
         let namespace = if kind.is_namespaced { HOME } else { "" };
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// An object in a namespace of the run's own.
+    /// References an object in a namespace of the run.
     pub fn within(kind: &'static Kind, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
@@ -80,7 +80,7 @@ impl Place {
         state.get(&Id { kind: kind.singular, namespace, name }).map(AsRef::as_ref)
     }
 
-    /// The object with this spec.
+    /// Returns the step that creates the object with this spec.
     pub fn with(&self, spec: Value) -> Step {
         let metadata = if self.kind.is_namespaced {
             json!({ "name": self.name, "namespace": self.namespace })
@@ -92,29 +92,29 @@ impl Place {
         }))
     }
 
-    /// Its spec changes.
+    /// Returns the step that changes the spec.
     pub fn change(&self, spec: Value) -> Step {
         Step::Change(self.clone(), json!({ "spec": spec }))
     }
 
-    /// It is deleted.
+    /// Returns the step that deletes the object.
     pub fn delete(&self) -> Step {
         Step::Delete(self.clone())
     }
 
-    /// It is ready.
+    /// Returns the goal that the object is ready.
     pub fn ready(&self) -> Goal {
         Goal::Ready(self.clone())
     }
 
-    /// It is gone.
+    /// Returns the goal that the object does not exist.
     pub fn gone(&self) -> Goal {
         Goal::Gone(self.clone())
     }
 }
 
 impl Goal {
-    /// Whether it is reached.
+    /// Returns whether the goal is reached.
     pub fn is_reached(&self, state: &State) -> bool {
         match self {
             Self::Ready(place) => place.find(state).is_some_and(is_ready),
@@ -130,18 +130,18 @@ impl Goal {
     }
 }
 
-/// Whether an object says of its present spec that all is as it asks.
+/// Returns whether the object is ready for its current spec.
 pub fn is_ready(object: &Value) -> bool {
     let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-    tells_of_present(object)
+    is_observed(object)
         && object
             .pointer("/status/conditions")
             .and_then(Value::as_array)
             .is_some_and(|all| all.iter().any(is_ready))
 }
 
-/// Whether the status of an object is about its present spec.
-pub fn tells_of_present(object: &Value) -> bool {
+/// Returns whether the status describes the current spec.
+pub fn is_observed(object: &Value) -> bool {
     object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation")
 }
 
@@ -151,30 +151,31 @@ fn stays(object: &Value) -> bool {
         && ["Running", "Active", "Failed"].contains(&phase)
 }
 
-/// A namespace without anything.
+/// Returns the step that creates an empty namespace.
 pub fn namespace(name: &str) -> Step {
-    Place::home(&NAMESPACE, name).with(json!({}))
+    ObjectRef::home(&NAMESPACE, name).with(json!({}))
 }
 
-/// Something that happens to objects, again and again in the same way.
+/// A repeatable sequence of changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Whose objects.
+    /// The controller.
     pub controller: &'static str,
-    /// What happens.
+    /// The name of the workload.
     pub name: &'static str,
-    /// What there is before. The name is that of all that is made, or its beginning.
+    /// Steps that prepare the workload. The argument is the name, or the prefix of names, of its
+    /// objects.
     pub before: fn(&str) -> Vec<Step>,
-    /// What happens. Faults come from here on.
+    /// Steps of the workload. Faults are injected from here on.
     pub act: fn(&str) -> Vec<Step>,
-    /// How it is known, where nothing goes wrong, that it is over.
+    /// Goals that show that the workload is complete without a fault.
     pub goals: fn(&str) -> Vec<Goal>,
 }
 
-/// The controllers that are tried.
+/// The tested controllers.
 pub const CONTROLLERS: [&str; 4] = ["podset", "memcached", "namespaceplus", "tenant"];
 
-/// All workloads of a controller.
+/// Returns all workloads of a controller.
 pub fn of(controller: &str) -> &'static [Workload] {
     match controller {
         "podset" => podset::ALL,
@@ -185,21 +186,21 @@ pub fn of(controller: &str) -> &'static [Workload] {
     }
 }
 
-/// What a third hand does to objects that are made, by a name. They have to come back to what they were.
-pub type Disturbance = (&'static str, fn(&str) -> Vec<Step>);
+/// A named modification by a third party, which the controller must revert.
+pub type ThirdPartyChange = (&'static str, fn(&str) -> Vec<Step>);
 
-/// What a third hand does to the objects of a controller that its workload `create` has made.
-pub fn disturbances(controller: &str) -> &'static [Disturbance] {
+/// Returns the modifications of objects that the workload `create` creates.
+pub fn third_party_changes(controller: &str) -> &'static [ThirdPartyChange] {
     match controller {
-        "podset" => podset::DISTURBANCES,
-        "memcached" => memcached::DISTURBANCES,
-        "namespaceplus" => namespaceplus::DISTURBANCES,
-        "tenant" => tenant::DISTURBANCES,
+        "podset" => podset::THIRD_PARTY_CHANGES,
+        "memcached" => memcached::THIRD_PARTY_CHANGES,
+        "namespaceplus" => namespaceplus::THIRD_PARTY_CHANGES,
+        "tenant" => tenant::THIRD_PARTY_CHANGES,
         _ => &[],
     }
 }
 
-/// The kind of the objects of a controller.
+/// Returns the main kind of a controller.
 pub fn kind(controller: &str) -> &'static Kind {
     match controller {
         "memcached" => &MEMCACHED,
@@ -209,22 +210,22 @@ pub fn kind(controller: &str) -> &'static Kind {
     }
 }
 
-/// How long somebody else's finalizer holds an object that is deleted.
-const HELD: Duration = Duration::from_millis(1_500);
+/// How long a foreign finalizer blocks a deletion.
+const FINALIZER_HOLD: Duration = Duration::from_millis(1_500);
 
-/// Deletes an object that somebody else's finalizer holds for a while.
-fn hold(place: Place) -> Vec<Step> {
+/// Deletes an object that has a foreign finalizer for a while.
+fn hold(place: ObjectRef) -> Vec<Step> {
     let finalizers = |held: Value| Step::Change(place.clone(), json!({ "metadata": { "finalizers": held } }));
     vec![
         finalizers(json!(["faults.example.com/held"])),
         place.delete(),
-        Step::Pause(HELD),
+        Step::Pause(FINALIZER_HOLD),
         finalizers(json!(null)),
     ]
 }
 
-/// Takes something away from the metadata of an object.
-fn strip(place: Place, metadata: Value) -> Vec<Step> {
+/// Removes metadata of an object.
+fn strip(place: ObjectRef, metadata: Value) -> Vec<Step> {
     vec![Step::Change(place, json!({ "metadata": metadata }))]
 }
 
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_controller_has_at_least_six_workloads_with_names_of_their_own() {
+    fn every_controller_has_six_workloads_with_unique_names() {
         for controller in CONTROLLERS {
             let names: BTreeSet<_> = of(controller).iter().map(|workload| workload.name).collect();
             assert!(names.len() >= 6 && names.len() == of(controller).len(), "{controller}: {names:?}");

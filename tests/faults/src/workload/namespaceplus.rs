@@ -1,37 +1,37 @@
-//! Workloads of NamespacePluses.
+//! Workloads of NamespacePlus.
 
 use serde_json::{Value, json};
 
-use super::{Disturbance, Goal, Place, Step, Workload, hold, namespace};
+use super::{Goal, ObjectRef, Step, ThirdPartyChange, Workload, hold, namespace};
 use crate::kinds::{
     BUDGET, Kind, LIMIT_RANGE, NAMESPACE, NAMESPACE_PLUS, NETWORK_POLICY, RESOURCE_QUOTA, ROLE_BINDING,
 };
 
-/// All of them.
+/// All workloads.
 pub const ALL: &[Workload] = &[
     workload("create", |_| vec![], |run| vec![make(run)], has),
     workload("change", made, |run| vec![plus(run).change(other())], changed),
     workload("change-and-revert", made, change_and_revert, has),
     workload("quota-deleted", made, |run| vec![quota(run).delete()], has),
-    workload("labels-stomped", made, |run| vec![stomp(run)], unstomped),
+    workload("labels-stomped", made, |run| vec![overwrite_labels(run)], labels_restored),
     workload("foreign", |run| vec![namespace(run)], |run| vec![make(run)], foreign),
-    workload("adopt", stood_off, |run| vec![hand_over(run)], has),
+    workload("adopt", not_owned, |run| vec![hand_over(run)], has),
     workload("release", made, |run| vec![plus(run).delete()], released),
     workload("recreate", deletable, recreate, has),
     workload("delete", deletable, |run| vec![plus(run).delete()], gone),
 ];
 
-/// What a third hand does.
-pub const DISTURBANCES: &[Disturbance] = &[
+/// Modifications by a third party.
+pub const THIRD_PARTY_CHANGES: &[ThirdPartyChange] = &[
     ("quota-deleted", |run| vec![quota(run).delete()]),
     ("quota-held", |run| hold(quota(run))),
-    ("limits-deleted", |run| vec![Place::within(&LIMIT_RANGE, run, "default-limits").delete()]),
-    ("policy-deleted", |run| vec![Place::within(&NETWORK_POLICY, run, "deny").delete()]),
-    ("rights-deleted", |run| vec![Place::within(&ROLE_BINDING, run, "view").delete()]),
-    ("budget-deleted", |run| vec![Place::within(&BUDGET, run, "web").delete()]),
+    ("limits-deleted", |run| vec![ObjectRef::within(&LIMIT_RANGE, run, "default-limits").delete()]),
+    ("policy-deleted", |run| vec![ObjectRef::within(&NETWORK_POLICY, run, "deny").delete()]),
+    ("rights-deleted", |run| vec![ObjectRef::within(&ROLE_BINDING, run, "view").delete()]),
+    ("budget-deleted", |run| vec![ObjectRef::within(&BUDGET, run, "web").delete()]),
     ("quota-raised", |run| vec![quota(run).change(json!({ "hard": { "pods": "99" } }))]),
-    ("labels-stomped", |run| vec![stomp(run)]),
-    ("namespace-deleted", |run| vec![Place::home(&NAMESPACE, run).delete()]),
+    ("labels-stomped", |run| vec![overwrite_labels(run)]),
+    ("namespace-deleted", |run| vec![ObjectRef::home(&NAMESPACE, run).delete()]),
 ];
 
 const fn workload(
@@ -43,12 +43,12 @@ const fn workload(
     Workload { controller: "namespaceplus", name, before, act, goals }
 }
 
-fn plus(run: &str) -> Place {
-    Place::home(&NAMESPACE_PLUS, run)
+fn plus(run: &str) -> ObjectRef {
+    ObjectRef::home(&NAMESPACE_PLUS, run)
 }
 
-fn quota(run: &str) -> Place {
-    Place::within(&RESOURCE_QUOTA, run, "default-quota")
+fn quota(run: &str) -> ObjectRef {
+    ObjectRef::within(&RESOURCE_QUOTA, run, "default-quota")
 }
 
 fn spec() -> Value {
@@ -105,15 +105,15 @@ fn change_and_revert(run: &str) -> Vec<Step> {
     [plus(run).change(other())].into_iter().chain(changed).chain([plus(run).change(spec())]).collect()
 }
 
-/// Somebody takes the labels of the namespace for his own.
-fn stomp(run: &str) -> Step {
-    let place = Place::home(&NAMESPACE, run);
+/// A third party overwrites the labels of the namespace.
+fn overwrite_labels(run: &str) -> Step {
+    let place = ObjectRef::home(&NAMESPACE, run);
     Step::Change(place, json!({ "metadata": { "labels": { "team": "red" } } }))
 }
 
-fn unstomped(run: &str) -> Vec<Goal> {
+fn labels_restored(run: &str) -> Vec<Goal> {
     let mut goals = has(run);
-    goals.push(Goal::Has(Place::home(&NAMESPACE, run), "/metadata/labels/team", json!("blue")));
+    goals.push(Goal::Has(ObjectRef::home(&NAMESPACE, run), "/metadata/labels/team", json!("blue")));
     goals
 }
 
@@ -121,14 +121,14 @@ fn foreign(run: &str) -> Vec<Goal> {
     vec![Goal::Has(plus(run), "/status/observedGeneration", json!(1)), count(&RESOURCE_QUOTA, 0)]
 }
 
-fn stood_off(run: &str) -> Vec<Step> {
+fn not_owned(run: &str) -> Vec<Step> {
     [namespace(run), make(run)].into_iter().chain(foreign(run).into_iter().map(Step::Until)).collect()
 }
 
 fn hand_over(run: &str) -> Step {
     let adopt = format!("{}/{run}", super::HOME);
     let annotations = json!({ "mygroup.my.domain/adopt-by": adopt });
-    Step::Change(Place::home(&NAMESPACE, run), json!({ "metadata": { "annotations": annotations } }))
+    Step::Change(ObjectRef::home(&NAMESPACE, run), json!({ "metadata": { "annotations": annotations } }))
 }
 
 fn released(run: &str) -> Vec<Goal> {

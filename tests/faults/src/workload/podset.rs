@@ -1,11 +1,11 @@
-//! Workloads of PodSets.
+//! Workloads of PodSet.
 
 use serde_json::json;
 
-use super::{Disturbance, Goal, Place, Step, Workload, hold, strip};
+use super::{Goal, ObjectRef, Step, ThirdPartyChange, Workload, hold, strip};
 use crate::kinds::{POD, POD_SET};
 
-/// All of them.
+/// All workloads.
 pub const ALL: &[Workload] = &[
     workload("create", |_| vec![], |run| vec![make(run, 3)], |run| has(run, 3)),
     workload("scale-up", |run| made(run, 1), |run| vec![scale(run, 4)], |run| has(run, 4)),
@@ -17,8 +17,8 @@ pub const ALL: &[Workload] = &[
     workload("delete", |run| made(run, 3), |run| vec![set(run).delete()], gone),
 ];
 
-/// What a third hand does.
-pub const DISTURBANCES: &[Disturbance] = &[
+/// Modifications by a third party.
+pub const THIRD_PARTY_CHANGES: &[ThirdPartyChange] = &[
     ("pod-deleted", |run| vec![pod(run).delete()]),
     ("all-pods-deleted", |run| (1..=3).map(|nth| nth_pod(run, nth).delete()).collect()),
     ("pod-held", |run| hold(pod(run))),
@@ -35,16 +35,16 @@ const fn workload(
     Workload { controller: "podset", name, before, act, goals }
 }
 
-fn set(run: &str) -> Place {
-    Place::home(&POD_SET, run)
+fn set(run: &str) -> ObjectRef {
+    ObjectRef::home(&POD_SET, run)
 }
 
-fn pod(run: &str) -> Place {
+fn pod(run: &str) -> ObjectRef {
     nth_pod(run, 1)
 }
 
-fn nth_pod(run: &str, nth: usize) -> Place {
-    Place::home(&POD, &format!("{run}-pod-{nth}"))
+fn nth_pod(run: &str, nth: usize) -> ObjectRef {
+    ObjectRef::home(&POD, &format!("{run}-pod-{nth}"))
 }
 
 fn make(run: &str, replicas: usize) -> Step {
@@ -72,7 +72,7 @@ fn change_and_revert(run: &str) -> Vec<Step> {
     [scale(run, 4)].into_iter().chain(four).chain([scale(run, 2)]).collect()
 }
 
-/// The pod is not the PodSet's any more, and has to be replaced.
+/// A Pod no longer matches the selector and must be replaced.
 fn relabel(run: &str) -> Step {
     Step::Change(pod(run), json!({ "metadata": { "labels": { "app": "stranger" } } }))
 }
@@ -82,8 +82,8 @@ fn relabelled(run: &str) -> Vec<Goal> {
     vec![set(run).ready(), Goal::Count(&POD, 3), released]
 }
 
-/// Made anew when the pods have gone as well: if the API server is away in between, Kubernetes' garbage collector may see a
-/// namesake in place of the first one, and never learn that that is gone.
+/// Recreates the PodSet only after its Pods are gone. Otherwise, the garbage collector may see the
+/// new PodSet after an outage and never learn that the old one is gone.
 fn recreate(run: &str) -> Vec<Step> {
     let gone = gone(run).into_iter().map(Step::Until);
     [set(run).delete()].into_iter().chain(gone).chain([make(run, 2)]).collect()

@@ -1,18 +1,18 @@
-//! Workloads of Tenants.
+//! Workloads of Tenant.
 
 use serde_json::{Value, json};
 
-use super::{Disturbance, Goal, Place, Step, Workload, hold, strip};
+use super::{Goal, ObjectRef, Step, ThirdPartyChange, Workload, hold, strip};
 use crate::kinds::{LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, ROLE_BINDING, TENANT};
 
-/// All of them.
+/// All workloads.
 pub const ALL: &[Workload] = &[
     workload("create", |_| vec![], |run| vec![make(run), join(run, "a")], |run| has(run, 1)),
     workload("join", |run| made(run, 0), |run| vec![join(run, "a"), join(run, "b")], |run| has(run, 2)),
     workload("change", |run| made(run, 1), |run| vec![tenant(run).change(other())], changed),
     workload("change-and-revert", |run| made(run, 1), change_and_revert, |run| has(run, 1)),
     workload("limits-deleted", |run| made(run, 1), |run| vec![limits(run).delete()], |run| has(run, 1)),
-    workload("limits-changed", |run| made(run, 1), |run| vec![loosen(run)], tightened),
+    workload("limits-changed", |run| made(run, 1), |run| vec![relax_limit(run)], limit_restored),
     workload("owner", |run| made(run, 1), |run| vec![hand_over(run)], owned),
     workload(
         "cordon",
@@ -25,11 +25,11 @@ pub const ALL: &[Workload] = &[
     workload("delete", |run| made(run, 1), |run| vec![tenant(run).delete()], gone),
 ];
 
-/// What a third hand does.
-pub const DISTURBANCES: &[Disturbance] = &[
+/// Modifications by a third party.
+pub const THIRD_PARTY_CHANGES: &[ThirdPartyChange] = &[
     ("limits-deleted", |run| vec![limits(run).delete()]),
     ("limits-held", |run| hold(limits(run))),
-    ("limits-loosened", |run| vec![loosen(run)]),
+    ("limits-loosened", |run| vec![relax_limit(run)]),
     ("labels-stomped", |run| strip(limits(run), json!({ "labels": null }))),
     ("namespace-annotations-stomped", |run| strip(namespace(run, "a"), json!({ "annotations": null }))),
     ("rights-deleted", |run| vec![rights(run).delete()]),
@@ -44,21 +44,21 @@ const fn workload(
     Workload { controller: "tenant", name, before, act, goals }
 }
 
-fn tenant(run: &str) -> Place {
-    Place::home(&TENANT, run)
+fn tenant(run: &str) -> ObjectRef {
+    ObjectRef::home(&TENANT, run)
 }
 
-fn namespace(run: &str, end: &str) -> Place {
-    Place::home(&NAMESPACE, &format!("{run}-{end}"))
+fn namespace(run: &str, end: &str) -> ObjectRef {
+    ObjectRef::home(&NAMESPACE, &format!("{run}-{end}"))
 }
 
-fn limits(run: &str) -> Place {
-    Place::within(&LIMIT_RANGE, &format!("{run}-a"), &format!("capsule-{run}-0"))
+fn limits(run: &str) -> ObjectRef {
+    ObjectRef::within(&LIMIT_RANGE, &format!("{run}-a"), &format!("capsule-{run}-0"))
 }
 
 /// One of the RoleBindings of alice.
-fn rights(run: &str) -> Place {
-    Place::within(&ROLE_BINDING, &format!("{run}-a"), "capsule:managed:286b623af2586c63")
+fn rights(run: &str) -> ObjectRef {
+    ObjectRef::within(&ROLE_BINDING, &format!("{run}-a"), "capsule:managed:286b623af2586c63")
 }
 
 fn owners(name: &str) -> Value {
@@ -106,12 +106,12 @@ fn change_and_revert(run: &str) -> Vec<Step> {
     [tenant(run).change(other())].into_iter().chain(changed).chain([back]).collect()
 }
 
-/// Somebody loosens what the Tenant limits.
-fn loosen(run: &str) -> Step {
+/// A third party relaxes a limit of the Tenant.
+fn relax_limit(run: &str) -> Step {
     limits(run).change(json!({ "limits": [{ "type": "Container", "default": { "cpu": "64" } }] }))
 }
 
-fn tightened(run: &str) -> Vec<Goal> {
+fn limit_restored(run: &str) -> Vec<Goal> {
     let mut goals = has(run, 1);
     goals.push(Goal::Has(limits(run), "/spec/limits/0/default/cpu", json!("1")));
     goals

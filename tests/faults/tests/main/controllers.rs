@@ -1,26 +1,27 @@
-//! A part of the whole, for every controller: a crash after each write, and a conflict at each.
+//! Executes a part of the matrix for every controller: a crash after each write, and a conflict at
+//! each write.
 
 use faults::{
-    asked::Asked,
     matrix::run,
-    report::{complaint, summary, table},
+    report::{failure_line, summary, table},
+    selection::Selection,
 };
 
 use crate::support::program;
 
-/// One of so many runs is tried here; `cargo xtask faults` tries all.
+/// One of this number of shards is executed here; `cargo xtask faults` executes all.
 const PARTS: usize = 8;
 
 #[tokio::test]
-async fn crashes_after_writes_and_conflicts_leave_nothing_undone_and_nothing_done_twice() {
+async fn controllers_converge_after_crashes_and_conflicts() {
     let classes = ["F1", "F4"].map(|class| class.parse().unwrap());
-    let asked = Asked { classes: classes.into(), shard: (1, PARTS), ..Asked::everything() };
-    let verdicts = run(&program(), &asked).await.unwrap();
+    let selection = Selection { classes: classes.into(), shard: (1, PARTS), ..Selection::all() };
+    let verdicts = run(&program(), &selection).await.unwrap();
     println!("{}\n{}", table(&verdicts), summary(&verdicts));
-    let bad: Vec<_> = verdicts.iter().filter(|verdict| !verdict.is_good()).map(complaint).collect();
+    let bad: Vec<_> = verdicts.iter().filter(|verdict| !verdict.is_good()).map(failure_line).collect();
     assert!(bad.is_empty(), "{}", bad.join("\n"));
-    for controller in asked.controllers {
-        let struck = verdicts.iter().filter(|run| run.id.controller == controller && run.struck).count();
-        assert!(struck > 5, "{controller}: {struck}");
+    for controller in selection.controllers {
+        let injected = verdicts.iter().filter(|run| run.id.controller == controller && run.injected).count();
+        assert!(injected > 5, "{controller}: {injected}");
     }
 }

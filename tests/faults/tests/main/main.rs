@@ -1,5 +1,5 @@
-//! The instrument, on a real control plane: that its faults are what they say, that it finds what is wrong, and that the
-//! controllers pass a part of it.
+//! Tests of the fault injection on a real control plane: the faults behave as documented,
+//! violations are detected, and the controllers pass a part of the matrix.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,9 +9,9 @@
 )]
 
 mod controllers;
-mod finds;
+mod detection;
 mod frames;
-mod reminder;
 mod requests;
 mod restore;
+mod stuck_pods;
 mod support;

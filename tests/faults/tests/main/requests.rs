@@ -1,4 +1,4 @@
-//! Faults of requests, as a plain client meets them.
+//! Request faults, as seen by a client.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, Stand};
+use crate::support::{PATIENCE, ProxyFixture};
 
-/// Long enough for an answer that does not come.
-const SOON: Duration = Duration::from_secs(2);
+/// Timeout for responses that must not arrive.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Stand {
-    fn strike(&self, verb: &str, fault: Fault) {
+impl ProxyFixture {
+    fn inject(&self, verb: &str, fault: Fault) {
         let (verb, resource) = (verb.to_owned(), "configmaps".to_owned());
         let which = Which::Writes { verb, resource };
-        self.proxy.rules().strike(RequestRule { token: self.token, which, fault });
+        self.proxy.rules().add_request_fault(RequestRule { token: self.token, which, fault });
     }
 
     async fn create(&self, end: &str) -> Result<ConfigMap, Error> {
@@ -39,95 +39,102 @@ fn code(answer: Result<ConfigMap, Error>) -> u16 {
 }
 
 #[tokio::test]
-async fn without_a_fault_it_is_as_if_the_proxy_were_not_there() {
-    let stand = Stand::new().await;
-    let made = stand.create("a").await.unwrap();
-    assert_eq!(stand.beside.get(&made.name_any()).await.unwrap(), made);
-    assert_eq!(code(stand.create("a").await), 409);
-    stand.through.delete(&made.name_any(), &DeleteParams::default()).await.unwrap();
-    assert!(!stand.exists("a").await);
-    let writes: Vec<_> = stand
+async fn proxy_without_faults_is_transparent() {
+    let fixture = ProxyFixture::new().await;
+    let made = fixture.create("a").await.unwrap();
+    assert_eq!(fixture.beside.get(&made.name_any()).await.unwrap(), made);
+    assert_eq!(code(fixture.create("a").await), 409);
+    fixture.through.delete(&made.name_any(), &DeleteParams::default()).await.unwrap();
+    assert!(!fixture.exists("a").await);
+    let writes: Vec<_> = fixture
         .proxy
         .rules()
-        .writes(stand.token)
+        .writes(fixture.token)
         .iter()
         .map(|write| (write.key.verb.clone(), write.code))
         .collect();
     let writes: Vec<_> = writes.iter().map(|(verb, code)| (verb.as_str(), *code)).collect();
     assert_eq!(writes, [("create", 201), ("create", 409), ("delete", 200)]);
-    assert!(stand.proxy.rules().writes(stand.token)[2].deletes_blindly);
+    assert!(fixture.proxy.rules().writes(fixture.token)[2].deletes_blindly);
 }
 
 #[tokio::test]
-async fn an_answer_of_the_proxy_is_a_refusal_and_nothing_is_done() {
-    let stand = Stand::new().await;
+async fn response_of_proxy_leaves_request_unexecuted() {
+    let fixture = ProxyFixture::new().await;
     for refused in [403, 422, 429, 500, 503, 504] {
-        stand.strike("create", Fault::Answer { code: refused, retry_after: Some(1) });
-        assert_eq!(code(stand.create("a").await), refused);
-        assert!(!stand.exists("a").await);
-        stand.proxy.rules().heal(stand.token);
+        fixture.inject("create", Fault::Answer { code: refused, retry_after: Some(1) });
+        assert_eq!(code(fixture.create("a").await), refused);
+        assert!(!fixture.exists("a").await);
+        fixture.proxy.rules().clear_faults(fixture.token);
     }
-    stand.create("a").await.unwrap();
+    fixture.create("a").await.unwrap();
 }
 
 #[tokio::test]
-async fn an_answer_that_is_lost_leaves_what_was_done() {
-    let stand = Stand::new().await;
-    stand.strike("create", Fault::Lost);
-    let lost = stand.create("a").await;
+async fn lost_response_leaves_request_executed() {
+    let fixture = ProxyFixture::new().await;
+    fixture.inject("create", Fault::Lost);
+    let lost = fixture.create("a").await;
     assert!(!matches!(lost, Ok(_) | Err(Error::Api(_))), "{lost:?}");
-    assert!(stand.exists("a").await);
-    assert_eq!(stand.proxy.crash(), None);
+    assert!(fixture.exists("a").await);
+    assert_eq!(fixture.proxy.crash(), None);
 }
 
 #[tokio::test]
-async fn a_crash_comes_before_the_write_or_after_it_and_nothing_follows_until_the_next_life() {
-    let stand = Stand::new().await;
+async fn crash_blocks_requests_until_restart() {
+    let fixture = ProxyFixture::new().await;
     for (end, fault, is_done) in [("a", Fault::CrashBefore, false), ("b", Fault::CrashAfter, true)] {
-        stand.strike("create", fault);
-        assert!(timeout(SOON, stand.create(end)).await.is_err(), "there is no answer");
-        assert_eq!(stand.exists(end).await, is_done);
-        assert_eq!(stand.proxy.crash(), Some(stand.token));
-        stand.proxy.rules().heal(stand.token);
-        assert!(timeout(SOON, stand.through.get_opt("other")).await.is_err(), "the dead ask for nothing");
-        stand.proxy.begin_life();
-        assert!(stand.through.get_opt("other").await.unwrap().is_none());
+        fixture.inject("create", fault);
+        assert!(timeout(SHORT_TIMEOUT, fixture.create(end)).await.is_err(), "there is no response");
+        assert_eq!(fixture.exists(end).await, is_done);
+        assert_eq!(fixture.proxy.crash(), Some(fixture.token));
+        fixture.proxy.rules().clear_faults(fixture.token);
+        assert!(
+            timeout(SHORT_TIMEOUT, fixture.through.get_opt("other")).await.is_err(),
+            "a crashed manager sends nothing"
+        );
+        fixture.proxy.begin_life();
+        assert!(fixture.through.get_opt("other").await.unwrap().is_none());
     }
 }
 
 #[tokio::test]
-async fn a_conflict_is_one_because_somebody_else_was_quicker() {
-    let stand = Stand::new().await;
-    let made = stand.create("a").await.unwrap();
-    stand.strike("update", Fault::Conflict);
-    assert_eq!(code(stand.through.replace(&made.name_any(), &PostParams::default(), &made).await), 409);
-    let there = stand.beside.get(&made.name_any()).await.unwrap();
-    assert!(there.annotations().contains_key(faults::oracle::TOUCHED));
-    stand.strike("create", Fault::Conflict);
-    assert_eq!(code(stand.create("b").await), 409);
-    assert!(stand.exists("b").await);
+async fn conflict_is_caused_by_third_party_update() {
+    let fixture = ProxyFixture::new().await;
+    let made = fixture.create("a").await.unwrap();
+    fixture.inject("update", Fault::Conflict);
+    assert_eq!(code(fixture.through.replace(&made.name_any(), &PostParams::default(), &made).await), 409);
+    let there = fixture.beside.get(&made.name_any()).await.unwrap();
+    assert!(there.annotations().contains_key(faults::oracle::TOUCHED_ANNOTATION));
+    fixture.inject("create", Fault::Conflict);
+    assert_eq!(code(fixture.create("b").await), 409);
+    assert!(fixture.exists("b").await);
 }
 
 #[tokio::test]
-async fn a_delay_is_a_delay_and_other_runs_have_none() {
-    let stand = Stand::new().await;
+async fn delay_affects_only_its_run() {
+    let fixture = ProxyFixture::new().await;
     let wait = Duration::from_millis(700);
     let which = Which::Everything;
-    stand.proxy.rules().strike(RequestRule { token: stand.token, which, fault: Fault::Delay(wait) });
+    fixture.proxy.rules().add_request_fault(RequestRule {
+        token: fixture.token,
+        which,
+        fault: Fault::Delay(wait),
+    });
     let began = Instant::now();
-    stand.create("a").await.unwrap();
+    fixture.create("a").await.unwrap();
     assert!(began.elapsed() >= wait);
-    let cut = timeout(PATIENCE, stand.through.get_opt("other")).await.unwrap().unwrap();
+    let cut = timeout(PATIENCE, fixture.through.get_opt("other")).await.unwrap().unwrap();
     assert!(cut.is_none());
 }
 
 #[tokio::test]
-async fn nothing_gets_through_while_the_way_is_cut() {
-    let stand = Stand::new().await;
-    stand.proxy.cut(true);
-    assert!(timeout(SOON, stand.create("a")).await.is_err());
-    assert!(!stand.exists("a").await);
-    stand.proxy.cut(false);
-    stand.create("b").await.unwrap();
-    assert!(!stand.exists("a").await, "what was under way is lost");
+async fn partition_blocks_all_requests() {
+    let fixture = ProxyFixture::new().await;
+    fixture.proxy.cut(true);
+    assert!(timeout(SHORT_TIMEOUT, fixture.create("a")).await.is_err());
+    assert!(!fixture.exists("a").await);
+    fixture.proxy.cut(false);
+    fixture.create("b").await.unwrap();
+    assert!(!fixture.exists("a").await, "the pending request is lost");
 }

@@ -1,4 +1,4 @@
-//! That a cluster which is put back to what it was some time ago is believed.
+//! The controllers accept the state of a restored etcd backup.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,31 +8,31 @@ use std::{
 
 use cluster::{Component, wait::eventually};
 use faults::{
-    lane::Lane,
-    observe::Observer,
-    oracle::normal::{difference, end_state},
-    stage::Stage,
+    observer::Observer,
+    oracle::end_state::{difference, end_state},
+    test_cluster::TestCluster,
     token::Token,
+    worker::Worker,
     workload::{self, CONTROLLERS, Workload},
 };
 
 use crate::support::program;
 
-/// Long enough for Kubernetes' own controllers to find out.
+/// Long enough for Kubernetes' own controllers to recover.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What changes the objects of a controller without deleting them.
+/// Returns the workload that changes the objects of a controller without deleting them.
 fn change(controller: &str) -> &'static Workload {
     let name = if ["podset", "memcached"].contains(&controller) { "scale-up" } else { "change" };
     workload::of(controller).iter().find(|workload| workload.name == name).unwrap()
 }
 
-/// What asks the API server, and has to be started anew with a backup.
+/// Clients of the API server that must be restarted with a backup.
 const CLIENTS: [Component; 3] = [Component::KubeScheduler, Component::KubeControllerManager, Component::Kwok];
 
-/// Stops the control plane, does something to the folder that it stores into, and starts it again.
-async fn while_stopped(stage: &Stage, act: impl FnOnce(&Path)) {
-    let cluster = &stage.cluster;
+/// Stops the control plane, modifies its data folder, and starts it again.
+async fn while_stopped(test_cluster: &TestCluster, act: impl FnOnce(&Path)) {
+    let cluster = &test_cluster.cluster;
     for part in CLIENTS.into_iter().chain([Component::KubeApiserver, Component::Etcd]) {
         cluster.stop_component(part).unwrap();
     }
@@ -40,7 +40,7 @@ async fn while_stopped(stage: &Stage, act: impl FnOnce(&Path)) {
     for part in [Component::Etcd, Component::KubeApiserver] {
         cluster.start_component(part).unwrap();
     }
-    // They end by themselves if they wait for it for too long.
+    // They exit after waiting too long for the API server.
     cluster.ready(PATIENCE).await.unwrap();
     for part in CLIENTS {
         cluster.start_component(part).unwrap();
@@ -52,14 +52,14 @@ fn copy(from: &Path, to: &Path) {
     assert!(done.success());
 }
 
-async fn go(stage: &Stage, runs: &[(&Workload, Token)], what: impl Fn(&Workload) -> Steps) {
+async fn go(test_cluster: &TestCluster, runs: &[(&Workload, Token)], what: impl Fn(&Workload) -> Steps) {
     for (workload, token) in runs {
-        stage.take(*token, what(workload)(&token.to_string()), PATIENCE).await.unwrap();
+        test_cluster.take(*token, what(workload)(&token.to_string()), PATIENCE).await.unwrap();
     }
 }
 
 async fn reach(observer: &Observer, runs: &[(&Workload, Token)]) {
-    eventually("all to be as it is asked", PATIENCE, async || {
+    eventually("all objects to be ready", PATIENCE, async || {
         let misses = runs.iter().flat_map(|(workload, token)| {
             let state = observer.state(*token);
             (workload.goals)(&token.to_string()).into_iter().filter(move |goal| !goal.is_reached(&state))
@@ -74,33 +74,35 @@ async fn reach(observer: &Observer, runs: &[(&Workload, Token)]) {
 type Steps = fn(&str) -> Vec<workload::Step>;
 
 #[tokio::test]
-async fn a_backup_that_is_restored_is_what_counts() {
-    let stage = Arc::new(Stage::start(&program(), PATIENCE).await.unwrap());
-    let lane = Lane::replica(stage.clone(), "restored", Vec::new()).await.unwrap();
-    let runs = CONTROLLERS.map(|controller| (change(controller), stage.token()));
-    go(&stage, &runs, |workload| workload.before).await;
-    let ends = runs.map(|(_, token)| end_state(token, &stage.observer.state(token)));
+async fn controllers_accept_restored_backup() {
+    let test_cluster = Arc::new(TestCluster::start(&program(), PATIENCE).await.unwrap());
+    let worker = Worker::replica(test_cluster.clone(), "restored", Vec::new()).await.unwrap();
+    let runs = CONTROLLERS.map(|controller| (change(controller), test_cluster.token()));
+    go(&test_cluster, &runs, |workload| workload.before).await;
+    let ends = runs.map(|(_, token)| end_state(token, &test_cluster.observer.state(token)));
 
-    let backup: PathBuf = stage.cluster.record().dir.join("backup");
-    while_stopped(&stage, |data| copy(data, &backup)).await;
-    go(&stage, &runs, |workload| workload.act).await;
-    reach(&stage.observer, &runs).await;
+    let backup: PathBuf = test_cluster.cluster.record().dir.join("backup");
+    while_stopped(&test_cluster, |data| copy(data, &backup)).await;
+    go(&test_cluster, &runs, |workload| workload.act).await;
+    reach(&test_cluster.observer, &runs).await;
 
-    let said = lane.said();
-    while_stopped(&stage, |data| {
+    let said = worker.log_position();
+    while_stopped(&test_cluster, |data| {
         std::fs::remove_dir_all(data).unwrap();
         copy(&backup, data);
     })
     .await;
-    // As a kubelet does.
-    eventually("the manager to notice, and to end", PATIENCE, async || Ok(lane.ensure_running().is_err()))
-        .await
-        .unwrap();
-    assert!(lane.words(said).unwrap().contains("the API server has gone back"));
-    lane.revive().unwrap();
-    // Watches of before would not tell of anything.
-    let observer = Observer::follow(&stage.client);
-    eventually("all to be as it was", PATIENCE, async || {
+    // Restarts the component, as a kubelet does.
+    eventually("the manager to detect the restore and exit", PATIENCE, async || {
+        Ok(worker.ensure_running().is_err())
+    })
+    .await
+    .unwrap();
+    assert!(worker.log_since(said).unwrap().contains("the API server has gone back"));
+    worker.restart().unwrap();
+    // Watches from before the restore receive no events.
+    let observer = Observer::follow(&test_cluster.client);
+    eventually("the state of the backup", PATIENCE, async || {
         let differences = runs.iter().zip(&ends).filter_map(|((workload, token), end)| {
             let differs = difference(end, &end_state(*token, &observer.state(*token)))?;
             Some(format!("{}: {differs}", workload.controller))
@@ -111,8 +113,8 @@ async fn a_backup_that_is_restored_is_what_counts() {
     .await
     .unwrap();
 
-    go(&stage, &runs, |workload| workload.act).await;
+    go(&test_cluster, &runs, |workload| workload.act).await;
     reach(&observer, &runs).await;
-    lane.ensure_running().unwrap();
-    stage.cluster.ensure_running().unwrap();
+    worker.ensure_running().unwrap();
+    test_cluster.cluster.ensure_running().unwrap();
 }

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Test environment and helpers.
 
 use std::{
     path::PathBuf,
@@ -18,11 +18,11 @@ use kube::{
 };
 use serde_json::json;
 
-/// Long enough for a busy machine.
+/// Timeout for a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A plain client that sees the API server through a proxy, and one that does not.
-pub(crate) struct Stand {
+/// A client that connects through a proxy, and one that does not.
+pub(crate) struct ProxyFixture {
     pub(crate) proxy: Proxy,
     pub(crate) namespace: TestNamespace,
     pub(crate) through: Api<ConfigMap>,
@@ -30,7 +30,7 @@ pub(crate) struct Stand {
     pub(crate) token: Token,
 }
 
-impl Stand {
+impl ProxyFixture {
     pub(crate) async fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(900_000);
         let cluster = cluster::shared().await.unwrap();
@@ -44,7 +44,7 @@ impl Stand {
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
         config.default_retry = false;
-        // The proxy asks for no certificate; it hands on a token.
+        // The proxy requires no client certificate; it forwards the token.
         config.auth_info = kube::config::AuthInfo::default();
         config.auth_info.token = Some(token_of_default(&namespace).await.into());
         let through = Api::namespaced(Client::try_from(config).unwrap(), &namespace);
@@ -52,14 +52,14 @@ impl Stand {
         Self { proxy, namespace, through, beside, token }
     }
 
-    /// An object of the run.
+    /// Returns an object of the run.
     pub(crate) fn object(&self, end: &str, data: &str) -> ConfigMap {
         let metadata = json!({ "name": format!("{}-{end}", self.token) });
         serde_json::from_value(json!({ "metadata": metadata, "data": { "is": data } })).unwrap()
     }
 }
 
-/// The token of a ServiceAccount that may do anything with ConfigMaps in its namespace.
+/// Returns a token of a ServiceAccount with all permissions for ConfigMaps in its namespace.
 async fn token_of_default(namespace: &str) -> String {
     let cluster = cluster::shared().await.unwrap();
     let of = format!("--namespace={namespace}");
@@ -68,7 +68,7 @@ async fn token_of_default(namespace: &str) -> String {
     cluster.kubectl(&["create", "token", "default", &of]).await.unwrap().trim().to_owned()
 }
 
-/// Where the manager is; built by whoever asks first, together with what is built anyway.
+/// Returns the path of the manager. The first caller builds it.
 pub(crate) fn program() -> PathBuf {
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| build_manager(!cfg!(debug_assertions)).unwrap());
     PROGRAM.clone()

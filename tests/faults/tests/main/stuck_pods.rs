@@ -1,17 +1,18 @@
-//! That a simulated node which has given up on a pod can be reminded of it.
+//! A stuck Pod of a simulated node can be retried.
 
 use cluster::{Cluster, Options, wait::eventually};
-use faults::reminder::Reminder;
+use faults::stuck_pods::StuckPodRetrier;
 use k8s_openapi::api::{authorization::v1::SubjectAccessReview, core::v1::Pod, rbac::v1::ClusterRole};
 use kube::{Api, Client, api::PostParams};
 use serde_json::json;
 
 use crate::support::PATIENCE;
 
-/// What simulated nodes may do.
+/// ClusterRole of simulated nodes.
 const ROLE: &str = "ensemble:kwok";
 
-/// Replaces what simulated nodes may do, and waits until that counts for the status of pods.
+/// Replaces the ClusterRole of simulated nodes and waits until it takes effect for the status of
+/// Pods.
 async fn allow(client: &Client, role: &ClusterRole, may: bool) {
     let roles = Api::<ClusterRole>::all(client.clone());
     let mut role = role.clone();
@@ -21,7 +22,7 @@ async fn allow(client: &Client, role: &ClusterRole, may: bool) {
     let asked = json!({ "verb": "patch", "resource": "pods", "subresource": "status" });
     let review = json!({ "metadata": {}, "spec": { "user": "system:kwok", "resourceAttributes": asked } });
     let review = serde_json::from_value(review).unwrap();
-    eventually("the rights of simulated nodes to be others", PATIENCE, async || {
+    eventually("the permissions of simulated nodes to change", PATIENCE, async || {
         let review = reviews.create(&PostParams::default(), &review).await?;
         Ok(review.status.is_some_and(|status| status.allowed == may))
     })
@@ -34,7 +35,7 @@ async fn phase(pods: &Api<Pod>) -> String {
 }
 
 #[tokio::test]
-async fn a_pod_that_its_node_has_given_up_on_runs_after_a_reminder() {
+async fn stuck_pod_runs_after_retry() {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     let client = cluster.client().await.unwrap();
     let rights = Api::<ClusterRole>::all(client.clone()).get(ROLE).await.unwrap();
@@ -44,13 +45,13 @@ async fn a_pod_that_its_node_has_given_up_on_runs_after_a_reminder() {
     }
     allow(&client, &fewer, false).await;
 
-    // A refusal is one of the answers after which kwok does not try again.
+    // kwok does not retry after a rejected request.
     let pods = Api::<Pod>::namespaced(client.clone(), "default");
     let spec = json!({ "containers": [{ "name": "a", "image": "example.com/a" }] });
     let pod = serde_json::from_value(json!({ "metadata": { "name": "a" }, "spec": spec })).unwrap();
     pods.create(&PostParams::default(), &pod).await.unwrap();
     let log = cluster.record().dir.join("kwok.log");
-    eventually("the node to give up", PATIENCE, async || {
+    eventually("the node to give up on the Pod", PATIENCE, async || {
         let said = std::fs::read_to_string(&log)?;
         Ok(said.lines().any(|line| line.contains("failed to apply stage") && line.contains("default/a")))
     })
@@ -59,9 +60,9 @@ async fn a_pod_that_its_node_has_given_up_on_runs_after_a_reminder() {
     allow(&client, &rights, true).await;
     assert_eq!(phase(&pods).await, "Pending");
 
-    let mut reminder = Reminder::new(client, "default");
-    eventually("the pod to run", PATIENCE, async || {
-        reminder.look().await;
+    let mut retrier = StuckPodRetrier::new(client, "default");
+    eventually("the Pod to run", PATIENCE, async || {
+        retrier.look().await;
         let phase = phase(&pods).await;
         Ok(if phase == "Running" { Ok(()) } else { Err(phase) })
     })

@@ -1,41 +1,41 @@
-//! What must hold at every instant of a run.
+//! Invariants that must hold at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::observe::{Change, Id, State, Story};
+use crate::observer::{Change, History, Id, State};
 
-/// On a namespace: the NamespacePlus that it belongs to.
-const PLUS_OWNER: &str = "/metadata/annotations/mygroup.my.domain~1owner";
+/// Annotation of a namespace with its NamespacePlus.
+const NAMESPACE_OWNER: &str = "/metadata/annotations/mygroup.my.domain~1owner";
 
-/// What was broken, and when.
-pub fn violations(story: &Story) -> Vec<String> {
+/// Returns violations with their resource versions.
+pub fn violations(history: &History) -> Vec<String> {
     let mut instant = Instant::default();
-    let mut broken = Vec::new();
-    // What a list tells may have been so for a while.
-    for change in story.changes.iter().filter(|change| change.is_listed && !change.is_gone) {
-        instant.learn(change);
+    let mut violated = Vec::new();
+    // A list may report a state that existed for a while.
+    for change in history.changes.iter().filter(|change| change.is_listed && !change.is_gone) {
+        instant.record_request(change);
     }
-    for change in story.in_order() {
-        let found = instant.take_in(&change);
-        broken.extend(found.into_iter().map(|what| format!("{what} (at version {})", change.version)));
+    for change in history.in_order() {
+        let found = instant.apply(&change);
+        violated.extend(found.into_iter().map(|what| format!("{what} (at version {})", change.version)));
     }
-    broken
+    violated
 }
 
-/// The state after some changes, and what came before it.
+/// The state after some changes.
 #[derive(Default)]
 struct Instant {
     state: State,
-    /// The most pods that each owner, by UID, was ever asked for.
+    /// Highest number of Pods requested by each owner, by UID.
     most: BTreeMap<String, i64>,
-    /// The Tenants, by UID, that each namespace ever belonged to.
+    /// UIDs of the Tenants that each namespace belonged to.
     tenants: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Instant {
-    fn take_in(&mut self, change: &Change) -> Vec<String> {
+    fn apply(&mut self, change: &Change) -> Vec<String> {
         let before = self.state.get(&change.id).cloned();
         if change.is_gone {
             self.state.remove(&change.id);
@@ -43,7 +43,7 @@ impl Instant {
         }
         self.state.insert(change.id.clone(), change.object.clone());
         let object = &change.object;
-        self.learn(change);
+        self.record_request(change);
         match change.id.kind {
             "Pod" => return self.pods(object).into_iter().collect(),
             "Deployment" => return self.replicas(change).into_iter().collect(),
@@ -53,11 +53,11 @@ impl Instant {
         self.stray(change).into_iter().collect()
     }
 
-    /// Takes in what is asked for, and whose a namespace is.
-    fn learn(&mut self, change: &Change) {
+    /// Records requested replicas and namespace owners.
+    fn record_request(&mut self, change: &Change) {
         match change.id.kind {
-            "PodSet" => self.asks(&change.object, "/spec/replicas", 1),
-            "Memcached" => self.asks(&change.object, "/spec/size", 1),
+            "PodSet" => self.record_replicas(&change.object, "/spec/replicas", 1),
+            "Memcached" => self.record_replicas(&change.object, "/spec/size", 1),
             "Namespace" => {
                 let of = tenants(&change.object);
                 self.tenants.entry(change.id.name.clone()).or_default().extend(of);
@@ -66,13 +66,13 @@ impl Instant {
         }
     }
 
-    fn asks(&mut self, object: &Value, field: &str, default: i64) {
-        let asked = object.pointer(field).and_then(Value::as_i64).unwrap_or(default);
+    fn record_replicas(&mut self, object: &Value, field: &str, default: i64) {
+        let requested = object.pointer(field).and_then(Value::as_i64).unwrap_or(default);
         let most = self.most.entry(uid(object).to_owned()).or_default();
-        *most = asked.max(*most);
+        *most = requested.max(*most);
     }
 
-    /// Never more live pods than a PodSet was asked for.
+    /// Checks that a PodSet never has more live Pods than requested.
     fn pods(&self, pod: &Value) -> Option<String> {
         let owner = pod.pointer("/metadata/ownerReferences/0")?;
         let of = text(owner, "/uid");
@@ -85,36 +85,41 @@ impl Instant {
         };
         let live = self.state.iter().filter(|(id, object)| id.kind == "Pod" && is_live(object)).count();
         let is_surplus = i64::try_from(live).is_ok_and(|live| live > most);
-        is_surplus.then(|| format!("{live} pods live of a PodSet that was asked for {most} at most"))
+        is_surplus.then(|| format!("{live} live Pods of a PodSet with at most {most} replicas"))
     }
 
-    /// Never a Deployment of more replicas than the Memcached was asked for, unless somebody else has asked.
+    /// Checks that a Deployment never has more replicas than the Memcached requested, unless a
+    /// third party scaled it.
     fn replicas(&self, change: &Change) -> Option<String> {
         let most = *self.most.get(text(&change.object, "/metadata/ownerReferences/0/uid"))?;
         let replicas = change.object.pointer("/spec/replicas")?.as_i64()?;
         let is_first = change.object.pointer("/metadata/generation").and_then(Value::as_i64) == Some(1);
-        (replicas > most && is_first)
-            .then(|| format!("a Deployment of {replicas} for a Memcached that was asked for {most} at most"))
+        (replicas > most && is_first).then(|| {
+            format!("a Deployment with {replicas} replicas for a Memcached with a size of at most {most}")
+        })
     }
 
-    /// Never a namespace with two owners, and never one that goes from one NamespacePlus to another that is there.
+    /// Checks that a namespace never has two owners and is never taken from an existing
+    /// NamespacePlus.
     fn namespace(&self, id: &Id, before: Option<&Value>, namespace: &Value) -> Vec<String> {
-        let mut broken = Vec::new();
+        let mut violated = Vec::new();
         let tenants = tenants(namespace);
         if tenants.len() > 1 {
-            broken.push(format!("namespace {} belongs to {} Tenants", id.name, tenants.len()));
+            violated.push(format!("namespace {} belongs to {} Tenants", id.name, tenants.len()));
         }
-        let (old, new) = (before.map_or("", |before| text(before, PLUS_OWNER)), text(namespace, PLUS_OWNER));
+        let (old, new) =
+            (before.map_or("", |before| text(before, NAMESPACE_OWNER)), text(namespace, NAMESPACE_OWNER));
         let holds = |object: &Value| old.ends_with(uid(object));
         let is_there =
             self.state.iter().any(|(id, object)| id.kind == "NamespacePlus" && holds(object.as_ref()));
         if !old.is_empty() && !new.is_empty() && old != new && is_there {
-            broken.push(format!("namespace {} went from {old}, which is there, to {new}", id.name));
+            violated
+                .push(format!("namespace {} changed its owner from {old}, which exists, to {new}", id.name));
         }
-        broken
+        violated
     }
 
-    /// Never an object of a Tenant in a namespace that is not the Tenant's.
+    /// Checks that objects of a Tenant exist only in its namespaces.
     fn stray(&self, change: &Change) -> Option<String> {
         let owner = change.object.pointer("/metadata/ownerReferences/0")?;
         let owner = (text(owner, "/kind") == "Tenant").then(|| text(owner, "/uid"))?;
@@ -122,12 +127,14 @@ impl Instant {
         let is_stray = !tenants.is_some_and(|tenants| tenants.contains(owner));
         is_stray.then(|| {
             let Id { kind, namespace, name } = &change.id;
-            format!("{kind} {name} of a Tenant is in namespace {namespace}, which never was the Tenant's")
+            format!(
+                "{kind} {name} of a Tenant is in namespace {namespace}, which never belonged to the Tenant"
+            )
         })
     }
 }
 
-/// The UIDs of the Tenants that a namespace belongs to.
+/// Returns the UIDs of the Tenants of a namespace.
 fn tenants(namespace: &Value) -> BTreeSet<String> {
     let owners = namespace.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let tenants = owners.into_iter().flatten().filter(|owner| text(owner, "/kind") == "Tenant");
@@ -163,35 +170,38 @@ mod tests {
         change(version, "Pod", ("n", name), object)
     }
 
-    fn broken(changes: Vec<Change>) -> Vec<String> {
-        violations(&Story { changes, ..Story::default() })
+    fn violated(changes: Vec<Change>) -> Vec<String> {
+        violations(&History { changes, ..History::default() })
     }
 
     #[test]
-    fn a_pod_too_many_is_seen_in_the_instant_in_which_it_lives() {
+    fn detects_surplus_pod_while_it_is_live() {
         let set = |version, replicas| {
             let object = json!({ "metadata": { "uid": "s" }, "spec": { "replicas": replicas } });
             change(version, "PodSet", ("n", "set"), object)
         };
         let (one, two) = (pod(2, "one", "Running"), pod(3, "two", "Running"));
-        // They are told in another order than they happened in.
-        assert_eq!(broken(vec![two.clone(), one.clone(), set(1, 2)]), [] as [String; 0]);
-        assert_eq!(broken(vec![set(1, 1), pod(2, "one", "Failed"), two.clone()]), [] as [String; 0]);
+        // The changes are received in another order.
+        assert_eq!(violated(vec![two.clone(), one.clone(), set(1, 2)]), [] as [String; 0]);
+        assert_eq!(violated(vec![set(1, 1), pod(2, "one", "Failed"), two.clone()]), [] as [String; 0]);
         let gone = Change { is_gone: true, version: 4, ..two.clone() };
-        let seen = broken(vec![set(1, 1), one, two, gone]);
+        let seen = violated(vec![set(1, 1), one, two, gone]);
         assert!(matches!(seen.as_slice(), [one] if one.contains("2 pods live")), "{seen:?}");
     }
 
     #[test]
-    fn what_a_list_tells_may_have_been_asked_for_before() {
+    fn listed_pods_may_have_been_requested_before() {
         let object = json!({ "metadata": { "uid": "s" }, "spec": { "replicas": 2 } });
         let set = change(9, "PodSet", ("n", "set"), object);
         let set = Change { is_listed: true, ..set };
-        assert_eq!(broken(vec![pod(2, "one", "Running"), pod(3, "two", "Running"), set]), [] as [String; 0]);
+        assert_eq!(
+            violated(vec![pod(2, "one", "Running"), pod(3, "two", "Running"), set]),
+            [] as [String; 0]
+        );
     }
 
     #[test]
-    fn a_namespace_of_two_tenants_and_an_object_outside_are_seen() {
+    fn detects_namespace_of_two_tenants_and_stray_objects() {
         let owner = |uid: &str| json!({ "kind": "Tenant", "uid": uid });
         let namespace = |version, owners: Value| {
             change(version, "Namespace", ("", "a"), json!({ "metadata": { "ownerReferences": owners } }))
@@ -200,14 +210,14 @@ mod tests {
             let object = json!({ "metadata": { "ownerReferences": [owner(tenant)] } });
             change(version, "LimitRange", (namespace, "capsule-x-0"), object)
         };
-        assert_eq!(broken(vec![namespace(1, json!([owner("t")])), child(2, "a", "t")]), [] as [String; 0]);
-        assert_eq!(broken(vec![namespace(1, json!([owner("t"), owner("u")]))]).len(), 1);
-        assert_eq!(broken(vec![namespace(1, json!([owner("t")])), child(2, "b", "t")]).len(), 1);
-        assert_eq!(broken(vec![namespace(1, json!([owner("t")])), child(2, "a", "u")]).len(), 1);
+        assert_eq!(violated(vec![namespace(1, json!([owner("t")])), child(2, "a", "t")]), [] as [String; 0]);
+        assert_eq!(violated(vec![namespace(1, json!([owner("t"), owner("u")]))]).len(), 1);
+        assert_eq!(violated(vec![namespace(1, json!([owner("t")])), child(2, "b", "t")]).len(), 1);
+        assert_eq!(violated(vec![namespace(1, json!([owner("t")])), child(2, "a", "u")]).len(), 1);
     }
 
     #[test]
-    fn a_namespace_is_not_taken_from_one_that_is_there() {
+    fn detects_namespace_taken_from_existing_owner() {
         let plus =
             |uid: &str| change(1, "NamespacePlus", ("home", uid), json!({ "metadata": { "uid": uid } }));
         let namespace = |version, owner: &str| {
@@ -215,7 +225,7 @@ mod tests {
             change(version, "Namespace", ("", "a"), object)
         };
         let taken = [namespace(2, "home/a/first"), namespace(3, "home/a/second")];
-        assert_eq!(broken([vec![plus("first")], taken.to_vec()].concat()).len(), 1);
-        assert_eq!(broken(taken.to_vec()), [] as [String; 0], "the first is not there any more");
+        assert_eq!(violated([vec![plus("first")], taken.to_vec()].concat()).len(), 1);
+        assert_eq!(violated(taken.to_vec()), [] as [String; 0], "the first no longer exists");
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! Selects the runs of a matrix.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use crate::{
     workload::{self, Workload},
 };
 
-/// What is asked for.
+/// Selection of runs.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Selection {
     /// The controllers.
     pub controllers: Vec<&'static str>,
-    /// The classes of faults.
+    /// The fault classes.
     pub classes: Vec<Class>,
-    /// The one run, if it is one.
+    /// The single run to execute, if set.
     pub only: Option<RunId>,
-    /// Which part of how many of the runs: the first is 1.
+    /// The shard and the number of shards. Shards are counted from 1.
     pub shard: (usize, usize),
-    /// How long a run may take until it is as it should be.
+    /// Timeout for a run to converge.
     pub patience: Duration,
-    /// What part of 1 s, 5 s and 30 s slow requests take longer.
+    /// Fraction of the latencies of 1 s, 5 s, and 30 s in runs with slow requests.
     pub latency: f64,
 }
 
-impl Asked {
-    /// Everything.
-    pub fn everything() -> Self {
+impl Selection {
+    /// Selects all runs.
+    pub fn all() -> Self {
         Self {
             controllers: workload::CONTROLLERS.into(),
             classes: Class::all().collect(),
@@ -39,15 +39,15 @@ impl Asked {
         }
     }
 
-    /// Whether a workload is needed.
-    pub fn wants(&self, workload: &Workload) -> bool {
+    /// Returns whether a run of the workload may be selected.
+    pub fn includes(&self, workload: &Workload) -> bool {
         let only = self.only.as_ref();
         self.controllers.contains(&workload.controller)
             && only.is_none_or(|id| id.controller == workload.controller && id.workload == workload.name)
     }
 
-    /// The runs of a plan that are asked for.
-    pub fn pick(&self, planned: Vec<Planned>) -> Vec<Planned> {
+    /// Filters planned runs.
+    pub fn filter(&self, planned: Vec<Planned>) -> Vec<Planned> {
         if let Some(only) = &self.only {
             return planned.into_iter().filter(|run| run.id == *only).collect();
         }
@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-/// Whether a name is in a part. It always is in the same, whatever other names there are.
+/// Returns whether a name belongs to a shard. The result depends only on the name.
 fn is_in(name: &str, (part, parts): (usize, usize)) -> bool {
     let sum = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     sum % parts.max(1) == part.saturating_sub(1)
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_in_one_part_and_the_parts_are_about_equal() {
+    fn every_name_is_in_one_shard_of_similar_size() {
         let names: Vec<_> = (1..=300).map(|nth| format!("podset/create/F1/w{nth}")).collect();
         for name in &names {
             assert_eq!((1..=3).filter(|part| is_in(name, (*part, 3))).count(), 1, "{name}");

@@ -1,4 +1,4 @@
-//! The way of the frames of one watch.
+//! Forwards the frames of a watch.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,31 +15,31 @@ use tokio::{
 
 use super::{
     Control, Shared,
-    frames::{Lines, Told, expired, frame},
-    rules::Twist,
+    frames::{FrameInfo, Lines, expired, frame},
+    rules::FrameFault,
 };
 use crate::token::Token;
 
 /// Longer than any watch.
 const NEVER: Duration = Duration::from_hours(1);
 
-/// Whether there is more to come.
+/// Whether the stream continues.
 #[derive(PartialEq)]
 enum Flow {
     On,
     Ended,
 }
 
-/// A watch that is passed on.
-pub(super) struct Pump {
+/// A forwarded watch.
+pub(super) struct WatchRelay {
     shared: Arc<Shared>,
     resource: String,
-    /// Whether it begins with what is there.
+    /// Whether it starts with the current state.
     lists: bool,
     sender: mpsc::Sender<Vec<u8>>,
-    /// Frames whose time has yet to come, by when it does.
+    /// Delayed frames with the times at which they are sent.
     waiting: VecDeque<(Instant, Vec<u8>)>,
-    /// Runs of which nothing is shown.
+    /// Runs whose frames are hidden.
     hidden: Vec<Token>,
     /// When the watch expires.
     expires: Option<Instant>,
@@ -47,7 +47,7 @@ pub(super) struct Pump {
     last: HashMap<(String, String), Vec<u8>>,
 }
 
-impl Pump {
+impl WatchRelay {
     pub(super) fn new(
         shared: Arc<Shared>,
         resource: String,
@@ -76,14 +76,14 @@ impl Pump {
                         if life.wait_for(|life| !life.is_cut).await.is_err() {
                             return;
                         }
-                        self.take_in(lines.take_in(&piece)).await
+                        self.record(lines.push(&piece)).await
                     }
                     _ => self.end(None).await,
                 },
                 () = sleep_until(due) => self.release().await,
                 () = sleep_until(expires) => self.end(Some(expired())).await,
-                told = control.recv() => match told {
-                    Ok(told) => self.obey(told).await,
+                info = control.recv() => match info {
+                    Ok(info) => self.handle_control(info).await,
                     Err(broadcast::error::RecvError::Lagged(_)) => Flow::On,
                     Err(broadcast::error::RecvError::Closed) => Flow::Ended,
                 },
@@ -98,8 +98,8 @@ impl Pump {
         resource.is_none_or(|resource| *resource == self.resource)
     }
 
-    async fn obey(&mut self, told: Control) -> Flow {
-        match told {
+    async fn handle_control(&mut self, info: Control) -> Flow {
+        match info {
             Control::Expire(resource) if self.is_meant(resource.as_ref()) => self.end(Some(expired())).await,
             Control::End(resource) if resource == self.resource => self.end(None).await,
             Control::Silence(resource) if self.is_meant(resource.as_ref()) => {
@@ -111,7 +111,7 @@ impl Pump {
         }
     }
 
-    /// Ends the watch. What waits for its time is passed on first.
+    /// Ends the watch after sending delayed frames.
     async fn end(&mut self, last: Option<Vec<u8>>) -> Flow {
         let waiting: Vec<_> = self.waiting.drain(..).map(|(_, line)| line).collect();
         for line in waiting.into_iter().chain(last) {
@@ -124,7 +124,7 @@ impl Pump {
         if self.sender.send(line).await.is_ok() { Flow::On } else { Flow::Ended }
     }
 
-    /// Passes on what waited for its time.
+    /// Sends delayed frames that are due.
     async fn release(&mut self) -> Flow {
         while let Some((_, line)) = self.waiting.pop_front_if(|(due, _)| *due <= Instant::now()) {
             if self.send(line).await == Flow::Ended {
@@ -134,7 +134,7 @@ impl Pump {
         Flow::On
     }
 
-    async fn take_in(&mut self, lines: Vec<Vec<u8>>) -> Flow {
+    async fn record(&mut self, lines: Vec<Vec<u8>>) -> Flow {
         for line in lines {
             for line in self.lines_for(line) {
                 if self.send(line).await == Flow::Ended {
@@ -145,45 +145,45 @@ impl Pump {
         Flow::On
     }
 
-    /// What is passed on for a frame, now.
+    /// Returns the lines to send for a frame now.
     fn lines_for(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
-        let Some(told) = Told::read(&line) else { return vec![line] };
+        let Some(info) = FrameInfo::read(&line) else { return vec![line] };
         let mut rules = self.shared.rules.lock();
         if let Some(stale) = &rules.stale {
-            if told.token() == Some(stale.token) {
+            if info.token() == Some(stale.token) {
                 return Vec::new();
             }
-            if told.event == "BOOKMARK" && self.lists {
+            if info.event == "BOOKMARK" && self.lists {
                 self.lists = false;
                 let objects = stale.objects.get(&self.resource).into_iter().flatten();
                 return objects.map(|object| frame("ADDED", object)).chain([line]).collect();
             }
         }
-        let Some(token) = told.token() else { return vec![line] };
-        let twist = rules.tell(&self.resource, &told);
+        let Some(token) = info.token() else { return vec![line] };
+        let fault = rules.fault_for_frame(&self.resource, &info);
         drop(rules);
         if self.hidden.contains(&token) {
             return Vec::new();
         }
-        let before = self.last.insert((told.namespace, told.name), line.clone());
+        let before = self.last.insert((info.namespace, info.name), line.clone());
         let now = Instant::now();
-        match twist {
-            Some(Twist::Hide(time)) => {
+        match fault {
+            Some(FrameFault::Hide(time)) => {
                 self.hidden.push(token);
                 self.expires = Some(self.expires.unwrap_or(now + time));
                 Vec::new()
             }
-            Some(Twist::Crash) => {
+            Some(FrameFault::Crash) => {
                 self.hidden.push(token);
                 self.shared.kill(token);
                 Vec::new()
             }
-            Some(Twist::Twice) => vec![line.clone(), line],
-            Some(Twist::Late(time)) => {
+            Some(FrameFault::Duplicate) => vec![line.clone(), line],
+            Some(FrameFault::Late(time)) => {
                 self.waiting.push_back((now + time, line));
                 Vec::new()
             }
-            Some(Twist::Again(time)) => {
+            Some(FrameFault::Again(time)) => {
                 let Some(before) = before else { return vec![line] };
                 self.waiting.push_back((now + time, line.clone()));
                 vec![line, before]

@@ -1,4 +1,4 @@
-//! What really happens: watches of its own, directly at the API server.
+//! Observes the cluster with watches that bypass the proxy.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     token::Token,
 };
 
-/// One object, by kind, namespace and name.
+/// Kind, namespace, and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     /// Its kind.
@@ -34,15 +34,15 @@ pub struct Id {
 /// A change of an object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The version that came of it. Of two changes, the later one has the higher version, whatever they change.
+    /// The resource version after the change. It orders the changes of all objects.
     pub version: u64,
     /// The object.
     pub id: Id,
-    /// The object as it became, or as it was last if it is gone.
+    /// The object after the change, or before its deletion.
     pub object: Arc<Value>,
-    /// Whether it is gone.
+    /// Whether the object was deleted.
     pub is_gone: bool,
-    /// Whether a list has told of it, after a watch that broke: there may have been others before it.
+    /// Whether a list reported the change after a watch failed. Earlier changes may be missing.
     pub is_listed: bool,
 }
 
@@ -59,33 +59,33 @@ impl fmt::Display for Change {
             return write!(f, " is gone");
         }
         if !text("/metadata/deletionTimestamp").is_empty() {
-            return write!(f, " is being deleted");
+            return write!(f, " is terminating");
         }
         Ok(())
     }
 }
 
-/// The objects of a run as they are.
+/// The current objects of a run.
 pub type State = BTreeMap<Id, Arc<Value>>;
 
-/// All that has happened in a run.
+/// The history of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Story {
-    /// The changes, as they came.
+pub struct History {
+    /// The changes in the order in which they were received.
     pub changes: Vec<Change>,
-    /// What is there now.
+    /// The current state.
     pub state: State,
 }
 
-impl Story {
-    /// The changes in the order in which they happened, whichever watch told of them first.
+impl History {
+    /// Returns the changes ordered by resource version.
     pub fn in_order(&self) -> Vec<Change> {
         let mut changes = self.changes.clone();
         changes.sort_by_key(|change| change.version);
         changes
     }
 
-    /// What there was before this version.
+    /// Returns the state before this version.
     pub fn before(&self, version: u64) -> State {
         let mut state = State::new();
         for change in self.in_order().into_iter().filter(|change| change.version < version) {
@@ -99,78 +99,78 @@ impl Story {
     }
 }
 
-/// Follows all kinds. Ends when it is dropped.
+/// Watches all kinds. Stops on drop.
 pub struct Observer {
-    stories: Arc<Mutex<BTreeMap<Token, Story>>>,
+    histories: Arc<Mutex<BTreeMap<Token, History>>>,
     moment: watch::Receiver<u64>,
     _watches: JoinSet<()>,
 }
 
 impl Observer {
-    /// Begins.
+    /// Starts watching.
     pub fn follow(client: &Client) -> Self {
-        let stories = Arc::<Mutex<BTreeMap<Token, Story>>>::default();
+        let histories = Arc::<Mutex<BTreeMap<Token, History>>>::default();
         let (tick, moment) = watch::channel(0);
         let tick = Arc::new(tick);
         let mut watches = JoinSet::new();
         for kind in OBSERVED {
-            watches.spawn(follow(kind, client.clone(), stories.clone(), tick.clone()));
+            watches.spawn(follow(kind, client.clone(), histories.clone(), tick.clone()));
         }
-        Self { stories, moment, _watches: watches }
+        Self { histories, moment, _watches: watches }
     }
 
-    /// What has happened in a run so far.
-    pub fn story(&self, token: Token) -> Story {
-        self.stories.lock().get(&token).cloned().unwrap_or_default()
+    /// Returns the history of a run.
+    pub fn history(&self, token: Token) -> History {
+        self.histories.lock().get(&token).cloned().unwrap_or_default()
     }
 
-    /// The objects of a run as they are now.
+    /// Returns the current state of a run.
     pub fn state(&self, token: Token) -> State {
-        self.stories.lock().get(&token).map(|story| story.state.clone()).unwrap_or_default()
+        self.histories.lock().get(&token).map(|history| history.state.clone()).unwrap_or_default()
     }
 
-    /// How many changes a run has seen.
+    /// Returns the number of changes in a run.
     pub fn count(&self, token: Token) -> usize {
-        self.stories.lock().get(&token).map_or(0, |story| story.changes.len())
+        self.histories.lock().get(&token).map_or(0, |history| history.changes.len())
     }
 
-    /// Tells of every change.
+    /// Returns a channel that is notified of every change.
     pub fn moment(&self) -> watch::Receiver<u64> {
         self.moment.clone()
     }
 
-    /// Forgets a run.
+    /// Drops the history of a run.
     pub fn forget(&self, token: Token) {
-        self.stories.lock().remove(&token);
+        self.histories.lock().remove(&token);
     }
 }
 
 async fn follow(
     kind: &'static Kind,
     client: Client,
-    stories: Arc<Mutex<BTreeMap<Token, Story>>>,
+    histories: Arc<Mutex<BTreeMap<Token, History>>>,
     tick: Arc<watch::Sender<u64>>,
 ) {
     let events = watcher(kind.everywhere(client), Config::default().streaming_lists()).default_backoff();
     pin_mut!(events);
-    // The objects that a list has told of so far, while there is one.
+    // The objects of the current list, while there is one.
     let mut listed: Option<Vec<Id>> = None;
     while let Some(event) = events.next().await {
-        let mut stories = stories.lock();
+        let mut histories = histories.lock();
         match event {
             Ok(Event::Init) => listed = Some(Vec::new()),
             Ok(Event::InitApply(object)) => {
                 if let Some(listed) = &mut listed {
                     listed.push(id(kind, &object));
                 }
-                take_in(&mut stories, kind, object, How::Listed);
+                record(&mut histories, kind, object, How::Listed);
             }
-            Ok(Event::InitDone) => vanish(&mut stories, kind, &listed.take().unwrap_or_default()),
-            Ok(Event::Apply(object)) => take_in(&mut stories, kind, object, How::Changed),
-            Ok(Event::Delete(object)) => take_in(&mut stories, kind, object, How::Gone),
+            Ok(Event::InitDone) => record_missing(&mut histories, kind, &listed.take().unwrap_or_default()),
+            Ok(Event::Apply(object)) => record(&mut histories, kind, object, How::Changed),
+            Ok(Event::Delete(object)) => record(&mut histories, kind, object, How::Gone),
             Err(_) => {}
         }
-        drop(stories);
+        drop(histories);
         tick.send_modify(|count| *count += 1);
     }
 }
@@ -179,7 +179,7 @@ fn id(kind: &Kind, object: &DynamicObject) -> Id {
     Id { kind: kind.singular, namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
 }
 
-/// How a change came to be known.
+/// Source of a change.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     Changed,
@@ -187,34 +187,34 @@ enum How {
     Listed,
 }
 
-fn take_in(stories: &mut BTreeMap<Token, Story>, kind: &Kind, mut object: DynamicObject, how: How) {
+fn record(histories: &mut BTreeMap<Token, History>, kind: &Kind, mut object: DynamicObject, how: How) {
     let is_gone = how == How::Gone;
     let id = id(kind, &object);
     let Some(token) = Token::of(&id.namespace, &id.name) else { return };
     object.metadata.managed_fields = None;
     let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
-    let story = stories.entry(token).or_default();
+    let history = histories.entry(token).or_default();
     let object = Arc::new(serde_json::to_value(&object).unwrap_or_default());
-    if !is_gone && story.state.get(&id) == Some(&object) {
+    if !is_gone && history.state.get(&id) == Some(&object) {
         return;
     }
     if is_gone {
-        story.state.remove(&id);
+        history.state.remove(&id);
     } else {
-        story.state.insert(id.clone(), object.clone());
+        history.state.insert(id.clone(), object.clone());
     }
-    story.changes.push(Change { version, id, object, is_gone, is_listed: how == How::Listed });
+    history.changes.push(Change { version, id, object, is_gone, is_listed: how == How::Listed });
 }
 
-/// Takes out what a list no longer has.
-fn vanish(stories: &mut BTreeMap<Token, Story>, kind: &Kind, listed: &[Id]) {
-    for story in stories.values_mut() {
-        let last = story.changes.iter().map(|change| change.version).max().unwrap_or_default();
-        let gone = story.state.extract_if(.., |id, _| id.kind == kind.singular && !listed.contains(id));
+/// Records the deletion of objects that are missing in a list.
+fn record_missing(histories: &mut BTreeMap<Token, History>, kind: &Kind, listed: &[Id]) {
+    for history in histories.values_mut() {
+        let last = history.changes.iter().map(|change| change.version).max().unwrap_or_default();
+        let gone = history.state.extract_if(.., |id, _| id.kind == kind.singular && !listed.contains(id));
         let gone: Vec<_> = gone.collect();
         for (id, object) in gone {
             let version = last + 1;
-            story.changes.push(Change { version, id, object, is_gone: true, is_listed: true });
+            history.changes.push(Change { version, id, object, is_gone: true, is_listed: true });
         }
     }
 }
@@ -232,27 +232,27 @@ mod tests {
     }
 
     #[test]
-    fn a_story_knows_what_there_was_before() {
-        let mut stories = BTreeMap::new();
-        take_in(&mut stories, &POD, pod("r000001-a", "5"), How::Changed);
-        take_in(&mut stories, &POD, pod("r000001-b", "9"), How::Changed);
-        take_in(&mut stories, &POD, pod("r000001-a", "7"), How::Gone);
-        take_in(&mut stories, &POD, pod("stranger", "8"), How::Changed);
-        let story = &stories[&Token::nth(1)];
-        assert_eq!(story.before(7).len(), 1);
-        assert_eq!(story.before(8).len(), 0);
-        assert_eq!(story.state.len(), 1);
-        assert_eq!(stories.len(), 1);
+    fn history_returns_earlier_state() {
+        let mut histories = BTreeMap::new();
+        record(&mut histories, &POD, pod("r000001-a", "5"), How::Changed);
+        record(&mut histories, &POD, pod("r000001-b", "9"), How::Changed);
+        record(&mut histories, &POD, pod("r000001-a", "7"), How::Gone);
+        record(&mut histories, &POD, pod("stranger", "8"), How::Changed);
+        let history = &histories[&Token::nth(1)];
+        assert_eq!(history.before(7).len(), 1);
+        assert_eq!(history.before(8).len(), 0);
+        assert_eq!(history.state.len(), 1);
+        assert_eq!(histories.len(), 1);
     }
 
     #[test]
-    fn what_a_list_no_longer_has_is_gone() {
-        let mut stories = BTreeMap::new();
-        take_in(&mut stories, &POD, pod("r000001-a", "5"), How::Changed);
-        take_in(&mut stories, &POD, pod("r000001-b", "6"), How::Listed);
-        vanish(&mut stories, &POD, &[id(&POD, &pod("r000001-a", "5"))]);
-        let story = &stories[&Token::nth(1)];
-        assert_eq!(story.state.len(), 1);
-        assert!(story.changes.last().unwrap().is_gone);
+    fn objects_missing_in_a_list_are_deleted() {
+        let mut histories = BTreeMap::new();
+        record(&mut histories, &POD, pod("r000001-a", "5"), How::Changed);
+        record(&mut histories, &POD, pod("r000001-b", "6"), How::Listed);
+        record_missing(&mut histories, &POD, &[id(&POD, &pod("r000001-a", "5"))]);
+        let history = &histories[&Token::nth(1)];
+        assert_eq!(history.state.len(), 1);
+        assert!(history.changes.last().unwrap().is_gone);
     }
 }

@@ -1,4 +1,4 @@
-//! What a request asks for. Pure.
+//! Parses requests. Pure functions.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 
 use crate::token::Token;
 
-/// A request, as the API server understands it.
+/// A request to the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
     pub verb: &'static str,
-    /// The plural of the resource, with its group behind it unless that is the core group, and its subresource behind
-    /// both: `pods`, `deployments.apps`, `podsets.app.example.com/status`.
+    /// The plural of the resource with group and subresource: `pods`, `deployments.apps`,
+    /// `podsets.app.example.com/status`.
     pub resource: String,
     /// Empty for cluster-scoped objects.
     pub namespace: String,
-    /// Empty for lists, and for names that the server generates.
+    /// Empty for lists and generated names.
     pub name: String,
 }
 
-impl Asked {
-    /// Reads a request. `None` for one that is about no resource.
+impl RequestInfo {
+    /// Parses a request. Returns `None` for non-resource requests.
     pub fn read(method: &Method, path: &str, query: &str, body: &[u8]) -> Option<Self> {
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         let group = match parts.next()? {
@@ -56,17 +56,17 @@ impl Asked {
         Some(Self { verb, resource: full, namespace: namespace.to_owned(), name })
     }
 
-    /// Whether the request is one that changes something.
+    /// Returns whether the request is a write.
     pub fn is_write(&self) -> bool {
         !["get", "list", "watch"].contains(&self.verb)
     }
 
-    /// The run that it belongs to.
+    /// Returns the run that the request belongs to.
     pub fn token(&self) -> Option<Token> {
         Token::of(&self.namespace, &self.name)
     }
 
-    /// What it is in any run of its workload.
+    /// Returns the key, which is the same in all runs of the workload.
     pub fn key(&self) -> Key {
         let place = match self.token() {
             Some(token) => token.erase(&format!("{}/{}", self.namespace, self.name)),
@@ -92,13 +92,13 @@ fn verb(method: &Method, is_named: bool, query: &str) -> Option<&'static str> {
     })
 }
 
-/// The name of the object in a body.
+/// Returns the name of the object in a body.
 fn named(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     Some(body.pointer("/metadata/name")?.as_str()?.to_owned())
 }
 
-/// The name without a number at its end: which of several equal pods comes first is left open.
+/// Removes a trailing number, because equal Pods are created in any order.
 fn any_name(name: &str) -> String {
     match name.rsplit_once("-pod-") {
         Some((maker, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => format!("{maker}-pod-#"),
@@ -106,20 +106,19 @@ fn any_name(name: &str) -> String {
     }
 }
 
-/// What a write is in every run of its workload.
+/// Identifies a write in all runs of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// As in [`Asked`].
+    /// As in [`RequestInfo`].
     pub verb: String,
-    /// As in [`Asked`].
+    /// As in [`RequestInfo`].
     pub resource: String,
-    /// Namespace and name, without the token of the run.
+    /// Namespace and name without the token of the run.
     pub name: String,
 }
 
 impl Key {
-    /// Whether how often it comes depends on time: a status is written when enough has changed, an Event in its own
-    /// time.
+    /// Returns whether the number of these writes depends on time, as for status and Events.
     pub fn depends_on_time(&self) -> bool {
         self.resource.ends_with("/status") || self.resource.starts_with("events")
     }
@@ -137,13 +136,13 @@ mod tests {
 
     use super::*;
 
-    fn read(method: Method, uri: &str, body: &Value) -> Asked {
+    fn read(method: Method, uri: &str, body: &Value) -> RequestInfo {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        Asked::read(&method, path, query, body.to_string().as_bytes()).unwrap()
+        RequestInfo::read(&method, path, query, body.to_string().as_bytes()).unwrap()
     }
 
     #[test]
-    fn a_request_is_read_into_its_parts() {
+    fn parses_requests() {
         let pod = json!({ "metadata": { "name": "r000001-pod-3" } });
         for (method, uri, verb, resource, namespace, name) in [
             (Method::POST, "/api/v1/namespaces/n/pods", "create", "pods", "n", "r000001-pod-3"),
@@ -163,21 +162,21 @@ mod tests {
             (Method::PUT, "/apis/a.b/v1/xs/x/status", "update", "xs.a.b/status", "", "x"),
             (Method::DELETE, "/apis/a.b/v1/xs", "deletecollection", "xs.a.b", "", ""),
         ] {
-            let asked = read(method, uri, &pod);
-            let seen = (asked.verb, asked.resource.as_str(), asked.namespace.as_str(), asked.name.as_str());
+            let info = read(method, uri, &pod);
+            let seen = (info.verb, info.resource.as_str(), info.namespace.as_str(), info.name.as_str());
             assert_eq!(seen, (verb, resource, namespace, name), "{uri}");
         }
     }
 
     #[test]
-    fn what_is_about_no_resource_is_none() {
+    fn ignores_non_resource_requests() {
         for path in ["/version", "/api", "/apis/apps/v1", "/readyz"] {
-            assert_eq!(Asked::read(&Method::GET, path, "", b""), None, "{path}");
+            assert_eq!(RequestInfo::read(&Method::GET, path, "", b""), None, "{path}");
         }
     }
 
     #[test]
-    fn writes_of_two_runs_have_one_key_and_so_have_equal_pods() {
+    fn equal_writes_of_different_runs_have_equal_keys() {
         let key = |name: &str| {
             let body = json!({ "metadata": { "name": name } });
             read(Method::POST, "/api/v1/namespaces/n/pods", &body).key()

@@ -1,4 +1,4 @@
-//! A manager, and the proxy that it sees the API server through.
+//! A manager process and the proxy between it and the API server.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,23 +9,23 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     proxy::Proxy,
-    stage::{ACCOUNT, NAMESPACE_OF_MANAGER, Stage},
+    test_cluster::{ACCOUNT, NAMESPACE_OF_MANAGER, TestCluster},
     token::Token,
     workload::CONTROLLERS,
 };
 
-/// Times of leader election that need not be waited for long: a lease of 3 s.
+/// Short durations for leader election: a Lease of 3 s.
 const QUICK: [&str; 3] = [
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",
 ];
 
-/// A manager. What dies in one lane is not noticed in another.
-pub struct Lane {
+/// A manager process with its own proxy. A crash of one worker does not affect others.
+pub struct Worker {
     /// The cluster.
-    pub stage: Arc<Stage>,
-    /// What stands between.
+    pub test_cluster: Arc<TestCluster>,
+    /// The proxy.
     pub proxy: Proxy,
     name: String,
     args: Vec<String>,
@@ -34,33 +34,38 @@ pub struct Lane {
     manager: Mutex<Option<Companion>>,
 }
 
-impl Lane {
-    /// Starts a manager with one controller that it need not share.
-    pub async fn start(stage: Arc<Stage>, controller: &str) -> Result<Self> {
-        Self::with(stage, controller, &[controller], &["--leader-elect=false"], Vec::new()).await
+impl Worker {
+    /// Starts a manager that runs only one controller.
+    pub async fn start(test_cluster: Arc<TestCluster>, controller: &str) -> Result<Self> {
+        Self::with(test_cluster, controller, &[controller], &["--leader-elect=false"], Vec::new()).await
     }
 
-    /// Starts one of several managers that share all controllers, with some variables of its own.
-    pub async fn replica(stage: Arc<Stage>, name: &str, env: Vec<(String, String)>) -> Result<Self> {
+    /// Starts one of several managers that share all controllers, with additional environment
+    /// variables.
+    pub async fn replica(
+        test_cluster: Arc<TestCluster>,
+        name: &str,
+        env: Vec<(String, String)>,
+    ) -> Result<Self> {
         let instance = format!("--instance={name}");
         let args = [["--leader-elect", instance.as_str()].as_slice(), &QUICK].concat();
-        Self::with(stage, name, &CONTROLLERS, &args, env).await
+        Self::with(test_cluster, name, &CONTROLLERS, &args, env).await
     }
 
     async fn with(
-        stage: Arc<Stage>,
+        test_cluster: Arc<TestCluster>,
         name: &str,
         controllers: &[&str],
         args: &[&str],
         mut env: Vec<(String, String)>,
     ) -> Result<Self> {
-        let account = stage.cluster.service_account_kubeconfig(NAMESPACE_OF_MANAGER, ACCOUNT).await?;
-        let proxy = Proxy::start(stage.cluster.kubeconfig()).await?;
-        let dir = &stage.cluster.record().dir;
+        let account = test_cluster.cluster.service_account_kubeconfig(NAMESPACE_OF_MANAGER, ACCOUNT).await?;
+        let proxy = Proxy::start(test_cluster.cluster.kubeconfig()).await?;
+        let dir = &test_cluster.cluster.record().dir;
         let (kubeconfig, name) = (dir.join(format!("{name}.proxied")), format!("faults-{name}"));
         let log = dir.join(format!("companions/{name}.log"));
         proxy.lead(&account, &kubeconfig)?;
-        // Without the companion of Tenants, which writes by itself.
+        // Disables the default Tenant controller, which writes independently.
         let controllers = format!("--controllers={},-capsuleconfiguration", controllers.join(","));
         let fixed = [
             controllers.as_str(),
@@ -71,50 +76,52 @@ impl Lane {
         ];
         let args = fixed.iter().chain(args).map(|arg| (*arg).to_owned()).collect();
         env.push(("KUBECONFIG".to_owned(), kubeconfig.display().to_string()));
-        let lane = Self { stage, proxy, name, args, env, log, manager: Mutex::default() };
-        lane.revive()?;
-        Ok(lane)
+        let worker = Self { test_cluster, proxy, name, args, env, log, manager: Mutex::default() };
+        worker.restart()?;
+        Ok(worker)
     }
 
-    /// Starts the manager, with what it says added to its log.
-    pub fn revive(&self) -> Result<()> {
+    /// Starts the manager and appends its output to its log.
+    pub fn restart(&self) -> Result<()> {
         self.proxy.begin_life();
-        let Self { stage, name, args, env, .. } = self;
-        *self.manager.lock() = Some(stage.cluster.companion(name, &stage.program, args, env)?);
+        let Self { test_cluster, name, args, env, .. } = self;
+        *self.manager.lock() =
+            Some(test_cluster.cluster.companion(name, &test_cluster.program, args, env)?);
         Ok(())
     }
 
-    /// Ends the manager without warning.
+    /// Kills the manager.
     pub fn kill(&self) -> Result<()> {
         self.manager.lock().take().map_or(Ok(()), Companion::kill)
     }
 
-    /// Sends the manager a signal.
+    /// Sends a signal to the manager.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = self.manager.lock().as_ref().map(Companion::pid);
-        let pid = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)).context("the manager runs")?;
+        let pid =
+            pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?)).context("the manager is not running")?;
         kill_process(pid, signal).context("send the manager a signal")
     }
 
-    /// The run for which the manager has to die now, if there is one.
+    /// Reads the pending crash.
     pub fn crash(&self) -> Option<Token> {
         self.proxy.crash()
     }
 
-    /// How much the manager has said so far.
-    pub fn said(&self) -> u64 {
+    /// Returns the current length of the log.
+    pub fn log_position(&self) -> u64 {
         std::fs::metadata(&self.log).map_or(0, |log| log.len())
     }
 
-    /// What the manager has said since.
-    pub fn words(&self, since: u64) -> Result<String> {
+    /// Returns the log from this position.
+    pub fn log_since(&self, since: u64) -> Result<String> {
         let text = std::fs::read(&self.log).with_context(|| format!("read {}", self.log.display()))?;
         let since = usize::try_from(since).unwrap_or(usize::MAX);
         Ok(String::from_utf8_lossy(text.get(since..).unwrap_or_default()).into_owned())
     }
 
     /// # Errors
-    /// When the manager has ended by itself.
+    /// Returns an error if the manager has exited.
     pub fn ensure_running(&self) -> Result<()> {
         self.manager.lock().as_mut().map_or(Ok(()), Companion::ensure_running)
     }

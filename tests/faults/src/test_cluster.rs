@@ -1,4 +1,4 @@
-//! The cluster that all runs share, and what is done there by hand.
+//! The cluster that all runs share, with an admin client.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,36 +16,36 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::{MEMCACHED, NAMESPACE_PLUS, POD, POD_SET, TENANT},
-    observe::Observer,
+    observer::Observer,
     token::Token,
-    workload::{Goal, HOME, Place, Step},
+    workload::{Goal, HOME, ObjectRef, Step},
 };
 
-/// Where the manager lives.
+/// Namespace of the manager.
 pub const NAMESPACE_OF_MANAGER: &str = "ensemble-system";
-/// As whom it runs.
+/// ServiceAccount of the manager.
 pub const ACCOUNT: &str = "ensemble-manager";
 
-/// How soon to try again what the API server did not answer.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Delay before a failed request is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The cluster that all runs share.
-pub struct Stage {
+pub struct TestCluster {
     /// The control plane.
     pub cluster: Cluster,
-    /// The administrator, directly at the API server.
+    /// Admin client that bypasses the proxy.
     pub client: Client,
-    /// What really happens.
+    /// Observer that bypasses the proxy.
     pub observer: Observer,
-    /// The manager's program.
+    /// Path of the manager.
     pub program: PathBuf,
-    /// How much longer than usual everything may take.
+    /// Additional time for all timeouts.
     pub patience: Duration,
     next: AtomicU32,
 }
 
-impl Stage {
-    /// Starts a cluster with the definitions and the rights of `deploy`.
+impl TestCluster {
+    /// Starts a cluster with the CRDs and RBAC of `deploy`.
     pub async fn start(program: &Path, patience: Duration) -> Result<Self> {
         let cluster = Cluster::start(Options::default()).await?;
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -55,7 +55,7 @@ impl Stage {
         cluster.kubectl(&["wait", "--for=condition=Established", "-f", &definitions]).await?;
         cluster.kubectl(&["create", "namespace", HOME]).await?;
         let accounts = ["get", "serviceaccount", "default", "--namespace", HOME];
-        eventually("a ServiceAccount for pods", patience, async || {
+        eventually("the default ServiceAccount", patience, async || {
             cluster.kubectl(&accounts).await.map(|_| true)
         })
         .await?;
@@ -65,32 +65,32 @@ impl Stage {
         Ok(Self { cluster, client, observer, program: program.to_owned(), patience, next })
     }
 
-    /// A name that no run has had.
+    /// Returns a new token.
     pub fn token(&self) -> Token {
         Token::nth(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes some steps of a run, with so much time for each.
+    /// Executes steps of a run, with a timeout for each.
     pub async fn take(&self, token: Token, steps: Vec<Step>, patience: Duration) -> Result<()> {
         for step in steps {
             let what = format!("{step:?}");
-            self.persist(token, step, patience).await.with_context(|| what)?;
+            self.step_with_retries(token, step, patience).await.with_context(|| what)?;
         }
         Ok(())
     }
 
-    /// Takes a step, again while the API server is away.
-    async fn persist(&self, token: Token, step: Step, patience: Duration) -> Result<()> {
+    /// Executes a step, and retries while the API server is unavailable.
+    async fn step_with_retries(&self, token: Token, step: Step, patience: Duration) -> Result<()> {
         let began = Instant::now();
         let mut is_again = false;
         loop {
             match self.step(token, step.clone(), patience).await {
                 Err(error) if is_passing(&error) && began.elapsed() < patience => is_again = true,
-                // The first time it was done, and nobody said so.
+                // An earlier attempt succeeded without a response.
                 Err(error) if is_again && code(&error) == Some(409) => return Ok(()),
                 result => return result,
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
@@ -123,20 +123,20 @@ impl Stage {
 
     async fn create(&self, object: Value) -> Result<()> {
         let object: DynamicObject = serde_json::from_value(object)?;
-        let types = object.types.clone().context("an object has a kind")?;
+        let types = object.types.clone().context("the object has no kind")?;
         let kinds = crate::kinds::OBSERVED.into_iter();
         let kind = kinds.into_iter().find(|kind| kind.singular == types.kind);
-        let kind = kind.with_context(|| format!("the kind {} is known", types.kind))?;
+        let kind = kind.with_context(|| format!("the kind {} is not known", types.kind))?;
         let namespace = object.metadata.namespace.clone().unwrap_or_default();
         kind.within(self.client.clone(), &namespace).create(&PostParams::default(), &object).await?;
         Ok(())
     }
 
-    async fn delete(&self, place: &Place) -> Result<()> {
+    async fn delete(&self, place: &ObjectRef) -> Result<()> {
         self.delete_by(place, &DeleteParams::background()).await
     }
 
-    async fn delete_by(&self, place: &Place, how: &DeleteParams) -> Result<()> {
+    async fn delete_by(&self, place: &ObjectRef, how: &DeleteParams) -> Result<()> {
         let api = place.kind.within(self.client.clone(), &place.namespace);
         match api.delete(&place.name, how).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
@@ -147,7 +147,7 @@ impl Stage {
     /// Waits until all goals of a run are reached at once.
     ///
     /// # Errors
-    /// When that takes too long.
+    /// Returns an error on timeout.
     pub async fn until(&self, token: Token, goals: &[Goal], patience: Duration) -> Result<()> {
         let mut moment = self.observer.moment();
         let reached = async {
@@ -164,33 +164,36 @@ impl Stage {
         };
         if tokio::time::timeout(patience, reached).await.is_err() {
             let state = self.observer.state(token);
-            let missed = goals.iter().find(|goal| !goal.is_reached(&state));
-            anyhow::bail!("waited {patience:?} in vain for {missed:?}; there are {:?}", state.keys());
+            let difference = goals.iter().find(|goal| !goal.is_reached(&state));
+            anyhow::bail!(
+                "timed out after {patience:?} waiting for {difference:?}; existing objects: {:?}",
+                state.keys()
+            );
         }
         Ok(())
     }
 
-    /// Takes away what a run has left, without waiting for it. Namespaces stay: to delete one takes Kubernetes more than a
-    /// hundred requests, and those of the runs would wait for all before them.
+    /// Deletes the objects of a run without waiting. Namespaces stay, because deleting one takes
+    /// more than a hundred requests, which would delay other runs.
     pub async fn clear(&self, token: Token) {
         let state = self.observer.state(token);
         for kind in [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT] {
             for id in state.keys().filter(|id| id.kind == kind.singular) {
-                let place = Place::within(kind, &id.namespace, &id.name);
+                let place = ObjectRef::within(kind, &id.namespace, &id.name);
                 let how = if *kind == TENANT { DeleteParams::orphan() } else { DeleteParams::background() };
-                // What has gone by itself is as well.
+                // The object may be deleted already.
                 let _ = self.delete_by(&place, &how).await;
             }
         }
         for (id, object) in state.iter().filter(|(id, _)| id.kind == POD.singular) {
             if object.pointer("/metadata/ownerReferences").is_none() {
-                let _ = self.delete(&Place::within(&POD, &id.namespace, &id.name)).await;
+                let _ = self.delete(&ObjectRef::within(&POD, &id.namespace, &id.name)).await;
             }
         }
     }
 }
 
-/// The status of an answer, if there was one.
+/// Returns the status code of an error response.
 fn code(error: &anyhow::Error) -> Option<u16> {
     match error.downcast_ref()? {
         kube::Error::Api(status) => Some(status.code),
@@ -198,7 +201,7 @@ fn code(error: &anyhow::Error) -> Option<u16> {
     }
 }
 
-/// Whether the API server is away, or not wholly there.
+/// Returns whether the API server is unavailable.
 fn is_passing(error: &anyhow::Error) -> bool {
     match error.downcast_ref() {
         Some(kube::Error::Api(status)) => status.code == 429 || status.code >= 500,

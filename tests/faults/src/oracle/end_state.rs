@@ -1,18 +1,18 @@
-//! What is left of objects when all is taken out that differs from run to run.
+//! Normalizes objects, so that the end states of different runs can be compared.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::TOUCHED;
+use super::TOUCHED_ANNOTATION;
 use crate::{
-    observe::{Id, State},
+    observer::{Id, State},
     token::Token,
 };
 
-/// Fields whose value is another each time, wherever they are.
-const FLEETING: [&str; 18] = [
+/// Fields whose values differ in each run.
+const VOLATILE_FIELDS: [&str; 18] = [
     "uid",
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -32,19 +32,19 @@ const FLEETING: [&str; 18] = [
     "serviceAccount",
     "serviceAccountName",
 ];
-/// Kinds whose status is told by controllers of Kubernetes in their own time.
-const OTHERS_STATUS: [&str; 4] = ["Deployment", "PodDisruptionBudget", "ResourceQuota", "Service"];
+/// Kinds whose status Kubernetes controllers update asynchronously.
+const FOREIGN_STATUS: [&str; 4] = ["Deployment", "PodDisruptionBudget", "ResourceQuota", "Service"];
 
-/// The end state of a run: its objects by kind and name, with as many as have the same name there.
+/// End state of a run: normalized objects by kind and name.
 pub type EndState = BTreeMap<String, Vec<Value>>;
 
-/// What is left of the objects of a run.
+/// Normalizes the objects of a run.
 pub fn end_state(token: Token, state: &State) -> EndState {
-    let eraser = Eraser::new(token, state);
+    let normalizer = Normalizer::new(token, state);
     let mut end = EndState::new();
     for (id, object) in state {
-        let name = eraser.text(&format!("{} {}/{}", id.kind, id.namespace, id.name));
-        end.entry(name).or_default().push(object_of(&eraser, id, object));
+        let name = normalizer.text(&format!("{} {}/{}", id.kind, id.namespace, id.name));
+        end.entry(name).or_default().push(object_of(&normalizer, id, object));
     }
     for same in end.values_mut() {
         same.sort_by_key(Value::to_string);
@@ -52,18 +52,18 @@ pub fn end_state(token: Token, state: &State) -> EndState {
     end
 }
 
-/// What an object is called in every run. Pods of one maker are not told apart.
+/// Returns the normalized name of an object. Pods of one owner share a name.
 pub fn name(token: Token, id: &Id) -> String {
-    Eraser::new(token, &State::new()).text(&format!("{} {}/{}", id.kind, id.namespace, id.name))
+    Normalizer::new(token, &State::new()).text(&format!("{} {}/{}", id.kind, id.namespace, id.name))
 }
 
-/// The first difference between two end states, in words. `None` if there is none.
+/// Describes the first difference between two end states, or returns `None` if they are equal.
 pub fn difference(wanted: &EndState, seen: &EndState) -> Option<String> {
     for (name, objects) in wanted {
         match seen.get(name) {
             None => return Some(format!("{name} is missing")),
             Some(there) if there.len() != objects.len() => {
-                return Some(format!("{name}: {} are there instead of {}", there.len(), objects.len()));
+                return Some(format!("{name}: {} exist instead of {}", there.len(), objects.len()));
             }
             Some(there) if there != objects => {
                 let pair = objects.iter().zip(there).find(|(wanted, there)| wanted != there)?;
@@ -73,10 +73,10 @@ pub fn difference(wanted: &EndState, seen: &EndState) -> Option<String> {
         }
     }
     let surplus = seen.keys().find(|name| !wanted.contains_key(*name))?;
-    Some(format!("{surplus} should not be there"))
+    Some(format!("{surplus} should not exist"))
 }
 
-/// Where and how two values differ.
+/// Describes the first difference between two values.
 fn differs(wanted: &Value, there: &Value) -> String {
     if let (Some(a), Some(b)) = (wanted.as_object(), there.as_object()) {
         let keys = a.keys().chain(b.keys());
@@ -96,15 +96,15 @@ fn differs(wanted: &Value, there: &Value) -> String {
     format!(" is {there} instead of {wanted}")
 }
 
-/// Takes out of texts what is particular to a run.
-struct Eraser {
+/// Replaces names and values that differ in each run.
+struct Normalizer {
     token: Token,
-    /// The names of pods that Kubernetes has made up, longest first.
+    /// Generated Pod names, longest first.
     pods: Vec<String>,
     hashes: Vec<String>,
 }
 
-/// Texts that are others each time, and what stands for them.
+/// Patterns of texts that differ in each run, with their replacements.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
@@ -115,7 +115,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     patterns.into_iter().filter_map(|(text, name)| Some((Regex::new(text).ok()?, name))).collect()
 });
 
-impl Eraser {
+impl Normalizer {
     fn new(token: Token, state: &State) -> Self {
         let hash =
             |object: &Value| Some(object.pointer("/metadata/labels/pod-template-hash")?.as_str()?.to_owned());
@@ -163,17 +163,17 @@ impl Eraser {
     fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         let lasting = fields.iter().filter(|(name, _)| {
             let is_time = name.ends_with("Time") || name.ends_with("Timestamp");
-            !is_time && !FLEETING.contains(&name.as_str()) && name.as_str() != TOUCHED
+            !is_time && !VOLATILE_FIELDS.contains(&name.as_str()) && name.as_str() != TOUCHED_ANNOTATION
         });
         lasting.map(|(name, value)| (self.text(name), self.value(value))).collect()
     }
 }
 
-fn object_of(eraser: &Eraser, id: &Id, object: &Value) -> Value {
-    let mut left = eraser.value(object);
+fn object_of(normalizer: &Normalizer, id: &Id, object: &Value) -> Value {
+    let mut left = normalizer.value(object);
     if let Some(metadata) = left.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("name");
-        // That it is being deleted matters; when that began does not.
+        // Whether an object is terminating matters; since when does not.
         if object.pointer("/metadata/deletionTimestamp").is_some() {
             metadata.insert("isDeleting".to_owned(), json!(true));
         }
@@ -184,7 +184,7 @@ fn object_of(eraser: &Eraser, id: &Id, object: &Value) -> Value {
             }
         }
     }
-    if OTHERS_STATUS.contains(&id.kind)
+    if FOREIGN_STATUS.contains(&id.kind)
         && let Some(fields) = left.as_object_mut()
     {
         fields.remove("status");
@@ -195,7 +195,7 @@ fn object_of(eraser: &Eraser, id: &Id, object: &Value) -> Value {
     left
 }
 
-/// Leaves of a pod what its maker and its readers go by.
+/// Reduces a Pod to its managed fields.
 fn shorten(pod: &mut Value) {
     let phase = pod.pointer("/status/phase").cloned().unwrap_or_default();
     if let Some(fields) = pod.as_object_mut() {
@@ -224,7 +224,7 @@ mod tests {
         let object = json!({
             "metadata": {
                 "name": id.name, "uid": "8a0f5e0e-7b0a-4d2f-8f5e-0123456789ab", "resourceVersion": "5",
-                "annotations": { TOUCHED: "now" },
+                "annotations": { TOUCHED_ANNOTATION: "now" },
                 "ownerReferences": [{ "kind": "PodSet", "name": token.to_string(), "uid": "x" }],
             },
             "spec": { "nodeName": "node-1", "volumes": [{ "name": "kube-api-access-x7" }] },
@@ -234,24 +234,24 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_that_came_to_the_same_are_equal() {
+    fn equal_end_states_of_two_runs_are_equal() {
         let (one, other) = (Token::nth(1), Token::nth(2));
         let wanted = end_state(one, &state(one, "0", "Running"));
         assert_eq!(difference(&wanted, &end_state(other, &state(other, "4", "Running"))), None);
     }
 
     #[test]
-    fn a_difference_is_told_with_its_place() {
+    fn difference_contains_the_field_path() {
         let (one, other) = (Token::nth(1), Token::nth(2));
         let wanted = end_state(one, &state(one, "0", "Running"));
         let told = difference(&wanted, &end_state(other, &state(other, "0", "Failed"))).unwrap();
         assert_eq!(told, r#"Pod home/RUN-pod-#.status.phase is "Failed" instead of "Running""#);
         assert!(difference(&wanted, &EndState::new()).unwrap().ends_with("is missing"));
-        assert!(difference(&EndState::new(), &wanted).unwrap().ends_with("should not be there"));
+        assert!(difference(&EndState::new(), &wanted).unwrap().ends_with("should not exist"));
     }
 
     #[test]
-    fn what_is_being_deleted_is_not_what_stays() {
+    fn terminating_object_differs_from_active_one() {
         let token = Token::nth(1);
         let before = state(token, "0", "Running");
         let mut leaving = before.clone();

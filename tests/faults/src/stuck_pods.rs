@@ -1,8 +1,8 @@
-//! What a kubelet does and a simulated node does not: to look again at pods of which nothing has come.
+//! Retries stuck Pods for simulated nodes, as a kubelet does.
 //!
-//! kwok tries again where a connection is refused, and does not where one breaks in the midst of a request or a request fails:
-//! when the API server or etcd ends, a pod of that moment stays as it is. Any change of the pod makes its node look again. What a
-//! node has ended, and the API server has marked and not yet taken away, is deleted again, with its UID.
+//! kwok retries refused connections, but not requests that fail in progress. After an outage of the
+//! API server or etcd, such a Pod is stuck until it changes. A terminated Pod that is not yet
+//! removed is deleted again by UID.
 
 use std::{
     collections::HashMap,
@@ -17,42 +17,41 @@ use kube::{
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::oracle::TOUCHED;
+use crate::oracle::TOUCHED_ANNOTATION;
 
-/// How long a pod may stay as it is until its node is reminded: far longer than a node takes for it.
+/// Time after which an unchanged Pod counts as stuck: far longer than a node needs.
 const STUCK: Duration = Duration::from_secs(4);
-/// How long the API server may take for all requests of one look.
+/// Timeout for all requests of one check.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Reminds simulated nodes of pods that they have yet to start or to end.
-pub struct Reminder {
+/// Retries Pods that simulated nodes have yet to start or to stop.
+pub struct StuckPodRetrier {
     pods: Api<Pod>,
-    /// Since when there are the versions of pods that wait for their nodes.
+    /// When each version of a waiting Pod was first seen.
     since: HashMap<String, Instant>,
 }
 
-impl Reminder {
-    /// Of the pods of a namespace. None has waited yet.
+impl StuckPodRetrier {
+    /// Creates a retrier for the Pods of a namespace.
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { pods: Api::namespaced(client, namespace), since: HashMap::new() }
     }
 
-    /// Looks once, and reminds the nodes of the pods that have waited for long. While the API server does not answer, nothing is
-    /// known to have waited.
+    /// Checks all Pods once and retries the stuck ones. A failed check resets nothing.
     pub async fn look(&mut self) {
         match timeout(LOOK, self.pods.list(&ListParams::default())).await {
             Ok(Ok(pods)) => {
                 let pods = self.stuck(pods.items, Instant::now());
-                // Those that it does not come to are found again.
-                let _ = timeout(LOOK, self.remind(&pods)).await;
+                // Remaining Pods are found by the next check.
+                let _ = timeout(LOOK, self.retry(&pods)).await;
             }
             _ => self.since.clear(),
         }
     }
 
-    /// The pods that are as they were some time ago and wait for their nodes.
+    /// Returns the Pods that have not changed for some time and wait for their nodes.
     fn stuck(&mut self, mut pods: Vec<Pod>, now: Instant) -> Vec<Pod> {
-        pods.retain(|pod| turn(pod).is_some());
+        pods.retain(|pod| remedy(pod).is_some());
         let since = |pod: &Pod| {
             let version = pod.resource_version()?;
             let since = self.since.get(&version).copied().unwrap_or(now);
@@ -66,23 +65,23 @@ impl Reminder {
         pods
     }
 
-    /// Does for pods what it is the turn of, if they are still as they were seen.
-    async fn remind(&self, pods: &[Pod]) {
+    /// Retries Pods, if they are unchanged.
+    async fn retry(&self, pods: &[Pod]) {
         for pod in pods {
-            // A pod that is another by now is not stuck, and one that could not be reached is found again.
-            let _ = match turn(pod) {
-                Some(Turn::Look) => self.touch(pod).await,
-                Some(Turn::Deletion) => self.delete(pod).await,
+            // A changed Pod is not stuck. A failed request is repeated by the next check.
+            let _ = match remedy(pod) {
+                Some(Remedy::Look) => self.touch(pod).await,
+                Some(Remedy::Deletion) => self.delete(pod).await,
                 None => Ok(()),
             };
         }
     }
 
-    /// Changes what concerns nobody.
+    /// Modifies the Pod without an effect on controllers.
     async fn touch(&self, pod: &Pod) -> kube::Result<()> {
         let version = pod.resource_version();
         let metadata = json!({
-            "uid": pod.uid(), "resourceVersion": version, "annotations": { TOUCHED: version },
+            "uid": pod.uid(), "resourceVersion": version, "annotations": { TOUCHED_ANNOTATION: version },
         });
         let patch = Patch::Merge(json!({ "metadata": metadata }));
         self.pods.patch_metadata(&pod.name_any(), &PatchParams::default(), &patch).await.map(drop)
@@ -96,25 +95,25 @@ impl Reminder {
     }
 }
 
-/// What it is the turn of.
+/// What a stuck Pod needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Turn {
-    /// Its node has to look at it: to start it, or to end it.
+enum Remedy {
+    /// Its node must start or stop it.
     Look,
-    /// Its node has ended it, and it has to be deleted for good.
+    /// Its node stopped it, and it must be deleted.
     Deletion,
 }
 
-/// What a pod waits for that is nobody else's.
-fn turn(pod: &Pod) -> Option<Turn> {
+/// Returns what a Pod waits for, if it waits for its node.
+fn remedy(pod: &Pod) -> Option<Remedy> {
     pod.spec.as_ref()?.node_name.as_ref()?;
     if pod.metadata.deletion_timestamp.is_none() {
         let phase = pod.status.as_ref()?.phase.as_deref();
-        return (phase == Some("Pending")).then_some(Turn::Look);
+        return (phase == Some("Pending")).then_some(Remedy::Look);
     }
     match pod.metadata.deletion_grace_period_seconds {
-        Some(0) => pod.finalizers().is_empty().then_some(Turn::Deletion),
-        _ => Some(Turn::Look),
+        Some(0) => pod.finalizers().is_empty().then_some(Remedy::Deletion),
+        _ => Some(Remedy::Look),
     }
 }
 
@@ -134,13 +133,13 @@ mod tests {
         pod
     }
 
-    fn reminder() -> Reminder {
+    fn retrier() -> StuckPodRetrier {
         let config = kube::Config::new(http::Uri::from_static("http://localhost"));
-        Reminder::new(Client::try_from(config).unwrap(), "n")
+        StuckPodRetrier::new(Client::try_from(config).unwrap(), "n")
     }
 
     #[tokio::test]
-    async fn a_node_is_reminded_of_what_is_its_turn_and_has_not_moved_for_a_while() {
+    async fn retries_only_stuck_pods() {
         let deleted = |grace: i64| json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace });
         let pods = || {
             let mut held = deleted(0);
@@ -155,13 +154,13 @@ mod tests {
             ]
         };
         let names = |pods: Vec<Pod>| pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
-        let (mut reminder, now) = (reminder(), Instant::now());
-        assert_eq!(names(reminder.stuck(pods(), now)), [] as [String; 0], "none has waited");
-        assert_eq!(names(reminder.stuck(pods(), now + STUCK)), ["bound", "ends", "ended"]);
+        let (mut retrier, now) = (retrier(), Instant::now());
+        assert_eq!(names(retrier.stuck(pods(), now)), [] as [String; 0], "no Pod has waited");
+        assert_eq!(names(retrier.stuck(pods(), now + STUCK)), ["bound", "ends", "ended"]);
         let mut moved = pods();
         moved[0].metadata.resource_version = Some("9".to_owned());
-        assert_eq!(names(reminder.stuck(moved, now + STUCK)), ["ends", "ended"], "the first has moved");
-        assert_eq!(names(reminder.stuck(Vec::new(), now + STUCK)), [] as [String; 0]);
-        assert_eq!(names(reminder.stuck(pods(), now + STUCK)), [] as [String; 0], "seen anew");
+        assert_eq!(names(retrier.stuck(moved, now + STUCK)), ["ends", "ended"], "the first has changed");
+        assert_eq!(names(retrier.stuck(Vec::new(), now + STUCK)), [] as [String; 0]);
+        assert_eq!(names(retrier.stuck(pods(), now + STUCK)), [] as [String; 0], "seen anew");
     }
 }
