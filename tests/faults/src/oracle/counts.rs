@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     observer::{Change, History},
-    oracle::normal,
+    oracle::end_state,
     token::Token,
 };
 
