@@ -75,12 +75,15 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Judges one text.
+    type Judge = fn(&str) -> bool;
+
     /// The same cases are put to a real API server by the test `the_api_server_judges_copied_values_alike`.
     #[test]
     fn keys_and_values_are_judged_as_by_the_api_server() {
         let cases: serde_json::Value =
             serde_json::from_str(include_str!("../tests/fixtures/copied-values.json")).unwrap();
-        let judges: [(&str, fn(&str) -> bool); 3] = [
+        let judges: [(&str, Judge); 3] = [
             ("labelKeys", is_label_key),
             ("annotationKeys", is_annotation_key),
             ("labelValues", is_label_value),
