@@ -29,7 +29,7 @@ pub(crate) struct StatusUpdater {
 }
 
 impl StatusUpdater {
-    pub(crate) fn wire(wiring: &Wiring<'_, NamespacePlus>) -> Self {
+    pub(crate) fn wire(wiring: &mut Wiring<'_, NamespacePlus>) -> Self {
         Self { objects: wiring.objects().clone(), writer: wiring.status(), events: wiring.events() }
     }
 

@@ -49,17 +49,17 @@ async fn creates_each_object_once_with_few_status_writes() {
 }
 
 #[tokio::test]
-async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written() {
-    let world = World::new().await;
-    world.ready("web", 2).await;
+async fn repairs_a_status_that_was_changed_by_hand_and_then_writes_nothing() {
+    let env = TestEnv::new().await;
+    env.ready("web", 2).await;
     let writes = || {
-        let writes = world.harness.requests_in(&world.namespace).unwrap().writes();
+        let writes = env.harness.requests_in(&env.namespace).unwrap().writes();
         writes.filter(|entry| entry.resource != "events" && entry.name == "web").entries.len()
     };
     let before = writes();
     let mut edits = edits("/status/readyReplicas", json!(9));
     edits.push(json!({ "op": "replace", "path": "/status/endpoints", "value": ["elsewhere:11211"] }));
-    repaired_after_each(&world.caches(), "web", &edits).await.unwrap();
-    world.ready("other", 1).await;
+    repaired_after_each(&env.caches(), "web", &edits).await.unwrap();
+    env.ready("other", 1).await;
     assert_eq!(writes() - before, edits.len());
 }

@@ -150,12 +150,12 @@ async fn writes_each_object_once() {
 }
 
 #[tokio::test]
-async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written() {
-    let world = World::new().await;
-    world.ready(json!({ "quota": { "pods": 10 } })).await;
+async fn repairs_a_status_that_was_changed_by_hand_and_then_writes_nothing() {
+    let env = TestEnv::new().await;
+    env.ready(json!({ "quota": { "pods": 10 } })).await;
     let writes = || {
-        let writes = world.harness.requests().unwrap().writes();
-        let of_it = |name: &str, namespace: &str| name == world.name || namespace == world.name;
+        let writes = env.harness.requests().unwrap().writes();
+        let of_it = |name: &str, namespace: &str| name == env.name || namespace == env.name;
         writes
             .filter(|entry| entry.resource != "events" && of_it(&entry.name, &entry.namespace))
             .entries
@@ -163,7 +163,7 @@ async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written(
     };
     let before = writes();
     let edits = edits("/status/namespace", json!("elsewhere"));
-    repaired_after_each(&world.all(), &world.name, &edits).await.unwrap();
-    World::new().await.ready(json!({})).await;
+    repaired_after_each(&env.all(), &env.name, &edits).await.unwrap();
+    TestEnv::new().await.ready(json!({})).await;
     assert_eq!(writes() - before, edits.len());
 }
