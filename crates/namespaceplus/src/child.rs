@@ -22,7 +22,7 @@ pub(crate) trait Child: Kind + Serialize + PartialEq + Default {
         false
     }
 
-    /// Calls [`apply_spec`](Self::declare) and adds the labels.
+    /// Calls [`apply_spec`](Self::apply_spec) and adds the labels.
     fn apply_to(&self, present: &mut Self) {
         labels::add(&mut present.meta_mut().labels, self.meta().labels.clone().unwrap_or_default());
         self.apply_spec(present);

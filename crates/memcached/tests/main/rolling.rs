@@ -24,7 +24,7 @@ struct PodCounts {
     /// Highest number of Pods that were not terminating.
     most: usize,
     /// Number of Pods that terminated.
-    gone: usize,
+    terminated: usize,
 }
 
 /// Watches the Pods of the Memcached `web` while `change` runs, until all Pods are replaced and as
@@ -44,7 +44,7 @@ async fn watched(env: &TestEnv, change: impl Future<Output = ()>) -> PodCounts {
     let old: Vec<_> = pods.keys().cloned().collect();
     let count = |pods: &HashMap<_, bool>| (pods.values().filter(|ready| **ready).count(), pods.len());
     let (wanted, most) = count(&pods);
-    let mut observed = PodCounts { fewest_ready: wanted, most, gone: 0 };
+    let mut observed = PodCounts { fewest_ready: wanted, most, terminated: 0 };
     let watching = async {
         while old.iter().any(|name| pods.contains_key(name)) || count(&pods) != (wanted, wanted) {
             match events.next().await.unwrap().unwrap() {
@@ -52,7 +52,7 @@ async fn watched(env: &TestEnv, change: impl Future<Output = ()>) -> PodCounts {
                     pods.insert(pod.name_any(), is_ready(&pod));
                 }
                 Event::Apply(pod) | Event::Delete(pod) => {
-                    observed.gone += usize::from(pods.remove(&pod.name_any()).is_some());
+                    observed.terminated += usize::from(pods.remove(&pod.name_any()).is_some());
                 }
                 other => panic!("the watch restarted and may have missed events: {other:?}"),
             }
@@ -83,7 +83,7 @@ async fn rollout_never_reduces_ready_pods() {
         env.ready("web", size).await;
         let observed = watched(&env, env.change("web", spec.clone())).await;
         let size = usize::try_from(size).unwrap();
-        assert_eq!((observed.fewest_ready, observed.gone), (size, size), "{spec}: {observed:?}");
+        assert_eq!((observed.fewest_ready, observed.terminated), (size, size), "{spec}: {observed:?}");
         assert!(observed.most <= size + 1, "{spec}: {observed:?}");
     }
 }
@@ -111,7 +111,7 @@ async fn drain_evicts_one_pod_at_a_time() {
         futures::future::join_all(names.iter().map(evict)).await;
     };
     let observed = watched(&env, drain).await;
-    assert_eq!((observed.fewest_ready, observed.gone), (2, 3), "{observed:?}");
+    assert_eq!((observed.fewest_ready, observed.terminated), (2, 3), "{observed:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use faults::{
     injection::Injection,
     kinds::{POD, POD_SET},
     plan::Planned,
-    run::{Verdict, look, try_fault},
+    run::{Verdict, record, try_fault},
     test_cluster::TestCluster,
     worker::Worker,
     workload::{self, ObjectRef, Step},
@@ -39,7 +39,7 @@ fn surplus(run: &str) -> Vec<Step> {
 
 async fn verdict_of(worker: &Worker, steps: fn(&str) -> Vec<Step>) -> Verdict {
     let create = &workload::of("podset")[0];
-    let known = baseline(&[look(worker, create).await.unwrap()]).unwrap();
+    let known = baseline(&[record(worker, create).await.unwrap()]).unwrap();
     try_fault(worker, create, &modified(steps), &known).await.unwrap()
 }
 

@@ -35,14 +35,14 @@ impl ProxyFixture {
         Box::pin(self.through.watch(&params, "").await.unwrap())
     }
 
-    fn inject(&self, nth: Option<usize>, twist: FrameFault) {
+    fn inject_frame_fault(&self, nth: Option<usize>, fault: FrameFault) {
         let resource = Some("configmaps".to_owned());
         self.proxy.rules().add_frame_fault(FrameRule {
             token: self.token,
             resource,
             event: None,
             nth,
-            twist,
+            twist: fault,
         });
     }
 
@@ -85,17 +85,17 @@ async fn assert_silent(events: &mut Events) {
 async fn duplicates_delays_and_repeats_frames() {
     let fixture = ProxyFixture::new().await;
     let mut events = fixture.watch().await;
-    fixture.inject(Some(1), FrameFault::Duplicate);
+    fixture.inject_frame_fault(Some(1), FrameFault::Duplicate);
     fixture.make("a").await;
     assert_eq!([next(&mut events).await, next(&mut events).await], ["+a", "+a"]);
 
-    fixture.inject(None, FrameFault::Late(SHORT_TIMEOUT * 2));
+    fixture.inject_frame_fault(None, FrameFault::Late(SHORT_TIMEOUT * 2));
     fixture.make("b").await;
     assert_silent(&mut events).await;
     assert_eq!(next(&mut events).await, "+b");
     fixture.proxy.rules().clear_faults(fixture.token);
 
-    fixture.inject(None, FrameFault::Again(Duration::from_millis(100)));
+    fixture.inject_frame_fault(None, FrameFault::Again(Duration::from_millis(100)));
     fixture.change("b").await;
     let seen = [next(&mut events).await, next(&mut events).await, next(&mut events).await];
     assert_eq!(seen, ["~b", "+b", "~b"]);
@@ -105,7 +105,7 @@ async fn duplicates_delays_and_repeats_frames() {
 async fn hidden_changes_appear_in_the_next_list() {
     let fixture = ProxyFixture::new().await;
     let mut events = fixture.watch().await;
-    fixture.inject(Some(1), FrameFault::Hide(Duration::from_millis(200)));
+    fixture.inject_frame_fault(Some(1), FrameFault::Hide(Duration::from_millis(200)));
     fixture.make("a").await;
     fixture.change("a").await;
     assert_eq!(next(&mut events).await, "410");
@@ -161,7 +161,7 @@ async fn silent_watch_stays_open_and_new_watch_receives_events() {
 async fn frame_crashes_the_manager() {
     let fixture = ProxyFixture::new().await;
     let mut events = fixture.watch().await;
-    fixture.inject(Some(1), FrameFault::Crash);
+    fixture.inject_frame_fault(Some(1), FrameFault::Crash);
     fixture.make("a").await;
     assert_silent(&mut events).await;
     assert_eq!(fixture.proxy.crash(), Some(fixture.token));

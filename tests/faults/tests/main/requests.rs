@@ -16,7 +16,7 @@ use crate::support::{PATIENCE, ProxyFixture};
 const SHORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ProxyFixture {
-    fn inject(&self, verb: &str, fault: Fault) {
+    fn inject_request_fault(&self, verb: &str, fault: Fault) {
         let (verb, resource) = (verb.to_owned(), "configmaps".to_owned());
         let which = Which::Writes { verb, resource };
         self.proxy.rules().add_request_fault(RequestRule { token: self.token, which, fault });
@@ -62,7 +62,7 @@ async fn proxy_without_faults_is_transparent() {
 async fn response_of_proxy_leaves_request_unexecuted() {
     let fixture = ProxyFixture::new().await;
     for refused in [403, 422, 429, 500, 503, 504] {
-        fixture.inject("create", Fault::Answer { code: refused, retry_after: Some(1) });
+        fixture.inject_request_fault("create", Fault::Answer { code: refused, retry_after: Some(1) });
         assert_eq!(code(fixture.create("a").await), refused);
         assert!(!fixture.exists("a").await);
         fixture.proxy.rules().clear_faults(fixture.token);
@@ -73,7 +73,7 @@ async fn response_of_proxy_leaves_request_unexecuted() {
 #[tokio::test]
 async fn lost_response_leaves_request_executed() {
     let fixture = ProxyFixture::new().await;
-    fixture.inject("create", Fault::Lost);
+    fixture.inject_request_fault("create", Fault::Lost);
     let lost = fixture.create("a").await;
     assert!(!matches!(lost, Ok(_) | Err(Error::Api(_))), "{lost:?}");
     assert!(fixture.exists("a").await);
@@ -84,7 +84,7 @@ async fn lost_response_leaves_request_executed() {
 async fn crash_blocks_requests_until_restart() {
     let fixture = ProxyFixture::new().await;
     for (end, fault, is_done) in [("a", Fault::CrashBefore, false), ("b", Fault::CrashAfter, true)] {
-        fixture.inject("create", fault);
+        fixture.inject_request_fault("create", fault);
         assert!(timeout(SHORT_TIMEOUT, fixture.create(end)).await.is_err(), "there is no response");
         assert_eq!(fixture.exists(end).await, is_done);
         assert_eq!(fixture.proxy.crash(), Some(fixture.token));
@@ -102,11 +102,11 @@ async fn crash_blocks_requests_until_restart() {
 async fn conflict_is_caused_by_third_party_update() {
     let fixture = ProxyFixture::new().await;
     let made = fixture.create("a").await.unwrap();
-    fixture.inject("update", Fault::Conflict);
+    fixture.inject_request_fault("update", Fault::Conflict);
     assert_eq!(code(fixture.through.replace(&made.name_any(), &PostParams::default(), &made).await), 409);
     let there = fixture.beside.get(&made.name_any()).await.unwrap();
     assert!(there.annotations().contains_key(faults::oracle::TOUCHED_ANNOTATION));
-    fixture.inject("create", Fault::Conflict);
+    fixture.inject_request_fault("create", Fault::Conflict);
     assert_eq!(code(fixture.create("b").await), 409);
     assert!(fixture.exists("b").await);
 }
