@@ -475,4 +475,11 @@ async fn statuses_that_somebody_changed_are_repaired_and_then_nothing_is_written
     let writes = stage.harness.requests().unwrap().writes();
     let writes = writes.filter(|entry| entry.time > before && entry.name == owner).entries;
     assert_eq!(writes.len(), of_owner.len(), "{writes:?}");
+    // Other tests count the users.
+    stage.all::<TenantOwner>().delete(&owner, &DeleteParams::default()).await.unwrap();
+    stage
+        .until("to forget the user", |configuration| {
+            configuration.status.iter().flat_map(|status| &status.users).all(|user| user.name != "anna")
+        })
+        .await;
 }
