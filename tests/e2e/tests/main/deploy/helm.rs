@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use cluster::wait::eventually;
 use serde_json::{Value, json};
 
 use super::{Deployed, Helm, RELEASE, create_namespace, objects, until_it_works};
-use crate::support::{Stage, Webhooks, path};
+use crate::support::{PATIENCE, Stage, Webhooks, path};
 
 /// Where the chart is installed. Not where the generated manifests are for, so that it shows what was not replaced.
 const NAMESPACE: &str = "platform";
@@ -260,11 +261,16 @@ async fn one_for_all(stage: &Stage, helm: &Helm) {
         let role = format!("clusterroles/{role}");
         stage.kubectl(&["auth", "can-i", "bind", &role, &account]).await.is_ok()
     };
+    let until = async |role: &str, expected: bool| {
+        let what = format!("the right to bind {role} to be {expected}");
+        eventually(&what, PATIENCE, async || Ok(may_bind(role).await == expected)).await.unwrap();
+    };
     helm.apply("upgrade", RELEASE, NAMESPACE, &["bindableClusterRoles={our-developers}"]).unwrap();
-    assert!(may_bind("our-developers").await && may_bind("admin").await);
+    until("our-developers", true).await;
+    until("admin", true).await;
     assert!(!may_bind("cluster-admin").await, "only those that are named");
     helm.apply("upgrade", RELEASE, NAMESPACE, &[]).unwrap();
-    assert!(!may_bind("our-developers").await);
+    until("our-developers", false).await;
     let deployed = Deployed::read(stage, NAMESPACE, "ensemble-manager").await;
     assert_eq!(deployed.args(), ["--controllers=*"]);
     let manager = deployed.run(stage, Webhooks::new()).await;

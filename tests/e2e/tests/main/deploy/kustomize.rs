@@ -29,7 +29,6 @@ async fn each_overlay_is_taken_and_what_it_deploys_works() {
     some_controllers(&stage).await;
     with_others(&stage).await;
     all_controllers(&stage).await;
-    cluster_roles_of_ones_own(&stage).await;
 }
 
 async fn only_in_a_namespace(stage: &Stage) {
@@ -81,13 +80,15 @@ async fn all_controllers(stage: &Stage) {
     deployed.assert_nothing_was_forbidden(stage);
 }
 
-/// A Tenant gives a role that allows what the manager itself may not do.
-async fn cluster_roles_of_ones_own(stage: &Stage) {
+/// The role allows what the manager itself may not do.
+#[tokio::test]
+async fn a_tenant_gives_the_cluster_roles_that_an_overlay_names() {
+    let stage = Stage::bare().await;
     let (verbs, role) = ("--verb=get,deletecollection", "our-developers");
     stage.kubectl(&["create", "clusterrole", role, verbs, "--resource=secrets"]).await.unwrap();
     let deployed = stage.deploy("bindable-cluster-roles").await;
     let webhooks = Webhooks::new();
-    let manager = deployed.run(stage, webhooks).await;
+    let manager = deployed.run(&stage, webhooks).await;
     stage.configure(webhooks).await;
     stage.until_asked().await;
     let bindings =
@@ -102,7 +103,7 @@ async fn cluster_roles_of_ones_own(stage: &Stage) {
         .unwrap();
     stage.until_settled(&TENANT, "", "gas").await;
     manager.ask_to_end().await;
-    deployed.assert_nothing_was_forbidden(stage);
+    deployed.assert_nothing_was_forbidden(&stage);
 }
 
 /// Beside cert-manager and the Prometheus Operator, of which only the definitions are here.
