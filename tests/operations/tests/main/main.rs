@@ -65,10 +65,11 @@ async fn a_podset_that_was_changed_is_like_a_new_one() {
     let container = json!({ "name": "main", "image": "registry.example.com/main:1" });
     let base = json!({ "template": { "spec": { "containers": [container] } } });
     let subject = Subject::of::<PodSetController>(base, Children::MadeAnew(OF_POD_SET)).await;
-    // The first two are refused. A profile on the node goes with the type Localhost only, which is another field.
+    // The first two are refused, and the third takes a single value. A profile on the node goes with the type Localhost only, which is another field.
     let unreached = [
         "activeDeadlineSeconds",
         "ephemeralContainers",
+        "restartPolicy",
         "securityContext.appArmorProfile.localhostProfile",
         "securityContext.seccompProfile.localhostProfile",
     ]
