@@ -112,7 +112,7 @@ mod tests {
 
     fn write(resource: &str, changed: bool) -> Record {
         let key = Key { verb: "update".to_owned(), resource: resource.to_owned(), name: "n/RUN".to_owned() };
-        Record { token: Token::nth(1), key, code: 200, changed, deletes_blindly: false }
+        Record { token: Token::nth(1), key, code: 200, changed, lacks_uid: false }
     }
 
     fn recordings(writes: Vec<Record>) -> Recording {

@@ -23,7 +23,7 @@ use crate::{
     injection::{End, Injection, Outage},
     matrix::{Progress, Track},
     plan::Planned,
-    run::{Verdict, begin, go},
+    run::{Verdict, execute, prepare_run},
     stuck_pods::StuckPodRetrier,
     test_cluster::{NAMESPACE_OF_MANAGER, TestCluster},
     worker::Worker,
@@ -64,7 +64,7 @@ pub(crate) async fn run_all(
             Outage::Definitions => crd_changes(test_cluster, tracks, &planned).await?,
         };
         for verdict in verdicts {
-            progress.take(verdict);
+            progress.add(verdict);
         }
     }
     Ok(())
@@ -97,8 +97,8 @@ async fn run_during<'l>(
         let track =
             tracks.iter().find(|track| is_of(track, planned)).context("the controller has no track")?;
         let worker = worker(planned).context("the controller has no manager")?;
-        let (workload, baseline) = track.held(planned)?;
-        let token = begin(worker, workload, planned).await?;
+        let (workload, baseline) = track.workload_and_baseline(planned)?;
+        let token = prepare_run(worker, workload, planned).await?;
         Ok::<_, anyhow::Error>((worker, workload, baseline, token))
     });
     let all = async {
@@ -106,7 +106,7 @@ async fn run_during<'l>(
         let runs = planned.iter().zip(begun).map(async |(planned, begun)| {
             let run = async {
                 let (worker, workload, baseline, token) = begun?;
-                go(worker, workload, planned, baseline, token).await
+                execute(worker, workload, planned, baseline, token).await
             };
             Verdict::of(planned, run.await)
         });

@@ -20,7 +20,7 @@ pub enum Injection {
         /// The fault.
         fault: Fault,
         /// Time after which the fault is removed. `None` for one-time faults.
-        heals: Option<Duration>,
+        heal_after: Option<Duration>,
     },
     /// Faults for watch frames.
     Frames(Vec<FrameFilter>),
@@ -47,7 +47,7 @@ pub struct FrameFilter {
     /// Which frame, counted from 1, or all.
     pub nth: Option<usize>,
     /// The fault.
-    pub twist: FrameFault,
+    pub fault: FrameFault,
 }
 
 /// Event at which the manager crashes.

@@ -43,7 +43,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn take(&self, verdict: Verdict) {
+    pub(crate) fn add(&self, verdict: Verdict) {
         if !verdict.is_good() {
             println!("{}", failure_line(&verdict));
         }
@@ -64,7 +64,7 @@ pub(crate) struct Track {
 
 impl Track {
     /// Returns the workload of a run and its baseline.
-    pub(crate) fn held(&self, planned: &Planned) -> Result<(&'static Workload, &Baseline)> {
+    pub(crate) fn workload_and_baseline(&self, planned: &Planned) -> Result<(&'static Workload, &Baseline)> {
         let name = planned.id.workload.as_str();
         let workload = workload::of(self.controller).iter().find(|workload| workload.name == name);
         let baseline = self.baselines.get(name).context("the workload has no baseline")?;
@@ -127,7 +127,7 @@ fn planned(tracks: &[Track], selection: &Selection) -> Vec<Planned> {
 async fn run_track(track: &Track, planned: Vec<Planned>, progress: &Progress) {
     let (alone, beside): (Vec<_>, Vec<_>) =
         planned.into_iter().partition(|planned| planned.id.class.is_exclusive());
-    let attempt = async |planned: Planned| progress.take(attempt(track, &planned).await);
+    let attempt = async |planned: Planned| progress.add(attempt(track, &planned).await);
     stream::iter(beside.into_iter().map(&attempt)).buffer_unordered(MAX_CONCURRENT).collect::<()>().await;
     for planned in alone {
         attempt(planned).await;
@@ -157,17 +157,17 @@ async fn record_baselines(
 }
 
 async fn record_baseline(worker: &Worker, workload: &Workload) -> Result<(&'static str, Baseline)> {
-    let mut seen = Vec::new();
+    let mut recordings = Vec::new();
     for _ in 0..RECORDINGS {
-        seen.push(record(worker, workload).await?);
+        recordings.push(record(worker, workload).await?);
     }
-    baseline(&seen).map(|baseline| (workload.name, baseline))
+    baseline(&recordings).map(|baseline| (workload.name, baseline))
 }
 
 /// Executes a run, and repeats it if its fault was not triggered.
 async fn attempt(track: &Track, planned: &Planned) -> Verdict {
     let once = async || {
-        let (workload, baseline) = track.held(planned)?;
+        let (workload, baseline) = track.workload_and_baseline(planned)?;
         try_fault(&track.worker, workload, planned, baseline).await
     };
     let mut verdict = Verdict::of(planned, once().await);

@@ -79,7 +79,7 @@ fn injections(class: Class, workload: &Workload, baseline: &Baseline, latency: f
         14 => [("before", 0), ("during", 50), ("after", 500)].map(api_server_away).into(),
         15 => {
             let outage = Injection::Outage(Outage::Etcd(Duration::from_millis(50)));
-            vec![("during".to_owned(), outage, "etcd is killed and comes back".to_owned())]
+            vec![("during".to_owned(), outage, "etcd is killed and restarted".to_owned())]
         }
         16 => [("killed", End::Killed), ("frozen", End::Frozen), ("cut-off", End::CutOff)]
             .map(leader_out)
@@ -97,7 +97,7 @@ fn writes(baseline: &Baseline, fault: impl Fn(usize) -> Fault) -> PlannedInjecti
         .map(|(place, (key, nth))| {
             let description = format!("{key}, time {nth}");
             let injection =
-                Injection::Requests { which: Which::Nth(key, nth), fault: fault(place), heals: None };
+                Injection::Requests { which: Which::Nth(key, nth), fault: fault(place), heal_after: None };
             (format!("w{}", place + 1), injection, description)
         })
         .collect()
@@ -119,9 +119,9 @@ fn refusals(baseline: &Baseline) -> PlannedInjections {
         [403, 422].map(|code| {
             let which = Which::Writes { verb: verb.clone(), resource: resource.clone() };
             let fault = Fault::Answer { code, retry_after: None };
-            let description = format!("{verb} {resource} gets {code} for {REFUSED:?}");
+            let description = format!("{verb} {resource} returns {code} for {REFUSED:?}");
             let point = format!("{verb}-{}-{code}", resource.replace('/', "-"));
-            (point, Injection::Requests { which, fault, heals: Some(REFUSED) }, description)
+            (point, Injection::Requests { which, fault, heal_after: Some(REFUSED) }, description)
         })
     };
     pairs.into_iter().flat_map(codes).collect()
@@ -130,15 +130,15 @@ fn refusals(baseline: &Baseline) -> PlannedInjections {
 /// Plans to hide frames: from the first and from the last frame of each type.
 fn hidden(baseline: &Baseline) -> PlannedInjections {
     let mut injections = Vec::new();
-    for (resource, event, count) in baseline.frame_counts.iter().filter(|told| told.1 != "BOOKMARK") {
+    for (resource, event, count) in baseline.frame_counts.iter().filter(|record| record.1 != "BOOKMARK") {
         let places: BTreeSet<_> = [1, *count].into();
         for nth in places {
-            let twist = FrameFault::Hide(HIDDEN);
+            let fault = FrameFault::Hide(HIDDEN);
             let description =
-                format!("{event} {resource}, number {nth}, and what follows it is seen by its outcome");
+                format!("{event} {resource}, number {nth}, and all later changes are hidden until a relist");
             let (resource, event) = (resource.clone(), event.clone());
             let frames =
-                vec![FrameFilter { resource: Some(resource), event: Some(event), nth: Some(nth), twist }];
+                vec![FrameFilter { resource: Some(resource), event: Some(event), nth: Some(nth), fault }];
             injections.push((format!("n{}", injections.len() + 1), Injection::Frames(frames), description));
         }
     }
@@ -150,7 +150,7 @@ fn outdated_cache(baseline: &Baseline) -> PlannedInjections {
     let writes = points.map(|(key, nth)| (format!("{key}, time {nth}"), Trigger::Write(key, nth)));
     let gone = baseline.frame_counts.iter().filter(|(_, event, _)| event == "DELETED");
     let gone = gone
-        .map(|(resource, ..)| (format!("the first {resource} to be gone"), Trigger::Gone(resource.clone())));
+        .map(|(resource, ..)| (format!("the first deletion of {resource}"), Trigger::Gone(resource.clone())));
     let all = writes.chain(gone).enumerate();
     all.map(|(place, (description, trigger))| {
         (format!("t{}", place + 1), Injection::OutdatedCache(trigger), description)
@@ -184,30 +184,31 @@ fn silences(baseline: &Baseline) -> PlannedInjections {
 
 fn slow(seconds: f64, latency: f64) -> (String, Injection, String) {
     let delay = Duration::from_secs_f64(seconds * latency);
-    let injection = Injection::Requests { which: Which::Everything, fault: Fault::Delay(delay), heals: None };
-    (format!("{seconds}s"), injection, format!("each request takes {delay:?} longer"))
+    let injection =
+        Injection::Requests { which: Which::Everything, fault: Fault::Delay(delay), heal_after: None };
+    (format!("{seconds}s"), injection, format!("each request is delayed by {delay:?}"))
 }
 
 /// Plans reordered, duplicated, and delayed frames.
 fn disorder(workload: &Workload, baseline: &Baseline) -> PlannedInjections {
     let main = workload::kind(workload.controller).resource();
-    let all = |twist| Injection::Frames(vec![FrameFilter { resource: None, event: None, nth: None, twist }]);
+    let all = |fault| Injection::Frames(vec![FrameFilter { resource: None, event: None, nth: None, fault }]);
     let others = watched(baseline).into_iter().filter(|resource| **resource != main);
     let late = others.map(|resource| {
         let resource = Some(resource.clone());
-        FrameFilter { resource, event: None, nth: None, twist: FrameFault::Late(LATE) }
+        FrameFilter { resource, event: None, nth: None, fault: FrameFault::Late(LATE) }
     });
     let mut injections = vec![
-        ("twice".to_owned(), all(FrameFault::Duplicate), "each notification comes twice".to_owned()),
+        ("twice".to_owned(), all(FrameFault::Duplicate), "each notification is sent twice".to_owned()),
         (
             "again".to_owned(),
             all(FrameFault::Again(LATE)),
-            "each notification is followed by the one before".to_owned(),
+            "each notification is followed by the previous one".to_owned(),
         ),
     ];
     let late: Vec<_> = late.collect();
     if !late.is_empty() {
-        let description = format!("notifications of all but {main} come {LATE:?} late");
+        let description = format!("notifications of all resources except {main} are delayed by {LATE:?}");
         injections.push(("late".to_owned(), Injection::Frames(late), description));
     }
     injections
@@ -215,7 +216,7 @@ fn disorder(workload: &Workload, baseline: &Baseline) -> PlannedInjections {
 
 fn api_server_away((point, after): (&str, u64)) -> (String, Injection, String) {
     let outage = Injection::Outage(Outage::ApiServer(Duration::from_millis(after)));
-    (point.to_owned(), outage, format!("the API server is killed {point} the change and comes back"))
+    (point.to_owned(), outage, format!("the API server is killed {point} the change and restarted"))
 }
 
 fn leader_out((point, end): (&str, End)) -> (String, Injection, String) {
@@ -227,14 +228,15 @@ fn leader_out((point, end): (&str, End)) -> (String, Injection, String) {
 }
 
 fn clock((point, seconds): (&str, i64)) -> (String, Injection, String) {
-    let description =
-        format!("the leader is killed during the change, the next one's clock is 5 minutes {point}");
+    let description = format!(
+        "the leader is killed during the change, and the clock of its successor is 5 minutes {point}"
+    );
     (point.to_owned(), Injection::Outage(Outage::Clock(seconds)), description)
 }
 
 /// Plans modifications by a third party, and changes of the CRDs.
 fn third_party_changes(workload: &Workload) -> PlannedInjections {
-    let description = "the definitions are changed during the change, and changed back".to_owned();
+    let description = "the CRDs are changed during the change, and reverted".to_owned();
     let mut injections =
         vec![("definitions".to_owned(), Injection::Outage(Outage::Definitions), description)];
     if workload.name == "create" {

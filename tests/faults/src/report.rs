@@ -112,8 +112,8 @@ mod tests {
         let table = table(&verdicts);
         assert!(table.contains("| 1 of 2 | - | 1 of 2 | 1.2 s |"), "{table}");
         assert!(table.contains("| - | 0 of 1 | 0 of 1 | 1.2 s |"), "{table}");
-        let told = failure_line(&verdicts[1]);
-        assert!(told.ends_with("cargo xtask faults --only podset/create/F1/w2"), "{told}");
+        let line = failure_line(&verdicts[1]);
+        assert!(line.ends_with("cargo xtask faults --only podset/create/F1/w2"), "{line}");
         let parts = document(&verdicts).to_string();
         assert_eq!(summary(&read(&parts).unwrap()), summary(&verdicts));
         assert!(read("{}").is_err());

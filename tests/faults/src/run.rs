@@ -45,8 +45,8 @@ pub struct Verdict {
 
 impl Verdict {
     /// Converts the result of a trial into a verdict. An error counts as a failure to converge.
-    pub(crate) fn of(planned: &Planned, verdict_of: Result<Self>) -> Self {
-        verdict_of.unwrap_or_else(|error| Self {
+    pub(crate) fn of(planned: &Planned, result: Result<Self>) -> Self {
+        result.unwrap_or_else(|error| Self {
             id: planned.id.clone(),
             fault: planned.description.clone(),
             injected: false,
@@ -143,12 +143,12 @@ pub async fn try_fault(
     planned: &Planned,
     baseline: &Baseline,
 ) -> Result<Verdict> {
-    let token = begin(worker, workload, planned).await?;
-    go(worker, workload, planned, baseline, token).await
+    let token = prepare_run(worker, workload, planned).await?;
+    execute(worker, workload, planned, baseline, token).await
 }
 
 /// Prepares a workload for a fault.
-pub(crate) async fn begin(worker: &Worker, workload: &Workload, planned: &Planned) -> Result<Token> {
+pub(crate) async fn prepare_run(worker: &Worker, workload: &Workload, planned: &Planned) -> Result<Token> {
     let token = worker.test_cluster.token();
     prepare(worker, workload, token, planned.patience(&worker.test_cluster))
         .await
@@ -157,7 +157,7 @@ pub(crate) async fn begin(worker: &Worker, workload: &Workload, planned: &Planne
 }
 
 /// Executes a prepared run.
-pub(crate) async fn go(
+pub(crate) async fn execute(
     worker: &Worker,
     workload: &Workload,
     planned: &Planned,
@@ -173,7 +173,7 @@ pub(crate) async fn go(
         loop {
             tokio::select! {
                 acted = &mut act => break acted,
-                () = tokio::time::sleep(POLL) => trial.attend()?,
+                () = tokio::time::sleep(POLL) => trial.poll_fault()?,
             }
         }
     };

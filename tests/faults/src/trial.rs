@@ -83,7 +83,7 @@ pub(crate) struct Trial<'t> {
     pub(crate) planned: &'t Planned,
     pub(crate) began: Instant,
     /// Number of changes before the run.
-    mark: usize,
+    first_change: usize,
     /// When the manager started to see an outdated state.
     outdated_cache: Option<Instant>,
     injected: bool,
@@ -96,14 +96,14 @@ impl<'t> Trial<'t> {
         baseline: &'t Baseline,
         planned: &'t Planned,
     ) -> Self {
-        let mark = worker.test_cluster.observer.count(token);
+        let first_change = worker.test_cluster.observer.count(token);
         Self {
             worker,
             token,
             baseline,
             planned,
             began: Instant::now(),
-            mark,
+            first_change,
             outdated_cache: None,
             injected: true,
         }
@@ -111,29 +111,29 @@ impl<'t> Trial<'t> {
 
     pub(crate) fn arm(&mut self) {
         let (token, proxy) = (self.token, &self.worker.proxy);
-        let strike = |which: &Which, fault: &Fault| {
+        let inject_request = |which: &Which, fault: &Fault| {
             proxy.rules().add_request_fault(RequestRule {
                 token,
                 which: which.clone(),
                 fault: fault.clone(),
             });
         };
-        let twist = |resource: Option<&String>, event: Option<&String>, nth, twist| {
+        let inject_frame = |resource: Option<&String>, event: Option<&String>, nth, fault| {
             let (resource, event) = (resource.cloned(), event.cloned());
-            proxy.rules().add_frame_fault(FrameRule { token, resource, event, nth, twist });
+            proxy.rules().add_frame_fault(FrameRule { token, resource, event, nth, fault });
         };
         match &self.planned.injection {
-            Injection::Requests { which, fault, .. } => strike(which, fault),
+            Injection::Requests { which, fault, .. } => inject_request(which, fault),
             Injection::Frames(frames) => {
                 for told in frames {
-                    twist(told.resource.as_ref(), told.event.as_ref(), told.nth, told.twist);
+                    inject_frame(told.resource.as_ref(), told.event.as_ref(), told.nth, told.fault);
                 }
             }
             Injection::OutdatedCache(Trigger::Write(key, nth)) => {
-                strike(&Which::Nth(key.clone(), *nth), &Fault::CrashAfter);
+                inject_request(&Which::Nth(key.clone(), *nth), &Fault::CrashAfter);
             }
             Injection::OutdatedCache(Trigger::Gone(resource)) => {
-                twist(Some(resource), Some(&"DELETED".to_owned()), Some(1), FrameFault::Crash);
+                inject_frame(Some(resource), Some(&"DELETED".to_owned()), Some(1), FrameFault::Crash);
             }
             Injection::Expire(resource, Expiry::InStream) => {
                 proxy.send_control(Control::Expire(Some(resource.clone())))
@@ -162,11 +162,11 @@ impl<'t> Trial<'t> {
     }
 
     /// Performs the pending actions of the fault.
-    pub(crate) fn attend(&mut self) -> Result<()> {
+    pub(crate) fn poll_fault(&mut self) -> Result<()> {
         if self.planned.id.class.is_exclusive() && self.worker.crash().is_some() {
             self.worker.kill()?;
             if matches!(self.planned.injection, Injection::OutdatedCache(_)) {
-                self.worker.proxy.rules().stale = self.past();
+                self.worker.proxy.rules().stale = self.outdated_state();
                 self.outdated_cache = Some(Instant::now());
             }
             self.worker.restart()?;
@@ -176,7 +176,7 @@ impl<'t> Trial<'t> {
             self.worker.proxy.rules().stale = None;
             self.worker.proxy.send_control(Control::Expire(None));
         }
-        if let Injection::Requests { heals: Some(after), .. } = &self.planned.injection
+        if let Injection::Requests { heal_after: Some(after), .. } = &self.planned.injection
             && self.began.elapsed() >= *after
         {
             self.worker.proxy.rules().clear_faults(self.token);
@@ -185,12 +185,13 @@ impl<'t> Trial<'t> {
     }
 
     /// Returns the state before the first deletion, or `None` if the observer has not seen one.
-    fn past(&mut self) -> Option<Stale> {
+    fn outdated_state(&mut self) -> Option<Stale> {
         let history = self.worker.test_cluster.observer.history(self.token);
         let ends = |change: &&Change| {
             change.is_gone || change.object.pointer("/metadata/deletionTimestamp").is_some()
         };
-        let first = history.changes.iter().skip(self.mark).filter(ends).map(|change| change.version).min();
+        let first =
+            history.changes.iter().skip(self.first_change).filter(ends).map(|change| change.version).min();
         self.injected = first.is_some();
         let mut objects = HashMap::<_, Vec<_>>::new();
         for (id, object) in history.before(first?) {
@@ -209,7 +210,7 @@ impl<'t> Trial<'t> {
         let mut differs = None;
         let mut since = Instant::now();
         loop {
-            self.attend()?;
+            self.poll_fault()?;
             if observer.count(self.token) != count {
                 count = observer.count(self.token);
                 differs = self.differs(&observer.state(self.token));
@@ -236,7 +237,7 @@ impl<'t> Trial<'t> {
         difference(&self.baseline.end, &end_state(self.token, state))
     }
 
-    pub(crate) fn violations(&self, said: u64, took: Duration) -> Result<Vec<String>> {
+    pub(crate) fn violations(&self, log_start: u64, took: Duration) -> Result<Vec<String>> {
         let history = self.worker.test_cluster.observer.history(self.token);
         let mut broken = violations(&history);
         broken.extend(surplus(
@@ -248,10 +249,10 @@ impl<'t> Trial<'t> {
             broken.extend(lost(self.token, &self.baseline.counts, &history));
         }
         let writes = self.worker.proxy.rules().writes(self.token);
-        let blind = writes.iter().filter(|write| write.deletes_blindly);
+        let blind = writes.iter().filter(|write| write.lacks_uid);
         broken.extend(blind.map(|write| format!("{} has no UID precondition", write.key)));
         let minutes = usize::try_from(took.as_secs() / 60).unwrap_or_default() + 1;
-        broken.extend(problems(self.token, &self.worker.log_since(said)?, minutes));
+        broken.extend(problems(self.token, &self.worker.log_since(log_start)?, minutes));
         Ok(broken)
     }
 

@@ -244,8 +244,8 @@ mod tests {
     fn difference_contains_the_field_path() {
         let (one, other) = (Token::nth(1), Token::nth(2));
         let wanted = end_state(one, &state(one, "0", "Running"));
-        let told = difference(&wanted, &end_state(other, &state(other, "0", "Failed"))).unwrap();
-        assert_eq!(told, r#"Pod home/RUN-pod-#.status.phase is "Failed" instead of "Running""#);
+        let difference_text = difference(&wanted, &end_state(other, &state(other, "0", "Failed"))).unwrap();
+        assert_eq!(difference_text, r#"Pod home/RUN-pod-#.status.phase is "Failed" instead of "Running""#);
         assert!(difference(&wanted, &EndState::new()).unwrap().ends_with("is missing"));
         assert!(difference(&EndState::new(), &wanted).unwrap().ends_with("should not exist"));
     }

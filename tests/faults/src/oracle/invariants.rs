@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(violated(vec![set(1, 1), pod(2, "one", "Failed"), two.clone()]), [] as [String; 0]);
         let gone = Change { is_gone: true, version: 4, ..two.clone() };
         let seen = violated(vec![set(1, 1), one, two, gone]);
-        assert!(matches!(seen.as_slice(), [one] if one.contains("2 pods live")), "{seen:?}");
+        assert!(matches!(seen.as_slice(), [one] if one.contains("2 live Pods")), "{seen:?}");
     }
 
     #[test]

@@ -21,11 +21,11 @@ pub fn problems(token: Token, lines: &str, minutes: usize) -> Vec<String> {
         if line.contains("panicked") {
             problems.push(format!("panic: {line}"));
         }
-        let Ok(said) = serde_json::from_str::<Value>(line) else { continue };
+        let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
         if !line.contains(&token.to_string()) {
             continue;
         }
-        let word = |key: &str| said.get(key).and_then(Value::as_str).unwrap_or_default();
+        let word = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
         match word("level") {
             "ERROR" => errors += 1,
             "WARN" => *failures.entry(format!("{} {}", word("message"), word("object"))).or_default() += 1,

@@ -87,7 +87,7 @@ pub struct FrameRule {
     /// The n-th matching frame, counted from 1, or all.
     pub nth: Option<usize>,
     /// The fault.
-    pub twist: FrameFault,
+    pub fault: FrameFault,
 }
 
 /// An outdated state that lists and watches return for a run.
@@ -111,7 +111,7 @@ pub struct Record {
     /// Whether the write changed the object.
     pub changed: bool,
     /// Whether it is a delete without a UID precondition.
-    pub deletes_blindly: bool,
+    pub lacks_uid: bool,
 }
 
 /// Run, resource, and event type of a forwarded frame.
@@ -123,7 +123,7 @@ pub struct Rules {
     requests: Vec<RequestRule>,
     frames: Vec<FrameRule>,
     written: HashMap<(Token, Key), usize>,
-    told: HashMap<FrameRecord, usize>,
+    frame_counts: HashMap<FrameRecord, usize>,
     /// The last known resource version of each object.
     versions: HashMap<(String, String, String), String>,
     /// The writes of all runs, in the order of their responses.
@@ -185,30 +185,30 @@ impl Rules {
     }
 
     /// Counts a frame and returns its fault.
-    pub fn fault_for_frame(&mut self, resource: &str, told: &FrameInfo) -> Option<FrameFault> {
-        let token = told.token()?;
-        self.saw(resource, &told.namespace, &told.name, &told.version);
-        let count = self.told.entry((token, resource.to_owned(), told.event.clone())).or_default();
+    pub fn fault_for_frame(&mut self, resource: &str, info: &FrameInfo) -> Option<FrameFault> {
+        let token = info.token()?;
+        self.saw(resource, &info.namespace, &info.name, &info.version);
+        let count = self.frame_counts.entry((token, resource.to_owned(), info.event.clone())).or_default();
         *count += 1;
         let nth = *count;
         let meets = |rule: &FrameRule| {
             rule.token == token
                 && rule.resource.as_ref().is_none_or(|wanted| wanted == resource)
-                && rule.event.as_ref().is_none_or(|wanted| *wanted == told.event)
+                && rule.event.as_ref().is_none_or(|wanted| *wanted == info.event)
                 && rule.nth.is_none_or(|wanted| wanted == nth)
         };
         let place = self.frames.iter().position(meets)?;
         let rule = self.frames.get(place)?;
-        let twist = rule.twist;
+        let fault = rule.fault;
         if rule.nth.is_some() {
             self.frames.remove(place);
         }
-        Some(twist)
+        Some(fault)
     }
 
     /// Returns the number of frames of a run, by resource and event type.
     pub fn frame_counts(&self, token: Token) -> Vec<(String, String, usize)> {
-        let of_run = self.told.iter().filter(|((of, ..), _)| *of == token);
+        let of_run = self.frame_counts.iter().filter(|((of, ..), _)| *of == token);
         let mut frame_counts: Vec<_> =
             of_run.map(|((_, resource, event), count)| (resource.clone(), event.clone(), *count)).collect();
         frame_counts.sort();
@@ -239,7 +239,7 @@ impl Rules {
             key: info.key(),
             code,
             changed: code < 300 && (always || before != Some(&version)),
-            deletes_blindly: info.verb.starts_with("delete") && !has_uid(body),
+            lacks_uid: info.verb.starts_with("delete") && !has_uid(body),
         });
     }
 
@@ -261,7 +261,7 @@ impl Rules {
     pub fn forget(&mut self, token: Token) {
         self.records.retain(|record| record.token != token);
         self.written.retain(|(of, _), _| *of != token);
-        self.told.retain(|(of, ..), _| *of != token);
+        self.frame_counts.retain(|(of, ..), _| *of != token);
         self.versions.retain(|(_, namespace, name), _| Token::of(namespace, name) != Some(token));
     }
 }

@@ -63,5 +63,5 @@ async fn detects_different_end_state_and_surplus_objects() {
 
     // The controller adopts it and deletes a surplus Pod. In between there is one Pod too many.
     let verdict = verdict_of(&worker, surplus).await;
-    assert!(verdict.violations.iter().any(|broken| broken.contains("4 pods live")), "{verdict:?}");
+    assert!(verdict.violations.iter().any(|broken| broken.contains("4 live Pods")), "{verdict:?}");
 }

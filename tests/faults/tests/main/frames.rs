@@ -42,7 +42,7 @@ impl ProxyFixture {
             resource,
             event: None,
             nth,
-            twist: fault,
+            fault: fault,
         });
     }
 

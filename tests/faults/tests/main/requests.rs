@@ -55,7 +55,7 @@ async fn proxy_without_faults_is_transparent() {
         .collect();
     let writes: Vec<_> = writes.iter().map(|(verb, code)| (verb.as_str(), *code)).collect();
     assert_eq!(writes, [("create", 201), ("create", 409), ("delete", 200)]);
-    assert!(fixture.proxy.rules().writes(fixture.token)[2].deletes_blindly);
+    assert!(fixture.proxy.rules().writes(fixture.token)[2].lacks_uid);
 }
 
 #[tokio::test]

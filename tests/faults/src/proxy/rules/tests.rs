@@ -45,7 +45,7 @@ fn counts_frames_by_event_type() {
     let mut rules = Rules::default();
     let token = Token::nth(1);
     let (resource, event) = (Some("pods".to_owned()), Some("MODIFIED".to_owned()));
-    rules.add_frame_fault(FrameRule { token, resource, event, nth: Some(2), twist: FrameFault::Duplicate });
+    rules.add_frame_fault(FrameRule { token, resource, event, nth: Some(2), fault: FrameFault::Duplicate });
     assert_eq!(rules.fault_for_frame("pods", &told("ADDED", "1")), None);
     assert_eq!(rules.fault_for_frame("pods", &told("MODIFIED", "2")), None);
     assert_eq!(rules.fault_for_frame("podsets", &told("MODIFIED", "3")), None);
@@ -73,6 +73,6 @@ fn detects_delete_without_uid() {
     let careful = json!({ "preconditions": { "uid": "u" } }).to_string();
     rules.answered(&info("delete", "r000001"), None, careful.as_bytes(), 200, b"{}");
     rules.answered(&info("delete", "r000001"), None, b"{}", 200, b"{}");
-    let blind: Vec<_> = rules.writes(Token::nth(1)).iter().map(|record| record.deletes_blindly).collect();
+    let blind: Vec<_> = rules.writes(Token::nth(1)).iter().map(|record| record.lacks_uid).collect();
     assert_eq!(blind, [false, true]);
 }
