@@ -136,7 +136,7 @@ impl<'t> Trial<'t> {
                 inject_frame(Some(resource), Some(&"DELETED".to_owned()), Some(1), FrameFault::Crash);
             }
             Injection::Expire(resource, Expiry::InStream) => {
-                proxy.send_control(Control::Expire(Some(resource.clone())))
+                proxy.send_control(Control::Expire(Some(resource.clone())));
             }
             Injection::Expire(resource, Expiry::AtConnect) => {
                 proxy.rules().expired.push(resource.clone());

@@ -42,7 +42,7 @@ impl ProxyFixture {
             resource,
             event: None,
             nth,
-            fault: fault,
+            fault,
         });
     }
 
