@@ -23,7 +23,7 @@ async fn an_api_server_that_is_away_is_told_once_and_trusts_the_manager_when_it_
     manager.until_logged("cannot watch the Secret ensemble-certificates; retrying").await;
     stage.cluster.start_component(Component::KubeApiserver).unwrap();
     stage.cluster.ready(PATIENCE).await.unwrap();
-    manager.until_logged("could watch the Secret ensemble-certificates again").await;
+    manager.until_logged("recovered: can watch the Secret ensemble-certificates again").await;
     stage.until_trusted().await;
     assert_eq!(stage.certificates().await, before);
     let log = manager.ask_to_end().await;
