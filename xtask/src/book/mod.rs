@@ -57,6 +57,9 @@ fn stage(pages: &[Page], source: &Path) -> Result<()> {
         let text = if is_summary { page.text.clone() } else { page.for_book(DOCS) };
         write(&source.join("src").join(page.within(DOCS)), &text)?;
     }
+    for image in page::read(&workspace(), DOCS, "svg")? {
+        write(&source.join("src").join(image.within(DOCS)), &image.text)?;
+    }
     let configuration = workspace().join(DOCS).join("book.toml");
     let text = fs::read_to_string(&configuration)
         .with_context(|| format!("cannot read {}", configuration.display()))?;
