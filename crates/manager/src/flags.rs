@@ -272,10 +272,13 @@ mod tests {
             (["--concurrency", "0"], "1..=256"),
             (["--health-probe-bind-address", "here"], "such as 127.0.0.1:8081"),
             (["--certificates", "none"], "possible values: managed, cert-manager"),
-            (["--certificate-validity", "9s"], "--certificate-validity: a serving certificate has to last"),
+            (
+                ["--certificate-validity", "9s"],
+                "--certificate-validity: the lifetime of a serving certificate must be at least",
+            ),
             (
                 ["--certificate-validity", "9000h"],
-                "--certificate-authority-validity: a certificate authority",
+                "--certificate-authority-validity: the lifetime of the certificate authority",
             ),
             (["--webhook-host", "https://a"], "neither a DNS name nor an IP address"),
             (["--log-format", "xml"], "possible values: text, json"),

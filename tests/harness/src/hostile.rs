@@ -106,6 +106,7 @@ pub struct Reviewed {
     group: String,
     version: String,
     resource: String,
+    subresource: Option<String>,
     kind: String,
 }
 
@@ -122,21 +123,23 @@ impl Reviewed {
         let path = client.pointer("/service/path").and_then(Value::as_str).map(str::to_owned);
         let path =
             path.or_else(|| Some(format!("/{}", client.get("url")?.as_str()?.splitn(4, '/').nth(3)?)))?;
-        let known = |rule: &&Value| rule.pointer("/resources/0").and_then(kind).is_some();
+        let known = |rule: &&Value| rule.pointer("/resources/0").and_then(resource).is_some();
         let rule = webhook.get("rules")?.as_array()?.iter().find(known)?;
         let text = |pointer: &str| Some(rule.pointer(pointer)?.as_str()?.to_owned());
+        let (plural, subresource, kind) = resource(rule.pointer("/resources/0")?)?;
         Some(Self {
             path,
             group: text("/apiGroups/0")?,
             version: text("/apiVersions/0")?,
-            resource: text("/resources/0")?,
-            kind: kind(rule.pointer("/resources/0")?)?.to_owned(),
+            resource: plural.to_owned(),
+            subresource: subresource.map(str::to_owned),
+            kind: kind.to_owned(),
         })
     }
 
     /// A review that is usual but for what stands in one place.
     pub fn review(&self, place: &str, text: &str) -> String {
-        let Self { group, version, resource, kind, .. } = self;
+        let Self { group, version, resource, subresource, kind, .. } = self;
         let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
         let (mut metadata, mut object) = (Map::new(), Map::new());
         let (mut user, mut request) = (Map::new(), Map::new());
@@ -151,6 +154,9 @@ impl Reviewed {
             ("kind", json!({ "group": group, "version": version, "kind": kind })),
             ("resource", json!({ "group": group, "version": version, "resource": resource })),
         ]));
+        if let Some(subresource) = subresource {
+            request.insert("subResource".to_owned(), json!(subresource));
+        }
         let bad = fields([(place, json!(PLACE))]);
         match place {
             "labels" | "ownerReferences" | "managedFields" => metadata.extend(bad),
@@ -176,8 +182,13 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
 
 const PLACE: &str = "(what is bad)";
 
-fn kind(resource: &Value) -> Option<&'static str> {
-    Some(match resource.as_str()? {
+/// Splits a resource of a rule into its plural, its subresource, and the kind of its objects, if the kind is known here.
+fn resource(resource: &Value) -> Option<(&str, Option<&str>, &'static str)> {
+    let resource = resource.as_str()?;
+    let (plural, subresource) = resource
+        .split_once('/')
+        .map_or((resource, None), |(plural, subresource)| (plural, Some(subresource)));
+    let kind = match plural {
         "tenants" => "Tenant",
         "namespaces" => "Namespace",
         "services" => "Service",
@@ -187,7 +198,8 @@ fn kind(resource: &Value) -> Option<&'static str> {
         "pods" => "Pod",
         "rolebindings" => "RoleBinding",
         _ => return None,
-    })
+    };
+    Some((plural, subresource, kind))
 }
 
 type Shape = fn(usize) -> String;

@@ -98,7 +98,7 @@ async fn controllers_accept_restored_backup() {
     })
     .await
     .unwrap();
-    assert!(worker.log_since(said).unwrap().contains("the API server has gone back"));
+    assert!(worker.log_since(said).unwrap().contains("the resource version of the Lease went backwards"));
     worker.restart().unwrap();
     // Watches from before the restore receive no events.
     let observer = Observer::follow(&test_cluster.client);
