@@ -140,18 +140,23 @@ fn tls(identity: &Identity, clients: Option<RootCertStore>) -> Result<ServerConf
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::{net::TcpListener, time::Duration};
 
     use axum::routing::get;
+    use futures::future::join_all;
     use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
     use rustls::{ClientConfig, pki_types::ServerName};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpStream,
+        time::timeout,
     };
-    use tokio_rustls::TlsConnector;
+    use tokio_rustls::{TlsConnector, client::TlsStream};
 
     use super::*;
+
+    /// How long a surplus connection may stay open.
+    const PATIENCE: Duration = Duration::from_secs(30);
 
     /// Shows a new self-signed certificate and returns it.
     fn show(identity: &Identity) -> CertificateDer<'static> {
@@ -160,22 +165,9 @@ mod tests {
         cert.der().clone()
     }
 
-    /// What a client gets that trusts this certificate only.
+    /// Returns the response to a client that trusts this certificate only.
     async fn ask(address: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<String> {
-        let mut roots = RootCertStore::empty();
-        roots.add(trusted.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let stream = TcpStream::connect(address).await?;
-        let name = ServerName::try_from("localhost").unwrap();
-        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
+        ask_with(address, client(trusted, None)).await
     }
 
     #[tokio::test]
@@ -252,14 +244,42 @@ mod tests {
         builder.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
     }
 
-    async fn ask_with(address: SocketAddr, config: ClientConfig) -> std::io::Result<String> {
+    async fn connect(address: SocketAddr, config: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").unwrap();
-        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    async fn ask_with(address: SocketAddr, config: ClientConfig) -> std::io::Result<String> {
+        let mut stream = connect(address, config).await?;
         stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         Ok(answer)
+    }
+
+    #[tokio::test]
+    async fn thousands_of_clients_that_idle_after_the_handshake_do_not_keep_others_out() {
+        const COUNT: usize = 5000;
+        const BATCH: usize = 50;
+        const LIMIT: usize = 64;
+        let (identity, stop) = (Identity::default(), CancellationToken::new());
+        let shown = show(&identity);
+        let router = Router::new().route("/", get(async || "here"));
+        let served = serve(([127, 0, 0, 1], 0).into(), router, identity, LIMIT, stop).await.unwrap();
+        let config = client(&shown, None);
+        let mut open = Vec::new();
+        for _ in 0..COUNT / BATCH {
+            let more = (0..BATCH).map(|_| connect(served.address, config.clone()));
+            open.extend(join_all(more).await.into_iter().map(Result::unwrap));
+            assert!(ask(served.address, &shown).await.unwrap().ends_with("here"));
+            let surplus = open.len().saturating_sub(LIMIT);
+            let closed = open.drain(..surplus).map(async |mut stream| {
+                let mut rest = Vec::new();
+                timeout(PATIENCE, stream.read_to_end(&mut rest)).await.is_ok()
+            });
+            assert!(join_all(closed).await.into_iter().all(|is_closed| is_closed));
+        }
     }
 
     #[tokio::test]
