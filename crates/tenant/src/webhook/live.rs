@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep_until;
 
 use super::rate::{Bucket, Rate};
-use crate::api::v1beta2::Tenant;
+use crate::{api::v1beta2::Tenant, syntax::is_subdomain};
 
 /// How many single Tenants are read.
 const READS: Rate = Rate { burst: 100, interval: Duration::from_millis(20) };
@@ -75,7 +75,8 @@ impl LiveTenants {
 
     /// Returns the Tenant of a name, if there is one.
     pub(super) async fn get(&self, name: &str) -> Result<Option<Arc<Tenant>>, LiveError> {
-        if !can_be_a_name(name) {
+        // A label or an owner reference may hold anything, and the name becomes part of the path of a request.
+        if !is_subdomain(name) {
             return Ok(None);
         }
         let has_token = self.reads.lock().take(READS, Instant::now());
@@ -105,13 +106,6 @@ impl LiveTenants {
         };
         self.lists.get(list).await
     }
-}
-
-/// Returns whether there can be a Tenant of this name. What stands in a label or an owner reference may be anything, and
-/// the name becomes part of the path of a request.
-fn can_be_a_name(name: &str) -> bool {
-    let is_fine = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || one == '-' || one == '.';
-    name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(is_fine)
 }
 
 /// Something that is read again and again, and shared by all who asked before the read began.
@@ -184,10 +178,10 @@ mod tests {
     #[test]
     fn only_what_can_be_a_name_is_asked_for() {
         for name in ["oil", "oil-2", "0.oil"] {
-            assert!(can_be_a_name(name), "{name}");
+            assert!(is_subdomain(name), "{name}");
         }
         for name in ["", "..", ".", "Oil", "oil/../gas", "oil?x=y", "oil%2f", "o\u{ef}l"] {
-            assert!(!can_be_a_name(name), "{name}");
+            assert!(!is_subdomain(name), "{name}");
         }
     }
 
