@@ -32,6 +32,7 @@ pub mod owner;
 pub mod pod;
 pub mod quantity;
 pub mod queue;
+pub mod rate_limit;
 pub mod rbac;
 mod runner;
 pub mod status;

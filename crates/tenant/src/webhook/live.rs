@@ -16,12 +16,13 @@ use std::{
 use kube::{Api, Client, ResourceExt};
 use operator_core::{
     admission::{BoxError, Denial},
+    fence,
     informer::list_pages,
+    rate_limit::{Rate, TokenBucket},
 };
 use parking_lot::Mutex;
 use tokio::time::sleep_until;
 
-use super::rate::{Bucket, Rate};
 use crate::{api::v1beta2::Tenant, syntax::is_subdomain};
 
 /// How many single Tenants are read.
@@ -56,7 +57,7 @@ impl LiveError {
 /// Reads Tenants.
 pub(super) struct LiveTenants {
     reader: Client,
-    reads: Mutex<Bucket>,
+    reads: Mutex<TokenBucket>,
     lists: Shared<Snapshot>,
 }
 
@@ -79,7 +80,7 @@ impl LiveTenants {
         if !is_subdomain(name) {
             return Ok(None);
         }
-        let has_token = self.reads.lock().take(READS, Instant::now());
+        let has_token = self.reads.lock().take(READS, fence::now()).is_ok();
         if has_token {
             return match Api::<Tenant>::all(self.reader.clone()).get_opt(name).await {
                 Ok(found) => Ok(found.map(Arc::new)),

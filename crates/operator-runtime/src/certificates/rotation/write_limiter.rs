@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-/// Number of writes that may follow each other immediately.
-const BURST: u32 = 10;
-/// Minimum average time between two writes.
-const INTERVAL: Duration = Duration::from_secs(2);
+use operator_core::rate_limit::{Rate, TokenBucket};
 
-/// Token bucket for writes. Its limit is far above what rotation needs and far below what loads an API server.
+/// Far above what rotation needs and far below what loads an API server.
+const RATE: Rate = Rate { burst: 10, interval: Duration::from_secs(2) };
+
+/// Token bucket for writes.
 #[derive(Debug, Default)]
-pub(crate) struct WriteLimiter {
-    /// Uptime at which the bucket is full again.
-    spent_until: Duration,
-}
+pub(crate) struct WriteLimiter(TokenBucket);
 
 impl WriteLimiter {
     /// Takes one token at `uptime`.
@@ -20,13 +17,7 @@ impl WriteLimiter {
     /// # Errors
     /// Returns how long to wait if the limit is reached.
     pub(crate) fn acquire(&mut self, uptime: Duration) -> Result<(), Duration> {
-        let spent_until = self.spent_until.max(uptime) + INTERVAL;
-        let wait = spent_until.saturating_sub(uptime).saturating_sub(INTERVAL * BURST);
-        if !wait.is_zero() {
-            return Err(wait);
-        }
-        self.spent_until = spent_until;
-        Ok(())
+        self.0.take(RATE, uptime)
     }
 }
 
@@ -39,9 +30,9 @@ mod tests {
         let mut limiter = WriteLimiter::default();
         let now = Duration::from_hours(1);
         let burst = (0..100).filter(|_| limiter.acquire(now).is_ok()).count();
-        assert_eq!(burst, usize::try_from(BURST).unwrap());
-        assert_eq!(limiter.acquire(now), Err(INTERVAL));
-        assert_eq!(limiter.acquire(now + INTERVAL), Ok(()));
-        assert_eq!(limiter.acquire(now + INTERVAL), Err(INTERVAL));
+        assert_eq!(burst, usize::try_from(RATE.burst).unwrap());
+        assert_eq!(limiter.acquire(now), Err(RATE.interval));
+        assert_eq!(limiter.acquire(now + RATE.interval), Ok(()));
+        assert_eq!(limiter.acquire(now + RATE.interval), Err(RATE.interval));
     }
 }

@@ -8,7 +8,7 @@ mod names;
 mod reserve;
 mod restore;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
@@ -18,6 +18,8 @@ use operator_core::{
         Verdict, Webhook, target,
     },
     events::Events,
+    fence,
+    rate_limit::Rate,
 };
 use parking_lot::Mutex;
 
@@ -29,7 +31,7 @@ use self::{
 };
 use super::{
     known::{Facts, Known},
-    rate::{KeyedBuckets, Rate},
+    rate::KeyedBuckets,
     who::{CHANGES_WHAT_A_TENANT_GIVES, CONCERNS_A_TENANT, NOT_THE_SYSTEM},
 };
 use crate::{membership::named, words::NAMESPACE_DENIED};
@@ -145,7 +147,7 @@ impl Guard {
         let named: Vec<_> = facts.named.values().collect();
         let only = facts.owned.values().take(usize::from(named.is_empty() && facts.owned.len() == 1));
         for tenant in named.into_iter().chain(only) {
-            if !self.budget.lock().take(tenant.name_any(), Instant::now()) {
+            if !self.budget.lock().take(tenant.name_any(), fence::now()) {
                 continue;
             }
             let note = format!("refused to {}: {}", facts.who, denial.message);
