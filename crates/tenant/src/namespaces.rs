@@ -1,10 +1,13 @@
 //! The namespaces of the cluster, found by the Tenant that they name. Others write to them too, so they are
 //! written with care.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Resource, ResourceExt, api::Patch};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, Patch},
+};
 use operator_core::{
     ObjectKey, Wiring,
     error::is_not_found,
@@ -16,7 +19,7 @@ use operator_core::{
 use serde_json::Value;
 
 use crate::{
-    api::v1beta2::Tenant,
+    api::{names::TENANT_LABEL, v1beta2::Tenant},
     membership::{Mismatch, judge, named},
 };
 
@@ -47,6 +50,7 @@ impl Members {
 pub(crate) struct Namespaces {
     writer: Writer<Namespace>,
     by_tenant: Index<Namespace, String>,
+    client: Client,
     manager: String,
 }
 
@@ -60,7 +64,21 @@ impl Namespaces {
         });
         let by_tenant = informer.store().index(|namespace: &Namespace| named(namespace.meta()));
         let manager = wiring.manager_namespace().to_owned();
-        Self { writer: wiring.writer(informer), by_tenant, manager }
+        Self { writer: wiring.writer(informer), by_tenant, client: wiring.client(), manager }
+    }
+
+    /// Returns which of `names` the API server has as namespaces of the Tenant. Sends one list, or nothing if there are no
+    /// names.
+    pub(crate) async fn confirm(
+        &self,
+        tenant: &Tenant,
+        mut names: BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, kube::Error> {
+        if !names.is_empty() {
+            let live = live_members(&self.client, tenant, &self.manager).await?;
+            names.retain(|name| live.contains(name));
+        }
+        Ok(names)
     }
 
     /// The namespaces that name the Tenant.
@@ -97,4 +115,17 @@ impl Namespaces {
     pub(crate) async fn delete(&self, namespace: &Namespace) -> Result<(), WriteError> {
         self.writer.delete(namespace, Unless::Changed).await.map(drop)
     }
+}
+
+/// Lists the names of the Tenant's namespaces from the API server, past every cache.
+pub(crate) async fn live_members(
+    client: &Client,
+    tenant: &Tenant,
+    manager_namespace: &str,
+) -> Result<BTreeSet<String>, kube::Error> {
+    let labelled = ListParams::default().labels(&format!("{TENANT_LABEL}={}", tenant.name_any()));
+    let found = Api::<Namespace>::all(client.clone()).list_metadata(&labelled).await?;
+    let found =
+        found.into_iter().filter(|namespace| judge(&namespace.metadata, tenant, manager_namespace).is_ok());
+    Ok(found.map(|namespace| namespace.name_any()).collect())
 }

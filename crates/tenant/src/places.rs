@@ -7,6 +7,9 @@
 //! Replicas do not compare their clocks: each measures by its own how long it has seen an entry unchanged, as leases are
 //! judged. An entry is dropped when its minute is over and either the Tenant's status lists the namespace, or the API
 //! server does not have it.
+//!
+//! The list in the status may therefore not fall behind: a new leader's cache may be older than the list. A name leaves the
+//! list only after the API server, not a cache, has confirmed that the namespace is gone.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -115,6 +118,17 @@ fn with(
 fn later(now: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or_default();
     now.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// Returns the names that the status lists and a cache lacks, which must not leave the list until the API server confirms
+/// that they are gone. None if there is no quota, because then nothing is counted.
+pub(crate) fn unconfirmed<'m>(tenant: &Tenant, cached: impl Iterator<Item = &'m str>) -> BTreeSet<String> {
+    if quota(tenant).is_none() {
+        return BTreeSet::new();
+    }
+    let cached: BTreeSet<_> = cached.collect();
+    let listed = tenant.status.iter().flat_map(|status| &status.spaces).map(|space| &space.name);
+    listed.filter(|name| !cached.contains(name.as_str())).cloned().collect()
 }
 
 /// Returns how many namespaces the Tenant may have.

@@ -1,6 +1,10 @@
 //! The Tenant controller.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use k8s_openapi::{
@@ -42,6 +46,7 @@ use crate::{
     namespaces::{Members, Namespaces},
     objects::Objects,
     owners::{Selectors, differs, owners},
+    places::unconfirmed,
     plan::{Plan, Wanted, plan},
     services::{Services, due},
     status::{Report, announcement, status, with},
@@ -54,6 +59,9 @@ pub const GRANTABLE: [&str; 5] = ["admin", "edit", "view", DELETER_ROLE, PROVISI
 
 /// How many namespaces of a Tenant are worked on at once.
 const AT_ONCE: usize = 8;
+
+/// When a Tenant is reconciled again because the API server has namespaces that the cache lacks.
+const CACHE_DELAY: Duration = Duration::from_secs(5);
 
 /// The finalizer by which a person asks that what an object owns is kept when it is deleted. Kubernetes'
 /// garbage collector then takes out the owner references.
@@ -74,6 +82,9 @@ pub enum Error {
     /// A namespace of a Tenant that is being deleted could not be deleted.
     #[error("cannot delete the namespaces of the Tenant")]
     Undeleted(#[source] Troubles),
+    /// The API server did not list the Tenant's namespaces.
+    #[error("cannot list the namespaces of the Tenant, to learn which of those in its status are gone")]
+    List(#[source] kube::Error),
     /// The status could not be written.
     #[error(transparent)]
     Status(WriteError),
@@ -86,6 +97,7 @@ impl ReconcileError for Error {
             Self::Finalizer(_) => "FailedFinalizer",
             Self::Incomplete(_) => "NotAsDeclared",
             Self::Undeleted(_) => "FailedDelete",
+            Self::List(_) => "ReadFailed",
             Self::Status(_) => "FailedStatus",
         }
     }
@@ -197,10 +209,11 @@ impl Controller for TenantController {
             return Ok(put_off);
         }
         let tenant = self.tenants.latest(tenant);
-        let report = self.act(&tenant, &owner, members, plan).await;
+        let mut report = self.act(&tenant, &owner, members, plan).await;
         if !report.troubles.is_empty() && report.troubles.are_passing() {
             return Err(Error::Incomplete(report.troubles));
         }
+        report.uncached = self.uncached(&tenant, &report.members).await?;
         let told = self.tell(&tenant, &report).await?;
         if told != Outcome::Done {
             // Before the error, which may be the end of it: the status has yet to be written.
@@ -208,6 +221,10 @@ impl Controller for TenantController {
         }
         if !report.troubles.is_empty() {
             return Err(Error::Incomplete(report.troubles));
+        }
+        if !report.uncached.is_empty() {
+            // A relist may skip both the creation and the deletion of a namespace. Then no change follows.
+            return Ok(Outcome::RequeueAfter(CACHE_DELAY));
         }
         if report.members.is_empty() {
             self.release(&self.tenants.latest(tenant)).await?;
@@ -290,7 +307,15 @@ impl TenantController {
         }
         troubles.extend(self.mark_services(tenant, &members).await);
         let classes = self.classes.available(tenant);
-        Report { owners, members, metadata, troubles: troubles.sorted(), notes, classes }
+        let troubles = troubles.sorted();
+        Report { owners, members, metadata, troubles, notes, classes, ..Report::default() }
+    }
+
+    /// Returns the namespaces that the status has to go on listing although the cache lacks them.
+    async fn uncached(&self, tenant: &Tenant, members: &Members) -> Result<BTreeSet<String>, Error> {
+        let cached: Vec<_> = members.all().map(|namespace| namespace.name_any()).collect();
+        let unconfirmed = unconfirmed(tenant, cached.iter().map(String::as_str));
+        self.namespaces.confirm(tenant, unconfirmed).await.map_err(Error::List)
     }
 
     /// Brings the Services that are there already to what the Tenant wants on them.

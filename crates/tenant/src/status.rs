@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt;
@@ -36,6 +36,8 @@ pub(crate) struct Report {
     /// Everybody who owns the Tenant.
     pub(crate) owners: Vec<OwnerStatus>,
     pub(crate) members: Members,
+    /// The namespaces of the Tenant that the status lists and the cache lacks, although the API server has them.
+    pub(crate) uncached: BTreeSet<String>,
     /// What the controller has put on each namespace in use.
     pub(crate) metadata: BTreeMap<String, Metadata>,
     pub(crate) troubles: Troubles,
@@ -108,8 +110,10 @@ fn count(status: &mut TenantStatus) {
 /// The status after a reconcile or a step of the deletion.
 pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> TenantStatus {
     let before = tenant.status.as_ref();
+    let uncached = before.iter().flat_map(|status| &status.spaces);
+    let uncached = uncached.filter(|space| report.uncached.contains(&space.name)).cloned();
     let mut spaces: Vec<_> =
-        report.members.all().map(|namespace| space(tenant, namespace, report, now)).collect();
+        report.members.all().map(|namespace| space(tenant, namespace, report, now)).chain(uncached).collect();
     spaces.sort_by(|one, other| one.name.cmp(&other.name));
     let verdicts = [ready(tenant, report), cordoned(&tenant.spec), fields_enforced(&tenant.spec)];
     let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();

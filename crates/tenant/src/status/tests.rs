@@ -174,3 +174,15 @@ fn a_place_is_kept_until_its_namespace_leaves_whatever_the_clock_says() {
     let only = Report { members: live(&["b"]), ..Report::default() };
     assert_eq!(status(&tenant, &only, until(45).0).reservations, told.reservations, "reviews drop them");
 }
+
+#[test]
+fn a_namespace_that_only_the_api_server_has_stays_listed() {
+    let mut tenant = tenant(json!({}));
+    let report = Report { members: live(&["a", "b", "c"]), ..Report::default() };
+    tenant.status = Some(status(&tenant, &report, NOW));
+
+    let uncached = BTreeSet::from(["b".to_owned()]);
+    let behind = status(&tenant, &Report { members: live(&["a"]), uncached, ..Report::default() }, NOW);
+    assert_eq!(behind.namespaces, ["a", "b"], "c is gone");
+    assert_eq!(behind.spaces[1], tenant.status.as_ref().unwrap().spaces[1], "as it was last seen");
+}

@@ -7,11 +7,7 @@ use std::{
 };
 
 use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, PostParams},
-    core::ObjectMeta,
-};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 use operator_core::{
     ObjectKey,
     admission::{BoxError, Caches, Denial},
@@ -21,11 +17,9 @@ use operator_core::{
 use parking_lot::Mutex;
 
 use crate::{
-    api::{
-        names::TENANT_LABEL,
-        v1beta2::{Reservation, Tenant, TenantStatus},
-    },
+    api::v1beta2::{Reservation, Tenant, TenantStatus},
     membership::{judge, named},
+    namespaces::live_members,
     places::{Members, Place, Sightings, place, quota},
     webhook::known::Known,
 };
@@ -123,7 +117,9 @@ impl Places {
     /// The names of its namespaces, as the cache has them.
     fn cached_members(&self, tenant: &Tenant) -> BTreeSet<String> {
         let cached = self.members.get(&tenant.name_any());
-        let cached = cached.iter().filter(|namespace| self.is_member(&namespace.metadata, tenant));
+        let is_member =
+            |namespace: &Namespace| judge(&namespace.metadata, tenant, &self.manager_namespace).is_ok();
+        let cached = cached.iter().filter(|namespace| is_member(namespace));
         cached.map(|namespace| namespace.name_any()).collect()
     }
 
@@ -139,16 +135,9 @@ impl Places {
             return Ok(members.clone());
         }
         let began = Instant::now();
-        let labelled = ListParams::default().labels(&format!("{TENANT_LABEL}={}", tenant.name_any()));
-        let found = Api::<Namespace>::all(self.writer.clone()).list_metadata(&labelled).await?;
-        let found = found.into_iter().filter(|namespace| self.is_member(&namespace.metadata, tenant));
-        let members: Arc<BTreeSet<_>> = Arc::new(found.map(|namespace| namespace.name_any()).collect());
+        let members = Arc::new(live_members(&self.writer, tenant, &self.manager_namespace).await?);
         *turn = Some((began, members.clone()));
         Ok(members)
-    }
-
-    fn is_member(&self, namespace: &ObjectMeta, tenant: &Tenant) -> bool {
-        judge(namespace, tenant, &self.manager_namespace).is_ok()
     }
 
     async fn live(&self, tenant: &Tenant) -> Result<Option<Tenant>, BoxError> {
