@@ -10,7 +10,11 @@ use std::{
 
 use cluster::wait::eventually;
 use harness::status::{edits, repaired_after_each};
-use kube::{Api, Client, api::PostParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+};
 use namespaceplus::{NamespacePlus, NamespacePlusController};
 use operator_core::{
     Controller, Environment,
@@ -102,6 +106,14 @@ async fn new_manager_writes_nothing_without_changes() {
     let before = eventually("the NamespacePlus to be ready", TIMEOUT, async || {
         let object = all.get("team").await?;
         Ok(if is_ready(&object) { Ok(version(&object)) } else { Err(object.status) })
+    })
+    .await
+    .unwrap();
+    // Events are sent in the background, so this one may be sent after the status.
+    let events = Api::<Event>::namespaced(client.clone(), "default");
+    eventually("the Event of the creation", TIMEOUT, async || {
+        let events = events.list(&ListParams::default()).await?;
+        Ok(events.iter().any(|event| event.reason.as_deref() == Some("Created")))
     })
     .await
     .unwrap();
