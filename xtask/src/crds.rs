@@ -11,7 +11,7 @@ use kube::{
 use manager::CONTROLLERS;
 use operator_core::{
     Registration,
-    admission::configuration::{self, Reach},
+    admission::configuration::{self, ClientConfig},
     error::status,
     labels,
 };
@@ -29,13 +29,16 @@ pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
 }
 
 /// How the API server reaches a manager that runs in the cluster.
-pub(crate) fn deployed() -> Reach {
-    Reach::Service { namespace: NAMESPACE.to_owned() }
+pub(crate) fn deployed() -> ClientConfig {
+    ClientConfig::Service { namespace: NAMESPACE.to_owned() }
 }
 
 /// The definitions of a controller, of a manager that is reached so. Their labels tell them from those that somebody else
 /// brought for the same kinds.
-pub(crate) fn of_controller(controller: &Registration, reach: &Reach) -> Vec<CustomResourceDefinition> {
+pub(crate) fn of_controller(
+    controller: &Registration,
+    reach: &ClientConfig,
+) -> Vec<CustomResourceDefinition> {
     let mut definitions = configuration::definitions(controller, reach);
     for definition in &mut definitions {
         let own = labels::recommended("ensemble", "ensemble", controller.name);

@@ -71,7 +71,7 @@ pub(crate) async fn uninstall() -> Result<()> {
     for (crd, uid) in leaving {
         end_removal(&client, &crd, &uid).await?;
     }
-    release::remains(&client, CONTROLLERS, &mut report).await;
+    release::leftovers(&client, CONTROLLERS, &mut report).await;
     workstation::remove_leftovers(&client).await?;
     release::policies(&client, CONTROLLERS, &mut report).await;
     for done in &report.done {

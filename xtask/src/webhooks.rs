@@ -10,7 +10,7 @@ use manager::CONTROLLERS;
 use operator_core::{
     Registration,
     admission::{
-        configuration::{PORT, Reach, SERVICE, mutating, policies, validating},
+        configuration::{ClientConfig, PORT, SERVICE, mutating, policies, validating},
         faults,
     },
     labels,
@@ -50,7 +50,7 @@ fn manifest(name: &str, documents: &[serde_json::Value]) -> Result<Generated> {
 }
 
 fn configurations(controller: &Registration) -> Result<Vec<serde_json::Value>> {
-    let reach = Reach::Service { namespace: NAMESPACE.to_owned() };
+    let reach = ClientConfig::Service { namespace: NAMESPACE.to_owned() };
     let validating = validating(controller, &reach).map(|one| document(&one));
     let mutating = mutating(controller, &reach).map(|one| document(&one));
     let policies = policies(controller, NAMESPACE);

@@ -13,7 +13,7 @@ use kube::{
 use manager::CONTROLLERS;
 use operator_core::{
     Registration,
-    admission::configuration::{self, Reach},
+    admission::configuration::{self, ClientConfig},
     error::status,
 };
 
@@ -38,7 +38,7 @@ pub(crate) struct Kind {
 pub(crate) fn all() -> &'static [Kind] {
     static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
         // Where the conversions are reached is of no interest here.
-        let reach = Reach::Service { namespace: manager::NAMESPACE.to_owned() };
+        let reach = ClientConfig::Service { namespace: manager::NAMESPACE.to_owned() };
         let of = |controller: &'static Registration| {
             let definitions = configuration::definitions(controller, &reach);
             definitions.into_iter().map(|definition| Kind { controller: *controller, definition })

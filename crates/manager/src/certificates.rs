@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use operator_core::{
     Environment, Registration,
-    admission::configuration::{self, Reach},
+    admission::configuration::{self, ClientConfig},
 };
 use operator_runtime::{
     certificates::{self, CaBundleTarget, Config},
@@ -42,7 +42,7 @@ pub fn ca_bundle_targets(controllers: &[Registration]) -> Vec<CaBundleTarget> {
 
 fn targets(controller: &Registration) -> impl Iterator<Item = CaBundleTarget> + use<> {
     // How the API server reaches us makes no difference to what the objects are called.
-    let reach = Reach::Service { namespace: String::new() };
+    let reach = ClientConfig::Service { namespace: String::new() };
     let name = || configuration::name(controller.name);
     let validating =
         configuration::validating(controller, &reach).map(|_| CaBundleTarget::Validating(name()));

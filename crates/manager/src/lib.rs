@@ -14,7 +14,7 @@ pub use certificates::ca_bundle_targets;
 pub use flags::{Flags, Sharing, Task, command, parse, parse_deployed, parse_from};
 use operator_core::{
     Environment, Registration,
-    admission::configuration::{self, Reach},
+    admission::configuration::{self, ClientConfig},
     client::Clients,
     register,
 };
@@ -125,7 +125,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
 
 /// Registers the definitions of the enabled controllers.
 async fn install_crds(flags: &Flags, environment: &Environment) -> Result<()> {
-    let reach = Reach::Service { namespace: flags.namespace.clone() };
+    let reach = ClientConfig::Service { namespace: flags.namespace.clone() };
     let definitions =
         flags.controllers.iter().map(|controller| configuration::definitions(controller, &reach));
     let definitions: Vec<_> = definitions.flatten().collect();
@@ -139,7 +139,7 @@ async fn serve_webhooks(
     identity: &Identity,
 ) -> Result<Option<Server>> {
     let Some(address) = flags.webhook_bind_address else { return Ok(None) };
-    let webhooks = Webhooks::wire(&flags.controllers, environment);
+    let webhooks = Webhooks::build(&flags.controllers, environment);
     if webhooks.is_empty() {
         return Ok(None);
     }

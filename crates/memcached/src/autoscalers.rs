@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt, core::ObjectMeta};
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
     informer::{Change, Index, Selection},
 };
 use serde::Deserialize;
@@ -48,9 +48,9 @@ pub(crate) struct Autoscalers {
 impl Autoscalers {
     /// Starts the informer. A Memcached is reconciled when an autoscaler starts or stops targeting
     /// its Deployment.
-    pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
-        let informer = wiring.informer::<Autoscaler>(Selection::All);
-        wiring.on_change(&informer, affected_keys);
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, Memcached>) -> Self {
+        let informer = builder.informer::<Autoscaler>(Selection::All);
+        builder.watches(&informer, affected_keys);
         let by_deployment =
             informer.store().index(|autoscaler: &Autoscaler| deployment_of(autoscaler).into_iter().collect());
         Self { by_deployment }

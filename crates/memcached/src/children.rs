@@ -13,11 +13,11 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt};
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
+    builder::controller_key,
     events::Events,
     kind::{Kind, describe, is_deleting},
     owner::Owner,
-    wiring::controller_key,
     write::{Children, WriteError, Written},
 };
 use serde::Serialize;
@@ -40,13 +40,13 @@ pub(crate) struct ChildObjects {
 
 impl ChildObjects {
     /// Starts the informers. A Memcached is reconciled when one of its child objects changes.
-    pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, Memcached>) -> Self {
         Self {
-            deployments: wiring.owns(),
-            services: wiring.owns(),
-            budgets: wiring.owns(),
-            policies: wiring.owns(),
-            events: wiring.events(),
+            deployments: builder.owns(),
+            services: builder.owns(),
+            budgets: builder.owns(),
+            policies: builder.owns(),
+            events: builder.events(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
     informer::{Change, Index, Selection},
     owner::controller_of,
     pod::PodView,
@@ -25,9 +25,9 @@ pub(crate) struct Pods {
 
 impl Pods {
     /// Starts the informer. A Memcached is reconciled when one of its Pods changes.
-    pub(crate) fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
-        let informer = wiring.informer::<PodView>(Selection::All);
-        wiring.on_change(&informer, affected_keys);
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, Memcached>) -> Self {
+        let informer = builder.informer::<PodView>(Selection::All);
+        builder.watches(&informer, affected_keys);
         let by_cache = informer.store().index(|pod: &PodView| cache_of(pod).into_iter().collect());
         Self { by_cache }
     }

@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use operator_core::{
-    Controller, Outcome, Setting, Wiring,
+    Controller, ControllerBuilder, Outcome, Setting,
     events::Events,
     owner::Owner,
     pod::PodView,
@@ -87,15 +87,15 @@ impl Controller for MemcachedController {
         &[IMAGE, EXPORTER_IMAGE]
     }
 
-    fn wire(wiring: &mut Wiring<'_, Memcached>) -> Self {
+    fn build(builder: &mut ControllerBuilder<'_, Memcached>) -> Self {
         Self {
-            objects: ChildObjects::wire(wiring),
-            pods: Pods::wire(wiring),
-            autoscalers: Autoscalers::wire(wiring),
-            status: wiring.status(),
-            events: wiring.events(),
-            image: wiring.setting(&IMAGE),
-            exporter_image: wiring.setting(&EXPORTER_IMAGE),
+            objects: ChildObjects::build(builder),
+            pods: Pods::build(builder),
+            autoscalers: Autoscalers::build(builder),
+            status: builder.status(),
+            events: builder.events(),
+            image: builder.setting(&IMAGE),
+            exporter_image: builder.setting(&EXPORTER_IMAGE),
         }
     }
 

@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 };
 use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
     error::{chain, is_conflict, is_namespace_terminating, is_refusal, is_unavailable, status},
     informer::{Change, Index},
     kind::is_deleting,
@@ -113,16 +113,16 @@ pub(crate) struct Contents {
 
 impl Contents {
     /// Starts the informers. `owners` is the index of NamespacePlus objects by name.
-    pub(crate) fn wire(
-        wiring: &mut Wiring<'_, NamespacePlus>,
+    pub(crate) fn build(
+        builder: &mut ControllerBuilder<'_, NamespacePlus>,
         owners: &Index<NamespacePlus, String>,
     ) -> Self {
         Self {
-            quotas: KindReconciler::wire(wiring, owners),
-            limits: KindReconciler::wire(wiring, owners),
-            policies: KindReconciler::wire(wiring, owners),
-            budgets: KindReconciler::wire(wiring, owners),
-            bindings: KindReconciler::wire(wiring, owners),
+            quotas: KindReconciler::build(builder, owners),
+            limits: KindReconciler::build(builder, owners),
+            policies: KindReconciler::build(builder, owners),
+            budgets: KindReconciler::build(builder, owners),
+            bindings: KindReconciler::build(builder, owners),
         }
     }
 
@@ -146,9 +146,12 @@ struct KindReconciler<K> {
 }
 
 impl<K: Child> KindReconciler<K> {
-    fn wire(wiring: &mut Wiring<'_, NamespacePlus>, owners: &Index<NamespacePlus, String>) -> Self {
+    fn build(
+        builder: &mut ControllerBuilder<'_, NamespacePlus>,
+        owners: &Index<NamespacePlus, String>,
+    ) -> Self {
         let owners = owners.clone();
-        let children = wiring.children(move |change: &Change<K>| {
+        let children = builder.children(move |change: &Change<K>| {
             change.key.namespace().map(|namespace| keys(&owners, namespace)).unwrap_or_default()
         });
         let by_namespace =

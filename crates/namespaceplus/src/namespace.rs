@@ -8,7 +8,7 @@ use operator_core::{
     ObjectKey,
     kind::is_deleting,
     write::{WriteError, retry_on_conflict},
-    writer::{Unless, Writer},
+    writer::{DeletePrecondition, Writer},
 };
 use serde_json::Value;
 
@@ -156,7 +156,7 @@ impl Namespaces {
             if is_deleting(current.as_ref()) {
                 return Ok(Some(current));
             }
-            self.writer.delete(&current, Unless::Changed).await?;
+            self.writer.delete(&current, DeletePrecondition::ResourceVersion).await?;
             Ok(self.get(name))
         };
         retry_on_conflict(attempt, WriteError::shows_stale_cache).await

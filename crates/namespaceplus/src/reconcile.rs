@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{Resource, ResourceExt};
 use operator_core::{
-    Controller, Outcome, Setting, Wiring,
+    Controller, ControllerBuilder, Outcome, Setting,
     events::Events,
     informer::{Informer, Selection},
     kind::is_deleting,
@@ -75,19 +75,19 @@ impl Controller for NamespacePlusController {
         &[HTTP_HOSTS, CA_BUNDLE]
     }
 
-    fn wire(wiring: &mut Wiring<'_, NamespacePlus>) -> Self {
-        let owners = wiring.objects().store().index(|object: &NamespacePlus| vec![object.name_any()]);
-        let namespaces = wiring.informer::<Namespace>(Selection::All);
+    fn build(builder: &mut ControllerBuilder<'_, NamespacePlus>) -> Self {
+        let owners = builder.objects().store().index(|object: &NamespacePlus| vec![object.name_any()]);
+        let namespaces = builder.informer::<Namespace>(Selection::All);
         let owners_by_name = owners.clone();
-        wiring.on_change(&namespaces, move |change| keys(&owners_by_name, change.key.name()));
+        builder.watches(&namespaces, move |change| keys(&owners_by_name, change.key.name()));
         Self {
-            objects: wiring.objects().clone(),
-            namespaces: Namespaces::new(wiring.writer(namespaces)),
-            contents: Contents::wire(wiring, &owners),
-            hooks: Hooks::wire(wiring),
-            status: StatusUpdater::wire(wiring),
-            events: wiring.events(),
-            manager_namespace: wiring.manager_namespace().to_owned(),
+            objects: builder.objects().clone(),
+            namespaces: Namespaces::new(builder.writer(namespaces)),
+            contents: Contents::build(builder, &owners),
+            hooks: Hooks::build(builder),
+            status: StatusUpdater::build(builder),
+            events: builder.events(),
+            manager_namespace: builder.manager_namespace().to_owned(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 use operator_core::{
-    Outcome, Wiring, conditions::find, events::Events, informer::Informer, status::StatusWriter,
+    ControllerBuilder, Outcome, conditions::find, events::Events, informer::Informer, status::StatusWriter,
 };
 use tokio::time::sleep;
 
@@ -29,8 +29,8 @@ pub(crate) struct StatusUpdater {
 }
 
 impl StatusUpdater {
-    pub(crate) fn wire(wiring: &mut Wiring<'_, NamespacePlus>) -> Self {
-        Self { objects: wiring.objects().clone(), writer: wiring.status(), events: wiring.events() }
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, NamespacePlus>) -> Self {
+        Self { objects: builder.objects().clone(), writer: builder.status(), events: builder.events() }
     }
 
     /// Records an Event if the namespace was just created or adopted.

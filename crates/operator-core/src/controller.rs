@@ -10,7 +10,7 @@
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::{CustomResource, KubeSchema, ResourceExt};
 //! use operator_core::{
-//!     Controller, ObjectKey, Outcome, ReconcileError, Wiring, labels,
+//!     Controller, ObjectKey, Outcome, ReconcileError, ControllerBuilder, labels,
 //!     owner::Owner,
 //!     rbac::{CREATE, GET, LIST, Rule, UPDATE, WATCH, rule},
 //!     register,
@@ -53,8 +53,8 @@
 //!         ]
 //!     }
 //!
-//!     fn wire(wiring: &mut Wiring<'_, Greeting>) -> Self {
-//!         Self { texts: wiring.owns() }
+//!     fn build(builder: &mut ControllerBuilder<'_, Greeting>) -> Self {
+//!         Self { texts: builder.owns() }
 //!     }
 //!
 //!     async fn reconcile(&self, greeting: Arc<Greeting>) -> Result<Outcome, Error> {
@@ -87,6 +87,7 @@ use serde::Serialize;
 
 use crate::{
     admission::{Conversion, Policy, Webhook},
+    builder::ControllerBuilder,
     environment::{Environment, Setting},
     kind::Kind,
     metrics::Gauge,
@@ -94,7 +95,6 @@ use crate::{
     owner::Owner,
     rbac::Rule,
     runner,
-    wiring::Wiring,
 };
 
 /// A controller: keeps the objects of one kind as their specs ask.
@@ -113,7 +113,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
 
     /// The finalizer that objects of its kind may hold for its sake: [`FINALIZER`](Self::FINALIZER), or one that it puts
     /// on by itself. It is what is taken off where nobody will come to clean up any more.
-    const HOLD: Option<&'static str> = Self::FINALIZER;
+    const OWNED_FINALIZER: Option<&'static str> = Self::FINALIZER;
 
     /// The controllers that are run wherever this one is, unless they are taken out by name. For one that looks after
     /// another kind of the same API.
@@ -148,7 +148,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// Its own gauges, as far as it has any: those that it shows by [`Wiring::gauges`].
+    /// Its own gauges, as far as it has any: those that it shows by [`ControllerBuilder::gauges`].
     fn gauges() -> &'static [&'static Gauge] {
         &[]
     }
@@ -167,12 +167,12 @@ pub trait Controller: Send + Sync + Sized + 'static {
     }
 
     /// What it makes in the cluster that nothing takes along when it is removed for good.
-    fn remains() -> Vec<Remains> {
+    fn leftovers() -> Vec<ClusterLeftovers> {
         Vec::new()
     }
 
     /// Builds the controller: asks for informers, says which changes concern which object.
-    fn wire(wiring: &mut Wiring<'_, Self::Object>) -> Self;
+    fn build(builder: &mut ControllerBuilder<'_, Self::Object>) -> Self;
 
     /// Brings the world closer to what the object's spec asks. Never called for an object that is being
     /// deleted.
@@ -194,23 +194,27 @@ pub trait Controller: Send + Sync + Sized + 'static {
 
 /// The objects that a finalizer of a controller may hold.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct OwnedFinalizer {
     /// Their kind.
     pub resource: ApiResource,
     /// Whether they live in namespaces.
     pub namespaced: bool,
-    /// [`Controller::HOLD`].
+    /// [`Controller::OWNED_FINALIZER`].
     pub finalizer: &'static str,
 }
 
-fn held<T: Controller>() -> Option<Held> {
+fn owned_finalizer<T: Controller>() -> Option<OwnedFinalizer> {
     let resource = T::Object::api_resource();
-    T::HOLD.map(|finalizer| Held { resource, namespaced: T::Object::NAMESPACED, finalizer })
+    T::OWNED_FINALIZER.map(|finalizer| OwnedFinalizer {
+        resource,
+        namespaced: T::Object::NAMESPACED,
+        finalizer,
+    })
 }
 
 /// Cluster-scoped objects that a controller makes and that have no owner who takes them along.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Remains {
+pub struct ClusterLeftovers {
     /// Their kind.
     pub resource: ApiResource,
     /// How they are known to be the controller's. They carry the label of all that we manage, too.
@@ -219,7 +223,7 @@ pub struct Remains {
     pub names: &'static [&'static str],
 }
 
-impl Remains {
+impl ClusterLeftovers {
     /// The objects of kind `K` that belong to `owner`.
     pub fn of<K>(owner: Owner, names: &'static [&'static str]) -> Self
     where
@@ -250,42 +254,42 @@ pub struct Registration {
     pub gauges: fn() -> &'static [&'static Gauge],
     /// [`Controller::settings`].
     pub settings: fn() -> &'static [Setting],
-    /// What [`Controller::HOLD`] may hold.
-    pub held: fn() -> Option<Held>,
-    /// [`Controller::remains`].
-    pub remains: fn() -> Vec<Remains>,
+    /// What [`Controller::OWNED_FINALIZER`] may hold.
+    pub owned_finalizer: fn() -> Option<OwnedFinalizer>,
+    /// [`Controller::leftovers`].
+    pub leftovers: fn() -> Vec<ClusterLeftovers>,
     /// Wires the controller. Must be called within a Tokio runtime.
-    pub wire: fn(&Environment) -> Box<dyn Wired>,
+    pub build: fn(&Environment) -> Box<dyn Runnable>,
 }
 
 impl Registration {
     /// Wires the controller and runs it until the environment asks to stop. For who does not share it with others.
     pub async fn run(&self, environment: &Environment) {
-        let mut wired = (self.wire)(environment);
-        if environment.stop.run_until_cancelled(wired.filled()).await.is_some() {
-            wired.run().await;
+        let mut runnable = (self.build)(environment);
+        if environment.stop.run_until_cancelled(runnable.synced()).await.is_some() {
+            runnable.run().await;
         }
     }
 }
 
 /// A controller that is wired: its informers fill, and it does nothing until it is run.
-pub trait Wired: Send {
+pub trait Runnable: Send {
     /// Waits until all of its informers have been filled once; where the process looks into some namespaces only, until
     /// those of one have.
-    fn filled(&mut self) -> BoxFuture<'_, ()>;
+    fn synced(&mut self) -> BoxFuture<'_, ()>;
 
     /// Reconciles every object once, and then whatever changes, until the environment asks to stop. Stops at once when
     /// dropped, and can be run again after that: then nothing of the time before goes on.
-    fn run(&mut self) -> BoxFuture<'_, Drained>;
+    fn run(&mut self) -> BoxFuture<'_, DrainResult>;
 }
 
 /// How a controller stopped that was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
+pub enum DrainResult {
     /// All reconciles have finished.
-    Wholly,
+    Complete,
     /// Some took too long and were cut off, perhaps with a request on its way.
-    CutOff,
+    TimedOut,
 }
 
 /// The table's entry for a controller.
@@ -300,8 +304,8 @@ pub const fn register<T: Controller>() -> Registration {
         conversions: T::conversions,
         gauges: T::gauges,
         settings: T::settings,
-        held: held::<T>,
-        remains: T::remains,
-        wire: runner::wire::<T>,
+        owned_finalizer: owned_finalizer::<T>,
+        leftovers: T::leftovers,
+        build: runner::build::<T>,
     }
 }

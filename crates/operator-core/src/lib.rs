@@ -5,7 +5,7 @@
 //! [`controller::register`]. The way of an event through this crate:
 //!
 //! ```text
-//! watch -> informer (store, indexes) -> wiring (whom does it concern?) -> queue -> runner -> reconcile
+//! watch -> informer (store, indexes) -> builder (whom does it concern?) -> queue -> runner -> reconcile
 //!                ^                                                                              |
 //!                +------------- what was written is seen at once -------- write, status <-------+
 //! ```
@@ -14,6 +14,7 @@
 
 pub mod admission;
 pub mod backoff;
+pub mod builder;
 pub mod client;
 pub mod conditions;
 pub mod controller;
@@ -37,13 +38,14 @@ pub mod rbac;
 mod runner;
 pub mod status;
 pub mod template;
-pub mod wiring;
 pub mod write;
 pub mod writer;
 
-pub use controller::{Controller, Drained, Held, Registration, Remains, Wired, register};
+pub use builder::ControllerBuilder;
+pub use controller::{
+    ClusterLeftovers, Controller, DrainResult, OwnedFinalizer, Registration, Runnable, register,
+};
 pub use environment::{Environment, Setting};
 pub use kind::ObjectKey;
 pub use outcome::{Outcome, ReconcileError};
 pub use own_user::OwnUser;
-pub use wiring::Wiring;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use crate::client::Asked;
+pub use crate::client::RequestInfo;
 
 /// How a reconcile ended, as a metric's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ended {
+pub enum ReconcileResult {
     /// The object is as its spec asks.
     Done,
     /// It waits for a change.
@@ -18,21 +18,21 @@ pub enum Ended {
     /// It failed and is tried again with backoff.
     Failed,
     /// It failed and waits for its spec to change.
-    FailedForGood,
+    TerminalError,
     /// It took longer than the reconcile timeout.
     TimedOut,
     /// It panicked.
     Panicked,
 }
 
-impl Ended {
+impl ReconcileResult {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Done,
         Self::AwaitChange,
         Self::Requeued,
         Self::Failed,
-        Self::FailedForGood,
+        Self::TerminalError,
         Self::TimedOut,
         Self::Panicked,
     ];
@@ -44,7 +44,7 @@ impl Ended {
             Self::AwaitChange => "await_change",
             Self::Requeued => "requeued",
             Self::Failed => "failed",
-            Self::FailedForGood => "failed_for_good",
+            Self::TerminalError => "terminal_error",
             Self::TimedOut => "timed_out",
             Self::Panicked => "panicked",
         }
@@ -53,20 +53,20 @@ impl Ended {
 
 /// How a review ended, as a metric's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reviewed {
+pub enum ReviewResult {
     /// Allowed as it is.
     Allowed,
     /// Allowed with changes.
     Changed,
     /// Denied.
     Denied,
-    /// Converted to another version.
+    /// ConversionResponse to another version.
     Converted,
     /// Neither: the request made no sense, or the handler failed.
     Failed,
 }
 
-impl Reviewed {
+impl ReviewResult {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Allowed, Self::Changed, Self::Denied, Self::Converted, Self::Failed];
 
@@ -108,7 +108,7 @@ pub struct Reading {
 /// and labels must be few.
 pub trait Metrics: Send + Sync + 'static {
     /// A reconcile ended.
-    fn reconciled(&self, _controller: &'static str, _ended: Ended, _took: Duration) {}
+    fn reconciled(&self, _controller: &'static str, _ended: ReconcileResult, _took: Duration) {}
 
     /// An object was taken from the queue after waiting there.
     fn dequeued(&self, _controller: &'static str, _waited: Duration) {}
@@ -121,7 +121,7 @@ pub trait Metrics: Send + Sync + 'static {
 
     /// The API server answered, with a status code unless the request failed on its way. Several attempts at one
     /// request are one.
-    fn requested(&self, _asked: &Asked, _code: Option<u16>, _took: Duration) {}
+    fn requested(&self, _asked: &RequestInfo, _code: Option<u16>, _took: Duration) {}
 
     /// The API server asked for patience with this status code, and the request is sent again.
     fn retried(&self, _code: u16) {}
@@ -130,10 +130,10 @@ pub trait Metrics: Send + Sync + 'static {
     fn informers(&self, _objects: Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>) {}
 
     /// The watch of a kind listed everything anew, or failed and is tried again.
-    fn watch_restarted(&self, _kind: &str, _why: Restarted) {}
+    fn watch_restarted(&self, _kind: &str, _why: WatchRestart) {}
 
     /// A review was answered. `webhook` is its route.
-    fn reviewed(&self, _webhook: &str, _ended: Reviewed, _took: Duration) {}
+    fn reviewed(&self, _webhook: &str, _ended: ReviewResult, _took: Duration) {}
 
     /// A controller ended by itself and is started again.
     fn restarted(&self, _controller: &'static str) {}
@@ -147,14 +147,14 @@ pub trait Metrics: Send + Sync + 'static {
 
 /// Why a watch started over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Restarted {
+pub enum WatchRestart {
     /// It listed everything: at the start, or because its place in the history is gone.
     Listed,
     /// It failed.
     Failed,
 }
 
-impl Restarted {
+impl WatchRestart {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Listed, Self::Failed];
 

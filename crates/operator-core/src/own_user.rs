@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The wait between two attempts to learn the name.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The user that this process is authenticated as. Asked for once, when somebody needs to know. Cheap to clone; all
+/// The user that this process is authenticated as. RequestInfo for once, when somebody needs to know. Cheap to clone; all
 /// clones are one.
 #[derive(Clone)]
 pub struct OwnUser {

@@ -90,7 +90,7 @@ impl Default for State {
 
 /// A key that was handed out, and how long it had waited.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct QueueItem {
     /// The object to reconcile.
     pub key: ObjectKey,
     /// How long it stood in the queue, timers not counted.
@@ -174,7 +174,7 @@ impl Queue {
     }
 
     /// Waits for the next key. Dropping the future loses nothing.
-    pub async fn next(&self) -> Work {
+    pub async fn next(&self) -> QueueItem {
         loop {
             let next_timer = {
                 let mut state = self.state.lock();
@@ -246,12 +246,12 @@ impl State {
         }
     }
 
-    fn hand_out(&mut self, now: Instant) -> Option<Work> {
+    fn hand_out(&mut self, now: Instant) -> Option<QueueItem> {
         let key = self.fresh.pop_front().or_else(|| self.due.pop_front())?;
         let since = self.waiting.remove(&key).unwrap_or(now);
         self.clear_timer(&key);
         self.working.insert(key.clone());
-        Some(Work { key, waited: now.saturating_duration_since(since) })
+        Some(QueueItem { key, waited: now.saturating_duration_since(since) })
     }
 }
 

@@ -16,36 +16,36 @@ use tracing::{Instrument, Span, debug, error, field::Empty, info, info_span, war
 
 use crate::{
     backoff::ObjectBackoff,
-    controller::{Controller, Drained, Wired},
+    builder::ControllerBuilder,
+    controller::{Controller, DrainResult, Runnable},
     environment::Environment,
     error::{chain, is_conflict_within, is_unavailable, is_undefined},
     events::Events,
     finalizer,
     informer::{Informer, Subscription},
     kind::{ObjectKey, is_deleting},
-    metrics::Ended,
+    metrics::ReconcileResult,
     outcome::{Outcome, ReconcileError},
-    queue::{Queue, Work},
-    wiring::Wiring,
+    queue::{Queue, QueueItem},
     writer::Writer,
 };
 
 /// How long to wait before trying again while the API server is away. Its absence is nothing that an object
 /// did, so it does not count towards the object's backoff.
-const AWAY: Duration = Duration::from_secs(3);
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(3);
 
 /// How long to wait before trying again to make an object of a kind that is not defined: as often as its watch tries.
-const UNDEFINED: Duration = Duration::from_secs(5);
+const UNKNOWN_KIND_RETRY: Duration = Duration::from_secs(5);
 
 /// Wires a controller.
-pub(crate) fn wire<T: Controller>(environment: &Environment) -> Box<dyn Wired> {
-    let mut wiring = Wiring::<T::Object>::new(environment, T::NAME);
-    let controller = T::wire(&mut wiring);
-    let client = wiring.client();
-    let events = wiring.events();
-    let objects = wiring.objects().clone();
-    wiring.finish();
-    let Wiring { queue, subscriptions, .. } = wiring;
+pub(crate) fn build<T: Controller>(environment: &Environment) -> Box<dyn Runnable> {
+    let mut builder = ControllerBuilder::<T::Object>::new(environment, T::NAME);
+    let controller = T::build(&mut builder);
+    let client = builder.client();
+    let events = builder.events();
+    let objects = builder.objects().clone();
+    builder.finish();
+    let ControllerBuilder { queue, subscriptions, .. } = builder;
     let waiting = Arc::downgrade(&queue);
     environment.metrics.queue(T::NAME, Box::new(move || waiting.upgrade().map_or(0, |queue| queue.len())));
     let defaults = T::defaults().into_iter().map(|object| (ObjectKey::of(&object), object)).collect();
@@ -56,8 +56,8 @@ pub(crate) fn wire<T: Controller>(environment: &Environment) -> Box<dyn Wired> {
         queue,
         events,
         backoff: ObjectBackoff::default(),
-        told: HashMap::new(),
-        visiting: TaskTracker::new(),
+        reported: HashMap::new(),
+        running: TaskTracker::new(),
         _subscriptions: subscriptions,
     })
 }
@@ -68,10 +68,10 @@ struct Runner<T: Controller> {
     queue: Arc<Queue>,
     events: Events,
     backoff: ObjectBackoff,
-    /// What was last told about an object that fails, so that one cause is one Event.
-    told: HashMap<ObjectKey, String>,
+    /// What was last reported about an object that fails, so that one cause is one Event.
+    reported: HashMap<ObjectKey, String>,
     /// The reconciles that have not come to their end, cut off or not.
-    visiting: TaskTracker,
+    running: TaskTracker,
     _subscriptions: Vec<Subscription>,
 }
 
@@ -86,7 +86,7 @@ struct Shared<T: Controller> {
 }
 
 /// A reconcile that came to its end.
-struct Visit {
+struct CompletedReconcile {
     key: ObjectKey,
     took: Duration,
     result: Result<Outcome, Failure>,
@@ -96,19 +96,19 @@ struct Visit {
 
 /// Why a reconcile failed.
 struct Failure {
-    ended: Ended,
+    ended: ReconcileResult,
     reason: &'static str,
     message: String,
     quiet: bool,
-    away: bool,
+    unavailable: bool,
 }
 
-impl<T: Controller> Wired for Runner<T> {
-    fn filled(&mut self) -> BoxFuture<'_, ()> {
+impl<T: Controller> Runnable for Runner<T> {
+    fn synced(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(self.queue.opened())
     }
 
-    fn run(&mut self) -> BoxFuture<'_, Drained> {
+    fn run(&mut self) -> BoxFuture<'_, DrainResult> {
         Box::pin(self.work())
     }
 }
@@ -117,14 +117,14 @@ impl<T: Controller> Runner<T> {
     /// Forgets an earlier run. A reconcile that was cut off then may still be on its way to its next pause; it ends
     /// before this one begins.
     async fn begin_anew(&mut self) {
-        self.visiting.close();
-        self.visiting.wait().await;
-        self.visiting.reopen();
+        self.running.close();
+        self.running.wait().await;
+        self.running.reopen();
         self.backoff = ObjectBackoff::default();
-        self.told.clear();
+        self.reported.clear();
     }
 
-    async fn work(&mut self) -> Drained {
+    async fn work(&mut self) -> DrainResult {
         self.begin_anew().await;
         info!(controller = T::NAME, "the controller starts");
         let stop = self.environment.stop.clone();
@@ -135,26 +135,26 @@ impl<T: Controller> Runner<T> {
         for key in self.shared.defaults.keys() {
             self.queue.add(key.clone());
         }
-        let mut visits = JoinSet::new();
+        let mut running = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(visit) = visits.join_next() => self.ended(visit),
-                work = self.queue.next(), if visits.len() < self.environment.concurrency => {
-                    self.begin(&mut visits, work);
+                Some(completed) = running.join_next() => self.ended(completed),
+                work = self.queue.next(), if running.len() < self.environment.concurrency => {
+                    self.begin(&mut running, work);
                 }
             }
         }
-        let drained = async { while visits.join_next().await.is_some() {} };
+        let drained = async { while running.join_next().await.is_some() {} };
         if timeout(self.environment.drain_timeout, drained).await.is_err() {
             warn!(controller = T::NAME, "reconciles that did not finish in time are cut off");
-            return Drained::CutOff;
+            return DrainResult::TimedOut;
         }
-        Drained::Wholly
+        DrainResult::Complete
     }
 
-    fn begin(&self, visits: &mut JoinSet<Visit>, Work { key, waited }: Work) {
+    fn begin(&self, running: &mut JoinSet<CompletedReconcile>, QueueItem { key, waited }: QueueItem) {
         self.environment.metrics.dequeued(T::NAME, waited);
         let object = self.shared.objects.store().get(&key);
         let generation = object.as_ref().and_then(|object| object.meta().generation);
@@ -166,74 +166,74 @@ impl<T: Controller> Runner<T> {
             generation,
             outcome = Empty
         );
-        let visit = visit(self.shared.clone(), key, object).instrument(span);
-        visits.spawn(self.visiting.track_future(visit));
+        let completed = reconcile_one(self.shared.clone(), key, object).instrument(span);
+        running.spawn(self.running.track_future(completed));
     }
 
-    fn ended(&mut self, visit: Result<Visit, tokio::task::JoinError>) {
+    fn ended(&mut self, completed: Result<CompletedReconcile, tokio::task::JoinError>) {
         // A panic inside is caught there; what is left is a task that was aborted, which we never do here.
-        let Ok(visit) = visit else { return };
-        let key = visit.key.clone();
-        let (ended, again) = match &visit.result {
+        let Ok(completed) = completed else { return };
+        let key = completed.key.clone();
+        let (ended, again) = match &completed.result {
             Ok(outcome) => {
                 self.backoff.reset(&key);
-                self.told.remove(&key);
+                self.reported.remove(&key);
                 succeeded(*outcome)
             }
-            Err(failure) => (failure.ended, self.failed(&visit, failure)),
+            Err(failure) => (failure.ended, self.failed(&completed, failure)),
         };
-        self.environment.metrics.reconciled(T::NAME, ended, visit.took);
+        self.environment.metrics.reconciled(T::NAME, ended, completed.took);
         self.queue.done(&key, again);
     }
 
     /// The one place where errors become log lines and Events. Returns when to try again.
-    fn failed(&mut self, visit: &Visit, failure: &Failure) -> Option<Duration> {
-        let key = &visit.key;
+    fn failed(&mut self, completed: &CompletedReconcile, failure: &Failure) -> Option<Duration> {
+        let key = &completed.key;
         let before = self.backoff.failures(key);
         let again = match failure.ended {
-            Ended::FailedForGood => None,
-            _ if failure.away => Some(AWAY),
+            ReconcileResult::TerminalError => None,
+            _ if failure.unavailable => Some(UNAVAILABLE_RETRY),
             _ => Some(self.backoff.failed(key, tokio::time::Instant::now())),
         };
         let Failure { reason, message, .. } = failure;
         let failures = self.backoff.failures(key);
         // What fails for the known cause because something else has changed is nothing new to anybody.
-        let is_known = failures == before && self.told.get(key) == Some(message);
-        if failure.quiet || failure.away || is_known {
+        let is_known = failures == before && self.reported.get(key) == Some(message);
+        if failure.quiet || failure.unavailable || is_known {
             debug!(controller = T::NAME, object = %key, reason, error = %message, "reconcile will be tried again");
             return again;
         }
         warn!(controller = T::NAME, object = %key, reason, error = %message, failures, retry_in = ?again, "reconcile failed");
-        if let Some(about) = &visit.about
-            && self.told.get(key) != Some(message)
+        if let Some(about) = &completed.about
+            && self.reported.get(key) != Some(message)
         {
             self.events.warning(about.clone(), reason, "Reconcile", message);
-            self.told.insert(key.clone(), message.clone());
+            self.reported.insert(key.clone(), message.clone());
         }
         again
     }
 }
 
-fn succeeded(outcome: Outcome) -> (Ended, Option<Duration>) {
+fn succeeded(outcome: Outcome) -> (ReconcileResult, Option<Duration>) {
     match outcome {
-        Outcome::Done => (Ended::Done, None),
-        Outcome::AwaitChange => (Ended::AwaitChange, None),
-        Outcome::RequeueAfter(wait) => (Ended::Requeued, Some(wait)),
+        Outcome::Done => (ReconcileResult::Done, None),
+        Outcome::AwaitChange => (ReconcileResult::AwaitChange, None),
+        Outcome::RequeueAfter(wait) => (ReconcileResult::Requeued, Some(wait)),
     }
 }
 
 /// One reconcile, with everything that can go wrong around it.
-async fn visit<T: Controller>(
+async fn reconcile_one<T: Controller>(
     shared: Arc<Shared<T>>,
     key: ObjectKey,
     object: Option<Arc<T::Object>>,
-) -> Visit {
+) -> CompletedReconcile {
     let began = Instant::now();
     let about = object.as_ref().map(|object| object.object_ref(&()));
     let work = AssertUnwindSafe(async {
         match object {
-            Some(object) => act(&shared, object).await,
-            None => make_default(&shared, &key).await,
+            Some(object) => reconcile_or_clean_up(&shared, object).await,
+            None => create_default(&shared, &key).await,
         }
     });
     let result = match timeout(shared.timeout, work.catch_unwind()).await {
@@ -243,10 +243,13 @@ async fn visit<T: Controller>(
     };
     let ended = result.as_ref().map_or_else(|failure| failure.ended, |outcome| succeeded(*outcome).0);
     Span::current().record("outcome", ended.label());
-    Visit { key, took: began.elapsed(), result, about }
+    CompletedReconcile { key, took: began.elapsed(), result, about }
 }
 
-async fn act<T: Controller>(shared: &Shared<T>, mut object: Arc<T::Object>) -> Result<Outcome, Failure> {
+async fn reconcile_or_clean_up<T: Controller>(
+    shared: &Shared<T>,
+    mut object: Arc<T::Object>,
+) -> Result<Outcome, Failure> {
     if is_deleting(object.as_ref()) {
         return clean_up(shared, object).await;
     }
@@ -262,12 +265,14 @@ async fn act<T: Controller>(shared: &Shared<T>, mut object: Arc<T::Object>) -> R
 }
 
 /// Makes an object that is not there, if it is one that must be. Somebody else may be quicker.
-async fn make_default<T: Controller>(shared: &Shared<T>, key: &ObjectKey) -> Result<Outcome, Failure> {
+async fn create_default<T: Controller>(shared: &Shared<T>, key: &ObjectKey) -> Result<Outcome, Failure> {
     let Some(default) = shared.defaults.get(key) else { return Ok(Outcome::Done) };
     let made = Writer::new(shared.client.clone(), shared.objects.clone()).create(key, default).await;
     match made {
         // The watch of the kind tells people of it.
-        Err(error) if error.answer().is_some_and(is_undefined) => Ok(Outcome::RequeueAfter(UNDEFINED)),
+        Err(error) if error.answer().is_some_and(is_undefined) => {
+            Ok(Outcome::RequeueAfter(UNKNOWN_KIND_RETRY))
+        }
         Err(error) if !error.shows_stale_cache() => Err(failed("DefaultMissing", false, false, &error)),
         _ => Ok(Outcome::Done),
     }
@@ -296,22 +301,22 @@ fn failed(
     error: &(dyn std::error::Error + 'static),
 ) -> Failure {
     Failure {
-        ended: if terminal { Ended::FailedForGood } else { Ended::Failed },
+        ended: if terminal { ReconcileResult::TerminalError } else { ReconcileResult::Failed },
         reason,
         message: chain(error),
         // A conflict means that the cache was behind; the next attempt sees what is there.
         quiet: quiet || is_conflict_within(error),
-        away: is_unavailable(error),
+        unavailable: is_unavailable(error),
     }
 }
 
 fn timed_out(limit: Duration) -> Failure {
     Failure {
-        ended: Ended::TimedOut,
+        ended: ReconcileResult::TimedOut,
         reason: "ReconcileTimedOut",
         message: format!("the reconcile was not finished after {limit:?}"),
         quiet: false,
-        away: false,
+        unavailable: false,
     }
 }
 
@@ -320,10 +325,10 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     error!(panic = %said, "a reconcile panicked; this is a bug, please report it");
     Failure {
-        ended: Ended::Panicked,
+        ended: ReconcileResult::Panicked,
         reason: "ReconcilePanicked",
         message: format!("a bug in the controller stopped the reconcile: {said}"),
         quiet: false,
-        away: false,
+        unavailable: false,
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     informer::Informer,
     kind::{Kind, ObjectKey, describe},
     owner::{Owner, held_by},
-    writer::{Unless, Writer},
+    writer::{DeletePrecondition, Writer},
 };
 
 /// How often a write is tried again after a conflict.
@@ -166,7 +166,7 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
                 return self.create(key, owner, &mutate).await;
             };
             if must_replace(&found) && !owner.owns(found.meta()) {
-                self.writer.delete(&found, Unless::Changed).await?;
+                self.writer.delete(&found, DeletePrecondition::ResourceVersion).await?;
                 return self.create(key, owner, &mutate).await;
             }
             let mut wanted = found.clone();
@@ -187,7 +187,7 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
     /// Deletes an object that the informer knows: this very incarnation, not a namesake. Gone already is
     /// success.
     pub async fn delete(&self, object: &K) -> Result<(), WriteError> {
-        self.writer.delete(object, Unless::Replaced).await.map(drop)
+        self.writer.delete(object, DeletePrecondition::Uid).await.map(drop)
     }
 
     async fn create(

@@ -19,11 +19,11 @@ use crate::{
 
 /// What must still hold of an object for it to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unless {
+pub enum DeletePrecondition {
     /// It is the incarnation that was seen (by UID). For objects that are ours whatever else is changed on them.
-    Replaced,
+    Uid,
     /// It is the very version that was seen. For objects whose content says whether they are ours.
-    Changed,
+    ResourceVersion,
 }
 
 /// Reads and writes the objects of a kind: reads come from the informer, and what is written is in it at once.
@@ -105,10 +105,11 @@ impl<K: Kind> Writer<K> {
     }
 
     /// Deletes an object, unless it is not what was seen any more. Says whether the API server took the
-    /// request: an object that is gone, replaced or, with [`Unless::Changed`], changed is left alone.
-    pub async fn delete(&self, seen: &K, unless: Unless) -> Result<bool, WriteError> {
+    /// request: an object that is gone, replaced or, with [`DeletePrecondition::ResourceVersion`], changed is left alone.
+    pub async fn delete(&self, seen: &K, unless: DeletePrecondition) -> Result<bool, WriteError> {
         let key = ObjectKey::of(seen);
-        let resource_version = seen.resource_version().filter(|_| unless == Unless::Changed);
+        let resource_version =
+            seen.resource_version().filter(|_| unless == DeletePrecondition::ResourceVersion);
         let preconditions = Preconditions { uid: seen.uid(), resource_version };
         let moment = self.informer.store().now();
         let params = DeleteParams::background().preconditions(preconditions);

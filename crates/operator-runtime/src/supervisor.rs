@@ -4,7 +4,7 @@ use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use futures::FutureExt;
-use operator_core::{Drained, Environment, Registration, Wired, fence::Fence};
+use operator_core::{DrainResult, Environment, Registration, Runnable, fence::Fence};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -85,8 +85,8 @@ impl Candidacy {
 
     /// Ends the candidacy. The Lease is released only if the controller has drained. Otherwise a request may be in flight and
     /// the Lease expires.
-    async fn end(self, drained: Drained) {
-        if let (Some(leadership), Drained::Wholly) = (self.leadership, drained) {
+    async fn end(self, drained: DrainResult) {
+        if let (Some(leadership), DrainResult::Complete) = (self.leadership, drained) {
             leadership.resign().await;
         }
         info!(controller = self.controller, "stopped the controller");
@@ -97,13 +97,13 @@ async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wai
     let Environment { stop, metrics, .. } = candidacy.environment.clone();
     let mut ends = Vec::new();
     loop {
-        let mut wired = (controller.wire)(&candidacy.environment);
-        let life = AssertUnwindSafe(live(wired.as_mut(), &mut candidacy, &stop)).catch_unwind().await;
+        let mut runnable = (controller.build)(&candidacy.environment);
+        let life = AssertUnwindSafe(live(runnable.as_mut(), &mut candidacy, &stop)).catch_unwind().await;
         if stop.is_cancelled() {
-            candidacy.end(life.unwrap_or(Ok(Drained::CutOff))?).await;
+            candidacy.end(life.unwrap_or(Ok(DrainResult::TimedOut))?).await;
             return Ok(());
         }
-        drop(wired);
+        drop(runnable);
         ends.retain(|at: &Instant| at.elapsed() < WINDOW);
         ends.push(Instant::now());
         let why = match life {
@@ -126,20 +126,24 @@ async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wai
 }
 
 /// Runs a controller for one term of leadership after another. A lost lease ends a term immediately.
-async fn live(wired: &mut dyn Wired, candidacy: &mut Candidacy, stop: &CancellationToken) -> Result<Drained> {
-    if stop.run_until_cancelled(wired.filled()).await.is_none() {
-        return Ok(Drained::Wholly);
+async fn live(
+    runnable: &mut dyn Runnable,
+    candidacy: &mut Candidacy,
+    stop: &CancellationToken,
+) -> Result<DrainResult> {
+    if stop.run_until_cancelled(runnable.synced()).await.is_none() {
+        return Ok(DrainResult::Complete);
     }
     let leadership = candidacy.stand();
-    let mut before = Drained::Wholly;
+    let mut before = DrainResult::Complete;
     loop {
         match stop.run_until_cancelled(leadership.gained()).await {
             Some(gained) => gained?,
             None => return Ok(before),
         }
         tokio::select! {
-            drained = wired.run() => return Ok(drained),
-            () = leadership.lost() => before = Drained::CutOff,
+            drained = runnable.run() => return Ok(drained),
+            () = leadership.lost() => before = DrainResult::TimedOut,
         }
     }
 }
@@ -164,16 +168,16 @@ mod tests {
     /// Returns or panics immediately.
     struct Bad;
 
-    impl Wired for Bad {
-        fn filled(&mut self) -> BoxFuture<'_, ()> {
+    impl Runnable for Bad {
+        fn synced(&mut self) -> BoxFuture<'_, ()> {
             async {}.boxed()
         }
 
-        fn run(&mut self) -> BoxFuture<'_, Drained> {
+        fn run(&mut self) -> BoxFuture<'_, DrainResult> {
             let run = RUNS.fetch_add(1, Ordering::Relaxed);
             async move {
                 assert!(run.is_multiple_of(2), "on purpose");
-                Drained::Wholly
+                DrainResult::Complete
             }
             .boxed()
         }
@@ -193,23 +197,23 @@ mod tests {
         }
     }
 
-    impl Wired for Good {
-        fn filled(&mut self) -> BoxFuture<'_, ()> {
+    impl Runnable for Good {
+        fn synced(&mut self) -> BoxFuture<'_, ()> {
             async {}.boxed()
         }
 
-        fn run(&mut self) -> BoxFuture<'_, Drained> {
+        fn run(&mut self) -> BoxFuture<'_, DrainResult> {
             async {
                 self.runs.send_modify(|(runs, goes_on)| (*runs, *goes_on) = (*runs + 1, true));
                 let _ends = Ends(&self.runs);
                 self.stop.cancelled().await;
-                Drained::Wholly
+                DrainResult::Complete
             }
             .boxed()
         }
     }
 
-    fn good(environment: &Environment) -> Box<dyn Wired> {
+    fn good(environment: &Environment) -> Box<dyn Runnable> {
         Box::new(Good { stop: environment.stop.clone(), runs: watch::Sender::default() })
     }
 
@@ -223,11 +227,11 @@ mod tests {
         conversions: Vec::new,
         gauges: || &[],
         settings: || &[],
-        held: || None,
-        remains: Vec::new,
-        wire: |_| Box::new(Bad),
+        owned_finalizer: || None,
+        leftovers: Vec::new,
+        build: |_| Box::new(Bad),
     };
-    const GOOD: Registration = Registration { name: "good", wire: good, ..BAD };
+    const GOOD: Registration = Registration { name: "good", build: good, ..BAD };
 
     fn environment() -> Environment {
         let service = tower::service_fn(|_| async {
@@ -273,6 +277,6 @@ mod tests {
             follow.wait_for(|seen| *seen == (term, false)).await.unwrap();
         }
         environment.stop.cancel();
-        assert_eq!(life.await.unwrap().unwrap(), Drained::CutOff, "a request may be on its way");
+        assert_eq!(life.await.unwrap().unwrap(), DrainResult::TimedOut, "a request may be on its way");
     }
 }

@@ -4,12 +4,12 @@ use std::{collections::HashSet, sync::Arc};
 
 use kube::{Client, Resource, ResourceExt, api::ListParams};
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
+    builder::controllers_of,
     informer::{Change, Index, Selection},
     kind::{Kind, describe, uid},
     owner::{controller_of, refers_to},
     pod::PodView,
-    wiring::controllers_of,
     write::WriteError,
     writer::Writer,
 };
@@ -32,15 +32,15 @@ pub(crate) struct Pods {
 impl Pods {
     /// Asks for the informer, and for a reconcile of the PodSets that a pod's change concerns: those that own
     /// or owned it, and the one whose labels an ownerless pod carries.
-    pub(crate) fn wire(wiring: &mut Wiring<'_, PodSet>) -> Self {
-        let informer = wiring.informer::<PodView>(Selection::All);
-        wiring.on_change(&informer, concerned);
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, PodSet>) -> Self {
+        let informer = builder.informer::<PodView>(Selection::All);
+        builder.watches(&informer, concerned);
         let by_owner = informer.store().index(|pod: &PodView| {
             let owner = controller_of(&pod.metadata).filter(|owner| refers_to::<PodSet>(owner));
             owner.map(|owner| owner.uid.clone()).into_iter().collect()
         });
         let orphans = informer.store().index(|pod: &PodView| wanted_by(pod).into_iter().collect());
-        Self { writer: wiring.writer(informer), by_owner, orphans }
+        Self { writer: builder.writer(informer), by_owner, orphans }
     }
 
     /// The pods that the PodSet owns, whatever their labels and state.

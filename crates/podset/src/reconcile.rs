@@ -9,13 +9,13 @@ use k8s_openapi::{
 };
 use kube::{Client, Resource, ResourceExt};
 use operator_core::{
-    Controller, ObjectKey, Outcome, Setting, Wiring,
+    Controller, ControllerBuilder, ObjectKey, Outcome, Setting,
     events::Events,
     owner::Owner,
     pod::PodView,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
-    writer::Unless,
+    writer::DeletePrecondition,
 };
 
 use crate::{
@@ -73,14 +73,14 @@ impl Controller for PodSetController {
         &[IMAGE]
     }
 
-    fn wire(wiring: &mut Wiring<'_, PodSet>) -> Self {
+    fn build(builder: &mut ControllerBuilder<'_, PodSet>) -> Self {
         Self {
-            client: wiring.client(),
-            pods: Pods::wire(wiring),
+            client: builder.client(),
+            pods: Pods::build(builder),
             chosen: Chosen::default(),
-            status: wiring.status(),
-            events: wiring.events(),
-            image: wiring.setting(&IMAGE),
+            status: builder.status(),
+            events: builder.events(),
+            image: builder.setting(&IMAGE),
         }
     }
 
@@ -149,7 +149,7 @@ impl PodSetController {
 
     /// Deletes one incarnation of a pod. One that is gone already is nobody's merit.
     async fn delete(&self, set: &PodSet, pod: &KnownPod) -> Result<Option<String>, Error> {
-        match self.pods.writer.delete(pod, Unless::Replaced).await {
+        match self.pods.writer.delete(pod, DeletePrecondition::Uid).await {
             Ok(true) => {
                 self.chosen.goes(set, pod);
                 Ok(Some(pod.name_any()))

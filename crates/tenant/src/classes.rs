@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
     informer::{Change, Informer, Selection},
 };
 
@@ -21,10 +21,10 @@ pub(crate) struct ClusterClasses {
 
 impl ClusterClasses {
     /// Asks for the informer, and for a reconcile of the Tenants whose status may name other classes after a change.
-    pub(crate) fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
-        let storage = wiring.informer::<StorageClass>(Selection::All);
-        let tenants = wiring.objects().clone();
-        wiring.on_change(&storage, move |change| concerned(change, &tenants.store().list()));
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
+        let storage = builder.informer::<StorageClass>(Selection::All);
+        let tenants = builder.objects().clone();
+        builder.watches(&storage, move |change| concerned(change, &tenants.store().list()));
         Self { storage }
     }
 

@@ -9,12 +9,12 @@ use kube::{
     api::{ListParams, Patch},
 };
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
     error::is_not_found,
     informer::{Index, Selection},
     kind::is_deleting,
     write::WriteError,
-    writer::{Unless, Writer},
+    writer::{DeletePrecondition, Writer},
 };
 use serde_json::Value;
 
@@ -56,15 +56,15 @@ pub(crate) struct Namespaces {
 
 impl Namespaces {
     /// Asks for the informer, and for a reconcile of the Tenants that a namespace names or named.
-    pub(crate) fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
-        let informer = wiring.informer::<Namespace>(Selection::All);
-        wiring.on_change(&informer, |change| {
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
+        let informer = builder.informer::<Namespace>(Selection::All);
+        builder.watches(&informer, |change| {
             let names = change.states().flat_map(|namespace| named(namespace.meta()));
             names.map(|name| ObjectKey::cluster(&name)).collect()
         });
         let by_tenant = informer.store().index(|namespace: &Namespace| named(namespace.meta()));
-        let manager = wiring.manager_namespace().to_owned();
-        Self { writer: wiring.writer(informer), by_tenant, client: wiring.client(), manager }
+        let manager = builder.manager_namespace().to_owned();
+        Self { writer: builder.writer(informer), by_tenant, client: builder.client(), manager }
     }
 
     /// Returns which of `names` the API server has as namespaces of the Tenant. Sends one list, or nothing if there are no
@@ -113,7 +113,7 @@ impl Namespaces {
     /// Deletes the namespace as it was seen. One that has changed since may not be the Tenant's own any more,
     /// and is looked at again.
     pub(crate) async fn delete(&self, namespace: &Namespace) -> Result<(), WriteError> {
-        self.writer.delete(namespace, Unless::Changed).await.map(drop)
+        self.writer.delete(namespace, DeletePrecondition::ResourceVersion).await.map(drop)
     }
 }
 

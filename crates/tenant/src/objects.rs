@@ -8,12 +8,12 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
+    builder::controllers_of,
     error::{is_not_found, status},
     informer::{Change, Index},
     kind::Kind,
     owner::Owner,
-    wiring::controllers_of,
     write::WriteError,
 };
 use serde::Serialize;
@@ -41,12 +41,12 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Asks for the informers, and for a reconcile of a Tenant when an object of it changes.
-    pub(crate) fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         Self {
-            limit_ranges: Kept::new(wiring.owns()),
-            network_policies: Kept::new(wiring.owns()),
-            resource_quotas: Kept::new(wiring.children(concerned_by_quota)),
-            role_bindings: Kept::new(wiring.owns()),
+            limit_ranges: Kept::new(builder.owns()),
+            network_policies: Kept::new(builder.owns()),
+            resource_quotas: Kept::new(builder.children(concerned_by_quota)),
+            role_bindings: Kept::new(builder.owns()),
         }
     }
 

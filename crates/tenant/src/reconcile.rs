@@ -19,7 +19,7 @@ use k8s_openapi::{
 };
 use kube::{Client, CustomResourceExt, ResourceExt};
 use operator_core::{
-    Controller, ObjectKey, Outcome, ReconcileError, Wiring,
+    Controller, ControllerBuilder, ObjectKey, Outcome, ReconcileError,
     admission::{Conversion, Policy, Webhook},
     environment::Setting,
     finalizer,
@@ -121,7 +121,7 @@ pub struct TenantController {
 
 impl Controller for TenantController {
     const NAME: &'static str = "tenant";
-    const HOLD: Option<&'static str> = Some(FINALIZER);
+    const OWNED_FINALIZER: Option<&'static str> = Some(FINALIZER);
     const COMPANIONS: &'static [&'static str] = &[ConfigurationController::NAME];
     type Object = Tenant;
     type Error = Error;
@@ -176,26 +176,26 @@ impl Controller for TenantController {
         webhook::policies(manager_namespace)
     }
 
-    fn wire(wiring: &mut Wiring<'_, Tenant>) -> Self {
-        let tenants = wiring.objects().clone();
-        let objects = Objects::wire(wiring);
-        if wiring.setting(&SHOWN) == "true" {
+    fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
+        let tenants = builder.objects().clone();
+        let objects = Objects::build(builder);
+        if builder.setting(&SHOWN) == "true" {
             let (shown, quotas) = (tenants.clone(), objects.quotas());
-            wiring.gauges(move || readings(shown.store().list(), |tenant| quotas.get(&uid(tenant))));
+            builder.gauges(move || readings(shown.store().list(), |tenant| quotas.get(&uid(tenant))));
         }
-        let owners = wiring.informer::<TenantOwner>(Selection::All);
+        let owners = builder.informer::<TenantOwner>(Selection::All);
         let picking = tenants.clone();
-        wiring.on_change(&owners, move |change| concerned_by_owner(change, &picking.store().list()));
+        builder.watches(&owners, move |change| concerned_by_owner(change, &picking.store().list()));
         Self {
-            client: wiring.client(),
+            client: builder.client(),
             tenants,
             owners,
-            namespaces: Namespaces::wire(wiring),
+            namespaces: Namespaces::build(builder),
             objects,
-            classes: ClusterClasses::wire(wiring),
-            services: Services::new(wiring.client()),
+            classes: ClusterClasses::build(builder),
+            services: Services::new(builder.client()),
             // Admission takes and gives back places.
-            status: wiring.status_besides(|status| status.reservations.clear()),
+            status: builder.status_with_shared_fields(|status| status.reservations.clear()),
         }
     }
 

@@ -15,7 +15,7 @@ pub(crate) fn answered(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     let controller = register::<TenantController>();
     let of_tenants = (controller.webhooks)().into_iter();
     let endpoint = of_tenants
-        .map(|webhook| Endpoint::wire(webhook, controller.name, &Environment::new(nobody())))
+        .map(|webhook| Endpoint::build(webhook, controller.name, &Environment::new(nobody())))
         .find(|endpoint| endpoint.path() == "/tenant/tenants")
         .expect("a webhook for Tenants");
     let review = review();

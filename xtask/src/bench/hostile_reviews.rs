@@ -8,7 +8,7 @@ use clap::Args;
 use cluster::{Cluster, Options, wait::eventually};
 use harness::hostile::{self, Reviewed, Target};
 use manager::CONTROLLERS;
-use operator_core::admission::configuration::{Reach, mutating, validating};
+use operator_core::admission::configuration::{ClientConfig, mutating, validating};
 use serde_json::Value;
 
 use super::{
@@ -91,7 +91,7 @@ impl HostileReviews {
 
 /// What every webhook is asked about.
 fn reviewed() -> Result<Vec<Reviewed>> {
-    let reach = Reach::Service { namespace: NAMESPACE.to_owned() };
+    let reach = ClientConfig::Service { namespace: NAMESPACE.to_owned() };
     let mut configurations: Vec<Value> = Vec::new();
     for controller in CONTROLLERS {
         configurations.push(serde_json::to_value(validating(controller, &reach))?);

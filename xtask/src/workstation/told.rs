@@ -15,7 +15,7 @@ use kube::{
 use manager::CONTROLLERS;
 use operator_core::{
     Registration,
-    admission::configuration::{Reach, mutating, name, validating},
+    admission::configuration::{ClientConfig, mutating, name, validating},
     error::is_already_exists,
 };
 use operator_runtime::crds::install;
@@ -76,7 +76,7 @@ impl Webhooks {
         while tokio::net::TcpStream::connect(self.address).await.is_err() {
             tokio::time::sleep(POLL).await;
         }
-        let reach = Reach::Url { base: self.base.clone(), namespace: NAMESPACE.to_owned() };
+        let reach = ClientConfig::Url { base: self.base.clone(), namespace: NAMESPACE.to_owned() };
         for controller in &self.controllers {
             if let Some(configuration) = validating(controller, &reach) {
                 self.apply(&configuration).await?;

@@ -10,7 +10,7 @@ use k8s_openapi::{
 use kube::{Api, Resource, ResourceExt};
 use operator_core::{
     Registration,
-    admission::configuration::{Reach, mutating, policies, validating},
+    admission::configuration::{ClientConfig, mutating, policies, validating},
     kind::Kind,
 };
 
@@ -85,7 +85,7 @@ pub(super) async fn findings(cluster: &Cluster, installation: &Installation) -> 
 }
 
 async fn of(cluster: &Cluster, controller: &Registration, namespace: &str) -> Result<Vec<Finding>, Error> {
-    let reach = Reach::Service { namespace: namespace.to_owned() };
+    let reach = ClientConfig::Service { namespace: namespace.to_owned() };
     let mut findings = Vec::new();
     if let Some(wanted) = validating(controller, &reach) {
         findings.extend(judge(&wanted, get(cluster, &wanted).await?.as_ref()));
@@ -143,7 +143,7 @@ mod tests {
 
     fn wanted() -> ValidatingWebhookConfiguration {
         let controller = manager::CONTROLLERS.iter().find(|controller| controller.name == "tenant").unwrap();
-        validating(controller, &Reach::Service { namespace: "a".to_owned() }).unwrap()
+        validating(controller, &ClientConfig::Service { namespace: "a".to_owned() }).unwrap()
     }
 
     fn trusting() -> ValidatingWebhookConfiguration {

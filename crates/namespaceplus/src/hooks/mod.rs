@@ -23,7 +23,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use operator_core::{
-    Outcome, Setting, Wiring,
+    ControllerBuilder, Outcome, Setting,
     fence::{self, Fence},
 };
 use tokio::{sync::Semaphore, time::timeout};
@@ -65,14 +65,14 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    pub(crate) fn wire(wiring: &Wiring<'_, NamespacePlus>) -> Self {
-        let hosts = wiring.setting(&HTTP_HOSTS);
+    pub(crate) fn build(builder: &ControllerBuilder<'_, NamespacePlus>) -> Self {
+        let hosts = builder.setting(&HTTP_HOSTS);
         let http_hosts = hosts.split(',').map(|host| host.trim().to_ascii_lowercase());
         Self {
-            http: HttpClient::new(Trust::new(&wiring.setting(&CA_BUNDLE))),
-            secrets: wiring.client(),
+            http: HttpClient::new(Trust::new(&builder.setting(&CA_BUNDLE))),
+            secrets: builder.client(),
             http_hosts: http_hosts.filter(|host| !host.is_empty()).collect(),
-            fence: wiring.fence(),
+            fence: builder.fence(),
             permits: Semaphore::new(MAX_CONCURRENT_CALLS),
         }
     }

@@ -18,7 +18,7 @@ use kube::{
 use namespaceplus::{NamespacePlus, NamespacePlusController};
 use operator_core::{
     Controller, Environment,
-    metrics::{Ended, Metrics},
+    metrics::{Metrics, ReconcileResult},
     register,
 };
 use serde_json::json;
@@ -47,7 +47,7 @@ impl Metrics for ReconcileCounter {
         }
     }
 
-    fn reconciled(&self, _: &'static str, _: Ended, _: Duration) {
+    fn reconciled(&self, _: &'static str, _: ReconcileResult, _: Duration) {
         self.ended.fetch_add(1, SeqCst);
     }
 }

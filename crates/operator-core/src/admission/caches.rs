@@ -14,8 +14,8 @@ use crate::{
     own_user::OwnUser,
 };
 
-/// Handed to [`Validator::wire`](super::Validator::wire): the informers of the process, which controllers and
-/// handlers share. Reviews wait until those that were asked for are filled.
+/// Handed to [`Validator::build`](super::Validator::build): the informers of the process, which controllers and
+/// handlers share. Reviews wait until those that were asked for are synced.
 pub struct Caches<'e> {
     environment: &'e Environment,
     controller: &'e str,
@@ -49,13 +49,13 @@ impl<'e> Caches<'e> {
 
     /// A client for what a review has to write before it may allow, which is next to nothing: a place that is taken
     /// before somebody else takes it. It writes only if the webhook was declared with
-    /// [`side_effects`](super::Declaration::side_effects), and its handler must not use it in a dry run. It is not held
+    /// [`side_effects`](super::WebhookBuilder::side_effects), and its handler must not use it in a dry run. It is not held
     /// back by leadership, since every replica answers reviews: each write must say which version it replaces.
     pub fn writer(&self) -> Client {
         self.client(self.fence.clone())
     }
 
-    /// Where a webhook that was declared with [`side_effects`](super::Declaration::side_effects) tells people what it
+    /// Where a webhook that was declared with [`side_effects`](super::WebhookBuilder::side_effects) tells people what it
     /// did, not in a dry run.
     pub fn events(&self) -> Events {
         // Within the common limit: no review waits for an Event.
@@ -88,15 +88,15 @@ impl<'e> Caches<'e> {
         &self.environment.namespace
     }
 
-    pub(super) fn into_filled(self) -> Filled {
-        Filled(self.synced)
+    pub(super) fn into_synced(self) -> SyncedInformers {
+        SyncedInformers(self.synced)
     }
 }
 
-/// Whether all informers that a handler answers from have been filled.
-pub(super) struct Filled(Vec<Receiver<bool>>);
+/// Whether all informers that a handler answers from have been synced.
+pub(super) struct SyncedInformers(Vec<Receiver<bool>>);
 
-impl Filled {
+impl SyncedInformers {
     /// Waits until they are; for ever if one of them has ended, which takes the process with it.
     pub(super) async fn wait(&self) {
         if self.0.iter().all(|synced| *synced.borrow()) {
@@ -140,7 +140,7 @@ mod tests {
     impl Validator for Lookup {
         type Object = ConfigMap;
 
-        fn wire(caches: &mut Caches<'_>) -> Self {
+        fn build(caches: &mut Caches<'_>) -> Self {
             Self { user: caches.own_user(), reader: caches.reader() }
         }
 
@@ -197,8 +197,8 @@ mod tests {
         }
         creates.subscribe().wait_for(|creates| *creates == MAX_IN_FLIGHT).await.unwrap();
 
-        let webhook = Webhook::validating::<Lookup>("lookup").on(target::<ConfigMap>(CREATE)).declare();
-        let endpoint = Endpoint::wire(webhook, "test", &environment);
+        let webhook = Webhook::validating::<Lookup>("lookup").on(target::<ConfigMap>(CREATE)).build();
+        let endpoint = Endpoint::build(webhook, "test", &environment);
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {

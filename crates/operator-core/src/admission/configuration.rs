@@ -19,7 +19,7 @@ use super::{
     conversion::Conversion,
     policy::Policy,
     target::TargetRule,
-    webhook::{FailurePolicy, Purpose, SideEffects, Webhook},
+    webhook::{FailurePolicy, SideEffects, Webhook, WebhookType},
 };
 use crate::{controller::Registration, labels};
 
@@ -34,7 +34,7 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// How the API server reaches the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum ClientConfig {
     /// By the Service of a manager that runs in the cluster, in this namespace.
     Service {
         /// The namespace of the Service and of the manager.
@@ -49,7 +49,7 @@ pub enum Reach {
     },
 }
 
-impl Reach {
+impl ClientConfig {
     /// The namespace that is the manager's own.
     pub fn namespace(&self) -> &str {
         match self {
@@ -106,8 +106,8 @@ pub fn name(controller: &str) -> String {
 }
 
 /// A controller's validating webhooks, if it has any.
-pub fn validating(controller: &Registration, reach: &Reach) -> Option<ValidatingWebhookConfiguration> {
-    let declared = declared(controller, Purpose::Validating);
+pub fn validating(controller: &Registration, reach: &ClientConfig) -> Option<ValidatingWebhookConfiguration> {
+    let declared = declared(controller, WebhookType::Validating);
     let webhooks: Vec<_> =
         declared.iter().map(|webhook| validating_webhook(controller, webhook, reach)).collect();
     (!webhooks.is_empty())
@@ -115,8 +115,8 @@ pub fn validating(controller: &Registration, reach: &Reach) -> Option<Validating
 }
 
 /// A controller's mutating webhooks, if it has any.
-pub fn mutating(controller: &Registration, reach: &Reach) -> Option<MutatingWebhookConfiguration> {
-    let declared = declared(controller, Purpose::Mutating);
+pub fn mutating(controller: &Registration, reach: &ClientConfig) -> Option<MutatingWebhookConfiguration> {
+    let declared = declared(controller, WebhookType::Mutating);
     let webhooks: Vec<_> =
         declared.iter().map(|webhook| mutating_webhook(controller, webhook, reach)).collect();
     (!webhooks.is_empty())
@@ -124,7 +124,7 @@ pub fn mutating(controller: &Registration, reach: &Reach) -> Option<MutatingWebh
 }
 
 /// The definitions that a controller comes with, each with its conversion if it has one.
-pub fn definitions(controller: &Registration, reach: &Reach) -> Vec<CustomResourceDefinition> {
+pub fn definitions(controller: &Registration, reach: &ClientConfig) -> Vec<CustomResourceDefinition> {
     let mut definitions = (controller.crds)();
     for definition in &mut definitions {
         convert(definition, controller, reach);
@@ -133,7 +133,7 @@ pub fn definitions(controller: &Registration, reach: &Reach) -> Vec<CustomResour
 }
 
 /// Has the API server convert the versions of a definition by the controller's conversion of it, if there is one.
-fn convert(crd: &mut CustomResourceDefinition, controller: &Registration, reach: &Reach) {
+fn convert(crd: &mut CustomResourceDefinition, controller: &Registration, reach: &ClientConfig) {
     let conversions = (controller.conversions)();
     let name = crd.name_any();
     if let Some(conversion) = conversions.iter().find(|conversion| conversion.definition() == name) {
@@ -144,7 +144,7 @@ fn convert(crd: &mut CustomResourceDefinition, controller: &Registration, reach:
 fn webhook_conversion(
     conversion: &Conversion,
     controller: &Registration,
-    reach: &Reach,
+    reach: &ClientConfig,
 ) -> CustomResourceConversion {
     CustomResourceConversion {
         strategy: "Webhook".to_owned(),
@@ -167,7 +167,7 @@ pub fn policies(
     (controller.policies)(manager_namespace).iter().map(both).collect()
 }
 
-fn declared(controller: &Registration, purpose: Purpose) -> Vec<Webhook> {
+fn declared(controller: &Registration, purpose: WebhookType) -> Vec<Webhook> {
     (controller.webhooks)().into_iter().filter(|webhook| webhook.purpose == purpose).collect()
 }
 
@@ -179,7 +179,11 @@ fn metadata(controller: &Registration) -> ObjectMeta {
     }
 }
 
-fn validating_webhook(controller: &Registration, webhook: &Webhook, reach: &Reach) -> ValidatingWebhook {
+fn validating_webhook(
+    controller: &Registration,
+    webhook: &Webhook,
+    reach: &ClientConfig,
+) -> ValidatingWebhook {
     ValidatingWebhook {
         name: webhook.full_name(controller.name),
         admission_review_versions: vec!["v1".to_owned()],
@@ -195,7 +199,7 @@ fn validating_webhook(controller: &Registration, webhook: &Webhook, reach: &Reac
     }
 }
 
-fn mutating_webhook(controller: &Registration, webhook: &Webhook, reach: &Reach) -> MutatingWebhook {
+fn mutating_webhook(controller: &Registration, webhook: &Webhook, reach: &ClientConfig) -> MutatingWebhook {
     let ValidatingWebhook {
         name,
         admission_review_versions,

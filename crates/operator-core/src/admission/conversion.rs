@@ -20,9 +20,9 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     BoxError,
-    endpoint::{Cause, found},
+    endpoint::{ReviewError, found},
     footprint::Footprint,
-    wire::{Header, short},
+    review::{Header, short},
 };
 
 const KIND: &str = "ConversionReview";
@@ -105,7 +105,7 @@ impl<H: Version> Hub<H> {
     }
 
     /// The conversion is complete.
-    pub fn declare(self) -> Conversion {
+    pub fn build(self) -> Conversion {
         self.conversion
     }
 }
@@ -121,7 +121,7 @@ fn typed<A: Version, B: Version, E: Into<BoxError> + 'static>(convert: fn(A) -> 
 
 /// A conversion review that was answered.
 #[derive(Debug)]
-pub struct Converted {
+pub struct ConversionResponse {
     /// The `ConversionReview` to send back, as JSON.
     pub body: Vec<u8>,
     /// The review's id.
@@ -129,13 +129,13 @@ pub struct Converted {
     /// How many objects it was about.
     pub count: usize,
     /// Why nothing was converted, if so.
-    pub failed: Option<ConversionFailed>,
+    pub failed: Option<ConversionError>,
 }
 
 /// An object cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot convert {object} to {to}: {cause}")]
-pub struct ConversionFailed {
+pub struct ConversionError {
     object: String,
     to: String,
     cause: BoxError,
@@ -166,11 +166,11 @@ pub struct ConversionBounds {
 #[derive(Deserialize)]
 struct Review<'b> {
     #[serde(borrow)]
-    request: Option<Asked<'b>>,
+    request: Option<RequestInfo<'b>>,
 }
 
 #[derive(Deserialize)]
-struct Asked<'b> {
+struct RequestInfo<'b> {
     #[serde(deserialize_with = "short")]
     uid: String,
     #[serde(rename = "desiredAPIVersion", deserialize_with = "short")]
@@ -191,19 +191,20 @@ impl Conversion {
     /// # Errors
     /// When it makes no sense. An object that cannot be converted is an answer, and so is a review that needs more
     /// than the bounds allow.
-    pub fn answer(&self, body: &[u8], bounds: &ConversionBounds) -> Result<Converted, Cause> {
-        let header: Header = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
+    pub fn answer(&self, body: &[u8], bounds: &ConversionBounds) -> Result<ConversionResponse, ReviewError> {
+        let header: Header = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
         if header.kind != KIND || !VERSIONS.contains(&header.api_version.as_str()) {
-            return Err(Cause::OtherKind {
+            return Err(ReviewError::OtherKind {
                 expected: KIND,
                 versions: "apiextensions.k8s.io/v1 or v1beta1",
                 found: found(&header.kind, &header.api_version),
                 advice: "list v1 in conversionReviewVersions of the definition",
             });
         }
-        let review: Review<'_> = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
-        let asked = review.request.ok_or(Cause::NoRequest(KIND))?;
-        let mut answer = Answer::begin(&header.api_version, &asked, bounds).map_err(Cause::Unwritable)?;
+        let review: Review<'_> = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
+        let asked = review.request.ok_or(ReviewError::NoRequest(KIND))?;
+        let mut answer =
+            Answer::begin(&header.api_version, &asked, bounds).map_err(ReviewError::Unwritable)?;
         let read = each(asked.objects, |object| answer.add(self, object));
         let Answer { text, count, failed, .. } = answer;
         let uid = asked.uid;
@@ -213,20 +214,20 @@ impl Conversion {
                 "kind": KIND,
                 "response": { "uid": uid, "result": { "status": "Failure", "message": failed.to_string() } },
             });
-            let body = serde_json::to_vec(&reply).map_err(Cause::Unwritable)?;
-            return Ok(Converted { body, uid, count, failed: Some(failed) });
+            let body = serde_json::to_vec(&reply).map_err(ReviewError::Unwritable)?;
+            return Ok(ConversionResponse { body, uid, count, failed: Some(failed) });
         }
-        read.map_err(Cause::malformed(KIND))?;
+        read.map_err(ReviewError::malformed(KIND))?;
         let mut body = text.bytes;
         body.extend_from_slice(br#"],"result":{"status":"Success"}}}"#);
-        Ok(Converted { body, uid, count, failed: None })
+        Ok(ConversionResponse { body, uid, count, failed: None })
     }
 
     /// Converts one object. What is of the wanted version already stays as it is.
     ///
     /// # Errors
     /// When the object is of another kind, a version is unknown, or the converter refuses.
-    pub fn convert(&self, object: Value, to: &str) -> Result<Value, ConversionFailed> {
+    pub fn convert(&self, object: Value, to: &str) -> Result<Value, ConversionError> {
         let described = describe(&object);
         let convert = || self.convert_between(object, to);
         let converted = std::panic::catch_unwind(AssertUnwindSafe(convert));
@@ -234,7 +235,7 @@ impl Conversion {
             .unwrap_or_else(
                 |_| Err("the conversion failed by a bug of the manager; its log says more".into()),
             )
-            .map_err(|cause| ConversionFailed { object: described, to: to.to_owned(), cause: shorten(cause) })
+            .map_err(|cause| ConversionError { object: described, to: to.to_owned(), cause: shorten(cause) })
     }
 
     fn convert_between(&self, mut object: Value, to: &str) -> Result<Value, BoxError> {

@@ -7,15 +7,15 @@ use k8s_openapi::ByteString;
 use tokio::time::timeout;
 
 use super::{
-    caches::{Caches, Filled},
+    caches::{Caches, SyncedInformers},
     handler::{BoxError, Given, Handle},
     request::Operation,
+    review::{API_VERSION, Header, KIND, Reply, RequestInfo, Response, Review, Status},
     target::{TargetRule, resource},
     verdict::Denial,
-    webhook::{Purpose, Webhook},
-    wire::{API_VERSION, Asked, Header, KIND, Reply, Response, Review, Status},
+    webhook::{Webhook, WebhookType},
 };
-use crate::{environment::Environment, metrics::Reviewed};
+use crate::{environment::Environment, metrics::ReviewResult};
 
 /// How long a review waits for caches that are not filled yet.
 const FILL: Duration = Duration::from_secs(2);
@@ -30,12 +30,12 @@ pub struct Endpoint {
     webhook: Webhook,
     path: String,
     handler: Box<dyn Handle>,
-    filled: Filled,
+    synced: SyncedInformers,
 }
 
 /// What a review was about. Holds nothing of the object itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct ReviewInfo {
     /// The review's id: the API server's own, told apart from all others.
     pub uid: String,
     /// Who asks, by name.
@@ -52,7 +52,7 @@ pub struct About {
     pub dry_run: bool,
 }
 
-impl fmt::Display for About {
+impl fmt::Display for ReviewInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = self.namespace.as_ref().map_or_else(String::new, |name| format!("{name}/"));
         write!(f, "{} of {} {namespace}{}", self.operation, self.resource, self.name)
@@ -61,13 +61,13 @@ impl fmt::Display for About {
 
 /// A review that was answered.
 #[derive(Debug)]
-pub struct Answered {
+pub struct ReviewResponse {
     /// The `AdmissionReview` to send back, as JSON.
     pub body: Vec<u8>,
     /// What it was about.
-    pub about: About,
+    pub about: ReviewInfo,
     /// What was answered.
-    pub ended: Reviewed,
+    pub ended: ReviewResult,
     /// Why it was refused, if it was.
     pub denial: Option<Denial>,
 }
@@ -75,16 +75,16 @@ pub struct Answered {
 /// A review that was not answered. The API server goes by the failure policy then.
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}")]
-pub struct Unanswered {
+pub struct ReviewFailure {
     /// What it was about, if that could be read.
-    pub about: Option<About>,
+    pub about: Option<ReviewInfo>,
     /// Why.
-    pub cause: Cause,
+    pub cause: ReviewError,
 }
 
 /// Why a review was not answered.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause {
+pub enum ReviewError {
     /// It cannot be read as a review at all.
     #[error(
         "the body is no {expected} in JSON (line {line}, column {column}): send what the API server sends"
@@ -181,10 +181,10 @@ pub enum Cause {
     Unwritable(#[source] serde_json::Error),
 }
 
-impl Cause {
+impl ReviewError {
     /// Whether whoever sent the review did something wrong, rather than this process.
     pub fn is_senders(&self) -> bool {
-        use Cause::{
+        use ReviewError::{
             Malformed, Missing, NoRequest, NotForThis, OtherKind, TooLarge, Unreadable, WrongObject,
         };
         matches!(
@@ -205,18 +205,18 @@ impl Cause {
     }
 }
 
-impl From<Cause> for Unanswered {
-    fn from(cause: Cause) -> Self {
+impl From<ReviewError> for ReviewFailure {
+    fn from(cause: ReviewError) -> Self {
         Self { about: None, cause }
     }
 }
 
 impl Endpoint {
     /// Wires a webhook of a controller of this name. Must be called within a Tokio runtime.
-    pub fn wire(webhook: Webhook, controller: &str, environment: &Environment) -> Self {
+    pub fn build(webhook: Webhook, controller: &str, environment: &Environment) -> Self {
         let mut caches = Caches::new(environment, controller, webhook.side_effects);
         let handler = (webhook.wire)(&mut caches);
-        Self { path: webhook.path(controller), handler, filled: caches.into_filled(), webhook }
+        Self { path: webhook.path(controller), handler, synced: caches.into_synced(), webhook }
     }
 
     /// The path that it is served at.
@@ -227,9 +227,9 @@ impl Endpoint {
     /// Returns how many times the objects of a review are held at once, parsed, while it is answered.
     pub fn copies(&self) -> usize {
         match self.webhook.purpose {
-            Purpose::Validating => 1,
+            WebhookType::Validating => 1,
             // As it came, before and after the change, as types and as JSON.
-            Purpose::Mutating => 4,
+            WebhookType::Mutating => 4,
         }
     }
 
@@ -237,53 +237,57 @@ impl Endpoint {
     ///
     /// # Errors
     /// When it makes no sense, or no answer was found. Never an answer by mistake.
-    pub async fn answer(&self, body: &[u8]) -> Result<Answered, Unanswered> {
+    pub async fn answer(&self, body: &[u8]) -> Result<ReviewResponse, ReviewFailure> {
         let asked = parse(body)?;
         let about = about(&asked);
         match self.review(&asked).await.and_then(|given| answered(&asked, given)) {
-            Ok((body, ended, denial)) => Ok(Answered { body, about, ended, denial }),
-            Err(cause) => Err(Unanswered { about: Some(about), cause }),
+            Ok((body, ended, denial)) => Ok(ReviewResponse { body, about, ended, denial }),
+            Err(cause) => Err(ReviewFailure { about: Some(about), cause }),
         }
     }
 
-    async fn review(&self, asked: &Asked<'_>) -> Result<Given, Cause> {
+    async fn review(&self, asked: &RequestInfo<'_>) -> Result<Given, ReviewError> {
         self.check(asked)?;
-        timeout(FILL, self.filled.wait()).await.map_err(|_| Cause::NotFilled)?;
+        timeout(FILL, self.synced.wait()).await.map_err(|_| ReviewError::NotFilled)?;
         let patience = Duration::from_secs(self.webhook.timeout_seconds.into()).saturating_sub(MARGIN);
         let handled = AssertUnwindSafe(self.handler.handle(asked)).catch_unwind();
         match timeout(patience, handled).await {
-            Err(_) => Err(Cause::TooSlow(patience)),
-            Ok(Err(_)) => Err(Cause::Panicked),
+            Err(_) => Err(ReviewError::TooSlow(patience)),
+            Ok(Err(_)) => Err(ReviewError::Panicked),
             Ok(Ok(given)) => given,
         }
     }
 
     /// Whether the review is one that this webhook was declared for, with the objects that belong to it.
-    fn check(&self, asked: &Asked<'_>) -> Result<(), Cause> {
+    fn check(&self, asked: &RequestInfo<'_>) -> Result<(), ReviewError> {
         if !self.webhook.targets.iter().any(|target| matches(target, asked)) {
             let reviews: Vec<_> = self.webhook.targets.iter().map(TargetRule::describe).collect();
             let found = format!("{} of {} (kind {})", asked.operation, resource_of(asked), asked.kind.name);
-            return Err(Cause::NotForThis { path: self.path.clone(), reviews: reviews.join("; "), found });
+            return Err(ReviewError::NotForThis {
+                path: self.path.clone(),
+                reviews: reviews.join("; "),
+                found,
+            });
         }
         check_objects(asked)
     }
 }
 
-fn parse(body: &[u8]) -> Result<Asked<'_>, Cause> {
-    let header: Header = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
+fn parse(body: &[u8]) -> Result<RequestInfo<'_>, ReviewError> {
+    let header: Header = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
     if header.kind != KIND || header.api_version != API_VERSION {
-        return Err(Cause::OtherKind {
+        return Err(ReviewError::OtherKind {
             expected: KIND,
             versions: API_VERSION,
             found: found(&header.kind, &header.api_version),
             advice: "list v1 in admissionReviewVersions of the webhook configuration",
         });
     }
-    let review: Review<'_> = serde_json::from_slice(body).map_err(Cause::malformed(KIND))?;
-    let asked = review.request.ok_or(Cause::NoRequest(KIND))?;
+    let review: Review<'_> = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
+    let asked = review.request.ok_or(ReviewError::NoRequest(KIND))?;
     let user = asked.user_info.username.as_ref().map_or(0, String::len);
     if user > LONGEST_USER {
-        return Err(Cause::TooLarge { what: "userInfo.username", found: user, limit: LONGEST_USER });
+        return Err(ReviewError::TooLarge { what: "userInfo.username", found: user, limit: LONGEST_USER });
     }
     Ok(asked)
 }
@@ -297,7 +301,7 @@ pub(super) fn found(kind: &str, version: &str) -> String {
     }
 }
 
-fn matches(target: &TargetRule, asked: &Asked<'_>) -> bool {
+fn matches(target: &TargetRule, asked: &RequestInfo<'_>) -> bool {
     let is = |wanted: &str, given: &str| wanted == "*" || wanted == given;
     target.operations.contains(asked.operation)
         && is(&target.group, &asked.resource.group)
@@ -312,7 +316,7 @@ fn matches(target: &TargetRule, asked: &Asked<'_>) -> bool {
 }
 
 /// Whether the objects are there that the operation needs, each of the kind that the review says.
-fn check_objects(asked: &Asked<'_>) -> Result<(), Cause> {
+fn check_objects(asked: &RequestInfo<'_>) -> Result<(), ReviewError> {
     use Operation::{Connect, Create, Delete, Update};
     let needs_new = matches!(asked.operation, Create | Update | Connect);
     let needs_old = matches!(asked.operation, Update | Delete);
@@ -322,14 +326,14 @@ fn check_objects(asked: &Asked<'_>) -> Result<(), Cause> {
         if !needed {
             continue;
         }
-        let object = object.ok_or(Cause::Missing { operation: asked.operation, field })?;
-        let header: Header = serde_json::from_str(object.get()).map_err(|error| Cause::Unreadable {
+        let object = object.ok_or(ReviewError::Missing { operation: asked.operation, field })?;
+        let header: Header = serde_json::from_str(object.get()).map_err(|error| ReviewError::Unreadable {
             field,
             line: error.line(),
             column: error.column(),
         })?;
         if !header.kind.is_empty() && header.kind != asked.kind.name {
-            return Err(Cause::WrongObject {
+            return Err(ReviewError::WrongObject {
                 field,
                 expected: asked.kind.name.clone(),
                 found: found(&header.kind, &header.api_version),
@@ -339,7 +343,7 @@ fn check_objects(asked: &Asked<'_>) -> Result<(), Cause> {
     Ok(())
 }
 
-fn resource_of(asked: &Asked<'_>) -> String {
+fn resource_of(asked: &RequestInfo<'_>) -> String {
     let name = match asked.subresource() {
         Some(subresource) => format!("{}/{subresource}", asked.resource.name),
         None => asked.resource.name.clone(),
@@ -347,8 +351,8 @@ fn resource_of(asked: &Asked<'_>) -> String {
     resource(&name, &asked.resource.group, &asked.resource.version)
 }
 
-fn about(asked: &Asked<'_>) -> About {
-    About {
+fn about(asked: &RequestInfo<'_>) -> ReviewInfo {
+    ReviewInfo {
         uid: asked.uid.clone(),
         user: asked.user_info.username.clone().unwrap_or_default(),
         operation: asked.operation,
@@ -360,15 +364,18 @@ fn about(asked: &Asked<'_>) -> About {
 }
 
 /// The answer as it is sent, and what it says.
-fn answered(asked: &Asked<'_>, given: Given) -> Result<(Vec<u8>, Reviewed, Option<Denial>), Cause> {
+fn answered(
+    asked: &RequestInfo<'_>,
+    given: Given,
+) -> Result<(Vec<u8>, ReviewResult, Option<Denial>), ReviewError> {
     let Given { verdict, patch } = given;
     let patch = patch.filter(|_| verdict.denial.is_none());
     let ended = match (&verdict.denial, &patch) {
-        (Some(_), _) => Reviewed::Denied,
-        (None, Some(_)) => Reviewed::Changed,
-        (None, None) => Reviewed::Allowed,
+        (Some(_), _) => ReviewResult::Denied,
+        (None, Some(_)) => ReviewResult::Changed,
+        (None, None) => ReviewResult::Allowed,
     };
-    let patch = patch.map(|patch| serde_json::to_vec(&patch)).transpose().map_err(Cause::Unwritable)?;
+    let patch = patch.map(|patch| serde_json::to_vec(&patch)).transpose().map_err(ReviewError::Unwritable)?;
     let status = verdict.denial.as_ref().map(|denial| Status {
         outcome: "Failure",
         code: denial.reason.code(),
@@ -384,7 +391,7 @@ fn answered(asked: &Asked<'_>, given: Given) -> Result<(Vec<u8>, Reviewed, Optio
         warnings: &verdict.warnings,
     };
     let reply = Reply { api_version: API_VERSION, kind: KIND, response };
-    Ok((serde_json::to_vec(&reply).map_err(Cause::Unwritable)?, ended, verdict.denial))
+    Ok((serde_json::to_vec(&reply).map_err(ReviewError::Unwritable)?, ended, verdict.denial))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
     target::TargetRule,
-    webhook::{LONGEST, Purpose, Webhook},
+    webhook::{LONGEST, Webhook, WebhookType},
 };
 use crate::controller::Registration;
 
@@ -62,7 +62,7 @@ fn of_webhook(webhook: &Webhook) -> Vec<String> {
         "it is asked about every kind in all namespaces; narrow it by in_namespaces or with_labels",
     );
     check(
-        webhook.reinvoked && webhook.purpose == Purpose::Validating,
+        webhook.reinvoked && webhook.purpose == WebhookType::Validating,
         "only a mutating webhook is reinvoked",
     );
     faults

@@ -9,11 +9,11 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     caches::Caches,
-    endpoint::Cause,
+    endpoint::ReviewError,
     merge,
     request::{Operation, Request},
+    review::RequestInfo,
     verdict::{Mutation, Verdict},
-    wire::Asked,
 };
 
 /// Why a handler could not answer: a live read failed, for example. The failure policy then decides.
@@ -30,7 +30,7 @@ pub trait Validator: Send + Sync + Sized + 'static {
     type Object: DeserializeOwned + Send + Sync + 'static;
 
     /// Makes the handler, and asks for the caches that it answers from.
-    fn wire(caches: &mut Caches<'_>) -> Self;
+    fn build(caches: &mut Caches<'_>) -> Self;
 
     /// Allows or denies.
     fn validate(
@@ -46,7 +46,7 @@ pub trait Mutator: Send + Sync + Sized + 'static {
     type Object: DeserializeOwned + Serialize + Send + Sync + 'static;
 
     /// Makes the handler, and asks for the caches that it answers from.
-    fn wire(caches: &mut Caches<'_>) -> Self;
+    fn build(caches: &mut Caches<'_>) -> Self;
 
     /// Changes, keeps or denies.
     fn mutate(
@@ -63,7 +63,7 @@ pub(super) struct Given {
 
 /// A handler of any type.
 pub(super) trait Handle: Send + Sync {
-    fn handle<'a>(&'a self, asked: &'a Asked<'a>) -> BoxFuture<'a, Result<Given, Cause>>;
+    fn handle<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Given, ReviewError>>;
 }
 
 pub(super) fn validating<V: Validator>(validator: V) -> Box<dyn Handle> {
@@ -77,9 +77,9 @@ pub(super) fn mutating<M: Mutator>(mutator: M) -> Box<dyn Handle> {
 struct Validating<V>(V);
 
 impl<V: Validator> Handle for Validating<V> {
-    fn handle<'a>(&'a self, asked: &'a Asked<'a>) -> BoxFuture<'a, Result<Given, Cause>> {
+    fn handle<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Given, ReviewError>> {
         Box::pin(async move {
-            let verdict = self.0.validate(&read(asked)?).await.map_err(Cause::Failed)?;
+            let verdict = self.0.validate(&read(asked)?).await.map_err(ReviewError::Failed)?;
             Ok(Given { verdict, patch: None })
         })
     }
@@ -88,10 +88,10 @@ impl<V: Validator> Handle for Validating<V> {
 struct Mutating<M>(M);
 
 impl<M: Mutator> Handle for Mutating<M> {
-    fn handle<'a>(&'a self, asked: &'a Asked<'a>) -> BoxFuture<'a, Result<Given, Cause>> {
+    fn handle<'a>(&'a self, asked: &'a RequestInfo<'a>) -> BoxFuture<'a, Result<Given, ReviewError>> {
         Box::pin(async move {
             let request = read(asked)?;
-            let Mutation { changed, verdict } = self.0.mutate(&request).await.map_err(Cause::Failed)?;
+            let Mutation { changed, verdict } = self.0.mutate(&request).await.map_err(ReviewError::Failed)?;
             let patch = match (changed, &request.new, asked.object) {
                 (Some(after), Some(before), Some(object)) => Some(difference(object, before, &after)?),
                 _ => None,
@@ -101,15 +101,15 @@ impl<M: Mutator> Handle for Mutating<M> {
     }
 }
 
-fn difference<O: Serialize>(object: &RawValue, before: &O, after: &O) -> Result<Patch, Cause> {
+fn difference<O: Serialize>(object: &RawValue, before: &O, after: &O) -> Result<Patch, ReviewError> {
     let object: Value = serde_json::from_str(object.get()).map_err(unreadable("object"))?;
-    let before = serde_json::to_value(before).map_err(Cause::Unwritable)?;
-    let after = serde_json::to_value(after).map_err(Cause::Unwritable)?;
+    let before = serde_json::to_value(before).map_err(ReviewError::Unwritable)?;
+    let after = serde_json::to_value(after).map_err(ReviewError::Unwritable)?;
     Ok(merge::patch(&object, &before, &after))
 }
 
 /// The request with its objects as the handler's type.
-pub(super) fn read<O: DeserializeOwned>(asked: &Asked<'_>) -> Result<Request<O>, Cause> {
+pub(super) fn read<O: DeserializeOwned>(asked: &RequestInfo<'_>) -> Result<Request<O>, ReviewError> {
     let old = asked.old_object.filter(|_| asked.operation != Operation::Create);
     let new = asked.object.filter(|_| asked.operation != Operation::Delete);
     Ok(Request {
@@ -127,11 +127,14 @@ pub(super) fn read<O: DeserializeOwned>(asked: &Asked<'_>) -> Result<Request<O>,
     })
 }
 
-fn object<O: DeserializeOwned>(text: Option<&RawValue>, field: &'static str) -> Result<Option<O>, Cause> {
+fn object<O: DeserializeOwned>(
+    text: Option<&RawValue>,
+    field: &'static str,
+) -> Result<Option<O>, ReviewError> {
     text.map(|text| serde_json::from_str(text.get()).map_err(unreadable(field))).transpose()
 }
 
 /// The parser's own words quote what stands there, and that may be secret: only the place is told.
-fn unreadable(field: &'static str) -> impl Fn(serde_json::Error) -> Cause {
-    move |error| Cause::Unreadable { field, line: error.line(), column: error.column() }
+fn unreadable(field: &'static str) -> impl Fn(serde_json::Error) -> ReviewError {
+    move |error| ReviewError::Unreadable { field, line: error.line(), column: error.column() }
 }

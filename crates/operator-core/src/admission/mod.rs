@@ -18,7 +18,7 @@
 //! impl Validator for NotEmpty {
 //!     type Object = ConfigMap;
 //!
-//!     fn wire(_: &mut Caches<'_>) -> Self {
+//!     fn build(_: &mut Caches<'_>) -> Self {
 //!         Self
 //!     }
 //!
@@ -30,7 +30,7 @@
 //!     }
 //! }
 //!
-//! let webhook: Webhook = Webhook::validating::<NotEmpty>("not-empty").on(target::<ConfigMap>(CREATE | UPDATE)).declare();
+//! let webhook: Webhook = Webhook::validating::<NotEmpty>("not-empty").on(target::<ConfigMap>(CREATE | UPDATE)).build();
 //! assert_eq!(webhook.path("greeting"), "/greeting/not-empty");
 //! ```
 
@@ -44,14 +44,14 @@ mod handler;
 mod merge;
 mod policy;
 mod request;
+mod review;
 mod target;
 mod verdict;
 mod webhook;
-mod wire;
 
 pub use caches::Caches;
-pub use conversion::{Conversion, ConversionBounds, ConversionFailed, Converted, Hub, Version};
-pub use endpoint::{About, Answered, Cause, Endpoint, Unanswered};
+pub use conversion::{Conversion, ConversionBounds, ConversionError, ConversionResponse, Hub, Version};
+pub use endpoint::{Endpoint, ReviewError, ReviewFailure, ReviewInfo, ReviewResponse};
 pub use faults::faults;
 pub use footprint::{Footprint, TooDeep};
 pub use handler::{BoxError, Mutator, Validator};
@@ -61,4 +61,4 @@ pub use target::{
     CONNECT, CREATE, Covers, DELETE, Operations, Target, TargetRule, UPDATE, any_namespaced, target,
 };
 pub use verdict::{Denial, Mutation, Reason, Verdict};
-pub use webhook::{Declaration, FailurePolicy, MatchCondition, Purpose, SideEffects, Webhook};
+pub use webhook::{FailurePolicy, MatchCondition, SideEffects, Webhook, WebhookBuilder, WebhookType};

@@ -12,8 +12,8 @@ use super::{
 
 /// Whether a webhook changes objects or only judges them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// It allows or denies. Asked after all changes were made.
+pub enum WebhookType {
+    /// It allows or denies. RequestInfo after all changes were made.
     Validating,
     /// It may also change the object.
     Mutating,
@@ -51,7 +51,7 @@ pub struct Webhook {
     /// A DNS label, unique among those of the controller.
     pub name: &'static str,
     /// Whether it changes objects.
-    pub purpose: Purpose,
+    pub purpose: WebhookType,
     /// What it is asked about.
     pub targets: Vec<TargetRule>,
     /// The namespaces whose objects it is asked about, beyond those that are always left out.
@@ -79,16 +79,16 @@ pub(super) const LONGEST: u8 = 5;
 
 impl Webhook {
     /// Begins a webhook that allows or denies. While it gives no answer, requests are refused.
-    pub fn validating<V: Validator>(name: &'static str) -> Declaration<V::Object> {
-        let wire: Wire = Box::new(|caches| handler::validating(V::wire(caches)));
-        Declaration::new(name, Purpose::Validating, FailurePolicy::Fail, wire)
+    pub fn validating<V: Validator>(name: &'static str) -> WebhookBuilder<V::Object> {
+        let wire: Wire = Box::new(|caches| handler::validating(V::build(caches)));
+        WebhookBuilder::new(name, WebhookType::Validating, FailurePolicy::Fail, wire)
     }
 
     /// Begins a webhook that may change objects. While it gives no answer, requests go on without it: what must hold
     /// is for a validating webhook to check in the end.
-    pub fn mutating<M: Mutator>(name: &'static str) -> Declaration<M::Object> {
-        let wire: Wire = Box::new(|caches| handler::mutating(M::wire(caches)));
-        Declaration::new(name, Purpose::Mutating, FailurePolicy::Ignore, wire)
+    pub fn mutating<M: Mutator>(name: &'static str) -> WebhookBuilder<M::Object> {
+        let wire: Wire = Box::new(|caches| handler::mutating(M::build(caches)));
+        WebhookBuilder::new(name, WebhookType::Mutating, FailurePolicy::Ignore, wire)
     }
 
     /// The path that it is served at, by a controller of this name.
@@ -104,13 +104,13 @@ impl Webhook {
 
 /// A webhook that is being declared, for a handler of objects of type `O`.
 #[must_use = "ends with declare()"]
-pub struct Declaration<O> {
+pub struct WebhookBuilder<O> {
     webhook: Webhook,
     object: PhantomData<fn() -> O>,
 }
 
-impl<O> Declaration<O> {
-    fn new(name: &'static str, purpose: Purpose, failure_policy: FailurePolicy, wire: Wire) -> Self {
+impl<O> WebhookBuilder<O> {
+    fn new(name: &'static str, purpose: WebhookType, failure_policy: FailurePolicy, wire: Wire) -> Self {
         let webhook = Webhook {
             name,
             purpose,
@@ -150,7 +150,7 @@ impl<O> Declaration<O> {
     }
 
     /// It is asked only if this CEL expression is true of the request.
-    pub fn only_if(mut self, name: &str, expression: &str) -> Self {
+    pub fn match_condition(mut self, name: &str, expression: &str) -> Self {
         let condition = MatchCondition { name: name.to_owned(), expression: expression.to_owned() };
         self.webhook.match_conditions.push(condition);
         self
@@ -181,7 +181,7 @@ impl<O> Declaration<O> {
     }
 
     /// The webhook is complete.
-    pub fn declare(self) -> Webhook {
+    pub fn build(self) -> Webhook {
         self.webhook
     }
 }

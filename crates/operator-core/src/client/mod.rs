@@ -1,12 +1,12 @@
 //! The one connection pool of a process, and the clients over it.
 
-mod asked;
+mod request_info;
 
 use std::{sync::Arc, time::Instant};
 
-pub use asked::Asked;
 use http::{HeaderValue, Request, header::USER_AGENT};
 use kube::{Client, client::Body};
+pub use request_info::RequestInfo;
 use tokio::sync::Semaphore;
 use tower::service_fn;
 use tracing::Instrument;
@@ -70,7 +70,7 @@ impl Clients {
         let service = service_fn(move |mut request: Request<Body>| {
             let (Self { inner, limit, metrics }, fence) = (clients.clone(), fence.clone());
             request.headers_mut().insert(USER_AGENT, agent.clone());
-            let asked = Asked::of(&request);
+            let asked = RequestInfo::of(&request);
             let span = asked.span();
             let told = span.clone();
             let send = async move {

@@ -15,12 +15,12 @@
 //! # Not guaranteed
 //! That the store is current. Whoever acts on it guards each write by names, UIDs or resource versions.
 
-mod filled;
-mod hub;
+mod factory;
 mod index;
-mod parts;
 mod raw;
+mod scope;
 mod store;
+mod synced;
 mod watch;
 
 use std::sync::{
@@ -28,13 +28,13 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-pub(crate) use filled::Filled;
-pub use hub::{Informers, Selection};
+pub use factory::{Informers, Selection};
 pub use index::{Index, IndexKey};
 use parking_lot::{Mutex, RwLock};
-pub use parts::Scope;
 pub use raw::{Listing, list_pages};
+pub use scope::Scope;
 pub use store::{Change, Moment, Store};
+pub(crate) use synced::SyncedInformers;
 use tokio::sync::watch::{Receiver, Sender};
 
 use crate::kind::Kind;
@@ -44,7 +44,7 @@ use crate::kind::Kind;
 type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
 
 /// What is called when more has been listed.
-type OnFilled = Arc<dyn Fn() + Send + Sync>;
+type OnSynced = Arc<dyn Fn() + Send + Sync>;
 
 /// A shared view of all objects of one kind. Cheap to clone; all clones share one watch.
 pub struct Informer<K> {
@@ -61,9 +61,9 @@ struct Shared<K> {
     store: Store<K>,
     subscribers: RwLock<Vec<(u64, Subscriber<K>)>>,
     /// Called whenever a namespace, or all of the cluster, has been listed for the first time.
-    fillings: RwLock<Vec<(u64, OnFilled)>>,
+    sync_subscribers: RwLock<Vec<(u64, OnSynced)>>,
     next_subscriber: AtomicU64,
-    /// Held while a change is made and told, so that changes are told in the order in which they are made.
+    /// OwnedFinalizer while a change is made and told, so that changes are told in the order in which they are made.
     telling: Mutex<()>,
     synced: Sender<bool>,
 }
@@ -77,7 +77,7 @@ struct Unsubscribe<K: Kind>(Arc<Shared<K>>, u64);
 impl<K: Kind> Drop for Unsubscribe<K> {
     fn drop(&mut self) {
         self.0.subscribers.write().retain(|(id, _)| *id != self.1);
-        self.0.fillings.write().retain(|(id, _)| *id != self.1);
+        self.0.sync_subscribers.write().retain(|(id, _)| *id != self.1);
     }
 }
 
@@ -87,7 +87,7 @@ impl<K: Kind> Informer<K> {
             shared: Arc::new(Shared {
                 store: Store::new(limits, selection),
                 subscribers: RwLock::default(),
-                fillings: RwLock::default(),
+                sync_subscribers: RwLock::default(),
                 next_subscriber: AtomicU64::new(0),
                 telling: Mutex::new(()),
                 synced: Sender::new(false),
@@ -119,28 +119,28 @@ impl<K: Kind> Informer<K> {
     }
 
     /// Whether all objects of a namespace have been listed once.
-    pub(crate) fn is_filled(&self, namespace: Option<&str>) -> bool {
-        self.shared.store.is_filled(namespace)
+    pub(crate) fn has_synced(&self, namespace: Option<&str>) -> bool {
+        self.shared.store.has_synced(namespace)
     }
 
     /// Calls `told` whenever a namespace, or all of the cluster, has been listed for the first time.
-    pub(crate) fn on_filled(&self, told: impl Fn() + Send + Sync + 'static) -> Subscription {
+    pub(crate) fn on_synced(&self, told: impl Fn() + Send + Sync + 'static) -> Subscription {
         let id = self.shared.next_subscriber.fetch_add(1, Ordering::Relaxed);
-        self.shared.fillings.write().push((id, Arc::new(told)));
+        self.shared.sync_subscribers.write().push((id, Arc::new(told)));
         Subscription(Box::new(Unsubscribe(self.shared.clone(), id)))
     }
 
     /// Ends the relist of the watch with this limit.
     fn relist_ended(&self, limit: Option<&str>) {
-        let was_filled = self.is_filled(limit);
+        let had_synced = self.has_synced(limit);
         self.change(|store| store.relist_ended(limit));
-        if was_filled {
+        if had_synced {
             return;
         }
-        if self.store().unfilled().is_empty() {
+        if self.store().unsynced().is_empty() {
             self.shared.synced.send_replace(true);
         }
-        let told: Vec<_> = self.shared.fillings.read().iter().map(|(_, told)| told.clone()).collect();
+        let told: Vec<_> = self.shared.sync_subscribers.read().iter().map(|(_, told)| told.clone()).collect();
         for told in told {
             told();
         }

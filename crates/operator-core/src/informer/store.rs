@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 use super::{
     Selection,
     index::{Index, IndexKey, Indexed},
-    parts::Parts,
+    scope::WatchStates,
 };
 use crate::kind::{Kind, ObjectKey};
 
@@ -56,7 +56,7 @@ pub struct Store<K> {
 struct Inner<K> {
     objects: HashMap<ObjectKey, Arc<K>>,
     indexes: Vec<Weak<dyn Indexed<K>>>,
-    parts: Parts,
+    parts: WatchStates,
     selection: Selection,
     /// How often a relist began or ended, in any of the parts.
     relists: u64,
@@ -71,7 +71,7 @@ impl<K: Kind> Default for Store<K> {
 impl<K: Kind> Store<K> {
     /// A store that is filled by one watch for each limit, which shows the objects of the selection.
     pub(super) fn new(limits: &[Option<Arc<str>>], selection: Selection) -> Self {
-        let (objects, indexes, parts) = (HashMap::new(), Vec::new(), Parts::new(limits));
+        let (objects, indexes, parts) = (HashMap::new(), Vec::new(), WatchStates::new(limits));
         Self { inner: RwLock::new(Inner { objects, indexes, parts, selection, relists: 0 }) }
     }
 
@@ -163,10 +163,10 @@ impl<K: Kind> Store<K> {
         let mut inner = self.inner.write();
         let relist = inner.next_relist();
         let Some(part) = inner.parts.get_mut(limit) else { return Vec::new() };
-        part.is_filled = true;
+        part.has_synced = true;
         part.relist = relist;
         let Some(listed) = part.listed.take() else { return Vec::new() };
-        let covered = inner.objects.keys().filter(|key| Parts::covers(limit, key));
+        let covered = inner.objects.keys().filter(|key| WatchStates::covers(limit, key));
         let vanished: Vec<_> = covered.filter(|key| !listed.contains(key)).cloned().collect();
         vanished.iter().filter_map(|key| inner.take(key)).collect()
     }
@@ -182,15 +182,15 @@ impl<K: Kind> Store<K> {
     }
 
     /// Whether all objects of a namespace have been listed once.
-    pub(super) fn is_filled(&self, namespace: Option<&str>) -> bool {
-        self.inner.read().parts.get(namespace).is_some_and(|part| part.is_filled)
+    pub(super) fn has_synced(&self, namespace: Option<&str>) -> bool {
+        self.inner.read().parts.get(namespace).is_some_and(|part| part.has_synced)
     }
 
     /// The watches that have not listed anything yet: what each is limited to, and whether it is refused.
-    pub(super) fn unfilled(&self) -> Vec<(Option<String>, bool)> {
+    pub(super) fn unsynced(&self) -> Vec<(Option<String>, bool)> {
         let inner = self.inner.read();
-        let unfilled = inner.parts.iter().filter(|(_, part)| !part.is_filled);
-        unfilled.map(|(limit, part)| (limit.map(str::to_owned), part.is_refused)).collect()
+        let unsynced = inner.parts.iter().filter(|(_, part)| !part.has_synced);
+        unsynced.map(|(limit, part)| (limit.map(str::to_owned), part.is_refused)).collect()
     }
 
     /// Takes in an event of the watch, unless an answer to a write of our own was newer.
@@ -344,13 +344,13 @@ mod tests {
     fn a_store_is_filled_namespace_by_namespace() {
         let store = Store::<ConfigMap>::new(&[Some("a".into()), Some("b".into())], Selection::All);
         store.relist_began(Some("a"));
-        assert!(!store.is_filled(Some("a")));
+        assert!(!store.has_synced(Some("a")));
         store.relist_ended(Some("a"));
-        assert!(store.is_filled(Some("a")) && !store.is_filled(Some("b")));
+        assert!(store.has_synced(Some("a")) && !store.has_synced(Some("b")));
         store.refused(Some("b"), true);
-        assert_eq!(store.unfilled(), [(Some("b".to_owned()), true)]);
+        assert_eq!(store.unsynced(), [(Some("b".to_owned()), true)]);
         store.refused(Some("b"), false);
-        assert_eq!(store.unfilled(), [(Some("b".to_owned()), false)]);
+        assert_eq!(store.unsynced(), [(Some("b".to_owned()), false)]);
     }
 
     #[test]

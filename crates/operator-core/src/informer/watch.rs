@@ -22,7 +22,7 @@ use crate::{
     backoff::WatchBackoff,
     error,
     kind::Kind,
-    metrics::{Metrics, Restarted},
+    metrics::{Metrics, WatchRestart},
 };
 
 /// How long a watch lasts before it is opened anew, in seconds. Well below the 290 s that kube takes, so that
@@ -151,10 +151,10 @@ fn cannot_stream(error: &Error) -> bool {
 }
 
 /// Whether and why the watch starts over. One that has expired lists anew, and is counted then.
-fn restarted<W>(event: &Result<Event<W>, Error>) -> Option<Restarted> {
+fn restarted<W>(event: &Result<Event<W>, Error>) -> Option<WatchRestart> {
     match event {
-        Ok(Event::Init) => Some(Restarted::Listed),
-        Err(broken) if !is_expired(broken) => Some(Restarted::Failed),
+        Ok(Event::Init) => Some(WatchRestart::Listed),
+        Err(broken) if !is_expired(broken) => Some(WatchRestart::Failed),
         _ => None,
     }
 }

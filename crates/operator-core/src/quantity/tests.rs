@@ -1,4 +1,4 @@
-//! Held against vectors that apimachinery printed, and against its own laws.
+//! OwnedFinalizer against vectors that apimachinery printed, and against its own laws.
 
 use proptest::prelude::*;
 use serde::Deserialize;

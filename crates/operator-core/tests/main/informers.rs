@@ -12,12 +12,12 @@ use operator_core::{
     ObjectKey,
     client::Clients,
     informer::{Change, Informers, Selection},
-    metrics::{Metrics, Restarted},
+    metrics::{Metrics, WatchRestart},
 };
 
 use crate::{
     gate::Gate,
-    support::{PATIENCE, World, config_map, filled},
+    support::{PATIENCE, World, config_map, synced},
 };
 
 /// What a subscriber was told.
@@ -83,7 +83,7 @@ async fn what_vanished_while_the_watch_was_down_is_reported_after_the_relist() {
     let watches = Arc::new(Watches::default());
     let informers = Informers::measured(gate.client(&world.client), watches.clone());
     let informer = informers.get::<ConfigMap>(Selection::All);
-    filled(&informer).await;
+    synced(&informer).await;
     let (log, tell) = told(&world);
     let _subscription = informer.subscribe(tell);
     world.create(config_map("stays", &[])).await;
@@ -107,9 +107,9 @@ async fn what_vanished_while_the_watch_was_down_is_reported_after_the_relist() {
 
     let restarts = watches.restarts.lock().unwrap().clone();
     assert!(restarts.iter().all(|(kind, _)| kind == "ConfigMap"), "{restarts:?}");
-    let listed = restarts.iter().filter(|(_, why)| *why == Restarted::Listed).count();
+    let listed = restarts.iter().filter(|(_, why)| *why == WatchRestart::Listed).count();
     assert_eq!(listed, 2, "at the start and after it expired: {restarts:?}");
-    assert!(restarts.iter().any(|(_, why)| *why == Restarted::Failed), "{restarts:?}");
+    assert!(restarts.iter().any(|(_, why)| *why == WatchRestart::Failed), "{restarts:?}");
     assert_eq!(watches.objects(), [("ConfigMap".to_owned(), informer.store().len())]);
     drop(informers);
     assert_eq!(watches.objects(), []);
@@ -118,7 +118,7 @@ async fn what_vanished_while_the_watch_was_down_is_reported_after_the_relist() {
 /// What is told about watches.
 #[derive(Default)]
 struct Watches {
-    restarts: Mutex<Vec<(String, Restarted)>>,
+    restarts: Mutex<Vec<(String, WatchRestart)>>,
     objects: Mutex<Option<Objects>>,
 }
 
@@ -132,7 +132,7 @@ impl Watches {
 }
 
 impl Metrics for Watches {
-    fn watch_restarted(&self, kind: &str, why: Restarted) {
+    fn watch_restarted(&self, kind: &str, why: WatchRestart) {
         self.restarts.lock().unwrap().push((kind.to_owned(), why));
     }
 
@@ -147,8 +147,8 @@ async fn there_is_one_watch_for_a_kind_and_selection_however_many_ask() {
     let agent = format!("informers-{}", world.namespace.name());
     let informers = Informers::new(Clients::new(world.client.clone()).named(&agent));
     let (one, two) = (informers.get::<ConfigMap>(Selection::All), informers.get::<ConfigMap>(Selection::All));
-    filled(&one).await;
-    filled(&two).await;
+    synced(&one).await;
+    synced(&two).await;
     assert_eq!(informers.unsynced(), Vec::<String>::new());
     world.create(config_map("seen", &[])).await;
     eventually("both to know", PATIENCE, async || {
@@ -206,7 +206,7 @@ async fn a_server_that_does_not_stream_lists_is_read_in_pages() {
     let client = cluster.client().await.unwrap();
     let informers = Informers::new(client.clone());
     let informer = informers.get::<ConfigMap>(Selection::All);
-    filled(&informer).await;
+    synced(&informer).await;
     let created = Api::default_namespaced(client)
         .create(&PostParams::default(), &config_map("new", &[]))
         .await

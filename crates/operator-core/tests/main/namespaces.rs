@@ -22,7 +22,7 @@ use operator_core::{
 
 use crate::{
     gate::Gate,
-    support::{PATIENCE, World, config_map, filled},
+    support::{PATIENCE, World, config_map, synced},
 };
 
 fn within(client: Client, names: &[&str]) -> Informers {
@@ -62,7 +62,7 @@ async fn two_namespaces_feed_one_store_and_a_third_is_not_asked_for() {
     let client = Clients::new(world.client.clone()).named(&agent);
     let informers = within(client, &[one.name(), two.name(), &later]);
     let informer = informers.get::<ConfigMap>(Selection::Managed);
-    filled(&informer).await;
+    synced(&informer).await;
     until_known(&informer, &[(one, "present"), (&two, "present")]).await;
 
     // A namespace that did not exist when the watch began.
@@ -100,7 +100,7 @@ async fn a_watch_that_lists_anew_concerns_the_objects_of_its_namespace_only() {
     let gate = Gate::new();
     let informers = within(gate.client(&world.client), &[one, &two]);
     let informer = informers.get::<ConfigMap>(Selection::Managed);
-    filled(&informer).await;
+    synced(&informer).await;
 
     gate.cut();
     for namespace in [one.name(), two.name()] {
@@ -147,7 +147,7 @@ async fn a_namespace_that_gives_no_rights_is_named_and_does_not_stop_the_others(
     assert!(!informer.is_synced());
 
     allow(&world.client, &two, one).await;
-    filled(&informer).await;
+    synced(&informer).await;
     until_known(&informer, &[(one, "present"), (&two, "present")]).await;
     assert_eq!(informers.refused(), Vec::<String>::new());
 }

@@ -16,7 +16,7 @@ use kube::{
 };
 use operator_core::{
     Controller, Environment,
-    metrics::{Ended, Metrics},
+    metrics::{Metrics, ReconcileResult},
     register,
 };
 use serde_json::json;
@@ -101,7 +101,7 @@ async fn one_cause_is_one_event_however_often_it_is_tried() {
     let events = world.events("fails").await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert_eq!(events[0].note.as_deref(), Some("it was asked to fail"));
-    assert_eq!(events[0].reason.as_deref(), Some("Asked"));
+    assert_eq!(events[0].reason.as_deref(), Some("RequestInfo"));
     assert!(events[0].series.is_none(), "it was published once");
 }
 
@@ -233,10 +233,10 @@ async fn an_object_that_cannot_be_read_does_not_stop_the_others() {
 
 /// Remembers how reconciles ended.
 #[derive(Default)]
-struct Endings(Mutex<Vec<Ended>>);
+struct Endings(Mutex<Vec<ReconcileResult>>);
 
 impl Metrics for Endings {
-    fn reconciled(&self, _controller: &'static str, ended: Ended, _took: Duration) {
+    fn reconciled(&self, _controller: &'static str, ended: ReconcileResult, _took: Duration) {
         self.0.lock().unwrap().push(ended);
     }
 }
@@ -260,7 +260,9 @@ async fn a_reconcile_that_takes_too_long_is_cut_off_and_each_ending_is_measured(
     }
     eventually("each ending", PATIENCE, async || {
         let seen = endings.0.lock().unwrap().clone();
-        let all = [Ended::TimedOut, Ended::Panicked, Ended::Done].iter().all(|ended| seen.contains(ended));
+        let all = [ReconcileResult::TimedOut, ReconcileResult::Panicked, ReconcileResult::Done]
+            .iter()
+            .all(|ended| seen.contains(ended));
         Ok(if all { Ok(()) } else { Err(seen) })
     })
     .await

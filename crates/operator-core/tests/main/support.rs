@@ -39,7 +39,7 @@ impl World {
         let clients = Clients::new(client.clone());
         let informers = Informers::new(clients.named("informers"));
         let informer = informers.get::<ConfigMap>(Selection::Managed);
-        filled(&informer).await;
+        synced(&informer).await;
         let children = Children::new(clients.named(namespace.name()), informer.clone());
         let agent = format!("ensemble/{} ({})", env!("CARGO_PKG_VERSION"), namespace.name());
         Self { cluster, namespace, client, informer, children, agent, began, _informers: informers }
@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-pub(crate) async fn filled(informer: &Informer<ConfigMap>) {
+pub(crate) async fn synced(informer: &Informer<ConfigMap>) {
     tokio::time::timeout(PATIENCE, informer.synced().wait_for(|synced| *synced)).await.unwrap().unwrap();
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use kube::{CustomResource, KubeSchema, ResourceExt};
 use operator_core::{
-    Controller, Outcome, ReconcileError, Wiring,
+    Controller, ControllerBuilder, Outcome, ReconcileError,
     rbac::{CREATE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
     write::WriteError,
@@ -48,7 +48,7 @@ pub(crate) enum Behave {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("it was asked to fail")]
-    Asked,
+    RequestInfo,
     #[error("it was asked to fail for good")]
     ForGood,
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub(crate) enum Error {
 
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
-        "Asked"
+        "RequestInfo"
     }
 
     fn is_terminal(&self) -> bool {
@@ -99,8 +99,8 @@ impl Controller for WidgetController {
         vec![always]
     }
 
-    fn wire(wiring: &mut Wiring<'_, Widget>) -> Self {
-        Self { status: wiring.status() }
+    fn build(builder: &mut ControllerBuilder<'_, Widget>) -> Self {
+        Self { status: builder.status() }
     }
 
     async fn reconcile(&self, widget: Arc<Widget>) -> Result<Outcome, Error> {
@@ -109,7 +109,7 @@ impl Controller for WidgetController {
             Behave::Well => self.count(&widget, 1).await,
             Behave::Panic => panic!("it was asked to panic"),
             Behave::Hang => std::future::pending().await,
-            Behave::Fail => Err(Error::Asked),
+            Behave::Fail => Err(Error::RequestInfo),
             Behave::FailForGood => Err(Error::ForGood),
             Behave::CountFast => {
                 let next = widget.status.as_ref().map_or(0, |status| status.count) + 1;

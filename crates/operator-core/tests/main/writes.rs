@@ -56,7 +56,7 @@ async fn a_cache_that_knows_nothing_is_made_good() {
     let owner = world.owner("owner").await;
     let key = world.key("child");
     world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
-    // An informer that has not been filled stands for one that is far behind.
+    // An informer that has not been synced stands for one that is far behind.
     let behind = Informers::new(world.client.clone()).get::<ConfigMap>(Selection::Managed);
     let children = Children::new(world.client.clone(), behind);
     assert_eq!(children.create_or_update(&key, &owner, says("a", "1")).await.unwrap(), Written::Unchanged);

@@ -14,7 +14,7 @@ use operator_core::{
     backoff::WatchBackoff,
     error::chain,
     kind::Kind,
-    metrics::{Metrics, Restarted},
+    metrics::{Metrics, WatchRestart},
 };
 
 use super::outage_log::OutageLog;
@@ -55,8 +55,8 @@ pub(super) fn watch_object<K: Kind>(
 
 fn count<K: Kind>(event: &Result<Event<K>, Error>, metrics: &dyn Metrics) {
     match event {
-        Ok(Event::Init) => metrics.watch_restarted(&K::kind(&()), Restarted::Listed),
-        Err(error) if !is_expired(error) => metrics.watch_restarted(&K::kind(&()), Restarted::Failed),
+        Ok(Event::Init) => metrics.watch_restarted(&K::kind(&()), WatchRestart::Listed),
+        Err(error) if !is_expired(error) => metrics.watch_restarted(&K::kind(&()), WatchRestart::Failed),
         _ => {}
     }
 }

@@ -3,7 +3,9 @@
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use operator_core::metrics::{Asked, Certificate, Ended, Metrics, Reading, Restarted, Reviewed};
+use operator_core::metrics::{
+    Certificate, Metrics, Reading, ReconcileResult, RequestInfo, ReviewResult, WatchRestart,
+};
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram, info::Info},
@@ -89,7 +91,7 @@ impl Meter {
     }
 
     fn prepare(&self, controller: &'static str) {
-        for ended in Ended::ALL {
+        for ended in ReconcileResult::ALL {
             self.reconciles.with([label_value(controller), label_value(ended.label())]);
         }
         self.reconcile_duration.with([label_value(controller)]);
@@ -111,7 +113,7 @@ impl Meter {
 }
 
 impl Metrics for Meter {
-    fn reconciled(&self, controller: &'static str, ended: Ended, took: Duration) {
+    fn reconciled(&self, controller: &'static str, ended: ReconcileResult, took: Duration) {
         self.reconciles.with([label_value(controller), label_value(ended.label())]).inc();
         self.reconcile_duration.with([label_value(controller)]).observe(took.as_secs_f64());
     }
@@ -128,7 +130,7 @@ impl Metrics for Meter {
         self.live.gauges(controller, read);
     }
 
-    fn requested(&self, asked: &Asked, code: Option<u16>, took: Duration) {
+    fn requested(&self, asked: &RequestInfo, code: Option<u16>, took: Duration) {
         let verb = label_value(asked.verb);
         let code = code.map_or(Cow::Borrowed("none"), |code| Cow::Owned(code.to_string()));
         self.requests.with([verb.clone(), self.resources.value(&asked.resource), code]).inc();
@@ -143,11 +145,11 @@ impl Metrics for Meter {
         self.live.informers(objects);
     }
 
-    fn watch_restarted(&self, kind: &str, why: Restarted) {
+    fn watch_restarted(&self, kind: &str, why: WatchRestart) {
         self.watch_restarts.with([self.kinds.value(kind), label_value(why.label())]).inc();
     }
 
-    fn reviewed(&self, webhook: &str, ended: Reviewed, took: Duration) {
+    fn reviewed(&self, webhook: &str, ended: ReviewResult, took: Duration) {
         let webhook = self.webhooks.value(webhook);
         self.reviews.with([webhook.clone(), label_value(ended.label())]).inc();
         self.review_duration.with([webhook]).observe(took.as_secs_f64());

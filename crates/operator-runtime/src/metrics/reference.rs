@@ -3,14 +3,16 @@
 //! Names follow Prometheus: counters end in `_total`, metrics with a unit end in the unit, and units are base units.
 //! No label contains the name of an object or a user, a message, or a request path. Each label has few values.
 
-use operator_core::metrics::{Certificate, Ended, Restarted, Reviewed};
+use operator_core::metrics::{Certificate, ReconcileResult, ReviewResult, WatchRestart};
 
 pub use super::metric::{Kind, Label, Metric, Unit, Values};
 
 const CONTROLLER: Label = Label { name: "controller", values: Values::Controllers };
 
-const RESULT: Label =
-    Label { name: "result", values: Values::These(|| Ended::ALL.map(Ended::label).to_vec()) };
+const RESULT: Label = Label {
+    name: "result",
+    values: Values::These(|| ReconcileResult::ALL.map(ReconcileResult::label).to_vec()),
+};
 
 const VERB: Label = Label {
     name: "verb",
@@ -39,12 +41,12 @@ pub(super) const RETRIES_OF: [&str; 3] = ["429", "503", "504"];
 const KIND: Label = Label { name: "kind", values: Values::Few("a kind that is watched: `Pod`, `PodSet`") };
 
 const REASON: Label =
-    Label { name: "reason", values: Values::These(|| Restarted::ALL.map(Restarted::label).to_vec()) };
+    Label { name: "reason", values: Values::These(|| WatchRestart::ALL.map(WatchRestart::label).to_vec()) };
 
 const WEBHOOK: Label = Label { name: "webhook", values: Values::Few("the path that the API server calls") };
 
 const REVIEWED: Label =
-    Label { name: "result", values: Values::These(|| Reviewed::ALL.map(Reviewed::label).to_vec()) };
+    Label { name: "result", values: Values::These(|| ReviewResult::ALL.map(ReviewResult::label).to_vec()) };
 
 const CERTIFICATE: Label = Label {
     name: "certificate",

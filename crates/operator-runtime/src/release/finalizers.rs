@@ -7,7 +7,7 @@ use kube::{
     core::ObjectMeta,
 };
 use operator_core::{
-    Held, ObjectKey,
+    ObjectKey, OwnedFinalizer,
     error::{is_conflict, is_not_found, is_undefined},
     finalizer::removal,
     write::retry_on_conflict,
@@ -24,7 +24,12 @@ const AT_ONCE: usize = 16;
 const PAGE: u32 = 500;
 
 /// Takes the finalizer off all objects of a namespace, or of the cluster.
-pub(super) async fn take_off(client: &Client, held: &Held, namespace: Option<&str>, report: &mut Report) {
+pub(super) async fn take_off(
+    client: &Client,
+    held: &OwnedFinalizer,
+    namespace: Option<&str>,
+    report: &mut Report,
+) {
     let mut params = ListParams::default().limit(PAGE);
     loop {
         let page = match api(client, held, namespace).list_metadata(&params).await {
@@ -52,7 +57,11 @@ pub(super) async fn take_off(client: &Client, held: &Held, namespace: Option<&st
     }
 }
 
-async fn take_off_one(client: &Client, held: &Held, seen: ObjectMeta) -> Result<Option<Done>, ReleaseError> {
+async fn take_off_one(
+    client: &Client,
+    held: &OwnedFinalizer,
+    seen: ObjectMeta,
+) -> Result<Option<Done>, ReleaseError> {
     let key = ObjectKey::of_meta(&seen);
     let api = api(client, held, key.namespace());
     let attempt = async |round| {
@@ -82,7 +91,7 @@ async fn take_off_one(client: &Client, held: &Held, seen: ObjectMeta) -> Result<
     }
 }
 
-fn api(client: &Client, held: &Held, namespace: Option<&str>) -> Api<DynamicObject> {
+fn api(client: &Client, held: &OwnedFinalizer, namespace: Option<&str>) -> Api<DynamicObject> {
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &held.resource),
         None => Api::all_with(client.clone(), &held.resource),

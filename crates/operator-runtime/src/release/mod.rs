@@ -13,9 +13,9 @@
 
 mod error;
 mod finalizers;
+mod leftovers;
 mod named;
 mod pods;
-mod remains;
 mod rules;
 
 use std::fmt;
@@ -99,7 +99,7 @@ impl Report {
 /// Lets go of all that the controllers hold within `scope`. Every step is logged when it is done.
 pub async fn release(client: &Client, controllers: &[Registration], scope: &Scope) -> Report {
     let mut report = Report::default();
-    remains(client, controllers, &mut report).await;
+    leftovers(client, controllers, &mut report).await;
     if report.failed.is_empty() {
         for controller in controllers {
             named::configurations(client, controller, &mut report).await;
@@ -113,9 +113,9 @@ pub async fn release(client: &Client, controllers: &[Registration], scope: &Scop
 }
 
 /// Deletes what the controllers granted to people in the cluster.
-pub async fn remains(client: &Client, controllers: &[Registration], report: &mut Report) {
-    for remains in controllers.iter().flat_map(|controller| (controller.remains)()) {
-        remains::delete(client, &remains, report).await;
+pub async fn leftovers(client: &Client, controllers: &[Registration], report: &mut Report) {
+    for leftovers in controllers.iter().flat_map(|controller| (controller.leftovers)()) {
+        leftovers::delete(client, &leftovers, report).await;
     }
 }
 
@@ -128,7 +128,7 @@ pub async fn policies(client: &Client, controllers: &[Registration], report: &mu
 
 /// Takes the controllers' finalizers off all objects within `scope`.
 pub async fn finalizers(client: &Client, controllers: &[Registration], scope: &Scope, report: &mut Report) {
-    for held in controllers.iter().filter_map(|controller| (controller.held)()) {
+    for held in controllers.iter().filter_map(|controller| (controller.owned_finalizer)()) {
         for limit in scope.limits(held.namespaced) {
             finalizers::take_off(client, &held, limit.as_deref(), report).await;
         }

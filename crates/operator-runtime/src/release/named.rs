@@ -11,7 +11,7 @@ use kube::{
 };
 use operator_core::{
     Registration,
-    admission::configuration::{self, Reach},
+    admission::configuration::{self, ClientConfig},
     error::{is_conflict, is_not_found},
     kind::Kind,
 };
@@ -49,7 +49,7 @@ pub(super) struct Names {
 
 pub(super) fn names(controller: &Registration) -> Names {
     // How the API server reaches us makes no difference to what the objects are called.
-    let reach = Reach::Service { namespace: String::new() };
+    let reach = ClientConfig::Service { namespace: String::new() };
     let policies = configuration::policies(controller, reach.namespace());
     Names {
         validating: configuration::validating(controller, &reach).map(|one| one.name_any()),

@@ -49,14 +49,14 @@ pub fn pod_rules() -> Vec<Rule> {
 
 /// All that is needed in the cluster by whoever has no other rights.
 pub fn release_rules(controllers: &[Registration]) -> Vec<Rule> {
-    let held = controllers.iter().filter_map(|controller| (controller.held)());
+    let held = controllers.iter().filter_map(|controller| (controller.owned_finalizer)());
     let held = held.map(|held| rule_on(&held.resource, held.namespaced, GET | LIST | PATCH));
-    let remains = controllers.iter().flat_map(|controller| (controller.remains)());
-    let remains = remains.flat_map(|remains| {
-        let delete = rule_on(&remains.resource, false, DELETE).named(remains.names.iter().copied());
-        [rule_on(&remains.resource, false, LIST), delete]
+    let leftovers = controllers.iter().flat_map(|controller| (controller.leftovers)());
+    let leftovers = leftovers.flat_map(|leftovers| {
+        let delete = rule_on(&leftovers.resource, false, DELETE).named(leftovers.names.iter().copied());
+        [rule_on(&leftovers.resource, false, LIST), delete]
     });
-    cluster_rules(controllers).into_iter().chain(held).chain(remains).collect()
+    cluster_rules(controllers).into_iter().chain(held).chain(leftovers).collect()
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use axum::{
     response::IntoResponse,
 };
 use operator_core::{
-    admission::{About, Cause, Conversion, ConversionBounds, Converted, Denial, Endpoint},
-    metrics::Reviewed,
+    admission::{
+        Conversion, ConversionBounds, ConversionResponse, Denial, Endpoint, ReviewError, ReviewInfo,
+    },
+    metrics::ReviewResult,
 };
 use tracing::{Instrument, Span, debug, debug_span, field::Empty, info, warn};
 
@@ -40,7 +42,7 @@ const CONVERSION: Duration = Duration::from_secs(10);
 /// How much of a denial is logged. It may quote what users write.
 const LONGEST_DENIAL: usize = 1024;
 
-type Answer = Result<(Bytes, Reviewed), Refusal>;
+type Answer = Result<(Bytes, ReviewResult), Refusal>;
 
 impl Answerer {
     pub(super) fn new(webhooks: Webhooks, needs_client_certificate: bool) -> Self {
@@ -63,7 +65,7 @@ impl Answerer {
             }
         };
         let answer = answer.instrument(span.clone()).await;
-        let ended = answer.as_ref().map_or(Reviewed::Failed, |(_, ended)| *ended);
+        let ended = answer.as_ref().map_or(ReviewResult::Failed, |(_, ended)| *ended);
         span.record("outcome", ended.label());
         self.webhooks.metrics.reviewed(&path, ended, began.elapsed());
         match answer {
@@ -122,20 +124,20 @@ impl Answerer {
         })
         .await;
         match answer {
-            Ok(Ok((Converted { body, uid, count, failed }, room))) => {
+            Ok(Ok((ConversionResponse { body, uid, count, failed }, room))) => {
                 Span::current().record("uid", &uid);
                 if let Some(failed) = &failed {
                     warn!(path, uid, count, error = %failed, "a conversion failed");
                 }
                 // The answer takes room until it is sent.
-                let body = Bytes::from_owner(Held { body, _room: room });
-                Ok((body, if failed.is_some() { Reviewed::Failed } else { Reviewed::Converted }))
+                let body = Bytes::from_owner(OwnedFinalizer { body, _room: room });
+                Ok((body, if failed.is_some() { ReviewResult::Failed } else { ReviewResult::Converted }))
             }
             Ok(Err(cause)) => {
                 tell_failure(path, None, &cause);
                 Err(refuse(&cause))
             }
-            Err(_) => Err(refuse(&Cause::Panicked)),
+            Err(_) => Err(refuse(&ReviewError::Panicked)),
         }
     }
 }
@@ -150,12 +152,12 @@ impl Drop for Cancel {
 }
 
 /// An answer and the room that it takes.
-struct Held {
+struct OwnedFinalizer {
     body: Vec<u8>,
     _room: Room,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for OwnedFinalizer {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
@@ -170,7 +172,7 @@ fn nothing_here() -> Refusal {
 }
 
 /// A denial can be found in the log by the review's id. Names come from users, so they are quoted.
-fn tell_denial(path: &str, about: &About, denial: &Denial) {
+fn tell_denial(path: &str, about: &ReviewInfo, denial: &Denial) {
     let message: String = denial.message.chars().take(LONGEST_DENIAL).collect();
     info!(
         path,
@@ -185,7 +187,7 @@ fn tell_denial(path: &str, about: &About, denial: &Denial) {
 }
 
 /// What this process got wrong is for its operator; what strangers send is not worth a line each.
-fn tell_failure(path: &str, about: Option<&About>, cause: &Cause) {
+fn tell_failure(path: &str, about: Option<&ReviewInfo>, cause: &ReviewError) {
     let uid = about.map_or("", |about| about.uid.as_str());
     let request = about.map(ToString::to_string).unwrap_or_default();
     if cause.is_senders() {
@@ -195,11 +197,11 @@ fn tell_failure(path: &str, about: Option<&About>, cause: &Cause) {
     }
 }
 
-fn refuse(cause: &Cause) -> Refusal {
+fn refuse(cause: &ReviewError) -> Refusal {
     let status = match cause {
         cause if cause.is_senders() => StatusCode::BAD_REQUEST,
-        Cause::NotFilled => StatusCode::SERVICE_UNAVAILABLE,
-        Cause::TooSlow(_) => StatusCode::GATEWAY_TIMEOUT,
+        ReviewError::NotFilled => StatusCode::SERVICE_UNAVAILABLE,
+        ReviewError::TooSlow(_) => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     Refusal::new(status, cause.to_string())

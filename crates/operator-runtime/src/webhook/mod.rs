@@ -48,11 +48,11 @@ enum Served {
 
 impl Webhooks {
     /// Wires what the controllers declare. Must be called within a Tokio runtime.
-    pub fn wire(controllers: &[Registration], environment: &Environment) -> Self {
+    pub fn build(controllers: &[Registration], environment: &Environment) -> Self {
         let mut served = HashMap::new();
         for controller in controllers {
             for webhook in (controller.webhooks)() {
-                let endpoint = Endpoint::wire(webhook, controller.name, environment);
+                let endpoint = Endpoint::build(webhook, controller.name, environment);
                 served.insert(endpoint.path().to_owned(), Served::Admission(Box::new(endpoint)));
             }
             for conversion in (controller.conversions)() {

@@ -10,7 +10,7 @@ use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use operator_core::{
     admission::{self, BoxError, CREATE, Caches, Denial, Validator, Verdict, Webhook, target},
-    metrics::Reviewed,
+    metrics::ReviewResult,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ struct Grumpy;
 impl Validator for Grumpy {
     type Object = ConfigMap;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -43,21 +43,21 @@ const REGISTRATION: Registration = Registration {
     companions: &[],
     rules: Vec::new,
     crds: Vec::new,
-    webhooks: || vec![Webhook::validating::<Grumpy>("grumpy").on(target::<ConfigMap>(CREATE)).declare()],
+    webhooks: || vec![Webhook::validating::<Grumpy>("grumpy").on(target::<ConfigMap>(CREATE)).build()],
     policies: |_| Vec::new(),
     conversions: Vec::new,
     gauges: || &[],
     settings: || &[],
-    held: || None,
-    remains: Vec::new,
-    wire: |_| unreachable!("nobody runs it"),
+    owned_finalizer: || None,
+    leftovers: Vec::new,
+    build: |_| unreachable!("nobody runs it"),
 };
 
 #[derive(Default)]
-struct Counts(Mutex<Vec<(String, Reviewed)>>);
+struct Counts(Mutex<Vec<(String, ReviewResult)>>);
 
 impl Metrics for Counts {
-    fn reviewed(&self, webhook: &str, ended: Reviewed, _took: Duration) {
+    fn reviewed(&self, webhook: &str, ended: ReviewResult, _took: Duration) {
         self.0.lock().push((webhook.to_owned(), ended));
     }
 }
@@ -67,7 +67,7 @@ fn router(counts: Arc<Counts>) -> Router {
         std::future::pending::<Result<axum::http::Response<kube::client::Body>, std::io::Error>>().await
     });
     let environment = Environment::measured(kube::Client::new(service, "default"), counts);
-    Webhooks::wire(&[REGISTRATION], &environment).router(false)
+    Webhooks::build(&[REGISTRATION], &environment).router(false)
 }
 
 fn review(name: &str) -> Value {
@@ -110,7 +110,7 @@ async fn a_review_is_answered_and_counted() {
         router(counts.clone()).oneshot(post("/test/grumpy", review("panic").to_string())).await.unwrap();
     assert_eq!(panics.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let path = "/test/grumpy".to_owned();
-    assert_eq!(*counts.0.lock(), [(path.clone(), Reviewed::Denied), (path, Reviewed::Failed)]);
+    assert_eq!(*counts.0.lock(), [(path.clone(), ReviewResult::Denied), (path, ReviewResult::Failed)]);
 }
 
 #[tokio::test]

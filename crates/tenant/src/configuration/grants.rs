@@ -3,7 +3,7 @@
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::ResourceExt;
 use operator_core::{
-    ObjectKey, Wiring,
+    ControllerBuilder, ObjectKey,
     informer::Selection,
     kind::is_deleting,
     write::{Children, WriteError},
@@ -24,11 +24,11 @@ pub(super) struct Grants<K> {
 
 impl<K: Grant> Grants<K> {
     /// Asks for the informer, and for a reconcile when an object of ours changes.
-    pub(super) fn wire(wiring: &mut Wiring<'_, CapsuleConfiguration>) -> Self {
-        let informer = wiring.informer::<K>(Selection::Managed);
-        wiring
-            .on_change(&informer, |change| concerned(change.states().any(|state| mark().owns(state.meta()))));
-        Self { children: Children::new(wiring.client(), informer.clone()), writer: wiring.writer(informer) }
+    pub(super) fn build(builder: &mut ControllerBuilder<'_, CapsuleConfiguration>) -> Self {
+        let informer = builder.informer::<K>(Selection::Managed);
+        builder
+            .watches(&informer, |change| concerned(change.states().any(|state| mark().owns(state.meta()))));
+        Self { children: Children::new(builder.client(), informer.clone()), writer: builder.writer(informer) }
     }
 
     /// Makes the object what it is to be.

@@ -23,7 +23,7 @@ use k8s_openapi::{
 };
 use kube::{CustomResourceExt, ResourceExt};
 use operator_core::{
-    Controller, ObjectKey, Outcome, ReconcileError, Remains, Wiring,
+    ClusterLeftovers, Controller, ControllerBuilder, ObjectKey, Outcome, ReconcileError,
     error::status as answered,
     informer::{Change, Informer, Selection},
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
@@ -112,24 +112,24 @@ impl Controller for ConfigurationController {
         vec![CapsuleConfiguration::new(CONFIGURATION_NAME, CapsuleConfigurationSpec::default())]
     }
 
-    fn remains() -> Vec<Remains> {
+    fn leftovers() -> Vec<ClusterLeftovers> {
         // The binding first: what it gives to people is theirs only while admission watches over it.
         vec![
-            Remains::of::<ClusterRoleBinding>(mark(), &[PROVISIONER_ROLE]),
-            Remains::of::<ClusterRole>(mark(), &[PROVISIONER_ROLE, DELETER_ROLE]),
+            ClusterLeftovers::of::<ClusterRoleBinding>(mark(), &[PROVISIONER_ROLE]),
+            ClusterLeftovers::of::<ClusterRole>(mark(), &[PROVISIONER_ROLE, DELETER_ROLE]),
         ]
     }
 
-    fn wire(wiring: &mut Wiring<'_, CapsuleConfiguration>) -> Self {
-        let tenants = wiring.informer::<Tenant>(Selection::All);
-        wiring.on_change(&tenants, |change| concerned(concerns_owners(change)));
-        let owners = wiring.informer::<TenantOwner>(Selection::All);
-        wiring.on_change(&owners, |change| concerned(differs(change)));
+    fn build(builder: &mut ControllerBuilder<'_, CapsuleConfiguration>) -> Self {
+        let tenants = builder.informer::<Tenant>(Selection::All);
+        builder.watches(&tenants, |change| concerned(concerns_owners(change)));
+        let owners = builder.informer::<TenantOwner>(Selection::All);
+        builder.watches(&owners, |change| concerned(differs(change)));
         Self {
-            cluster_roles: Grants::wire(wiring),
-            bindings: Grants::wire(wiring),
-            status: wiring.status(),
-            owner_status: wiring.status_of(&owners, |_| {}, |_| concerned(true)),
+            cluster_roles: Grants::build(builder),
+            bindings: Grants::build(builder),
+            status: builder.status(),
+            owner_status: builder.status_of(&owners, |_| {}, |_| concerned(true)),
             tenants,
             owners,
         }

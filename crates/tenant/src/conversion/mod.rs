@@ -62,7 +62,7 @@ pub(crate) fn conversion() -> Conversion {
     Conversion::hub::<Tenant>()
         .spoke::<api::v1beta1::Tenant, _>(from_v1beta1, to_v1beta1)
         .spoke::<api::v1alpha1::Tenant, _>(from_v1alpha1, to_v1alpha1)
-        .declare()
+        .build()
 }
 
 /// A Tenant of `v1beta1` as it is stored.

@@ -50,23 +50,23 @@ pub(super) fn webhooks() -> Vec<Webhook> {
         Webhook::mutating::<Guard<Ingress>>("ingress-classes")
             .on(ingresses())
             .in_namespaces(in_tenants())
-            .only_if("class-changes", INGRESS_CLASS_CHANGES)
-            .declare(),
+            .match_condition("class-changes", INGRESS_CLASS_CHANGES)
+            .build(),
         Webhook::validating::<Guard<Ingress>>("ingresses")
             .on(ingresses())
             .in_namespaces(in_tenants())
-            .only_if("class-changes", INGRESS_CLASS_CHANGES)
-            .declare(),
+            .match_condition("class-changes", INGRESS_CLASS_CHANGES)
+            .build(),
         Webhook::mutating::<Guard<PersistentVolumeClaim>>("storage-classes")
             .on(claims())
             .in_namespaces(in_tenants())
-            .only_if("class-changes", CLAIM_CLASS_CHANGES)
-            .declare(),
+            .match_condition("class-changes", CLAIM_CLASS_CHANGES)
+            .build(),
         Webhook::validating::<Guard<PersistentVolumeClaim>>("persistentvolumeclaims")
             .on(claims())
             .in_namespaces(in_tenants())
-            .only_if("class-changes", CLAIM_CLASS_CHANGES)
-            .declare(),
+            .match_condition("class-changes", CLAIM_CLASS_CHANGES)
+            .build(),
     ]
 }
 
@@ -152,7 +152,7 @@ struct Guard<K: Classed> {
 impl<K: Classed> Guard<K> {
     fn new(caches: &mut Caches<'_>) -> Self {
         Self {
-            tenancy: Tenancy::wire(caches),
+            tenancy: Tenancy::build(caches),
             classes: caches.informer(Selection::All),
             compiled: Compiled::default(),
         }
@@ -204,7 +204,7 @@ enum Refusal {
 impl<K: Classed> Validator for Guard<K> {
     type Object = K;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
+    fn build(caches: &mut Caches<'_>) -> Self {
         Self::new(caches)
     }
 
@@ -233,7 +233,7 @@ impl<K: Classed> Validator for Guard<K> {
 impl<K: Classed> Mutator for Guard<K> {
     type Object = K;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
+    fn build(caches: &mut Caches<'_>) -> Self {
         Self::new(caches)
     }
 

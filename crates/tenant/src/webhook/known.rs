@@ -67,7 +67,7 @@ pub(super) struct Facts {
 
 impl Known {
     /// Asks for the caches.
-    pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
+    pub(super) fn build(caches: &mut Caches<'_>) -> Self {
         let tenants = caches.informer::<Tenant>(Selection::All);
         let owners = caches.informer::<TenantOwner>(Selection::All);
         // Also those of others: whoever is bound to the role has its rights.

@@ -38,9 +38,9 @@ pub(super) fn guard() -> Webhook {
             match_labels: Some([(OBJECT_MANAGER_LABEL.to_owned(), OBJECT_MANAGER.to_owned())].into()),
             ..LabelSelector::default()
         })
-        .only_if("not-by-the-system", NOT_THE_SYSTEM)
-        .only_if("not-by-a-master", NOT_A_MASTER)
-        .declare()
+        .match_condition("not-by-the-system", NOT_THE_SYSTEM)
+        .match_condition("not-by-a-master", NOT_A_MASTER)
+        .build()
 }
 
 struct Guard {
@@ -50,8 +50,8 @@ struct Guard {
 impl Validator for Guard {
     type Object = Metadata;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
-        Self { known: Known::wire(caches) }
+    fn build(caches: &mut Caches<'_>) -> Self {
+        Self { known: Known::build(caches) }
     }
 
     async fn validate(&self, request: &Request<Metadata>) -> Result<Verdict, BoxError> {

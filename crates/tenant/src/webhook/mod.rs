@@ -54,9 +54,9 @@ const IS_PROTECTED: &str = "request.operation != 'DELETE' || \
 pub(crate) fn webhooks() -> Vec<Webhook> {
     let tenants = Webhook::validating::<TenantValidator>("tenants")
         .on(target::<Tenant>(CREATE | UPDATE | DELETE))
-        .only_if("spec-changes", SPEC_CHANGES)
-        .only_if("is-protected", IS_PROTECTED)
-        .declare();
+        .match_condition("spec-changes", SPEC_CHANGES)
+        .match_condition("is-protected", IS_PROTECTED)
+        .build();
     let namespaces = [namespaces::assignment(), namespaces::guard()];
     let kept = [managed::guard(), shared_quota::guard()];
     let classes = classes::webhooks().into_iter().chain(services::webhooks());
@@ -83,7 +83,7 @@ struct TenantValidator;
 impl Validator for TenantValidator {
     type Object = Tenant;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 

@@ -26,9 +26,9 @@ pub(super) fn webhook() -> Webhook {
         .on(target::<v1beta2::Tenant>(CREATE | UPDATE))
         .on(target::<v1beta1::Tenant>(CREATE | UPDATE))
         .on(target::<v1alpha1::Tenant>(CREATE | UPDATE))
-        .only_if("is-newest", IS_NEWEST)
-        .only_if("lacks-label", LACKS_LABEL)
-        .declare()
+        .match_condition("is-newest", IS_NEWEST)
+        .match_condition("lacks-label", LACKS_LABEL)
+        .build()
 }
 
 /// Sets the label.
@@ -37,7 +37,7 @@ struct Labeller;
 impl Mutator for Labeller {
     type Object = Metadata;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 

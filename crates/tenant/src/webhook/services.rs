@@ -16,7 +16,7 @@ pub(super) fn webhooks() -> Vec<Webhook> {
         Webhook::mutating::<Marker>("service-metadata")
             .on(target::<Service>(CREATE | UPDATE))
             .in_namespaces(in_tenants())
-            .declare(),
+            .build(),
     ]
 }
 
@@ -28,8 +28,8 @@ struct Marker {
 impl Mutator for Marker {
     type Object = Metadata;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
-        Self { tenancy: Tenancy::wire(caches) }
+    fn build(caches: &mut Caches<'_>) -> Self {
+        Self { tenancy: Tenancy::build(caches) }
     }
 
     async fn mutate(&self, request: &Request<Metadata>) -> Result<Mutation<Metadata>, BoxError> {

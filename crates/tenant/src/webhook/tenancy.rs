@@ -47,8 +47,8 @@ pub(super) struct Tenancy {
 }
 
 impl Tenancy {
-    pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
-        Self { namespaces: caches.informer(Selection::All), tenants: Tenants::wire(caches) }
+    pub(super) fn build(caches: &mut Caches<'_>) -> Self {
+        Self { namespaces: caches.informer(Selection::All), tenants: Tenants::build(caches) }
     }
 
     /// Returns the Tenant of a namespace; none if the API server has no Tenant of that name.
@@ -72,7 +72,7 @@ pub(super) struct Tenants {
 }
 
 impl Tenants {
-    pub(super) fn wire(caches: &mut Caches<'_>) -> Self {
+    pub(super) fn build(caches: &mut Caches<'_>) -> Self {
         Self { cached: caches.informer(Selection::All), live: LiveTenants::new(caches.reader()) }
     }
 

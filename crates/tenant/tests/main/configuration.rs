@@ -220,7 +220,7 @@ async fn what_is_changed_by_hand_is_put_right_and_what_is_deleted_is_made_anew()
             "annotations": { "capsule.clastix.io/configuration": "default" } },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" },
     });
-    // Unless the controller is quicker, a binding to another role is in its place.
+    // DeletePrecondition the controller is quicker, a binding to another role is in its place.
     let _ = bindings.create(&PostParams::default(), &serde_json::from_value(other).unwrap()).await;
     let is_right = |binding: &ClusterRoleBinding| {
         binding.role_ref.name == PROVISIONER && subjects(binding) == ["projectcapsule.dev"]

@@ -29,21 +29,21 @@ const ENDS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// How a creation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum ReconcileResult {
     LetIn,
     Refused,
 }
 
 /// Creates a pod. The API server may answer that its count of the quota was overtaken; then it is asked again, as
 /// every controller does. Returns how often that was.
-async fn attempt(pods: &Api<Pod>, name: &str) -> (Ended, usize) {
+async fn attempt(pods: &Api<Pod>, name: &str) -> (ReconcileResult, usize) {
     let mut overtaken = 0;
     loop {
         let Err(error) = pods.create(&PostParams::default(), &pod(name)).await else {
-            return (Ended::LetIn, overtaken);
+            return (ReconcileResult::LetIn, overtaken);
         };
         if error.to_string().contains("exceeded quota") {
-            return (Ended::Refused, overtaken);
+            return (ReconcileResult::Refused, overtaken);
         }
         assert!(matches!(&error, kube::Error::Api(status) if status.is_conflict()), "{error}");
         overtaken += 1;
@@ -58,7 +58,7 @@ async fn race(world: &World, ends: &[&str]) -> (BTreeMap<String, usize>, usize) 
         let names: Vec<_> = (0..MOST).map(|number| format!("racer-{number}")).collect();
         let attempts = names.iter().map(|name| attempt(&pods, name));
         let made: Vec<_> = stream::iter(attempts).buffer_unordered(AT_ONCE).collect().await;
-        let let_in = made.iter().filter(|(ended, _)| *ended == Ended::LetIn).count();
+        let let_in = made.iter().filter(|(ended, _)| *ended == ReconcileResult::LetIn).count();
         (end.to_owned(), let_in, made.iter().map(|(_, overtaken)| overtaken).sum::<usize>())
     };
     let done: Vec<_> = join_all(ends.iter().map(|end| in_one(end))).await;

@@ -12,7 +12,7 @@ struct Pods;
 impl Validator for Pods {
     type Object = Pod;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -26,7 +26,7 @@ struct Anything;
 impl Mutator for Anything {
     type Object = Metadata;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -50,16 +50,16 @@ fn webhooks() -> Vec<Webhook> {
             .in_namespaces(selector("team"))
             .timeout_seconds(2)
             .side_effects()
-            .declare(),
+            .build(),
         Webhook::mutating::<Anything>("namespaces")
             .on(target::<Namespace>(CREATE | UPDATE | DELETE))
-            .only_if("not-by-nodes", "!('system:nodes' in request.userInfo.groups)")
+            .match_condition("not-by-nodes", "!('system:nodes' in request.userInfo.groups)")
             .reinvoked()
-            .declare(),
+            .build(),
         Webhook::mutating::<Anything>("anything")
             .on(any_namespaced(CREATE))
             .with_labels(selector("mine"))
-            .declare(),
+            .build(),
     ]
 }
 
@@ -73,9 +73,9 @@ const REGISTRATION: Registration = Registration {
     conversions: Vec::new,
     gauges: || &[],
     settings: || &[],
-    held: || None,
-    remains: Vec::new,
-    wire: |_| unreachable!("nobody runs it"),
+    owned_finalizer: || None,
+    leftovers: Vec::new,
+    build: |_| unreachable!("nobody runs it"),
 };
 
 fn named_namespaces(own: &str) -> Policy {
@@ -86,8 +86,8 @@ fn named_namespaces(own: &str) -> Policy {
         .holds("!has(object.metadata.labels)", "no labels here")
 }
 
-fn by_service() -> Reach {
-    Reach::Service { namespace: "ensemble-system".to_owned() }
+fn by_service() -> ClientConfig {
+    ClientConfig::Service { namespace: "ensemble-system".to_owned() }
 }
 
 fn exempt() -> Value {
@@ -143,7 +143,7 @@ fn a_mutating_webhook_fails_open() {
 
 #[test]
 fn a_manager_elsewhere_is_reached_by_its_address() {
-    let reach = Reach::Url { base: "https://127.0.0.1:9443".to_owned(), namespace: "own".to_owned() };
+    let reach = ClientConfig::Url { base: "https://127.0.0.1:9443".to_owned(), namespace: "own".to_owned() };
     let configuration = serde_json::to_value(validating(&REGISTRATION, &reach)).unwrap();
     let webhook = &configuration["webhooks"][0];
     assert_eq!(webhook["clientConfig"], json!({ "url": "https://127.0.0.1:9443/test/pods" }));

@@ -14,15 +14,15 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{
-    Asked, BoxError, Conversion, ConversionBounds, ConversionFailed, ENVELOPE, Footprint, Header, KIND,
-    LARGEST_OBJECT, MOST_OBJECTS,
+    BoxError, Conversion, ConversionBounds, ConversionError, ENVELOPE, Footprint, Header, KIND,
+    LARGEST_OBJECT, MOST_OBJECTS, RequestInfo,
 };
 
 /// The answer so far. The objects come before the result, which is known last.
 pub(super) struct Answer<'r> {
     pub(super) text: Text,
     pub(super) count: usize,
-    pub(super) failed: Option<ConversionFailed>,
+    pub(super) failed: Option<ConversionError>,
     to: &'r str,
     bounds: &'r ConversionBounds,
 }
@@ -30,7 +30,7 @@ pub(super) struct Answer<'r> {
 impl<'r> Answer<'r> {
     pub(super) fn begin(
         api_version: &str,
-        asked: &'r Asked<'_>,
+        asked: &'r RequestInfo<'_>,
         bounds: &'r ConversionBounds,
     ) -> serde_json::Result<Self> {
         // Set apart once: growing would hold the answer twice. Memory that is not written to is not used.
@@ -56,9 +56,9 @@ impl<'r> Answer<'r> {
         self.failed.is_none()
     }
 
-    fn try_add(&mut self, conversion: &Conversion, object: &RawValue) -> Result<(), ConversionFailed> {
+    fn try_add(&mut self, conversion: &Conversion, object: &RawValue) -> Result<(), ConversionError> {
         let (to, number) = (self.to, self.count);
-        let failed = |cause: BoxError| ConversionFailed {
+        let failed = |cause: BoxError| ConversionError {
             object: format!("object {number} of the review"),
             to: to.to_owned(),
             cause,

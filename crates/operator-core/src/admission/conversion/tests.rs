@@ -48,7 +48,7 @@ fn from_hub(mut new: v2::Sail) -> Result<v1::Sail, String> {
 }
 
 fn conversion() -> Conversion {
-    Conversion::hub::<v2::Sail>().spoke(to_hub, from_hub).declare()
+    Conversion::hub::<v2::Sail>().spoke(to_hub, from_hub).build()
 }
 
 fn sail(version: &str, spec: Value) -> Value {
@@ -76,7 +76,7 @@ fn bounds() -> ConversionBounds {
     }
 }
 
-fn answer(review: Value) -> (Value, Converted) {
+fn answer(review: Value) -> (Value, ConversionResponse) {
     let converted = conversion().answer(review.to_string().as_bytes(), &bounds()).unwrap();
     (serde_json::from_slice(&converted.body).unwrap(), converted)
 }

@@ -18,7 +18,7 @@ struct Obedient;
 impl Validator for Obedient {
     type Object = ConfigMap;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -42,7 +42,7 @@ struct Labeller;
 impl Mutator for Labeller {
     type Object = Metadata;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -56,13 +56,13 @@ impl Mutator for Labeller {
     }
 }
 
-/// Answers from a cache that is never filled.
-struct Unfilled;
+/// Answers from a cache that is never synced.
+struct UnsyncedWatch;
 
-impl Validator for Unfilled {
+impl Validator for UnsyncedWatch {
     type Object = ConfigMap;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
+    fn build(caches: &mut Caches<'_>) -> Self {
         caches.informer::<ConfigMap>(Selection::All);
         Self
     }
@@ -83,13 +83,13 @@ fn obedient() -> Endpoint {
     let webhook = Webhook::validating::<Obedient>("obedient")
         .on(target::<ConfigMap>(CREATE | UPDATE | DELETE))
         .timeout_seconds(1)
-        .declare();
-    Endpoint::wire(webhook, "test", &environment())
+        .build();
+    Endpoint::build(webhook, "test", &environment())
 }
 
 fn labeller() -> Endpoint {
-    Endpoint::wire(
-        Webhook::mutating::<Labeller>("labeller").on(any_namespaced(CREATE | UPDATE)).declare(),
+    Endpoint::build(
+        Webhook::mutating::<Labeller>("labeller").on(any_namespaced(CREATE | UPDATE)).build(),
         "test",
         &environment(),
     )
@@ -120,7 +120,7 @@ fn create(data: Value) -> Value {
     review("CREATE", config_map(data), Value::Null)
 }
 
-async fn answer(endpoint: &Endpoint, review: Value) -> Result<Answered, Unanswered> {
+async fn answer(endpoint: &Endpoint, review: Value) -> Result<ReviewResponse, ReviewFailure> {
     endpoint.answer(review.to_string().as_bytes()).await
 }
 
@@ -148,11 +148,11 @@ async fn a_verdict_is_told_in_kubernetes_own_form() {
 
 #[tokio::test]
 async fn what_it_was_about_is_told_without_the_object() {
-    let Answered { about, ended, denial, .. } =
+    let ReviewResponse { about, ended, denial, .. } =
         answer(&obedient(), create(json!({ "deny": "no" }))).await.unwrap();
     assert_eq!(about.to_string(), "CREATE of configmaps of v1 default/a");
     assert_eq!((about.uid.as_str(), about.user.as_str(), about.dry_run), ("1-2-3", "alice", false));
-    assert_eq!((ended, denial), (Reviewed::Denied, Some(Denial::forbidden("no"))));
+    assert_eq!((ended, denial), (ReviewResult::Denied, Some(Denial::forbidden("no"))));
 }
 
 #[tokio::test]
@@ -206,10 +206,10 @@ async fn a_handler_that_panics_hangs_or_fails_gives_no_answer() {
 
 #[tokio::test]
 async fn a_handler_is_not_asked_before_its_caches_are_filled() {
-    let webhook = Webhook::validating::<Unfilled>("unfilled").on(target::<ConfigMap>(CREATE)).declare();
-    let endpoint = Endpoint::wire(webhook, "test", &environment());
+    let webhook = Webhook::validating::<UnsyncedWatch>("unsynced").on(target::<ConfigMap>(CREATE)).build();
+    let endpoint = Endpoint::build(webhook, "test", &environment());
     let unanswered = answer(&endpoint, create(json!({}))).await.unwrap_err();
-    assert!(matches!(unanswered.cause, Cause::NotFilled), "{unanswered}");
+    assert!(matches!(unanswered.cause, ReviewError::NotFilled), "{unanswered}");
 }
 
 /// A review with a change made to it.

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
 
 use super::*;
 use crate::admission::{
-    BoxError, CREATE, Caches, Declaration, Metadata, Request, UPDATE, Validator, Verdict, Webhook,
+    BoxError, CREATE, Caches, Metadata, Request, UPDATE, Validator, Verdict, Webhook, WebhookBuilder,
     any_namespaced, target,
 };
 
@@ -15,7 +15,7 @@ struct Anything;
 impl Validator for Anything {
     type Object = Metadata;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -24,7 +24,7 @@ impl Validator for Anything {
     }
 }
 
-fn named(name: &'static str) -> Declaration<Metadata> {
+fn named(name: &'static str) -> WebhookBuilder<Metadata> {
     Webhook::validating::<Anything>(name)
 }
 
@@ -39,11 +39,11 @@ fn some() -> LabelSelector {
 fn good_declarations_have_no_fault() {
     for webhook in [
         named("pods").on(target::<Pod>(CREATE | UPDATE)),
-        named("namespaces").on(target::<Namespace>(CREATE)).only_if("a", "true"),
+        named("namespaces").on(target::<Namespace>(CREATE)).match_condition("a", "true"),
         named("namespaces").on(target::<Namespace>(CREATE)).in_namespaces(some()),
         named("anything").on(any_namespaced(CREATE)).with_labels(some()),
     ] {
-        assert_eq!(of_webhook(&webhook.declare()), Vec::<String>::new());
+        assert_eq!(of_webhook(&webhook.build()), Vec::<String>::new());
     }
 }
 
@@ -56,14 +56,17 @@ fn bad_declarations_are_told_what_is_wrong() {
         (named("pods"), "asked about nothing"),
         (named("pods").on(pods()).timeout_seconds(6), "not 1 to 5 seconds"),
         (named("pods").on(pods()).timeout_seconds(0), "not 1 to 5 seconds"),
-        (named("nodes").on(target::<Node>(UPDATE)).only_if("a", "true"), "in front of nodes or leases"),
+        (
+            named("nodes").on(target::<Node>(UPDATE)).match_condition("a", "true"),
+            "in front of nodes or leases",
+        ),
         (
             named("nodes").on(target::<Node>(UPDATE).subresource("status")).with_labels(some()),
             "in front of nodes",
         ),
         (named("leases").on(target::<Lease>(UPDATE)), "in front of nodes or leases"),
         (
-            named("both").on(pods()).on(target::<Namespace>(CREATE)).only_if("a", "true"),
+            named("both").on(pods()).on(target::<Namespace>(CREATE)).match_condition("a", "true"),
             "declare two webhooks",
         ),
         (named("namespaces").on(target::<Namespace>(CREATE)), "every object of a cluster-scoped kind"),
@@ -71,7 +74,7 @@ fn bad_declarations_are_told_what_is_wrong() {
         (named("anything").on(any_namespaced(CREATE)), "every kind in all namespaces"),
         (named("pods").on(pods()).reinvoked(), "only a mutating webhook"),
     ] {
-        let faults = of_webhook(&webhook.declare());
+        let faults = of_webhook(&webhook.build());
         assert!(faults.iter().any(|fault| fault.contains(says)), "{faults:?} should say {says:?}");
     }
 }
@@ -84,18 +87,15 @@ fn two_webhooks_of_one_name_are_a_fault() {
         rules: Vec::new,
         crds: Vec::new,
         webhooks: || {
-            vec![
-                named("a").on(target::<Pod>(CREATE)).declare(),
-                named("a").on(target::<Pod>(CREATE)).declare(),
-            ]
+            vec![named("a").on(target::<Pod>(CREATE)).build(), named("a").on(target::<Pod>(CREATE)).build()]
         },
         policies: |_| Vec::new(),
         conversions: Vec::new,
         gauges: || &[],
         settings: || &[],
-        held: || None,
-        remains: Vec::new,
-        wire: |_| unreachable!("nobody runs it"),
+        owned_finalizer: || None,
+        leftovers: Vec::new,
+        build: |_| unreachable!("nobody runs it"),
     };
     assert_eq!(faults(&registration), ["two webhooks are called a; each needs a name of its own"]);
 }

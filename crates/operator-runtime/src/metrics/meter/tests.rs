@@ -10,16 +10,16 @@ use crate::metrics::reference::{Kind, METRICS};
 fn exercised() -> Meter {
     let meter = Meter::new("1.2.3", ["podset"]);
     let took = Duration::from_millis(20);
-    meter.reconciled("podset", Ended::Failed, took);
+    meter.reconciled("podset", ReconcileResult::Failed, took);
     meter.dequeued("podset", took);
     meter.queue("podset", Box::new(|| 7));
-    let asked = Asked::of(&Request::get("/api/v1/namespaces/shop/pods/cart").body(()).unwrap());
+    let asked = RequestInfo::of(&Request::get("/api/v1/namespaces/shop/pods/cart").body(()).unwrap());
     meter.requested(&asked, Some(404), took);
     meter.requested(&asked, None, took);
     meter.retried(429);
     meter.informers(Box::new(|| vec![("Pod".to_owned(), 2), ("Pod".to_owned(), 3)]));
-    meter.watch_restarted("Pod", Restarted::Listed);
-    meter.reviewed("/validate/podset", Reviewed::Denied, took);
+    meter.watch_restarted("Pod", WatchRestart::Listed);
+    meter.reviewed("/validate/podset", ReviewResult::Denied, took);
     meter.restarted("podset");
     meter.leading("podset", true);
     meter.certificate(Certificate::Serving, Timestamp::from_second(1_800_000_000).unwrap());
@@ -117,7 +117,7 @@ fn paths_of_strange_requests_do_not_make_series_without_end() {
     let meter = Meter::new("1.2.3", []);
     for number in 0..1000 {
         let uri = format!("/apis/group-{number}/v1/things");
-        meter.requested(&Asked::of(&Request::get(uri).body(()).unwrap()), Some(200), Duration::ZERO);
+        meter.requested(&RequestInfo::of(&Request::get(uri).body(()).unwrap()), Some(200), Duration::ZERO);
     }
     let text = meter.encode().unwrap();
     let series =

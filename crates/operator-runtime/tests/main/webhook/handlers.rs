@@ -30,7 +30,7 @@ struct Guard {
 impl Validator for Guard {
     type Object = ConfigMap;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
+    fn build(caches: &mut Caches<'_>) -> Self {
         Self { others: caches.informer(Selection::All) }
     }
 
@@ -67,7 +67,7 @@ struct Debuggers;
 impl Validator for Debuggers {
     type Object = Pod;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -87,7 +87,7 @@ struct Stamper;
 impl Mutator for Stamper {
     type Object = Metadata;
 
-    fn wire(_: &mut Caches<'_>) -> Self {
+    fn build(_: &mut Caches<'_>) -> Self {
         Self
     }
 
@@ -109,16 +109,16 @@ fn webhooks() -> Vec<Webhook> {
     vec![
         Webhook::validating::<Guard>("guard")
             .on(target::<ConfigMap>(CREATE | UPDATE | DELETE))
-            .only_if("not-exempt", &exempt)
-            .declare(),
+            .match_condition("not-exempt", &exempt)
+            .build(),
         Webhook::validating::<Debuggers>("debuggers")
             .on(target::<Pod>(UPDATE).subresource("ephemeralcontainers"))
-            .declare(),
+            .build(),
         Webhook::mutating::<Stamper>("stamper")
             .on(any_namespaced(CREATE | UPDATE))
             .with_labels(stamped)
             .reinvoked()
-            .declare(),
+            .build(),
     ]
 }
 
@@ -133,7 +133,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     conversions: super::sails::conversions,
     gauges: || &[],
     settings: || &[],
-    held: || None,
-    remains: Vec::new,
-    wire: |_| unreachable!("nobody runs it"),
+    owned_finalizer: || None,
+    leftovers: Vec::new,
+    build: |_| unreachable!("nobody runs it"),
 };

@@ -50,7 +50,7 @@ fn from_hub(new: v2::Sail) -> Result<v1::Sail, String> {
 }
 
 pub(super) fn conversions() -> Vec<Conversion> {
-    vec![Conversion::hub::<v2::Sail>().spoke(to_hub, from_hub).declare()]
+    vec![Conversion::hub::<v2::Sail>().spoke(to_hub, from_hub).build()]
 }
 
 pub(super) fn definitions() -> Vec<CustomResourceDefinition> {

@@ -20,7 +20,7 @@ use kube::{
 };
 use operator_core::{
     Environment,
-    admission::configuration::{Reach, mutating, validating},
+    admission::configuration::{ClientConfig, mutating, validating},
 };
 use operator_runtime::{
     https::{Identity, Server},
@@ -38,7 +38,7 @@ pub(super) struct Stage {
     pub(super) namespace: TestNamespace,
     pub(super) client: Client,
     server: Option<Server>,
-    pub(super) reach: Reach,
+    pub(super) reach: ClientConfig,
     pub(super) ca: ByteString,
     stop: CancellationToken,
     /// Kept, for the informers end with it.
@@ -54,11 +54,11 @@ impl Stage {
         let environment = Environment::new(client.clone());
         let (identity, ca) = identity();
         let stop = environment.stop.clone();
-        let webhooks = Webhooks::wire(&[REGISTRATION], &environment);
+        let webhooks = Webhooks::build(&[REGISTRATION], &environment);
         let address = ([127, 0, 0, 1], 0).into();
         let server = serve(address, webhooks, identity, None, stop.clone()).await.unwrap();
         let base = format!("https://{}", server.address);
-        let reach = Reach::Url { base, namespace: "ensemble-system".to_owned() };
+        let reach = ClientConfig::Url { base, namespace: "ensemble-system".to_owned() };
         Self { cluster, namespace, client, server: Some(server), reach, ca, stop, _environment: environment }
     }
 

@@ -45,10 +45,10 @@ const EVENTS_ALL: Rate = Rate { burst: 100, interval: Duration::from_secs(1) };
 pub(super) fn assignment() -> Webhook {
     Webhook::mutating::<Assignment>("namespace-assignment")
         .on(target::<Namespace>(CREATE | UPDATE))
-        .only_if("not-by-the-system", NOT_THE_SYSTEM)
-        .only_if("concerns-a-tenant", CONCERNS_A_TENANT)
-        .only_if("changes-what-a-tenant-gives", CHANGES_WHAT_A_TENANT_GIVES)
-        .declare()
+        .match_condition("not-by-the-system", NOT_THE_SYSTEM)
+        .match_condition("concerns-a-tenant", CONCERNS_A_TENANT)
+        .match_condition("changes-what-a-tenant-gives", CHANGES_WHAT_A_TENANT_GIVES)
+        .build()
 }
 
 /// Guards namespaces, through every resource by which they can be written.
@@ -57,10 +57,10 @@ pub(super) fn guard() -> Webhook {
         .on(target::<Namespace>(CREATE | UPDATE | DELETE))
         .on(target::<Namespace>(UPDATE).subresource("status"))
         .on(target::<Namespace>(UPDATE).subresource("finalize"))
-        .only_if("not-by-the-system", NOT_THE_SYSTEM)
-        .only_if("concerns-a-tenant", CONCERNS_A_TENANT)
+        .match_condition("not-by-the-system", NOT_THE_SYSTEM)
+        .match_condition("concerns-a-tenant", CONCERNS_A_TENANT)
         .side_effects()
-        .declare()
+        .build()
 }
 
 struct Assignment {
@@ -70,8 +70,8 @@ struct Assignment {
 impl Mutator for Assignment {
     type Object = Namespace;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
-        Self { known: Known::wire(caches) }
+    fn build(caches: &mut Caches<'_>) -> Self {
+        Self { known: Known::build(caches) }
     }
 
     async fn mutate(&self, request: &Request<Namespace>) -> Result<Mutation<Namespace>, BoxError> {
@@ -104,10 +104,10 @@ struct Guard {
 impl Validator for Guard {
     type Object = Namespace;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
-        let known = Known::wire(caches);
+    fn build(caches: &mut Caches<'_>) -> Self {
+        let known = Known::build(caches);
         let budget = Mutex::new(KeyedBuckets::new(EVENTS_EACH, EVENTS_ALL));
-        Self { places: Places::wire(caches, &known), events: caches.events(), known, budget }
+        Self { places: Places::build(caches, &known), events: caches.events(), known, budget }
     }
 
     async fn validate(&self, request: &Request<Namespace>) -> Result<Verdict, BoxError> {

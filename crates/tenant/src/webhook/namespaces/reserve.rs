@@ -36,7 +36,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn wire(caches: &Caches<'_>, known: &Known) -> Self {
+    pub(super) fn build(caches: &Caches<'_>, known: &Known) -> Self {
         let by_tenant = |namespace: &Namespace| named(&namespace.metadata);
         let sightings = Arc::<Mutex<Sightings>>::default();
         let seen = sightings.clone();

@@ -50,12 +50,12 @@ pub(super) fn guard() -> Webhook {
         .on(target::<ResourceQuota>(UPDATE).subresource("status"))
         .in_namespaces(in_tenants())
         .with_labels(labelled(RESOURCE_QUOTA_LABEL))
-        .only_if("counts-what-is-asked-for", COUNTS)
-        .only_if("has-a-part-of-a-whole", &has_a_part())
+        .match_condition("counts-what-is-asked-for", COUNTS)
+        .match_condition("has-a-part-of-a-whole", &has_a_part())
         // Nobody's pods depend on an answer.
         .failure_policy(FailurePolicy::Ignore)
         .timeout_seconds(2)
-        .declare()
+        .build()
 }
 
 /// Lets the ResourceQuotas of a Tenant count up to the whole and no further.
@@ -71,10 +71,10 @@ type Share = (String, usize);
 impl Validator for SharedQuotas {
     type Object = ResourceQuota;
 
-    fn wire(caches: &mut Caches<'_>) -> Self {
+    fn build(caches: &mut Caches<'_>) -> Self {
         let quotas = caches.informer::<ResourceQuota>(Selection::Managed);
         let together = quotas.store().index(|quota: &ResourceQuota| share(quota).into_iter().collect());
-        Self { tenants: Tenants::wire(caches), together, ledger: Mutex::default() }
+        Self { tenants: Tenants::build(caches), together, ledger: Mutex::default() }
     }
 
     async fn validate(&self, request: &Request<ResourceQuota>) -> Result<Verdict, BoxError> {

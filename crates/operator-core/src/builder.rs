@@ -9,7 +9,7 @@ use crate::{
     environment::{Environment, Setting},
     events::Events,
     fence::Fence,
-    informer::{Change, Filled, Informer, Selection, Subscription},
+    informer::{Change, Informer, Selection, Subscription, SyncedInformers},
     kind::{Kind, ObjectKey},
     metrics::Reading,
     owner::{controller_of, refers_to},
@@ -19,9 +19,9 @@ use crate::{
     writer::Writer,
 };
 
-/// Handed to [`Controller::wire`](crate::controller::Controller::wire): gives the controller its clients and
+/// Handed to [`Controller::build`](crate::controller::Controller::build): gives the controller its clients and
 /// informers, and notes which changes concern which of its objects.
-pub struct Wiring<'e, K> {
+pub struct ControllerBuilder<'e, K> {
     environment: &'e Environment,
     name: &'static str,
     client: Client,
@@ -30,24 +30,24 @@ pub struct Wiring<'e, K> {
     pub(crate) queue: Arc<Queue>,
     pub(crate) subscriptions: Vec<Subscription>,
     /// What must be known before reconciles begin.
-    filled: Filled,
+    synced: SyncedInformers,
 }
 
-impl<'e, K: Kind + Serialize> Wiring<'e, K> {
+impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
     pub(crate) fn new(environment: &'e Environment, name: &'static str) -> Self {
         let client = environment.clients.fenced(name, environment.fence.clone());
         let events = Events::new(client.clone(), name, &environment.instance);
         let queue = Arc::new(Queue::paused());
         let objects = environment.informers.get::<K>(Selection::All);
-        let mut filled = Filled::new(environment.informers.scope());
-        filled.needs(&objects);
+        let mut synced = SyncedInformers::new(environment.informers.scope());
+        synced.needs(&objects);
         let changed = queue.clone();
         let own = objects.subscribe(move |change| {
             if concerns_reconcile(change) {
                 changed.add(change.key.clone());
             }
         });
-        Self { environment, name, client, events, objects, queue, subscriptions: vec![own], filled }
+        Self { environment, name, client, events, objects, queue, subscriptions: vec![own], synced }
     }
 
     /// The controller's client.
@@ -76,12 +76,12 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         K: HasStatus,
         K::Status: Clone + PartialEq + Serialize,
     {
-        self.status_besides(|_| {})
+        self.status_with_shared_fields(|_| {})
     }
 
     /// As [`status`](Self::status), where others write some fields by right. `clear_shared` clears these fields. Changes
     /// of them do not have the object reconciled, and the status that the controller computes must keep them.
-    pub fn status_besides(&mut self, clear_shared: fn(&mut K::Status)) -> StatusWriter<K>
+    pub fn status_with_shared_fields(&mut self, clear_shared: fn(&mut K::Status)) -> StatusWriter<K>
     where
         K: HasStatus,
         K::Status: Clone + PartialEq + Serialize,
@@ -91,7 +91,7 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     }
 
     /// Writes the status of objects of another kind. When another client changes it, the objects that `concerned` names
-    /// are reconciled. For `clear_shared`, see [`status_besides`](Self::status_besides).
+    /// are reconciled. For `clear_shared`, see [`status_with_shared_fields`](Self::status_with_shared_fields).
     pub fn status_of<C>(
         &mut self,
         informer: &Informer<C>,
@@ -104,7 +104,7 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
     {
         let writer = StatusWriter::new(self.client(), informer.clone(), clear_shared);
         let own = writer.own_writes();
-        self.on_change(
+        self.watches(
             informer,
             move |change| {
                 if own.is_foreign(change) { concerned(change) } else { Vec::new() }
@@ -131,24 +131,24 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         &self.environment.namespace
     }
 
-    /// Ends the wiring: from now on the queue hands out the objects of a namespace as soon as all informers know it.
+    /// Ends the builder: from now on the queue hands out the objects of a namespace as soon as all informers know it.
     pub(crate) fn finish(&mut self) {
-        let filled = std::mem::take(&mut self.filled);
-        self.subscriptions.extend(filled.open_when_filled(&self.queue));
+        let synced = std::mem::take(&mut self.synced);
+        self.subscriptions.extend(synced.open_when_synced(&self.queue));
     }
 
-    /// An informer of another kind. Reconciles begin only after it has been filled; where the process looks into
+    /// An informer of another kind. Reconciles begin only after it has been synced; where the process looks into
     /// some namespaces only, those of a namespace after its objects have been listed.
     pub fn informer<C: Kind>(&mut self, selection: Selection) -> Informer<C> {
         let informer = self.environment.informers.get::<C>(selection);
-        self.filled.needs(&informer);
+        self.synced.needs(&informer);
         informer
     }
 
     /// Reconciles the objects that `concerned` names whenever an object of the informer changes.
     ///
     /// It sees the object before and after, so that both an old and a new owner can be named.
-    pub fn on_change<C: Kind>(
+    pub fn watches<C: Kind>(
         &mut self,
         informer: &Informer<C>,
         concerned: impl Fn(&Change<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -179,7 +179,7 @@ impl<'e, K: Kind + Serialize> Wiring<'e, K> {
         concerned: impl Fn(&Change<C>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Children<C> {
         let informer = self.informer::<C>(Selection::Managed);
-        self.on_change(&informer, concerned);
+        self.watches(&informer, concerned);
         Children::new(self.client(), informer)
     }
 }
@@ -197,7 +197,7 @@ pub fn controller_key<K: Kind>(meta: &kube::core::ObjectMeta) -> Option<ObjectKe
 
 /// Whether a change of a controller's own object is one to act on: it came, went, got another spec, is being
 /// deleted, or lost a finalizer. Added finalizers, which are our own, are not. For changes of status, see
-/// [`Wiring::status`].
+/// [`ControllerBuilder::status`].
 fn concerns_reconcile<K: Resource>(change: &Change<K>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     let (old, new) = (old.meta(), new.meta());
@@ -242,8 +242,8 @@ mod tests {
         let fence = Fence::closed();
         let measured = Environment::measured(Client::new(service, "default"), kept.clone());
         let environment = Environment { fence: fence.clone(), ..measured };
-        let wiring = Wiring::<Namespace>::new(&environment, "test");
-        wiring.gauges(|| vec![Reading { gauge: &SIZE, series: vec![(Vec::new(), 1.0)] }]);
+        let builder = ControllerBuilder::<Namespace>::new(&environment, "test");
+        builder.gauges(|| vec![Reading { gauge: &SIZE, series: vec![(Vec::new(), 1.0)] }]);
         let shown = || kept.0.lock().as_ref().unwrap()().len();
         assert_eq!(shown(), 0);
         fence.open_until(now() + std::time::Duration::from_mins(1));

@@ -62,13 +62,13 @@ pub(super) struct Header {
 #[derive(Deserialize)]
 pub(super) struct Review<'b> {
     #[serde(borrow)]
-    pub(super) request: Option<Asked<'b>>,
+    pub(super) request: Option<RequestInfo<'b>>,
 }
 
 /// The objects stay text until it is known what they are to be read as.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Asked<'b> {
+pub(super) struct RequestInfo<'b> {
     #[serde(deserialize_with = "short")]
     pub(super) uid: String,
     pub(super) kind: Grouped,
@@ -91,7 +91,7 @@ pub(super) struct Asked<'b> {
     pub(super) options: Option<&'b RawValue>,
 }
 
-impl Asked<'_> {
+impl RequestInfo<'_> {
     /// The subresource; the API server leaves it out or sends it empty.
     pub(super) fn subresource(&self) -> Option<&str> {
         self.sub_resource.as_deref().filter(|name| !name.is_empty())

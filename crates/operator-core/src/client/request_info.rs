@@ -5,14 +5,14 @@ use tracing::{Span, debug_span, field::Empty};
 
 /// Verb and resource of a request, as RBAC, the audit log and the API server's own metrics name them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Asked {
+pub struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
     /// Plural, group and subresource: `pods`, `podsets.app.example.com/status`. Empty for a path that is no resource's.
     pub resource: String,
 }
 
-impl Asked {
+impl RequestInfo {
     /// Reads it from method, path and query.
     pub fn of<B>(request: &Request<B>) -> Self {
         let Target { resource, is_object } = target(request.uri().path());
@@ -95,8 +95,8 @@ mod tests {
     use super::*;
 
     fn asked(method: Method, uri: &str) -> (&'static str, String) {
-        let Asked { verb, resource } =
-            Asked::of(&Request::builder().method(method).uri(uri).body(()).unwrap());
+        let RequestInfo { verb, resource } =
+            RequestInfo::of(&Request::builder().method(method).uri(uri).body(()).unwrap());
         (verb, resource)
     }
 

@@ -39,7 +39,7 @@ pub(super) struct Part {
     /// The newest resource version that the watch has shown since.
     pub(super) seen: u64,
     /// Whether a relist has ended.
-    pub(super) is_filled: bool,
+    pub(super) has_synced: bool,
     /// Whether the API server refuses the watch now.
     pub(super) is_refused: bool,
 }
@@ -53,12 +53,12 @@ impl Part {
 
 /// What is known of all watches of an informer.
 #[derive(Debug)]
-pub(super) enum Parts {
+pub(super) enum WatchStates {
     Cluster(Part),
     Namespaces(HashMap<Arc<str>, Part>),
 }
 
-impl Parts {
+impl WatchStates {
     pub(super) fn new(limits: &[Option<Arc<str>>]) -> Self {
         if limits.contains(&None) {
             return Self::Cluster(Part::default());
@@ -74,7 +74,7 @@ impl Parts {
         }
     }
 
-    /// As [`Parts::get`], to be changed.
+    /// As [`WatchStates::get`], to be changed.
     pub(super) fn get_mut(&mut self, namespace: Option<&str>) -> Option<&mut Part> {
         match self {
             Self::Cluster(part) => Some(part),

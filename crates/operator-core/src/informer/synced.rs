@@ -9,43 +9,43 @@ use crate::{
 };
 
 /// Whether an informer knows all objects of a namespace, or of the cluster.
-type IsFilled = Box<dyn Fn(Option<&str>) -> bool + Send + Sync>;
+type HasSynced = Box<dyn Fn(Option<&str>) -> bool + Send + Sync>;
 /// Calls back whenever that changed.
-type OnFilled = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Subscription + Send + Sync>;
+type OnSynced = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Subscription + Send + Sync>;
 
 /// The informers that a controller reads: it acts on the objects of a namespace only once all of them know it.
 #[derive(Default)]
-pub(crate) struct Filled {
+pub(crate) struct SyncedInformers {
     limits: Vec<Option<Arc<str>>>,
-    informers: Vec<IsFilled>,
-    turns: Vec<OnFilled>,
+    informers: Vec<HasSynced>,
+    turns: Vec<OnSynced>,
 }
 
-impl Filled {
+impl SyncedInformers {
     pub(crate) fn new(scope: &Scope) -> Self {
         Self { limits: scope.limits(true), ..Self::default() }
     }
 
-    /// Adds an informer that must be filled.
+    /// Adds an informer that must be synced.
     pub(crate) fn needs<K: Kind>(&mut self, informer: &Informer<K>) {
-        let (filled, told) = (informer.clone(), informer.clone());
-        self.informers.push(Box::new(move |namespace| filled.is_filled(namespace)));
-        self.turns.push(Box::new(move |tell| told.on_filled(move || tell())));
+        let (synced, told) = (informer.clone(), informer.clone());
+        self.informers.push(Box::new(move |namespace| synced.has_synced(namespace)));
+        self.turns.push(Box::new(move |tell| told.on_synced(move || tell())));
     }
 
     /// Opens the queue for a namespace once all informers know it.
-    pub(crate) fn open_when_filled(self, queue: &Arc<Queue>) -> Vec<Subscription> {
+    pub(crate) fn open_when_synced(self, queue: &Arc<Queue>) -> Vec<Subscription> {
         let Self { limits, informers, turns } = self;
         let queue = queue.clone();
         let look: Arc<dyn Fn() + Send + Sync> = Arc::new(move || queue.open(open(&limits, &informers)));
-        let subscriptions = turns.iter().map(|on_filled| on_filled(look.clone())).collect();
+        let subscriptions = turns.iter().map(|on_synced| on_synced(look.clone())).collect();
         look();
         subscriptions
     }
 }
 
-fn open(limits: &[Option<Arc<str>>], informers: &[IsFilled]) -> Open {
-    let known = |limit: &Option<Arc<str>>| informers.iter().all(|is_filled| is_filled(limit.as_deref()));
+fn open(limits: &[Option<Arc<str>>], informers: &[HasSynced]) -> Open {
+    let known = |limit: &Option<Arc<str>>| informers.iter().all(|has_synced| has_synced(limit.as_deref()));
     if limits.iter().all(known) {
         return Open::Everything;
     }
@@ -56,7 +56,7 @@ fn open(limits: &[Option<Arc<str>>], informers: &[IsFilled]) -> Open {
 mod tests {
     use super::*;
 
-    fn knows(names: &'static [&'static str]) -> IsFilled {
+    fn knows(names: &'static [&'static str]) -> HasSynced {
         Box::new(|namespace| namespace.is_some_and(|namespace| names.contains(&namespace)))
     }
 

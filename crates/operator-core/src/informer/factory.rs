@@ -66,12 +66,12 @@ struct State {
 struct Entry {
     informer: Box<dyn Any + Send + Sync>,
     kind: String,
-    unfilled: Box<dyn Fn() -> Vec<(Option<String>, bool)> + Send + Sync>,
+    unsynced: Box<dyn Fn() -> Vec<(Option<String>, bool)> + Send + Sync>,
     objects: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
 /// A watch that has not listed anything yet.
-struct Unfilled {
+struct UnsyncedWatch {
     kind: String,
     namespace: Option<String>,
     /// Whether the API server refuses it.
@@ -134,7 +134,7 @@ impl Informers {
         let entry = Entry {
             informer: Box::new(informer.clone()),
             kind: K::kind(&()).into_owned(),
-            unfilled: Box::new(move || watched.store().unfilled()),
+            unsynced: Box::new(move || watched.store().unsynced()),
             objects: Box::new(move || held.store().len()),
         };
         state.informers.insert(id, entry);
@@ -147,17 +147,17 @@ impl Informers {
     /// There, a namespace that does not exist or gives no rights is not waited for as long as there is another that
     /// is known; see [`Informers::refused`].
     pub fn unsynced(&self) -> Vec<String> {
-        let unfilled = self.unfilled();
+        let unsynced = self.unsynced_watches();
         let missing = match &self.hub.scope {
             Scope::Namespaces(names) => {
-                let refused = namespaces(unfilled.iter().filter(|watch| watch.is_refused));
-                let waits = |watch: &&Unfilled| {
+                let refused = namespaces(unsynced.iter().filter(|watch| watch.is_refused));
+                let waits = |watch: &&UnsyncedWatch| {
                     refused.len() == names.len()
                         || !watch.namespace.as_ref().is_some_and(|name| refused.contains(name))
                 };
-                describe(unfilled.iter().filter(waits))
+                describe(unsynced.iter().filter(waits))
             }
-            Scope::Cluster => describe(unfilled.iter()),
+            Scope::Cluster => describe(unsynced.iter()),
         };
         if self.hub.state.lock().informers.is_empty() { vec!["any kind".to_owned()] } else { missing }
     }
@@ -165,14 +165,14 @@ impl Informers {
     /// The namespaces of which the API server refuses to tell, because they give no rights or do not exist, with the
     /// kinds that cannot be watched there: `Pod in shop`. Empty in a process that looks into the whole cluster.
     pub fn refused(&self) -> Vec<String> {
-        describe(self.unfilled().iter().filter(|watch| watch.is_refused && watch.namespace.is_some()))
+        describe(self.unsynced_watches().iter().filter(|watch| watch.is_refused && watch.namespace.is_some()))
     }
 
-    fn unfilled(&self) -> Vec<Unfilled> {
+    fn unsynced_watches(&self) -> Vec<UnsyncedWatch> {
         let state = self.hub.state.lock();
         let of = |entry: &Entry| {
             let kind = entry.kind.clone();
-            (entry.unfilled)().into_iter().map(move |(namespace, is_refused)| Unfilled {
+            (entry.unsynced)().into_iter().map(move |(namespace, is_refused)| UnsyncedWatch {
                 kind: kind.clone(),
                 namespace,
                 is_refused,
@@ -182,12 +182,12 @@ impl Informers {
     }
 }
 
-fn namespaces<'a>(watches: impl Iterator<Item = &'a Unfilled>) -> BTreeSet<String> {
+fn namespaces<'a>(watches: impl Iterator<Item = &'a UnsyncedWatch>) -> BTreeSet<String> {
     watches.filter_map(|watch| watch.namespace.clone()).collect()
 }
 
-fn describe<'a>(watches: impl Iterator<Item = &'a Unfilled>) -> Vec<String> {
-    let words = watches.map(|Unfilled { kind, namespace, .. }| match namespace {
+fn describe<'a>(watches: impl Iterator<Item = &'a UnsyncedWatch>) -> Vec<String> {
+    let words = watches.map(|UnsyncedWatch { kind, namespace, .. }| match namespace {
         Some(namespace) => format!("{kind} in {namespace}"),
         None => kind.clone(),
     });
