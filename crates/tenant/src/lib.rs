@@ -8,7 +8,7 @@
 //! plan        pure: what is to be in each of them, of owners, namespace, children, quota
 //! objects     makes, repairs and takes away what is planned; keep does so for one kind; services are those of people
 //! people      pure: who somebody is to the Tenants; places are those within the quota of namespaces
-//! status      pure: what is said about it, and of trouble
+//! status      pure: what is said about it, and of failure
 //! reconcile   the controller: members, plan, announce, hold, act, tell
 //! webhook     what the API server asks about Tenants before it stores them
 //! ```
@@ -17,36 +17,36 @@
 //! Tenants it has.
 
 pub mod allowed;
-mod amounts;
 pub mod api;
+mod apply;
 pub mod children;
 pub mod cidr;
 mod classes;
 pub mod configuration;
 pub mod conversion;
+mod failure;
 pub mod hash;
-mod keep;
+mod managed_objects;
 pub mod membership;
 mod metrics;
 pub mod namespace;
 mod namespaces;
-mod objects;
 pub mod owners;
 pub mod pattern;
-pub mod people;
-mod places;
 mod plan;
+mod quantities;
 pub mod quota;
+pub mod reasons;
 mod reconcile;
+mod reservations;
 mod services;
 mod status;
+pub mod subjects;
 mod syntax;
-mod trouble;
-pub mod unenforced;
+pub mod unsupported_fields;
 mod webhook;
-pub mod words;
 
 pub use api::v1beta2::{Tenant, TenantSpec, TenantStatus};
 pub use configuration::ConfigurationController;
+pub use failure::{Failure, Failures};
 pub use reconcile::{Error, GRANTABLE, TenantController};
-pub use trouble::{Trouble, Troubles};

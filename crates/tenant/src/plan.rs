@@ -21,11 +21,11 @@ use crate::{
     children::{
         Binding, cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota,
     },
+    failure::Failures,
     namespace::{MetadataError, wanted},
     namespaces::Members,
     owners::{bindings, owners},
     quota::{QuotaError, Resources, divide},
-    trouble::Troubles,
 };
 
 /// What is to be in one namespace.
@@ -48,7 +48,7 @@ pub(crate) struct Plan {
     pub(crate) owners: Vec<OwnerStatus>,
     pub(crate) namespaces: Vec<Wanted>,
     /// What of the spec cannot be carried out.
-    pub(crate) troubles: Troubles,
+    pub(crate) failures: Failures,
     /// What people should know although nothing is wrong.
     pub(crate) notes: Vec<String>,
     /// Whether some quotas could not be worked out, so that those that are there must stay.
@@ -73,7 +73,7 @@ pub(crate) fn plan(
     let among = || among.iter().map(AsRef::as_ref);
     let mut plan = Plan { owners: owners(tenant, among()), ..Plan::default() };
     let (bindings, malformed) = bindings(tenant, among());
-    plan.troubles.add_all(malformed);
+    plan.failures.add_all(malformed);
     let mut quotas = quotas(tenant, members, used, &mut plan);
     // By entry of the spec, so that each is told once and not for every namespace.
     let mut unusable = BTreeMap::new();
@@ -83,7 +83,7 @@ pub(crate) fn plan(
         plan.namespaces.push(wanted);
         unusable.extend(errors.into_iter().map(|error| (error.index, error)));
     }
-    plan.troubles.add_all(unusable.into_values());
+    plan.failures.add_all(unusable.into_values());
     plan.notes.extend(tenant.spec.network_policies.iter().flat_map(cidr_warnings));
     plan
 }
@@ -137,7 +137,7 @@ fn quotas(
             QuotaScope::Tenant => all_together(tenant, members, index, item, &used),
         };
         let made = made.unwrap_or_else(|error| {
-            plan.troubles.add(error);
+            plan.failures.add(error);
             plan.quotas_unknown = true;
             Vec::new()
         });
@@ -219,7 +219,7 @@ mod tests {
         });
         assert_eq!(granted(&plan), [("a".to_owned(), "5".to_owned()), ("b".to_owned(), "5".to_owned())]);
         assert_eq!(plan.keys(|wanted| &wanted.limit_ranges).len(), 2);
-        assert!(plan.troubles.is_empty());
+        assert!(plan.failures.is_empty());
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         ] } }));
         let plan = plan(&tenant, &[], &members(&["a"], &[]), |_, _| Resources::new());
         assert!(plan.quotas_unknown);
-        assert!(plan.troubles.to_string().contains("cannot read the limit of pods"));
+        assert!(plan.failures.to_string().contains("cannot read the limit of pods"));
         assert_eq!(granted(&plan), [("a".to_owned(), "2".to_owned())]);
     }
 
@@ -242,9 +242,9 @@ mod tests {
             ] },
         }));
         let plan = plan(&tenant, &[], &members(&["a", "b"], &[]), |_, _| Resources::new());
-        assert_eq!(plan.troubles.to_string().matches("additionalMetadataList[0]").count(), 1);
-        assert!(plan.troubles.to_string().contains("the owner \"x\" gets no rights"));
-        assert!(plan.troubles.need_other_spec());
+        assert_eq!(plan.failures.to_string().matches("additionalMetadataList[0]").count(), 1);
+        assert!(plan.failures.to_string().contains("the owner \"x\" gets no rights"));
+        assert!(plan.failures.need_other_spec());
     }
 
     /// Else the label would come and go for ever.

@@ -39,18 +39,18 @@ use crate::{
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
         v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
     },
+    apply::Objects,
     classes::ClusterClasses,
     conversion::conversion,
+    failure::{Failure, Failures},
     metrics::{GAUGES, SHOWN, readings},
     namespace,
     namespaces::{Members, Namespaces},
-    objects::Objects,
     owners::{Selectors, differs, owners},
-    places::unconfirmed,
     plan::{Plan, Wanted, plan},
+    reservations::unconfirmed,
     services::{Services, due},
     status::{Report, announcement, status, with},
-    trouble::{Trouble, Troubles},
     webhook,
 };
 
@@ -78,10 +78,10 @@ pub enum Error {
     Finalizer(WriteError),
     /// Some of what the spec asks is not there; the condition Ready tells of it too.
     #[error("not all is as the spec asks")]
-    Incomplete(#[source] Troubles),
+    Incomplete(#[source] Failures),
     /// A namespace of a Tenant that is being deleted could not be deleted.
     #[error("cannot delete the namespaces of the Tenant")]
-    Undeleted(#[source] Troubles),
+    Undeleted(#[source] Failures),
     /// The API server did not list the Tenant's namespaces.
     #[error("cannot list the namespaces of the Tenant, to learn which of those in its status are gone")]
     List(#[source] kube::Error),
@@ -103,7 +103,7 @@ impl ReconcileError for Error {
     }
 
     fn is_terminal(&self) -> bool {
-        matches!(self, Self::Incomplete(troubles) if troubles.need_other_spec())
+        matches!(self, Self::Incomplete(failures) if failures.need_other_spec())
     }
 }
 
@@ -210,8 +210,8 @@ impl Controller for TenantController {
         }
         let tenant = self.tenants.latest(tenant);
         let mut report = self.act(&tenant, &owner, members, plan).await;
-        if !report.troubles.is_empty() && report.troubles.are_passing() {
-            return Err(Error::Incomplete(report.troubles));
+        if !report.failures.is_empty() && report.failures.are_passing() {
+            return Err(Error::Incomplete(report.failures));
         }
         report.uncached = self.uncached(&tenant, &report.members).await?;
         let told = self.tell(&tenant, &report).await?;
@@ -219,8 +219,8 @@ impl Controller for TenantController {
             // Before the error, which may be the end of it: the status has yet to be written.
             return Ok(told);
         }
-        if !report.troubles.is_empty() {
-            return Err(Error::Incomplete(report.troubles));
+        if !report.failures.is_empty() {
+            return Err(Error::Incomplete(report.failures));
         }
         if !report.uncached.is_empty() {
             // A relist may skip both the creation and the deletion of a namespace. Then no change follows.
@@ -237,21 +237,21 @@ impl Controller for TenantController {
         if members.is_empty() && finalizer::has(tenant.as_ref(), FINALIZER) {
             return self.release(&tenant).await;
         }
-        let troubles = self.delete(&tenant, &members).await;
+        let failures = self.delete(&tenant, &members).await;
         // As they are now, so that the status tells of the deletion.
         let known = self.owners.store().list();
         let report = Report {
             owners: owners(&tenant, known.iter().map(AsRef::as_ref)),
             members: self.namespaces.members(&tenant),
-            troubles,
+            failures,
             classes: self.classes.available(&tenant),
             ..Report::default()
         };
         let told = self.tell(&tenant, &report).await?;
-        if report.troubles.is_empty() {
+        if report.failures.is_empty() {
             Ok(Outcome::AwaitChange.and(told))
         } else {
-            Err(Error::Undeleted(report.troubles))
+            Err(Error::Undeleted(report.failures))
         }
     }
 }
@@ -295,20 +295,20 @@ impl TenantController {
 
     /// Carries out the plan. Nothing that goes wrong in one place keeps the others from being done.
     async fn act(&self, tenant: &Tenant, owner: &Owner, members: Members, plan: Plan) -> Report {
-        let mut troubles = self.objects.prune(&uid(tenant), &plan, &self.namespaces).await;
-        let Plan { owners, namespaces, troubles: malformed, notes, .. } = plan;
-        troubles.extend(malformed);
+        let mut failures = self.objects.prune(&uid(tenant), &plan, &self.namespaces).await;
+        let Plan { owners, namespaces, failures: malformed, notes, .. } = plan;
+        failures.extend(malformed);
         let work: Vec<_> = namespaces.iter().map(|wanted| self.keep(owner, wanted)).collect();
         let done: Vec<_> = stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
         let mut metadata = BTreeMap::new();
         for (namespace, put, failed) in done {
-            troubles.add_in(&namespace, failed);
+            failures.add_in(&namespace, failed);
             metadata.insert(namespace, put);
         }
-        troubles.extend(self.mark_services(tenant, &members).await);
+        failures.extend(self.mark_services(tenant, &members).await);
         let classes = self.classes.available(tenant);
-        let troubles = troubles.sorted();
-        Report { owners, members, metadata, troubles, notes, classes, ..Report::default() }
+        let failures = failures.sorted();
+        Report { owners, members, metadata, failures, notes, classes, ..Report::default() }
     }
 
     /// Returns the namespaces that the status has to go on listing although the cache lacks them.
@@ -319,11 +319,11 @@ impl TenantController {
     }
 
     /// Brings the Services that are there already to what the Tenant wants on them.
-    async fn mark_services(&self, tenant: &Tenant, members: &Members) -> Troubles {
-        let mut troubles = Troubles::default();
+    async fn mark_services(&self, tenant: &Tenant, members: &Members) -> Failures {
+        let mut failures = Failures::default();
         let options = tenant.spec.service_options.as_ref();
         let Some(wanted) = options.and_then(|options| options.additional_metadata.as_ref()) else {
-            return troubles;
+            return failures;
         };
         let mark = async |namespace: &Namespace| {
             let name = namespace.name_any();
@@ -332,43 +332,43 @@ impl TenantController {
         let work: Vec<_> = due(tenant, &members.live).into_iter().map(|namespace| mark(namespace)).collect();
         let mut done = stream::iter(work).buffer_unordered(AT_ONCE);
         while let Some((marked, namespace)) = done.next().await {
-            troubles.add_in(&namespace, marked.err().map(Trouble::from).into_iter().collect());
+            failures.add_in(&namespace, marked.err().map(Failure::from).into_iter().collect());
         }
-        troubles
+        failures
     }
 
     /// Brings one namespace to what is wanted. Returns its name, what is on it now, and what went wrong.
-    async fn keep(&self, owner: &Owner, wanted: &Wanted) -> (String, Metadata, Vec<Trouble>) {
+    async fn keep(&self, owner: &Owner, wanted: &Wanted) -> (String, Metadata, Vec<Failure>) {
         let name = wanted.namespace.name_any();
         let patch = namespace::patch(&wanted.namespace.metadata, &wanted.metadata, &wanted.remembered);
         let patched = match patch {
             Some(patch) => self.namespaces.patch(&wanted.namespace, patch).await,
             None => Ok(()),
         };
-        let mut troubles = self.objects.make(owner, wanted).await;
+        let mut failures = self.objects.make(owner, wanted).await;
         match patched {
-            Ok(()) => (name, wanted.metadata.clone(), troubles),
+            Ok(()) => (name, wanted.metadata.clone(), failures),
             Err(error) => {
-                troubles.insert(0, error.into());
-                (name, with(&wanted.remembered, &wanted.metadata), troubles)
+                failures.insert(0, error.into());
+                (name, with(&wanted.remembered, &wanted.metadata), failures)
             }
         }
     }
 
     /// Deletes the namespaces of a Tenant that is being deleted, unless they are to be kept.
-    async fn delete(&self, tenant: &Tenant, members: &Members) -> Troubles {
-        let mut troubles = Troubles::default();
+    async fn delete(&self, tenant: &Tenant, members: &Members) -> Failures {
+        let mut failures = Failures::default();
         if finalizer::has(tenant, ORPHAN) {
-            return troubles;
+            return failures;
         }
         let work: Vec<_> = members.live.iter().map(|namespace| self.namespaces.delete(namespace)).collect();
         let mut deleted = stream::iter(work).buffer_unordered(AT_ONCE);
         while let Some(deleted) = deleted.next().await {
             if let Err(error) = deleted {
-                troubles.add(error);
+                failures.add(error);
             }
         }
-        troubles
+        failures
     }
 
     async fn tell(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {

@@ -17,12 +17,12 @@ use crate::{
         AvailableClasses, Metadata, OwnerStatus, Reservation, Space, Tenant, TenantSpec, TenantState,
         TenantStatus,
     },
+    failure::Failures,
     membership::Mismatch,
     namespaces::Members,
     plan::{Plan, remembered},
-    trouble::Troubles,
-    unenforced,
-    words::{ACTIVE, CORDONED, FAILED, PENDING_CONTENT, RECONCILING, SUCCEEDED, TERMINATING},
+    reasons::{ACTIVE, CORDONED, FAILED, PENDING_CONTENT, RECONCILING, SUCCEEDED, TERMINATING},
+    unsupported_fields,
 };
 
 /// How many namespaces that do not belong are spelled out.
@@ -40,7 +40,7 @@ pub(crate) struct Report {
     pub(crate) uncached: BTreeSet<String>,
     /// What the controller has put on each namespace in use.
     pub(crate) metadata: BTreeMap<String, Metadata>,
-    pub(crate) troubles: Troubles,
+    pub(crate) failures: Failures,
     pub(crate) notes: Vec<String>,
     /// The classes that are there and allowed.
     pub(crate) classes: AvailableClasses,
@@ -155,8 +155,8 @@ fn ready(tenant: &Tenant, report: &Report) -> Verdict {
     if is_deleting(tenant) {
         return Verdict::is_false(READY, TERMINATING, shorten(leaving(report)));
     }
-    if !report.troubles.is_empty() {
-        return Verdict::is_false(READY, FAILED, shorten(report.troubles.to_string()));
+    if !report.failures.is_empty() {
+        return Verdict::is_false(READY, FAILED, shorten(report.failures.to_string()));
     }
     let notes = report.notes.iter().cloned().chain(strays(&report.members.strays));
     let message: Vec<_> = std::iter::once("reconciled".to_owned()).chain(notes).collect();
@@ -174,8 +174,8 @@ fn leaving(report: &Report) -> String {
         let held = held_up(namespace);
         (!held.is_empty()).then(|| format!("namespace {}: {held}", namespace.name_any()))
     });
-    let troubles = (!report.troubles.is_empty()).then(|| report.troubles.to_string());
-    std::iter::once(waits).chain(held).chain(troubles).collect::<Vec<_>>().join("; ")
+    let failures = (!report.failures.is_empty()).then(|| report.failures.to_string());
+    std::iter::once(waits).chain(held).chain(failures).collect::<Vec<_>>().join("; ")
 }
 
 fn strays(strays: &[(String, Mismatch)]) -> Vec<String> {
@@ -201,7 +201,7 @@ fn cordoned(spec: &TenantSpec) -> Verdict {
 }
 
 fn fields_enforced(spec: &TenantSpec) -> Verdict {
-    unenforced::verdict(&unenforced::fields(spec))
+    unsupported_fields::verdict(&unsupported_fields::fields(spec))
 }
 
 fn space(tenant: &Tenant, namespace: &Namespace, report: &Report, now: Timestamp) -> Space {
@@ -231,8 +231,8 @@ fn space_ready(namespace: &Namespace, report: &Report) -> Verdict {
     if is_deleting(namespace) {
         return Verdict::is_false(READY, TERMINATING, "the namespace is being deleted");
     }
-    match report.troubles.in_namespace(&namespace.name_any()) {
-        Some(trouble) => Verdict::is_false(READY, FAILED, shorten(trouble)),
+    match report.failures.in_namespace(&namespace.name_any()) {
+        Some(failure) => Verdict::is_false(READY, FAILED, shorten(failure)),
         None => Verdict::is_true(READY, SUCCEEDED, "reconciled"),
     }
 }

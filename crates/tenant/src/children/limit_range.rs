@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, LimitRangeSpec};
 
 use super::{Child, indexed, settle_meta};
 use crate::{
-    amounts::comparable,
     api::{names::LIMIT_RANGE_LABEL, v1beta2::LimitRanges},
+    quantities::comparable,
     quota::Resources,
 };
 

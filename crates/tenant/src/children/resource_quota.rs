@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 
 use super::{Child, indexed, settle_meta};
 use crate::{
-    amounts::comparable,
     api::names::{QUOTA_HARD_ANNOTATION, QUOTA_USED_ANNOTATION, RESOURCE_QUOTA_LABEL},
+    quantities::comparable,
     quota::{Division, Resources},
 };
 

@@ -44,8 +44,8 @@ use crate::{
             CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, Tenant, TenantOwner, UserSpec,
         },
     },
+    failure::{Failure, Failures},
     owners::{Selectors, differs},
-    trouble::{Trouble, Troubles},
     webhook::patterns,
 };
 
@@ -54,7 +54,7 @@ use crate::{
 pub enum Error {
     /// Some of what the configuration asks is not there; the condition Ready tells of it too.
     #[error("not all is as the configuration asks")]
-    Incomplete(#[source] Troubles),
+    Incomplete(#[source] Failures),
     /// A status could not be written.
     #[error(transparent)]
     Status(#[from] WriteError),
@@ -69,7 +69,7 @@ impl ReconcileError for Error {
     }
 
     fn is_terminal(&self) -> bool {
-        matches!(self, Self::Incomplete(troubles) if troubles.need_other_spec())
+        matches!(self, Self::Incomplete(failures) if failures.need_other_spec())
     }
 }
 
@@ -143,34 +143,34 @@ impl Controller for ConfigurationController {
         let owners = self.owners.store().list();
         let tenants = self.tenants.store().list();
         let users = users(&configuration.spec, owners.iter().map(AsRef::as_ref));
-        let mut troubles = self.grant(&configuration.spec, &users).await;
-        troubles.add_all(patterns::faults(&configuration.spec).into_iter().map(Trouble::Pattern));
-        if !troubles.is_empty() && troubles.are_passing() {
-            return Err(Error::Incomplete(troubles));
+        let mut failures = self.grant(&configuration.spec, &users).await;
+        failures.add_all(patterns::faults(&configuration.spec).into_iter().map(Failure::Pattern));
+        if !failures.is_empty() && failures.are_passing() {
+            return Err(Error::Incomplete(failures));
         }
         let mut names: Vec<_> = tenants.iter().map(|tenant| tenant.name_any()).collect();
         names.sort();
-        let report = Report { users, tenants: names, trouble: troubles.to_string() };
+        let report = Report { users, tenants: names, failure: failures.to_string() };
         let told = self.status.write(&configuration, |known| status(known, &report, now)).await?;
         let told = told.and(self.tell_owners(&owners, &tenants, now).await?);
-        if troubles.is_empty() || told != Outcome::Done {
+        if failures.is_empty() || told != Outcome::Done {
             return Ok(told);
         }
-        Err(Error::Incomplete(troubles))
+        Err(Error::Incomplete(failures))
     }
 }
 
 impl ConfigurationController {
     /// Makes the cluster roles. People are bound only to a role that is ours: the name may be that of a stranger's.
-    async fn grant(&self, spec: &CapsuleConfigurationSpec, users: &[UserSpec]) -> Troubles {
-        let mut troubles = Troubles::default();
+    async fn grant(&self, spec: &CapsuleConfigurationSpec, users: &[UserSpec]) -> Failures {
+        let mut failures = Failures::default();
         let names = &spec.rbac;
         if names.provisioner == names.deleter {
-            troubles.add(Trouble::OneRole { name: names.deleter.clone() });
-            return troubles;
+            failures.add(Failure::OneRole { name: names.deleter.clone() });
+            return failures;
         }
         let (wanted, malformed) = roles(names, users.iter().chain(&spec.administrators));
-        troubles.add_all(malformed);
+        failures.add_all(malformed);
         let (provisioner, deleter) = tokio::join!(
             self.cluster_roles.make(&wanted.provisioner),
             self.cluster_roles.make(&wanted.deleter)
@@ -178,19 +178,19 @@ impl ConfigurationController {
         let bound = match provisioner {
             Ok(()) => self.bindings.make(&wanted.binding).await,
             Err(error) => {
-                troubles.add_all(self.bindings.narrow(&wanted.binding).await.into_iter().map(told));
+                failures.add_all(self.bindings.narrow(&wanted.binding).await.into_iter().map(told));
                 Err(error)
             }
         };
         let made: Vec<_> = [bound, deleter].into_iter().filter_map(Result::err).collect();
         if made.is_empty() {
             // The binding first: without its role it grants nothing anyway.
-            troubles.add_all(self.bindings.prune(&[&names.provisioner]).await.into_iter().map(told));
+            failures.add_all(self.bindings.prune(&[&names.provisioner]).await.into_iter().map(told));
             let kept = [names.provisioner.as_str(), &names.deleter];
-            troubles.add_all(self.cluster_roles.prune(&kept).await.into_iter().map(told));
+            failures.add_all(self.cluster_roles.prune(&kept).await.into_iter().map(told));
         }
-        troubles.add_all(made.into_iter().map(told));
-        troubles
+        failures.add_all(made.into_iter().map(told));
+        failures
     }
 
     /// Tells each owner which Tenants it has.
@@ -222,9 +222,9 @@ fn concerns_owners(change: &Change<Tenant>) -> bool {
 }
 
 /// With what to do where the manager has not been given the rights for a name of the person's own.
-fn told(error: WriteError) -> Trouble {
+fn told(error: WriteError) -> Failure {
     let is_forbidden = error.answer().and_then(answered).is_some_and(kube::core::Status::is_forbidden);
-    if is_forbidden { Trouble::MayNotKeep(error) } else { error.into() }
+    if is_forbidden { Failure::MayNotKeep(error) } else { error.into() }
 }
 
 #[cfg(test)]

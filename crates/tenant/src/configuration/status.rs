@@ -11,8 +11,8 @@ use crate::{
         NodeMetadata, Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
     },
     owners::{Selectors, subject},
-    unenforced::{is_blank, verdict},
-    words::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
+    reasons::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
+    unsupported_fields::{is_blank, verdict},
 };
 
 /// What was found and done for the configuration that counts.
@@ -22,7 +22,7 @@ pub(super) struct Report {
     /// Sorted.
     pub(super) tenants: Vec<String>,
     /// What went wrong, in words; empty if nothing did.
-    pub(super) trouble: String,
+    pub(super) failure: String,
 }
 
 /// The status of the configuration that counts.
@@ -31,9 +31,9 @@ pub(super) fn status(
     report: &Report,
     now: Timestamp,
 ) -> CapsuleConfigurationStatus {
-    let ready = match report.trouble.as_str() {
+    let ready = match report.failure.as_str() {
         "" => Verdict::is_true(READY, SUCCEEDED, done(&configuration.spec)),
-        trouble => Verdict::is_false(READY, FAILED, trouble),
+        failure => Verdict::is_false(READY, FAILED, failure),
     };
     let status = said(configuration, &[ready, fields_enforced(&configuration.spec)], now);
     CapsuleConfigurationStatus { users: report.users.clone(), tenants: report.tenants.clone(), ..status }
@@ -150,7 +150,7 @@ mod tests {
         let said = status(&configuration(), &report, NOW);
         assert_eq!((said.observed_generation, said.tenants.len()), (Some(3), 1));
         assert!(is_true(&said.conditions, READY));
-        let report = Report { trouble: "it is in the way".to_owned(), ..report };
+        let report = Report { failure: "it is in the way".to_owned(), ..report };
         let said = status(&configuration(), &report, NOW);
         let ready = find(&said.conditions, READY).unwrap();
         assert_eq!((ready.status.as_str(), ready.message.as_str()), ("False", "it is in the way"));

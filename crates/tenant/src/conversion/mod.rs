@@ -8,15 +8,15 @@
 //! `conversion.ensemble/v1alpha1` on the stored Tenant holds what was said in other words than would be used today.
 //! So nothing is lost in either direction. An edit wins over what was kept where both speak of the same field.
 
+mod convertible;
 mod features;
-mod kept;
+mod lossless;
 mod v1alpha1;
 mod v1beta1;
-mod words;
 
 use operator_core::admission::{Conversion, Footprint, Version};
 
-use self::words::{Words, change, words};
+use self::convertible::{Convertible, change, convertible_parts};
 use crate::api::{self, v1beta2::Tenant};
 
 /// Begins the keys of the annotations that keep what a version cannot say; the version whose words they are follows.
@@ -98,20 +98,20 @@ pub fn to_v1alpha1(new: Tenant) -> Result<api::v1alpha1::Tenant, ConversionError
 }
 
 /// Says `from` as a `B`, with what was kept for that, and keeps what was lost.
-fn convert<A: Words, B: Words>(
+fn convert<A: Convertible, B: Convertible>(
     mut from: A,
     there: impl Fn(A) -> Result<B, ConversionError>,
     back: impl Fn(B) -> Result<A, ConversionError>,
 ) -> Result<B, ConversionError> {
     let kept_here = take_kept(&mut from, &key_for::<B>())?;
-    let meant = words(&from).map_err(ConversionError::Unwritable)?;
+    let meant = convertible_parts(&from).map_err(ConversionError::Unwritable)?;
     let mut to = there(from)?;
     if let Some(kept) = kept_here {
         to = change(&to, |words| kept.restore(words))
             .map_err(|source| ConversionError::Unfit { key: key_for::<B>(), source })?;
     }
-    let understood = words(&back(to.clone())?).map_err(ConversionError::Unwritable)?;
-    if let Some(lost) = kept::Kept::between(&understood, &meant) {
+    let understood = convertible_parts(&back(to.clone())?).map_err(ConversionError::Unwritable)?;
+    if let Some(lost) = lossless::Preserved::between(&understood, &meant) {
         let text = serde_json::to_string(&lost).map_err(ConversionError::Unwritable)?;
         to.annotations_mut().insert(key_for::<A>(), text);
     }
@@ -123,7 +123,10 @@ fn key_for<V: Version>() -> String {
 }
 
 /// Takes out what was kept. What cannot be read was not written by us, and stays.
-fn take_kept<A: Words>(object: &mut A, key: &str) -> Result<Option<kept::Kept>, ConversionError> {
+fn take_kept<A: Convertible>(
+    object: &mut A,
+    key: &str,
+) -> Result<Option<lossless::Preserved>, ConversionError> {
     let Some(text) = object.annotations().get(key) else { return Ok(None) };
     // JSON within a text: the bounds of the object that it is in do not see what it parses into.
     if !Footprint::of(text.as_bytes()).is_ok_and(|found| found.bytes(1) <= LARGEST_KEPT) {

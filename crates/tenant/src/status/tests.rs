@@ -92,7 +92,7 @@ fn the_last_word_remembers_what_is_there_and_no_more() {
 #[test]
 fn a_trouble_of_one_namespace_is_told_there_and_of_the_tenant() {
     let mut report = Report { members: live(&["a", "b"]), ..Report::default() };
-    report.troubles.add_in("b", vec![OwnerError::Name("x".to_owned()).into()]);
+    report.failures.add_in("b", vec![OwnerError::Name("x".to_owned()).into()]);
     let status = status(&tenant(json!({})), &report, NOW);
     assert!(is_true(&status.spaces[0].conditions, READY));
     assert!(message(&status.spaces[1].conditions, READY).contains("\"x\" gets no rights"));

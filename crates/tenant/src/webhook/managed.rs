@@ -15,12 +15,12 @@ use operator_core::admission::{
 
 use super::{
     in_tenants,
-    known::Known,
-    who::{NOT_A_MASTER, NOT_THE_SYSTEM},
+    lookups::Lookups,
+    match_conditions::{NOT_A_MASTER, NOT_THE_SYSTEM},
 };
 use crate::{
     api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL},
-    people::Role,
+    subjects::Role,
 };
 
 /// Guards them. Of an update the API server looks for the label in either state, so it cannot be taken off first.
@@ -44,14 +44,14 @@ pub(super) fn guard() -> Webhook {
 }
 
 struct Guard {
-    known: Known,
+    known: Lookups,
 }
 
 impl Validator for Guard {
     type Object = Metadata;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        Self { known: Known::build(caches) }
+        Self { known: Lookups::build(caches) }
     }
 
     async fn validate(&self, request: &Request<Metadata>) -> Result<Verdict, BoxError> {

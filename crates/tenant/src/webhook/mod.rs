@@ -19,18 +19,18 @@
 
 mod classes;
 mod copied;
-mod known;
-mod live;
+mod live_tenants;
+mod lookups;
 mod managed;
+mod match_conditions;
 mod name_label;
 mod namespaces;
 pub(crate) mod patterns;
-mod rate;
+mod rate_limits;
 mod services;
 mod shared_quota;
 mod system;
 mod tenancy;
-mod who;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
@@ -40,7 +40,7 @@ use operator_core::admission::{
 
 use crate::{
     api::{names::TENANT_LABEL, v1beta2::Tenant},
-    unenforced,
+    unsupported_fields,
 };
 
 /// A Tenant's finalizer and status change without its spec. Nobody is asked about that, so that the controller needs
@@ -120,7 +120,7 @@ fn may_be(old: Option<&Tenant>, tenant: &Tenant) -> Verdict {
     let warn = |verdict: Verdict, field: &str| {
         verdict.warn(format!("{field} is set, and not enforced by this version of the manager"))
     };
-    unenforced::fields(&tenant.spec).into_iter().fold(Verdict::allow(), warn)
+    unsupported_fields::fields(&tenant.spec).into_iter().fold(Verdict::allow(), warn)
 }
 
 /// Says what is wrong with copied values, as far as it was not so before: a Tenant that is stored with faults can still

@@ -13,7 +13,7 @@ use operator_core::{
 };
 use tokio::{sync::Notify, time::timeout};
 
-use super::live::{LiveError, LiveTenants};
+use super::live_tenants::{LiveError, LiveTenants};
 use crate::api::{names::TENANT_LABEL, v1beta2::Tenant};
 
 /// How far behind a cache may be.

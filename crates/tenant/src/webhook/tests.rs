@@ -112,7 +112,7 @@ fn an_empty_pattern_is_absent_in_every_field() {
         let is_required = path.iter().any(|name| name == "requiredMetadata");
         let [before @ .., _] = path.as_slice() else { panic!("{path:?}") };
         let without = before.iter().rev().fold(json!({}), |inner, name| json!({ name: inner }));
-        let fields = |spec: Value| unenforced::fields(&serde_json::from_value(spec).unwrap());
+        let fields = |spec: Value| unsupported_fields::fields(&serde_json::from_value(spec).unwrap());
         if !is_required {
             assert_eq!(fields(empty), fields(without), "{path:?}");
         }

@@ -47,7 +47,7 @@ pub struct TenantStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub spaces: Vec<Space>,
 
-    /// Places within the quota of namespaces that were given to namespaces which are about to be created.
+    /// Reservations within the quota of namespaces that were given to namespaces which are about to be created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["namespace".into()]))]
     pub reservations: Vec<Reservation>,

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     api::{names::TENANT_LABEL, v1beta2::Tenant},
-    people::Role,
-    webhook::known::Facts,
+    subjects::Role,
+    webhook::lookups::Facts,
 };
 
 /// The namespace as it is to be stored instead, if it is to be changed.

@@ -2,11 +2,11 @@
 
 mod assign;
 mod claim;
-mod judge;
 mod metadata;
 mod names;
 mod reserve;
 mod restore;
+mod validate;
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ use parking_lot::Mutex;
 
 use self::{
     assign::assign,
-    judge::{Admitted, judge},
-    reserve::Places,
+    reserve::Reservations,
     restore::Assigned,
+    validate::{Admitted, judge},
 };
 use super::{
-    known::{Facts, Known},
-    rate::KeyedBuckets,
-    who::{CHANGES_WHAT_A_TENANT_GIVES, CONCERNS_A_TENANT, NOT_THE_SYSTEM},
+    lookups::{Facts, Lookups},
+    match_conditions::{CHANGES_WHAT_A_TENANT_GIVES, CONCERNS_A_TENANT, NOT_THE_SYSTEM},
+    rate_limits::KeyedBuckets,
 };
-use crate::{membership::named, words::NAMESPACE_DENIED};
+use crate::{membership::named, reasons::NAMESPACE_DENIED};
 
 /// How many refusals Events tell of about one Tenant.
 const EVENTS_EACH: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
@@ -64,14 +64,14 @@ pub(super) fn guard() -> Webhook {
 }
 
 struct Assignment {
-    known: Known,
+    known: Lookups,
 }
 
 impl Mutator for Assignment {
     type Object = Namespace;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        Self { known: Known::build(caches) }
+        Self { known: Lookups::build(caches) }
     }
 
     async fn mutate(&self, request: &Request<Namespace>) -> Result<Mutation<Namespace>, BoxError> {
@@ -95,8 +95,8 @@ impl Mutator for Assignment {
 }
 
 struct Guard {
-    known: Known,
-    places: Places,
+    known: Lookups,
+    places: Reservations,
     events: Events,
     budget: Mutex<KeyedBuckets<String>>,
 }
@@ -105,9 +105,9 @@ impl Validator for Guard {
     type Object = Namespace;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        let known = Known::build(caches);
+        let known = Lookups::build(caches);
         let budget = Mutex::new(KeyedBuckets::new(EVENTS_EACH, EVENTS_ALL));
-        Self { places: Places::build(caches, &known), events: caches.events(), known, budget }
+        Self { places: Reservations::build(caches, &known), events: caches.events(), known, budget }
     }
 
     async fn validate(&self, request: &Request<Namespace>) -> Result<Verdict, BoxError> {

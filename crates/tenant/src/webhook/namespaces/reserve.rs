@@ -20,12 +20,12 @@ use crate::{
     api::v1beta2::{Reservation, Tenant, TenantStatus},
     membership::{judge, named},
     namespaces::live_members,
-    places::{Members, Place, Sightings, place, quota},
-    webhook::known::Known,
+    reservations::{Members, Place, Sightings, place, quota},
+    webhook::lookups::Lookups,
 };
 
 /// Takes places.
-pub(super) struct Places {
+pub(super) struct Reservations {
     writer: Client,
     tenants: Informer<Tenant>,
     members: Index<Namespace, String>,
@@ -35,8 +35,8 @@ pub(super) struct Places {
     _observing: Subscription,
 }
 
-impl Places {
-    pub(super) fn build(caches: &Caches<'_>, known: &Known) -> Self {
+impl Reservations {
+    pub(super) fn build(caches: &Caches<'_>, known: &Lookups) -> Self {
         let by_tenant = |namespace: &Namespace| named(&namespace.metadata);
         let sightings = Arc::<Mutex<Sightings>>::default();
         let seen = sightings.clone();

@@ -11,8 +11,8 @@ use super::{claim::Claim, metadata::put_right};
 use crate::{
     api::{names::TENANT_LABEL, v1beta2::Tenant},
     membership::{self, named},
-    people::Role,
-    webhook::known::Facts,
+    subjects::Role,
+    webhook::lookups::Facts,
 };
 
 /// A namespace as it is to be stored instead.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     api::{names::RESERVED_LABELS, v1beta2::Tenant},
-    people::Role,
-    webhook::known::Facts,
+    subjects::Role,
+    webhook::lookups::Facts,
 };
 
 const KEY: &str = "capsule.clastix.io/tenant";

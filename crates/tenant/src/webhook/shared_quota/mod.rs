@@ -7,7 +7,7 @@
 //! Other replicas may admit in the same moment what this one has not seen yet, and while none answers the API server
 //! goes on by each ResourceQuota alone; what gets past the whole then is bounded and healed as [`crate::quota`] says.
 
-mod ledger;
+mod pending_admissions;
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use operator_core::{
 };
 use parking_lot::Mutex;
 
-use self::ledger::{Count, Excess, Ledger};
+use self::pending_admissions::{Count, Excess, Ledger};
 use super::{in_tenants, labelled, tenancy::Tenants};
 use crate::{
     api::{

@@ -15,12 +15,12 @@ use tracing::info;
 use crate::children::Child;
 
 /// Reads and writes the objects of one kind.
-pub(crate) struct Kept<K> {
+pub(crate) struct ManagedObjects<K> {
     children: Children<K>,
     by_owner: Index<K, String>,
 }
 
-impl<K: Child + Kind + Serialize + PartialEq + Default> Kept<K> {
+impl<K: Child + Kind + Serialize + PartialEq + Default> ManagedObjects<K> {
     pub(crate) fn new(children: Children<K>) -> Self {
         let by_owner = children.informer().store().index(|object: &K| {
             controller_of(object.meta()).map(|owner| owner.uid.clone()).into_iter().collect()

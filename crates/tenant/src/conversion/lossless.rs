@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// A difference from one value to another.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Kept {
+pub(super) enum Preserved {
     /// Some fields of an object differ.
     In(BTreeMap<String, Self>),
     /// Some items of a list differ.
@@ -34,7 +34,7 @@ pub(super) struct Values {
 pub(super) struct Items {
     /// What differs, with the item that it differs from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    each: Vec<(Value, Kept)>,
+    each: Vec<(Value, Preserved)>,
     /// Items that are not in the one list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     more: Vec<Value>,
@@ -43,7 +43,7 @@ pub(super) struct Items {
     order: Option<(Vec<Value>, Vec<Value>)>,
 }
 
-impl Kept {
+impl Preserved {
     /// What has to be done to `was` to make it `is`; nothing if they are equal.
     pub(super) fn between(was: &Value, is: &Value) -> Option<Self> {
         if was == is {
@@ -95,14 +95,14 @@ impl Kept {
     }
 }
 
-fn fields(was: &Map<String, Value>, is: &Map<String, Value>) -> BTreeMap<String, Kept> {
+fn fields(was: &Map<String, Value>, is: &Map<String, Value>) -> BTreeMap<String, Preserved> {
     let mut names: Vec<_> = was.keys().chain(is.keys()).collect();
     names.sort();
     names.dedup();
     let differ = names.into_iter().filter_map(|name| {
         let kept = match (was.get(name), is.get(name)) {
-            (Some(was), Some(is)) => Kept::between(was, is)?,
-            (was, is) => Kept::other(was.cloned(), is.cloned()),
+            (Some(was), Some(is)) => Preserved::between(was, is)?,
+            (was, is) => Preserved::other(was.cloned(), is.cloned()),
         };
         Some((name.clone(), kept))
     });
@@ -112,7 +112,7 @@ fn fields(was: &Map<String, Value>, is: &Map<String, Value>) -> BTreeMap<String,
 fn fill(mut fields: Map<String, Value>, is: &Map<String, Value>) -> Map<String, Value> {
     for (name, is) in is {
         let field = fields.remove(name);
-        if let Some(field) = Kept::other(None, Some(is.clone())).restore_at(name, field) {
+        if let Some(field) = Preserved::other(None, Some(is.clone())).restore_at(name, field) {
             fields.insert(name.clone(), field);
         }
     }
@@ -178,7 +178,7 @@ fn named_items(was: &[Value], was_keys: Vec<Value>, is: &[Value], is_keys: Vec<V
     for (key, item) in is_keys.iter().zip(is) {
         match known.get(key).and_then(|place| was.get(*place)) {
             Some(before) => {
-                items.each.extend(Kept::between(before, item).map(|kept| (key.clone(), kept)));
+                items.each.extend(Preserved::between(before, item).map(|kept| (key.clone(), kept)));
             }
             None => items.more.push(item.clone()),
         }
@@ -203,7 +203,7 @@ fn placed_items(was: &[Value], is: &[Value]) -> Option<Items> {
     if differ.iter().any(|(was, _)| counts.get(was) != Some(&1)) {
         return None;
     }
-    let each = differ.into_iter().filter_map(|(was, is)| Some((was.clone(), Kept::between(was, is)?)));
+    let each = differ.into_iter().filter_map(|(was, is)| Some((was.clone(), Preserved::between(was, is)?)));
     Some(Items { each: each.collect(), ..Items::default() })
 }
 
@@ -275,9 +275,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_not_edited_becomes_what_it_is_to_be(was in value(), is in value()) {
-            if let Some(kept) = Kept::between(&was, &is) {
+            if let Some(kept) = Preserved::between(&was, &is) {
                 let text = serde_json::to_string(&kept).unwrap();
-                let kept: Kept = serde_json::from_str(&text).unwrap();
+                let kept: Preserved = serde_json::from_str(&text).unwrap();
                 prop_assert_eq!(kept.restore(was), is);
             } else {
                 prop_assert_eq!(was, is);
@@ -286,14 +286,14 @@ mod tests {
 
         #[test]
         fn nothing_is_put_back_into_what_has_nothing_in_common(was in value(), is in value(), now in value()) {
-            if let Some(kept) = Kept::between(&json!({ "a": was }), &json!({ "a": is })) {
+            if let Some(kept) = Preserved::between(&json!({ "a": was }), &json!({ "a": is })) {
                 prop_assert_eq!(kept.restore(json!([now.clone()])), json!([now]));
             }
         }
     }
 
     fn edited(was: Value, is: Value, now: Value) -> Value {
-        Kept::between(&was, &is).unwrap().restore(now)
+        Preserved::between(&was, &is).unwrap().restore(now)
     }
 
     #[test]

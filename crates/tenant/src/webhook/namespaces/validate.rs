@@ -17,8 +17,8 @@ use super::{
 use crate::{
     api::v1beta2::Tenant,
     membership::{self, Mismatch, named},
-    people::Role,
-    webhook::known::Facts,
+    subjects::Role,
+    webhook::lookups::Facts,
 };
 
 /// How something is admitted.

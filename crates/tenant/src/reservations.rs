@@ -1,4 +1,4 @@
-//! Places within a Tenant's quota of namespaces. Pure.
+//! Reservations within a Tenant's quota of namespaces. Pure.
 //!
 //! A namespace is given a place before it is created, by an entry in the Tenant's status that the API server takes from
 //! one writer at a time. So however many are created at once, by whichever replica they are admitted, there are never

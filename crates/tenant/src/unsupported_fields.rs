@@ -8,7 +8,7 @@ use crate::{
         AllowedServices, ForbiddenList, HostnameCollisionScope, IngressOptions, NamespaceOptions, OwnerSpec,
         PodOptions, RequiredMetadata, ServiceOptions, TenantSpec,
     },
-    words::{ENFORCED, FIELDS_ENFORCED, NOT_YET_ENFORCED},
+    reasons::{ENFORCED, FIELDS_ENFORCED, NOT_YET_ENFORCED},
 };
 
 /// What is said of the fields that are set and not enforced.

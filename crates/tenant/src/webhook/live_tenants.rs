@@ -118,7 +118,7 @@ struct Shared<T> {
 struct Last<T> {
     began: Instant,
     ended: Instant,
-    /// Kept while somebody waits for it.
+    /// ManagedObjects while somebody waits for it.
     value: Option<Arc<T>>,
 }
 

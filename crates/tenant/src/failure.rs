@@ -1,4 +1,4 @@
-//! What kept a Tenant, or the configuration, from being as its spec asks. One trouble does not stand in the way of the other steps, so
+//! What kept a Tenant, or the configuration, from being as its spec asks. One failure does not stand in the way of the other steps, so
 //! there may be several.
 
 use std::{error::Error, fmt};
@@ -10,12 +10,12 @@ use operator_core::{
 
 use crate::{namespace::MetadataError, owners::OwnerError, quota::QuotaError};
 
-/// How many troubles are spelled out.
+/// How many failures are spelled out.
 const TOLD: usize = 8;
 
 /// One thing that could not be done.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum Failure {
     /// An owner gets no rights.
     #[error(transparent)]
     Owner(#[from] OwnerError),
@@ -57,7 +57,7 @@ pub enum Trouble {
     MayNotKeep(#[source] WriteError),
 }
 
-impl Trouble {
+impl Failure {
     /// Whether only another spec helps.
     fn needs_other_spec(&self) -> bool {
         matches!(
@@ -100,22 +100,22 @@ fn is_namespace_gone(answer: &kube::Error) -> bool {
 
 /// All that could not be done, each with the namespace it concerns, if it is one.
 #[derive(Debug, Default)]
-pub struct Troubles(Vec<(Option<String>, Trouble)>);
+pub struct Failures(Vec<(Option<String>, Failure)>);
 
-impl Troubles {
+impl Failures {
     /// Adds one that concerns the Tenant as a whole.
-    pub fn add(&mut self, trouble: impl Into<Trouble>) {
-        self.0.push((None, trouble.into()));
+    pub fn add(&mut self, failure: impl Into<Failure>) {
+        self.0.push((None, failure.into()));
     }
 
     /// Adds several of that sort.
-    pub fn add_all(&mut self, troubles: impl IntoIterator<Item = impl Into<Trouble>>) {
-        self.0.extend(troubles.into_iter().map(|trouble| (None, trouble.into())));
+    pub fn add_all(&mut self, failures: impl IntoIterator<Item = impl Into<Failure>>) {
+        self.0.extend(failures.into_iter().map(|failure| (None, failure.into())));
     }
 
     /// Adds those that concern a namespace.
-    pub fn add_in(&mut self, namespace: &str, troubles: Vec<Trouble>) {
-        self.0.extend(troubles.into_iter().map(|trouble| (Some(namespace.to_owned()), trouble)));
+    pub fn add_in(&mut self, namespace: &str, failures: Vec<Failure>) {
+        self.0.extend(failures.into_iter().map(|failure| (Some(namespace.to_owned()), failure)));
     }
 
     /// Adds those of another step.
@@ -130,19 +130,19 @@ impl Troubles {
 
     /// Whether all that went wrong will settle by itself, so that there is nothing to tell.
     pub fn are_passing(&self) -> bool {
-        self.0.iter().all(|(_, trouble)| trouble.is_passing())
+        self.0.iter().all(|(_, failure)| failure.is_passing())
     }
 
     /// Whether nothing but another spec helps.
     pub fn need_other_spec(&self) -> bool {
-        self.0.iter().all(|(_, trouble)| trouble.needs_other_spec())
+        self.0.iter().all(|(_, failure)| failure.needs_other_spec())
     }
 
     /// What to say of one namespace, if there is anything.
     pub fn in_namespace(&self, namespace: &str) -> Option<String> {
         let of_it = self.0.iter().filter(|(concerned, _)| concerned.as_deref() == Some(namespace));
-        let troubles: Vec<_> = of_it.map(|(_, trouble)| trouble).collect();
-        (!troubles.is_empty()).then(|| spelled(&troubles))
+        let failures: Vec<_> = of_it.map(|(_, failure)| failure).collect();
+        (!failures.is_empty()).then(|| spelled(&failures))
     }
 
     /// In the order of the namespaces, which are worked on at the same time, so that the words stay the same.
@@ -153,26 +153,26 @@ impl Troubles {
     }
 }
 
-fn spelled(troubles: &[&Trouble]) -> String {
-    let mut told: Vec<_> = troubles.iter().take(TOLD).map(|trouble| chain(*trouble)).collect();
-    if let Some(more) = troubles.len().checked_sub(TOLD).filter(|more| *more > 0) {
+fn spelled(failures: &[&Failure]) -> String {
+    let mut told: Vec<_> = failures.iter().take(TOLD).map(|failure| chain(*failure)).collect();
+    if let Some(more) = failures.len().checked_sub(TOLD).filter(|more| *more > 0) {
         told.push(format!("and {more} more"));
     }
     told.join("; ")
 }
 
-impl fmt::Display for Troubles {
+impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let troubles: Vec<_> = self.0.iter().map(|(_, trouble)| trouble).collect();
-        f.write_str(&spelled(&troubles))
+        let failures: Vec<_> = self.0.iter().map(|(_, failure)| failure).collect();
+        f.write_str(&spelled(&failures))
     }
 }
 
-impl Error for Troubles {
+impl Error for Failures {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         // One that will not pass, if there is one: what is done about the error goes by its source.
-        let stays = self.0.iter().find(|(_, trouble)| !trouble.is_passing());
-        stays.or_else(|| self.0.first()).map(|(_, trouble)| trouble as _)
+        let stays = self.0.iter().find(|(_, failure)| !failure.is_passing());
+        stays.or_else(|| self.0.first()).map(|(_, failure)| failure as _)
     }
 }
 
@@ -196,10 +196,10 @@ mod tests {
 
     #[test]
     fn a_refused_role_is_told_with_the_servers_words_and_what_to_do() {
-        let trouble =
-            Trouble::MayNotBind { role: "cluster-admin".to_owned(), source: write(403, "Forbidden") };
+        let failure =
+            Failure::MayNotBind { role: "cluster-admin".to_owned(), source: write(403, "Forbidden") };
         assert_eq!(
-            chain(&trouble),
+            chain(&failure),
             "the manager may not give the ClusterRole cluster-admin; grant the manager the verb \"bind\" on that \
              ClusterRole: cannot create RoleBinding a/b: said Forbidden"
         );
@@ -207,26 +207,26 @@ mod tests {
 
     #[test]
     fn many_troubles_are_counted_and_each_namespace_has_its_own() {
-        let mut troubles = Troubles::default();
+        let mut failures = Failures::default();
         for at in 0..10 {
-            troubles.add_in(&format!("ns-{at}"), vec![OwnerError::Name(format!("owner-{at}")).into()]);
+            failures.add_in(&format!("ns-{at}"), vec![OwnerError::Name(format!("owner-{at}")).into()]);
         }
-        let told = troubles.to_string();
+        let told = failures.to_string();
         assert!(told.contains("owner-7") && !told.contains("owner-8"), "{told}");
         assert!(told.ends_with("; and 2 more"), "{told}");
-        assert!(troubles.in_namespace("ns-9").unwrap().contains("owner-9"));
-        assert_eq!(troubles.in_namespace("other"), None);
-        assert!(troubles.need_other_spec());
+        assert!(failures.in_namespace("ns-9").unwrap().contains("owner-9"));
+        assert_eq!(failures.in_namespace("other"), None);
+        assert!(failures.need_other_spec());
     }
 
     #[test]
     fn conflicts_and_an_absent_server_pass() {
-        let mut troubles = Troubles::default();
-        troubles.add(write(409, "Conflict"));
-        troubles.add(write(503, "ServiceUnavailable"));
-        assert!(troubles.are_passing());
-        troubles.add(write(403, "Forbidden"));
-        assert!(!troubles.are_passing());
-        assert!(!is_unavailable(&troubles), "there is something to tell");
+        let mut failures = Failures::default();
+        failures.add(write(409, "Conflict"));
+        failures.add(write(503, "ServiceUnavailable"));
+        assert!(failures.are_passing());
+        failures.add(write(403, "Forbidden"));
+        assert!(!failures.are_passing());
+        assert!(!is_unavailable(&failures), "there is something to tell");
     }
 }

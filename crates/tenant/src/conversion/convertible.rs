@@ -9,12 +9,12 @@ const METADATA: [&str; 2] = ["labels", "annotations"];
 const PARTS: [&str; 2] = ["spec", "status"];
 
 /// A version of the Tenant.
-pub(super) trait Words: Version + Clone + ResourceExt {}
+pub(super) trait Convertible: Version + Clone + ResourceExt {}
 
-impl<V: Version + Clone + ResourceExt> Words for V {}
+impl<V: Version + Clone + ResourceExt> Convertible for V {}
 
 /// Labels, annotations, spec and status.
-pub(super) fn words<V: Words>(object: &V) -> serde_json::Result<Value> {
+pub(super) fn convertible_parts<V: Convertible>(object: &V) -> serde_json::Result<Value> {
     Ok(Value::Object(pick(&mut serde_json::to_value(object)?)))
 }
 
@@ -38,7 +38,7 @@ fn pick(object: &mut Value) -> Map<String, Value> {
 }
 
 /// The object with other words.
-pub(super) fn change<V: Words>(object: &V, change: impl Fn(Value) -> Value) -> serde_json::Result<V> {
+pub(super) fn change<V: Convertible>(object: &V, change: impl Fn(Value) -> Value) -> serde_json::Result<V> {
     let mut object = serde_json::to_value(object)?;
     let mut said = change(Value::Object(pick(&mut object)));
     let mut take = |name: &str| said.get_mut(name).map(Value::take);

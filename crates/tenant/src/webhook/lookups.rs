@@ -16,7 +16,7 @@ use operator_core::{
     owner::{controller_of, refers_to},
 };
 
-use super::live::{LiveError, LiveTenants};
+use super::live_tenants::{LiveError, LiveTenants};
 use crate::{
     api::v1beta2::{
         CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, OwnerKind, Tenant, TenantOwner,
@@ -25,14 +25,14 @@ use crate::{
     configuration::roles::{is_deleter, is_provisioner},
     membership,
     owners::kind_and_name,
-    people::{Person, Relations, Role, owns, role},
+    subjects::{Person, Relations, Role, owns, role},
 };
 
 /// How many Tenants one namespace can name, before and after, without being refused for that alone.
 const MOST_NAMED: usize = 4;
 
 /// Finds out.
-pub(super) struct Known {
+pub(super) struct Lookups {
     tenants: Informer<Tenant>,
     tenants_by_owner: Index<Tenant, Subject>,
     configurations: Informer<CapsuleConfiguration>,
@@ -65,7 +65,7 @@ pub(super) struct Facts {
     pub(super) manager_namespace: String,
 }
 
-impl Known {
+impl Lookups {
     /// Asks for the caches.
     pub(super) fn build(caches: &mut Caches<'_>) -> Self {
         let tenants = caches.informer::<Tenant>(Selection::All);
@@ -219,7 +219,7 @@ impl Known {
 
 /// What the caches say of a person.
 struct Cached<'c> {
-    known: &'c Known,
+    known: &'c Lookups,
     person: &'c Person<'c>,
     configuration: &'c CapsuleConfigurationSpec,
     as_owners: &'c [Arc<TenantOwner>],

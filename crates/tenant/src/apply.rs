@@ -21,11 +21,11 @@ use serde::Serialize;
 use crate::{
     api::{names::QUOTA_HARD_ANNOTATION, v1beta2::Tenant},
     children::Child,
-    keep::Kept,
+    failure::{Failure, Failures},
+    managed_objects::ManagedObjects,
     namespaces::Namespaces,
     plan::{Plan, Wanted},
     quota::Resources,
-    trouble::{Trouble, Troubles},
 };
 
 /// How many objects of one kind are deleted at once.
@@ -33,20 +33,20 @@ const AT_ONCE: usize = 8;
 
 /// Reads and writes them.
 pub(crate) struct Objects {
-    limit_ranges: Kept<LimitRange>,
-    network_policies: Kept<NetworkPolicy>,
-    resource_quotas: Kept<ResourceQuota>,
-    role_bindings: Kept<RoleBinding>,
+    limit_ranges: ManagedObjects<LimitRange>,
+    network_policies: ManagedObjects<NetworkPolicy>,
+    resource_quotas: ManagedObjects<ResourceQuota>,
+    role_bindings: ManagedObjects<RoleBinding>,
 }
 
 impl Objects {
     /// Asks for the informers, and for a reconcile of a Tenant when an object of it changes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         Self {
-            limit_ranges: Kept::new(builder.owns()),
-            network_policies: Kept::new(builder.owns()),
-            resource_quotas: Kept::new(builder.children(concerned_by_quota)),
-            role_bindings: Kept::new(builder.owns()),
+            limit_ranges: ManagedObjects::new(builder.owns()),
+            network_policies: ManagedObjects::new(builder.owns()),
+            resource_quotas: ManagedObjects::new(builder.children(concerned_by_quota)),
+            role_bindings: ManagedObjects::new(builder.owns()),
         }
     }
 
@@ -63,47 +63,47 @@ impl Objects {
     }
 
     /// Brings one namespace to what is wanted. What its people may do comes last, when the limits are there.
-    pub(crate) async fn make(&self, owner: &Owner, wanted: &Wanted) -> Vec<Trouble> {
+    pub(crate) async fn make(&self, owner: &Owner, wanted: &Wanted) -> Vec<Failure> {
         let (mut policies, ranges, quotas) = tokio::join!(
             make_all(&self.network_policies, owner, &wanted.network_policies),
             make_all(&self.limit_ranges, owner, &wanted.limit_ranges),
             make_all(&self.resource_quotas, owner, &wanted.resource_quotas),
         );
         policies.extend(ranges.into_iter().chain(quotas));
-        let mut troubles: Vec<_> = policies.into_iter().map(Trouble::from).collect();
+        let mut failures: Vec<_> = policies.into_iter().map(Failure::from).collect();
         for binding in &wanted.role_bindings {
             if let Err(error) = self.role_bindings.make(owner, binding).await {
-                troubles.push(of_binding(binding, error));
+                failures.push(of_binding(binding, error));
             }
         }
-        troubles.retain(|trouble| !trouble.is_of_leaving_namespace());
-        troubles
+        failures.retain(|failure| !failure.is_of_leaving_namespace());
+        failures
     }
 
     /// Takes away what the Tenant made and no longer wants, also in namespaces that have left it.
-    pub(crate) async fn prune(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Troubles {
+    pub(crate) async fn prune(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Failures {
         let (bindings, policies, ranges, quotas) = tokio::join!(
             prune(&self.role_bindings, uid, plan, |wanted| &wanted.role_bindings, namespaces),
             prune(&self.network_policies, uid, plan, |wanted| &wanted.network_policies, namespaces),
             prune(&self.limit_ranges, uid, plan, |wanted| &wanted.limit_ranges, namespaces),
             self.prune_quotas(uid, plan, namespaces),
         );
-        let mut troubles = bindings;
+        let mut failures = bindings;
         for others in [policies, ranges, quotas] {
-            troubles.extend(others);
+            failures.extend(others);
         }
-        troubles
+        failures
     }
 
-    async fn prune_quotas(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Troubles {
+    async fn prune_quotas(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Failures {
         if plan.quotas_unknown {
-            return Troubles::default();
+            return Failures::default();
         }
         prune(&self.resource_quotas, uid, plan, |wanted| &wanted.resource_quotas, namespaces).await
     }
 }
 
-async fn make_all<K>(kept: &Kept<K>, owner: &Owner, wanted: &[K]) -> Vec<WriteError>
+async fn make_all<K>(kept: &ManagedObjects<K>, owner: &Owner, wanted: &[K]) -> Vec<WriteError>
 where
     K: Child + Kind + Serialize + PartialEq + Default,
 {
@@ -112,12 +112,12 @@ where
 }
 
 async fn prune<K>(
-    kept: &Kept<K>,
+    kept: &ManagedObjects<K>,
     uid: &str,
     plan: &Plan,
     of: fn(&Wanted) -> &Vec<K>,
     namespaces: &Namespaces,
-) -> Troubles
+) -> Failures
 where
     K: Child + Kind + Serialize + PartialEq + Default,
 {
@@ -125,13 +125,13 @@ where
     surplus.retain(|object| namespaces.is_in_use(&namespace_of(object.as_ref())));
     let work: Vec<_> = surplus.iter().map(|object| kept.delete(object)).collect();
     let deleted: Vec<_> = stream::iter(work).buffered(AT_ONCE).collect().await;
-    let mut troubles = Troubles::default();
+    let mut failures = Failures::default();
     for (object, deleted) in surplus.iter().zip(deleted) {
         if let Err(error) = deleted {
-            troubles.add_in(&namespace_of(object.as_ref()), vec![error.into()]);
+            failures.add_in(&namespace_of(object.as_ref()), vec![error.into()]);
         }
     }
-    troubles
+    failures
 }
 
 fn namespace_of<K: Kind>(object: &K) -> String {
@@ -139,10 +139,10 @@ fn namespace_of<K: Kind>(object: &K) -> String {
 }
 
 /// A role that does not exist is refused as one that cannot be found, unless the manager may give it.
-fn of_binding(binding: &RoleBinding, error: WriteError) -> Trouble {
+fn of_binding(binding: &RoleBinding, error: WriteError) -> Failure {
     let refused = error.answer().is_some_and(|answer| is_not_found(answer) || is_forbidden(answer));
     match error {
-        source if refused => Trouble::MayNotBind { role: binding.role_ref.name.clone(), source },
+        source if refused => Failure::MayNotBind { role: binding.role_ref.name.clone(), source },
         error => error.into(),
     }
 }
