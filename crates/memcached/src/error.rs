@@ -7,7 +7,9 @@ use operator_core::{
     write::WriteError,
 };
 
-use crate::reasons::{AWAITING_CLEANUP, NAME_TAKEN, NO_OWNER, REFUSED, STATUS_FAILED, WRITE_FAILED};
+use crate::reasons::{
+    AWAITING_CLEANUP, DENIED, INVALID_OWNER, NAME_CONFLICT, STATUS_UPDATE_FAILED, WRITE_FAILED,
+};
 
 /// Reason why the reconcile of a Memcached failed.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +19,7 @@ pub enum Error {
     Owner(#[from] OwnerError),
     /// An object of the same name exists and has another owner. The controller did not modify it.
     #[error(transparent)]
-    NameTaken(WriteError),
+    NameConflict(WriteError),
     /// An object still belongs to a deleted Memcached of the same name. The garbage collector
     /// deletes it.
     #[error("waiting for the garbage collector to delete the objects of a deleted Memcached of this name")]
@@ -42,7 +44,7 @@ impl Error {
     /// Classifies a failed write.
     pub(crate) fn from_write(error: WriteError) -> Self {
         match error.answer() {
-            None => Self::NameTaken(error),
+            None => Self::NameConflict(error),
             Some(answer) if is_namespace_terminating(answer) => Self::NamespaceTerminating(error),
             Some(answer) if is_refusal(answer) => Self::Refused(error),
             Some(_) => Self::Write(error),
@@ -51,19 +53,19 @@ impl Error {
 
     /// Returns whether the user must act. Other errors are transient.
     pub(crate) fn needs_user_action(&self) -> bool {
-        matches!(self, Self::Owner(_) | Self::NameTaken(_) | Self::Refused(_))
+        matches!(self, Self::Owner(_) | Self::NameConflict(_) | Self::Refused(_))
     }
 }
 
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Owner(_) => NO_OWNER,
-            Self::NameTaken(_) => NAME_TAKEN,
+            Self::Owner(_) => INVALID_OWNER,
+            Self::NameConflict(_) => NAME_CONFLICT,
             Self::AwaitingCleanup(_) => AWAITING_CLEANUP,
-            Self::Refused(_) => REFUSED,
+            Self::Refused(_) => DENIED,
             Self::NamespaceTerminating(_) | Self::Write(_) => WRITE_FAILED,
-            Self::Status(_) => STATUS_FAILED,
+            Self::Status(_) => STATUS_UPDATE_FAILED,
         }
     }
 
@@ -92,7 +94,7 @@ mod tests {
     #[test]
     fn denied_write_needs_user_action_and_keeps_server_message() {
         let refused = answered(403, "exceeded quota: tight");
-        assert_eq!(refused.reason(), REFUSED);
+        assert_eq!(refused.reason(), DENIED);
         assert!(refused.needs_user_action());
         let status = chain(&refused);
         assert!(status.ends_with("cannot create Deployment shop/web: exceeded quota: tight"), "{status}");

@@ -19,8 +19,8 @@ use crate::{
     error::Error,
     pods::CachedPod,
     reasons::{
-        AS_ASKED, AVAILABLE, BLOCKED, DEADLINE_EXCEEDED, DEGRADED, PROGRESSING, REPLICA_FAILURE, ROLLING_OUT,
-        TOO_FEW_READY,
+        AS_SPECIFIED, AVAILABLE, BLOCKED, DEGRADED, PODS_NOT_READY, PROGRESS_DEADLINE_EXCEEDED, PROGRESSING,
+        REPLICA_FAILURE, ROLLING_OUT,
     },
 };
 
@@ -101,9 +101,9 @@ fn available(size: &Size, ready: i32) -> Verdict {
     });
     let message = format!("{ready} of {} pods are ready{by}", size.pods);
     if ready >= size.pods {
-        Verdict::is_true(AVAILABLE, AS_ASKED, message)
+        Verdict::is_true(AVAILABLE, AS_SPECIFIED, message)
     } else {
-        Verdict::is_false(AVAILABLE, TOO_FEW_READY, message)
+        Verdict::is_false(AVAILABLE, PODS_NOT_READY, message)
     }
 }
 
@@ -112,7 +112,7 @@ fn degraded(observed: &Observation<'_>) -> Verdict {
         observed.failures.iter().filter(|failure| failure.needs_user_action).cloned().collect();
     failures.extend(observed.deployment.into_iter().flat_map(deployment_failures));
     let Some(first) = failures.first() else {
-        return Verdict::is_false(DEGRADED, AS_ASKED, "no failures");
+        return Verdict::is_false(DEGRADED, AS_SPECIFIED, "no failures");
     };
     let messages: Vec<_> = failures.iter().map(|failure| failure.message.as_str()).collect();
     Verdict::is_true(DEGRADED, first.reason, messages.join("; "))
@@ -131,8 +131,12 @@ fn deployment_failures(deployment: &Deployment) -> Vec<Failure> {
             ("ReplicaFailure", "True") => {
                 Some(failure_of(condition, REPLICA_FAILURE, "the Pods could not be created"))
             }
-            ("Progressing", "False") if condition.reason.as_deref() == Some(DEADLINE_EXCEEDED) => {
-                Some(failure_of(condition, DEADLINE_EXCEEDED, "the Pods did not become ready in time"))
+            ("Progressing", "False") if condition.reason.as_deref() == Some(PROGRESS_DEADLINE_EXCEEDED) => {
+                Some(failure_of(
+                    condition,
+                    PROGRESS_DEADLINE_EXCEEDED,
+                    "the Pods did not become ready in time",
+                ))
             }
             _ => None,
         };
@@ -148,7 +152,7 @@ fn progressing(size: i32, observed: &Observation<'_>, degraded: &Verdict) -> Ver
     }
     let (current, pods, ready) = (current(observed.deployment), count(observed.pods.len()), ready(observed));
     if current == Some(size) && pods == size && ready == size {
-        return Verdict::is_false(PROGRESSING, AS_ASKED, "the rollout is complete");
+        return Verdict::is_false(PROGRESSING, AS_SPECIFIED, "the rollout is complete");
     }
     let current = current.unwrap_or_default();
     let message = format!("{current} of {size} pods are up to date, {pods} exist, {ready} are ready");
@@ -174,7 +178,7 @@ fn summary(available: &Verdict, progressing: &Verdict, degraded: &Verdict) -> Ve
     } else if progressing.status == Status::True {
         progressing
     } else {
-        return Verdict::is_true(READY, AS_ASKED, available.message.clone());
+        return Verdict::is_true(READY, AS_SPECIFIED, available.message.clone());
     };
     Verdict::is_false(READY, matter.reason, matter.message.clone())
 }

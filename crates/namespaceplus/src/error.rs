@@ -45,9 +45,9 @@ impl Error {
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Namespace(_) => reasons::FAILED_NAMESPACE,
-            Self::Contents { .. } => reasons::NOT_AS_DECLARED,
-            Self::Status(_) => reasons::FAILED_STATUS,
+            Self::Namespace(_) => reasons::WRITE_FAILED,
+            Self::Contents { .. } => reasons::RECONCILE_FAILED,
+            Self::Status(_) => reasons::STATUS_UPDATE_FAILED,
         }
     }
 

@@ -86,12 +86,14 @@ fn namespace(object: &NamespacePlus, report: &Report) -> Verdict {
         }
         (NamespaceState::Foreign(foreign), _) => no(reason_of(foreign), not_ours(object, foreign)),
         (NamespaceState::Refused(why), _) => {
-            no(reasons::REFUSED, format!("namespace {name} is protected: {why}"))
+            no(reasons::DENIED, format!("namespace {name} is protected: {why}"))
         }
         (NamespaceState::Owned(_) | NamespaceState::Denied, Some(error)) => {
             no(reason_of_write(error), chain(error))
         }
-        (NamespaceState::Denied, None) => no(reasons::FAILED, format!("namespace {name} does not exist")),
+        (NamespaceState::Denied, None) => {
+            no(reasons::WRITE_FAILED, format!("namespace {name} does not exist"))
+        }
     }
 }
 
@@ -108,7 +110,7 @@ fn terminating(object: &NamespacePlus, deletion_blockers: &str) -> String {
 
 fn reason_of(foreign: &Foreign) -> &'static str {
     match foreign {
-        Foreign::OtherOwner(_) => reasons::TAKEN_BY,
+        Foreign::OtherOwner(_) => reasons::OWNED_BY_ANOTHER,
         Foreign::Unowned | Foreign::DeletedOwner => reasons::NOT_OWNED,
     }
 }
@@ -128,7 +130,7 @@ fn not_ours(object: &NamespacePlus, foreign: &Foreign) -> String {
 
 fn part(type_: &'static str, failures: &[Failure], fine: String) -> Verdict {
     let Some(first) = failures.first() else {
-        return Verdict::is_true(type_, reasons::AS_DECLARED, fine);
+        return Verdict::is_true(type_, reasons::AS_SPECIFIED, fine);
     };
     let messages: Vec<_> = failures.iter().map(Failure::describe).collect();
     let mut message = messages.join("; ");
@@ -143,16 +145,16 @@ fn part(type_: &'static str, failures: &[Failure], fine: String) -> Verdict {
 
 fn reason_of_trouble(failure: &Failure) -> &'static str {
     match failure {
-        Failure::Invalid(_) => reasons::INVALID,
+        Failure::Invalid(_) => reasons::INVALID_SPEC,
         Failure::Write(error) => reason_of_write(error),
     }
 }
 
 fn reason_of_write(error: &WriteError) -> &'static str {
     match error {
-        WriteError::NotOurs { .. } => reasons::NAME_TAKEN,
-        WriteError::Api { source, .. } if is_refusal(source) => reasons::REFUSED,
-        WriteError::Api { .. } => reasons::FAILED,
+        WriteError::NotOurs { .. } => reasons::NAME_CONFLICT,
+        WriteError::Api { source, .. } if is_refusal(source) => reasons::DENIED,
+        WriteError::Api { .. } => reasons::WRITE_FAILED,
     }
 }
 
@@ -166,7 +168,7 @@ fn ready(needed: &[Verdict], hooks: &Verdict) -> Verdict {
     let also = if is_so(hooks) { String::new() } else { format!("; {}", hooks.message) };
     Verdict::is_true(
         READY,
-        reasons::AS_DECLARED,
+        reasons::AS_SPECIFIED,
         format!("the namespace and all objects in it are up to date{also}"),
     )
 }
@@ -214,7 +216,7 @@ mod tests {
             (Foreign::DeletedOwner, "NotOwned", "belongs to a deleted NamespacePlus teams/blue"),
             (
                 Foreign::OtherOwner("others/blue".into()),
-                "TakenBy",
+                "OwnedByAnother",
                 "belongs to the NamespacePlus others/blue",
             ),
         ] {
@@ -239,7 +241,7 @@ mod tests {
         let invalid = Invalid { kind: "ResourceQuota".into(), name: "q".into(), message: "no".into() };
         report.failures.quota.push(Failure::Invalid(invalid));
         let status = status_of(json!({}), &report);
-        assert_eq!(find(&status.conditions, QUOTA_READY).unwrap().reason, "Invalid");
+        assert_eq!(find(&status.conditions, QUOTA_READY).unwrap().reason, "InvalidSpec");
         assert!(is_true(&status.conditions, ACCESS_READY) && is_true(&status.conditions, POLICIES_READY));
         let ready = find(&status.conditions, READY).unwrap();
         assert!(ready.message.starts_with("QuotaReady: ResourceQuota q is invalid"), "{}", ready.message);

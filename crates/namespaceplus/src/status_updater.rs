@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Reasons that need the user and are not caused by a failed request.
-const NOT_OWNABLE: [&str; 3] = [reasons::NOT_OWNED, reasons::TAKEN_BY, reasons::REFUSED];
+const NOT_OWNABLE: [&str; 3] = [reasons::NOT_OWNED, reasons::OWNED_BY_ANOTHER, reasons::DENIED];
 
 /// Writes the status of NamespacePlus objects and records the Events that follow from it.
 pub(crate) struct StatusUpdater {

@@ -17,6 +17,7 @@ use tracing::{Instrument, Span, debug, error, field::Empty, info, info_span, war
 use crate::{
     backoff::ObjectBackoff,
     builder::ControllerBuilder,
+    conditions::reasons::{DEFAULT_OBJECT_FAILED, FINALIZER_FAILED, RECONCILE_PANICKED, RECONCILE_TIMED_OUT},
     controller::{Controller, DrainResult, Runnable},
     environment::Environment,
     error::{chain, is_conflict_within, is_unavailable, is_undefined},
@@ -256,7 +257,7 @@ async fn reconcile_or_clean_up<T: Controller>(
     if let Some(finalizer) = T::FINALIZER {
         let moment = shared.objects.store().now();
         let added = finalizer::add(&shared.client, object.as_ref(), finalizer).await;
-        if let Some(changed) = added.map_err(|error| failed("FinalizerFailed", false, false, &error))? {
+        if let Some(changed) = added.map_err(|error| failed(FINALIZER_FAILED, false, false, &error))? {
             shared.objects.wrote(moment, changed.clone());
             object = Arc::new(changed);
         }
@@ -273,7 +274,7 @@ async fn create_default<T: Controller>(shared: &Shared<T>, key: &ObjectKey) -> R
         Err(error) if error.answer().is_some_and(is_undefined) => {
             Ok(Outcome::RequeueAfter(UNKNOWN_KIND_RETRY))
         }
-        Err(error) if !error.shows_stale_cache() => Err(failed("DefaultMissing", false, false, &error)),
+        Err(error) if !error.shows_stale_cache() => Err(failed(DEFAULT_OBJECT_FAILED, false, false, &error)),
         _ => Ok(Outcome::Done),
     }
 }
@@ -285,7 +286,7 @@ async fn clean_up<T: Controller>(shared: &Shared<T>, object: Arc<T::Object>) -> 
     let outcome = shared.controller.cleanup(object.clone()).await.map_err(|error| of_controller(&error))?;
     if let Some(finalizer) = T::FINALIZER.filter(|_| outcome == Outcome::Done) {
         let removed = finalizer::remove(&shared.client, object.as_ref(), finalizer).await;
-        removed.map_err(|error| failed("FinalizerFailed", false, false, &error))?;
+        removed.map_err(|error| failed(FINALIZER_FAILED, false, false, &error))?;
     }
     Ok(outcome)
 }
@@ -313,7 +314,7 @@ fn failed(
 fn timed_out(limit: Duration) -> Failure {
     Failure {
         ended: ReconcileResult::TimedOut,
-        reason: "ReconcileTimedOut",
+        reason: RECONCILE_TIMED_OUT,
         message: format!("the reconcile was not finished after {limit:?}"),
         quiet: false,
         unavailable: false,
@@ -326,7 +327,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
     error!(panic = %said, "a reconcile panicked; this is a bug, please report it");
     Failure {
         ended: ReconcileResult::Panicked,
-        reason: "ReconcilePanicked",
+        reason: RECONCILE_PANICKED,
         message: format!("a bug in the controller stopped the reconcile: {said}"),
         quiet: false,
         unavailable: false,

@@ -8,7 +8,7 @@ use operator_core::{
     write::WriteError,
 };
 
-use crate::words;
+use crate::reasons;
 
 /// Why a PodSet could not be reconciled.
 #[derive(Debug, thiserror::Error)]
@@ -33,11 +33,11 @@ pub enum Error {
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Owner(_) => words::NO_OWNER,
-            Self::Claim(_) => words::FAILED_ADOPT,
-            Self::Create(_) => words::FAILED_CREATE,
-            Self::Delete(_) => words::FAILED_DELETE,
-            Self::Status(_) => words::FAILED_STATUS,
+            Self::Owner(_) => reasons::INVALID_OWNER,
+            Self::Claim(_) => reasons::FAILED_ADOPT,
+            Self::Create(_) => reasons::FAILED_CREATE,
+            Self::Delete(_) => reasons::FAILED_DELETE,
+            Self::Status(_) => reasons::STATUS_UPDATE_FAILED,
         }
     }
 }

@@ -20,20 +20,20 @@
 //! What it shares with other controllers is operator-core's: the queue and its pauses after errors, Events, the write
 //! of a status that differs, and that an object that is being deleted is not reconciled.
 
+mod adoption;
 pub mod api;
 mod build;
-mod chosen;
-mod claim;
 mod error;
 mod observe;
+mod pending_deletions;
 mod plan;
 mod progress;
+pub mod reasons;
 mod reconcile;
 mod schema;
 mod status;
 #[cfg(test)]
 mod testing;
-pub mod words;
 
 pub use api::{PodSet, PodSetSpec, PodSetStatus};
 pub use build::{APP_LABEL, VERSION, VERSION_LABEL};

@@ -38,8 +38,8 @@ pub(crate) fn plan(
     let mut present: Vec<_> = owned.iter().filter(|pod| counts(set, pod)).cloned().collect();
     if present.len() > wanted {
         let surplus = present.len() - wanted;
-        let crowd = crowd(&present);
-        present.sort_by_cached_key(|pod| (!is_chosen(pod), worth(pod, &crowd)));
+        let pods_per_node = pods_per_node(&present);
+        present.sort_by_cached_key(|pod| (!is_chosen(pod), worth(pod, &pods_per_node)));
         present.truncate(surplus);
         return Plan { create: Vec::new(), delete: present };
     }
@@ -60,18 +60,18 @@ fn wanted(set: &PodSet) -> usize {
 }
 
 /// How many of the pods run on each node.
-fn crowd(pods: &[KnownPod]) -> HashMap<String, usize> {
-    let mut crowd = HashMap::new();
+fn pods_per_node(pods: &[KnownPod]) -> HashMap<String, usize> {
+    let mut pods_per_node = HashMap::new();
     for pod in pods.iter().filter(|pod| !pod.node.is_empty()) {
-        *crowd.entry(pod.node.clone()).or_default() += 1;
+        *pods_per_node.entry(pod.node.clone()).or_default() += 1;
     }
-    crowd
+    pods_per_node
 }
 
 /// What a pod is worth when a set shrinks; the least goes first. The order is that of Kubernetes'
 /// `ActivePodsWithRanks`: unscheduled, pending, unready, cheap, crowded, ready for a short time, often
 /// restarted, new.
-type Worth = (
+type DeletionRank = (
     bool,
     u8,
     bool,
@@ -82,7 +82,7 @@ type Worth = (
     Reverse<Option<Timestamp>>,
 );
 
-fn worth(pod: &KnownPod, crowd: &HashMap<String, usize>) -> Worth {
+fn worth(pod: &KnownPod, pods_per_node: &HashMap<String, usize>) -> DeletionRank {
     let phase = match pod.phase {
         Phase::Pending => 0,
         Phase::Unknown => 1,
@@ -93,7 +93,7 @@ fn worth(pod: &KnownPod, crowd: &HashMap<String, usize>) -> Worth {
         phase,
         pod.is_ready(),
         pod.deletion_cost(),
-        Reverse(crowd.get(&pod.node).copied().unwrap_or_default()),
+        Reverse(pods_per_node.get(&pod.node).copied().unwrap_or_default()),
         Reverse(pod.ready_since),
         Reverse(pod.restarts),
         Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),

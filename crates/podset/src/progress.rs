@@ -12,7 +12,7 @@ use crate::{
 
 /// The pods of a PodSet that count, and how far they are. Names are sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Census {
+pub(crate) struct PodCounts {
     /// The names of all.
     pub(crate) names: Vec<String>,
     /// The names of those that are not ready.
@@ -29,12 +29,12 @@ pub(crate) enum Progress {
     /// For pods to be ready.
     Starting,
     /// For this moment, when all pods will have been ready for as long as the spec asks, if none fails before.
-    Proving(Timestamp),
+    MinReadyWait(Timestamp),
     /// For nothing.
     Complete,
 }
 
-impl Census {
+impl PodCounts {
     /// The pods that count of those that the PodSet owns.
     pub(crate) fn of(set: &PodSet, owned: &[KnownPod], now: Timestamp) -> Self {
         let present: Vec<_> = owned.iter().filter(|pod| counts(set, pod)).collect();
@@ -54,7 +54,7 @@ impl Census {
     /// How long the PodSet has to wait for the next thing that happens without any change of a pod.
     pub(crate) fn next_in(&self, now: Timestamp) -> Option<Duration> {
         match self.progress {
-            Progress::Proving(until) => now.duration_until(until).try_into().ok(),
+            Progress::MinReadyWait(until) => now.duration_until(until).try_into().ok(),
             Progress::Scaling | Progress::Starting | Progress::Complete => None,
         }
     }
@@ -65,7 +65,7 @@ fn proving(since: Option<Timestamp>, seconds: i32, now: Timestamp) -> Progress {
     let time = SignedDuration::from_secs(seconds.into());
     let until = since.map(|since| since.checked_add(time).unwrap_or(Timestamp::MAX));
     match until {
-        Some(until) if seconds > 0 && until > now => Progress::Proving(until),
+        Some(until) if seconds > 0 && until > now => Progress::MinReadyWait(until),
         _ => Progress::Complete,
     }
 }
@@ -94,15 +94,15 @@ mod tests {
     }
 
     fn progress(set: &PodSet, owned: &[KnownPod], now: i64) -> Progress {
-        Census::of(set, owned, at(now)).progress
+        PodCounts::of(set, owned, at(now)).progress
     }
 
     #[test]
     fn a_set_is_complete_when_the_last_pod_has_been_ready_for_the_time_asked_for() {
         let pods = [ready_since(1, 100), ready_since(2, 103)];
         for (now, expected) in [
-            (103, Progress::Proving(at(113))),
-            (112, Progress::Proving(at(113))),
+            (103, Progress::MinReadyWait(at(113))),
+            (112, Progress::MinReadyWait(at(113))),
             (113, Progress::Complete),
             (999, Progress::Complete),
         ] {
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_next_look_is_at_the_very_moment_and_only_where_time_is_all_that_is_missing() {
         let (set, ready) = (set(2, 10), ready_since(1, 100));
-        let next = |owned: &[KnownPod], now| Census::of(&set, owned, at(now)).next_in(at(now));
+        let next = |owned: &[KnownPod], now| PodCounts::of(&set, owned, at(now)).next_in(at(now));
         let proving = [ready.clone(), ready_since(2, 103)];
         assert_eq!(next(&proving, 105), Some(Duration::from_secs(8)));
         assert_eq!(next(&proving, 113), None, "complete");
@@ -126,17 +126,17 @@ mod tests {
         let failed = [ready_since(1, 100), pod(2, |pod| pod.ready_since = None)];
         assert_eq!(progress(&set(2, 10), &failed, 105), Progress::Starting);
         let back = [ready_since(1, 100), ready_since(2, 108)];
-        assert_eq!(progress(&set(2, 10), &back, 110), Progress::Proving(at(118)));
+        assert_eq!(progress(&set(2, 10), &back, 110), Progress::MinReadyWait(at(118)));
     }
 
     #[test]
     fn who_asks_for_no_time_does_not_wait_for_a_clock_that_is_ahead() {
         let ahead = [ready_since(1, 500)];
         assert_eq!(progress(&set(1, 0), &ahead, 100), Progress::Complete);
-        assert_eq!(progress(&set(1, 10), &ahead, 100), Progress::Proving(at(510)));
+        assert_eq!(progress(&set(1, 10), &ahead, 100), Progress::MinReadyWait(at(510)));
         assert_eq!(
             progress(&set(1, i32::MAX), &ahead, 100),
-            Progress::Proving(at(500 + i64::from(i32::MAX)))
+            Progress::MinReadyWait(at(500 + i64::from(i32::MAX)))
         );
     }
 

@@ -19,17 +19,16 @@ use operator_core::{
 };
 
 use crate::{
+    adoption::{claim, is_there},
     api::PodSet,
     build,
-    chosen::Chosen,
-    claim::{claim, is_there},
     error::{Error, is_declined},
     observe::{KnownPod, Pods, live},
+    pending_deletions::PendingDeletions,
     plan::{Plan, is_in_doubt, plan},
-    progress::Census,
-    schema,
+    progress::PodCounts,
+    reasons, schema,
     status::status,
-    words,
 };
 
 /// The image of the default container.
@@ -45,7 +44,7 @@ pub const IMAGE: Setting = Setting {
 pub struct PodSetController {
     client: Client,
     pods: Pods,
-    chosen: Chosen,
+    chosen: PendingDeletions,
     status: StatusWriter<PodSet>,
     events: Events,
     image: String,
@@ -77,7 +76,7 @@ impl Controller for PodSetController {
         Self {
             client: builder.client(),
             pods: Pods::build(builder),
-            chosen: Chosen::default(),
+            chosen: PendingDeletions::default(),
             status: builder.status(),
             events: builder.events(),
             image: builder.setting(&IMAGE),
@@ -103,7 +102,7 @@ impl PodSetController {
         let plan = self.plan(set).await?;
         self.chosen.ask(set, &plan.delete, |other| self.pods.has_any(other));
         let deleted = join_all(plan.delete.iter().map(|pod| self.delete(set, pod))).await;
-        self.done(set, words::SUCCESSFUL_DELETE, deleted)?;
+        self.done(set, reasons::SUCCESSFUL_DELETE, deleted)?;
         // Pods that have gone may have gone with their PodSet, of which the cache does not know yet.
         if !plan.create.is_empty()
             && had_all(set)
@@ -120,7 +119,7 @@ impl PodSetController {
         if created.iter().all(Result::is_ok) {
             created.extend(join_all(names.map(|name| self.create(set, &owner, name))).await);
         }
-        self.done(set, words::SUCCESSFUL_CREATE, created)
+        self.done(set, reasons::SUCCESSFUL_CREATE, created)
     }
 
     /// The pods that the PodSet owns, but for those that are known to go though the cache still shows them.
@@ -191,7 +190,7 @@ impl PodSetController {
     async fn tell(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
         let now = Timestamp::now();
         let trouble = error.and_then(Error::trouble);
-        let pods = Census::of(set, &self.owned(set), now);
+        let pods = PodCounts::of(set, &self.owned(set), now);
         let next = |set: &PodSet| status(set, &pods, trouble.as_ref(), now);
         let told = self.status.write(set, next).await.map_err(Error::Status)?;
         Ok(pods.next_in(now).map_or(told, |wait| told.and(Outcome::RequeueAfter(wait))))

@@ -8,12 +8,17 @@ use crate::{
     api::{PodSet, PodSetStatus},
     build::selector,
     error::Trouble,
-    progress::{Census, Progress},
-    words::{self, PROGRESSING, REPLICA_FAILURE},
+    progress::{PodCounts, Progress},
+    reasons::{self, PROGRESSING, REPLICA_FAILURE},
 };
 
 /// The status of a PodSet that has these pods. Conditions of types that are not ours stay as they are.
-pub(crate) fn status(set: &PodSet, pods: &Census, trouble: Option<&Trouble>, now: Timestamp) -> PodSetStatus {
+pub(crate) fn status(
+    set: &PodSet,
+    pods: &PodCounts,
+    trouble: Option<&Trouble>,
+    now: Timestamp,
+) -> PodSetStatus {
     let generation = set.metadata.generation.unwrap_or_default();
     let mut conditions = set.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
     for verdict in verdicts(set, pods, trouble) {
@@ -31,11 +36,11 @@ pub(crate) fn status(set: &PodSet, pods: &Census, trouble: Option<&Trouble>, now
     }
 }
 
-fn verdicts(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> [Verdict; 3] {
+fn verdicts(set: &PodSet, pods: &PodCounts, trouble: Option<&Trouble>) -> [Verdict; 3] {
     let (ready, progressing) = match waits_for(set, pods, trouble) {
         None => (
-            Verdict::is_true(READY, words::COMPLETE, is_ready(set)),
-            Verdict::is_false(PROGRESSING, words::COMPLETE, "nothing is left to do"),
+            Verdict::is_true(READY, reasons::AS_SPECIFIED, is_ready(set)),
+            Verdict::is_false(PROGRESSING, reasons::AS_SPECIFIED, "nothing is left to do"),
         ),
         Some((reason, message)) => (
             Verdict::is_false(READY, reason, message.clone()),
@@ -44,7 +49,7 @@ fn verdicts(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> [Verdict;
     };
     let failure = match trouble {
         Some(trouble) => Verdict::is_true(REPLICA_FAILURE, trouble.reason, trouble.message.clone()),
-        None => Verdict::is_false(REPLICA_FAILURE, words::NO_FAILURE, "pods are made and deleted as asked"),
+        None => Verdict::is_false(REPLICA_FAILURE, reasons::NO_FAILURE, "pods are made and deleted as asked"),
     };
     [ready, progressing, failure]
 }
@@ -57,7 +62,7 @@ fn is_ready(set: &PodSet) -> String {
 }
 
 /// What keeps the PodSet from being ready, as a reason and a sentence.
-fn waits_for(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> Option<(&'static str, String)> {
+fn waits_for(set: &PodSet, pods: &PodCounts, trouble: Option<&Trouble>) -> Option<(&'static str, String)> {
     let wanted = set.spec.replicas;
     let present = pods.names.len();
     let ready = present.saturating_sub(pods.unready.len());
@@ -70,22 +75,22 @@ fn waits_for(set: &PodSet, pods: &Census, trouble: Option<&Trouble>) -> Option<(
     }
     Some(match pods.progress {
         Progress::Complete => return None,
-        Progress::Scaling => (words::SCALING, format!("{present} pods exist, {wanted} are asked for")),
+        Progress::Scaling => (reasons::SCALING, format!("{present} pods exist, {wanted} are asked for")),
         Progress::Starting => {
             let command = format!("kubectl describe pod --namespace={}", set.namespace().unwrap_or_default());
             let unready = pods.unready.join(" ");
             let what = "says what the others wait for";
             (
-                words::PODS_NOT_READY,
+                reasons::PODS_NOT_READY,
                 format!("{ready} of {wanted} pods are ready; `{command} {unready}` {what}"),
             )
         }
-        Progress::Proving(until) => {
+        Progress::MinReadyWait(until) => {
             let seconds = set.spec.min_ready_seconds;
             let asked =
                 format!("spec.minReadySeconds asks for {seconds} s of that, which are over at {until}");
             (
-                words::MIN_READY_SECONDS,
+                reasons::MIN_READY_SECONDS,
                 format!("{ready} of {wanted} pods are ready; {asked} if none fails before"),
             )
         }
@@ -113,9 +118,9 @@ mod tests {
         set
     }
 
-    fn pods(names: &[&str], unready: &[&str], progress: Progress) -> Census {
+    fn pods(names: &[&str], unready: &[&str], progress: Progress) -> PodCounts {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Census { names: owned(names), unready: owned(unready), progress }
+        PodCounts { names: owned(names), unready: owned(unready), progress }
     }
 
     fn trouble() -> Trouble {
@@ -140,7 +145,7 @@ mod tests {
                 "1 of 2 pods are ready; `kubectl describe pod --namespace=shop b` says what the others wait for",
             ),
             (
-                pods(&["a", "b"], &[], Progress::Proving(until)),
+                pods(&["a", "b"], &[], Progress::MinReadyWait(until)),
                 "MinReadySeconds",
                 "2 of 2 pods are ready; spec.minReadySeconds asks for 60 s of that, which are over at \
                  1970-01-01T00:01:00Z if none fails before",
@@ -159,8 +164,8 @@ mod tests {
     #[test]
     fn a_complete_set_has_nothing_left_to_do() {
         let status = status(&set(2), &pods(&["a", "b"], &[], Progress::Complete), None, NOW);
-        assert_eq!(said(&status, READY), ("True", "Complete", "2 of 2 pods are ready"));
-        assert_eq!(said(&status, PROGRESSING), ("False", "Complete", "nothing is left to do"));
+        assert_eq!(said(&status, READY), ("True", "AsSpecified", "2 of 2 pods are ready"));
+        assert_eq!(said(&status, PROGRESSING), ("False", "AsSpecified", "nothing is left to do"));
         assert_eq!((status.replicas, status.available_replicas, status.ready_replicas), (2, 2, 2));
         assert_eq!((status.selector.as_str(), status.observed_generation), ("app=web,version=v0.1", Some(7)));
     }

@@ -48,6 +48,9 @@ use crate::{
     namespaces::{Members, Namespaces},
     owners::{Selectors, differs, owners},
     plan::{Plan, Wanted, plan},
+    reasons::{
+        FAILED_DELETE, FINALIZER_FAILED, INVALID_OWNER, LIST_FAILED, RECONCILE_FAILED, STATUS_UPDATE_FAILED,
+    },
     reservations::unconfirmed,
     services::{Services, due},
     status::{Report, announcement, status, with},
@@ -93,12 +96,12 @@ pub enum Error {
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Owner(_) => "NoOwner",
-            Self::Finalizer(_) => "FailedFinalizer",
-            Self::Incomplete(_) => "NotAsDeclared",
-            Self::Undeleted(_) => "FailedDelete",
-            Self::List(_) => "ReadFailed",
-            Self::Status(_) => "FailedStatus",
+            Self::Owner(_) => INVALID_OWNER,
+            Self::Finalizer(_) => FINALIZER_FAILED,
+            Self::Incomplete(_) => RECONCILE_FAILED,
+            Self::Undeleted(_) => FAILED_DELETE,
+            Self::List(_) => LIST_FAILED,
+            Self::Status(_) => STATUS_UPDATE_FAILED,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::{
     membership::Mismatch,
     namespaces::Members,
     plan::{Plan, remembered},
-    reasons::{ACTIVE, CORDONED, FAILED, PENDING_CONTENT, RECONCILING, SUCCEEDED, TERMINATING},
+    reasons::{ACTIVE, CORDONED, FAILED, PENDING_UNMANAGED_CONTENT, RECONCILING, SUCCEEDED, TERMINATING},
     unsupported_fields,
 };
 
@@ -245,7 +245,7 @@ fn terminating(namespace: &Namespace) -> Option<Verdict> {
         held if held.is_empty() => {
             Verdict::is_true(TERMINATING, TERMINATING, "the namespace is being deleted")
         }
-        held => Verdict::is_true(TERMINATING, PENDING_CONTENT, shorten(held)),
+        held => Verdict::is_true(TERMINATING, PENDING_UNMANAGED_CONTENT, shorten(held)),
     })
 }
 

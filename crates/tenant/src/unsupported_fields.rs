@@ -8,7 +8,7 @@ use crate::{
         AllowedServices, ForbiddenList, HostnameCollisionScope, IngressOptions, NamespaceOptions, OwnerSpec,
         PodOptions, RequiredMetadata, ServiceOptions, TenantSpec,
     },
-    reasons::{ENFORCED, FIELDS_ENFORCED, NOT_YET_ENFORCED},
+    reasons::{ENFORCED, FIELDS_ENFORCED, NOT_ENFORCED},
 };
 
 /// What is said of the fields that are set and not enforced.
@@ -17,7 +17,7 @@ pub(crate) fn verdict(fields: &[&'static str]) -> Verdict {
         return Verdict::is_true(FIELDS_ENFORCED, ENFORCED, "every field that is set is enforced");
     }
     let message = format!("these fields are set and not enforced by this version: {}", fields.join(", "));
-    Verdict::is_false(FIELDS_ENFORCED, NOT_YET_ENFORCED, message)
+    Verdict::is_false(FIELDS_ENFORCED, NOT_ENFORCED, message)
 }
 
 /// The paths of the fields that are set and not enforced. A field counts as set if it asks for something: an empty

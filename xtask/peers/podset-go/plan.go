@@ -112,7 +112,7 @@ func status(set *PodSet, pods []*corev1.Pod) PodSetStatus {
 	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "PodsNotReady", ObservedGeneration: set.Generation}
 	ready.Message = fmt.Sprintf("%d of %d pods are ready, %d exist", next.ReadyReplicas, set.Spec.Replicas, next.Replicas)
 	if next.ReadyReplicas == set.Spec.Replicas && next.Replicas == set.Spec.Replicas {
-		ready.Status, ready.Reason = metav1.ConditionTrue, "Complete"
+		ready.Status, ready.Reason = metav1.ConditionTrue, "AsSpecified"
 	}
 	meta.SetStatusCondition(&next.Conditions, ready)
 	return next

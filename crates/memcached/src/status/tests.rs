@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     build::fixture::cache,
-    reasons::{AWAITING_CLEANUP, NAME_TAKEN},
+    reasons::{AWAITING_CLEANUP, NAME_CONFLICT},
 };
 
 fn pod(name: &str, ip: &str, is_ready: bool) -> CachedPod {
@@ -53,8 +53,12 @@ fn expected(conditions: [(&str, &str); 4]) -> [(String, String); 4] {
 #[test]
 fn reports_all_conditions_on_the_first_reconcile() {
     let status = status_of(3, &[], None, &[]);
-    let want =
-        [("False", TOO_FEW_READY), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", TOO_FEW_READY)];
+    let want = [
+        ("False", PODS_NOT_READY),
+        ("True", ROLLING_OUT),
+        ("False", AS_SPECIFIED),
+        ("False", PODS_NOT_READY),
+    ];
     assert_eq!(all_conditions(&status), expected(want));
     assert_eq!(status.selector, "app=memcached,memcached_cr=web");
     assert_eq!(status.observed_generation, Some(1));
@@ -64,7 +68,8 @@ fn reports_all_conditions_on_the_first_reconcile() {
 fn is_ready_when_all_updated_pods_are_ready() {
     let pods = [pod("web-1-a", "10.0.0.2", true), pod("web-1-b", "10.0.0.1", true)];
     let status = status_of(2, &pods, Some(&settled(2)), &[]);
-    let want = [("True", AS_ASKED), ("False", AS_ASKED), ("False", AS_ASKED), ("True", AS_ASKED)];
+    let want =
+        [("True", AS_SPECIFIED), ("False", AS_SPECIFIED), ("False", AS_SPECIFIED), ("True", AS_SPECIFIED)];
     assert_eq!(all_conditions(&status), expected(want));
     assert_eq!(status.nodes, ["web-1-a", "web-1-b"]);
     assert_eq!(status.endpoints, ["10-0-0-1.web.shop.svc:11211", "10-0-0-2.web.shop.svc:11211"]);
@@ -74,14 +79,15 @@ fn is_ready_when_all_updated_pods_are_ready() {
 #[test]
 fn is_available_with_size_zero() {
     let status = status_of(0, &[], Some(&settled(0)), &[]);
-    assert_eq!(condition(&status, READY), ("True".to_owned(), AS_ASKED.to_owned()));
+    assert_eq!(condition(&status, READY), ("True".to_owned(), AS_SPECIFIED.to_owned()));
 }
 
 #[test]
 fn is_available_but_not_ready_during_rollout() {
     let pods = [pod("web-1-a", "10.0.0.1", true), pod("web-2-b", "10.0.0.2", false)];
     let status = status_of(1, &pods, Some(&settled(1)), &[]);
-    let want = [("True", AS_ASKED), ("True", ROLLING_OUT), ("False", AS_ASKED), ("False", ROLLING_OUT)];
+    let want =
+        [("True", AS_SPECIFIED), ("True", ROLLING_OUT), ("False", AS_SPECIFIED), ("False", ROLLING_OUT)];
     assert_eq!(all_conditions(&status), expected(want));
     assert_eq!(status.endpoints.len(), 1, "a pod that is not ready is no endpoint");
 }
@@ -95,10 +101,14 @@ fn is_progressing_until_deployment_generation_is_observed() {
 
 #[test]
 fn failure_degrades_and_blocks_progress() {
-    let failure =
-        Failure { reason: NAME_TAKEN, message: "Deployment shop/web exists".into(), needs_user_action: true };
+    let failure = Failure {
+        reason: NAME_CONFLICT,
+        message: "Deployment shop/web exists".into(),
+        needs_user_action: true,
+    };
     let status = status_of(1, &[], None, &[failure]);
-    let want = [("False", TOO_FEW_READY), ("False", BLOCKED), ("True", NAME_TAKEN), ("False", NAME_TAKEN)];
+    let want =
+        [("False", PODS_NOT_READY), ("False", BLOCKED), ("True", NAME_CONFLICT), ("False", NAME_CONFLICT)];
     assert_eq!(all_conditions(&status), expected(want));
 }
 
@@ -107,8 +117,12 @@ fn is_progressing_after_failed_write_even_if_all_pods_are_ready() {
     let pods = [pod("web-1-a", "10.0.0.1", true)];
     let passing = Failure { reason: AWAITING_CLEANUP, message: "waits".into(), needs_user_action: false };
     let status = status_of(1, &pods, Some(&settled(1)), &[passing]);
-    let want =
-        [("True", AS_ASKED), ("True", AWAITING_CLEANUP), ("False", AS_ASKED), ("False", AWAITING_CLEANUP)];
+    let want = [
+        ("True", AS_SPECIFIED),
+        ("True", AWAITING_CLEANUP),
+        ("False", AS_SPECIFIED),
+        ("False", AWAITING_CLEANUP),
+    ];
     assert_eq!(all_conditions(&status), expected(want));
 }
 
@@ -117,7 +131,7 @@ fn reports_failure_conditions_of_deployment() {
     let failing = deployment(&json!({"observedGeneration": 2, "conditions": [
         {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"},
         {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota: tight"},
-        {"type": "Progressing", "status": "False", "reason": DEADLINE_EXCEEDED, "message": "has timed out"},
+        {"type": "Progressing", "status": "False", "reason": PROGRESS_DEADLINE_EXCEEDED, "message": "has timed out"},
     ]}));
     let status = status_of(1, &[], Some(&failing), &[]);
     let degraded = find(&status.conditions, DEGRADED).unwrap();

@@ -72,7 +72,7 @@ async fn recreated_object_waits_for_cleanup_of_its_predecessor() {
     let owner = env.deployments().get("web").await.unwrap().owner_references()[0].uid.clone();
     assert_eq!(Some(owner), new.uid());
     let events = env.kubectl(&["get", "events"]).await.unwrap();
-    assert!(!events.contains("NameTaken"), "{events}");
+    assert!(!events.contains("NameConflict"), "{events}");
 }
 
 #[tokio::test]

@@ -30,20 +30,20 @@ async fn reports_foreign_deployment_and_recovers_without_it() {
     let theirs = serde_json::from_value(stranger("Deployment")).unwrap();
     let before = env.deployments().create(&PostParams::default(), &theirs).await.unwrap();
     env.create("web", json!({"size": 1})).await;
-    let message = env.until_condition("web", "Degraded", ("True", "NameTaken")).await;
+    let message = env.until_condition("web", "Degraded", ("True", "NameConflict")).await;
     assert!(message.contains("Deployment") && message.contains("delete or rename it"), "{message}");
-    env.until_condition("web", "Ready", ("False", "NameTaken")).await;
+    env.until_condition("web", "Ready", ("False", "NameConflict")).await;
     let after = env.deployments().get("web").await.unwrap();
     assert_eq!((before.uid(), before.spec), (after.uid(), after.spec));
     eventually("an Event", TIMEOUT, async || {
-        Ok(env.kubectl(&["get", "events"]).await?.contains("NameTaken"))
+        Ok(env.kubectl(&["get", "events"]).await?.contains("NameConflict"))
     })
     .await
     .unwrap();
 
     env.deployments().delete("web", &DeleteParams::default()).await.unwrap();
     env.until_ready("web", 1).await;
-    env.until_condition("web", "Degraded", ("False", "AsAsked")).await;
+    env.until_condition("web", "Degraded", ("False", "AsSpecified")).await;
 }
 
 #[tokio::test]
@@ -52,9 +52,9 @@ async fn foreign_service_blocks_endpoints_but_not_pods() {
     let theirs = serde_json::from_value(stranger("Service")).unwrap();
     env.services().create(&PostParams::default(), &theirs).await.unwrap();
     env.create("web", json!({"size": 1})).await;
-    let message = env.until_condition("web", "Degraded", ("True", "NameTaken")).await;
+    let message = env.until_condition("web", "Degraded", ("True", "NameConflict")).await;
     assert!(message.contains("Service"), "{message}");
-    env.until_condition("web", "Available", ("True", "AsAsked")).await;
+    env.until_condition("web", "Available", ("True", "AsSpecified")).await;
     let cache = env.caches().get("web").await.unwrap();
     assert_eq!((status(&cache).nodes.len(), status(&cache).endpoints.len()), (1, 0));
 
@@ -68,7 +68,7 @@ async fn reports_exceeded_quota_and_recovers() {
     let env = TestEnv::new().await;
     quota(&env, "count/deployments.apps", "0").await;
     env.create("web", json!({"size": 1})).await;
-    let message = env.until_condition("web", "Degraded", ("True", "Refused")).await;
+    let message = env.until_condition("web", "Degraded", ("True", "Denied")).await;
     assert!(message.contains("exceeded quota: tight"), "{message}");
     env.until_condition("web", "Progressing", ("False", "Blocked")).await;
 
@@ -83,7 +83,7 @@ async fn reports_replica_failure_with_server_message() {
     env.create("web", json!({"size": 2})).await;
     let message = env.until_condition("web", "Degraded", ("True", "ReplicaFailure")).await;
     assert!(message.contains("exceeded quota: tight"), "{message}");
-    env.until_condition("web", "Available", ("False", "TooFewReady")).await;
+    env.until_condition("web", "Available", ("False", "PodsNotReady")).await;
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn reports_each_failure_once() {
     let theirs = serde_json::from_value(stranger("Deployment")).unwrap();
     env.deployments().create(&PostParams::default(), &theirs).await.unwrap();
     env.create("web", json!({"size": 1})).await;
-    env.until_condition("web", "Degraded", ("True", "NameTaken")).await;
+    env.until_condition("web", "Degraded", ("True", "NameConflict")).await;
     for memory in [65, 66, 67] {
         env.change("web", json!({"memoryMegabytes": memory})).await;
         env.until("web", "the change to be observed", |cache: &memcached::Memcached| {
@@ -113,7 +113,7 @@ async fn reports_each_failure_once() {
     .unwrap();
     let of =
         |reason: &str| events.iter().filter(|event| reason_and_note(event).0 == reason).collect::<Vec<_>>();
-    let conflicts = of("NameTaken");
+    let conflicts = of("NameConflict");
     assert_eq!(conflicts.len(), 1, "{conflicts:#?}");
     assert!(conflicts[0].series.is_none(), "reported repeatedly: {conflicts:#?}");
     for event in of("Created") {

@@ -71,7 +71,7 @@ async fn reports_foreign_metrics_service_and_never_modifies_it() {
     .unwrap();
     let before = env.services().create(&PostParams::default(), &theirs).await.unwrap();
     env.create("web", json!({"size": 1, "metrics": {}})).await;
-    let message = env.until_condition("web", "Degraded", ("True", "NameTaken")).await;
+    let message = env.until_condition("web", "Degraded", ("True", "NameConflict")).await;
     assert!(message.contains("web-metrics") && message.contains("delete or rename it"), "{message}");
 
     env.change("web", json!({"metrics": null})).await;
@@ -79,7 +79,7 @@ async fn reports_foreign_metrics_service_and_never_modifies_it() {
     assert_eq!(env.services().get("web-metrics").await.unwrap(), before);
 
     env.change("web", json!({"metrics": {}})).await;
-    env.until_condition("web", "Degraded", ("True", "NameTaken")).await;
+    env.until_condition("web", "Degraded", ("True", "NameConflict")).await;
     env.services().delete("web-metrics", &DeleteParams::default()).await.unwrap();
     env.until_ready("web", 1).await;
 }
@@ -90,7 +90,7 @@ async fn reports_name_conflict_with_metrics_service_of_another() {
     env.create("web", json!({"size": 1, "metrics": {}})).await;
     env.until_ready("web", 1).await;
     env.create("web-metrics", json!({"size": 1})).await;
-    let message = env.until_condition("web-metrics", "Degraded", ("True", "NameTaken")).await;
+    let message = env.until_condition("web-metrics", "Degraded", ("True", "NameConflict")).await;
     assert!(message.contains("its controller: Memcached web"), "{message}");
     env.until_ready("web", 1).await;
 }

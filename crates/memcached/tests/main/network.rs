@@ -109,9 +109,9 @@ async fn reports_foreign_policy_and_never_modifies_it() {
     .unwrap();
     let before = policies(&env).create(&PostParams::default(), &theirs).await.unwrap();
     env.create("web", json!({"size": 1, "networkPolicy": {"from": [{"podSelector": {}}]}})).await;
-    let message = env.until_condition("web", "Degraded", ("True", "NameTaken")).await;
+    let message = env.until_condition("web", "Degraded", ("True", "NameConflict")).await;
     assert!(message.contains("NetworkPolicy") && message.contains("delete or rename it"), "{message}");
-    env.until_condition("web", "Available", ("True", "AsAsked")).await;
+    env.until_condition("web", "Available", ("True", "AsSpecified")).await;
 
     env.change("web", json!({"networkPolicy": null})).await;
     env.until_ready("web", 1).await;

@@ -98,7 +98,7 @@ async fn reports_forbidden_role_and_reconciles_the_rest() {
         {"name": "b-view", "clusterRole": "view", "subjects": user},
     ]}))
     .await;
-    let message = env.until_false("AccessReady", "Refused").await;
+    let message = env.until_false("AccessReady", "Denied").await;
     assert!(message.contains("cannot create RoleBinding") && message.contains("a-root"), "{message}");
     assert!(message.contains("attempting to grant RBAC permissions not currently held"), "{message}");
     assert!(message.contains("the verb bind on the role"), "{message}");
@@ -136,9 +136,9 @@ async fn reports_rejected_objects_and_recovers() {
     let bad =
         json!([{"name": "net", "spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/99"}}]}]}}]);
     env.create(json!({"quota": {"pods": "1500m"}, "networkPolicies": bad})).await;
-    let quota = env.until_false("QuotaReady", "Refused").await;
+    let quota = env.until_false("QuotaReady", "Denied").await;
     assert!(quota.contains("must be an integer"), "{quota}");
-    let policies = env.until_false("PoliciesReady", "Refused").await;
+    let policies = env.until_false("PoliciesReady", "Denied").await;
     assert!(policies.contains("10.0.0.0/99"), "{policies}");
     let good =
         json!([{"name": "net", "spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]}}]);
@@ -151,7 +151,7 @@ async fn reports_unreadable_spec_and_reconciles_others() {
     let env = TestEnv::new().await;
     let bad = json!([{"name": "net", "spec": {"ingress": [{"ports": [{"port": 99_999_999_999_i64}]}]}}]);
     env.create(json!({"networkPolicies": bad})).await;
-    let message = env.until_false("PoliciesReady", "Invalid").await;
+    let message = env.until_false("PoliciesReady", "InvalidSpec").await;
     assert!(message.starts_with("NetworkPolicy net is invalid"), "{message}");
     TestEnv::new().await.ready(json!({})).await;
 }
@@ -164,7 +164,7 @@ async fn never_modifies_foreign_object_of_same_name() {
     let theirs = serde_json::from_value(json!({"metadata": {"name": "net"}, "spec": {"podSelector": {}}}));
     let theirs = policies.create(&PostParams::default(), &theirs.unwrap()).await.unwrap();
     env.change(json!({"networkPolicies": [{"name": "net", "spec": {"policyTypes": ["Egress"]}}]})).await;
-    let message = env.until_false("PoliciesReady", "NameTaken").await;
+    let message = env.until_false("PoliciesReady", "NameConflict").await;
     assert!(message.contains("is not ours"), "{message}");
     assert_eq!(version(&policies.get("net").await.unwrap()), version(&theirs));
 }

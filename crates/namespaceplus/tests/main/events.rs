@@ -84,12 +84,12 @@ async fn records_one_event_for_forbidden_role_despite_retries() {
     let env = TestEnv::new().await;
     let root = json!([{"name": "root", "clusterRole": "cluster-admin", "subjects": [{"kind": "User", "name": "ada"}]}]);
     env.create(json!({ "roleBindings": root })).await;
-    env.until_false("AccessReady", "Refused").await;
+    env.until_false("AccessReady", "Denied").await;
     let max_attempts = || {
         let requests = env.harness.requests_in(&env.name).unwrap();
         requests.filter(|entry| entry.resource == "rolebindings" && entry.code == 403).entries.len()
     };
     eventually("the write to be retried", TIMEOUT, async || Ok(max_attempts() > 2)).await.unwrap();
-    let note = single_event(&env, "NotAsDeclared").await;
+    let note = single_event(&env, "ReconcileFailed").await;
     assert!(note.contains("cannot create RoleBinding"), "{note}");
 }

@@ -62,7 +62,7 @@ async fn rejects_namespace_of_the_manager() {
     all.create(&PostParams::default(), &namespace_plus("ensemble-system", json!({}))).await.unwrap();
     let message = cluster::wait::eventually("the refusal", crate::support::TIMEOUT, async || {
         let statuses = condition(&all.get("ensemble-system").await?, "NamespaceReady");
-        Ok(statuses.filter(|(_, reason, _)| reason == "Refused").map(|(_, _, message)| message))
+        Ok(statuses.filter(|(_, reason, _)| reason == "Denied").map(|(_, _, message)| message))
     });
     let message = message.await.unwrap();
     assert!(message.contains("the manager's own namespace"), "{message}");
@@ -78,7 +78,7 @@ async fn second_of_same_name_waits_for_the_first() {
     let second = TestEnv::new().await;
     let second = TestEnv { name: env.name.clone(), ..second };
     second.create(json!({"quota": {"pods": 7}})).await;
-    let message = second.until_false("NamespaceReady", "TakenBy").await;
+    let message = second.until_false("NamespaceReady", "OwnedByAnother").await;
     assert!(
         message.contains(&format!("belongs to the NamespacePlus {}/{}", env.home.name(), env.name)),
         "{message}"
@@ -99,7 +99,7 @@ async fn second_adopts_released_namespace_with_contents() {
     let second = TestEnv::new().await;
     let second = TestEnv { name: env.name.clone(), ..second };
     second.create(json!({"quota": {"pods": 7}})).await;
-    second.until_false("NamespaceReady", "TakenBy").await;
+    second.until_false("NamespaceReady", "OwnedByAnother").await;
     env.all().delete(&env.name, &kube::api::DeleteParams::default()).await.unwrap();
     second.until_false("NamespaceReady", "NotOwned").await;
     let key = format!("{}/{}", second.home.name(), second.name);
@@ -153,7 +153,7 @@ async fn reports_denied_writes_of_namespace() {
     let env = TestEnv::new().await;
     let too_long = json!({"long": "x".repeat(300 << 10)});
     env.create(json!({"annotations": too_long})).await;
-    let message = env.until_false("NamespaceReady", "Refused").await;
+    let message = env.until_false("NamespaceReady", "Denied").await;
     assert!(message.contains("cannot create Namespace") && message.contains("Too long"), "{message}");
     let object = env.all().get(&env.name).await.unwrap();
     assert_eq!(condition(&object, "QuotaReady").unwrap().1, "NamespaceNotReady");
@@ -161,7 +161,7 @@ async fn reports_denied_writes_of_namespace() {
     env.until_ready().await;
 
     env.change(json!({"annotations": too_long, "quota": {"pods": 3}})).await;
-    let message = env.until_false("NamespaceReady", "Refused").await;
+    let message = env.until_false("NamespaceReady", "Denied").await;
     assert!(message.contains("cannot update Namespace"), "{message}");
     let quotas = env.inside::<k8s_openapi::api::core::v1::ResourceQuota>();
     let quota = quotas.get("default-quota").await.unwrap();

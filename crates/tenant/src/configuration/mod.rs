@@ -46,6 +46,7 @@ use crate::{
     },
     failure::{Failure, Failures},
     owners::{Selectors, differs},
+    reasons::{RECONCILE_FAILED, STATUS_UPDATE_FAILED},
     webhook::patterns,
 };
 
@@ -63,8 +64,8 @@ pub enum Error {
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Incomplete(_) => "NotAsDeclared",
-            Self::Status(_) => "FailedStatus",
+            Self::Incomplete(_) => RECONCILE_FAILED,
+            Self::Status(_) => STATUS_UPDATE_FAILED,
         }
     }
 

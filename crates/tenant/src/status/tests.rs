@@ -128,7 +128,7 @@ fn a_leaving_namespace_says_what_holds_it_up() {
     assert_eq!(status.namespaces, ["a", "m", "z"]);
     assert_eq!(status.state, TenantState::Terminating);
     let reason = |at: usize| find(&status.spaces[at].conditions, TERMINATING).map(|found| &found.reason);
-    assert_eq!(reason(0).unwrap(), PENDING_CONTENT);
+    assert_eq!(reason(0).unwrap(), PENDING_UNMANAGED_CONTENT);
     assert_eq!(reason(1), None);
     assert_eq!(reason(2).unwrap(), TERMINATING);
     let message = message(&status.conditions, READY);

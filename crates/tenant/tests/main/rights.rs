@@ -105,7 +105,7 @@ async fn a_role_that_the_manager_may_not_give_is_told_and_the_others_are_given()
         .await;
     let about = format!("--for=tenant/{}", world.name);
     cluster::wait::eventually("an Event", PATIENCE, async || {
-        Ok(world.kubectl(&["events", &about, "-A"]).await?.contains("NotAsDeclared"))
+        Ok(world.kubectl(&["events", &about, "-A"]).await?.contains("ReconcileFailed"))
     })
     .await
     .unwrap();

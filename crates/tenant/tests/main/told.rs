@@ -10,7 +10,7 @@ async fn fields_that_are_not_enforced_yet_are_named() {
     let spec = json!({ "namespaceOptions": { "managedMetadataOnly": true }, "priorityClasses": { "allowed": ["low"] } });
     let tenant = world.ready(spec, &[]).await;
     let (is, reason, message) = said(&tenant, "FieldsEnforced").unwrap();
-    assert_eq!((is.as_str(), reason.as_str()), ("False", "NotYetEnforced"));
+    assert_eq!((is.as_str(), reason.as_str()), ("False", "NotEnforced"));
     assert!(
         message.ends_with("spec.priorityClasses, spec.namespaceOptions.managedMetadataOnly"),
         "{message}"

@@ -9,7 +9,7 @@ use std::{
 use kube::CustomResourceExt;
 use memcached::Memcached;
 use namespaceplus::NamespacePlus;
-use operator_core::conditions::READY;
+use operator_core::conditions::{READY, reasons::CATALOG};
 use podset::PodSet;
 use serde_json::Value;
 
@@ -72,27 +72,28 @@ fn every_test_that_the_page_of_namespacepluses_names_is_there() {
     assert_eq!(absent.collect::<Vec<_>>(), [""; 0]);
 }
 
-/// Returns the name of the file with the condition types and reasons of a kind.
-fn reasons_file(kind: &str) -> &'static str {
-    let is_there = |file: &&str| path(&format!("crates/{kind}/src/{file}")).is_file();
-    ["reasons.rs", "words.rs"].into_iter().find(is_there).unwrap()
+/// The file of each kind with its condition types and the reasons it uses.
+const REASONS: &str = "reasons.rs";
+
+/// Returns the names of the constants in a kind's `reasons.rs`: its condition types, and the shared
+/// reasons it imports.
+fn constants(kind: &str) -> BTreeSet<String> {
+    let code = fs::read_to_string(path(&format!("crates/{kind}/src/{REASONS}"))).unwrap();
+    let imported = code.split_once("reasons::{").unwrap().1.split_once('}').unwrap().0;
+    let imported = imported.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let types = code.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
+    types.chain(imported).map(str::to_owned).collect()
 }
 
-fn declared(kind: &str) -> String {
-    fs::read_to_string(path(&format!("crates/{kind}/src/{}", reasons_file(kind)))).unwrap()
+/// Returns a constant's value: `AS_SPECIFIED` is `AsSpecified`.
+fn value(constant: &str) -> String {
+    let capitalize = |word: &str| format!("{}{}", &word[..1], word[1..].to_lowercase());
+    constant.split('_').map(capitalize).collect()
 }
 
-/// The types and reasons of conditions and the reasons of Events that the code of a kind has.
+/// Returns the condition types and the reasons of a kind.
 fn words(kind: &str) -> BTreeSet<String> {
-    let code = declared(kind);
-    let word = |line: &str| Some(line.strip_prefix("pub const ")?.split('"').nth(1)?.to_owned());
-    let words: BTreeSet<_> = code.lines().filter_map(word).collect();
-    assert_eq!(
-        words.len(),
-        code.matches("pub const ").count(),
-        "{kind}: each word stands on a line of its own"
-    );
-    words
+    constants(kind).iter().map(|constant| value(constant)).collect()
 }
 
 /// All code of a folder, but that of a file.
@@ -130,16 +131,35 @@ fn listed(kind: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn no_word_is_there_that_is_never_said() {
-    for kind in ["podset", "memcached", "namespaceplus"] {
-        let declared = declared(kind);
-        let all = code(&path(&format!("crates/{kind}/src")), reasons_file(kind));
+fn controllers_use_every_reason_they_import() {
+    for kind in ["podset", "memcached", "namespaceplus", "tenant"] {
+        let code = code(&path(&format!("crates/{kind}/src")), REASONS);
         let used: BTreeSet<_> =
-            all.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
-        let constants =
-            declared.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
-        assert_eq!(constants.filter(|name| !used.contains(name)).collect::<Vec<_>>(), [""; 0], "{kind}");
+            code.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
+        let unused = constants(kind).into_iter().filter(|name| !used.contains(name.as_str()));
+        assert_eq!(unused.collect::<Vec<_>>(), [""; 0], "{kind}");
     }
+}
+
+#[test]
+fn reasons_are_in_the_catalog() {
+    let catalog: BTreeSet<_> =
+        CATALOG.iter().flat_map(|(_, reasons)| *reasons).map(|reason| reason.name).collect();
+    for reason in &catalog {
+        let used = ["podset", "memcached", "namespaceplus", "tenant", "operator-core"]
+            .iter()
+            .any(|kind| code(&path(&format!("crates/{kind}/src")), "").contains(&constant(reason)));
+        assert!(used, "{reason} is in the catalog and no controller uses it");
+    }
+}
+
+/// Returns the name of the constant for a value: `AsSpecified` is `AS_SPECIFIED`.
+fn constant(value: &str) -> String {
+    let starts_word = |(at, letter): (usize, char)| if at > 0 && letter.is_uppercase() { "_" } else { "" };
+    let letters = value
+        .char_indices()
+        .flat_map(|(at, letter)| [starts_word((at, letter)).to_owned(), letter.to_uppercase().collect()]);
+    letters.collect()
 }
 
 #[test]

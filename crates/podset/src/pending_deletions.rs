@@ -31,11 +31,11 @@ enum Fate {
 
 /// The pods that were chosen, by UID, of each PodSet, by UID. Empty but for the time between a delete and the news of it.
 #[derive(Default)]
-pub(crate) struct Chosen {
+pub(crate) struct PendingDeletions {
     of_sets: Mutex<HashMap<String, HashMap<String, Fate>>>,
 }
 
-impl Chosen {
+impl PendingDeletions {
     /// Forgets the pods of the PodSet that are gone or on their way out in the cache, whose pods `owned` are; returns
     /// those that are not known to go.
     pub(crate) fn without_going(&self, set: &PodSet, mut owned: Vec<KnownPod>) -> Vec<KnownPod> {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     struct World {
-        chosen: Chosen,
+        chosen: PendingDeletions,
         set: PodSet,
         made: usize,
         there: HashSet<String>,
@@ -147,7 +147,7 @@ mod tests {
             let mut set = PodSet::new("web", PodSetSpec::default());
             set.metadata.uid = Some("uid-set".into());
             let (there, shown) = (HashSet::new(), BTreeMap::new());
-            let mut world = Self { chosen: Chosen::default(), set, made: 0, there, shown };
+            let mut world = Self { chosen: PendingDeletions::default(), set, made: 0, there, shown };
             for number in 1..=pods {
                 world.make(format!("web-pod-{number}"));
             }

@@ -15,6 +15,8 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
+pub mod reasons;
+
 /// The condition type that sums up whether an object is as its spec asks.
 pub const READY: &str = "Ready";
 
