@@ -95,8 +95,23 @@ pub fn conversion(sizes: &'static [usize]) -> impl Iterator<Item = Hostile> + Se
             })
         })
     });
-    lists.chain(tenants).chain(fields)
+    let envelopes = sizes.iter().flat_map(|size| {
+        SHAPES.iter().flat_map(move |(name, shape)| {
+            ENVELOPES.iter().map(move |envelope| {
+                Hostile::new(name, move || envelope.replace(&format!("\"{PLACE}\""), &shape(*size)))
+            })
+        })
+    });
+    lists.chain(tenants).chain(fields).chain(envelopes)
 }
+
+/// Places of a conversion review outside its objects.
+const ENVELOPES: [&str; 4] = [
+    r#""(what is bad)""#,
+    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"(what is bad)"}"#,
+    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":"(what is bad)"}"#,
+    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"(what is bad)","desiredAPIVersion":"capsule.clastix.io/v1beta2","objects":[]}}"#,
+];
 
 /// What a webhook is asked about: of the rule that it is registered with.
 #[derive(Clone, Debug)]

@@ -42,6 +42,9 @@ const SMALL_REVIEW: usize = MIB;
 const GROWTH: usize = 3;
 /// What the answer to a conversion review has besides its objects.
 const MARGIN: usize = 64 * KIB;
+/// The longest string in a conversion review: as long as the largest object. The parser quotes a string that is in
+/// the wrong place, and escapes it.
+const LONGEST_STRING: usize = 2 * MIB;
 /// The largest answer to a conversion review.
 const LARGEST_ANSWER: usize = 24 * MIB;
 
@@ -189,7 +192,14 @@ impl Intake {
         taken: &Taken,
         memory: C,
     ) -> Result<(Room, Share), Refusal> {
-        let (object, answer) = (memory(&footprint(&taken.body)?), taken.body.len() * GROWTH + MARGIN);
+        let found = footprint(&taken.body)?;
+        if found.longest > LONGEST_STRING {
+            return Err(Refusal::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a string in a review may have at most {} MiB", LONGEST_STRING / MIB),
+            ));
+        }
+        let (object, answer) = (memory(&found), taken.body.len() * GROWTH + MARGIN);
         let (lane, needed, share) = if object + answer <= SMALL_REVIEW {
             (&self.rooms.answered.small, object + answer, Share { object, answer })
         } else {

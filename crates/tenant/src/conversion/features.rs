@@ -7,6 +7,12 @@ use kube::ResourceExt;
 use super::ConversionError;
 use crate::api::v1beta2::{OwnerKind, ProxyKind, ProxyOperation};
 
+/// Part of the key of every annotation that a conversion reads.
+const DOMAIN: &str = "capsule.clastix.io";
+/// The most entries that the lists in the annotations of a Tenant may have together: four times as
+/// many as a list in its spec.
+const MAX_ENTRIES: usize = 16_384;
+
 /// The cluster roles of an owner; `<kind>.<name>` in lower case or the place in the list follows.
 pub(super) const CLUSTER_ROLES: &str = "clusterrolenames.capsule.clastix.io/";
 /// Stands for `@`, which no key of an annotation may have.
@@ -80,6 +86,22 @@ pub(super) const PROXY: [(&str, ProxyKind, ProxyOperation); 12] = [
 /// The annotations of an object, taken out one by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Annotations(pub(super) BTreeMap<String, String>);
+
+/// Counts the entries of the lists in the annotations of an object, before a list is split. An entry
+/// becomes a struct of hundreds of bytes, and a bound on the size of the object does not see that.
+///
+/// # Errors
+/// Returns an error if there are more entries than a conversion can hold.
+pub(super) fn check_entries<K: ResourceExt>(object: &K) -> Result<(), ConversionError> {
+    let mut commas = 0;
+    for (key, value) in object.annotations().iter().filter(|(key, _)| key.contains(DOMAIN)) {
+        commas += value.bytes().filter(|byte| *byte == b',').count();
+        if commas > MAX_ENTRIES {
+            return Err(ConversionError::TooManyEntries { key: key.clone(), limit: MAX_ENTRIES });
+        }
+    }
+    Ok(())
+}
 
 impl Annotations {
     /// Takes them out of the object.

@@ -17,6 +17,7 @@ mod v1beta1;
 use operator_core::admission::{Conversion, Footprint, Version};
 
 use self::convertible::{Convertible, change, convertible_parts};
+use self::features::check_entries;
 use crate::api::{self, v1beta2::Tenant};
 
 /// Begins the keys of the annotations that keep what a version cannot say; the version whose words they are follows.
@@ -46,6 +47,14 @@ pub enum ConversionError {
         /// What became of the Tenant with it.
         source: serde_json::Error,
     },
+    /// The lists in the annotations have too many entries.
+    #[error("metadata.annotations[{key}]: the annotations list more than {limit} entries; list fewer")]
+    TooManyEntries {
+        /// The key of the annotation with which the limit is exceeded.
+        key: String,
+        /// How many entries all annotations may have together.
+        limit: usize,
+    },
     /// What was kept takes more memory than a conversion may.
     #[error("metadata.annotations[{key}] holds more than can be put back; remove it")]
     TooLarge {
@@ -70,6 +79,7 @@ pub(crate) fn conversion() -> Conversion {
 /// # Errors
 /// When what was kept of `v1beta2` was tampered with.
 pub fn from_v1beta1(old: api::v1beta1::Tenant) -> Result<Tenant, ConversionError> {
+    check_entries(&old)?;
     convert(old, |old| Ok(v1beta1::up(old)), |new| Ok(v1beta1::down(new)))
 }
 
@@ -86,6 +96,7 @@ pub fn to_v1beta1(new: Tenant) -> Result<api::v1beta1::Tenant, ConversionError> 
 /// # Errors
 /// When an annotation that means something makes no sense.
 pub fn from_v1alpha1(old: api::v1alpha1::Tenant) -> Result<Tenant, ConversionError> {
+    check_entries(&old)?;
     convert(old, v1alpha1::up, |new| Ok(v1alpha1::down(new)))
 }
 

@@ -333,6 +333,15 @@ fn an_annotation_that_parses_into_too_much_is_refused_unparsed() {
 }
 
 #[test]
+fn rejects_lists_in_annotations_that_become_too_many_entries() {
+    let key = "owners.capsule.clastix.io/user";
+    let names = vec!["a"; 20_000].join(",");
+    let owner = json!({ "owner": { "kind": "User", "name": "a" } });
+    let error = from_v1alpha1(old(json!({ key: names }), owner)).unwrap_err().to_string();
+    assert!(error.contains(key) && error.contains("more than 16384 entries"), "{error}");
+}
+
+#[test]
 fn what_was_kept_and_tampered_with_is_refused_or_ignored() {
     let seen = to_v1beta1(new(json!({ "forceTenantPrefix": true }))).unwrap();
     let key = "conversion.ensemble/v1beta2";

@@ -127,6 +127,10 @@ impl Write for Text {
 
 /// Calls `add` with each item of a list, as text, until it returns false: that ends the reading with an error.
 pub(super) fn each(list: &RawValue, add: impl FnMut(&RawValue) -> bool) -> serde_json::Result<()> {
+    // The parser would quote a string, however long it is.
+    if !list.get().starts_with('[') {
+        return Err(serde_json::Error::custom("the objects are no list"));
+    }
     serde_json::Deserializer::from_str(list.get()).deserialize_seq(Each(add))
 }
 
