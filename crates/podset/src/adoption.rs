@@ -1,4 +1,4 @@
-//! Adopting orphans that carry the PodSet's labels, and releasing pods that no longer do.
+//! Adoption of orphans with matching labels, and release of Pods whose labels no longer match.
 
 use kube::{Client, ResourceExt, api::Patch};
 use operator_core::{
@@ -12,32 +12,40 @@ use serde_json::{Value, json};
 
 use crate::{
     api::PodSet,
-    build::has_labels,
     error::Error,
-    observe::{KnownPod, Pods, is_active},
+    pod_cache::{CachedPod, PodCache, is_active},
+    pod_template::matches_selector,
 };
 
-/// Makes the owner references of pods agree with their labels, as a ReplicaSet does. Pods that are on their way out
-/// stay whose they are.
-pub(crate) async fn claim(client: &Client, pods: &Pods, set: &PodSet, owner: &Owner) -> Result<(), Error> {
-    for pod in pods.owned(set).iter().filter(|pod| is_active(pod) && !has_labels(set, pod)) {
+/// Releases owned Pods whose labels no longer match, then adopts orphans whose labels do.
+///
+/// Finished and terminating Pods keep their owner references.
+pub(crate) async fn claim_pods(
+    client: &Client,
+    pods: &PodCache,
+    set: &PodSet,
+    owner: &Owner,
+) -> Result<(), Error> {
+    for pod in pods.owned(set).iter().filter(|pod| is_active(pod) && !matches_selector(set, pod)) {
         let references = json!([{"$patch": "delete", "uid": uid(set)}]);
-        write_references(pods, pod, references).await?;
+        patch_owner_references(pods, pod, references).await?;
     }
     let orphans: Vec<_> = pods.orphans(set).into_iter().filter(|pod| is_active(pod)).collect();
-    if orphans.is_empty() || !is_there(client, set).await.map_err(Error::Claim)? {
+    if orphans.is_empty() || !can_adopt(client, set).await.map_err(Error::Adopt)? {
         return Ok(());
     }
     let Owner::Reference(reference) = owner else { return Ok(()) };
     for pod in &orphans {
-        write_references(pods, pod, json!([reference])).await?;
+        patch_owner_references(pods, pod, json!([reference])).await?;
     }
     Ok(())
 }
 
-/// Whether the PodSet is really there, the same one, and not being deleted. Read live: a cache that is behind
-/// would adopt pods for the dead, and replace those that go with them.
-pub(crate) async fn is_there(client: &Client, set: &PodSet) -> Result<bool, WriteError> {
+/// Returns whether the PodSet still exists, with the same UID, and is not being deleted.
+///
+/// The PodSet is read live. With a stale cache, a deleted PodSet would adopt Pods and replace those
+/// that the garbage collector deletes.
+pub(crate) async fn can_adopt(client: &Client, set: &PodSet) -> Result<bool, WriteError> {
     let key = ObjectKey::of(set);
     let live = PodSet::api(client.clone(), key.namespace()).get_opt(key.name()).await;
     let live =
@@ -45,14 +53,16 @@ pub(crate) async fn is_there(client: &Client, set: &PodSet) -> Result<bool, Writ
     Ok(live.is_some_and(|live| uid(&live) == uid(set) && !is_deleting(&live)))
 }
 
-/// Changes the owner references of a pod that is as it was seen. One that somebody else has claimed or relabelled
-/// meanwhile is a conflict, to be looked at again; one that is gone is none to change.
-async fn write_references(pods: &Pods, pod: &KnownPod, references: Value) -> Result<(), Error> {
+/// Patches the owner references of a Pod, if its UID and resource version are those of the cache.
+///
+/// A Pod that changed in the meantime is a conflict, which the next reconcile resolves. A Pod that
+/// no longer exists is skipped.
+async fn patch_owner_references(pods: &PodCache, pod: &CachedPod, references: Value) -> Result<(), Error> {
     let patch = Patch::Strategic(json!({"metadata": {
         "uid": pod.uid(), "resourceVersion": pod.resource_version(), "ownerReferences": references,
     }}));
     match pods.writer.patch(&ObjectKey::of(pod.as_ref()), &patch, "change the owner references of").await {
-        Err(error) if !error.answer().is_some_and(is_not_found) => Err(Error::Claim(error)),
+        Err(error) if !error.answer().is_some_and(is_not_found) => Err(Error::Adopt(error)),
         _ => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta:
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-/// What a PodSet should be: how many pods, and of what make.
+/// Desired state of a PodSet.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "app.example.com",
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "PodSetStatus",
     derive = "PartialEq",
-    doc = "PodSet keeps a number of pods running.",
+    doc = "PodSet keeps a number of Pods running.",
     scale(
         spec_replicas_path = ".spec.replicas",
         status_replicas_path = ".status.replicas",
@@ -28,66 +28,68 @@ use serde::{Deserialize, Serialize};
     printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyReplicas"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("size(self.metadata.name) <= 56")
-        .message("a PodSet's name may have at most 56 characters, so that its pods' names fit a host name")
+        .message("the name of a PodSet has at most 56 characters, so that the names of its Pods are valid host names")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetSpec {
-    /// How many pods are to run, from 1 to 10.
-    #[serde(default = "one")]
+    /// replicas is the desired number of Pods, from 1 to 10.
+    #[serde(default = "default_replicas")]
     #[schemars(range(min = 1, max = 10))]
     pub replicas: i32,
 
-    /// The pods to run. Without it they run one container that sleeps. A change concerns only pods that are
-    /// made from then on, as with a ReplicaSet.
+    /// template describes the Pods that are created. Without it, each Pod runs one container that
+    /// sleeps. A change applies to Pods that are created afterwards, as with a ReplicaSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<PodTemplateSpec>,
 
-    /// For how many seconds all pods must have been ready without interruption before the PodSet is Ready.
-    /// Numbers in the status do not wait for it.
+    /// minReadySeconds is the number of seconds for which all Pods must have been ready, without
+    /// interruption, before the condition Ready becomes True. The counts in the status do not wait
+    /// for it.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub min_ready_seconds: i32,
 }
 
-fn one() -> i32 {
+fn default_replicas() -> i32 {
     1
 }
 
 impl Default for PodSetSpec {
     fn default() -> Self {
-        Self { replicas: one(), template: None, min_ready_seconds: 0 }
+        Self { replicas: default_replicas(), template: None, min_ready_seconds: 0 }
     }
 }
 
-/// What is known about a PodSet.
+/// Observed state of a PodSet.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetStatus {
-    /// The names of the pods that count, sorted.
+    /// podNames is the sorted list of the names of the Pods that count.
     #[serde(default)]
     pub pod_names: Vec<String>,
 
-    /// How many pods count: pending or running, and not being deleted.
+    /// availableReplicas is the number of Pods that count: neither finished nor being deleted, ready
+    /// or not.
     #[serde(default)]
     pub available_replicas: i32,
 
-    /// The same number under the name that the scale subresource reads.
+    /// replicas is the same number as availableReplicas. The scale subresource reads it.
     #[serde(default)]
     pub replicas: i32,
 
-    /// How many of them are ready now, for however long.
+    /// readyReplicas is the number of these Pods that are ready now, regardless of minReadySeconds.
     #[serde(default)]
     pub ready_replicas: i32,
 
-    /// The label selector of the pods, for autoscalers and disruption budgets.
+    /// selector is the label selector of the Pods, for autoscalers and PodDisruptionBudgets.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub selector: String,
 
-    /// The generation of the spec that this status speaks of.
+    /// observedGeneration is the generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Statements about the PodSet: Ready, Progressing, ReplicaFailure.
+    /// conditions are the current conditions of the PodSet: Ready, Progressing, and ReplicaFailure.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
     pub conditions: Vec<Condition>,

@@ -1,4 +1,4 @@
-//! What can stand in the way of a PodSet, and what a person can do about it.
+//! Errors of a reconcile, and the failures that the status reports.
 
 use kube::core::Status;
 use operator_core::{
@@ -10,19 +10,19 @@ use operator_core::{
 
 use crate::reasons;
 
-/// Why a PodSet could not be reconciled.
+/// Error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The PodSet cannot own pods.
-    #[error("cannot make pods")]
+    /// The PodSet cannot own Pods.
+    #[error("cannot create Pods")]
     Owner(#[from] OwnerError),
-    /// A pod could not be adopted or released.
+    /// A Pod could not be adopted or released.
     #[error(transparent)]
-    Claim(WriteError),
-    /// A pod could not be made; a quota or an admission policy may stand against it.
+    Adopt(WriteError),
+    /// A Pod could not be created, for example because of a quota or an admission policy.
     #[error(transparent)]
     Create(WriteError),
-    /// A surplus pod could not be deleted, or it could not be found out whether one was.
+    /// A surplus Pod could not be deleted, or the live Pods could not be listed.
     #[error(transparent)]
     Delete(WriteError),
     /// The status could not be written.
@@ -34,7 +34,7 @@ impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
             Self::Owner(_) => reasons::INVALID_OWNER,
-            Self::Claim(_) => reasons::FAILED_ADOPT,
+            Self::Adopt(_) => reasons::FAILED_ADOPT,
             Self::Create(_) => reasons::FAILED_CREATE,
             Self::Delete(_) => reasons::FAILED_DELETE,
             Self::Status(_) => reasons::STATUS_UPDATE_FAILED,
@@ -42,51 +42,54 @@ impl ReconcileError for Error {
     }
 }
 
-/// Whether the API server has answered that it did not do what it was asked for: with any code from 400 to 499.
-/// Without an answer, and with other codes, it may have done it all the same.
-pub(crate) fn is_declined(error: &WriteError) -> bool {
+/// Returns whether the API server rejected the request, with a status code from 400 to 499.
+///
+/// After any other error, or without a response, the request may have taken effect.
+pub(crate) fn is_rejected(error: &WriteError) -> bool {
     error.answer().and_then(status).is_some_and(|status| (400..500).contains(&status.code))
 }
 
 impl Error {
-    /// Whether a pod was refused because its namespace is on the way out: nothing is left to do or to tell.
-    pub(crate) fn is_end_of_namespace(&self) -> bool {
+    /// Returns whether a Pod was refused because its namespace is being deleted. Nothing is reported.
+    pub(crate) fn is_from_terminating_namespace(&self) -> bool {
         matches!(self, Self::Create(error) if error.answer().is_some_and(is_namespace_terminating))
     }
 
-    /// What the PodSet's status is to say. Nothing when the cache was merely behind: the next reconcile settles that.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
-        let (Self::Claim(error) | Self::Create(error) | Self::Delete(error)) = self else { return None };
+    /// Returns the failure that the status reports.
+    ///
+    /// Returns `None` if the cache was stale, because the next reconcile resolves that.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let (Self::Adopt(error) | Self::Create(error) | Self::Delete(error)) = self else { return None };
         if error.shows_stale_cache() {
             return None;
         }
-        let message = format!("{}; {}", chain(self), self.advice(error.answer().and_then(status)));
-        Some(Trouble { reason: self.reason(), message })
+        let message = format!("{}; {}", chain(self), self.remedy(error.answer().and_then(status)));
+        Some(Failure { reason: self.reason(), message })
     }
 
-    fn advice(&self, answer: Option<&Status>) -> &'static str {
-        match (self, answer) {
-            (Self::Create(_), Some(answer)) if answer.message.contains("exceeded quota") => {
-                "raise the quota, free some of it, or lower spec.replicas"
+    fn remedy(&self, response: Option<&Status>) -> &'static str {
+        match (self, response) {
+            (Self::Create(_), Some(status)) if status.message.contains("exceeded quota") => {
+                "raise the quota, delete objects that count against it, or lower spec.replicas"
             }
-            (Self::Create(_), Some(answer)) if answer.is_invalid() => "correct spec.template",
-            (Self::Create(_), Some(answer)) if answer.is_forbidden() => {
-                "change spec.template so that such pods are let in, or what refuses them"
+            (Self::Create(_), Some(status)) if status.is_invalid() => "correct spec.template",
+            (Self::Create(_), Some(status)) if status.is_forbidden() => {
+                "change spec.template, or the policy that rejects the Pod"
             }
-            (_, Some(answer)) if answer.is_forbidden() => {
-                "let the manager do that, or do it yourself with kubectl"
+            (_, Some(status)) if status.is_forbidden() => {
+                "grant the manager the permission, or make the change with kubectl"
             }
-            _ => "it is tried again with growing pauses",
+            _ => "the controller retries with backoff",
         }
     }
 }
 
-/// Something that keeps a PodSet from what its spec asks, as its status tells it.
+/// Failure to create, delete, adopt, or release a Pod, as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// The reason of the error; `FailedCreate` and `FailedDelete` are a ReplicaSet's words.
+pub(crate) struct Failure {
+    /// Reason of the error. `FailedCreate` and `FailedDelete` are those of the ReplicaSet controller.
     pub(crate) reason: &'static str,
-    /// What went wrong, in the API server's words, and what a person can do.
+    /// The error of the API server, and the remedy.
     pub(crate) message: String,
 }
 
@@ -94,50 +97,50 @@ pub(crate) struct Trouble {
 mod tests {
     use super::*;
 
-    fn refused(reason: &str, code: u16, message: &str) -> WriteError {
+    fn api_error(reason: &str, code: u16, message: &str) -> WriteError {
         let status = Status { reason: reason.into(), code, message: message.into(), ..Status::default() };
         let source = kube::Error::Api(Box::new(status));
         WriteError::Api { action: "create", object: "Pod shop/web-pod-1".into(), source }
     }
 
     #[test]
-    fn trouble_is_told_in_the_servers_words_with_what_to_do() {
-        for (reason, code, words, advice) in [
+    fn failure_has_the_server_message_and_a_remedy() {
+        for (reason, code, cause, remedy) in [
             (
                 "Forbidden",
                 403,
                 "exceeded quota: tight",
-                "raise the quota, free some of it, or lower spec.replicas",
+                "raise the quota, delete objects that count against it, or lower spec.replicas",
             ),
             (
                 "Forbidden",
                 403,
                 "violates PodSecurity",
-                "change spec.template so that such pods are let in, or what refuses them",
+                "change spec.template, or the policy that rejects the Pod",
             ),
             ("Invalid", 422, "image: Required value", "correct spec.template"),
-            ("InternalError", 500, "failed calling webhook", "it is tried again with growing pauses"),
+            ("InternalError", 500, "failed calling webhook", "the controller retries with backoff"),
         ] {
-            let trouble = Error::Create(refused(reason, code, words)).trouble().unwrap();
-            assert_eq!(trouble.reason, "FailedCreate");
-            assert_eq!(trouble.message, format!("cannot create Pod shop/web-pod-1: {words}; {advice}"));
+            let failure = Error::Create(api_error(reason, code, cause)).failure().unwrap();
+            assert_eq!(failure.reason, "FailedCreate");
+            assert_eq!(failure.message, format!("cannot create Pod shop/web-pod-1: {cause}; {remedy}"));
         }
     }
 
     #[test]
-    fn what_was_declined_did_not_happen_and_anything_else_may_have() {
-        for (code, declined) in [(403, true), (422, true), (429, true), (500, false), (504, false)] {
-            assert_eq!(is_declined(&refused("", code, "no")), declined, "{code}");
+    fn only_client_errors_are_rejections() {
+        for (code, rejected) in [(403, true), (422, true), (429, true), (500, false), (504, false)] {
+            assert_eq!(is_rejected(&api_error("", code, "no")), rejected, "{code}");
         }
-        let source = kube::Error::Service("the connection is cut".into());
-        let cut = WriteError::Api { action: "delete", object: "Pod shop/web-pod-1".into(), source };
-        assert!(!is_declined(&cut));
+        let source = kube::Error::Service("connection reset".into());
+        let no_response = WriteError::Api { action: "delete", object: "Pod shop/web-pod-1".into(), source };
+        assert!(!is_rejected(&no_response));
     }
 
     #[test]
-    fn a_cache_that_was_behind_is_no_trouble() {
+    fn conflict_with_a_stale_cache_is_not_reported() {
         assert_eq!(
-            Error::Claim(WriteError::Api {
+            Error::Adopt(WriteError::Api {
                 action: "change the owner references of",
                 object: "Pod shop/stray".into(),
                 source: kube::Error::Api(Box::new(Status {
@@ -146,7 +149,7 @@ mod tests {
                     ..Status::default()
                 })),
             })
-            .trouble(),
+            .failure(),
             None
         );
     }

@@ -1,32 +1,32 @@
-//! PodSet keeps a number of pods running, as a ReplicaSet does.
+//! PodSet keeps a number of Pods running, as a ReplicaSet does.
 //!
-//! Where each behaviour is, in the order of a reconcile:
+//! The modules, in the order in which a reconcile uses them:
 //!
 //! ```text
-//! api        what a person asks for and is told
-//! schema     makes it a definition: pod templates that fit, quantities that are checked
-//! reconcile  the controller: act (claim, plan, make and delete), then tell
-//! observe    pods in the caches: whose they are, which of them count
-//! claim      orphans with the labels are adopted, relabelled pods are released
-//! chosen     surplus pods that were chosen to go, remembered until the caches show them go
-//! plan       pure: how many pods are missing and what they are called, which surplus pods go first
-//! build      pure: the pod that is made: its template with labels and owner
-//! error      what can stand in the way, and what a person can do about it
-//! progress   pure: missing, not ready, not yet for spec.minReadySeconds, or complete; and when to look again
-//! status     pure: numbers and conditions, in sentences
-//! words      the types and reasons of conditions and Events
+//! api                the API types: spec, status, printer columns
+//! schema             the CustomResourceDefinition, with a validated Pod template
+//! reconcile          the controller: adopt, plan, create and delete Pods, then update the status
+//! pod_cache          Pods in the informer cache, indexed by owner and by orphan labels
+//! adoption           adopts orphans with matching labels, releases relabelled Pods
+//! pending_deletions  tracks Pods selected for deletion until the cache confirms they are gone
+//! plan               pure: the names of missing Pods, and the surplus Pods in deletion order
+//! pod_template       pure: the Pod that is created from the template
+//! error              errors, and the failure and remedy that the status reports
+//! progress           pure: scaling, not ready, within minReadySeconds, or complete
+//! status             pure: replica counts and conditions
+//! reasons            condition types, and reasons of conditions and Events
 //! ```
 //!
-//! What it shares with other controllers is operator-core's: the queue and its pauses after errors, Events, the write
-//! of a status that differs, and that an object that is being deleted is not reconciled.
+//! The queue, backoff, Events, and status writes come from `operator-core`, which also skips
+//! objects that are being deleted.
 
 mod adoption;
 pub mod api;
-mod build;
 mod error;
-mod observe;
 mod pending_deletions;
 mod plan;
+mod pod_cache;
+mod pod_template;
 mod progress;
 pub mod reasons;
 mod reconcile;
@@ -36,6 +36,6 @@ mod status;
 mod testing;
 
 pub use api::{PodSet, PodSetSpec, PodSetStatus};
-pub use build::{APP_LABEL, VERSION, VERSION_LABEL};
 pub use error::Error;
+pub use pod_template::{APP_LABEL, VERSION, VERSION_LABEL};
 pub use reconcile::{IMAGE, PodSetController};

@@ -1,12 +1,13 @@
-//! Surplus pods that were chosen to go, remembered until the cache shows them go.
+//! Pods selected for deletion, until the cache confirms that they are gone.
 //!
-//! The answer to a delete may be lost though the pod goes, and the cache may show some pods of a surplus gone while it
-//! still shows others. What is left then ranks differently than before, so a new choice may fall on other pods, and
-//! more would go than were surplus. Which pods were chosen is therefore kept from before the first delete is sent.
+//! The response to a delete can be lost although the Pod is deleted. The cache can also show some
+//! deleted Pods as gone and others as present. The remaining Pods then rank differently, and a new
+//! selection could pick other Pods, so that more are deleted than are surplus. The selected Pods are
+//! therefore recorded before the first delete is sent.
 //!
-//! Nothing here decides that a pod must go: where the surplus is smaller than what was chosen, the pods are looked up
-//! live, and those that are still there are forgotten. So a restart loses nothing but the memory of requests whose
-//! answers it has lost too.
+//! The record never requires a deletion. If the surplus is smaller than the number of recorded Pods,
+//! the Pods are listed live, and those that still exist are dropped from the record. A restart loses
+//! only the record of requests whose responses are lost as well.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,85 +16,96 @@ use parking_lot::Mutex;
 
 use crate::{
     api::PodSet,
-    observe::{KnownPod, is_active},
+    pod_cache::{CachedPod, is_active},
 };
 
-/// What is known of a pod that was chosen.
+/// State of the deletion of one Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// The first delete is on its way.
-    Asked,
-    /// A delete was sent and its outcome is not known.
-    InDoubt,
-    /// It is deleted, or on its way out; the cache does not show it yet.
-    Going,
+enum Deletion {
+    /// The first delete is in flight.
+    Requested,
+    /// A delete was sent, and its result is unknown.
+    Unconfirmed,
+    /// The Pod is deleted or terminating. The cache does not show it yet.
+    Accepted,
 }
 
-/// The pods that were chosen, by UID, of each PodSet, by UID. Empty but for the time between a delete and the news of it.
+/// Deletions by UID of the PodSet and UID of the Pod.
+///
+/// Empty except between a delete and the cache update that confirms it.
 #[derive(Default)]
 pub(crate) struct PendingDeletions {
-    of_sets: Mutex<HashMap<String, HashMap<String, Fate>>>,
+    by_set: Mutex<HashMap<String, HashMap<String, Deletion>>>,
 }
 
 impl PendingDeletions {
-    /// Forgets the pods of the PodSet that are gone or on their way out in the cache, whose pods `owned` are; returns
-    /// those that are not known to go.
-    pub(crate) fn without_going(&self, set: &PodSet, mut owned: Vec<KnownPod>) -> Vec<KnownPod> {
+    /// Drops the record of Pods that the cache shows as gone or terminating.
+    ///
+    /// `owned` are the Pods of the PodSet in the cache. Returns those without an accepted deletion.
+    pub(crate) fn sync_with_cache(&self, set: &PodSet, mut owned: Vec<CachedPod>) -> Vec<CachedPod> {
         let set = uid(set);
-        let mut of_sets = self.of_sets.lock();
-        let Some(chosen) = of_sets.get_mut(&set) else { return owned };
+        let mut by_set = self.by_set.lock();
+        let Some(deletions) = by_set.get_mut(&set) else { return owned };
         let active: HashSet<_> =
             owned.iter().filter(|pod| is_active(pod)).map(|pod| uid(pod.as_ref())).collect();
-        chosen.retain(|pod, _| active.contains(pod));
-        owned.retain(|pod| chosen.get(&uid(pod.as_ref())) != Some(&Fate::Going));
-        if chosen.is_empty() {
-            of_sets.remove(&set);
+        deletions.retain(|pod, _| active.contains(pod));
+        owned.retain(|pod| deletions.get(&uid(pod.as_ref())) != Some(&Deletion::Accepted));
+        if deletions.is_empty() {
+            by_set.remove(&set);
         }
         owned
     }
 
-    /// Whether the pod was chosen and may have gone since.
-    pub(crate) fn may_have_gone(&self, set: &PodSet, pod: &PodView) -> bool {
-        let of_sets = self.of_sets.lock();
-        let fate = of_sets.get(&uid(set)).and_then(|chosen| chosen.get(&uid(pod)));
-        matches!(fate, Some(Fate::Asked | Fate::InDoubt))
+    /// Returns whether the Pod was selected for deletion and the result is unknown.
+    pub(crate) fn is_pending(&self, set: &PodSet, pod: &PodView) -> bool {
+        let by_set = self.by_set.lock();
+        let deletion = by_set.get(&uid(set)).and_then(|deletions| deletions.get(&uid(pod)));
+        matches!(deletion, Some(Deletion::Requested | Deletion::Unconfirmed))
     }
 
-    /// Remembers pods before their deletes are sent. Forgets PodSets of which `has_pods` says that they have none, by
-    /// UID: those that are gone themselves are not visited any more.
-    pub(crate) fn ask(&self, set: &PodSet, pods: &[KnownPod], has_pods: impl Fn(&str) -> bool) {
+    /// Records Pods before their deletes are sent.
+    ///
+    /// Drops the record of PodSets without Pods, because a deleted PodSet is not reconciled again.
+    /// `has_pods` takes the UID of a PodSet.
+    pub(crate) fn expect_deletions(&self, set: &PodSet, pods: &[CachedPod], has_pods: impl Fn(&str) -> bool) {
         if pods.is_empty() {
             return;
         }
-        let mut of_sets = self.of_sets.lock();
-        of_sets.retain(|set, _| has_pods(set));
-        let chosen = of_sets.entry(uid(set)).or_default();
+        let mut by_set = self.by_set.lock();
+        by_set.retain(|set, _| has_pods(set));
+        let deletions = by_set.entry(uid(set)).or_default();
         for pod in pods {
-            chosen.entry(uid(pod.as_ref())).and_modify(|fate| *fate = Fate::InDoubt).or_insert(Fate::Asked);
+            deletions
+                .entry(uid(pod.as_ref()))
+                .and_modify(|deletion| *deletion = Deletion::Unconfirmed)
+                .or_insert(Deletion::Requested);
         }
     }
 
-    /// The API server has taken the delete.
-    pub(crate) fn goes(&self, set: &PodSet, pod: &PodView) {
-        if let Some(chosen) = self.of_sets.lock().get_mut(&uid(set)) {
-            chosen.insert(uid(pod), Fate::Going);
+    /// Records that the API server accepted the delete.
+    pub(crate) fn mark_accepted(&self, set: &PodSet, pod: &PodView) {
+        if let Some(deletions) = self.by_set.lock().get_mut(&uid(set)) {
+            deletions.insert(uid(pod), Deletion::Accepted);
         }
     }
 
-    /// The API server has refused the delete, so that one did nothing. The pod is as good as any other again, unless an
-    /// earlier delete may have reached it.
-    pub(crate) fn declined(&self, set: &PodSet, pod: &PodView) {
-        if let Some(chosen) = self.of_sets.lock().get_mut(&uid(set)) {
-            chosen.retain(|known, fate| *known != uid(pod) || *fate != Fate::Asked);
+    /// Drops the record of a Pod whose delete the API server rejected.
+    ///
+    /// The record stays if an earlier delete may have taken effect.
+    pub(crate) fn mark_rejected(&self, set: &PodSet, pod: &PodView) {
+        if let Some(deletions) = self.by_set.lock().get_mut(&uid(set)) {
+            deletions.retain(|recorded, deletion| *recorded != uid(pod) || *deletion != Deletion::Requested);
         }
     }
 
-    /// Ends all doubt about the PodSet's pods: those that are `live`, by UID, stay, the others go.
-    pub(crate) fn settle(&self, set: &PodSet, live: &HashSet<String>) {
-        if let Some(chosen) = self.of_sets.lock().get_mut(&uid(set)) {
-            chosen.retain(|pod, fate| *fate == Fate::Going || !live.contains(pod));
-            for fate in chosen.values_mut() {
-                *fate = Fate::Going;
+    /// Resolves all unknown results with the UIDs of the live Pods.
+    ///
+    /// Drops the record of Pods that still exist, and marks the others as accepted.
+    pub(crate) fn resolve(&self, set: &PodSet, live: &HashSet<String>) {
+        if let Some(deletions) = self.by_set.lock().get_mut(&uid(set)) {
+            deletions.retain(|pod, deletion| *deletion == Deletion::Accepted || !live.contains(pod));
+            for deletion in deletions.values_mut() {
+                *deletion = Deletion::Accepted;
             }
         }
     }
@@ -109,161 +121,176 @@ mod tests {
     use super::*;
     use crate::{
         api::PodSetSpec,
-        plan::{is_in_doubt, plan},
-        testing::pod as changed,
+        plan::{needs_live_list, plan},
+        testing::pod as cached_pod,
     };
 
-    /// What becomes of a delete.
+    /// Result of a delete request.
     #[derive(Clone, Copy, Debug)]
-    enum Sent {
-        Answered,
-        AnswerLost,
+    enum DeleteResult {
+        Accepted,
+        ResponseLost,
         RequestLost,
-        Declined,
+        Rejected,
     }
 
-    /// What is so when the PodSet is visited; the lists are used in a circle.
+    /// Conditions of one reconcile. The lists are repeated as needed.
     #[derive(Debug)]
-    struct Visit {
+    struct Round {
         replicas: i32,
-        /// Node and readiness of each pod, of which the ranks depend.
+        /// Node and readiness of each Pod, which determine the ranks.
         pods: Vec<(u8, bool)>,
-        /// Which of the pods that have gone the cache shows gone.
-        news: Vec<bool>,
-        deletes: Vec<Sent>,
+        /// Whether the cache shows a deleted Pod as gone.
+        cache_updates: Vec<bool>,
+        deletes: Vec<DeleteResult>,
     }
 
-    struct World {
-        chosen: PendingDeletions,
+    /// Cluster with one PodSet, and the cache of its controller.
+    struct Simulation {
+        pending_deletions: PendingDeletions,
         set: PodSet,
-        made: usize,
-        there: HashSet<String>,
-        /// The cache, by UID.
-        shown: BTreeMap<String, KnownPod>,
+        created: usize,
+        /// The UIDs of the Pods that exist.
+        live: HashSet<String>,
+        /// The Pods in the cache, by UID.
+        cache: BTreeMap<String, CachedPod>,
     }
 
-    impl World {
-        fn of(pods: usize) -> Self {
+    impl Simulation {
+        fn with_pods(pods: usize) -> Self {
             let mut set = PodSet::new("web", PodSetSpec::default());
             set.metadata.uid = Some("uid-set".into());
-            let (there, shown) = (HashSet::new(), BTreeMap::new());
-            let mut world = Self { chosen: PendingDeletions::default(), set, made: 0, there, shown };
+            let mut simulation = Self {
+                pending_deletions: PendingDeletions::default(),
+                set,
+                created: 0,
+                live: HashSet::new(),
+                cache: BTreeMap::new(),
+            };
             for number in 1..=pods {
-                world.make(format!("web-pod-{number}"));
+                simulation.create(format!("web-pod-{number}"));
             }
-            world
+            simulation
         }
 
-        fn make(&mut self, name: String) {
-            self.made += 1;
-            let made = changed(self.made, |pod| pod.metadata.name = Some(name.clone()));
-            self.there.insert(uid(made.as_ref()));
-            self.shown.insert(uid(made.as_ref()), made);
+        fn create(&mut self, name: String) {
+            self.created += 1;
+            let pod = cached_pod(self.created, |pod| pod.metadata.name = Some(name.clone()));
+            self.live.insert(uid(pod.as_ref()));
+            self.cache.insert(uid(pod.as_ref()), pod);
         }
 
-        fn owned(&self) -> Vec<KnownPod> {
-            self.chosen.without_going(&self.set, self.shown.values().cloned().collect())
+        fn owned(&self) -> Vec<CachedPod> {
+            self.pending_deletions.sync_with_cache(&self.set, self.cache.values().cloned().collect())
         }
 
-        /// Visits the PodSet as the controller does. Returns how many pods it made.
-        fn visit(&mut self, visit: &Visit) -> usize {
-            self.set.spec.replicas = visit.replicas;
-            let (there, mut news) = (self.there.clone(), visit.news.iter().cycle());
-            self.shown.retain(|pod, _| there.contains(pod) || !news.next().unwrap());
-            for (pod, (node, ready)) in self.shown.values_mut().zip(visit.pods.iter().cycle()) {
+        /// Reconciles the PodSet as the controller does. Returns the number of Pods created.
+        fn reconcile(&mut self, round: &Round) -> usize {
+            self.set.spec.replicas = round.replicas;
+            let (live, mut cache_updates) = (self.live.clone(), round.cache_updates.iter().cycle());
+            self.cache.retain(|pod, _| live.contains(pod) || !cache_updates.next().unwrap());
+            for (pod, (node, ready)) in self.cache.values_mut().zip(round.pods.iter().cycle()) {
                 let pod = std::sync::Arc::make_mut(pod);
                 pod.node = node.to_string();
                 pod.ready_since = ready.then_some(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
             }
-            if is_in_doubt(&self.set, &self.owned(), |pod| self.chosen.may_have_gone(&self.set, pod)) {
-                self.chosen.settle(&self.set, &self.there);
+            let is_pending = |pod: &PodView| self.pending_deletions.is_pending(&self.set, pod);
+            if needs_live_list(&self.set, &self.owned(), is_pending) {
+                self.pending_deletions.resolve(&self.set, &self.live);
             }
-            let is_taken = |name: &str| self.shown.values().any(|pod| pod.name_any() == name);
-            let is_chosen = |pod: &PodView| self.chosen.may_have_gone(&self.set, pod);
-            let plan = plan(&self.set, &self.owned(), is_taken, is_chosen);
-            self.chosen.ask(&self.set, &plan.delete, |_| true);
-            for (pod, sent) in plan.delete.iter().zip(visit.deletes.iter().cycle()) {
-                let was_there = self.there.contains(&uid(pod.as_ref()));
-                match sent {
-                    Sent::Answered | Sent::AnswerLost => self.there.remove(&uid(pod.as_ref())),
-                    Sent::RequestLost | Sent::Declined => false,
+            let name_exists = |name: &str| self.cache.values().any(|pod| pod.name_any() == name);
+            let plan = plan(&self.set, &self.owned(), name_exists, is_pending);
+            self.pending_deletions.expect_deletions(&self.set, &plan.delete, |_| true);
+            for (pod, result) in plan.delete.iter().zip(round.deletes.iter().cycle()) {
+                let existed = self.live.contains(&uid(pod.as_ref()));
+                match result {
+                    DeleteResult::Accepted | DeleteResult::ResponseLost => {
+                        self.live.remove(&uid(pod.as_ref()))
+                    }
+                    DeleteResult::RequestLost | DeleteResult::Rejected => false,
                 };
-                match sent {
-                    Sent::Answered if was_there => self.chosen.goes(&self.set, pod),
-                    Sent::Declined if was_there => self.chosen.declined(&self.set, pod),
+                match result {
+                    DeleteResult::Accepted if existed => {
+                        self.pending_deletions.mark_accepted(&self.set, pod);
+                    }
+                    DeleteResult::Rejected if existed => {
+                        self.pending_deletions.mark_rejected(&self.set, pod);
+                    }
                     _ => (),
                 }
             }
-            let made = plan.create.len();
+            let created = plan.create.len();
             for name in plan.create {
-                self.make(name);
+                self.create(name);
             }
-            made
+            created
         }
     }
 
-    fn visits() -> impl Strategy<Value = Visit> {
-        let sent = prop_oneof![
-            Just(Sent::Answered),
-            Just(Sent::AnswerLost),
-            Just(Sent::RequestLost),
-            Just(Sent::Declined)
+    fn rounds() -> impl Strategy<Value = Round> {
+        let result = prop_oneof![
+            Just(DeleteResult::Accepted),
+            Just(DeleteResult::ResponseLost),
+            Just(DeleteResult::RequestLost),
+            Just(DeleteResult::Rejected)
         ];
-        let lists = (vec((0..3_u8, any::<bool>()), 1..12), vec(any::<bool>(), 1..12), vec(sent, 1..12));
-        (1..=10_i32, lists).prop_map(|(replicas, (pods, news, deletes))| Visit {
+        let lists = (vec((0..3_u8, any::<bool>()), 1..12), vec(any::<bool>(), 1..12), vec(result, 1..12));
+        (1..=10_i32, lists).prop_map(|(replicas, (pods, cache_updates, deletes))| Round {
             replicas,
             pods,
-            news,
+            cache_updates,
             deletes,
         })
     }
 
     #[test]
-    fn no_more_than_the_surplus_goes_whatever_is_lost_and_whatever_the_cache_shows() {
-        proptest!(|(pods in 0..=10_usize, visits in vec(visits(), 1..10))| {
-            let mut world = World::of(pods);
-            for visit in &visits {
-                let (before, wanted) = (world.there.len(), usize::try_from(visit.replicas).unwrap());
-                let made = world.visit(visit);
-                let after = world.there.len();
-                prop_assert!(after >= before.min(wanted), "{before} pods of {wanted} became {after}");
-                prop_assert!(after <= before.max(wanted), "{before} pods of {wanted} became {after}");
-                prop_assert!(made == 0 || after == wanted, "{made} made, {after} of {wanted}");
+    fn never_deletes_more_than_the_surplus() {
+        proptest!(|(pods in 0..=10_usize, rounds in vec(rounds(), 1..10))| {
+            let mut simulation = Simulation::with_pods(pods);
+            for round in &rounds {
+                let (before, desired) = (simulation.live.len(), usize::try_from(round.replicas).unwrap());
+                let created = simulation.reconcile(round);
+                let after = simulation.live.len();
+                prop_assert!(after >= before.min(desired), "{before} Pods of {desired} became {after}");
+                prop_assert!(after <= before.max(desired), "{before} Pods of {desired} became {after}");
+                prop_assert!(created == 0 || after == desired, "{created} created, {after} of {desired}");
             }
-            let last = visits.last().unwrap();
+            let last = rounds.last().unwrap();
             let (replicas, pods) = (last.replicas, last.pods.clone());
-            let well = Visit { replicas, pods, news: vec![true], deletes: vec![Sent::Answered] };
+            let healthy = Round { replicas, pods, cache_updates: vec![true], deletes: vec![DeleteResult::Accepted] };
             for _ in 0..3 {
-                world.visit(&well);
+                simulation.reconcile(&healthy);
             }
-            prop_assert_eq!(i32::try_from(world.there.len()), Ok(replicas));
-            prop_assert!(world.chosen.of_sets.lock().is_empty());
+            prop_assert_eq!(i32::try_from(simulation.live.len()), Ok(replicas));
+            prop_assert!(simulation.pending_deletions.by_set.lock().is_empty());
         });
     }
 
     #[test]
-    fn a_pod_whose_only_delete_was_declined_is_as_good_as_any_other() {
-        let (world, pod) = (World::of(1), changed(1, |_| ()));
-        let ask = || world.chosen.ask(&world.set, std::slice::from_ref(&pod), |_| true);
-        ask();
-        assert!(world.chosen.may_have_gone(&world.set, &pod));
-        world.chosen.declined(&world.set, &pod);
-        assert!(!world.chosen.may_have_gone(&world.set, &pod));
-        ask();
-        ask();
-        world.chosen.declined(&world.set, &pod);
-        assert!(world.chosen.may_have_gone(&world.set, &pod), "the delete before may have reached it");
+    fn rejected_delete_is_dropped_unless_an_earlier_one_is_unconfirmed() {
+        let (pending, set) = (PendingDeletions::default(), Simulation::with_pods(1).set);
+        let pod = cached_pod(1, |_| ());
+        let expect = || pending.expect_deletions(&set, std::slice::from_ref(&pod), |_| true);
+        expect();
+        assert!(pending.is_pending(&set, &pod));
+        pending.mark_rejected(&set, &pod);
+        assert!(!pending.is_pending(&set, &pod));
+        expect();
+        expect();
+        pending.mark_rejected(&set, &pod);
+        assert!(pending.is_pending(&set, &pod), "the earlier delete may have taken effect");
     }
 
     #[test]
-    fn a_set_that_is_gone_is_forgotten_with_its_pods() {
-        let (world, pod) = (World::of(1), changed(1, |_| ()));
-        let mut other = world.set.clone();
+    fn record_of_a_deleted_podset_is_dropped() {
+        let (pending, set) = (PendingDeletions::default(), Simulation::with_pods(1).set);
+        let pod = cached_pod(1, |_| ());
+        let mut other = set.clone();
         other.metadata.uid = Some("uid-other".into());
-        world.chosen.ask(&world.set, std::slice::from_ref(&pod), |_| true);
-        world.chosen.ask(&other, std::slice::from_ref(&pod), |set| set == "uid-other");
-        assert_eq!(world.chosen.of_sets.lock().keys().collect::<Vec<_>>(), ["uid-other"]);
-        assert_eq!(world.chosen.without_going(&other, Vec::new()), []);
-        assert!(world.chosen.of_sets.lock().is_empty());
+        pending.expect_deletions(&set, std::slice::from_ref(&pod), |_| true);
+        pending.expect_deletions(&other, std::slice::from_ref(&pod), |set| set == "uid-other");
+        assert_eq!(pending.by_set.lock().keys().collect::<Vec<_>>(), ["uid-other"]);
+        assert_eq!(pending.sync_with_cache(&other, Vec::new()), []);
+        assert!(pending.by_set.lock().is_empty());
     }
 }

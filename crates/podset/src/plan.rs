@@ -1,4 +1,4 @@
-//! Which pods to make and which to delete. Pure.
+//! Which Pods to create and which to delete. Pure.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -7,60 +7,69 @@ use operator_core::pod::{Phase, PodView};
 
 use crate::{
     api::PodSet,
-    build::pod_name,
-    observe::{KnownPod, counts},
+    pod_cache::{CachedPod, is_replica},
+    pod_template::pod_name,
 };
 
-/// What brings a PodSet to its number of pods.
+/// Pods to create or delete, so that the PodSet has the desired number.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Names of pods to make.
+    /// Names of the Pods to create.
     pub(crate) create: Vec<String>,
     /// Pods to delete.
-    pub(crate) delete: Vec<KnownPod>,
+    pub(crate) delete: Vec<CachedPod>,
 }
 
-/// The plan for a PodSet that owns these pods. `is_taken` says whether any pod, whoever's, has a name; `is_chosen`
-/// whether a pod was chosen before and may have gone since.
+/// Returns the plan for a PodSet that owns these Pods.
 ///
-/// Pods that were chosen before go first, whatever they are worth now: some of the surplus may have gone without the
-/// cache knowing, and whoever chose others instead would take them besides.
+/// `name_exists` returns whether any Pod has a name. `is_pending` returns whether a Pod was selected
+/// for deletion before, with an unknown result.
 ///
-/// A new pod gets the smallest number that no pod has, terminating and finished ones included. So a reconcile
-/// that does not see a pod yet asks for the very name that the pod has, and is told that it exists.
+/// Pods with a pending deletion are deleted first, whatever their rank is now. Some of them may be
+/// gone although the cache still shows them, so selecting others would delete too many.
+///
+/// A new Pod gets the smallest number that no Pod has, including terminating and finished ones. A
+/// reconcile with a stale cache therefore chooses the name of the existing Pod, and the create
+/// fails with AlreadyExists.
 pub(crate) fn plan(
     set: &PodSet,
-    owned: &[KnownPod],
-    is_taken: impl Fn(&str) -> bool,
-    is_chosen: impl Fn(&PodView) -> bool,
+    owned: &[CachedPod],
+    name_exists: impl Fn(&str) -> bool,
+    is_pending: impl Fn(&PodView) -> bool,
 ) -> Plan {
-    let wanted = wanted(set);
-    let mut present: Vec<_> = owned.iter().filter(|pod| counts(set, pod)).cloned().collect();
-    if present.len() > wanted {
-        let surplus = present.len() - wanted;
-        let pods_per_node = pods_per_node(&present);
-        present.sort_by_cached_key(|pod| (!is_chosen(pod), worth(pod, &pods_per_node)));
-        present.truncate(surplus);
-        return Plan { create: Vec::new(), delete: present };
+    let desired = desired_replicas(set);
+    let mut replicas: Vec<_> = owned.iter().filter(|pod| is_replica(set, pod)).cloned().collect();
+    if replicas.len() > desired {
+        let surplus = replicas.len() - desired;
+        let pods_per_node = pods_per_node(&replicas);
+        replicas.sort_by_cached_key(|pod| (!is_pending(pod), deletion_rank(pod, &pods_per_node)));
+        replicas.truncate(surplus);
+        return Plan { create: Vec::new(), delete: replicas };
     }
-    let free = (1..).map(|number| pod_name(set, number)).filter(|name| !is_taken(name));
-    Plan { create: free.take(wanted - present.len()).collect(), delete: Vec::new() }
+    let free = (1..).map(|number| pod_name(set, number)).filter(|name| !name_exists(name));
+    Plan { create: free.take(desired - replicas.len()).collect(), delete: Vec::new() }
 }
 
-/// Whether a plan has to wait until it is known which of the chosen pods are still there: more were chosen than are
-/// surplus now, because the spec was raised or other pods went.
-pub(crate) fn is_in_doubt(set: &PodSet, owned: &[KnownPod], is_chosen: impl Fn(&PodView) -> bool) -> bool {
-    let (chosen, others): (Vec<_>, Vec<_>) =
-        owned.iter().filter(|pod| counts(set, pod)).partition(|pod| is_chosen(pod));
-    !chosen.is_empty() && others.len() < wanted(set)
+/// Returns whether the Pods must be listed live before planning.
+///
+/// That is the case if more deletions are pending than Pods are surplus, because `spec.replicas` was
+/// raised or other Pods are gone.
+pub(crate) fn needs_live_list(
+    set: &PodSet,
+    owned: &[CachedPod],
+    is_pending: impl Fn(&PodView) -> bool,
+) -> bool {
+    let (pending, others): (Vec<_>, Vec<_>) =
+        owned.iter().filter(|pod| is_replica(set, pod)).partition(|pod| is_pending(pod));
+    !pending.is_empty() && others.len() < desired_replicas(set)
 }
 
-fn wanted(set: &PodSet) -> usize {
+fn desired_replicas(set: &PodSet) -> usize {
     usize::try_from(set.spec.replicas).unwrap_or_default()
 }
 
-/// How many of the pods run on each node.
-fn pods_per_node(pods: &[KnownPod]) -> HashMap<String, usize> {
+/// Counts the Pods on each node.
+fn pods_per_node(pods: &[CachedPod]) -> HashMap<String, usize> {
     let mut pods_per_node = HashMap::new();
     for pod in pods.iter().filter(|pod| !pod.node.is_empty()) {
         *pods_per_node.entry(pod.node.clone()).or_default() += 1;
@@ -68,9 +77,10 @@ fn pods_per_node(pods: &[KnownPod]) -> HashMap<String, usize> {
     pods_per_node
 }
 
-/// What a pod is worth when a set shrinks; the least goes first. The order is that of Kubernetes'
-/// `ActivePodsWithRanks`: unscheduled, pending, unready, cheap, crowded, ready for a short time, often
-/// restarted, new.
+/// Sort key of Pods for scaling down. The lowest is deleted first.
+///
+/// The order is that of Kubernetes' `ActivePodsWithRanks`: unscheduled, pending, not ready, lower
+/// deletion cost, more Pods on the same node, ready for a shorter time, more restarts, newer.
 type DeletionRank = (
     bool,
     u8,
@@ -82,7 +92,7 @@ type DeletionRank = (
     Reverse<Option<Timestamp>>,
 );
 
-fn worth(pod: &KnownPod, pods_per_node: &HashMap<String, usize>) -> DeletionRank {
+fn deletion_rank(pod: &CachedPod, pods_per_node: &HashMap<String, usize>) -> DeletionRank {
     let phase = match pod.phase {
         Phase::Pending => 0,
         Phase::Unknown => 1,
@@ -110,7 +120,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{api::PodSetSpec, testing::pod as changed};
+    use crate::{api::PodSetSpec, testing::pod};
 
     fn set(replicas: i32) -> PodSet {
         PodSet::new("web", PodSetSpec { replicas, ..PodSetSpec::default() })
@@ -120,108 +130,109 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn planned(replicas: i32, pods: &[KnownPod]) -> Plan {
+    fn plan_for(replicas: i32, pods: &[CachedPod]) -> Plan {
         let names: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
-        plan(&set(replicas), pods, |name| names.iter().any(|taken| taken == name), |_| false)
+        plan(&set(replicas), pods, |name| names.iter().any(|existing| existing == name), |_| false)
     }
 
-    fn deleted(replicas: i32, pods: &[KnownPod]) -> Vec<String> {
-        planned(replicas, pods).delete.iter().map(|pod| pod.name_any()).collect()
+    fn deleted(replicas: i32, pods: &[CachedPod]) -> Vec<String> {
+        plan_for(replicas, pods).delete.iter().map(|pod| pod.name_any()).collect()
     }
 
     #[test]
     fn missing_pods_get_the_smallest_free_numbers() {
-        let pods = [changed(1, |_| ()), changed(3, |_| ())];
-        assert_eq!(planned(4, &pods).create, ["web-pod-2", "web-pod-4"]);
+        let pods = [pod(1, |_| ()), pod(3, |_| ())];
+        assert_eq!(plan_for(4, &pods).create, ["web-pod-2", "web-pod-4"]);
     }
 
     #[test]
-    fn terminating_and_finished_pods_keep_their_names_but_are_replaced() {
-        let terminating = changed(1, |pod| pod.metadata.deletion_timestamp = Some(Time(at(1))));
-        let finished = changed(2, |pod| pod.phase = Phase::Failed);
-        assert_eq!(planned(1, &[terminating, finished]).create, ["web-pod-3"]);
+    fn terminating_and_finished_pods_are_replaced_under_new_names() {
+        let terminating = pod(1, |pod| pod.metadata.deletion_timestamp = Some(Time(at(1))));
+        let finished = pod(2, |pod| pod.phase = Phase::Failed);
+        assert_eq!(plan_for(1, &[terminating, finished]).create, ["web-pod-3"]);
     }
 
     #[test]
-    fn the_pod_that_is_worth_least_goes_first() {
-        let best = changed(1, |_| ());
-        let cases: [(&str, KnownPod); 7] = [
-            ("unscheduled", changed(2, |pod| pod.node.clear())),
-            ("pending", changed(2, |pod| pod.phase = Phase::Pending)),
-            ("unready", changed(2, |pod| pod.ready_since = None)),
+    fn lowest_ranked_pod_is_deleted_first() {
+        let best = pod(1, |_| ());
+        let cases: [(&str, CachedPod); 7] = [
+            ("unscheduled", pod(2, |pod| pod.node.clear())),
+            ("pending", pod(2, |pod| pod.phase = Phase::Pending)),
+            ("not ready", pod(2, |pod| pod.ready_since = None)),
             (
-                "cheap",
-                changed(2, |pod| {
+                "lower deletion cost",
+                pod(2, |pod| {
                     pod.metadata.annotations = Some(BTreeMap::from([(DELETION_COST.into(), "-1".into())]));
                 }),
             ),
-            ("ready for a shorter time", changed(2, |pod| pod.ready_since = Some(at(9)))),
-            ("restarted", changed(2, |pod| pod.restarts = 1)),
-            ("newer", changed(2, |pod| pod.metadata.creation_timestamp = Some(Time(at(9))))),
+            ("ready for a shorter time", pod(2, |pod| pod.ready_since = Some(at(9)))),
+            ("restarted", pod(2, |pod| pod.restarts = 1)),
+            ("newer", pod(2, |pod| pod.metadata.creation_timestamp = Some(Time(at(9))))),
         ];
-        for (why, worse) in cases {
-            assert_eq!(deleted(1, &[best.clone(), worse]), ["web-pod-2"], "{why}");
+        for (difference, lower) in cases {
+            assert_eq!(deleted(1, &[best.clone(), lower]), ["web-pod-2"], "{difference}");
         }
     }
 
     #[test]
-    fn of_pods_that_share_a_node_one_goes_first() {
-        let pods = [
-            changed(1, |pod| pod.node = "a".into()),
-            changed(2, |pod| pod.node = "a".into()),
-            changed(3, |_| ()),
-        ];
+    fn pod_on_the_fuller_node_is_deleted_first() {
+        let pods = [pod(1, |pod| pod.node = "a".into()), pod(2, |pod| pod.node = "a".into()), pod(3, |_| ())];
         assert_ne!(deleted(2, &pods), ["web-pod-3"]);
     }
 
     #[test]
-    fn what_was_chosen_goes_though_the_cache_shows_only_some_of_it_gone() {
-        let on = |number, node: &str| changed(number, |pod| pod.node = node.into());
+    fn pending_deletions_are_planned_again_with_a_stale_cache() {
+        let on = |number, node: &str| pod(number, |pod| pod.node = node.into());
         let pods = [on(1, "a"), on(2, "a"), on(3, "b"), on(4, "b"), on(5, "c")];
-        let chosen = deleted(2, &pods);
-        assert_eq!(chosen, ["web-pod-1", "web-pod-2", "web-pod-3"]);
-        // All three have gone, and the cache shows that of the second. The first is not doubled up any more.
+        let selected = deleted(2, &pods);
+        assert_eq!(selected, ["web-pod-1", "web-pod-2", "web-pod-3"]);
+        // All three are deleted, and the cache shows only the second as gone. The first now ranks
+        // higher, because no other Pod is on its node.
         let left = [on(1, "a"), on(3, "b"), on(4, "b"), on(5, "c")];
-        assert_eq!(deleted(2, &left), ["web-pod-3", "web-pod-4"], "a fourth pod would go");
-        let is_chosen = |pod: &PodView| chosen.contains(&pod.name_any());
-        let plan = plan(&set(2), &left, |_| true, is_chosen);
+        assert_eq!(
+            deleted(2, &left),
+            ["web-pod-3", "web-pod-4"],
+            "without the record, a fourth Pod would be deleted"
+        );
+        let is_pending = |pod: &PodView| selected.contains(&pod.name_any());
+        let plan = plan(&set(2), &left, |_| true, is_pending);
         let again: Vec<_> = plan.delete.iter().map(|pod| pod.name_any()).collect();
         assert_eq!(again, ["web-pod-3", "web-pod-1"]);
         assert!(plan.create.is_empty());
     }
 
     #[test]
-    fn a_plan_is_in_doubt_where_more_pods_were_chosen_than_are_surplus() {
-        let pods: Vec<_> = (1..=4).map(|number| changed(number, |_| ())).collect();
-        let doubted = |replicas, chosen: &[&str]| {
-            is_in_doubt(&set(replicas), &pods, |pod| chosen.contains(&pod.name_any().as_str()))
+    fn live_list_is_needed_if_more_deletions_are_pending_than_pods_are_surplus() {
+        let pods: Vec<_> = (1..=4).map(|number| pod(number, |_| ())).collect();
+        let needed = |replicas, pending: &[&str]| {
+            needs_live_list(&set(replicas), &pods, |pod| pending.contains(&pod.name_any().as_str()))
         };
-        assert!(!doubted(2, &["web-pod-1", "web-pod-2"]));
-        assert!(!doubted(1, &["web-pod-1", "web-pod-2"]), "another one goes besides");
-        assert!(doubted(3, &["web-pod-1", "web-pod-2"]), "one of them may stay, if it is there");
-        assert!(doubted(9, &["web-pod-1"]));
-        assert!(!doubted(9, &[]));
+        assert!(!needed(2, &["web-pod-1", "web-pod-2"]));
+        assert!(!needed(1, &["web-pod-1", "web-pod-2"]), "both are still surplus");
+        assert!(needed(3, &["web-pod-1", "web-pod-2"]), "one of them is still needed, if it exists");
+        assert!(needed(9, &["web-pod-1"]));
+        assert!(!needed(9, &[]));
     }
 
     proptest! {
         #[test]
-        fn carrying_out_a_plan_leaves_nothing_to_plan(
+        fn plan_is_empty_after_a_plan_is_executed(
             replicas in 1..=10_i32,
             pods in prop::collection::btree_map(1..20_usize, (0..4_u8, any::<bool>(), any::<bool>()), 0..15),
         ) {
             let mut pods: Vec<_> = pods
                 .into_iter()
-                .map(|(number, (phase, terminating, ready))| changed(number, |pod| {
+                .map(|(number, (phase, terminating, ready))| pod(number, |pod| {
                     pod.phase = [Phase::Pending, Phase::Running, Phase::Failed, Phase::Unknown][usize::from(phase)];
                     pod.metadata.deletion_timestamp = terminating.then(|| Time(at(1)));
                     pod.ready_since = ready.then(|| at(1));
                 }))
                 .collect();
-            let plan = planned(replicas, &pods);
+            let plan = plan_for(replicas, &pods);
             prop_assert!(plan.create.is_empty() || plan.delete.is_empty());
             pods.retain(|pod| !plan.delete.contains(pod));
-            pods.extend(plan.create.iter().map(|name| changed(1, |pod| pod.metadata.name = Some(name.clone()))));
-            prop_assert_eq!(planned(replicas, &pods), Plan::default());
+            pods.extend(plan.create.iter().map(|name| pod(1, |pod| pod.metadata.name = Some(name.clone()))));
+            prop_assert_eq!(plan_for(replicas, &pods), Plan::default());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How far a PodSet is. Pure.
+//! Progress of a PodSet towards its spec. Pure.
 
 use std::time::Duration;
 
@@ -7,52 +7,52 @@ use kube::ResourceExt;
 
 use crate::{
     api::PodSet,
-    observe::{KnownPod, counts},
+    pod_cache::{CachedPod, is_replica},
 };
 
-/// The pods of a PodSet that count, and how far they are. Names are sorted.
+/// Pods of a PodSet that count as replicas, and their progress. Names are sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodCounts {
-    /// The names of all.
+    /// Names of all replicas.
     pub(crate) names: Vec<String>,
-    /// The names of those that are not ready.
+    /// Names of the replicas that are not ready.
     pub(crate) unready: Vec<String>,
-    /// How far they are together.
+    /// Progress of all replicas together.
     pub(crate) progress: Progress,
 }
 
-/// What a PodSet waits for.
+/// Progress of a rollout or of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// For its number of pods.
+    /// The number of Pods differs from `spec.replicas`.
     Scaling,
-    /// For pods to be ready.
+    /// Some Pods are not ready.
     Starting,
-    /// For this moment, when all pods will have been ready for as long as the spec asks, if none fails before.
+    /// All Pods are ready. At this time, they will have been ready for `spec.minReadySeconds`.
     MinReadyWait(Timestamp),
-    /// For nothing.
+    /// All Pods have been ready for `spec.minReadySeconds`.
     Complete,
 }
 
 impl PodCounts {
-    /// The pods that count of those that the PodSet owns.
-    pub(crate) fn of(set: &PodSet, owned: &[KnownPod], now: Timestamp) -> Self {
-        let present: Vec<_> = owned.iter().filter(|pod| counts(set, pod)).collect();
-        let names = sorted(present.iter().map(|pod| pod.name_any()));
-        let unready = sorted(present.iter().filter(|pod| !pod.is_ready()).map(|pod| pod.name_any()));
+    /// Counts the replicas among the Pods that the PodSet owns.
+    pub(crate) fn of(set: &PodSet, owned: &[CachedPod], now: Timestamp) -> Self {
+        let replicas: Vec<_> = owned.iter().filter(|pod| is_replica(set, pod)).collect();
+        let names = sorted(replicas.iter().map(|pod| pod.name_any()));
+        let unready = sorted(replicas.iter().filter(|pod| !pod.is_ready()).map(|pod| pod.name_any()));
         let progress = if usize::try_from(set.spec.replicas) != Ok(names.len()) {
             Progress::Scaling
         } else if unready.is_empty() {
-            let all_ready_since = present.iter().filter_map(|pod| pod.ready_since).max();
-            proving(all_ready_since, set.spec.min_ready_seconds, now)
+            let all_ready_since = replicas.iter().filter_map(|pod| pod.ready_since).max();
+            min_ready_wait(all_ready_since, set.spec.min_ready_seconds, now)
         } else {
             Progress::Starting
         };
         Self { names, unready, progress }
     }
 
-    /// How long the PodSet has to wait for the next thing that happens without any change of a pod.
-    pub(crate) fn next_in(&self, now: Timestamp) -> Option<Duration> {
+    /// Returns the time until the progress changes without a change of a Pod.
+    pub(crate) fn requeue_after(&self, now: Timestamp) -> Option<Duration> {
         match self.progress {
             Progress::MinReadyWait(until) => now.duration_until(until).try_into().ok(),
             Progress::Scaling | Progress::Starting | Progress::Complete => None,
@@ -60,10 +60,12 @@ impl PodCounts {
     }
 }
 
-/// The clock of a node may be ahead of ours; who asks for no time does not wait for it.
-fn proving(since: Option<Timestamp>, seconds: i32, now: Timestamp) -> Progress {
-    let time = SignedDuration::from_secs(seconds.into());
-    let until = since.map(|since| since.checked_add(time).unwrap_or(Timestamp::MAX));
+/// Returns the progress of Pods that are all ready since `since`.
+///
+/// The clock of a node may be ahead. Without `spec.minReadySeconds`, the PodSet does not wait for it.
+fn min_ready_wait(since: Option<Timestamp>, seconds: i32, now: Timestamp) -> Progress {
+    let min_ready = SignedDuration::from_secs(seconds.into());
+    let until = since.map(|since| since.checked_add(min_ready).unwrap_or(Timestamp::MAX));
     match until {
         Some(until) if seconds > 0 && until > now => Progress::MinReadyWait(until),
         _ => Progress::Complete,
@@ -89,16 +91,16 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn ready_since(number: usize, second: i64) -> KnownPod {
+    fn ready_since(number: usize, second: i64) -> CachedPod {
         pod(number, |pod| pod.ready_since = Some(at(second)))
     }
 
-    fn progress(set: &PodSet, owned: &[KnownPod], now: i64) -> Progress {
+    fn progress(set: &PodSet, owned: &[CachedPod], now: i64) -> Progress {
         PodCounts::of(set, owned, at(now)).progress
     }
 
     #[test]
-    fn a_set_is_complete_when_the_last_pod_has_been_ready_for_the_time_asked_for() {
+    fn complete_after_min_ready_seconds_of_the_last_pod() {
         let pods = [ready_since(1, 100), ready_since(2, 103)];
         for (now, expected) in [
             (103, Progress::MinReadyWait(at(113))),
@@ -111,26 +113,26 @@ mod tests {
     }
 
     #[test]
-    fn the_next_look_is_at_the_very_moment_and_only_where_time_is_all_that_is_missing() {
+    fn requeues_only_for_the_end_of_min_ready_seconds() {
         let (set, ready) = (set(2, 10), ready_since(1, 100));
-        let next = |owned: &[KnownPod], now| PodCounts::of(&set, owned, at(now)).next_in(at(now));
-        let proving = [ready.clone(), ready_since(2, 103)];
-        assert_eq!(next(&proving, 105), Some(Duration::from_secs(8)));
-        assert_eq!(next(&proving, 113), None, "complete");
-        assert_eq!(next(std::slice::from_ref(&ready), 105), None, "a pod is missing");
-        assert_eq!(next(&[ready, pod(2, |pod| pod.ready_since = None)], 105), None, "a pod is not ready");
+        let next = |owned: &[CachedPod], now| PodCounts::of(&set, owned, at(now)).requeue_after(at(now));
+        let all_ready = [ready.clone(), ready_since(2, 103)];
+        assert_eq!(next(&all_ready, 105), Some(Duration::from_secs(8)));
+        assert_eq!(next(&all_ready, 113), None, "complete");
+        assert_eq!(next(std::slice::from_ref(&ready), 105), None, "a Pod is missing");
+        assert_eq!(next(&[ready, pod(2, |pod| pod.ready_since = None)], 105), None, "a Pod is not ready");
     }
 
     #[test]
-    fn a_pod_that_fails_in_between_starts_anew() {
+    fn restarts_min_ready_seconds_when_a_pod_fails() {
         let failed = [ready_since(1, 100), pod(2, |pod| pod.ready_since = None)];
         assert_eq!(progress(&set(2, 10), &failed, 105), Progress::Starting);
-        let back = [ready_since(1, 100), ready_since(2, 108)];
-        assert_eq!(progress(&set(2, 10), &back, 110), Progress::MinReadyWait(at(118)));
+        let recovered = [ready_since(1, 100), ready_since(2, 108)];
+        assert_eq!(progress(&set(2, 10), &recovered, 110), Progress::MinReadyWait(at(118)));
     }
 
     #[test]
-    fn who_asks_for_no_time_does_not_wait_for_a_clock_that_is_ahead() {
+    fn ignores_a_clock_that_is_ahead_without_min_ready_seconds() {
         let ahead = [ready_since(1, 500)];
         assert_eq!(progress(&set(1, 0), &ahead, 100), Progress::Complete);
         assert_eq!(progress(&set(1, 10), &ahead, 100), Progress::MinReadyWait(at(510)));
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_surplus_pods_come_first() {
+    fn scaling_takes_precedence_over_readiness() {
         assert_eq!(progress(&set(2, 10), &[ready_since(1, 0)], 100), Progress::Scaling);
         assert_eq!(progress(&set(1, 0), &[ready_since(1, 0), ready_since(2, 0)], 100), Progress::Scaling);
     }

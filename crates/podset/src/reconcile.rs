@@ -19,32 +19,32 @@ use operator_core::{
 };
 
 use crate::{
-    adoption::{claim, is_there},
+    adoption::{can_adopt, claim_pods},
     api::PodSet,
-    build,
-    error::{Error, is_declined},
-    observe::{KnownPod, Pods, live},
+    error::{Error, is_rejected},
     pending_deletions::PendingDeletions,
-    plan::{Plan, is_in_doubt, plan},
+    plan::{Plan, needs_live_list, plan},
+    pod_cache::{CachedPod, PodCache, list_live_uids},
+    pod_template,
     progress::PodCounts,
     reasons, schema,
     status::status,
 };
 
-/// The image of the default container.
+/// Image of the default container.
 pub const IMAGE: Setting = Setting {
     flag: "podset-image",
     env: "PODSET_IMAGE",
     default: "quay.io/amacdona/strauss",
     values: &[],
-    help: "Image of the pods of a PodSet that has no template",
+    help: "Image of the Pods of a PodSet without a template",
 };
 
-/// Keeps a number of pods for each PodSet.
+/// Controller of PodSets.
 pub struct PodSetController {
     client: Client,
-    pods: Pods,
-    chosen: PendingDeletions,
+    pods: PodCache,
+    pending_deletions: PendingDeletions,
     status: StatusWriter<PodSet>,
     events: Events,
     image: String,
@@ -75,8 +75,8 @@ impl Controller for PodSetController {
     fn build(builder: &mut ControllerBuilder<'_, PodSet>) -> Self {
         Self {
             client: builder.client(),
-            pods: Pods::build(builder),
-            chosen: PendingDeletions::default(),
+            pods: PodCache::build(builder),
+            pending_deletions: PendingDeletions::default(),
             status: builder.status(),
             events: builder.events(),
             image: builder.setting(&IMAGE),
@@ -84,61 +84,62 @@ impl Controller for PodSetController {
     }
 
     async fn reconcile(&self, set: Arc<PodSet>) -> Result<Outcome, Error> {
-        let acted = self.act(&set).await;
-        if acted.as_ref().is_err_and(Error::is_end_of_namespace) {
+        let managed = self.manage_replicas(&set).await;
+        if managed.as_ref().is_err_and(Error::is_from_terminating_namespace) {
             return Ok(Outcome::AwaitChange);
         }
-        let told = self.tell(&set, acted.as_ref().err()).await;
-        acted?;
-        told
+        let outcome = self.update_status(&set, managed.as_ref().err()).await;
+        managed?;
+        outcome
     }
 }
 
 impl PodSetController {
-    /// Brings the PodSet to its number of pods, as far as it goes.
-    async fn act(&self, set: &PodSet) -> Result<(), Error> {
+    /// Adopts, releases, deletes, and creates Pods until the PodSet has the desired number.
+    async fn manage_replicas(&self, set: &PodSet) -> Result<(), Error> {
         let owner = Owner::controller(set, set.metadata.namespace.as_deref())?;
-        claim(&self.client, &self.pods, set, &owner).await?;
+        claim_pods(&self.client, &self.pods, set, &owner).await?;
         let plan = self.plan(set).await?;
-        self.chosen.ask(set, &plan.delete, |other| self.pods.has_any(other));
-        let deleted = join_all(plan.delete.iter().map(|pod| self.delete(set, pod))).await;
-        self.done(set, reasons::SUCCESSFUL_DELETE, deleted)?;
-        // Pods that have gone may have gone with their PodSet, of which the cache does not know yet.
+        self.pending_deletions.expect_deletions(set, &plan.delete, |other| self.pods.owns_pods(other));
+        let deleted = join_all(plan.delete.iter().map(|pod| self.delete_pod(set, pod))).await;
+        self.record_results(set, reasons::SUCCESSFUL_DELETE, deleted)?;
+        // The missing Pods may have been deleted with the PodSet, which a stale cache still shows.
         if !plan.create.is_empty()
-            && had_all(set)
-            && !is_there(&self.client, set).await.map_err(Error::Create)?
+            && had_all_replicas(set)
+            && !can_adopt(&self.client, set).await.map_err(Error::Create)?
         {
             return Ok(());
         }
-        // The first pod is made alone: what refuses one will refuse all.
+        // The first Pod is created alone, because what rejects one Pod usually rejects all.
         let mut names = plan.create.into_iter();
         let mut created = Vec::new();
         if let Some(first) = names.next() {
-            created.push(self.create(set, &owner, first).await);
+            created.push(self.create_pod(set, &owner, first).await);
         }
         if created.iter().all(Result::is_ok) {
-            created.extend(join_all(names.map(|name| self.create(set, &owner, name))).await);
+            created.extend(join_all(names.map(|name| self.create_pod(set, &owner, name))).await);
         }
-        self.done(set, reasons::SUCCESSFUL_CREATE, created)
+        self.record_results(set, reasons::SUCCESSFUL_CREATE, created)
     }
 
-    /// The pods that the PodSet owns, but for those that are known to go though the cache still shows them.
-    fn owned(&self, set: &PodSet) -> Vec<KnownPod> {
-        self.chosen.without_going(set, self.pods.owned(set))
+    /// Returns the Pods that the PodSet owns, without those whose deletion was accepted.
+    fn owned(&self, set: &PodSet) -> Vec<CachedPod> {
+        self.pending_deletions.sync_with_cache(set, self.pods.owned(set))
     }
 
-    /// The plan. Where it depends on what has become of the pods that were chosen before, they are looked up first.
+    /// Returns the plan. Lists the Pods live first if it depends on the result of earlier deletes.
     async fn plan(&self, set: &PodSet) -> Result<Plan, Error> {
-        let is_chosen = |pod: &PodView| self.chosen.may_have_gone(set, pod);
-        if is_in_doubt(set, &self.owned(set), is_chosen) {
-            self.chosen.settle(set, &live(&self.client, set).await.map_err(Error::Delete)?);
+        let is_pending = |pod: &PodView| self.pending_deletions.is_pending(set, pod);
+        if needs_live_list(set, &self.owned(set), is_pending) {
+            let live = list_live_uids(&self.client, set).await.map_err(Error::Delete)?;
+            self.pending_deletions.resolve(set, &live);
         }
-        Ok(plan(set, &self.owned(set), |name| self.pods.is_taken(set, name), is_chosen))
+        Ok(plan(set, &self.owned(set), |name| self.pods.name_exists(set, name), is_pending))
     }
 
-    /// Makes a pod. One that exists already was made by an earlier reconcile; the informer will show it.
-    async fn create(&self, set: &PodSet, owner: &Owner, name: String) -> Result<Option<String>, Error> {
-        let pod = build::pod(set, owner, name.clone(), &self.image);
+    /// Creates one Pod. Returns its name, or `None` if an earlier reconcile created it.
+    async fn create_pod(&self, set: &PodSet, owner: &Owner, name: String) -> Result<Option<String>, Error> {
+        let pod = pod_template::pod_from_template(set, owner, name.clone(), &self.image);
         match self.pods.writer.create(&ObjectKey::of(&pod), &pod).await {
             Ok(()) => Ok(Some(name)),
             Err(error) if error.shows_stale_cache() => Ok(None),
@@ -146,26 +147,28 @@ impl PodSetController {
         }
     }
 
-    /// Deletes one incarnation of a pod. One that is gone already is nobody's merit.
-    async fn delete(&self, set: &PodSet, pod: &KnownPod) -> Result<Option<String>, Error> {
+    /// Deletes one Pod by UID. Returns its name, or `None` if it no longer exists.
+    async fn delete_pod(&self, set: &PodSet, pod: &CachedPod) -> Result<Option<String>, Error> {
         match self.pods.writer.delete(pod, DeletePrecondition::Uid).await {
             Ok(true) => {
-                self.chosen.goes(set, pod);
+                self.pending_deletions.mark_accepted(set, pod);
                 Ok(Some(pod.name_any()))
             }
             Ok(false) => Ok(None),
             Err(error) => {
-                if is_declined(&error) {
-                    self.chosen.declined(set, pod);
+                if is_rejected(&error) {
+                    self.pending_deletions.mark_rejected(set, pod);
                 }
                 Err(Error::Delete(error))
             }
         }
     }
 
-    /// Tells of all pods with which something was done in one Event, and returns the first error. `action` is a verb
-    /// that ends in e.
-    fn done(
+    /// Emits one Event with the names of all Pods that were created or deleted.
+    ///
+    /// # Errors
+    /// Returns the first error of `results`.
+    fn record_results(
         &self,
         set: &PodSet,
         reason: &str,
@@ -186,19 +189,19 @@ impl PodSetController {
         failed
     }
 
-    /// Tells how the PodSet is after that, and comes back for what only time brings.
-    async fn tell(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
+    /// Writes the status. Requeues the PodSet for the end of `spec.minReadySeconds`.
+    async fn update_status(&self, set: &PodSet, error: Option<&Error>) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        let trouble = error.and_then(Error::trouble);
+        let failure = error.and_then(Error::failure);
         let pods = PodCounts::of(set, &self.owned(set), now);
-        let next = |set: &PodSet| status(set, &pods, trouble.as_ref(), now);
-        let told = self.status.write(set, next).await.map_err(Error::Status)?;
-        Ok(pods.next_in(now).map_or(told, |wait| told.and(Outcome::RequeueAfter(wait))))
+        let next = |set: &PodSet| status(set, &pods, failure.as_ref(), now);
+        let outcome = self.status.write(set, next).await.map_err(Error::Status)?;
+        Ok(pods.requeue_after(now).map_or(outcome, |wait| outcome.and(Outcome::RequeueAfter(wait))))
     }
 }
 
-/// Whether, by its status, the PodSet had all pods that it asks for now: what is missing was there before.
-fn had_all(set: &PodSet) -> bool {
+/// Returns whether, by its status, the PodSet had all desired Pods. Missing Pods then existed before.
+fn had_all_replicas(set: &PodSet) -> bool {
     let status = set.status.as_ref();
     status.is_some_and(|status| {
         status.observed_generation == set.metadata.generation && status.replicas >= set.spec.replicas
@@ -212,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_that_has_lost_pods_is_told_from_one_that_never_had_them() {
+    fn had_all_replicas_compares_the_observed_generation_and_the_count() {
         let set = |generation: i64, replicas: i32| -> PodSet {
             serde_json::from_value(json!({
                 "metadata": { "name": "web", "generation": 2 }, "spec": { "replicas": 3 },
@@ -223,9 +226,9 @@ mod tests {
             }))
             .unwrap()
         };
-        assert!(had_all(&set(2, 3)));
-        assert!(!had_all(&set(2, 1)), "it was on its way");
-        assert!(!had_all(&set(1, 3)), "it was asked for others");
-        assert!(!had_all(&PodSet { status: None, ..set(2, 3) }));
+        assert!(had_all_replicas(&set(2, 3)));
+        assert!(!had_all_replicas(&set(2, 1)), "scaling was in progress");
+        assert!(!had_all_replicas(&set(1, 3)), "the spec has changed since");
+        assert!(!had_all_replicas(&PodSet { status: None, ..set(2, 3) }));
     }
 }

@@ -1,4 +1,4 @@
-//! The PodSet's definition: the derived one, with its pod template made fit for a CRD.
+//! CustomResourceDefinition of PodSet: the derived one, with a shortened and validated Pod template.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -9,17 +9,17 @@ use serde_json::json;
 
 use crate::api::PodSet;
 
-/// What the API server takes for a quantity.
+/// Pattern of the quantities that the API server accepts.
 const QUANTITY: &str = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
 
-/// Fields of a pod that hold one quantity, and those that hold a map of them.
+/// Fields of a Pod that hold a quantity or a map of quantities.
 const QUANTITIES: [&str; 5] = ["limits", "requests", "overhead", "sizeLimit", "divisor"];
 
-/// The definition of PodSets.
+/// Returns the CustomResourceDefinition of PodSet.
 ///
-/// A pod's schema says a page about each field. The first sentence stays; with all of them the definition
-/// would be too large for `kubectl apply`, which keeps a copy in an annotation of at most 256 KiB. Quantities
-/// are checked, as the API server would refuse the pods later.
+/// Descriptions of Pod fields keep only their first sentence. With the full text, the definition
+/// would be too large for `kubectl apply`, which stores a copy in an annotation of at most 256 KiB.
+/// Quantities are validated, because the API server would otherwise reject the Pods later.
 pub(crate) fn crd() -> CustomResourceDefinition {
     let mut crd = PodSet::crd();
     for version in &mut crd.spec.versions {
@@ -28,17 +28,17 @@ pub(crate) fn crd() -> CustomResourceDefinition {
             .and_then(|root| root.properties.as_mut()?.get_mut("spec"))
             .and_then(|spec| spec.properties.as_mut()?.get_mut("template"));
         if let Some(template) = template {
-            template.properties.iter_mut().flatten().for_each(|(name, field)| fit(name, field));
+            template.properties.iter_mut().flatten().for_each(|(name, field)| simplify(name, field));
             validate_as_replica_set(template);
         }
     }
     crd
 }
 
-/// Refuses what the API server refuses in the template of a ReplicaSet, as far as a schema can say it.
+/// Rejects what the API server rejects in the template of a ReplicaSet, as far as a schema can.
 ///
-/// Labels need not match the selector, since a PodSet adds its own. The rest of a pod's validation is left to the
-/// creation of the pods.
+/// Labels need not match the selector, because a PodSet adds its own. Other errors appear when the
+/// Pods are created.
 fn validate_as_replica_set(template: &mut JSONSchemaProps) {
     require("spec", template);
     let Some(spec) = property("spec", template) else { return };
@@ -46,12 +46,12 @@ fn validate_as_replica_set(template: &mut JSONSchemaProps) {
         forbidden(
             "!has(self.activeDeadlineSeconds)",
             ".activeDeadlineSeconds",
-            "the pods of a PodSet run until they are deleted; leave activeDeadlineSeconds out, or use a Job",
+            "the Pods of a PodSet run until they are deleted; omit activeDeadlineSeconds, or use a Job",
         ),
         forbidden(
             "!has(self.ephemeralContainers) || size(self.ephemeralContainers) == 0",
             ".ephemeralContainers",
-            "a template has no ephemeralContainers; add them to a running pod, with kubectl debug",
+            "a template has no ephemeralContainers; add them to a running Pod with kubectl debug",
         ),
     ]);
     if let Some(policy) = property("restartPolicy", spec) {
@@ -92,19 +92,20 @@ fn forbidden(rule: &str, field_path: &str, message: &str) -> ValidationRule {
     }
 }
 
-fn fit(name: &str, schema: &mut JSONSchemaProps) {
+/// Shortens descriptions and validates quantities, in this field and all fields below it.
+fn simplify(name: &str, schema: &mut JSONSchemaProps) {
     if let Some(description) = &mut schema.description {
         *description = first_sentence(description).to_owned();
     }
     if schema.x_kubernetes_int_or_string == Some(true) && QUANTITIES.contains(&name) {
         schema.pattern = Some(QUANTITY.to_owned());
     }
-    schema.properties.iter_mut().flatten().for_each(|(name, field)| fit(name, field));
+    schema.properties.iter_mut().flatten().for_each(|(name, field)| simplify(name, field));
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        fit(name, items);
+        simplify(name, items);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        fit(name, values);
+        simplify(name, values);
     }
 }
 
@@ -118,12 +119,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_small_enough_for_kubectl_apply() {
+    fn definition_fits_into_the_annotation_of_kubectl_apply() {
         assert!(serde_json::to_string(&crd()).unwrap().len() < 200 * 1024);
     }
 
     #[test]
-    fn the_first_sentence_stays() {
+    fn description_keeps_its_first_sentence() {
         assert_eq!(first_sentence("One. Two."), "One.");
         assert_eq!(first_sentence("One\n\nTwo."), "One");
     }

@@ -1,4 +1,4 @@
-//! Pods for the tests of what is pure.
+//! Pods for unit tests.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use k8s_openapi::jiff::Timestamp;
 use operator_core::pod::{Phase, PodView};
 
 use crate::{
-    build::{APP_LABEL, VERSION, VERSION_LABEL},
-    observe::KnownPod,
+    pod_cache::CachedPod,
+    pod_template::{APP_LABEL, VERSION, VERSION_LABEL},
 };
 
-/// A pod of the PodSet `web` that is ready and alone on its node, but for this change.
-pub(crate) fn pod(number: usize, change: impl Fn(&mut PodView)) -> KnownPod {
+/// Returns a ready Pod of the PodSet `web`, on its own node, with this change.
+pub(crate) fn pod(number: usize, change: impl Fn(&mut PodView)) -> CachedPod {
     let mut pod = PodView { phase: Phase::Running, node: format!("node-{number}"), ..PodView::default() };
     pod.metadata.name = Some(format!("web-pod-{number}"));
     pod.metadata.uid = Some(format!("uid-{number}"));

@@ -1,46 +1,47 @@
-//! What is wrong is refused by the API server, with a sentence.
+//! Invalid PodSets are rejected by the API server.
 
-use crate::support::World;
+use crate::support::TestEnv;
 
-async fn refused(world: &World, name: &str, spec: &str) -> String {
-    let error = world.write_manifest(name, spec).await.expect_err("it should have been refused");
+/// Creates an invalid PodSet. Returns the error of the API server.
+async fn create_invalid(env: &TestEnv, name: &str, spec: &str) -> String {
+    let error = env.write_manifest(name, spec).await.expect_err("the PodSet is valid");
     format!("{error:#}")
 }
 
 #[tokio::test]
-async fn numbers_of_pods_that_make_no_sense_are_refused() {
-    let world = World::new().await;
+async fn rejects_invalid_replicas() {
+    let env = TestEnv::new().await;
     for (replicas, says) in [
         ("0", "should be greater than or equal to 1"),
         ("-1", "should be greater than or equal to 1"),
         ("11", "should be less than or equal to 10"),
         ("three", "must be of type integer: \"string\""),
     ] {
-        let error = refused(&world, "web", &format!("{{replicas: {replicas}}}")).await;
+        let error = create_invalid(&env, "web", &format!("{{replicas: {replicas}}}")).await;
         assert!(error.contains("spec.replicas") && error.contains(says), "{replicas}: {error}");
     }
 }
 
 #[tokio::test]
-async fn times_that_make_no_sense_are_refused() {
-    let world = World::new().await;
+async fn rejects_invalid_min_ready_seconds() {
+    let env = TestEnv::new().await;
     for (seconds, says) in [
         ("-1", "should be greater than or equal to 0"),
         ("2147483648", "must be of type integer"),
         ("1m", "must be of type integer: \"string\""),
     ] {
-        let error = refused(&world, "web", &format!("{{minReadySeconds: {seconds}}}")).await;
+        let error = create_invalid(&env, "web", &format!("{{minReadySeconds: {seconds}}}")).await;
         assert!(error.contains("spec.minReadySeconds") && error.contains(says), "{seconds}: {error}");
     }
 }
 
 #[tokio::test]
-async fn unknown_fields_and_malformed_quantities_are_refused() {
-    let world = World::new().await;
-    let error = refused(&world, "web", "{replica: 1}").await;
+async fn rejects_unknown_fields_and_malformed_quantities() {
+    let env = TestEnv::new().await;
+    let error = create_invalid(&env, "web", "{replica: 1}").await;
     assert!(error.contains("replica") && error.contains("unknown field"), "{error}");
-    let error = refused(
-        &world,
+    let error = create_invalid(
+        &env,
         "web",
         "{template: {spec: {containers: [{name: a, image: b, resources: {limits: {cpu: one}}}]}}}",
     )
@@ -49,8 +50,8 @@ async fn unknown_fields_and_malformed_quantities_are_refused() {
 }
 
 #[tokio::test]
-async fn a_template_is_refused_where_a_replica_set_refuses_it() {
-    let world = World::new().await;
+async fn rejects_templates_that_a_replica_set_rejects() {
+    let env = TestEnv::new().await;
     let container = "containers: [{name: a, image: b}]";
     for (template, says) in [
         (
@@ -63,7 +64,7 @@ async fn a_template_is_refused_where_a_replica_set_refuses_it() {
         ),
         (
             format!("{{spec: {{{container}, activeDeadlineSeconds: 60}}}}"),
-            "activeDeadlineSeconds: Forbidden: the pods of a PodSet run until they are deleted",
+            "activeDeadlineSeconds: Forbidden: the Pods of a PodSet run until they are deleted",
         ),
         (
             format!("{{spec: {{{container}, ephemeralContainers: [{{name: c, image: d}}]}}}}"),
@@ -78,24 +79,24 @@ async fn a_template_is_refused_where_a_replica_set_refuses_it() {
         ),
         ("{}".to_owned(), "template.spec: Required value"),
     ] {
-        let error = refused(&world, "web", &format!("{{template: {template}}}")).await;
+        let error = create_invalid(&env, "web", &format!("{{template: {template}}}")).await;
         assert!(error.contains(says), "{template}: {error}");
         let labelled = template.replacen('{', "{metadata: {labels: {app: web}}, ", 1);
         let replica_set = format!("{{selector: {{matchLabels: {{app: web}}}}, template: {labelled}}}");
-        let replica_set = world.write("apps/v1", "ReplicaSet", "web", &replica_set).await;
-        assert!(replica_set.is_err(), "a ReplicaSet takes {template}");
+        let replica_set = env.write("apps/v1", "ReplicaSet", "web", &replica_set).await;
+        assert!(replica_set.is_err(), "a ReplicaSet accepts {template}");
     }
-    let fine =
+    let valid =
         format!("{{template: {{spec: {{{container}, restartPolicy: Always, ephemeralContainers: []}}}}}}");
-    world.write_manifest("web", &fine).await.unwrap();
-    world.until_ready("web", 1).await;
+    env.write_manifest("web", &valid).await.unwrap();
+    env.until_ready("web", 1).await;
 }
 
 #[tokio::test]
-async fn a_name_that_leaves_no_room_for_its_pods_is_refused() {
-    let world = World::new().await;
-    let error = refused(&world, &"a".repeat(57), "{}").await;
+async fn rejects_names_longer_than_56_characters() {
+    let env = TestEnv::new().await;
+    let error = create_invalid(&env, &"a".repeat(57), "{}").await;
     assert!(error.contains("at most 56 characters"), "{error}");
-    world.create(&"a".repeat(56), serde_json::json!({})).await;
-    world.until_ready(&"a".repeat(56), 1).await;
+    env.create(&"a".repeat(56), serde_json::json!({})).await;
+    env.until_ready(&"a".repeat(56), 1).await;
 }

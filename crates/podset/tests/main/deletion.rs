@@ -1,58 +1,58 @@
-//! What is left when a PodSet is deleted.
+//! Deletion of a PodSet with each propagation policy.
 
 use cluster::wait::eventually;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
 
-use crate::support::{PATIENCE, UNTIL_COLLECTED, World};
+use crate::support::{GARBAGE_COLLECTION_TIMEOUT, TIMEOUT, TestEnv};
 
-/// Deletes the PodSet `web` in a certain way, and waits until it is gone.
-async fn delete(world: &World, policy: PropagationPolicy) {
+/// Deletes the PodSet `web` with a propagation policy, and waits until it is gone.
+async fn delete(env: &TestEnv, policy: PropagationPolicy) {
     let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
-    world.sets().delete("web", &params).await.unwrap();
-    eventually("the PodSet to be gone", UNTIL_COLLECTED, async || {
-        Ok(world.sets().get_opt("web").await?.is_none())
+    env.sets().delete("web", &params).await.unwrap();
+    eventually("the PodSet to be gone", GARBAGE_COLLECTION_TIMEOUT, async || {
+        Ok(env.sets().get_opt("web").await?.is_none())
     })
     .await
     .unwrap();
 }
 
 #[tokio::test]
-async fn deleting_with_orphan_leaves_the_pods_and_a_namesake_adopts_them() {
-    let world = World::new().await;
-    world.create("web", json!({"replicas": 2})).await;
-    world.until_ready("web", 2).await;
-    delete(&world, PropagationPolicy::Orphan).await;
-    assert_eq!(world.pod_names().await, ["web-pod-1", "web-pod-2"]);
-    world.create("web", json!({"replicas": 2})).await;
-    world.until_ready("web", 2).await;
-    assert_eq!(world.pod_names().await, ["web-pod-1", "web-pod-2"]);
+async fn orphan_deletion_keeps_pods_and_a_new_podset_adopts_them() {
+    let env = TestEnv::new().await;
+    env.create("web", json!({"replicas": 2})).await;
+    env.until_ready("web", 2).await;
+    delete(&env, PropagationPolicy::Orphan).await;
+    assert_eq!(env.pod_names().await, ["web-pod-1", "web-pod-2"]);
+    env.create("web", json!({"replicas": 2})).await;
+    env.until_ready("web", 2).await;
+    assert_eq!(env.pod_names().await, ["web-pod-1", "web-pod-2"]);
 }
 
 #[tokio::test]
-async fn deleting_in_the_foreground_takes_the_pods_first_and_none_comes_back() {
-    let world = World::new().await;
-    world.create("web", json!({"replicas": 3})).await;
-    world.until_ready("web", 3).await;
-    delete(&world, PropagationPolicy::Foreground).await;
-    assert_eq!(world.pod_names().await, [""; 0], "the pods go before their PodSet");
-    let made = world.harness.requests_in(&world.namespace).unwrap();
-    let made = made.filter(|entry| entry.resource == "pods" && entry.is_write()).entries;
-    assert_eq!(made.len(), 3, "nothing but the first three creates: {made:?}");
+async fn foreground_deletion_deletes_pods_first_and_recreates_none() {
+    let env = TestEnv::new().await;
+    env.create("web", json!({"replicas": 3})).await;
+    env.until_ready("web", 3).await;
+    delete(&env, PropagationPolicy::Foreground).await;
+    assert_eq!(env.pod_names().await, [""; 0], "the Pods are deleted before their PodSet");
+    let writes = env.harness.requests_in(&env.namespace).unwrap();
+    let writes = writes.filter(|entry| entry.resource == "pods" && entry.is_write()).entries;
+    assert_eq!(writes.len(), 3, "only the first three creates: {writes:?}");
 }
 
 #[tokio::test]
-async fn a_namesake_that_follows_at_once_has_pods_of_its_own() {
-    let world = World::new().await;
-    world.create("web", json!({"replicas": 2})).await;
-    world.until_ready("web", 2).await;
-    world.sets().delete("web", &DeleteParams::background()).await.unwrap();
-    eventually("the name to be free", PATIENCE, async || Ok(world.sets().get_opt("web").await?.is_none()))
+async fn recreated_podset_gets_new_pods() {
+    let env = TestEnv::new().await;
+    env.create("web", json!({"replicas": 2})).await;
+    env.until_ready("web", 2).await;
+    env.sets().delete("web", &DeleteParams::background()).await.unwrap();
+    eventually("the name to be free", TIMEOUT, async || Ok(env.sets().get_opt("web").await?.is_none()))
         .await
         .unwrap();
-    let uid = world.create("web", json!({"replicas": 2})).await.metadata.uid.unwrap();
-    eventually("two pods of the new one to be all there is", UNTIL_COLLECTED, async || {
-        let pods = world.pods().list(&kube::api::ListParams::default()).await?.items;
+    let uid = env.create("web", json!({"replicas": 2})).await.metadata.uid.unwrap();
+    eventually("only the two Pods of the new PodSet to exist", GARBAGE_COLLECTION_TIMEOUT, async || {
+        let pods = env.pods().list(&kube::api::ListParams::default()).await?.items;
         let owners: Vec<_> = pods
             .iter()
             .map(|pod| {
@@ -63,5 +63,5 @@ async fn a_namesake_that_follows_at_once_has_pods_of_its_own() {
     })
     .await
     .unwrap();
-    world.until_ready("web", 2).await;
+    env.until_ready("web", 2).await;
 }

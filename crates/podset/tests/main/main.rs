@@ -9,12 +9,12 @@
 
 mod bad_input;
 mod deletion;
-mod faults;
-mod line;
-mod lost;
+mod failures;
+mod faulty_connection;
+mod lost_responses;
+mod overlapping_selectors;
 mod ownership;
 mod readiness;
-mod rivals;
 mod scaling;
 mod status;
 mod support;

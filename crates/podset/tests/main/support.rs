@@ -1,4 +1,4 @@
-//! What the tests share: PodSets made and watched as a person would.
+//! Helpers that create and watch PodSets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use kube::{
 use podset::{PodSet, PodSetController};
 use serde_json::{Value, json};
 
-/// Long enough for a busy machine, short enough to notice.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for anything that does not wait for the garbage collector.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The garbage collector learns of a kind that is new to the cluster at most half a minute later.
-pub(crate) const UNTIL_COLLECTED: Duration = Duration::from_secs(90);
+/// Timeout for the garbage collector, which discovers a new kind after up to 30 seconds.
+pub(crate) const GARBAGE_COLLECTION_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A namespace of the test's own on the shared cluster, where the controller runs.
-pub(crate) struct World {
+/// Namespace of one test on the shared cluster, on which the controller runs.
+pub(crate) struct TestEnv {
     pub(crate) harness: Arc<Harness>,
     pub(crate) namespace: TestNamespace,
     pub(crate) client: Client,
 }
 
-impl World {
+impl TestEnv {
     pub(crate) async fn new() -> Self {
         let harness = harness::controller::<PodSetController>().await.unwrap();
         let namespace = harness.cluster.namespace("podset").await.unwrap();
@@ -45,12 +45,12 @@ impl World {
         self.sets().create(&PostParams::default(), &set(name, spec)).await.unwrap()
     }
 
-    /// Creates a PodSet from text, as a person would; `spec` is YAML in one line.
+    /// Creates a PodSet with kubectl. `spec` is YAML in one line.
     pub(crate) async fn write_manifest(&self, name: &str, spec: &str) -> anyhow::Result<String> {
         self.write("app.example.com/v1alpha1", "PodSet", name, spec).await
     }
 
-    /// Creates an object from text. `spec` is YAML in one line.
+    /// Creates an object with kubectl. `spec` is YAML in one line.
     pub(crate) async fn write(
         &self,
         api_version: &str,
@@ -71,19 +71,19 @@ impl World {
         self.harness.cluster.kubectl(&args).await
     }
 
-    /// Waits until `is_so` holds for the PodSet.
-    pub(crate) async fn until(&self, name: &str, what: &str, is_so: impl Fn(&PodSet) -> bool) -> PodSet {
-        eventually(what, PATIENCE, async || {
+    /// Waits until the PodSet meets the condition `is_met`. Returns the PodSet.
+    pub(crate) async fn until(&self, name: &str, what: &str, is_met: impl Fn(&PodSet) -> bool) -> PodSet {
+        eventually(what, TIMEOUT, async || {
             let set = self.sets().get(name).await?;
-            Ok(if is_so(&set) { Ok(set) } else { Err(set.status) })
+            Ok(if is_met(&set) { Ok(set) } else { Err(set.status) })
         })
         .await
         .unwrap()
     }
 
-    /// Waits until the condition Ready is False for this reason. Returns the PodSet.
-    pub(crate) async fn until_waiting(&self, name: &str, reason: &str) -> PodSet {
-        self.until(name, &format!("{name} to wait: {reason}"), |set| {
+    /// Waits until the condition Ready is False with this reason. Returns the PodSet.
+    pub(crate) async fn until_not_ready(&self, name: &str, reason: &str) -> PodSet {
+        self.until(name, &format!("{name} to have Ready=False with reason {reason}"), |set| {
             let status = set.status.clone().unwrap_or_default();
             let ready = operator_core::conditions::find(&status.conditions, "Ready");
             status.observed_generation == set.metadata.generation
@@ -92,9 +92,9 @@ impl World {
         .await
     }
 
-    /// Waits until the PodSet says that all is as asked, with this many pods.
+    /// Waits until the PodSet is Ready with this number of Pods. Returns the PodSet.
     pub(crate) async fn until_ready(&self, name: &str, pods: i32) -> PodSet {
-        self.until(name, &format!("{name} to have {pods} ready pods"), |set| {
+        self.until(name, &format!("{name} to have {pods} ready Pods"), |set| {
             let status = set.status.clone().unwrap_or_default();
             status.observed_generation == set.metadata.generation
                 && status.available_replicas == pods
@@ -103,20 +103,20 @@ impl World {
         .await
     }
 
-    /// The notes of the Events about PodSets with this reason. Each stands for all that are equal.
+    /// Returns the notes of the Events about PodSets with this reason. Equal Events are one entry.
     pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
         let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         let selected = ListParams::default().fields(&format!("regarding.kind=PodSet,reason={reason}"));
         events.list(&selected).await.unwrap().items.into_iter().filter_map(|event| event.note).collect()
     }
 
-    /// Takes the finalizers off a pod.
-    pub(crate) async fn free(&self, pod: &str) {
-        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        self.pods().patch(pod, &PatchParams::default(), &free).await.unwrap();
+    /// Removes the finalizers from a Pod.
+    pub(crate) async fn remove_finalizers(&self, pod: &str) {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        self.pods().patch(pod, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// The names of all pods in the namespace, sorted.
+    /// Returns the sorted names of all Pods in the namespace.
     pub(crate) async fn pod_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self
             .pods()
@@ -131,8 +131,8 @@ impl World {
     }
 }
 
-/// A pod that nobody has made a set for, with the labels of a PodSet's.
-pub(crate) fn stray(name: &str, app: &str) -> Pod {
+/// Returns a Pod without owner, with the labels of the PodSet `app`.
+pub(crate) fn orphan(name: &str, app: &str) -> Pod {
     serde_json::from_value(json!({
         "metadata": {"name": name, "labels": {"app": app, "version": "v0.1"}},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -147,8 +147,8 @@ pub(crate) fn set(name: &str, spec: Value) -> PodSet {
     .unwrap()
 }
 
-/// The message of a condition, if it has this status.
-pub(crate) fn said(set: &PodSet, type_: &str, status: &str) -> Option<String> {
+/// Returns the message of a condition if it has this status.
+pub(crate) fn condition_message(set: &PodSet, type_: &str, status: &str) -> Option<String> {
     let conditions = &set.status.as_ref()?.conditions;
     let found = operator_core::conditions::find(conditions, type_)?;
     (found.status == status).then(|| found.message.clone())

@@ -1,4 +1,4 @@
-//! The pod that a PodSet makes.
+//! The Pod that is created from the template of a PodSet.
 
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, Pod, PodSecurityContext, PodSpec, PodTemplateSpec, SeccompProfile,
@@ -9,36 +9,37 @@ use operator_core::{labels, owner::Owner, pod::PodView};
 
 use crate::api::PodSet;
 
-/// The label that carries the PodSet's name.
+/// Label with the name of the PodSet.
 pub const APP_LABEL: &str = "app";
-/// The label that tells the pods of a PodSet from others of the same `app`.
+/// Label that distinguishes the Pods of a PodSet from other Pods with the same `app`.
 pub const VERSION_LABEL: &str = "version";
-/// The value of [`VERSION_LABEL`].
+/// Value of [`VERSION_LABEL`].
 pub const VERSION: &str = "v0.1";
 
-/// A user that is not root, for the default container.
+/// User ID of the default container. Not root.
 const NOBODY: i64 = 65532;
 
-/// The label selector that finds a PodSet's pods.
+/// Returns the label selector of the PodSet's Pods.
 pub(crate) fn selector(set: &PodSet) -> String {
     format!("{APP_LABEL}={},{VERSION_LABEL}={VERSION}", set.name_any())
 }
 
-/// Whether the pod carries the labels of the PodSet's pods.
-pub(crate) fn has_labels(set: &PodSet, pod: &PodView) -> bool {
+/// Returns whether the labels of the Pod match the PodSet's selector.
+pub(crate) fn matches_selector(set: &PodSet, pod: &PodView) -> bool {
     let labels = pod.labels();
     labels.get(APP_LABEL) == set.metadata.name.as_deref() && labels.get(VERSION_LABEL) == Some(VERSION)
 }
 
-/// The name of the PodSet's pod with a number.
+/// Returns the name of the PodSet's Pod with this number.
 pub(crate) fn pod_name(set: &PodSet, number: usize) -> String {
     format!("{}-pod-{number}", set.name_any())
 }
 
-/// Returns a Pod of the PodSet. `image` is for the default container, if the PodSet has no template.
+/// Returns a Pod for the PodSet. `image` is the image of the default container.
 ///
-/// The spec of a given template is used as it is, as a ReplicaSet does.
-pub(crate) fn pod(set: &PodSet, owner: &Owner, name: String, image: &str) -> Pod {
+/// The spec of the template is used unchanged, as in a ReplicaSet. A PodSet without a template gets
+/// the default one.
+pub(crate) fn pod_from_template(set: &PodSet, owner: &Owner, name: String, image: &str) -> Pod {
     let template = set.spec.template.clone().unwrap_or_else(|| default_template(image));
     let mut metadata = metadata(set, template.metadata.unwrap_or_default(), name);
     owner.stamp(&mut metadata);
@@ -47,21 +48,21 @@ pub(crate) fn pod(set: &PodSet, owner: &Owner, name: String, image: &str) -> Pod
 
 fn metadata(set: &PodSet, template: ObjectMeta, name: String) -> ObjectMeta {
     let instance = set.name_any();
-    let mut wanted = labels::recommended("podset", &instance, "pod");
-    wanted.extend(template.labels.unwrap_or_default());
-    wanted.insert(APP_LABEL.to_owned(), instance);
-    wanted.insert(VERSION_LABEL.to_owned(), VERSION.to_owned());
+    let mut labels = labels::recommended("podset", &instance, "pod");
+    labels.extend(template.labels.unwrap_or_default());
+    labels.insert(APP_LABEL.to_owned(), instance);
+    labels.insert(VERSION_LABEL.to_owned(), VERSION.to_owned());
     ObjectMeta {
         name: Some(name),
         namespace: set.namespace(),
-        labels: Some(wanted),
+        labels: Some(labels),
         annotations: template.annotations,
         finalizers: template.finalizers,
         ..ObjectMeta::default()
     }
 }
 
-/// Returns the template of a PodSet that has none. It meets the restricted Pod Security Standard.
+/// Returns the template of a PodSet without one. It meets the restricted Pod Security Standard.
 fn default_template(image: &str) -> PodTemplateSpec {
     let capabilities = Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None };
     let container = Container {
@@ -102,20 +103,20 @@ mod tests {
         .unwrap()
     }
 
-    fn built(spec: Value) -> Value {
+    fn pod(spec: Value) -> Value {
         let set = set(spec);
         let owner = Owner::controller(&set, Some("shop")).unwrap();
-        serde_json::to_value(pod(&set, &owner, pod_name(&set, 1), "an/image")).unwrap()
+        serde_json::to_value(pod_from_template(&set, &owner, pod_name(&set, 1), "an/image")).unwrap()
     }
 
     #[test]
-    fn without_a_template_a_pod_sleeps_and_is_restricted() {
-        insta::assert_yaml_snapshot!(built(json!({})));
+    fn default_template_sleeps_and_is_restricted() {
+        insta::assert_yaml_snapshot!(pod(json!({})));
     }
 
     #[test]
-    fn the_selector_labels_win_over_those_of_a_template() {
-        let pod = built(json!({"template": {
+    fn selector_labels_override_template_labels() {
+        let pod = pod(json!({"template": {
             "metadata": {
                 "name": "ignored", "generateName": "ignored-", "namespace": "ignored",
                 "labels": {"app": "other", "team": "a"},
@@ -137,11 +138,11 @@ mod tests {
     fn security_context() -> impl Strategy<Value = Option<SecurityContext>> {
         option::of(
             (any::<Option<bool>>(), any::<Option<bool>>(), any::<Option<i64>>(), any::<bool>()).prop_map(
-                |(privileged, allow_privilege_escalation, run_as_user, adds)| SecurityContext {
+                |(privileged, allow_privilege_escalation, run_as_user, has_capabilities)| SecurityContext {
                     privileged,
                     allow_privilege_escalation,
                     run_as_user,
-                    capabilities: adds
+                    capabilities: has_capabilities
                         .then(|| Capabilities { add: Some(vec!["NET_ADMIN".to_owned()]), drop: None }),
                     ..SecurityContext::default()
                 },
@@ -183,11 +184,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_spec_of_a_pod_equals_that_of_its_template(spec in option::of(pod_spec())) {
+        fn pod_spec_equals_template_spec(spec in option::of(pod_spec())) {
             let mut set = set(json!({}));
             set.spec.template = Some(PodTemplateSpec { metadata: None, spec: spec.clone() });
             let owner = Owner::controller(&set, Some("shop")).unwrap();
-            prop_assert_eq!(pod(&set, &owner, pod_name(&set, 1), "an/image").spec, spec);
+            prop_assert_eq!(pod_from_template(&set, &owner, pod_name(&set, 1), "an/image").spec, spec);
         }
     }
 }
