@@ -1,14 +1,16 @@
-//! How long something has been so, in one or two units as kubectl writes it. Pure.
+//! Durations in the notation of kubectl. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The time from `since` to `now`: `12s`, `3m`, `5h`, `2d`. A clock that is behind makes it `0s`.
+/// Returns the time from `since` to `now` as kubectl prints it, for example `12s`, `3m`, or `5h`.
+///
+/// A negative duration, from a clock that is behind, is `0s`.
 pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
-    words(now.duration_since(since))
+    human_duration(now.duration_since(since))
 }
 
-/// A duration, roughly.
-pub(crate) fn words(duration: SignedDuration) -> String {
+/// Formats a duration, rounded down to one unit.
+pub(crate) fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     match seconds {
         0..120 => format!("{seconds}s"),
@@ -23,10 +25,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_in_the_unit_that_says_most() {
-        let told: Vec<_> = [-5, 0, 119, 120, 7_199, 7_200, 172_799, 172_800]
-            .map(|seconds| words(SignedDuration::from_secs(seconds)))
+    fn rounds_durations_down_to_one_unit() {
+        let formatted: Vec<_> = [-5, 0, 119, 120, 7_199, 7_200, 172_799, 172_800]
+            .map(|seconds| human_duration(SignedDuration::from_secs(seconds)))
             .into();
-        assert_eq!(told, ["0s", "0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
+        assert_eq!(formatted, ["0s", "0s", "119s", "2m", "119m", "2h", "47h", "2d"]);
     }
 }

@@ -1,7 +1,7 @@
-//! What belongs to an object, and what belongs to that.
+//! The objects that belong to an object, directly or indirectly.
 //!
-//! An owner reference says so where it can. Where it cannot, for it never leaves its namespace, the marks of
-//! NamespacePlus and of the configuration of Tenants say so (docs/decisions/0005).
+//! They are found by owner references. Where an owner reference is not possible, they are found by
+//! the annotations of NamespacePlus and CapsuleConfiguration (docs/decisions/0005).
 
 use std::collections::BTreeSet;
 
@@ -22,68 +22,74 @@ use crate::{
     object::state,
 };
 
-/// An object among those that belong to another.
+/// Node in the tree of an object and its children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Node {
     pub(crate) kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
-    /// How it is, in a few words.
+    /// Short state of the object.
     pub(crate) state: String,
-    /// What belongs to it.
+    /// Objects that belong to the object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) children: Vec<Self>,
 }
 
-/// An object and all that belongs to it.
-pub(crate) struct Family {
+/// Object with all objects that belong to it.
+pub(crate) struct ObjectTree {
     pub(crate) root: Node,
-    /// What could not be looked at, and why.
-    pub(crate) hidden: Vec<String>,
+    /// Errors of resources that could not be listed.
+    pub(crate) errors: Vec<String>,
 }
 
-/// What Kubernetes makes of our children. It is in no rule of ours.
-const GRANDCHILDREN: [(&str, &str); 2] = [("apps", "replicasets"), ("", "pods")];
+/// Resources that Kubernetes creates for our objects. The rules of controllers do not include them.
+const CREATED_BY_KUBERNETES: [(&str, &str); 2] = [("apps", "replicasets"), ("", "pods")];
 
-/// Finds all that belongs to an object.
+/// Finds all objects that belong to an object.
 ///
 /// # Errors
-/// When the API server does not say which kinds there are.
-pub(crate) async fn find(client: &Client, kind: &Kind, object: DynamicObject) -> Result<Family> {
-    let (mut hidden, mut found) = (Vec::new(), Vec::new());
-    let (cluster_wide, within): (Vec<_>, Vec<_>) =
-        resources(client, kind).await?.into_iter().partition(|(_, scope)| *scope == Scope::Cluster);
-    for (resource, _) in &cluster_wide {
+/// Returns an error if discovery fails.
+pub(crate) async fn find(client: &Client, kind: &Kind, object: DynamicObject) -> Result<ObjectTree> {
+    let (mut errors, mut found) = (Vec::new(), Vec::new());
+    let (cluster_scoped, namespaced): (Vec<_>, Vec<_>) =
+        discover(client, kind).await?.into_iter().partition(|(_, scope)| *scope == Scope::Cluster);
+    for (resource, _) in &cluster_scoped {
         let api = Api::all_with(client.clone(), resource);
-        gather(&api, resource, "", &mut found, &mut hidden).await;
+        append_list(&api, resource, "", &mut found, &mut errors).await;
     }
-    found.retain(|candidate| belongs(candidate, &object));
+    found.retain(|candidate| is_child(candidate, &object));
     let namespaces = found.iter().filter(|candidate| is(candidate, "Namespace")).map(ResourceExt::name_any);
     let namespaces: BTreeSet<_> = object.namespace().into_iter().chain(namespaces).collect();
     for namespace in &namespaces {
-        for (resource, _) in &within {
+        for (resource, _) in &namespaced {
             let api = Api::namespaced_with(client.clone(), namespace, resource);
-            gather(&api, resource, namespace, &mut found, &mut hidden).await;
+            append_list(&api, resource, namespace, &mut found, &mut errors).await;
         }
     }
-    let object = typed(object, &kind.resource());
-    Ok(Family { root: node(&object, &found), hidden })
+    let object = with_type(object, &kind.resource());
+    Ok(ObjectTree { root: node(&object, &found), errors })
 }
 
-/// The kinds of which the kind's controllers make objects, as the API server serves them.
-async fn resources(client: &Client, kind: &Kind) -> Result<Vec<(ApiResource, Scope)>> {
-    let made = made_by(kind);
-    let groups: Vec<_> = made.iter().map(|(group, _)| group.as_str()).collect();
-    let known = Discovery::new(client.clone()).filter(&groups).run_aggregated().await;
-    let known = known.context("cannot ask the API server which kinds there are")?;
-    let all = known.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
-    let is_made = |resource: &ApiResource| made.contains(&(resource.group.clone(), resource.plural.clone()));
-    Ok(all.filter(|(resource, _)| is_made(resource)).map(|(resource, can)| (resource, can.scope)).collect())
+/// Discovers the resources that the controllers of the kind create.
+async fn discover(client: &Client, kind: &Kind) -> Result<Vec<(ApiResource, Scope)>> {
+    let created = created_resources(kind);
+    let groups: Vec<_> = created.iter().map(|(group, _)| group.as_str()).collect();
+    let discovery = Discovery::new(client.clone()).filter(&groups).run_aggregated().await;
+    let discovery = discovery.context("cannot discover the resources of the API server")?;
+    let all = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
+    let is_created =
+        |resource: &ApiResource| created.contains(&(resource.group.clone(), resource.plural.clone()));
+    Ok(all
+        .filter(|(resource, _)| is_created(resource))
+        .map(|(resource, capabilities)| (resource, capabilities.scope))
+        .collect())
 }
 
-/// Group and plural of what the controllers of a kind's group may create, and of what becomes of it.
-fn made_by(kind: &Kind) -> BTreeSet<(String, String)> {
+/// Returns group and plural of the resources that the controllers of the kind's group can create.
+///
+/// Includes those that Kubernetes creates for them.
+fn created_resources(kind: &Kind) -> BTreeSet<(String, String)> {
     let group = &kind.definition.spec.group;
     let of_group = CONTROLLERS
         .iter()
@@ -91,46 +97,49 @@ fn made_by(kind: &Kind) -> BTreeSet<(String, String)> {
     let rules =
         of_group.flat_map(|controller| (controller.rules)()).map(operator_core::rbac::Rule::into_policy);
     let creating = rules.filter(|rule| rule.verbs.iter().any(|verb| verb == "create"));
-    let mut made: BTreeSet<_> =
-        GRANDCHILDREN.map(|(group, plural)| (group.to_owned(), plural.to_owned())).into();
+    let mut created: BTreeSet<_> =
+        CREATED_BY_KUBERNETES.map(|(group, plural)| (group.to_owned(), plural.to_owned())).into();
     for rule in creating {
         for group in rule.api_groups.iter().flatten() {
             let plurals = rule.resources.iter().flatten().filter(|plural| !plural.contains('/'));
-            made.extend(plurals.map(|plural| (group.clone(), plural.clone())));
+            created.extend(plurals.map(|plural| (group.clone(), plural.clone())));
         }
     }
-    made
+    created
 }
 
-/// Adds the objects of a kind, or why they could not be listed.
-async fn gather(
+/// Appends the objects of a resource, or the error of listing them.
+async fn append_list(
     api: &Api<DynamicObject>,
     resource: &ApiResource,
     namespace: &str,
     found: &mut Vec<DynamicObject>,
-    hidden: &mut Vec<String>,
+    errors: &mut Vec<String>,
 ) {
     match list(api, &ListParams::default()).await {
-        Ok(objects) => found.extend(objects.into_iter().map(|object| typed(object, resource))),
+        Ok(objects) => found.extend(objects.into_iter().map(|object| with_type(object, resource))),
         Err(error) => {
-            let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-            hidden.push(format!("{}{place}: {}", resource.plural, chain(&error)));
+            let scope = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+            errors.push(format!("{}{scope}: {}", resource.plural, chain(&error)));
         }
     }
 }
 
-/// Objects in a list do not say of which kind they are.
-pub(crate) fn typed(mut object: DynamicObject, resource: &ApiResource) -> DynamicObject {
+/// Adds `apiVersion` and `kind`, which objects in a list lack.
+pub(crate) fn with_type(mut object: DynamicObject, resource: &ApiResource) -> DynamicObject {
     object.types =
         Some(kube::api::TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() });
     object
 }
 
-/// The tree below an object. An object is shown below the first that it belongs to; a circle ends where it closes.
+/// Returns the tree below an object.
+///
+/// An object appears below the first object that it belongs to. A cycle ends at the object that
+/// closes it.
 fn node(object: &DynamicObject, candidates: &[DynamicObject]) -> Node {
     let (own, others): (Vec<_>, Vec<_>) =
-        candidates.iter().cloned().partition(|candidate| belongs(candidate, object));
-    // What belongs to a namespace that is shown is shown there.
+        candidates.iter().cloned().partition(|candidate| is_child(candidate, object));
+    // Objects in a Namespace that is itself a child are shown below that Namespace.
     let is_inside = |child: &DynamicObject| {
         own.iter().any(|other| is(other, "Namespace") && child.namespace() == other.metadata.name)
     };
@@ -162,22 +171,22 @@ fn sort(nodes: &mut Vec<Node>) {
     nodes.dedup();
 }
 
-/// Whether one object belongs to another: by UID in an owner reference, or by a mark.
-fn belongs(child: &DynamicObject, parent: &DynamicObject) -> bool {
+/// Returns whether one object belongs to another, by an owner reference or an annotation.
+fn is_child(child: &DynamicObject, parent: &DynamicObject) -> bool {
     let Some(uid) = parent.uid() else { return false };
     if child.uid().as_ref() == Some(&uid) {
         return false;
     }
-    let mark = |key: &str| child.annotations().get(key).map(String::as_str);
-    let owned = child.owner_references().iter().any(|owner| owner.uid == uid);
-    let place = format!("{}/{}/{uid}", parent.namespace().unwrap_or_default(), parent.name_any());
-    let claimed = is(child, "Namespace") && mark(OWNER_KEY) == Some(&place);
-    let made_for = is(parent, "Namespace")
+    let annotation = |key: &str| child.annotations().get(key).map(String::as_str);
+    let has_owner_reference = child.owner_references().iter().any(|owner| owner.uid == uid);
+    let owner = format!("{}/{}/{uid}", parent.namespace().unwrap_or_default(), parent.name_any());
+    let is_owned_namespace = is(child, "Namespace") && annotation(OWNER_KEY) == Some(&owner);
+    let is_namespace_content = is(parent, "Namespace")
         && child.namespace() == parent.metadata.name
-        && mark(MADE_FOR_KEY) == parent.metadata.name.as_deref();
-    let configured = is(parent, "CapsuleConfiguration")
-        && mark(CONFIGURATION_ANNOTATION) == parent.metadata.name.as_deref();
-    owned || claimed || made_for || configured
+        && annotation(MADE_FOR_KEY) == parent.metadata.name.as_deref();
+    let is_configured = is(parent, "CapsuleConfiguration")
+        && annotation(CONFIGURATION_ANNOTATION) == parent.metadata.name.as_deref();
+    has_owner_reference || is_owned_namespace || is_namespace_content || is_configured
 }
 
 fn is(object: &DynamicObject, kind: &str) -> bool {
@@ -200,7 +209,7 @@ mod tests {
         namespace: Option<&str>,
         name: &str,
         owner: Option<&str>,
-        marks: Value,
+        annotations: Value,
     ) -> DynamicObject {
         let owners: Vec<_> = owner
             .into_iter()
@@ -208,25 +217,25 @@ mod tests {
             .collect();
         testing::object(json!({
             "apiVersion": "v1", "kind": kind,
-            "metadata": { "name": name, "namespace": namespace, "uid": format!("{kind}-{name}"), "ownerReferences": owners, "annotations": marks },
+            "metadata": { "name": name, "namespace": namespace, "uid": format!("{kind}-{name}"), "ownerReferences": owners, "annotations": annotations },
         }))
     }
 
-    fn drawn(node: &Node, depth: usize) -> String {
+    fn format_tree(node: &Node, depth: usize) -> String {
         let own = format!("{}{} {}\n", "  ".repeat(depth), node.kind, node.name);
-        own + &node.children.iter().map(|child| drawn(child, depth + 1)).collect::<String>()
+        own + &node.children.iter().map(|child| format_tree(child, depth + 1)).collect::<String>()
     }
 
     #[test]
-    fn owners_are_followed_down() {
+    fn follows_owner_references() {
         let root = object("Memcached", Some("a"), "cache", None, json!({}));
         let found = [
             object("Pod", Some("a"), "cache-1", Some("ReplicaSet-cache-x"), json!({})),
             object("ReplicaSet", Some("a"), "cache-x", Some("Deployment-cache"), json!({})),
             object("Deployment", Some("a"), "cache", Some("Memcached-cache"), json!({})),
-            object("Pod", Some("a"), "other", Some("somebody"), json!({})),
+            object("Pod", Some("a"), "other", Some("other-owner"), json!({})),
         ];
-        insta::assert_snapshot!(drawn(&node(&root, &found), 0), @r"
+        insta::assert_snapshot!(format_tree(&node(&root, &found), 0), @r"
         Memcached cache
           Deployment cache
             ReplicaSet cache-x
@@ -235,15 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_followed_where_references_cannot_go() {
+    fn follows_annotations_across_namespaces() {
         let root = object("NamespacePlus", Some("teams"), "blue", None, json!({}));
         let found = [
             object("Namespace", None, "blue", None, json!({ OWNER_KEY: "teams/blue/NamespacePlus-blue" })),
-            object("Namespace", None, "red", None, json!({ OWNER_KEY: "teams/blue/of-an-earlier-life" })),
+            object("Namespace", None, "red", None, json!({ OWNER_KEY: "teams/blue/previous-uid" })),
             object("ResourceQuota", Some("blue"), "default-quota", None, json!({ MADE_FOR_KEY: "blue" })),
             object("ResourceQuota", Some("red"), "copied", None, json!({ MADE_FOR_KEY: "blue" })),
         ];
-        insta::assert_snapshot!(drawn(&node(&root, &found), 0), @r"
+        insta::assert_snapshot!(format_tree(&node(&root, &found), 0), @r"
         NamespacePlus blue
           Namespace blue
             ResourceQuota default-quota
@@ -251,15 +260,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tenant_has_in_its_namespaces_is_shown_there() {
+    fn shows_objects_of_a_tenant_below_its_namespaces() {
         let root = object("Tenant", None, "oil", None, json!({}));
         let found = [
             object("Namespace", None, "oil-a", Some("Tenant-oil"), json!({})),
             object("Namespace", None, "oil-b", Some("Tenant-oil"), json!({})),
             object("LimitRange", Some("oil-a"), "capsule-oil-0", Some("Tenant-oil"), json!({})),
-            object("LimitRange", Some("left"), "capsule-oil-1", Some("Tenant-oil"), json!({})),
+            object("LimitRange", Some("former"), "capsule-oil-1", Some("Tenant-oil"), json!({})),
         ];
-        insta::assert_snapshot!(drawn(&node(&root, &found), 0), @r"
+        insta::assert_snapshot!(format_tree(&node(&root, &found), 0), @r"
         Tenant oil
           LimitRange capsule-oil-1
           Namespace oil-a
@@ -269,17 +278,17 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_owners_ends() {
+    fn stops_at_cycles_of_owner_references() {
         let root = object("A", None, "a", Some("B-b"), json!({}));
         let found = [object("B", None, "b", Some("A-a"), json!({})), root.clone()];
-        assert_eq!(drawn(&node(&root, &found), 0), "A a\n  B b\n    A a\n");
+        assert_eq!(format_tree(&node(&root, &found), 0), "A a\n  B b\n    A a\n");
     }
 
     #[test]
-    fn what_is_looked_at_comes_from_the_rules() {
-        let made = |kind: &str| made_by(&kinds::find(kind).unwrap());
-        assert!(made("memcached").contains(&("apps".to_owned(), "deployments".to_owned())));
-        assert!(made("tenant").contains(&("networking.k8s.io".to_owned(), "networkpolicies".to_owned())));
-        assert!(!made("podset").contains(&(String::new(), "secrets".to_owned())));
+    fn derives_resources_from_the_rules_of_controllers() {
+        let created = |kind: &str| created_resources(&kinds::find(kind).unwrap());
+        assert!(created("memcached").contains(&("apps".to_owned(), "deployments".to_owned())));
+        assert!(created("tenant").contains(&("networking.k8s.io".to_owned(), "networkpolicies".to_owned())));
+        assert!(!created("podset").contains(&(String::new(), "secrets".to_owned())));
     }
 }

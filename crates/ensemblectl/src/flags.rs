@@ -1,66 +1,67 @@
-//! The command line.
+//! Command line.
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-/// Sees that Ensemble is fine in a cluster, and finds out why it is not. Changes nothing.
+use crate::wait_target::WaitTarget;
+
+/// Check an Ensemble installation, and show why an object is not ready. Changes nothing.
 #[derive(Parser)]
 #[command(name = "ensemblectl", version, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Flags {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) config: ConfigFlags,
     #[command(flatten)]
     pub(crate) color: colorchoice_clap::Color,
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) command: Command,
 }
 
-/// Which cluster, and where in it.
+/// Flags that select the cluster and the namespaces.
 #[derive(Args, Clone)]
-pub(crate) struct Place {
-    /// The kubeconfig file; without it KUBECONFIG, ~/.kube/config, or the ServiceAccount of the pod
+pub(crate) struct ConfigFlags {
+    /// Path to the kubeconfig file. Defaults to KUBECONFIG, ~/.kube/config, or the ServiceAccount of the Pod
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig; the current one unless given
+    /// Context of the kubeconfig. Defaults to the current context
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// The namespace of the object; that of the context unless given
+    /// Namespace of the object. Defaults to the namespace of the context
     #[arg(long, short, global = true, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
 
-    /// The namespace that the manager runs in; where its Deployment is unless given
+    /// Namespace of the manager. Defaults to the namespace of its Deployment
     #[arg(long, global = true, env = "ENSEMBLE_NAMESPACE", value_name = "NAME")]
     pub(crate) manager_namespace: Option<String>,
 }
 
-/// What to do.
+/// Command of `ensemblectl`.
 #[derive(Subcommand)]
-pub(crate) enum Verb {
-    /// Look at every part of the installation. Ends with 0 if all is fine, 1 if something is wrong, 2 if something
-    /// could not be found out
+pub(crate) enum Command {
+    /// Check the installation. Exits with 1 if a check failed, and with 2 if a check could not run
     Check(Check),
-    /// Show all objects, or one with its conditions, children and Events
+    /// Show all objects, or one object with its conditions, children, and Events
     Status(Status),
-    /// Show what belongs to an object, and what belongs to that
+    /// Show the objects that belong to an object, as a tree
     Tree(Tree),
-    /// Wait until an object is as asked; ends with 1 if it is not in time
+    /// Wait until an object is Ready, has a condition, or is deleted. Exits with 1 on timeout
     Wait(Wait),
-    /// Gather what somebody needs who is to help, without Secrets and credentials
+    /// Write an archive for troubleshooting, without Secrets and credentials
     Report(Report),
     /// Print the completion script of a shell
     Completion {
-        /// The shell
+        /// Shell
         shell: Shell,
     },
 }
 
 #[derive(Args)]
 pub(crate) struct Check {
-    /// Look before an installation whether it can work, instead of at one that is there
+    /// Check whether you can install Ensemble, instead of an existing installation
     #[arg(long)]
     pub(crate) pre: bool,
 
@@ -71,27 +72,27 @@ pub(crate) struct Check {
     pub(crate) output: Output,
 }
 
-/// From when on something takes too long.
+/// Durations after which an object is reported.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How long an object may take to be deleted before that is said
+    /// Report objects that have been terminating for longer than this
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = duration)]
     pub(crate) stuck_after: Duration,
 
-    /// How long an object may be not Ready before that is said
+    /// Report objects that have not been Ready for longer than this
     #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = duration)]
     pub(crate) unready_after: Duration,
 }
 
 #[derive(Args)]
 pub(crate) struct Status {
-    /// A kind: singular, plural, short or as in manifests; all kinds unless given. Also KIND/NAME
+    /// Kind, as kubectl accepts it, or KIND/NAME. Defaults to all kinds
     pub(crate) kind: Option<String>,
 
-    /// The name of an object
+    /// Name of the object
     pub(crate) name: Option<String>,
 
-    /// Look into all namespaces
+    /// List the objects of all namespaces
     #[arg(long, short = 'A', conflicts_with_all = ["namespace", "name"])]
     pub(crate) all_namespaces: bool,
 
@@ -113,18 +114,18 @@ pub(crate) struct Wait {
     #[command(flatten)]
     pub(crate) object: Object,
 
-    /// What to wait for: a condition that is to be True, CONDITION=STATUS, or deleted
-    #[arg(long = "for", default_value = "Ready", value_name = "WHAT")]
-    pub(crate) what: crate::wait::Goal,
+    /// State to wait for: CONDITION, CONDITION=STATUS, or deleted
+    #[arg(long = "for", default_value = "Ready", value_name = "STATE")]
+    pub(crate) target: WaitTarget,
 
-    /// How long to wait
+    /// Maximum time to wait
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
 
 #[derive(Args)]
 pub(crate) struct Report {
-    /// The archive to write; must not exist
+    /// Path of the archive. The file must not exist
     #[arg(long, default_value = "ensemble-report.tar.gz", value_name = "FILE.tar.gz")]
     pub(crate) output: PathBuf,
 
@@ -132,32 +133,32 @@ pub(crate) struct Report {
     pub(crate) limits: Limits,
 }
 
-/// One object.
+/// Arguments that select one object.
 #[derive(Args)]
 pub(crate) struct Object {
-    /// Its kind: singular, plural, short or as in manifests. Also KIND/NAME
+    /// Kind, as kubectl accepts it, or KIND/NAME
     pub(crate) kind: String,
 
-    /// Its name
+    /// Name of the object
     pub(crate) name: Option<String>,
 }
 
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Output {
-    /// How to print it
+    /// Output format
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Format,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For programs
+    /// JSON
     Json,
 }
 
-/// Reads the command line; ends the process with a message if it asks for help or makes no sense.
+/// Parses the command line. Exits with a message for `--help` and for invalid arguments.
 pub(crate) fn parse() -> Flags {
     let mut command = Flags::command();
     if is_plugin(std::env::args_os().next().as_deref()) {
@@ -167,17 +168,17 @@ pub(crate) fn parse() -> Flags {
     Flags::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// Whether kubectl has found us as one of its plugins.
+/// Returns whether the program runs as a kubectl plugin.
 fn is_plugin(program: Option<&OsStr>) -> bool {
     let name = program.and_then(|program| std::path::Path::new(program).file_stem());
     name.is_some_and(|name| name == "kubectl-ensemble")
 }
 
-/// A duration as Go writes it.
+/// Parses a duration in the notation of Go.
 fn duration(text: &str) -> Result<Duration, String> {
-    let read =
-        text.parse::<kube::core::Duration>().ok().filter(|read| !text.is_empty() && !read.is_negative());
-    read.map(Duration::from).ok_or_else(|| "use a duration such as 30s, 5m or 1h30m".to_owned())
+    let parsed =
+        text.parse::<kube::core::Duration>().ok().filter(|parsed| !text.is_empty() && !parsed.is_negative());
+    parsed.map(Duration::from).ok_or_else(|| "use a duration such as 30s, 5m, or 1h30m".to_owned())
 }
 
 #[cfg(test)]
@@ -185,19 +186,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         Flags::command().debug_assert();
     }
 
     #[test]
-    fn kubectl_finds_us_by_name() {
+    fn detects_kubectl_plugin_by_program_name() {
         assert!(is_plugin(Some(OsStr::new("/usr/local/bin/kubectl-ensemble"))));
         assert!(!is_plugin(Some(OsStr::new("ensemblectl"))));
         assert!(!is_plugin(None));
     }
 
     #[test]
-    fn durations_are_those_of_go_and_none_is_negative() {
+    fn parses_go_durations_and_rejects_negative_ones() {
         assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("0s"), Ok(Duration::ZERO));
         for bad in ["-1s", "soon", "5", ""] {
@@ -206,12 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
-        let refused = |args: &[&str]| Flags::try_parse_from([&["ensemblectl"], args].concat()).is_err();
-        assert!(refused(&["status", "-A", "-n", "shop"]));
-        assert!(refused(&["status", "podset", "web", "-A"]));
-        assert!(refused(&["wait"]));
-        assert!(!refused(&["status", "-n", "shop"]));
-        assert!(!refused(&["wait", "podset/web", "--for=deleted", "--timeout=5m"]));
+    fn rejects_conflicting_arguments() {
+        let is_rejected = |args: &[&str]| Flags::try_parse_from([&["ensemblectl"], args].concat()).is_err();
+        assert!(is_rejected(&["status", "-A", "-n", "shop"]));
+        assert!(is_rejected(&["status", "podset", "web", "-A"]));
+        assert!(is_rejected(&["wait"]));
+        assert!(!is_rejected(&["status", "-n", "shop"]));
+        assert!(!is_rejected(&["wait", "podset/web", "--for=deleted", "--timeout=5m"]));
     }
 }

@@ -1,4 +1,4 @@
-//! Where the manager runs, and with which flags: read from its Deployment, if there is one.
+//! The namespace and flags of the manager, from its Deployment if it has one.
 
 use std::collections::BTreeMap;
 
@@ -12,104 +12,107 @@ use manager::{ACCOUNT, Flags, NAMESPACE, parse_deployed};
 use operator_core::{Registration, error::status};
 use operator_runtime::release::manager_selector;
 
-use crate::{connect::Cluster, kinds};
+use crate::{cluster::Cluster, kinds};
 
-/// A manager, or where one would be.
+/// Installation of the manager, or the defaults of a future one.
 pub(crate) struct Installation {
-    /// The namespace that it runs in.
+    /// Namespace of the manager.
     pub(crate) namespace: String,
-    /// The ServiceAccount that it runs as.
-    pub(crate) account: String,
-    /// What it was asked to do; the defaults where there is no Deployment.
+    /// Name of the manager's ServiceAccount.
+    pub(crate) service_account: String,
+    /// Flags of the manager. The defaults without a Deployment.
     pub(crate) flags: Flags,
-    /// Why the flags of the Deployment could not be read.
-    pub(crate) flags_unreadable: Option<String>,
-    /// Its Deployment. A manager on a workstation has none.
+    /// Error of parsing the flags of the Deployment.
+    pub(crate) flags_error: Option<String>,
+    /// Deployment of the manager. A manager on a workstation has none.
     pub(crate) deployment: Option<Deployment>,
-    /// Other namespaces in which a manager is deployed.
-    pub(crate) others: Vec<String>,
+    /// Other namespaces with a Deployment of the manager.
+    pub(crate) other_namespaces: Vec<String>,
 }
 
 impl Installation {
-    /// Looks for it, in the whole cluster if that is allowed.
+    /// Finds the installation in the namespace of `--manager-namespace`, or in any namespace.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// Returns an error if the Deployments cannot be listed.
     pub(crate) async fn find(cluster: &Cluster) -> Result<Self> {
-        let wanted = cluster.place.manager_namespace.as_deref();
-        let deployments = deployments(cluster, wanted.unwrap_or(NAMESPACE)).await?;
-        Self::among(deployments, wanted)
+        let namespace = cluster.config.manager_namespace.as_deref();
+        let deployments = list_deployments(cluster, namespace.unwrap_or(NAMESPACE)).await?;
+        Self::select(deployments, namespace)
     }
 
-    /// The installation in a namespace, or the first one that is there.
-    pub(crate) fn among(deployments: Vec<Deployment>, wanted: Option<&str>) -> Result<Self> {
-        let is_wanted =
-            |one: &&Deployment| wanted.is_none_or(|wanted| one.namespace().as_deref() == Some(wanted));
-        let deployment = deployments.iter().find(is_wanted).cloned();
+    /// Returns the installation in a namespace, or the first one.
+    pub(crate) fn select(deployments: Vec<Deployment>, requested: Option<&str>) -> Result<Self> {
+        let is_selected = |deployment: &&Deployment| {
+            requested.is_none_or(|requested| deployment.namespace().as_deref() == Some(requested))
+        };
+        let deployment = deployments.iter().find(is_selected).cloned();
         let namespace = deployment.as_ref().and_then(ResourceExt::namespace);
-        let namespace = namespace.unwrap_or_else(|| wanted.unwrap_or(NAMESPACE).to_owned());
-        let mut others: Vec<_> = deployments.iter().filter_map(ResourceExt::namespace).collect();
-        others.retain(|other| *other != namespace);
-        others.dedup();
+        let namespace = namespace.unwrap_or_else(|| requested.unwrap_or(NAMESPACE).to_owned());
+        let mut other_namespaces: Vec<_> = deployments.iter().filter_map(ResourceExt::namespace).collect();
+        other_namespaces.retain(|other| *other != namespace);
+        other_namespaces.dedup();
         let pod = deployment.as_ref().and_then(|deployment| deployment.spec.as_ref()?.template.spec.as_ref());
-        let account = pod.and_then(|pod| pod.service_account_name.clone());
+        let service_account = pod.and_then(|pod| pod.service_account_name.clone());
         let (args, env) = pod
             .and_then(|pod| pod.containers.first())
-            .map(|main| started(main, &namespace))
+            .map(|main| arguments_and_env(main, &namespace))
             .unwrap_or_default();
-        let (flags, flags_unreadable) = match parse_deployed(&args, &env) {
+        let (flags, flags_error) = match parse_deployed(&args, &env) {
             Ok(flags) => (flags, None),
             Err(error) => {
                 let flags = parse_deployed(&[format!("--namespace={namespace}")], &BTreeMap::new());
-                let why = error.to_string().lines().next().unwrap_or_default().to_owned();
-                (flags.context("cannot read the manager's own defaults")?, Some(why))
+                let message = error.to_string().lines().next().unwrap_or_default().to_owned();
+                (flags.context("cannot parse the default flags of the manager")?, Some(message))
             }
         };
-        let account = account.unwrap_or_else(|| ACCOUNT.to_owned());
-        Ok(Self { namespace, account, flags, flags_unreadable, deployment, others })
+        let service_account = service_account.unwrap_or_else(|| ACCOUNT.to_owned());
+        Ok(Self { namespace, service_account, flags, flags_error, deployment, other_namespaces })
     }
 
-    /// The controllers that it runs.
+    /// Returns the controllers that the manager runs.
     pub(crate) fn controllers(&self) -> &[Registration] {
         &self.flags.controllers
     }
 
-    /// The kinds of these controllers.
+    /// Returns the kinds of these controllers.
     pub(crate) fn kinds(&self) -> Vec<kinds::Kind> {
         kinds::of(self.controllers()).cloned().collect()
     }
 
-    /// Whether it answers the API server.
+    /// Returns whether the manager serves webhooks.
     pub(crate) fn serves_webhooks(&self) -> bool {
         self.flags.webhook_bind_address.is_some()
     }
 
-    /// Whether it asks the API server who may read its metrics.
-    pub(crate) fn guards_metrics(&self) -> bool {
+    /// Returns whether the manager serves metrics over TLS with authorization.
+    pub(crate) fn has_secure_metrics(&self) -> bool {
         self.flags.metrics_bind_address.is_some() && self.flags.metrics_secure
     }
 
-    /// Whether any server of it shows a certificate.
-    pub(crate) fn shows_certificate(&self) -> bool {
-        self.serves_webhooks() || self.guards_metrics()
+    /// Returns whether the manager has an HTTPS server.
+    pub(crate) fn needs_certificate(&self) -> bool {
+        self.serves_webhooks() || self.has_secure_metrics()
     }
 
-    /// The namespace of its Leases, if it shares its controllers.
+    /// Returns the namespace of the Leases. `None` without leader election.
     pub(crate) fn lease_namespace(&self) -> Option<&str> {
         self.flags.sharing.as_ref().map(|sharing| sharing.namespace.as_str())
     }
 }
 
-/// The Deployments of managers. Who may not list those of the cluster gets those of the namespace, if any.
-async fn deployments(cluster: &Cluster, namespace: &str) -> Result<Vec<Deployment>> {
+/// Lists the Deployments of managers in the cluster.
+///
+/// Without permission for that, lists those of the namespace, or none.
+async fn list_deployments(cluster: &Cluster, namespace: &str) -> Result<Vec<Deployment>> {
     let params = ListParams::default().labels(&manager_selector());
     let everywhere = Api::<Deployment>::all(cluster.client.clone());
     match kinds::list(&everywhere, &params).await {
         Err(error) if is_forbidden(&error) => {}
         listed => return listed.context("cannot list the Deployments of the cluster"),
     }
-    let there = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
-    match kinds::list(&there, &params).await {
+    let namespaced = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
+    match kinds::list(&namespaced, &params).await {
         Err(error) if is_forbidden(&error) => Ok(Vec::new()),
         listed => listed.with_context(|| format!("cannot list the Deployments of namespace {namespace}")),
     }
@@ -119,8 +122,10 @@ fn is_forbidden(error: &kube::Error) -> bool {
     status(error).is_some_and(kube::core::Status::is_forbidden)
 }
 
-/// The arguments and the environment that a container is started with, as far as they can be known beforehand.
-fn started(container: &Container, namespace: &str) -> (Vec<String>, BTreeMap<String, String>) {
+/// Returns the arguments and environment variables of a container.
+///
+/// Variables from ConfigMaps and Secrets are omitted.
+fn arguments_and_env(container: &Container, namespace: &str) -> (Vec<String>, BTreeMap<String, String>) {
     let value = |variable: &EnvVar| match &variable.value_from {
         None => Some(variable.value.clone().unwrap_or_default()),
         Some(source) => {
@@ -137,9 +142,9 @@ fn started(container: &Container, namespace: &str) -> (Vec<String>, BTreeMap<Str
     let expand = |arg: &String| {
         env.iter().fold(arg.clone(), |arg, (name, value)| arg.replace(&format!("$({name})"), value))
     };
-    // The first word of a command is the program.
-    let words = container.command.iter().flatten().skip(1).chain(container.args.iter().flatten());
-    (words.map(expand).collect(), env)
+    // The first element of a command is the program.
+    let args = container.command.iter().flatten().skip(1).chain(container.args.iter().flatten());
+    (args.map(expand).collect(), env)
 }
 
 #[cfg(test)]
@@ -161,15 +166,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_deployment_the_defaults_hold() {
-        let found = Installation::among(Vec::new(), None).unwrap();
-        assert_eq!((&*found.namespace, &*found.account), (NAMESPACE, ACCOUNT));
+    fn uses_defaults_without_a_deployment() {
+        let found = Installation::select(Vec::new(), None).unwrap();
+        assert_eq!((&*found.namespace, &*found.service_account), (NAMESPACE, ACCOUNT));
         assert!(names(&found).len() > 3);
-        assert_eq!(Installation::among(Vec::new(), Some("here")).unwrap().namespace, "here");
+        assert_eq!(Installation::select(Vec::new(), Some("here")).unwrap().namespace, "here");
     }
 
     #[test]
-    fn flags_are_those_that_the_deployment_gives() {
+    fn reads_flags_from_arguments_and_environment() {
         let env = json!([
             { "name": "POD_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
             { "name": "ENSEMBLE_CONTROLLERS", "value": "podset" },
@@ -179,18 +184,24 @@ mod tests {
             deployment("a", json!({ "name": "manager", "args": args, "env": env })),
             deployment("b", json!({ "name": "manager" })),
         ];
-        let found = Installation::among(both.clone(), None).unwrap();
-        assert_eq!((&*found.namespace, &*found.account, names(&found)), ("a", "someone", vec!["podset"]));
-        assert_eq!((found.lease_namespace(), found.others.clone()), (Some("a-leases"), vec!["b".to_owned()]));
-        let found = Installation::among(both, Some("b")).unwrap();
-        assert_eq!((&*found.namespace, found.others), ("b", vec!["a".to_owned()]));
+        let found = Installation::select(both.clone(), None).unwrap();
+        assert_eq!(
+            (&*found.namespace, &*found.service_account, names(&found)),
+            ("a", "someone", vec!["podset"])
+        );
+        assert_eq!(
+            (found.lease_namespace(), found.other_namespaces.clone()),
+            (Some("a-leases"), vec!["b".to_owned()])
+        );
+        let found = Installation::select(both, Some("b")).unwrap();
+        assert_eq!((&*found.namespace, found.other_namespaces), ("b", vec!["a".to_owned()]));
     }
 
     #[test]
-    fn flags_of_another_version_are_no_reason_to_give_up() {
-        let strange = vec![deployment("a", json!({ "name": "manager", "args": ["--from-the-future"] }))];
-        let found = Installation::among(strange, None).unwrap();
-        assert!(found.flags_unreadable.unwrap().contains("--from-the-future"));
+    fn unknown_flags_fall_back_to_the_defaults() {
+        let newer = vec![deployment("a", json!({ "name": "manager", "args": ["--from-the-future"] }))];
+        let found = Installation::select(newer, None).unwrap();
+        assert!(found.flags_error.unwrap().contains("--from-the-future"));
         assert_eq!(found.flags.namespace, "a");
     }
 }

@@ -1,36 +1,41 @@
-//! `ensemblectl`: with which a person sees that an installation is fine, and finds out why it is not.
+//! `ensemblectl` checks an installation, and shows why an object is not ready. It only reads.
 //!
-//! It only reads. What there is to know of controllers, kinds, rights, webhooks and Leases comes from the code of the
-//! manager; nothing of it is written down here again.
+//! Controllers, kinds, permissions, webhooks, and Leases come from the code of the manager, and are
+//! not repeated here.
 //!
 //! ```text
-//! flags         the command line; connect finds the cluster, explain says what to do when that does not work
-//! kinds         our kinds and the words for them; object reads what an object says of itself (pure)
-//! installation  where the manager runs, and with which flags
-//! check         findings about the installation, each with what to do
-//! children      what belongs to an object; tree and status show it
-//! wait          follows one object until it is as asked
-//! report        all of this as files in an archive, without values that may be secret (redact, pure)
-//! output        tables, colours, JSON
+//! flags         the command line
+//! cluster       the kubeconfig and the connection to the API server
+//! errors        error messages with their remedy
+//! kinds         the kinds of Ensemble and their names, as kubectl accepts them
+//! object        conditions, readiness, and state of an object (pure)
+//! installation  the manager's Deployment and its flags
+//! check         checks of the installation, each with a remedy
+//! children      the objects that belong to an object; tree and status show them
+//! wait_target   the state that wait waits for (pure)
+//! wait          watches one object until it reaches a state
+//! report        an archive of all of this, without values that can be secret
+//! output        tables, colours, and JSON
 //! ```
 
+mod access_review;
 mod age;
 mod check;
 mod children;
-mod connect;
-mod explain;
+mod cluster;
+mod errors;
 mod flags;
 mod installation;
 mod kinds;
 mod object;
 mod output;
 mod report;
-mod rights;
 mod status;
 #[cfg(test)]
 mod testing;
 mod tree;
 mod wait;
+mod wait_target;
 
 use std::process::ExitCode;
 
@@ -38,44 +43,44 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 
 use crate::{
-    connect::Cluster,
-    flags::{Flags, Verb},
-    output::Ending,
+    cluster::Cluster,
+    flags::{Command, Flags},
+    output::ExitStatus,
 };
 
-/// Does what the command line asks for, and says how that ended.
+/// Runs the command and returns its exit code. Prints errors to standard error.
 pub fn main() -> ExitCode {
     let flags = flags::parse();
     flags.color.write_global();
     match run(flags) {
-        Ok(ending) => ending.into(),
+        Ok(exit_status) => exit_status.into(),
         Err(error) => {
-            output::complain(&explain::text(&error));
-            Ending::Unknown.into()
+            output::print_error(&errors::format(&error));
+            ExitStatus::Unknown.into()
         }
     }
 }
 
-fn run(flags: Flags) -> Result<Ending> {
-    if let Verb::Completion { shell } = flags.verb {
+fn run(flags: Flags) -> Result<ExitStatus> {
+    if let Command::Completion { shell } = flags.command {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Flags::command(), "ensemblectl", &mut script);
-        output::say(&String::from_utf8_lossy(&script))?;
-        return Ok(Ending::Fine);
+        output::print_text(&String::from_utf8_lossy(&script))?;
+        return Ok(ExitStatus::Success);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the asynchronous runtime")?;
     runtime.block_on(async {
-        let cluster = Cluster::connect(&flags.place).await?;
-        match flags.verb {
-            Verb::Check(check) => check::run(&cluster, &check).await,
-            Verb::Status(status) => status::run(&cluster, &status).await,
-            Verb::Tree(tree) => tree::run(&cluster, &tree).await,
-            Verb::Wait(wait) => wait::run(&cluster, &wait).await,
-            Verb::Report(report) => report::run(&cluster, &report).await,
-            Verb::Completion { .. } => Ok(Ending::Fine),
+        let cluster = Cluster::connect(&flags.config).await?;
+        match flags.command {
+            Command::Check(check) => check::run(&cluster, &check).await,
+            Command::Status(status) => status::run(&cluster, &status).await,
+            Command::Tree(tree) => tree::run(&cluster, &tree).await,
+            Command::Wait(wait) => wait::run(&cluster, &wait).await,
+            Command::Report(report) => report::run(&cluster, &report).await,
+            Command::Completion { .. } => Ok(ExitStatus::Success),
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The tool's entry point.
+//! Entry point of `ensemblectl`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,6 @@
-//! What an object says of itself. Pure: reads whatever is there, and takes nothing for granted.
+//! Conditions, readiness, and state of an object. Pure.
+//!
+//! Malformed fields are treated as missing.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -7,48 +9,50 @@ use operator_core::conditions::{READY, find};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Whether an object is as its spec asks, and why not.
+/// Readiness of an object, from its condition Ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Readiness {
-    /// The status of the condition Ready; `Unknown` if it says nothing of the present spec, empty where nobody looks
-    /// after the kind.
+    /// Status of the condition Ready. `Unknown` if it describes an earlier generation of the spec.
+    /// Empty for kinds without a controller.
     pub(crate) ready: String,
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// Since when.
+    /// Last transition of the condition, or start of the deletion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<Timestamp>,
 }
 
-/// Its conditions; what is no condition is left out.
+/// Returns the conditions of an object. Skips malformed entries.
 pub(crate) fn conditions(object: &DynamicObject) -> Vec<Condition> {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
     let read = |condition: &Value| serde_json::from_value(condition.clone()).ok();
     conditions.into_iter().flatten().filter_map(read).collect()
 }
 
-/// Since when it is there.
-pub(crate) fn created(object: &DynamicObject) -> Option<Timestamp> {
+/// Returns the creation timestamp.
+pub(crate) fn creation_time(object: &DynamicObject) -> Option<Timestamp> {
     object.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-/// Since when it is to be deleted.
-pub(crate) fn deleted(object: &DynamicObject) -> Option<Timestamp> {
+/// Returns the deletion timestamp.
+pub(crate) fn deletion_time(object: &DynamicObject) -> Option<Timestamp> {
     object.metadata.deletion_timestamp.as_ref().map(|time| time.0)
 }
 
-/// How it is. `is_tended`: whether a controller writes the status of its kind.
-pub(crate) fn readiness(object: &DynamicObject, is_tended: bool) -> Readiness {
+/// Returns the readiness of an object.
+///
+/// `has_controller` is whether a controller writes the status of the kind.
+pub(crate) fn readiness(object: &DynamicObject, has_controller: bool) -> Readiness {
     let conditions = conditions(object);
     let ready = find(&conditions, READY);
-    if let Some(since) = deleted(object) {
+    if let Some(since) = deletion_time(object) {
         let finalizers = object.finalizers().join(", ");
         let message = ready.map_or("", |ready| &ready.message);
         let message = match (finalizers.is_empty(), message) {
             (true, message) => message.to_owned(),
-            (false, "") => format!("held by {finalizers}"),
-            (false, message) => format!("held by {finalizers}; {message}"),
+            (false, "") => format!("waiting for finalizers: {finalizers}"),
+            (false, message) => format!("waiting for finalizers: {finalizers}; {message}"),
         };
         return Readiness {
             ready: "False".to_owned(),
@@ -58,54 +62,59 @@ pub(crate) fn readiness(object: &DynamicObject, is_tended: bool) -> Readiness {
         };
     }
     match ready {
-        Some(ready) if speaks_of_the_present(object, ready) => Readiness {
+        Some(ready) if is_current(object, ready) => Readiness {
             ready: ready.status.clone(),
             reason: ready.reason.clone(),
             message: ready.message.clone(),
             since: Some(ready.last_transition_time.0),
         },
-        Some(_) => unseen("the controller has not looked at the present spec yet", created(object)),
-        None if is_tended => unseen("no controller has looked at it yet", created(object)),
+        Some(_) => {
+            not_observed("the controller has not observed the current spec yet", creation_time(object))
+        }
+        None if has_controller => {
+            not_observed("no controller has observed the object yet", creation_time(object))
+        }
         None => {
             Readiness { ready: String::new(), reason: String::new(), message: String::new(), since: None }
         }
     }
 }
 
-fn unseen(message: &str, since: Option<Timestamp>) -> Readiness {
+fn not_observed(message: &str, since: Option<Timestamp>) -> Readiness {
     Readiness {
         ready: "Unknown".to_owned(),
-        reason: "NotSeen".to_owned(),
+        reason: "NotObserved".to_owned(),
         message: message.to_owned(),
         since,
     }
 }
 
-/// Whether a condition is about the spec as it is now.
-pub(crate) fn speaks_of_the_present(object: &DynamicObject, condition: &Condition) -> bool {
-    let seen = condition.observed_generation;
-    let seen = seen.or_else(|| object.data.pointer("/status/observedGeneration").and_then(Value::as_i64));
-    match (seen, object.metadata.generation) {
-        (Some(seen), Some(present)) => seen >= present,
+/// Returns whether a condition describes the current generation of the spec.
+pub(crate) fn is_current(object: &DynamicObject, condition: &Condition) -> bool {
+    let observed = condition.observed_generation;
+    let observed =
+        observed.or_else(|| object.data.pointer("/status/observedGeneration").and_then(Value::as_i64));
+    match (observed, object.metadata.generation) {
+        (Some(observed), Some(current)) => observed >= current,
         _ => true,
     }
 }
 
-/// In a few words, how an object of any kind is; nothing if it does not say.
+/// Returns a short state of an object of any kind, from its status. Empty if it has none.
 pub(crate) fn state(object: &DynamicObject) -> String {
     let status = object.data.get("status");
     let text = |field: &str| status.and_then(|status| status.get(field)?.as_str()).unwrap_or_default();
     let number = |value: Option<&Value>| value.and_then(Value::as_i64);
-    if deleted(object).is_some() {
+    if deletion_time(object).is_some() {
         return "Terminating".to_owned();
     }
-    if let Some(wanted) = number(object.data.pointer("/spec/replicas")) {
+    if let Some(desired) = number(object.data.pointer("/spec/replicas")) {
         let ready = number(status.and_then(|status| status.get("readyReplicas"))).unwrap_or_default();
-        return format!("{ready}/{wanted} ready");
+        return format!("{ready}/{desired} ready");
     }
-    let conditions = conditions_of_any(object);
-    let said = |type_: &str| conditions.iter().find(|(name, ..)| name == type_);
-    if let Some((_, status, reason)) = said(READY).or_else(|| said("Available")) {
+    let conditions = lenient_conditions(object);
+    let find = |type_: &str| conditions.iter().find(|(name, ..)| name == type_);
+    if let Some((_, status, reason)) = find(READY).or_else(|| find("Available")) {
         return match (status.as_str(), reason.as_str()) {
             ("True", _) => "Ready".to_owned(),
             (_, "") => "not Ready".to_owned(),
@@ -118,8 +127,8 @@ pub(crate) fn state(object: &DynamicObject) -> String {
     }
 }
 
-/// Type, status and reason. The conditions of other people's kinds have not all the fields that ours have.
-fn conditions_of_any(object: &DynamicObject) -> Vec<(String, String, String)> {
+/// Returns type, status, and reason of each condition. Other kinds can lack further fields.
+fn lenient_conditions(object: &DynamicObject) -> Vec<(String, String, String)> {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
     let field = |condition: &Value, name: &str| {
         condition.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -137,55 +146,67 @@ mod tests {
     use super::*;
     use crate::testing::object;
 
-    fn ready(status: &str, seen: i64) -> Value {
+    fn ready(status: &str, observed: i64) -> Value {
         json!([{
-            "type": "Ready", "status": status, "reason": "Why", "message": "because", "observedGeneration": seen,
+            "type": "Ready", "status": status, "reason": "Why", "message": "because", "observedGeneration": observed,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }])
     }
 
     #[test]
-    fn an_object_is_ready_if_it_says_so_of_its_present_spec() {
-        let said = |generation: i64, status: Value| {
+    fn ready_condition_counts_only_for_the_current_generation() {
+        let readiness_of = |generation: i64, status: Value| {
             let object =
                 object(json!({ "metadata": { "name": "a", "generation": generation }, "status": status }));
             let readiness = readiness(&object, true);
             (readiness.ready, readiness.reason)
         };
         let pair = |ready: &str, reason: &str| (ready.to_owned(), reason.to_owned());
-        assert_eq!(said(1, json!({ "conditions": ready("True", 1) })), pair("True", "Why"));
-        assert_eq!(said(2, json!({ "conditions": ready("True", 1) })), pair("Unknown", "NotSeen"));
-        assert_eq!(said(1, json!({ "conditions": ready("False", 1) })), pair("False", "Why"));
-        assert_eq!(said(1, json!({ "conditions": "nonsense" })), pair("Unknown", "NotSeen"));
-        assert_eq!(said(1, Value::Null), pair("Unknown", "NotSeen"));
+        assert_eq!(readiness_of(1, json!({ "conditions": ready("True", 1) })), pair("True", "Why"));
+        assert_eq!(
+            readiness_of(2, json!({ "conditions": ready("True", 1) })),
+            pair("Unknown", "NotObserved")
+        );
+        assert_eq!(readiness_of(1, json!({ "conditions": ready("False", 1) })), pair("False", "Why"));
+        assert_eq!(readiness_of(1, json!({ "conditions": "nonsense" })), pair("Unknown", "NotObserved"));
+        assert_eq!(readiness_of(1, Value::Null), pair("Unknown", "NotObserved"));
     }
 
     #[test]
-    fn where_nobody_looks_nothing_is_missed() {
+    fn kind_without_controller_has_no_readiness() {
         assert_eq!(readiness(&object(json!({ "metadata": { "name": "a" } })), false).ready, "");
     }
 
     #[test]
-    fn one_that_is_to_go_says_what_holds_it() {
-        let going = object(json!({
+    fn terminating_object_names_its_finalizers() {
+        let terminating = object(json!({
             "metadata": { "name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"] },
             "status": { "conditions": ready("False", 1) },
         }));
-        let readiness = readiness(&going, true);
-        assert_eq!((&*readiness.reason, &*readiness.message), ("Terminating", "held by x/y; because"));
+        let readiness = readiness(&terminating, true);
+        assert_eq!(
+            (&*readiness.reason, &*readiness.message),
+            ("Terminating", "waiting for finalizers: x/y; because")
+        );
     }
 
     #[test]
-    fn the_state_of_any_kind_is_what_it_says_most_plainly() {
-        let said = |fields: Value| state(&object(fields));
-        assert_eq!(said(json!({ "spec": { "replicas": 3 }, "status": { "readyReplicas": 2 } })), "2/3 ready");
-        assert_eq!(said(json!({ "spec": { "replicas": 3 } })), "0/3 ready");
-        assert_eq!(said(json!({ "status": { "phase": "Active" } })), "Active");
-        assert_eq!(said(json!({ "status": { "phase": "Failed", "reason": "Evicted" } })), "Failed: Evicted");
+    fn state_is_derived_from_replicas_conditions_or_phase() {
+        let state_of = |fields: Value| state(&object(fields));
+        assert_eq!(
+            state_of(json!({ "spec": { "replicas": 3 }, "status": { "readyReplicas": 2 } })),
+            "2/3 ready"
+        );
+        assert_eq!(state_of(json!({ "spec": { "replicas": 3 } })), "0/3 ready");
+        assert_eq!(state_of(json!({ "status": { "phase": "Active" } })), "Active");
+        assert_eq!(
+            state_of(json!({ "status": { "phase": "Failed", "reason": "Evicted" } })),
+            "Failed: Evicted"
+        );
         let pod = json!({ "status": { "phase": "Running", "conditions": [
             { "type": "Ready", "status": "False", "reason": "ContainersNotReady" },
         ] } });
-        assert_eq!(said(pod), "not Ready: ContainersNotReady");
-        assert_eq!(said(json!({ "data": {} })), "");
+        assert_eq!(state_of(pod), "not Ready: ContainersNotReady");
+        assert_eq!(state_of(json!({ "data": {} })), "");
     }
 }

@@ -1,5 +1,6 @@
-//! Tables, colours and JSON. Text always carries its colours; what is printed to something else than a terminal loses
-//! them on the way.
+//! Tables, colours, and JSON.
+//!
+//! Text always contains colours. They are removed on output that is not a terminal.
 
 use std::{
     io::{ErrorKind, Write},
@@ -16,56 +17,56 @@ use tabled::{
 
 use crate::flags::Format;
 
-/// How the program ended.
+/// Exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// All is as it should be.
-    Fine,
-    /// Something is wrong, and it was said what.
-    Wrong,
-    /// It could not be found out.
+pub(crate) enum ExitStatus {
+    /// No errors. Exit code 0.
+    Success,
+    /// A check or a wait failed. Exit code 1.
+    Failure,
+    /// The state could not be determined. Exit code 2.
     Unknown,
 }
 
-impl From<Ending> for ExitCode {
-    fn from(ending: Ending) -> Self {
-        match ending {
-            Ending::Fine => Self::SUCCESS,
-            Ending::Wrong => Self::from(1),
-            Ending::Unknown => Self::from(2),
+impl From<ExitStatus> for ExitCode {
+    fn from(exit_status: ExitStatus) -> Self {
+        match exit_status {
+            ExitStatus::Success => Self::SUCCESS,
+            ExitStatus::Failure => Self::from(1),
+            ExitStatus::Unknown => Self::from(2),
         }
     }
 }
 
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-pub(crate) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
-pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-pub(crate) const QUIET: Style = Style::new().dimmed();
-pub(crate) const HEAD: Style = Style::new().bold();
+pub(crate) const SUCCESS: Style = AnsiColor::Green.on_default();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const BOLD: Style = Style::new().bold();
 
-/// A text in a style.
+/// Returns the text in a style.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{style}{text}{style:#}") }
 }
 
-/// The status of a condition, in the colour of good or bad news.
+/// Returns the status of a condition, green for `True`, red for `False`, and yellow otherwise.
 pub(crate) fn status(text: &str) -> String {
     paint(
         match text {
-            "True" => GOOD,
-            "False" => BAD,
-            _ => DOUBTFUL,
+            "True" => SUCCESS,
+            "False" => ERROR,
+            _ => WARNING,
         },
         text,
     )
 }
 
-/// Rows under a head, in columns that line up. No line ends with spaces.
+/// Returns a table with aligned columns. No line has trailing spaces.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut builder = Builder::default();
-    builder.push_record(head.map(|name| paint(HEAD, name)));
+    builder.push_record(head.map(|name| paint(BOLD, name)));
     for row in rows {
-        // A line break in a message would be a row of its own.
+        // A line break in a cell would start a new row.
         builder.push_record(row.map(|cell| cell.replace(['\n', '\r', '\t'], " ")));
     }
     let mut table = builder.build();
@@ -73,22 +74,22 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Ite
     table.to_string().lines().flat_map(|line| [line.trim_end(), "\n"]).collect()
 }
 
-/// Prints a result in the form that was asked for.
+/// Prints a result as text or JSON.
 pub(crate) fn print<T: Serialize>(format: Format, value: &T, text: impl FnOnce() -> String) -> Result<()> {
     match format {
-        Format::Text => say(&text()),
+        Format::Text => print_text(&text()),
         Format::Json => {
             let json = serde_json::to_string_pretty(value).context("cannot write the result as JSON")?;
-            say(&format!("{json}\n"))
+            print_text(&format!("{json}\n"))
         }
     }
 }
 
-/// Prints a text. Whoever has stopped reading, as `head` does, has read enough.
+/// Prints text to standard output. Ignores a closed pipe, as `head` leaves it.
 ///
 /// # Errors
-/// When it cannot be written for another reason.
-pub(crate) fn say(text: &str) -> Result<()> {
+/// Returns an error if standard output cannot be written for another reason.
+pub(crate) fn print_text(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -96,12 +97,12 @@ pub(crate) fn say(text: &str) -> Result<()> {
     }
 }
 
-/// Prints to standard error, if anybody is there.
-pub(crate) fn complain(text: &str) {
+/// Prints text to standard error. Ignores errors.
+pub(crate) fn print_error(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// A text as it is where there are no colours.
+/// Returns the text without colours.
 #[cfg(test)]
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_whatever_is_coloured() {
+    fn aligns_columns_with_coloured_cells() {
         let rows = [
             ["a".to_owned(), status("True"), "two\nlines".to_owned()],
             ["long name".to_owned(), status("Unknown"), String::new()],
@@ -125,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_painted_where_there_is_nothing() {
-        assert_eq!(paint(BAD, ""), "");
+    fn empty_text_has_no_colour() {
+        assert_eq!(paint(ERROR, ""), "");
         assert!(status("False").starts_with('\u{1b}'));
     }
 }

@@ -1,9 +1,9 @@
-//! What unit tests share.
+//! Objects for unit tests.
 
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// An object with these fields, whatever is left out.
+/// Returns an object with these fields. `metadata` is optional.
 pub(crate) fn object(mut fields: Value) -> DynamicObject {
     if fields.get("metadata").is_none() {
         fields["metadata"] = serde_json::json!({});

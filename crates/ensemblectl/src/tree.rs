@@ -1,33 +1,33 @@
-//! `tree`: what belongs to an object, as a tree.
+//! `tree`: the objects that belong to an object, as a tree.
 
 use anyhow::Result;
 
 use crate::{
     children::{self, Node},
-    connect::Cluster,
+    cluster::Cluster,
     flags::Tree,
     kinds,
-    output::{DOUBTFUL, Ending, GOOD, QUIET, complain, paint, print},
+    output::{DIM, ExitStatus, SUCCESS, WARNING, paint, print, print_error},
 };
 
-/// Shows the tree.
-pub(crate) async fn run(cluster: &Cluster, flags: &Tree) -> Result<Ending> {
+/// Prints the tree of an object.
+pub(crate) async fn run(cluster: &Cluster, flags: &Tree) -> Result<ExitStatus> {
     let (kind, name) = kinds::find_object(&flags.object.kind, flags.object.name.as_deref())?;
     let object = kind.get(cluster, &name).await?;
-    let family = children::find(&cluster.client, &kind, object).await?;
-    print(flags.output.output, &family.root, || text(&family.root))?;
-    for hidden in &family.hidden {
-        complain(&format!("not shown: {hidden}\n"));
+    let tree = children::find(&cluster.client, &kind, object).await?;
+    print(flags.output.output, &tree.root, || text(&tree.root))?;
+    for error in &tree.errors {
+        print_error(&format!("not shown: {error}\n"));
     }
-    Ok(if family.hidden.is_empty() { Ending::Fine } else { Ending::Unknown })
+    Ok(if tree.errors.is_empty() { ExitStatus::Success } else { ExitStatus::Unknown })
 }
 
-/// The tree as text.
+/// Formats the tree.
 pub(crate) fn text(root: &Node) -> String {
     text_within(root, None)
 }
 
-/// The tree as text, where it is known that the object is in this namespace.
+/// Formats the tree. Omits the namespace of objects in `namespace`.
 pub(crate) fn text_within(root: &Node, namespace: Option<&str>) -> String {
     let mut text = line(root, namespace);
     branches(root, "", &mut text);
@@ -36,27 +36,27 @@ pub(crate) fn text_within(root: &Node, namespace: Option<&str>) -> String {
 
 fn branches(node: &Node, indent: &str, text: &mut String) {
     let last = node.children.len().saturating_sub(1);
-    for (place, child) in node.children.iter().enumerate() {
-        let (branch, beneath) = if place == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        text.push_str(&paint(QUIET, &format!("{indent}{branch}")));
-        // What is in a Namespace need not say so.
+    for (index, child) in node.children.iter().enumerate() {
+        let (branch, below) = if index == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        text.push_str(&paint(DIM, &format!("{indent}{branch}")));
+        // Objects below a Namespace are printed without their namespace.
         let above =
             if node.kind == "Namespace" { Some(node.name.as_str()) } else { node.namespace.as_deref() };
         text.push_str(&line(child, above));
-        branches(child, &format!("{indent}{beneath}"), text);
+        branches(child, &format!("{indent}{below}"), text);
     }
 }
 
-/// One object. Its namespace is told where it is another than that of the object above, or than that itself.
+/// Formats one object. Its namespace is printed only if it differs from `above`.
 fn line(node: &Node, above: Option<&str>) -> String {
-    let place = match node.namespace.as_deref() {
+    let key = match node.namespace.as_deref() {
         Some(namespace) if Some(namespace) != above => format!("{namespace}/{}", node.name),
         _ => node.name.clone(),
     };
-    let style = if ["Ready", "Active", "Running"].contains(&node.state.as_str()) { GOOD } else { DOUBTFUL };
+    let style = if ["Ready", "Active", "Running"].contains(&node.state.as_str()) { SUCCESS } else { WARNING };
     let state =
         if node.state.is_empty() { String::new() } else { format!("  {}", paint(style, &node.state)) };
-    format!("{} {place}{state}\n", node.kind)
+    format!("{} {key}{state}\n", node.kind)
 }
 
 #[cfg(test)]
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_shows_what_belongs_to_what() {
+    fn formats_tree_as_text_and_json() {
         let quota = node("ResourceQuota", Some("blue"), "default-quota", "", Vec::new());
         let binding = node("RoleBinding", Some("blue"), "team", "", Vec::new());
         let namespace = node("Namespace", None, "blue", "Active", vec![quota, binding]);
         let pods = ["a", "b"].map(|name| node("Pod", Some("teams"), name, "Running", Vec::new()));
         let mut children = vec![namespace];
         children.extend(pods);
-        let root = node("NamespacePlus", Some("teams"), "blue", "not Ready: Refused", children);
+        let root = node("NamespacePlus", Some("teams"), "blue", "not Ready: Denied", children);
         insta::assert_snapshot!(plain(&text(&root)));
         insta::assert_snapshot!(serde_json::to_string_pretty(&root).unwrap());
     }

@@ -1,4 +1,4 @@
-//! The Deployment of the manager, if there is one.
+//! Check of the manager's Deployment.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
@@ -9,58 +9,57 @@ use crate::installation::Installation;
 
 const WHAT: &str = "Deployment";
 
-/// What was found about the Deployment, its flags, and Deployments elsewhere. Asks nothing: it is known already.
+/// Checks the Deployment, its flags, and Deployments in other namespaces. Sends no requests.
 pub(super) fn findings(installation: &Installation) -> Vec<Finding> {
     let namespace = &installation.namespace;
     let mut findings = vec![match &installation.deployment {
-        Some(deployment) => judge(deployment),
-        None => Finding::ok(WHAT, format!("none in {namespace}: the manager runs elsewhere, or none does")),
-    }];
-    if let Some(why) = &installation.flags_unreadable {
-        let message = format!("its flags are not those of this version, and taken for the defaults: {why}");
-        findings.push(Finding::warning(
+        Some(deployment) => evaluate(deployment),
+        None => Finding::ok(
             WHAT,
-            message,
-            "use the ensemblectl of the version that is installed",
-        ));
+            format!("none in {namespace}: the manager runs outside of the cluster or not at all"),
+        ),
+    }];
+    if let Some(error) = &installation.flags_error {
+        let message = format!("the flags cannot be parsed, and the defaults are used instead: {error}");
+        findings.push(Finding::warning(WHAT, message, "use the ensemblectl of the installed version"));
     }
-    findings.extend(second(namespace, &installation.others));
+    findings.extend(second_installation(namespace, &installation.other_namespaces));
     findings
 }
 
-/// Another manager in the cluster.
-pub(super) fn second(namespace: &str, others: &[String]) -> Option<Finding> {
+/// Reports managers in other namespaces.
+fn second_installation(namespace: &str, others: &[String]) -> Option<Finding> {
     let message = || {
         format!(
-            "a manager is deployed in {namespace} and in {} as well: they share cluster roles, \
-        definitions and webhooks, and fight over objects",
+            "managers are deployed in {namespace} and in {}: they share ClusterRoles, CRDs, and webhooks, and \
+             overwrite each other's changes",
             others.join(", ")
         )
     };
-    let advice = "remove all but one; --manager-namespace chooses which one is looked at";
+    let advice = "remove all but one; select the one to check with --manager-namespace";
     (!others.is_empty()).then(|| Finding::error("second installation", message(), advice))
 }
 
-fn judge(deployment: &Deployment) -> Finding {
+fn evaluate(deployment: &Deployment) -> Finding {
     let name = format!("{}/{}", deployment.namespace().unwrap_or_default(), deployment.name_any());
-    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = deployment.status.as_ref();
     let available = status.and_then(|status| status.available_replicas).unwrap_or_default();
     let message =
-        format!("{name} has {available} of {wanted} replicas available, image {}", image(deployment));
-    let look = format!(
-        "kubectl --namespace {} get pods --selector {}",
+        format!("{name} has {available} of {desired} replicas available, image {}", image(deployment));
+    let advice = format!(
+        "run `kubectl --namespace {} get pods --selector {}`",
         deployment.namespace().unwrap_or_default(),
         manager_selector()
     );
-    match (available, wanted) {
+    match (available, desired) {
         (_, 0) => Finding::error(
             WHAT,
-            format!("{name} is scaled to none: nothing is reconciled"),
+            format!("{name} is scaled to 0: nothing is reconciled"),
             "scale it to 1 or more",
         ),
-        (0, _) => Finding::error(WHAT, message, look),
-        (available, wanted) if available < wanted => Finding::warning(WHAT, message, look),
+        (0, _) => Finding::error(WHAT, message, advice),
+        (available, desired) if available < desired => Finding::warning(WHAT, message, advice),
         _ => Finding::ok(WHAT, message),
     }
 }
@@ -79,14 +78,14 @@ mod tests {
     use crate::check::finding::State;
 
     #[test]
-    fn some_replicas_are_worth_a_look_and_none_is_wrong() {
-        let state = |wanted: i32, available: i32| {
+    fn warns_about_missing_replicas_and_fails_without_any() {
+        let state = |desired: i32, available: i32| {
             let deployment = json!({
                 "metadata": { "name": "m", "namespace": "a" },
-                "spec": { "replicas": wanted, "selector": {}, "template": {} },
+                "spec": { "replicas": desired, "selector": {}, "template": {} },
                 "status": { "availableReplicas": available },
             });
-            judge(&serde_json::from_value(deployment).unwrap()).state
+            evaluate(&serde_json::from_value(deployment).unwrap()).state
         };
         assert_eq!(
             [state(2, 2), state(2, 1), state(2, 0), state(0, 0)],
@@ -95,8 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn a_second_manager_is_named() {
-        assert_eq!(second("a", &[]), None);
-        assert!(second("a", &["b".to_owned()]).unwrap().message.contains("in a and in b"));
+    fn reports_second_installation() {
+        assert_eq!(second_installation("a", &[]), None);
+        assert!(second_installation("a", &["b".to_owned()]).unwrap().message.contains("in a and in b"));
     }
 }

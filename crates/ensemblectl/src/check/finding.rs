@@ -1,35 +1,35 @@
-//! What a check has found, and how all findings read. Pure.
+//! Findings of the checks and their output. Pure.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::output::{BAD, DOUBTFUL, Ending, GOOD, HEAD, QUIET, paint};
+use crate::output::{BOLD, DIM, ERROR, ExitStatus, SUCCESS, WARNING, paint};
 
-/// How a thing is.
+/// State of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// As it should be.
+    /// No problem found.
     Ok,
-    /// It works, and somebody should look.
+    /// It works, but needs attention.
     Warning,
-    /// It is wrong.
+    /// It does not work.
     Error,
-    /// It could not be found out.
+    /// The check could not run.
     Unknown,
 }
 
-/// What a check has found.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at.
+    /// Part of the installation that was checked.
     pub(crate) what: String,
-    /// How it is.
+    /// State of this part.
     pub(crate) state: State,
-    /// The same in a sentence.
+    /// Description of the state.
     pub(crate) message: String,
-    /// What a person can do; nothing where all is well.
+    /// Remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<String>,
 }
@@ -47,10 +47,10 @@ impl Finding {
         Self::new(what, State::Error, message.into(), Some(advice.into()))
     }
 
-    /// The API server did not say.
+    /// Returns the finding of a check that could not run.
     pub(crate) fn unknown(what: &str, error: &anyhow::Error) -> Self {
         let message = operator_core::error::chain(error.as_ref());
-        Self::new(what, State::Unknown, message, crate::explain::advice(error))
+        Self::new(what, State::Unknown, message, crate::errors::remedy(error))
     }
 
     fn new(what: &str, state: State, message: String, advice: Option<String>) -> Self {
@@ -58,12 +58,12 @@ impl Finding {
     }
 }
 
-/// All findings, and what they come to.
+/// All findings with their summary.
 #[derive(Debug, Serialize)]
 pub(crate) struct Findings {
-    /// One of each check that found nothing, and one for each thing that is not as it should be.
+    /// One finding for each check without problems, and one for each problem.
     pub(crate) checks: Vec<Finding>,
-    /// How many there are of each.
+    /// Number of findings in each state.
     summary: Summary,
 }
 
@@ -87,49 +87,49 @@ impl Findings {
         Self { checks, summary }
     }
 
-    /// What is wrong counts for more than what is not known; a warning alone is no failure.
-    pub(crate) fn ending(&self) -> Ending {
+    /// Returns the exit status. Errors take precedence over unknown states. Warnings are no failure.
+    pub(crate) fn exit_status(&self) -> ExitStatus {
         match self.summary {
-            Summary { errors: 1.., .. } => Ending::Wrong,
-            Summary { unknown: 1.., .. } => Ending::Unknown,
-            _ => Ending::Fine,
+            Summary { errors: 1.., .. } => ExitStatus::Failure,
+            Summary { unknown: 1.., .. } => ExitStatus::Unknown,
+            _ => ExitStatus::Success,
         }
     }
 
-    /// A line for each, what to do beneath it, and the sum.
+    /// Formats one line for each finding, with the remedy below it, and the summary.
     pub(crate) fn text(&self) -> String {
         let longest =
             self.checks.iter().map(|finding| finding.what.chars().count()).max().unwrap_or_default();
         let mut text = String::new();
         for Finding { what, state, message, advice } in &self.checks {
             let pad = " ".repeat(longest - what.chars().count());
-            let _ = writeln!(text, "{} {}{pad}  {}", sign(*state), paint(HEAD, what), one_line(message));
+            let _ = writeln!(text, "{} {}{pad}  {}", symbol(*state), paint(BOLD, what), one_line(message));
             if let Some(advice) = advice {
-                let _ = writeln!(text, "  {} {}", paint(QUIET, "→"), one_line(advice));
+                let _ = writeln!(text, "  {} {}", paint(DIM, "→"), one_line(advice));
             }
         }
-        text.push_str(&self.sum());
+        text.push_str(&self.summary_line());
         text
     }
 
-    fn sum(&self) -> String {
+    fn summary_line(&self) -> String {
         let Summary { ok, warnings, errors, unknown } = self.summary;
-        let parts = [(errors, "wrong"), (unknown, "not found out"), (warnings, "to look at"), (ok, "fine")];
-        let told: Vec<_> = parts
+        let counts = [(errors, "failed"), (unknown, "unknown"), (warnings, "with warnings"), (ok, "passed")];
+        let counts: Vec<_> = counts
             .iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, word)| format!("{count} {word}"))
+            .map(|(count, state)| format!("{count} {state}"))
             .collect();
-        format!("\n{}\n", told.join(", "))
+        format!("\n{}\n", counts.join(", "))
     }
 }
 
-fn sign(state: State) -> String {
+fn symbol(state: State) -> String {
     match state {
-        State::Ok => paint(GOOD, "✓"),
-        State::Warning => paint(DOUBTFUL, "!"),
-        State::Error => paint(BAD, "✗"),
-        State::Unknown => paint(DOUBTFUL, "?"),
+        State::Ok => paint(SUCCESS, "✓"),
+        State::Warning => paint(WARNING, "!"),
+        State::Error => paint(ERROR, "✗"),
+        State::Unknown => paint(WARNING, "?"),
     }
 }
 
@@ -144,35 +144,35 @@ mod tests {
 
     fn findings() -> Findings {
         Findings::of(vec![
-            Finding::ok("API server", "v1.36.3 answers"),
-            Finding::warning("certificate", "cannot be read with your rights", "ask for `get` on the Secret"),
+            Finding::ok("API server", "v1.36.3"),
+            Finding::warning("certificate", "the Secret cannot be read", "ask for `get` on the Secret"),
             Finding::error(
-                "rights of podset",
-                "it may not create pods\nnor delete them",
+                "role ensemble-podset",
+                "cannot create pods\ncannot delete pods",
                 "apply deploy/rbac/podset.yaml",
             ),
-            Finding::unknown("leadership", &anyhow::anyhow!("the Leases cannot be read")),
+            Finding::unknown("leader election", &anyhow::anyhow!("cannot read the Leases")),
         ])
     }
 
     #[test]
-    fn each_finding_is_a_line_with_what_to_do_beneath() {
+    fn formats_findings_with_their_remedy() {
         insta::assert_snapshot!(plain(&findings().text()));
     }
 
     #[test]
-    fn programs_get_the_same() {
+    fn formats_findings_as_json() {
         insta::assert_snapshot!(serde_json::to_string_pretty(&findings()).unwrap());
     }
 
     #[test]
-    fn the_ending_tells_wrong_from_unknown_from_fine() {
-        let ending = |states: &[State]| {
+    fn exit_status_prefers_errors_over_unknown_states() {
+        let exit_status = |states: &[State]| {
             let finding = |state: &State| Finding::new("x", *state, String::new(), None);
-            Findings::of(states.iter().map(finding).collect()).ending()
+            Findings::of(states.iter().map(finding).collect()).exit_status()
         };
-        assert_eq!(ending(&[State::Ok, State::Warning]), Ending::Fine);
-        assert_eq!(ending(&[State::Ok, State::Unknown]), Ending::Unknown);
-        assert_eq!(ending(&[State::Unknown, State::Error]), Ending::Wrong);
+        assert_eq!(exit_status(&[State::Ok, State::Warning]), ExitStatus::Success);
+        assert_eq!(exit_status(&[State::Ok, State::Unknown]), ExitStatus::Unknown);
+        assert_eq!(exit_status(&[State::Unknown, State::Error]), ExitStatus::Failure);
     }
 }

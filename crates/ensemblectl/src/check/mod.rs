@@ -1,18 +1,19 @@
-//! Looking at every part of an installation, and saying what to do about what is not as it should be.
+//! `check`: checks of the installation, each with a remedy.
 //!
-//! Each part is a function from the cluster to findings. What it asks and how it judges are apart, so that judging can
-//! be tested without a cluster.
+//! Each check is a function from the cluster to findings. Requests and their evaluation are
+//! separate, so that the evaluation is tested without a cluster.
 
-mod before;
+mod api_server;
 mod certificate;
-mod definitions;
+mod conflicts;
+mod crds;
 mod deployment;
 mod finding;
 mod leaders;
 mod objects;
-mod probes;
-mod roles;
-mod server;
+mod permissions;
+mod preflight;
+mod webhook_calls;
 mod webhooks;
 
 use anyhow::Result;
@@ -22,52 +23,52 @@ pub(crate) use self::{
     leaders::holder,
 };
 use crate::{
-    connect::Cluster,
+    cluster::Cluster,
     flags::{Check, Limits},
     installation::Installation,
-    output::{Ending, print},
+    output::{ExitStatus, print},
 };
 
-/// Checks, and prints what was found.
-pub(crate) async fn run(cluster: &Cluster, check: &Check) -> Result<Ending> {
+/// Runs the checks and prints the findings.
+pub(crate) async fn run(cluster: &Cluster, check: &Check) -> Result<ExitStatus> {
     let installation = Installation::find(cluster).await?;
     let findings = if check.pre {
-        before::findings(cluster, &installation).await
+        preflight::findings(cluster, &installation).await
     } else {
-        findings(cluster, &installation, check.limits, Secrets::Read).await
+        findings(cluster, &installation, check.limits, SecretAccess::Allowed).await
     };
     print(check.output.output, &findings, || findings.text())?;
-    Ok(findings.ending())
+    Ok(findings.exit_status())
 }
 
-/// Whether Secrets may be asked for.
+/// Whether the checks read Secrets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Secrets {
-    /// The one with the certificate is.
-    Read,
-    /// None is.
-    Untouched,
+pub(crate) enum SecretAccess {
+    /// Only the Secret of the certificate is read.
+    Allowed,
+    /// No Secret is read.
+    Denied,
 }
 
-/// What is found at an installation. Where there is none, nothing else is looked at.
+/// Checks an installation. Stops after the CustomResourceDefinitions if none exists.
 pub(crate) async fn findings(
     cluster: &Cluster,
     installation: &Installation,
     limits: Limits,
-    secrets: Secrets,
+    secrets: SecretAccess,
 ) -> Findings {
-    let mut all = vec![server::finding(&cluster.url, &cluster.version)];
-    let definitions = definitions::find(cluster, installation).await;
-    all.extend(definitions.findings);
-    if definitions.none_is_there {
+    let mut all = vec![api_server::finding(&cluster.url, &cluster.version)];
+    let crds = crds::check(cluster, installation).await;
+    all.extend(crds.findings);
+    if crds.is_not_installed {
         return Findings::of(all);
     }
     all.extend(deployment::findings(installation));
     all.extend(leaders::findings(cluster, installation).await);
-    all.extend(roles::findings(cluster, installation).await);
+    all.extend(permissions::findings(cluster, installation).await);
     all.extend(webhooks::findings(cluster, installation).await);
-    all.extend(probes::findings(cluster, installation).await);
-    if secrets == Secrets::Read {
+    all.extend(webhook_calls::findings(cluster, installation).await);
+    if secrets == SecretAccess::Allowed {
         all.extend(certificate::finding(cluster, installation).await);
     }
     all.extend(objects::findings(cluster, installation, limits).await);

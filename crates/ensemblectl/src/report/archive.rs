@@ -1,4 +1,4 @@
-//! Writing the archive.
+//! The archive file.
 
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -9,18 +9,18 @@ use tar::{Builder, Header};
 
 use super::File;
 
-/// The folder that the archive unpacks to.
-const FOLDER: &str = "ensemble-report";
+/// Directory in the archive.
+const DIRECTORY: &str = "ensemble-report";
 
-/// Writes the files to a new archive that only its owner may read.
+/// Writes the files to a new archive that only its owner can read.
 ///
 /// # Errors
-/// When there is a file already, or it cannot be written.
+/// Returns an error if the file exists or cannot be written.
 pub(super) fn write(path: &Path, files: &[File], now: Timestamp) -> Result<()> {
     let packed = pack(files, now).context("cannot pack the report")?;
     let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let cannot = || format!("cannot make {}; --output names another file", path.display());
-    open.with_context(cannot)?.write_all(&packed).with_context(cannot)
+    let context = || format!("cannot create {}; use another path for --output", path.display());
+    open.with_context(context)?.write_all(&packed).with_context(context)
 }
 
 fn pack(files: &[File], now: Timestamp) -> std::io::Result<Vec<u8>> {
@@ -30,7 +30,7 @@ fn pack(files: &[File], now: Timestamp) -> std::io::Result<Vec<u8>> {
         header.set_mode(0o600);
         header.set_size(text.len().try_into().unwrap_or(u64::MAX));
         header.set_mtime(now.as_second().try_into().unwrap_or_default());
-        archive.append_data(&mut header, format!("{FOLDER}/{path}"), text.as_bytes())?;
+        archive.append_data(&mut header, format!("{DIRECTORY}/{path}"), text.as_bytes())?;
     }
     archive.into_inner()?.finish()
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_can_be_unpacked() {
+    fn unpacks_what_it_packs() {
         let long = format!("objects/{}.yaml", "x".repeat(200));
         let files = [File::new("versions.txt", "1.2.3\n"), File::new(&long, "kind: PodSet\n")];
         let packed = pack(&files, Timestamp::UNIX_EPOCH).unwrap();
@@ -61,11 +61,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_left_alone() {
+    fn does_not_overwrite_existing_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.tar.gz");
         write(&path, &[], Timestamp::UNIX_EPOCH).unwrap();
         let error = write(&path, &[], Timestamp::UNIX_EPOCH).unwrap_err();
-        assert!(error.to_string().contains("--output names another file"), "{error}");
+        assert!(error.to_string().contains("use another path for --output"), "{error}");
     }
 }

@@ -1,23 +1,22 @@
-//! `report`: what somebody needs who is to help, in one archive.
+//! `report`: an archive for troubleshooting.
 //!
-//! Secrets are never asked for. Every file passes [`redact`] on its way into the archive, so that what is gathered in
-//! future passes it, too.
+//! Secrets are never read. All files pass through [`redact`] before they are written.
 
 mod archive;
-mod gather;
+mod collect;
 mod redact;
 
 use anyhow::Result;
 
 use crate::{
-    check::{self, Secrets},
-    connect::Cluster,
+    check::{self, SecretAccess},
+    cluster::Cluster,
     flags::Report,
     installation::Installation,
-    output::{Ending, say},
+    output::{ExitStatus, print_text},
 };
 
-/// A file of the archive.
+/// File of the archive.
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -29,23 +28,22 @@ impl File {
     }
 }
 
-/// Gathers, writes the archive, and says what is in it. What cannot be read is told in the archive, and no reason to
-/// stop.
-pub(crate) async fn run(cluster: &Cluster, flags: &Report) -> Result<Ending> {
+/// Writes the archive. Errors of reads are written to a file in the archive.
+pub(crate) async fn run(cluster: &Cluster, flags: &Report) -> Result<ExitStatus> {
     let installation = Installation::find(cluster).await?;
-    let findings = check::findings(cluster, &installation, flags.limits, Secrets::Untouched).await;
-    let mut files = gather::files(cluster, &installation).await;
+    let findings = check::findings(cluster, &installation, flags.limits, SecretAccess::Denied).await;
+    let mut files = collect::files(cluster, &installation).await;
     files.push(File::new("checks.txt", anstream::adapter::strip_str(&findings.text()).to_string()));
     files.push(File::new("checks.json", serde_json::to_string_pretty(&findings)?));
     for file in &mut files {
         file.text = redact::text(&file.text);
     }
     archive::write(&flags.output, &files, cluster.now())?;
-    say(&format!(
-        "wrote {} with {} files\nSecrets were not read, and values that may be secret were taken out; look through it \
-         before you pass it on\n",
+    print_text(&format!(
+        "wrote {} with {} files\nSecrets were not read, and values that can be secret were removed; review the archive \
+         before you share it\n",
         flags.output.display(),
         files.len()
     ))?;
-    Ok(Ending::Fine)
+    Ok(ExitStatus::Success)
 }

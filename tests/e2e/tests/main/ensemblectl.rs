@@ -51,11 +51,11 @@ async fn is_fine(stage: &Stage) {
     let said = said.await.unwrap();
     for line in [
         "✓ API server",
-        "✓ definitions",
+        "✓ CRDs",
         "✓ Deployment",
         "1 of 1 replicas available, image example.com/ensemble-manager:1",
         "✓ leader of podset",
-        "✓ rights",
+        "✓ permissions",
         "the ServiceAccount ensemble-system/ensemble-manager has all",
         "✓ webhooks",
         "✓ webhook tenants.tenant.ensemble",

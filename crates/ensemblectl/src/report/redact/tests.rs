@@ -2,9 +2,10 @@ use serde_json::json;
 
 use super::*;
 
+/// Value that must not appear in redacted output.
 const CANARY: &str = "c4n4ry";
 
-/// Names of environment variables that hold credentials in programs that people run.
+/// Environment variables that hold credentials in common programs.
 const CREDENTIALS: [&str; 56] = [
     "PASS",
     "DB_PASS",
@@ -69,19 +70,19 @@ fn container(fields: &Value) -> Value {
 }
 
 #[test]
-fn no_value_of_an_environment_variable_is_left_whatever_it_is_called() {
+fn removes_values_of_environment_variables() {
     for name in CREDENTIALS {
         let pod = container(&json!({ "env": [{ "name": name, "value": CANARY }] }));
-        let left = object(pod).to_string();
-        assert!(!left.contains(CANARY) && left.contains(name), "{name}: {left}");
-        let left = text(&format!("the environment is {name}={CANARY} HOME=/"));
-        assert!(name.contains(char::is_lowercase) || !left.contains(CANARY), "{left}");
+        let redacted = object(pod).to_string();
+        assert!(!redacted.contains(CANARY) && redacted.contains(name), "{name}: {redacted}");
+        let redacted = text(&format!("the environment is {name}={CANARY} HOME=/"));
+        assert!(name.contains(char::is_lowercase) || !redacted.contains(CANARY), "{redacted}");
     }
 }
 
 #[test]
-fn what_the_manager_was_told_stays() {
-    let left = object(container(&json!({
+fn keeps_flags_of_the_manager() {
+    let redacted = object(container(&json!({
         "env": [
             { "name": "RUST_LOG", "value": "debug" },
             { "name": "ENSEMBLE_CONTROLLERS", "value": "podset,tenant" },
@@ -91,7 +92,7 @@ fn what_the_manager_was_told_stays() {
         ],
         "args": ["--controllers=podset", "--log-level", "debug", "--install-crds", "c4n4ry", "--otlp-endpoint=https://c4n4ry/c4n4ry"],
     })));
-    let container = &left["spec"]["template"]["spec"]["containers"][0];
+    let container = &redacted["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["env"][0]["value"], "debug");
     assert_eq!(container["env"][1]["value"], "podset,tenant");
     assert_eq!(container["env"][2]["value"], "registry.example.com/memcached:1");
@@ -110,8 +111,8 @@ fn what_the_manager_was_told_stays() {
 }
 
 #[test]
-fn of_arguments_the_names_of_flags_are_left() {
-    for (written, left) in [
+fn keeps_only_the_names_of_other_flags() {
+    for (arguments, expected) in [
         (json!(["--token", CANARY, "--port", "80"]), json!(["--token", REDACTED, "--port", REDACTED])),
         (json!(["--secret-key-base=c4n4ry"]), json!(["--secret-key-base=REDACTED"])),
         (json!(["-p", CANARY, "-pc4n4ry", "-p=c4n4ry"]), json!(["-p", REDACTED, REDACTED, "-p=REDACTED"])),
@@ -119,26 +120,26 @@ fn of_arguments_the_names_of_flags_are_left() {
         (json!([CANARY, 7, "--c4n4ry", "--dbPass=c4n4ry"]), json!([REDACTED, REDACTED, REDACTED, REDACTED])),
     ] {
         for fields in [
-            json!({ "args": written }),
-            json!({ "command": written }),
-            json!({ "livenessProbe": { "exec": { "command": written } } }),
-            json!({ "lifecycle": { "preStop": { "exec": { "command": written } } } }),
+            json!({ "args": arguments }),
+            json!({ "command": arguments }),
+            json!({ "livenessProbe": { "exec": { "command": arguments } } }),
+            json!({ "lifecycle": { "preStop": { "exec": { "command": arguments } } } }),
         ] {
-            let shown = object(container(&fields)).to_string();
-            assert!(!shown.contains(CANARY), "{shown}");
-            assert!(shown.contains(&left.to_string()), "{shown}");
+            let redacted = object(container(&fields)).to_string();
+            assert!(!redacted.contains(CANARY), "{redacted}");
+            assert!(redacted.contains(&expected.to_string()), "{redacted}");
         }
-        let cache = object(json!({ "metadata": {}, "spec": { "extraArgs": written } }));
-        assert_eq!(cache["spec"]["extraArgs"], left);
+        let memcached = object(json!({ "metadata": {}, "spec": { "extraArgs": arguments } }));
+        assert_eq!(memcached["spec"]["extraArgs"], expected);
     }
-    let odd = object(container(&json!({ "args": "--token c4n4ry" }))).to_string();
-    assert!(!odd.contains(CANARY), "{odd}");
+    let malformed = object(container(&json!({ "args": "--token c4n4ry" }))).to_string();
+    assert!(!malformed.contains(CANARY), "{malformed}");
 }
 
 #[test]
-fn no_other_place_for_a_literal_is_left() {
+fn removes_values_in_all_other_fields() {
     let probe = json!({ "httpGet": { "path": "/health?k=c4n4ry", "httpHeaders": [{ "name": "X-Auth", "value": CANARY }] } });
-    for place in [
+    for input in [
         container(&json!({ "readinessProbe": probe })),
         container(&json!({ "lifecycle": { "postStart": probe } })),
         json!({ "spec": { "volumes": [{ "name": "v", "csi": { "driver": "d", "volumeAttributes": { "k": CANARY } } }] } }),
@@ -153,13 +154,13 @@ fn no_other_place_for_a_literal_is_left() {
         json!({ "message": "Exec lifecycle hook ([/bin/sh -c c4n4ry]) for Container \"a\" failed - error: command '/bin/sh -c c4n4ry' exited with 1" }),
         json!({ "message": "failed to create task: exec: \"c4n4ry\": executable file not found in $PATH" }),
     ] {
-        let left = object(place).to_string();
-        assert!(!left.contains(CANARY), "{left}");
+        let redacted = object(input).to_string();
+        assert!(!redacted.contains(CANARY), "{redacted}");
     }
 }
 
 #[test]
-fn what_helps_is_left() {
+fn keeps_fields_without_private_values() {
     let set = json!({
         "metadata": {
             "name": "web", "labels": { "app": "web" },
@@ -172,7 +173,7 @@ fn what_helps_is_left() {
 }
 
 #[test]
-fn nothing_that_looks_like_a_credential_is_left_in_text() {
+fn removes_credentials_from_text() {
     for secret in [
         "Authorization: Bearer c4n4ry.and-more",
         "https://user:c4n4ry@example.com/path",
@@ -185,34 +186,34 @@ fn nothing_that_looks_like_a_credential_is_left_in_text() {
         "eyJhbGciOi.eyJc4n4ry.c4n4ry",
         "OTEL_EXPORTER_OTLP_HEADERS=\"x c4n4ry\"",
     ] {
-        let left = text(secret);
-        assert!(!left.contains(CANARY) && left.contains(REDACTED), "{secret} became {left}");
+        let redacted = text(secret);
+        assert!(!redacted.contains(CANARY) && redacted.contains(REDACTED), "{secret} became {redacted}");
     }
-    for fine in [
+    for harmless in [
         "the Secret ensemble-certificates holds none",
         "secretName: team-hooks",
         "see https://example.com/docs",
         "caBundle: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUI/ABC==",
     ] {
-        assert_eq!(text(fine), fine);
+        assert_eq!(text(harmless), harmless);
     }
 }
 
 #[test]
-fn fields_go_by_what_they_are_called() {
-    let left = object(
+fn removes_fields_with_the_name_of_a_credential() {
+    let redacted = object(
         json!({ "metadata": { "managedFields": [{}] }, "status": { "authToken": "c4n4ry", "name": "db" } }),
     );
-    assert_eq!(left, json!({ "metadata": {}, "status": { "authToken": REDACTED, "name": "db" } }));
+    assert_eq!(redacted, json!({ "metadata": {}, "status": { "authToken": REDACTED, "name": "db" } }));
 }
 
 #[test]
-fn of_a_hook_the_host_is_left() {
-    let left = object(json!({ "metadata": {}, "spec": { "hooks": [{
+fn keeps_only_the_host_of_a_hook() {
+    let redacted = object(json!({ "metadata": {}, "spec": { "hooks": [{
         "name": "chat", "url": "https://user:c4n4ry@hooks.example.com:8443/services/c4n4ry?x=c4n4ry",
         "bodyTemplate": "c4n4ry", "headersSecretRef": { "name": "team-hooks" },
     }, { "name": "bad", "url": "c4n4ry" }] } }));
-    assert!(!left.to_string().contains(CANARY), "{left}");
-    assert_eq!(left["spec"]["hooks"][0]["url"], "https://hooks.example.com:8443/REDACTED");
-    assert_eq!(left["spec"]["hooks"][0]["headersSecretRef"]["name"], "team-hooks");
+    assert!(!redacted.to_string().contains(CANARY), "{redacted}");
+    assert_eq!(redacted["spec"]["hooks"][0]["url"], "https://hooks.example.com:8443/REDACTED");
+    assert_eq!(redacted["spec"]["hooks"][0]["headersSecretRef"]["name"], "team-hooks");
 }

@@ -26,8 +26,8 @@ pub(super) async fn a_role_binding_is_missing(stage: &Stage) {
     stage.kubectl(&["delete", "clusterrolebinding", "ensemble-podset"]).await.unwrap();
     let words = [
         "✗ role ensemble-podset",
-        "may not get/list/watch podsets.app.example.com",
-        "→ apply the role ensemble-podset",
+        "cannot get/list/watch podsets.app.example.com",
+        "→ apply the role and its binding with `kubectl apply -f deploy/rbac/podset.yaml`",
     ];
     let said = until_named(stage, &[], &words).await;
     assert!(!said.out.contains("✗ role ensemble-memcached"), "{said:?}");
@@ -41,12 +41,15 @@ pub(super) async fn an_object_cannot_go(stage: &Stage) {
     stage.delete(&POD_SET, "default", "web").await;
     let words = [
         "✗ PodSet default/web",
-        "held by example.com/stays",
+        "waiting for finalizers: example.com/stays",
         "`ensemblectl status podsets web --namespace default`",
     ];
     until_named(stage, &["--stuck-after=0s"], &words).await;
     let said = ctl(stage, &["wait", "podset", "web", "--for=deleted", "--timeout=100ms"]);
-    assert!(said.code == 1 && said.err.contains("it is held by example.com/stays"), "{said:?}");
+    assert!(
+        said.code == 1 && said.err.contains("it is waiting for finalizers: example.com/stays"),
+        "{said:?}"
+    );
     podsets.patch("web", &PatchParams::default(), &finalizers(&[])).await.unwrap();
     let said = ctl(stage, &["wait", "podset", "web", "--for=deleted", "--timeout=1m"]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -54,7 +57,7 @@ pub(super) async fn an_object_cannot_go(stage: &Stage) {
 
 pub(super) async fn nobody_leads_and_nobody_answers(stage: &Stage) {
     let words =
-        ["✗ leader of podset", "last sign of life", "✗ webhook tenants.tenant.ensemble", "does not answer"];
+        ["✗ leader of podset", "has expired", "✗ webhook tenants.tenant.ensemble", "does not respond"];
     until_named(stage, &[], &words).await;
 }
 
@@ -73,13 +76,13 @@ pub(super) async fn the_api_server_does_not_know_whom_to_trust(stage: &Stage) {
 
 pub(super) async fn nobody_is_asked(stage: &Stage) {
     stage.kubectl(&["delete", "validatingwebhookconfiguration", "ensemble-tenant"]).await.unwrap();
-    let words = ["✗ ValidatingWebhookConfiguration ensemble-tenant", "is not there"];
+    let words = ["✗ ValidatingWebhookConfiguration ensemble-tenant", "does not exist"];
     let said = until_named(stage, &[], &words).await;
     assert!(!said.out.contains(" webhook tenants.tenant.ensemble"), "{said:?}");
 }
 
 pub(super) async fn a_definition_is_gone(stage: &Stage) {
     stage.kubectl(&["delete", "customresourcedefinition", "podsets.app.example.com"]).await.unwrap();
-    let said = until_named(stage, &[], &["✗ definition podsets.app.example.com", "is not there"]).await;
-    assert!(said.out.contains("→ install those of this version: kubectl apply"), "{said:?}");
+    let said = until_named(stage, &[], &["✗ CRD podsets.app.example.com", "does not exist"]).await;
+    assert!(said.out.contains("→ run kubectl apply"), "{said:?}");
 }

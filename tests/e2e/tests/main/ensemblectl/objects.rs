@@ -87,7 +87,7 @@ pub(super) fn are_waited_for(stage: &Stage) {
         "{said:?}"
     );
     let said = ctl(stage, &["wait", "podset", "nobody", "--timeout=100ms"]);
-    assert!(said.code == 1 && said.err.contains("there is no such object"), "{said:?}");
+    assert!(said.code == 1 && said.err.contains("the object does not exist"), "{said:?}");
     let said = ctl(stage, &["wait", "podset", "nobody", "--for=deleted"]);
     assert!(said.code == 0, "{said:?}");
 }
@@ -103,7 +103,7 @@ pub(super) fn are_shown(stage: &Stage) {
         );
     }
     let none = ctl(stage, &["status", "podsets", "-n", "kube-system"]);
-    assert_eq!(none.out, "no objects of ours in namespace kube-system\n");
+    assert_eq!(none.out, "no objects of Ensemble found in namespace kube-system\n");
     let listed = ctl_json(stage, &["status", "ps", "-A"]);
     assert_eq!(
         (&listed["objects"][0]["name"], &listed["objects"][0]["ready"]),
@@ -113,7 +113,7 @@ pub(super) fn are_shown(stage: &Stage) {
     let one = ctl(stage, &["status", "podset", "web"]).out;
     for part in [
         "PodSet default/web",
-        "Controller: podset, led by ensemble",
+        "Controller: podset   Leader: ensemble",
         "Conditions\nTYPE",
         "Pod web-",
         "Events\nLAST SEEN",
@@ -122,7 +122,7 @@ pub(super) fn are_shown(stage: &Stage) {
     }
     let unknown = ctl(stage, &["status", "podset", "nobody"]);
     assert!(
-        unknown.code == 2 && unknown.err.contains("`ensemblectl status podsets --namespace default` lists"),
+        unknown.code == 2 && unknown.err.contains("run `ensemblectl status podsets --namespace default`"),
         "{unknown:?}"
     );
 

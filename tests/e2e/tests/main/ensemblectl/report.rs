@@ -29,7 +29,7 @@ pub(super) async fn holds_what_helps_and_no_secret(stage: &Stage) {
     let said = ctl(stage, &["report", "--output", archive.to_str().unwrap()]);
     assert!(said.code == 0 && said.out.contains("Secrets were not read"), "{said:?}");
     let again = ctl(stage, &["report", "--output", archive.to_str().unwrap()]);
-    assert!(again.code == 2 && again.err.contains("--output names another file"), "{again:?}");
+    assert!(again.code == 2 && again.err.contains("use another path for --output"), "{again:?}");
     let unpacked =
         Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(folder.path()).status().unwrap();
     assert!(unpacked.success());
@@ -44,7 +44,7 @@ pub(super) async fn holds_what_helps_and_no_secret(stage: &Stage) {
         ("objects/podsets.app.example.com.yaml", "name: DB_PASSWORD"),
         ("objects/namespacepluses.mygroup.my.domain.yaml", "https://hooks.example.com/REDACTED"),
         ("objects/tenants.capsule.clastix.io.yaml", "kind: Tenant"),
-        ("definitions.yaml", "storedVersions"),
+        ("crds.yaml", "storedVersions"),
         ("webhooks.yaml", "tenants.tenant.ensemble"),
         ("leases.yaml", "holderIdentity"),
         ("deployment.yaml", "PROXY_PASSWORD"),

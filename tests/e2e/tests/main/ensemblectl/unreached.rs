@@ -14,7 +14,7 @@ fn assert_told(said: &Said, words: &[&str]) {
 
 #[test]
 fn without_a_cluster_a_person_is_told_what_to_do() {
-    assert_told(&run(&["check"], &[]), &["found no cluster", "→ set KUBECONFIG"]);
+    assert_told(&run(&["check"], &[]), &["cannot load a cluster configuration", "→ set KUBECONFIG"]);
     let missing = run(&["check", "--kubeconfig", "/nowhere/config"], &[]);
     assert_told(&missing, &["/nowhere/config", "→ set KUBECONFIG"]);
     let kubeconfig = tempfile::NamedTempFile::new().unwrap();
@@ -26,7 +26,7 @@ fn without_a_cluster_a_person_is_told_what_to_do() {
     });
     std::fs::write(kubeconfig.path(), nobody.to_string()).unwrap();
     let refused = ctl_with(kubeconfig.path(), &["status"]);
-    assert_told(&refused, &["https://127.0.0.1:", "onnection refused", "→ does the cluster run"]);
+    assert_told(&refused, &["https://127.0.0.1:", "onnection refused", "→ check the address"]);
     let elsewhere = ctl_with(kubeconfig.path(), &["status", "--context", "there"]);
     assert_told(&elsewhere, &["there", "get-contexts"]);
 }
@@ -44,16 +44,16 @@ fn completions_and_help_need_no_cluster() {
 pub(super) async fn where_it_is_not_installed(stage: &Stage) {
     let said = ctl(stage, &["check"]);
     assert!(
-        said.code == 1 && said.out.contains("✗ definitions") && said.out.contains("is not installed"),
+        said.code == 1 && said.out.contains("✗ CRDs") && said.out.contains("is not installed"),
         "{said:?}"
     );
     for args in
         [&["status"][..], &["status", "podset", "web"], &["tree", "tenant", "oil"], &["wait", "nsp/blue"]]
     {
-        assert_told(&ctl(stage, args), &["Ensemble is not installed", "→ is this the right cluster"]);
+        assert_told(&ctl(stage, args), &["Ensemble is not installed", "→ select another cluster"]);
     }
     let before = ctl(stage, &["check", "--pre"]);
-    assert!(before.code == 0 && before.out.contains("✓ definitions"), "{before:?}");
+    assert!(before.code == 0 && before.out.contains("✓ CRDs"), "{before:?}");
 
     let capsule = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -69,7 +69,7 @@ pub(super) async fn where_it_is_not_installed(stage: &Stage) {
     stage.cluster.apply_yaml(&capsule.to_string()).await.unwrap();
     let before = ctl(stage, &["check", "--pre"]);
     assert!(
-        before.code == 1 && before.out.contains("our kinds are judged by capsule-dynamic-webhook"),
+        before.code == 1 && before.out.contains("capsule-dynamic-webhook reviews the kinds of Ensemble"),
         "{before:?}"
     );
     stage.kubectl(&["delete", "validatingwebhookconfiguration", "capsule-dynamic-webhook"]).await.unwrap();
@@ -80,10 +80,10 @@ pub(super) async fn with_wrong_credentials(stage: &Stage) {
     let eve = stage.account("eve").await;
     assert_told(&ctl_with(eve.kubeconfig(), &["status"]), &["is forbidden", "→ ask an administrator"]);
     let said = ctl_with(eve.kubeconfig(), &["check"]);
-    assert!(said.code == 2 && said.out.contains("? definitions"), "{said:?}");
+    assert!(said.code == 2 && said.out.contains("? CRDs"), "{said:?}");
     let said = ctl_with(eve.kubeconfig(), &["check", "--pre"]);
     assert!(
-        said.code == 1 && said.out.contains("you may not get/create/patch customresourcedefinitions"),
+        said.code == 1 && said.out.contains("you cannot get/create/patch customresourcedefinitions"),
         "{said:?}"
     );
 

@@ -1,27 +1,25 @@
-//! The API server.
+//! Check of the API server's version.
 
 use k8s_openapi::apimachinery::pkg::version::Info;
 use manager::OLDEST_KUBERNETES;
 
 use super::Finding;
 
-/// It has answered, or nobody would ask; what is left is its version.
+/// Checks the version of the API server. The connection was established before.
 pub(super) fn finding(url: &str, version: &Info) -> Finding {
     let what = "API server";
-    let known = &version.git_version;
+    let git_version = &version.git_version;
     match (version.major.as_str(), minor(&version.minor)) {
         ("1", Some(minor)) if minor < OLDEST_KUBERNETES => Finding::error(
             what,
-            format!("{url} is {known}, and too old"),
-            format!(
-                "upgrade Kubernetes to 1.{OLDEST_KUBERNETES} or newer: admission policies are served since then"
-            ),
+            format!("{url} has the unsupported version {git_version}"),
+            format!("upgrade Kubernetes to 1.{OLDEST_KUBERNETES} or newer, which serves admission policies"),
         ),
-        _ => Finding::ok(what, format!("{url} answers, {known}")),
+        _ => Finding::ok(what, format!("{url} is reachable, {git_version}")),
     }
 }
 
-/// Some distributions write a `+` behind it.
+/// Parses the minor version. Some distributions append a `+`.
 fn minor(text: &str) -> Option<u32> {
     text.trim_end_matches(|letter: char| !letter.is_ascii_digit()).parse().ok()
 }
@@ -32,7 +30,7 @@ mod tests {
     use crate::check::finding::State;
 
     #[test]
-    fn only_what_is_too_old_is_refused() {
+    fn rejects_only_unsupported_versions() {
         let state = |minor: &str| {
             let version = Info {
                 major: "1".into(),
@@ -40,12 +38,12 @@ mod tests {
                 git_version: format!("v1.{minor}.0"),
                 ..Info::default()
             };
-            finding("https://here", &version).state
+            finding("https://127.0.0.1:6443", &version).state
         };
         assert_eq!(state("29"), State::Error);
         assert_eq!(state("29+"), State::Error);
         assert_eq!(state("30"), State::Ok);
         assert_eq!(state("36+"), State::Ok);
-        assert_eq!(state("what"), State::Ok);
+        assert_eq!(state("unknown"), State::Ok);
     }
 }

@@ -1,4 +1,4 @@
-//! What somebody may do, one right at a time, as the API server judges it.
+//! Access reviews: which permissions a user or ServiceAccount lacks.
 
 use std::fmt;
 
@@ -13,41 +13,45 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use operator_core::rbac::Rule;
 
-/// How many questions are asked at once.
-const AT_ONCE: usize = 16;
+/// Number of concurrent access reviews.
+const CONCURRENCY: usize = 16;
 
-/// Somebody whose rights are asked about.
+/// User or ServiceAccount of an access review.
 #[derive(Clone, Debug)]
-pub(crate) enum Who {
-    /// The person who asks.
-    Me,
-    /// The ServiceAccount of this namespace and name.
-    Account(String, String),
+pub(crate) enum Subject {
+    /// The user of the kubeconfig.
+    CurrentUser,
+    /// The ServiceAccount with this namespace and name.
+    ServiceAccount(String, String),
 }
 
 /// One verb on one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Right {
+pub(crate) struct Permission {
     verb: String,
     group: String,
     resource: String,
-    /// The object, where it is about one only.
+    /// Name of the object. `None` for all objects.
     name: Option<String>,
-    /// The namespace, where it is about one only.
+    /// Namespace. `None` for the whole cluster.
     namespace: Option<String>,
 }
 
-/// The rights that rules are made of: in the cluster, or in each of these namespaces.
-pub(crate) fn rights(rules: &[Rule], namespaces: &[String]) -> Vec<Right> {
-    let places: Vec<_> =
+/// Returns the permissions that rules grant in each namespace, or cluster-wide without namespaces.
+pub(crate) fn permissions(rules: &[Rule], namespaces: &[String]) -> Vec<Permission> {
+    let scopes: Vec<_> =
         if namespaces.is_empty() { vec![None] } else { namespaces.iter().cloned().map(Some).collect() };
-    let each = |namespace: &Option<String>| {
-        rules.iter().cloned().flat_map(|rule| of(&rule.into_policy(), namespace.as_ref())).collect::<Vec<_>>()
+    let permissions_in = |namespace: &Option<String>| {
+        rules
+            .iter()
+            .cloned()
+            .flat_map(|rule| policy_permissions(&rule.into_policy(), namespace.as_ref()))
+            .collect::<Vec<_>>()
     };
-    places.iter().flat_map(each).collect()
+    scopes.iter().flat_map(permissions_in).collect()
 }
 
-fn of(policy: &PolicyRule, namespace: Option<&String>) -> Vec<Right> {
+fn policy_permissions(policy: &PolicyRule, namespace: Option<&String>) -> Vec<Permission> {
     let names: Vec<_> = match policy.resource_names.as_deref().unwrap_or_default() {
         [] => vec![None],
         names => names.iter().cloned().map(Some).collect(),
@@ -59,30 +63,44 @@ fn of(policy: &PolicyRule, namespace: Option<&String>) -> Vec<Right> {
                 policy.verbs.iter().flat_map(|verb| names.iter().map(move |name| (verb, name)))
             {
                 let (verb, group, resource) = (verb.clone(), group.clone(), resource.clone());
-                all.push(Right { verb, group, resource, name: name.clone(), namespace: namespace.cloned() });
+                all.push(Permission {
+                    verb,
+                    group,
+                    resource,
+                    name: name.clone(),
+                    namespace: namespace.cloned(),
+                });
             }
         }
     }
     all
 }
 
-/// Those that they do not have.
+/// Returns the permissions that the subject lacks.
 ///
 /// # Errors
-/// When the API server does not say.
-pub(crate) async fn missing(client: &Client, who: &Who, rights: Vec<Right>) -> kube::Result<Vec<Right>> {
-    let asked = rights.into_iter().map(|right| async move {
-        let has = may(client, who, &right).await?;
-        Ok::<_, kube::Error>((!has).then_some(right))
+/// Returns an error if an access review fails.
+pub(crate) async fn missing_permissions(
+    client: &Client,
+    subject: &Subject,
+    permissions: Vec<Permission>,
+) -> kube::Result<Vec<Permission>> {
+    let reviews = permissions.into_iter().map(|permission| async move {
+        let is_allowed = is_allowed(client, subject, &permission).await?;
+        Ok::<_, kube::Error>((!is_allowed).then_some(permission))
     });
-    stream::iter(asked).buffered(AT_ONCE).try_filter_map(|lacking| async { Ok(lacking) }).try_collect().await
+    stream::iter(reviews)
+        .buffered(CONCURRENCY)
+        .try_filter_map(|missing| async { Ok(missing) })
+        .try_collect()
+        .await
 }
 
-async fn may(client: &Client, who: &Who, right: &Right) -> kube::Result<bool> {
-    let attributes = Some(right.attributes());
+async fn is_allowed(client: &Client, subject: &Subject, permission: &Permission) -> kube::Result<bool> {
+    let attributes = Some(permission.attributes());
     let params = PostParams::default();
-    let status = match who {
-        Who::Me => {
+    let status = match subject {
+        Subject::CurrentUser => {
             let spec = SelfSubjectAccessReviewSpec {
                 resource_attributes: attributes,
                 ..SelfSubjectAccessReviewSpec::default()
@@ -90,7 +108,7 @@ async fn may(client: &Client, who: &Who, right: &Right) -> kube::Result<bool> {
             let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
             Api::<SelfSubjectAccessReview>::all(client.clone()).create(&params, &review).await?.status
         }
-        Who::Account(namespace, name) => {
+        Subject::ServiceAccount(namespace, name) => {
             let groups = [
                 "system:serviceaccounts".to_owned(),
                 format!("system:serviceaccounts:{namespace}"),
@@ -109,7 +127,7 @@ async fn may(client: &Client, who: &Who, right: &Right) -> kube::Result<bool> {
     Ok(status.is_some_and(|SubjectAccessReviewStatus { allowed, .. }| allowed))
 }
 
-impl Right {
+impl Permission {
     fn attributes(&self) -> ResourceAttributes {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -127,14 +145,14 @@ impl Right {
     }
 }
 
-impl fmt::Display for Right {
+impl fmt::Display for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.object())
     }
 }
 
-impl Right {
-    /// What it is about, as kubectl names it.
+impl Permission {
+    /// Returns the resource in the notation of kubectl, with name and namespace.
     fn object(&self) -> String {
         let Self { group, resource, name, namespace, .. } = self;
         let group = if group.is_empty() { String::new() } else { format!(".{group}") };
@@ -143,27 +161,27 @@ impl Right {
             None => (resource.as_str(), String::new()),
         };
         let name = name.as_ref().map(|name| format!(" named {name}")).unwrap_or_default();
-        let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-        format!("{plural}{group}{subresource}{name}{place}")
+        let scope = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
+        format!("{plural}{group}{subresource}{name}{scope}")
     }
 }
 
-/// Some of them in words, the verbs on one object together; the first few say enough.
-pub(crate) fn some(rights: &[Right]) -> String {
-    const FEW: usize = 3;
+/// Lists permissions grouped by resource. Only the first three resources are listed.
+pub(crate) fn summarize(permissions: &[Permission]) -> String {
+    const LIMIT: usize = 3;
     let mut objects: Vec<(String, Vec<&str>)> = Vec::new();
-    for right in rights {
-        let object = right.object();
-        match objects.iter_mut().find(|(known, _)| *known == object) {
-            Some((_, verbs)) => verbs.push(&right.verb),
-            None => objects.push((object, vec![&right.verb])),
+    for permission in permissions {
+        let object = permission.object();
+        match objects.iter_mut().find(|(other, _)| *other == object) {
+            Some((_, verbs)) => verbs.push(&permission.verb),
+            None => objects.push((object, vec![&permission.verb])),
         }
     }
-    let told = objects.iter().take(FEW).map(|(object, verbs)| format!("{} {object}", verbs.join("/")));
-    let told = told.collect::<Vec<_>>().join(", ");
-    match objects.len().saturating_sub(FEW) {
-        0 => told,
-        more => format!("{told} and what is done to {more} more"),
+    let listed = objects.iter().take(LIMIT).map(|(object, verbs)| format!("{} {object}", verbs.join("/")));
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    match objects.len().saturating_sub(LIMIT) {
+        0 => listed,
+        more => format!("{listed}, and {more} more"),
     }
 }
 
@@ -175,14 +193,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_taken_apart_into_verbs_names_and_namespaces() {
+    fn expands_rules_into_verbs_names_and_namespaces() {
         let rules = [rule::<Pod>(LIST | WATCH), rule::<ClusterRole>(BIND).named(["admin", "view"])];
-        let told: Vec<_> = rights(&rules, &[]).iter().map(Right::to_string).collect();
+        let cluster_wide: Vec<_> = permissions(&rules, &[]).iter().map(Permission::to_string).collect();
         let bind = |name: &str| format!("bind clusterroles.rbac.authorization.k8s.io named {name}");
-        assert_eq!(told, ["list pods".to_owned(), "watch pods".to_owned(), bind("admin"), bind("view")]);
-        let there = rights(&[rule::<Pod>(UPDATE).subresource("status")], &["a".to_owned(), "b".to_owned()]);
-        assert_eq!(some(&there), "update pods/status in a, update pods/status in b");
-        let attributes = there[0].attributes();
+        assert_eq!(
+            cluster_wide,
+            ["list pods".to_owned(), "watch pods".to_owned(), bind("admin"), bind("view")]
+        );
+        let namespaced =
+            permissions(&[rule::<Pod>(UPDATE).subresource("status")], &["a".to_owned(), "b".to_owned()]);
+        assert_eq!(summarize(&namespaced), "update pods/status in a, update pods/status in b");
+        let attributes = namespaced[0].attributes();
         assert_eq!(
             (attributes.resource.as_deref(), attributes.subresource.as_deref()),
             (Some("pods"), Some("status"))
@@ -191,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn verbs_are_told_together_and_many_objects_not_all() {
+    fn summary_groups_verbs_and_limits_resources() {
         let namespaces = ["a", "b", "c", "d", "e"].map(str::to_owned);
-        let many = rights(&[rule::<Pod>(LIST | WATCH)], &namespaces);
+        let many = permissions(&[rule::<Pod>(LIST | WATCH)], &namespaces);
         assert_eq!(
-            some(&many),
-            "list/watch pods in a, list/watch pods in b, list/watch pods in c and what is done to 2 more"
+            summarize(&many),
+            "list/watch pods in a, list/watch pods in b, list/watch pods in c, and 2 more"
         );
     }
 }

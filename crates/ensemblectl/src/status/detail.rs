@@ -1,4 +1,4 @@
-//! One object: its conditions, what belongs to it, Events, and who leads its controller.
+//! One object in detail: its conditions, children, and Events, and the leader of its controller.
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -19,36 +19,36 @@ use crate::{
     age::age,
     check::holder,
     children::{self, Node},
-    connect::Cluster,
+    cluster::Cluster,
     installation::Installation,
     kinds::{Kind, list},
     object::{Readiness, conditions},
-    output::{HEAD, QUIET, paint, status, table},
+    output::{BOLD, DIM, paint, status, table},
     tree,
 };
 
-/// How many Events are shown, the newest.
-const EVENTS: usize = 10;
+/// Number of Events shown, the newest ones.
+const MAX_EVENTS: usize = 10;
 
-/// All about one object.
+/// Status of one object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct One {
+pub(super) struct ObjectStatus {
     object: Row,
     #[serde(skip_serializing_if = "Option::is_none")]
     leader: Option<String>,
     controller: &'static str,
     conditions: Vec<Condition>,
     children: Vec<Node>,
-    events: Vec<Said>,
-    /// What could not be found out.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    hidden: Vec<String>,
+    events: Vec<EventRow>,
+    /// Errors of what could not be read.
+    #[serde(rename = "hidden", skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<String>,
 }
 
-/// An Event.
+/// Row of the table of Events.
 #[derive(Clone, Debug, Serialize)]
-struct Said {
+struct EventRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<Timestamp>,
     count: i32,
@@ -58,27 +58,7 @@ struct Said {
     message: String,
 }
 
-/// Finds out all about an object. What cannot be found out is told in it.
-pub(super) async fn one(cluster: &Cluster, kind: &Kind, name: &str) -> Result<One> {
-    let object = kind.get(cluster, name).await?;
-    let (row, conditions) = (Row::of(kind, &object), conditions(&object));
-    let events = events(cluster, &object).await;
-    let leader = leader(cluster, kind).await;
-    let family = children::find(&cluster.client, kind, object).await?;
-    let mut hidden = family.hidden;
-    let mut told = |error: anyhow::Error| hidden.push(operator_core::error::chain(error.as_ref()));
-    Ok(One {
-        object: row,
-        controller: kind.controller.name,
-        leader: leader.map_err(&mut told).ok().flatten(),
-        conditions,
-        children: family.root.children,
-        events: events.map_err(&mut told).unwrap_or_default(),
-        hidden,
-    })
-}
-
-/// Who leads the controller of a kind.
+/// Returns the leader of the kind's controller.
 async fn leader(cluster: &Cluster, kind: &Kind) -> Result<Option<String>> {
     let installation = Installation::find(cluster).await?;
     let Some(namespace) = installation.lease_namespace() else { return Ok(None) };
@@ -88,9 +68,9 @@ async fn leader(cluster: &Cluster, kind: &Kind) -> Result<Option<String>> {
     Ok(lease.as_ref().and_then(holder))
 }
 
-/// The newest Events about an object, the oldest of them first.
-async fn events(cluster: &Cluster, object: &DynamicObject) -> Result<Vec<Said>> {
-    // Those about cluster-scoped objects are in the namespace default.
+/// Lists the newest Events about an object, in chronological order.
+async fn events(cluster: &Cluster, object: &DynamicObject) -> Result<Vec<EventRow>> {
+    // Events about cluster-scoped objects are in the namespace default.
     let namespace = object.namespace().unwrap_or_else(|| "default".to_owned());
     let api = Api::<Event>::namespaced(cluster.client.clone(), &namespace);
     let params =
@@ -98,18 +78,18 @@ async fn events(cluster: &Cluster, object: &DynamicObject) -> Result<Vec<Said>> 
     let events = list(&api, &params)
         .await
         .with_context(|| format!("cannot list the Events of namespace {namespace}"))?;
-    let mut said: Vec<_> = events.into_iter().map(said).collect();
-    said.sort_by_key(|event| event.last);
-    Ok(said.split_off(said.len().saturating_sub(EVENTS)))
+    let mut rows: Vec<_> = events.into_iter().map(event_row).collect();
+    rows.sort_by_key(|event| event.last);
+    Ok(rows.split_off(rows.len().saturating_sub(MAX_EVENTS)))
 }
 
-fn said(event: Event) -> Said {
+fn event_row(event: Event) -> EventRow {
     let series = event.series.as_ref();
     let last = series
         .and_then(|series| series.last_observed_time.as_ref())
         .or(event.event_time.as_ref())
         .map(|time| time.0);
-    Said {
+    EventRow {
         last: last.or_else(|| event.last_timestamp.as_ref().map(|time| time.0)),
         count: series.and_then(|series| series.count).or(event.count).unwrap_or(1),
         type_: event.type_.unwrap_or_default(),
@@ -118,23 +98,47 @@ fn said(event: Event) -> Said {
     }
 }
 
-impl One {
-    /// A screen of text.
+impl ObjectStatus {
+    /// Gets an object with its conditions, children, and Events, and the leader of its controller.
+    ///
+    /// # Errors
+    /// Returns an error if the object cannot be read or discovery fails. Other errors are part of
+    /// the result.
+    pub(super) async fn get(cluster: &Cluster, kind: &Kind, name: &str) -> Result<Self> {
+        let object = kind.get(cluster, name).await?;
+        let (row, conditions) = (Row::of(kind, &object), conditions(&object));
+        let events = events(cluster, &object).await;
+        let leader = leader(cluster, kind).await;
+        let tree = children::find(&cluster.client, kind, object).await?;
+        let mut errors = tree.errors;
+        let mut record = |error: anyhow::Error| errors.push(operator_core::error::chain(error.as_ref()));
+        Ok(Self {
+            object: row,
+            controller: kind.controller.name,
+            leader: leader.map_err(&mut record).ok().flatten(),
+            conditions,
+            children: tree.root.children,
+            events: events.map_err(&mut record).unwrap_or_default(),
+            errors,
+        })
+    }
+
+    /// Formats the object with its conditions, children, and Events.
     pub(super) fn text(&self, now: Timestamp) -> String {
-        let Self { object, leader, controller, conditions, children, events, hidden } = self;
+        let Self { object, leader, controller, conditions, children, events, errors } = self;
         let Readiness { ready, reason, .. } = &object.readiness;
-        let led = leader.as_ref().map_or_else(|| "nobody that is known".to_owned(), Clone::clone);
+        let leader = leader.as_deref().unwrap_or("unknown");
         let below: String =
             children.iter().map(|child| tree::text_within(child, object.namespace.as_deref())).collect();
-        let hidden = hidden.iter().map(|hidden| paint(QUIET, &format!("\nnot shown: {hidden}\n")));
+        let errors = errors.iter().map(|error| paint(DIM, &format!("\nnot shown: {error}\n")));
         [
-            format!("{} {}\n", paint(HEAD, &object.kind), paint(HEAD, &object.place())),
+            format!("{} {}\n", paint(BOLD, &object.kind), paint(BOLD, &object.key())),
             format!("Ready: {} {reason}\n", status(if ready.is_empty() { "-" } else { ready })),
-            format!("Age: {}   Controller: {controller}, led by {led}\n", object.age(now)),
+            format!("Age: {}   Controller: {controller}   Leader: {leader}\n", object.age(now)),
             section("Conditions", &condition_table(conditions, now)),
             section("Children", &below),
             section("Events", &event_table(events, now)),
-            hidden.collect(),
+            errors.collect(),
         ]
         .concat()
     }
@@ -142,7 +146,7 @@ impl One {
 
 fn section(title: &str, content: &str) -> String {
     let content = if content.is_empty() { "none\n" } else { content };
-    format!("\n{}\n{content}", paint(HEAD, title))
+    format!("\n{}\n{content}", paint(BOLD, title))
 }
 
 fn condition_table(conditions: &[Condition], now: Timestamp) -> String {
@@ -151,22 +155,22 @@ fn condition_table(conditions: &[Condition], now: Timestamp) -> String {
     }
     let rows = conditions.iter().map(|condition| {
         let age = age(condition.last_transition_time.0, now);
-        // Of Ready it is known which status is good news; of Progressing, say, it is not.
-        let is_told = condition.type_ == READY;
-        let status = if is_told { status(&condition.status) } else { condition.status.clone() };
+        // Only Ready is coloured, because True is not good for every condition.
+        let status =
+            if condition.type_ == READY { status(&condition.status) } else { condition.status.clone() };
         [condition.type_.clone(), status, condition.reason.clone(), age, condition.message.clone()]
     });
     table(["TYPE", "STATUS", "REASON", "AGE", "MESSAGE"], rows)
 }
 
-fn event_table(events: &[Said], now: Timestamp) -> String {
+fn event_table(events: &[EventRow], now: Timestamp) -> String {
     if events.is_empty() {
         return String::new();
     }
     let rows = events.iter().map(|event| {
         let last = event.last.map(|last| age(last, now)).unwrap_or_default();
-        let often = if event.count > 1 { format!("{last} (x{})", event.count) } else { last };
-        [often, event.type_.clone(), event.reason.clone(), event.message.clone()]
+        let last_seen = if event.count > 1 { format!("{last} (x{})", event.count) } else { last };
+        [last_seen, event.type_.clone(), event.reason.clone(), event.message.clone()]
     });
     table(["LAST SEEN", "TYPE", "REASON", "MESSAGE"], rows)
 }
@@ -183,7 +187,7 @@ mod tests {
     };
 
     #[test]
-    fn one_object_is_a_screen() {
+    fn formats_object_in_detail() {
         let object = object("web", "False");
         let child = Node {
             kind: "Pod".into(),
@@ -196,15 +200,15 @@ mod tests {
             "metadata": {}, "involvedObject": {}, "type": "Warning", "reason": "FailedCreate", "message": "over quota", "count": 3,
             "lastTimestamp": "2026-01-01T00:58:00Z",
         });
-        let one = One {
+        let status = ObjectStatus {
             object: Row::of(&kinds::find("podset").unwrap(), &object),
             controller: "podset",
             leader: Some("manager-1".to_owned()),
             conditions: conditions(&object),
             children: vec![child],
-            events: vec![said(serde_json::from_value(event).unwrap())],
-            hidden: Vec::new(),
+            events: vec![event_row(serde_json::from_value(event).unwrap())],
+            errors: Vec::new(),
         };
-        insta::assert_snapshot!(plain(&one.text(now())));
+        insta::assert_snapshot!(plain(&status.text(now())));
     }
 }

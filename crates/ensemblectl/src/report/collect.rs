@@ -1,4 +1,4 @@
-//! What goes into the archive.
+//! Contents of the archive.
 
 use anyhow::{Context, Result};
 use k8s_openapi::{
@@ -21,53 +21,53 @@ use serde_json::{Value, json};
 
 use super::{File, redact};
 use crate::{
-    children::typed,
-    connect::Cluster,
+    children::with_type,
+    cluster::Cluster,
     installation::Installation,
     kinds::list,
-    status::{Row, all_text},
+    status::{Row, table_text},
 };
 
-/// How many lines of a log are taken, the last.
-const LINES: i64 = 5_000;
+/// Number of lines of each log, from its end.
+const MAX_LOG_LINES: i64 = 5_000;
 
-/// What was gathered, and what could not be.
-struct Gathered {
+/// Files of the archive, and errors of what could not be read.
+struct Collection {
     files: Vec<File>,
-    failed: Vec<String>,
+    errors: Vec<String>,
 }
 
-impl Gathered {
-    /// A file of objects, or why there is none.
+impl Collection {
+    /// Adds a file of objects, or the error of reading them.
     fn add(&mut self, path: &str, objects: Result<Vec<Value>>) {
         let written = objects.and_then(|objects| documents(objects.into_iter().map(redact::object)));
         match written {
             Ok(text) => self.files.push(File::new(path, text)),
-            Err(error) => self.failed.push(format!("{path}: {}", chain(error.as_ref()))),
+            Err(error) => self.errors.push(format!("{path}: {}", chain(error.as_ref()))),
         }
     }
 }
 
-/// All files but the checks.
+/// Returns all files except the checks.
 pub(super) async fn files(cluster: &Cluster, installation: &Installation) -> Vec<File> {
-    let mut gathered = Gathered {
+    let mut collection = Collection {
         files: vec![File::new("versions.txt", versions(cluster, installation))],
-        failed: Vec::new(),
+        errors: Vec::new(),
     };
-    objects(cluster, installation, &mut gathered).await;
-    gathered.add("definitions.yaml", definitions(cluster, installation).await);
-    gathered.add("webhooks.yaml", webhooks(cluster, installation).await);
+    objects(cluster, installation, &mut collection).await;
+    collection.add("crds.yaml", crds(cluster, installation).await);
+    collection.add("webhooks.yaml", webhooks(cluster, installation).await);
     let deployment = installation.deployment.iter().map(serde_json::to_value).collect::<Result<_, _>>();
-    gathered.add("deployment.yaml", deployment.context("cannot write the Deployment"));
+    collection.add("deployment.yaml", deployment.context("cannot write the Deployment"));
     if let Some(namespace) = installation.lease_namespace() {
         let leases = Api::<Lease>::namespaced(cluster.client.clone(), namespace);
-        gathered.add("leases.yaml", values(&leases, ListParams::default().labels(MANAGED_SELECTOR)).await);
+        collection.add("leases.yaml", values(&leases, ListParams::default().labels(MANAGED_SELECTOR)).await);
     }
-    gathered.add("events.yaml", events(cluster, installation).await);
-    pods(cluster, installation, &mut gathered).await;
-    let Gathered { mut files, failed } = gathered;
-    if !failed.is_empty() {
-        files.push(File::new("not-gathered.txt", failed.join("\n") + "\n"));
+    collection.add("events.yaml", events(cluster, installation).await);
+    pods(cluster, installation, &mut collection).await;
+    let Collection { mut files, errors } = collection;
+    if !errors.is_empty() {
+        files.push(File::new("errors.txt", errors.join("\n") + "\n"));
     }
     files
 }
@@ -85,8 +85,8 @@ fn versions(cluster: &Cluster, installation: &Installation) -> String {
     )
 }
 
-/// Our objects, each kind in a file, and the table of all.
-async fn objects(cluster: &Cluster, installation: &Installation, gathered: &mut Gathered) {
+/// Adds the objects of each kind in a file, and a table of all objects.
+async fn objects(cluster: &Cluster, installation: &Installation, collection: &mut Collection) {
     let mut rows = Vec::new();
     for kind in installation.kinds() {
         let path = format!("objects/{}.yaml", kind.definition.name_any());
@@ -97,22 +97,25 @@ async fn objects(cluster: &Cluster, installation: &Installation, gathered: &mut 
         rows.extend(listed.iter().flatten().map(|object| Row::of(&kind, object)));
         let resource = kind.resource();
         let typed = listed.and_then(|objects| {
-            let typed: Vec<_> = objects.into_iter().map(|object| typed(object, &resource)).collect();
+            let typed: Vec<_> = objects.into_iter().map(|object| with_type(object, &resource)).collect();
             to_values(&typed)
         });
-        gathered.add(&path, typed);
+        collection.add(&path, typed);
     }
-    let table = all_text(&rows, cluster.now());
-    gathered.files.push(File::new("status.txt", anstream::adapter::strip_str(&table).to_string()));
+    let table = table_text(&rows, cluster.now());
+    collection.files.push(File::new("status.txt", anstream::adapter::strip_str(&table).to_string()));
 }
 
-/// What the definitions say of themselves, without their schemas.
-async fn definitions(cluster: &Cluster, installation: &Installation) -> Result<Vec<Value>> {
+/// Returns the CustomResourceDefinitions without their schemas.
+async fn crds(cluster: &Cluster, installation: &Installation) -> Result<Vec<Value>> {
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
     let mut all = Vec::new();
     for kind in installation.kinds() {
         let name = kind.definition.name_any();
-        let found = api.get_opt(&name).await.with_context(|| format!("cannot read the definition {name}"))?;
+        let found = api
+            .get_opt(&name)
+            .await
+            .with_context(|| format!("cannot read the CustomResourceDefinition {name}"))?;
         all.extend(found.map(|found| {
             let versions: Vec<_> = found.spec.versions.iter().map(|version| json!({ "name": version.name, "served": version.served, "storage": version.storage })).collect();
             json!({ "metadata": found.metadata, "spec": { "versions": versions, "conversion": found.spec.conversion }, "status": found.status })
@@ -121,23 +124,23 @@ async fn definitions(cluster: &Cluster, installation: &Installation) -> Result<V
     Ok(all)
 }
 
-/// The webhook configurations of our names.
+/// Returns the webhook configurations with the names of our controllers.
 async fn webhooks(cluster: &Cluster, installation: &Installation) -> Result<Vec<Value>> {
     let mut all = Vec::new();
-    for holder in ca_bundle_targets(installation.controllers()) {
-        let found = match &holder {
+    for target in ca_bundle_targets(installation.controllers()) {
+        let found = match &target {
             CaBundleTarget::Validating(name) => {
                 let api = Api::<ValidatingWebhookConfiguration>::all(cluster.client.clone());
                 api.get_opt(name)
                     .await
-                    .with_context(|| format!("cannot read the webhooks {name}"))?
+                    .with_context(|| format!("cannot read the webhook configuration {name}"))?
                     .map(serde_json::to_value)
             }
             CaBundleTarget::Mutating(name) => {
                 let api = Api::<MutatingWebhookConfiguration>::all(cluster.client.clone());
                 api.get_opt(name)
                     .await
-                    .with_context(|| format!("cannot read the webhooks {name}"))?
+                    .with_context(|| format!("cannot read the webhook configuration {name}"))?
                     .map(serde_json::to_value)
             }
             CaBundleTarget::Conversion(_) => None,
@@ -147,7 +150,7 @@ async fn webhooks(cluster: &Cluster, installation: &Installation) -> Result<Vec<
     Ok(all)
 }
 
-/// The Events about our objects, and those in the manager's namespace.
+/// Returns the Events about our objects, and those in the manager's namespace.
 async fn events(cluster: &Cluster, installation: &Installation) -> Result<Vec<Value>> {
     let groups: Vec<_> = installation.kinds().into_iter().map(|kind| kind.definition.spec.group).collect();
     let api = Api::<Event>::all(cluster.client.clone());
@@ -160,11 +163,11 @@ async fn events(cluster: &Cluster, installation: &Installation) -> Result<Vec<Va
     events.iter().filter(|event| is_ours(event)).map(|event| Ok(serde_json::to_value(event)?)).collect()
 }
 
-/// The pods of the manager, and what they have logged.
-async fn pods(cluster: &Cluster, installation: &Installation, gathered: &mut Gathered) {
+/// Adds the Pods of the manager and their logs.
+async fn pods(cluster: &Cluster, installation: &Installation, collection: &mut Collection) {
     let api = Api::<Pod>::namespaced(cluster.client.clone(), &installation.namespace);
     let params = ListParams::default().labels(&manager_selector());
-    let pods = list(&api, &params).await.context("cannot list the pods of the manager");
+    let pods = list(&api, &params).await.context("cannot list the Pods of the manager");
     for pod in pods.iter().flatten() {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         for container in containers {
@@ -173,21 +176,21 @@ async fn pods(cluster: &Cluster, installation: &Installation, gathered: &mut Gat
                 let params = LogParams {
                     container: Some(container.clone()),
                     previous,
-                    tail_lines: Some(LINES),
+                    tail_lines: Some(MAX_LOG_LINES),
                     timestamps: true,
                     ..LogParams::default()
                 };
                 let path = format!("logs/{pod}.{container}{}.log", if previous { ".previous" } else { "" });
                 match api.logs(&pod, &params).await {
-                    Ok(log) => gathered.files.push(File::new(&path, log)),
-                    // Most containers have had one life only.
+                    Ok(log) => collection.files.push(File::new(&path, log)),
+                    // Most containers have not been restarted, and have no previous log.
                     Err(_) if previous => {}
-                    Err(error) => gathered.failed.push(format!("{path}: {}", chain(&error))),
+                    Err(error) => collection.errors.push(format!("{path}: {}", chain(&error))),
                 }
             }
         }
     }
-    gathered.add("pods.yaml", pods.and_then(|pods| to_values(&pods)));
+    collection.add("pods.yaml", pods.and_then(|pods| to_values(&pods)));
 }
 
 async fn values<K>(api: &Api<K>, params: ListParams) -> Result<Vec<Value>>
@@ -202,7 +205,7 @@ fn to_values<K: Serialize>(objects: &[K]) -> Result<Vec<Value>> {
     objects.iter().map(|object| Ok(serde_json::to_value(object)?)).collect()
 }
 
-/// Objects as the documents of one file.
+/// Formats objects as the documents of one YAML file.
 fn documents(objects: impl Iterator<Item = Value>) -> Result<String> {
     let mut text = String::new();
     for object in objects {
