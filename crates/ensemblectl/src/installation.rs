@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     core::v1::{Container, EnvVar},
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use manager::{ACCOUNT, Flags, NAMESPACE, parse_deployed};
+use manager::{ACCOUNT, Flags, NAMESPACE, parse_args_and_env};
 use operator_core::{Registration, error::status};
 use operator_runtime::release::manager_selector;
 
@@ -58,10 +58,10 @@ impl Installation {
             .and_then(|pod| pod.containers.first())
             .map(|main| arguments_and_env(main, &namespace))
             .unwrap_or_default();
-        let (flags, flags_error) = match parse_deployed(&args, &env) {
+        let (flags, flags_error) = match parse_args_and_env(&args, &env) {
             Ok(flags) => (flags, None),
             Err(error) => {
-                let flags = parse_deployed(&[format!("--namespace={namespace}")], &BTreeMap::new());
+                let flags = parse_args_and_env(&[format!("--namespace={namespace}")], &BTreeMap::new());
                 let message = error.to_string().lines().next().unwrap_or_default().to_owned();
                 (flags.context("cannot parse the default flags of the manager")?, Some(message))
             }
@@ -97,7 +97,7 @@ impl Installation {
 
     /// Returns the namespace of the Leases. `None` without leader election.
     pub(crate) fn lease_namespace(&self) -> Option<&str> {
-        self.flags.sharing.as_ref().map(|sharing| sharing.namespace.as_str())
+        self.flags.leader_election.as_ref().map(|election| election.namespace.as_str())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keeping the certificates of the HTTPS servers.
+//! Certificates of the HTTPS servers.
 
 use anyhow::{Context, Result};
 use operator_core::{
@@ -13,7 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::Flags;
 
-/// Starts to keep them. Ends with the process; if it ends before, the process is asked to stop.
+/// Starts the task that issues, loads, and rotates the certificates.
+///
+/// The task runs until the process stops. If it ends earlier, it stops the process.
 pub(crate) fn start(
     flags: &Flags,
     environment: &Environment,
@@ -29,24 +31,25 @@ pub(crate) fn start(
     };
     let (environment, identity) = (environment.clone(), identity.clone());
     tokio::spawn(async move {
-        let ended = certificates::run(config, &environment, identity).await;
+        let result = certificates::run(config, &environment, identity).await;
         environment.stop.cancel();
-        ended.context("the keeping of certificates ended by itself")
+        result.context("the certificate task has failed")
     })
 }
 
-/// The objects in which the API server is told to call the webhooks and conversions of these controllers.
+/// Returns the objects that need a `caBundle` for the webhooks and conversions of these controllers.
 pub fn ca_bundle_targets(controllers: &[Registration]) -> Vec<CaBundleTarget> {
     controllers.iter().flat_map(targets).collect()
 }
 
 fn targets(controller: &Registration) -> impl Iterator<Item = CaBundleTarget> + use<> {
-    // How the API server reaches us makes no difference to what the objects are called.
-    let reach = ClientConfig::Service { namespace: String::new() };
+    // The names of the objects do not depend on the client configuration.
+    let client_config = ClientConfig::Service { namespace: String::new() };
     let name = || configuration::name(controller.name);
     let validating =
-        configuration::validating(controller, &reach).map(|_| CaBundleTarget::Validating(name()));
-    let mutating = configuration::mutating(controller, &reach).map(|_| CaBundleTarget::Mutating(name()));
+        configuration::validating(controller, &client_config).map(|_| CaBundleTarget::Validating(name()));
+    let mutating =
+        configuration::mutating(controller, &client_config).map(|_| CaBundleTarget::Mutating(name()));
     let conversions = (controller.conversions)();
     let conversions: Vec<_> =
         conversions.iter().map(|conversion| CaBundleTarget::Conversion(conversion.definition())).collect();

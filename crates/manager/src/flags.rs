@@ -1,7 +1,7 @@
-//! The command line. Every flag has an environment variable.
+//! Command line. Every flag has an environment variable.
 
 mod certificates;
-mod deployed;
+mod container;
 mod duration;
 mod election;
 mod task;
@@ -13,9 +13,9 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, builder::PossibleValuesParser,
     error::ErrorKind,
 };
-pub use deployed::parse_deployed;
+pub use container::parse_args_and_env;
 use election::ElectionFlags;
-pub use election::Sharing;
+pub use election::LeaderElection;
 use operator_core::{Registration, Setting, environment::Settings, informer::Scope};
 use operator_runtime::{
     certificates::{Host, Source},
@@ -27,54 +27,54 @@ pub use task::Task;
 
 use crate::{CONTROLLERS, NAMESPACE, namespaces, select};
 
-/// What the manager was asked to do.
+/// Configuration of the manager.
 pub struct Flags {
-    /// Whether to run the controllers at all.
+    /// Task of the process.
     pub task: Task,
-    /// The controllers to run.
+    /// Controllers to run.
     pub controllers: Vec<Registration>,
-    /// What was set about them.
+    /// Settings of the controllers.
     pub settings: Settings,
-    /// The namespaces that the controllers look into.
+    /// Namespaces that the controllers watch.
     pub scope: Scope,
-    /// Whether to register the custom resource definitions first.
+    /// Whether to install the CustomResourceDefinitions at startup.
     pub install_crds: bool,
-    /// How many objects of one controller are reconciled at once.
+    /// Number of concurrent reconciles of each controller.
     pub concurrency: usize,
-    /// How long one reconcile may take.
+    /// Timeout of one reconcile.
     pub reconcile_timeout: Duration,
-    /// Where the probes are served; not at all if absent.
+    /// Address of the health probes. `None` disables them.
     pub health_probe_bind_address: Option<SocketAddr>,
-    /// Where the webhooks are served; not at all if absent.
+    /// Address of the webhooks. `None` disables them.
     pub webhook_bind_address: Option<SocketAddr>,
-    /// The authority of the clients that admission reviews are answered to; all clients if absent.
+    /// Certificate authority of clients that can send admission reviews. `None` accepts all clients.
     pub webhook_client_ca: Option<ClientCa>,
-    /// Who makes the certificates of the HTTPS servers.
+    /// Source of the certificates of the HTTPS servers.
     pub certificates: Source,
-    /// The names by which this manager is reached, besides those of its Services.
+    /// DNS names and IP addresses of the manager, in addition to the names of its Services.
     pub webhook_hosts: Vec<Host>,
-    /// Where the metrics are served; not at all if absent.
+    /// Address of the metrics. `None` disables them.
     pub metrics_bind_address: Option<SocketAddr>,
-    /// Whether the metrics are served over TLS, to those who may see them.
+    /// Whether the metrics require TLS and authorization.
     pub metrics_secure: bool,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: Format,
-    /// Which log lines there are.
+    /// Level and directives of the logs.
     pub log_level: String,
-    /// Where traces go; nowhere if absent, and always if they are not built in.
+    /// Address of the collector of traces. Always `None` without the feature `otlp`.
     pub otlp_endpoint: Option<String>,
-    /// The namespace that the manager itself runs in.
+    /// Namespace of the manager.
     pub namespace: String,
-    /// Which of several replicas this is.
+    /// Name of this replica.
     pub instance: String,
-    /// How the controllers are shared with other replicas, if they are.
-    pub sharing: Option<Sharing>,
+    /// Configuration of leader election. `None` disables it.
+    pub leader_election: Option<LeaderElection>,
 }
 
-/// The flags that do not depend on the controllers.
+/// Flags that do not depend on the controllers.
 #[derive(Args)]
-struct Fixed {
-    /// The controllers to run: names, `*` for all, `-name` to take one out
+struct ManagerFlags {
+    /// Comma-separated list of controllers to enable: `*` enables all, `name` enables the controller `name`, `-name` disables it
     #[arg(
         long,
         env = "ENSEMBLE_CONTROLLERS",
@@ -84,60 +84,60 @@ struct Fixed {
     )]
     controllers: Vec<String>,
 
-    /// The namespaces to look into and act in, so that Roles there are enough; all if none is named
+    /// Comma-separated list of namespaces to watch. The controllers then need Roles only in these namespaces. Defaults to all namespaces
     #[arg(long, env = "ENSEMBLE_WATCH_NAMESPACES", value_delimiter = ',')]
     watch_namespaces: Vec<String>,
 
-    /// Register the custom resource definitions of these controllers at the start
+    /// Install the CustomResourceDefinitions of the enabled controllers at startup
     #[arg(long, env = "ENSEMBLE_INSTALL_CRDS")]
     install_crds: bool,
 
-    /// How many objects of one controller are reconciled at once
+    /// Number of objects that each controller reconciles concurrently
     #[arg(long, env = "ENSEMBLE_CONCURRENCY", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
 
-    /// How long one reconcile may take, in seconds
+    /// Timeout of one reconcile in seconds
     #[arg(long, env = "ENSEMBLE_RECONCILE_TIMEOUT", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
     reconcile_timeout: u64,
 
-    /// Where /healthz and /readyz are served; `0` for nowhere
+    /// Address to serve /healthz and /readyz on. `0` disables them
     #[arg(long, env = "ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", default_value = "0.0.0.0:8081", value_parser = address)]
     health_probe_bind_address: Address,
 
-    /// Where admission and conversion webhooks are served, over HTTPS; `0` for nowhere
+    /// Address to serve admission and conversion webhooks on, over HTTPS. `0` disables them
     #[arg(long, env = "ENSEMBLE_WEBHOOK_BIND_ADDRESS", default_value = "0.0.0.0:9443", value_parser = address)]
     webhook_bind_address: Address,
 
-    /// A file in PEM with the certificate authority of the API server's client certificate: admission reviews are answered only to clients that show one of it. Conversion reviews are answered to everybody, for the API server shows no certificate with them
+    /// PEM file with the certificate authority of the API server's client certificate. If set, admission reviews require a client certificate signed by it. Conversion reviews never require one, because the API server sends none with them
     #[arg(long, env = "ENSEMBLE_WEBHOOK_CLIENT_CA_FILE", value_name = "FILE")]
     webhook_client_ca_file: Option<PathBuf>,
 
-    /// Where /metrics is served; `0` for nowhere
+    /// Address to serve /metrics on. `0` disables them
     #[arg(long, env = "ENSEMBLE_METRICS_BIND_ADDRESS", default_value = "0.0.0.0:8443", value_parser = address)]
     metrics_bind_address: Address,
 
-    /// Serve the metrics over TLS, to whoever has a token and the right to get /metrics; `false` needs a loopback address
+    /// Serve the metrics over TLS, to clients with a token and the permission to get /metrics. `false` requires a loopback address
     #[arg(long, env = "ENSEMBLE_METRICS_SECURE", default_value = "true", action = ArgAction::Set)]
     metrics_secure: bool,
 
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, env = "ENSEMBLE_LOG_FORMAT", value_enum, default_value = "text")]
     log_format: Format,
 
-    /// Which log lines there are: a level, or directives such as info,kube=debug
+    /// Log level, or directives such as info,kube=debug
     #[arg(long, env = "ENSEMBLE_LOG_LEVEL", default_value = "info")]
     log_level: String,
 
-    /// Where traces go: the base address of a collector that takes OTLP by HTTP, such as http://collector:4318
+    /// Base URL of the collector that receives traces by OTLP over HTTP, such as http://collector:4318
     #[cfg(feature = "otlp")]
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     otlp_endpoint: Option<String>,
 
-    /// The namespace that the manager itself runs in; no controller touches it
+    /// Namespace of the manager. The controllers do not change it
     #[arg(long, env = "POD_NAMESPACE", default_value = NAMESPACE)]
     namespace: String,
 
-    /// Which of several replicas this is; stands in Events and Leases
+    /// Name of this replica in Events and Leases
     #[arg(long, env = "POD_NAME", default_value = "ensemble")]
     instance: String,
 
@@ -148,7 +148,7 @@ struct Fixed {
     certificates: CertificateFlags,
 }
 
-/// An address to listen on, or none.
+/// Address to listen on, or `None` for `0`.
 #[derive(Clone, Copy)]
 struct Address(Option<SocketAddr>);
 
@@ -159,70 +159,71 @@ fn address(text: &str) -> Result<Address, String> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     full.parse()
         .map(|address| Address(Some(address)))
-        .map_err(|_| "use an address and port such as 127.0.0.1:8081, or 0 for none".to_owned())
+        .map_err(|_| "use an address and port such as 127.0.0.1:8081, or 0 to disable it".to_owned())
 }
 
-/// The command line, with the settings of all controllers.
+/// Returns the command line, with the settings of all controllers.
 pub fn command() -> Command {
     let command = Command::new("ensemble-manager")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Runs Kubernetes controllers, many in one process");
-    Fixed::augment_args(command).args(settings().map(setting)).subcommand(task::release())
+        .about("Runs Kubernetes controllers in one process");
+    ManagerFlags::augment_args(command).args(settings().map(setting)).subcommand(task::release())
 }
 
-/// Reads the command line; ends the process with a message if it asks for help or makes no sense.
+/// Parses the command line. Exits with a message for `--help` and for invalid flags.
 pub fn parse() -> Flags {
     parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
 }
 
-/// Reads a command line, the program's name first.
+/// Parses arguments, including the name of the program.
 ///
 /// # Errors
-/// When it asks for help or makes no sense; the error says what to print.
+/// Returns an error for `--help` and for invalid flags. The error contains the message to print.
 pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<Flags, clap::Error> {
-    read(command(), args)
+    parse_with(command(), args)
 }
 
-fn read(line: Command, args: impl IntoIterator<Item = OsString>) -> Result<Flags, clap::Error> {
-    let matches = line.try_get_matches_from(args)?;
-    let fixed = Fixed::from_arg_matches(&matches)?;
-    let controllers = select(CONTROLLERS, &fixed.controllers)
+fn parse_with(definition: Command, args: impl IntoIterator<Item = OsString>) -> Result<Flags, clap::Error> {
+    let matches = definition.try_get_matches_from(args)?;
+    let flags = ManagerFlags::from_arg_matches(&matches)?;
+    let controllers = select(CONTROLLERS, &flags.controllers)
         .map_err(|message| command().error(ErrorKind::InvalidValue, format!("--controllers: {message}")))?;
-    let scope = namespaces::scope(&fixed.watch_namespaces, &controllers).map_err(|message| {
+    let scope = namespaces::scope(&flags.watch_namespaces, &controllers).map_err(|message| {
         command().error(ErrorKind::InvalidValue, format!("--watch-namespaces: {message}"))
     })?;
-    if let Some(address) = fixed.metrics_bind_address.0 {
-        may_listen(address, fixed.metrics_secure)
+    if let Some(address) = flags.metrics_bind_address.0 {
+        may_listen(address, flags.metrics_secure)
             .map_err(|error| command().error(ErrorKind::ValueValidation, error))?;
     }
-    let sharing = fixed.election.sharing(&fixed.namespace);
-    let sharing = sharing.map_err(|message| command().error(ErrorKind::InvalidValue, message))?;
+    let leader_election = flags.election.validate(&flags.namespace);
+    let leader_election =
+        leader_election.map_err(|message| command().error(ErrorKind::InvalidValue, message))?;
     let (certificates, webhook_hosts) =
-        fixed.certificates.read().map_err(|message| command().error(ErrorKind::InvalidValue, message))?;
+        flags.certificates.validate().map_err(|message| command().error(ErrorKind::InvalidValue, message))?;
     Ok(Flags {
         task: Task::of(&matches),
         controllers,
-        sharing,
+        leader_election,
         certificates,
         webhook_hosts,
         scope,
-        settings: given(&matches),
-        install_crds: fixed.install_crds,
-        concurrency: usize::from(fixed.concurrency),
-        reconcile_timeout: Duration::from_secs(fixed.reconcile_timeout),
-        health_probe_bind_address: fixed.health_probe_bind_address.0,
-        webhook_bind_address: fixed.webhook_bind_address.0,
-        webhook_client_ca: fixed.webhook_client_ca_file.map(ClientCa::new),
-        metrics_bind_address: fixed.metrics_bind_address.0,
-        metrics_secure: fixed.metrics_secure,
-        log_format: fixed.log_format,
-        log_level: fixed.log_level,
+        settings: settings_of(&matches),
+        install_crds: flags.install_crds,
+        concurrency: usize::from(flags.concurrency),
+        reconcile_timeout: Duration::from_secs(flags.reconcile_timeout),
+        health_probe_bind_address: flags.health_probe_bind_address.0,
+        webhook_bind_address: flags.webhook_bind_address.0,
+        webhook_client_ca: flags.webhook_client_ca_file.map(ClientCa::new),
+        metrics_bind_address: flags.metrics_bind_address.0,
+        metrics_secure: flags.metrics_secure,
+        log_format: flags.log_format,
+        log_level: flags.log_level,
         #[cfg(feature = "otlp")]
-        otlp_endpoint: fixed.otlp_endpoint.filter(|endpoint| !endpoint.is_empty()),
+        otlp_endpoint: flags.otlp_endpoint.filter(|endpoint| !endpoint.is_empty()),
         #[cfg(not(feature = "otlp"))]
         otlp_endpoint: None,
-        namespace: fixed.namespace,
-        instance: fixed.instance,
+        namespace: flags.namespace,
+        instance: flags.instance,
     })
 }
 
@@ -240,7 +241,7 @@ fn setting(setting: &'static Setting) -> Arg {
     if setting.values.is_empty() { arg } else { arg.value_parser(PossibleValuesParser::new(setting.values)) }
 }
 
-fn given(matches: &ArgMatches) -> Settings {
+fn settings_of(matches: &ArgMatches) -> Settings {
     settings()
         .filter_map(|setting| Some((setting.flag, matches.get_one::<String>(setting.flag)?.clone())))
         .collect()
@@ -266,9 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_refused_with_what_is_allowed() {
-        for (args, says) in [
-            (["--controllers", "nothing"], "known are"),
+    fn rejects_invalid_values() {
+        for (args, message) in [
+            (["--controllers", "nothing"], "unknown controller `nothing`; use"),
             (["--concurrency", "0"], "1..=256"),
             (["--health-probe-bind-address", "here"], "such as 127.0.0.1:8081"),
             (["--certificates", "none"], "possible values: managed, cert-manager"),
@@ -283,8 +284,8 @@ mod tests {
             (["--webhook-host", "https://a"], "neither a DNS name nor an IP address"),
             (["--log-format", "xml"], "possible values: text, json"),
             (["--tenant-metrics", "maybe"], "possible values: true, false"),
-            (["--watch-namespaces=shop", "--controllers=podset,tenant"], "write --controllers=podset"),
-            (["--watch-namespaces", ""], "is no namespace's name"),
+            (["--watch-namespaces=shop", "--controllers=podset,tenant"], "use --controllers=podset"),
+            (["--watch-namespaces", ""], "is not a valid namespace name"),
             (
                 ["--metrics-bind-address=:8443", "--metrics-secure=false"],
                 "to everybody who reaches 0.0.0.0:8443",
@@ -300,35 +301,35 @@ mod tests {
             ),
             (["--leader-elect-retry-period", "9s"], "--leader-elect-retry-period: the retry period must be"),
         ] {
-            let error = flags(&args).err().expect("it should be refused").to_string();
-            assert!(error.contains(says), "{args:?}: {error}");
+            let error = flags(&args).err().expect("the flags are invalid").to_string();
+            assert!(error.contains(message), "{args:?}: {error}");
         }
     }
 
     #[test]
-    fn namespaces_are_watched_by_controllers_that_need_no_more() {
+    fn accepts_namespaces_for_namespaced_controllers() {
         let flags = flags(&["--controllers=memcached,podset", "--watch-namespaces=shop,till"]).unwrap();
         assert_eq!(flags.scope, Scope::Namespaces(["shop".to_owned(), "till".to_owned()].into()));
     }
 
     #[test]
-    fn an_exception_may_come_first() {
+    fn disabled_controller_can_come_first() {
         let flags = flags(&["--controllers", "-tenant,*"]).unwrap();
         assert!(flags.controllers.iter().all(|controller| controller.name != "tenant"));
     }
 
     #[test]
-    fn controllers_are_shared_unless_that_is_turned_off() {
-        assert!(flags(&["--leader-elect=false"]).unwrap().sharing.is_none());
-        assert!(flags(&["--leader-elect"]).unwrap().sharing.is_some());
-        let sharing = flags(&["--namespace=here"]).unwrap().sharing.unwrap();
-        assert_eq!((sharing.namespace.as_str(), sharing.timing), ("here", Timing::default()));
-        let sharing = flags(&["--lease-namespace=there"]).unwrap().sharing.unwrap();
-        assert_eq!(sharing.namespace, "there");
+    fn leader_election_is_enabled_by_default() {
+        assert!(flags(&["--leader-elect=false"]).unwrap().leader_election.is_none());
+        assert!(flags(&["--leader-elect"]).unwrap().leader_election.is_some());
+        let election = flags(&["--namespace=own"]).unwrap().leader_election.unwrap();
+        assert_eq!((election.namespace.as_str(), election.timing), ("own", Timing::default()));
+        let election = flags(&["--lease-namespace=leases"]).unwrap().leader_election.unwrap();
+        assert_eq!(election.namespace, "leases");
     }
 
     #[test]
-    fn probes_can_be_left_out() {
+    fn zero_disables_an_address() {
         assert_eq!(flags(&["--health-probe-bind-address=0"]).unwrap().health_probe_bind_address, None);
         let address = flags(&["--health-probe-bind-address=:9"]).unwrap().health_probe_bind_address;
         assert_eq!(address, Some("0.0.0.0:9".parse().unwrap()));

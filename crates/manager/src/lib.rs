@@ -1,4 +1,4 @@
-//! The manager: one process that runs the controllers its flags name.
+//! The manager: one process that runs the controllers selected by its flags.
 
 mod certificates;
 mod flags;
@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Instant};
 
 use anyhow::Result;
 pub use certificates::ca_bundle_targets;
-pub use flags::{Flags, Sharing, Task, command, parse, parse_deployed, parse_from};
+pub use flags::{Flags, LeaderElection, Task, command, parse, parse_args_and_env, parse_from};
 use operator_core::{
     Environment, Registration,
     admission::configuration::{self, ClientConfig},
@@ -33,16 +33,17 @@ use operator_runtime::{
 pub use select::select;
 use tracing::info;
 
-/// The namespace that the manager runs in, unless it is told otherwise.
+/// Default namespace of the manager.
 pub const NAMESPACE: &str = "ensemble-system";
-/// The ServiceAccount that the manager runs as where it is deployed.
+/// ServiceAccount of a deployed manager.
 pub const ACCOUNT: &str = "ensemble-manager";
 
-/// The first minor version of Kubernetes 1 that has all that is used: ValidatingAdmissionPolicy is `v1` since then. The
-/// tests run on 1.36.
+/// Minor version of the oldest supported Kubernetes, the first with ValidatingAdmissionPolicy `v1`.
+///
+/// The tests run on 1.36.
 pub const OLDEST_KUBERNETES: u32 = 30;
 
-/// Every controller there is. To add one: its crate, a line here, and its dependency.
+/// All controllers. To add one, add its crate to the dependencies and a line here.
 pub const CONTROLLERS: &[Registration] = &[
     register::<memcached::MemcachedController>(),
     register::<namespaceplus::NamespacePlusController>(),
@@ -51,23 +52,22 @@ pub const CONTROLLERS: &[Registration] = &[
     register::<tenant::TenantController>(),
 ];
 
-/// Does what the flags ask: as a rule, runs the manager until it is asked to stop.
+/// Runs the task of the flags, usually the controllers until a signal stops them.
 ///
 /// # Errors
-/// What makes running impossible: no cluster configuration, an address that is taken, a controller that keeps
-/// ending. An API server that cannot be reached is none of them; the manager waits for it. And what a release could not
-/// let go of.
+/// Returns an error if the kubeconfig is missing, an address is in use, a controller keeps crashing,
+/// or cleanup is incomplete. An unreachable API server is retried.
 pub async fn run(flags: Flags) -> Result<()> {
     let telemetry = telemetry::start(flags.log_format, &flags.log_level, collector(&flags).as_ref())?;
-    let ended = match flags.task {
+    let result = match flags.task {
         Task::Run => run_controllers(flags, telemetry.level.clone()).await,
         Task::Release { patience } => release::run(&flags, patience).await,
     };
     telemetry.end().await;
-    ended
+    result
 }
 
-/// Where traces go, if anywhere.
+/// Returns the collector of traces. `None` without `--otlp-endpoint`.
 fn collector(flags: &Flags) -> Option<Collector> {
     let (endpoint, instance) = (flags.otlp_endpoint.clone()?, flags.instance.clone());
     Some(Collector { endpoint, version: env!("CARGO_PKG_VERSION"), instance })
@@ -75,7 +75,7 @@ fn collector(flags: &Flags) -> Option<Collector> {
 
 async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     let started = Instant::now();
-    // Before all else: until then a signal just ends the process.
+    // Comes first, because a signal before this call kills the process.
     let stop = signals::stop_on_signal()?;
     let meter = Arc::new(Meter::new(env!("CARGO_PKG_VERSION"), names(&flags.controllers)));
     let client = connect_measured(meter.clone()).await?;
@@ -91,10 +91,10 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     let identity = Identity::default();
     let webhooks = serve_webhooks(&flags, &environment, &identity).await?;
     metrics::serve(&flags, &environment, &identity, meter, level).await?;
-    let shows_certificate =
+    let needs_certificate =
         webhooks.is_some() || (flags.metrics_bind_address.is_some() && flags.metrics_secure);
     let certificates =
-        shows_certificate.then(|| certificates::start(&flags, &environment, &identity, webhooks.is_some()));
+        needs_certificate.then(|| certificates::start(&flags, &environment, &identity, webhooks.is_some()));
     if let Some(address) = flags.health_probe_bind_address {
         let awaited = certificates.iter().map(|_| certificate(&identity)).collect();
         let readiness = Readiness { informers: environment.informers.clone(), awaited, stop: stop.clone() };
@@ -104,11 +104,11 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
         stop.run_until_cancelled(install_crds(&flags, &environment)).await.transpose()?;
     }
     if webhooks.is_some() {
-        // Before controllers write: reviews of what they write need it.
+        // Comes before controllers write, because the reviews of their writes need the user name.
         stop.run_until_cancelled(environment.user.learn()).await;
     }
-    let election = match &flags.sharing {
-        Some(sharing) => Some(Arc::new(election(sharing, &environment).await?)),
+    let election = match &flags.leader_election {
+        Some(flags) => Some(Arc::new(election(flags, &environment).await?)),
         None => None,
     };
     supervisor::run(&flags.controllers, &environment, election).await?;
@@ -123,16 +123,18 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     Ok(())
 }
 
-/// Registers the definitions of the enabled controllers.
+/// Installs the CustomResourceDefinitions of the enabled controllers.
 async fn install_crds(flags: &Flags, environment: &Environment) -> Result<()> {
-    let reach = ClientConfig::Service { namespace: flags.namespace.clone() };
+    let client_config = ClientConfig::Service { namespace: flags.namespace.clone() };
     let definitions =
-        flags.controllers.iter().map(|controller| configuration::definitions(controller, &reach));
+        flags.controllers.iter().map(|controller| configuration::definitions(controller, &client_config));
     let definitions: Vec<_> = definitions.flatten().collect();
     crds::install_when_reachable(&environment.clients.named("install-crds"), &definitions).await
 }
 
-/// Serves the webhooks of the enabled controllers, unless that is switched off or there are none.
+/// Serves the webhooks of the enabled controllers.
+///
+/// Returns `None` if `--webhook-bind-address` is 0 or no controller has webhooks.
 async fn serve_webhooks(
     flags: &Flags,
     environment: &Environment,
@@ -146,11 +148,11 @@ async fn serve_webhooks(
     let (clients, stop) = (flags.webhook_client_ca.clone(), environment.stop.clone());
     let server = webhook::serve(address, webhooks, identity.clone(), clients, stop).await?;
     let client_certificates = flags.webhook_client_ca.is_some();
-    info!(address = %server.address, client_certificates, "the webhooks are served");
+    info!(address = %server.address, client_certificates, "serving webhooks");
     Ok(Some(server))
 }
 
-/// Until there is a certificate, the API server cannot ask us.
+/// Returns the readiness check of the certificate. Without one, the API server cannot call webhooks.
 fn certificate(identity: &Identity) -> Awaited {
     let identity = identity.clone();
     Awaited { what: "a certificate", is_there: Arc::new(move || identity.is_present()) }
@@ -160,9 +162,9 @@ fn names(controllers: &[Registration]) -> impl Iterator<Item = &'static str> + u
     controllers.iter().map(|controller| controller.name)
 }
 
-/// Leader election has connections of its own: no crowd of reconciles may hold up a renewal.
-async fn election(sharing: &Sharing, environment: &Environment) -> Result<Election> {
+/// Returns the leader election. It has its own connections, so that reconciles do not delay renewals.
+async fn election(flags: &LeaderElection, environment: &Environment) -> Result<Election> {
     let metrics = environment.metrics.clone();
     let client = Clients::measured(connect_apart().await?, metrics.clone()).named("election");
-    Ok(Election::new(client, &sharing.namespace, &environment.instance, sharing.timing, metrics))
+    Ok(Election::new(client, &flags.namespace, &environment.instance, flags.timing, metrics))
 }

@@ -1,4 +1,4 @@
-//! The manager's entry point.
+//! Entry point of the manager.
 
 use std::process::ExitCode;
 
@@ -11,8 +11,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let flags = manager::parse();
-    // One thread is plenty: the work is waiting for the API server. A second one costs an eighth more of processor
-    // time, for they wake each other.
+    // One thread is sufficient, because the manager mostly waits for the API server. A second thread
+    // takes an eighth more CPU time, because the threads wake each other.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,4 +1,4 @@
-//! Serving the metrics.
+//! The metrics server.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use tracing::info;
 
 use crate::Flags;
 
-/// The most requests that authorize scrapes have in flight at once.
-const MAX_IN_FLIGHT_SCRAPES: usize = 4;
+/// Maximum number of concurrent requests that authorize scrapes.
+const MAX_IN_FLIGHT_REVIEWS: usize = 4;
 
-/// Serves the metrics, and behind the same door the level of the logs, unless that is switched off.
+/// Serves the metrics and the log level, unless `--metrics-bind-address` is 0.
 pub(crate) async fn serve(
     flags: &Flags,
     environment: &Environment,
@@ -25,12 +25,12 @@ pub(crate) async fn serve(
     level: Level,
 ) -> Result<Option<Server>> {
     let Some(address) = flags.metrics_bind_address else { return Ok(None) };
-    // A scrape must not wait for requests of controllers, nor hold up reviews.
-    let client = environment.clients.with_own_limit(MAX_IN_FLIGHT_SCRAPES).named("metrics-auth");
+    // Scrapes have their own request limit, so that they neither wait for controllers nor delay them.
+    let client = environment.clients.with_own_limit(MAX_IN_FLIGHT_REVIEWS).named("metrics-auth");
     let identity = identity.clone();
     let door = if flags.metrics_secure { Door::Guarded { identity, client } } else { Door::Open };
     let more = Some(logs::router(level));
     let server = metrics::serve(address, door, meter, more, environment.stop.clone()).await?;
-    info!(address = %server.address, secure = flags.metrics_secure, "the metrics are served");
+    info!(address = %server.address, secure = flags.metrics_secure, "serving metrics");
     Ok(Some(server))
 }

@@ -1,34 +1,38 @@
-//! Which controllers to run.
+//! `--controllers`: the controllers to run.
 
 use operator_core::Registration;
 
-/// The controllers that a list names, in the table's order: names, `*` for all, and `-name` to take one out, as
-/// kube-controller-manager understands it. The companions of a controller come and go with it, unless a name says
-/// otherwise.
+/// Returns the selected controllers, in the order of the table.
+///
+/// The selectors are those of kube-controller-manager: `name` enables a controller, `-name` disables
+/// it, and `*` enables all. The companions of a controller are enabled and disabled with it, unless
+/// they are selected by name.
 ///
 /// # Errors
-/// A sentence that names what is unknown and what is known, or says that nothing is left.
-pub fn select(table: &[Registration], wanted: &[String]) -> Result<Vec<Registration>, String> {
-    let known: Vec<_> = table.iter().map(|controller| controller.name).collect();
-    for word in wanted {
-        let name = word.strip_prefix('-').unwrap_or(word);
-        if word != "*" && !known.contains(&name) {
-            return Err(format!(
-                "there is no controller `{name}`; known are {}, and * for all",
-                known.join(", ")
-            ));
+/// Returns an error if a name is unknown, or if no controller is selected.
+pub fn select(table: &[Registration], selectors: &[String]) -> Result<Vec<Registration>, String> {
+    let names: Vec<_> = table.iter().map(|controller| controller.name).collect();
+    let choices = || format!("use {}, or * for all", names.join(", "));
+    for selector in selectors {
+        let name = selector.strip_prefix('-').unwrap_or(selector);
+        if selector != "*" && !names.contains(&name) {
+            return Err(format!("unknown controller `{name}`; {}", choices()));
         }
     }
-    let has = |word: &str| wanted.iter().any(|wanted| wanted == word);
-    let out = |name: &str| has(&format!("-{name}"));
+    let has = |selector: &str| selectors.iter().any(|other| other == selector);
+    let is_disabled = |name: &str| has(&format!("-{name}"));
     let is_companion = |name: &str| table.iter().any(|controller| controller.companions.contains(&name));
-    let is_wanted = |name: &str| has(name) || (has("*") && !is_companion(name));
-    let leaders: Vec<_> = table.iter().filter(|leader| is_wanted(leader.name) && !out(leader.name)).collect();
-    let comes_along = |name: &str| leaders.iter().any(|leader| leader.companions.contains(&name));
-    let is_selected = |name: &str| !out(name) && (is_wanted(name) || comes_along(name));
+    let is_enabled = |name: &str| has(name) || (has("*") && !is_companion(name));
+    let enabled: Vec<_> = table
+        .iter()
+        .filter(|controller| is_enabled(controller.name) && !is_disabled(controller.name))
+        .collect();
+    let is_enabled_companion =
+        |name: &str| enabled.iter().any(|controller| controller.companions.contains(&name));
+    let is_selected = |name: &str| !is_disabled(name) && (is_enabled(name) || is_enabled_companion(name));
     let selected: Vec<_> = table.iter().filter(|controller| is_selected(controller.name)).copied().collect();
     if selected.is_empty() {
-        return Err(format!("no controller is left to run; known are {}, and * for all", known.join(", ")));
+        return Err(format!("no controller is selected; {}", choices()));
     }
     Ok(selected)
 }
@@ -38,15 +42,15 @@ mod tests {
     use super::*;
     use crate::CONTROLLERS;
 
-    /// A table of four, whatever other controllers there are.
+    /// Returns a table of four controllers, so that the tests do not depend on later ones.
     fn table() -> Vec<Registration> {
         let four = ["memcached", "namespaceplus", "podset", "tenant"];
         CONTROLLERS.iter().filter(|controller| four.contains(&controller.name)).copied().collect()
     }
 
-    fn selected(wanted: &str) -> Result<Vec<&'static str>, String> {
-        let wanted: Vec<_> = wanted.split(',').map(str::to_owned).collect();
-        Ok(select(&table(), &wanted)?.iter().map(|controller| controller.name).collect())
+    fn selected(selectors: &str) -> Result<Vec<&'static str>, String> {
+        let selectors: Vec<_> = selectors.split(',').map(str::to_owned).collect();
+        Ok(select(&table(), &selectors)?.iter().map(|controller| controller.name).collect())
     }
 
     #[test]
@@ -58,15 +62,15 @@ mod tests {
     }
 
     #[test]
-    fn a_companion_comes_and_goes_with_its_controller_unless_it_is_named() {
+    fn companion_follows_its_controller_unless_selected_by_name() {
         let table = [
             Registration { name: "helper", ..table()[0] },
             Registration { name: "other", ..table()[0] },
             Registration { name: "main", companions: &["helper"], ..table()[0] },
         ];
-        let selected = |wanted: &str| {
-            let wanted: Vec<_> = wanted.split(',').map(str::to_owned).collect();
-            let selected = select(&table, &wanted).unwrap();
+        let selected = |selectors: &str| {
+            let selectors: Vec<_> = selectors.split(',').map(str::to_owned).collect();
+            let selected = select(&table, &selectors).unwrap();
             selected.iter().map(|controller| controller.name).collect::<Vec<_>>()
         };
         assert_eq!(selected("*"), ["helper", "other", "main"]);
@@ -79,23 +83,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_refused_with_what_is_known() {
+    fn rejects_unknown_names() {
         let error = selected("podset,podsets").unwrap_err();
         assert_eq!(
             error,
-            "there is no controller `podsets`; known are memcached, namespaceplus, podset, tenant, and * for all"
+            "unknown controller `podsets`; use memcached, namespaceplus, podset, tenant, or * for all"
         );
         assert!(selected("*,-nothing").is_err());
         assert!(selected("").is_err());
     }
 
     #[test]
-    fn running_nothing_is_refused() {
-        assert!(selected("-podset").unwrap_err().starts_with("no controller is left"));
+    fn rejects_empty_selection() {
+        assert!(selected("-podset").unwrap_err().starts_with("no controller is selected"));
     }
 
     #[test]
-    fn every_controller_has_a_name_of_its_own() {
+    fn names_of_controllers_are_unique() {
         let mut names: Vec<_> = CONTROLLERS.iter().map(|controller| controller.name).collect();
         names.sort_unstable();
         names.dedup();

@@ -1,4 +1,4 @@
-//! The flags of the certificates.
+//! Flags of the certificates.
 
 use std::time::Duration;
 
@@ -10,42 +10,42 @@ use super::duration::duration;
 #[derive(Args)]
 #[command(next_help_heading = "Certificates")]
 pub(super) struct CertificateFlags {
-    /// Who makes the certificates of the HTTPS servers, in the Secret ensemble-certificates
+    /// Issuer of the certificates of the HTTPS servers, which are in the Secret ensemble-certificates
     #[arg(long, env = "ENSEMBLE_CERTIFICATES", value_enum, default_value = "managed")]
-    certificates: Who,
+    certificates: Issuer,
 
-    /// How long a certificate authority lasts; replaced, with overlap, after two thirds of it
+    /// Lifetime of the certificate authority. It is rotated, with overlap, after two thirds of its lifetime
     #[arg(long, env = "ENSEMBLE_CERTIFICATE_AUTHORITY_VALIDITY", default_value = "8760h", value_name = "DURATION", value_parser = duration)]
     certificate_authority_validity: Duration,
 
-    /// How long a serving certificate lasts; replaced after two thirds of it. At least 10s, which is for tests
+    /// Lifetime of a serving certificate. It is rotated after two thirds of its lifetime. The minimum is 10s, for tests
     #[arg(long, env = "ENSEMBLE_CERTIFICATE_VALIDITY", default_value = "2160h", value_name = "DURATION", value_parser = duration)]
     certificate_validity: Duration,
 
-    /// DNS names and IP addresses by which this manager is reached, besides the names of its Services
+    /// Comma-separated list of DNS names and IP addresses of the manager, in addition to the names of its Services
     #[arg(long, env = "ENSEMBLE_WEBHOOK_HOST", value_delimiter = ',', value_name = "HOST")]
     webhook_host: Vec<Host>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Who {
-    /// The manager itself; all replicas share them and replace them in time
+enum Issuer {
+    /// The manager. All replicas share the certificates
     Managed,
-    /// cert-manager, by deploy/cert-manager; the manager follows
+    /// cert-manager, with the resources in deploy/cert-manager
     CertManager,
 }
 
 impl CertificateFlags {
-    /// What was asked for, and the hosts.
+    /// Returns the source of the certificates and the additional hosts.
     ///
     /// # Errors
-    /// A sentence that names the flag whose value does not fit.
-    pub(super) fn read(self) -> Result<(Source, Vec<Host>), String> {
+    /// Returns an error with the name of the flag whose value is invalid.
+    pub(super) fn validate(self) -> Result<(Source, Vec<Host>), String> {
         let lifetimes = Lifetimes::new(self.certificate_authority_validity, self.certificate_validity);
         let lifetimes = lifetimes.map_err(|error| format!("--{}: {error}", flag(error)))?;
         let source = match self.certificates {
-            Who::Managed => Source::Managed(lifetimes),
-            Who::CertManager => Source::CertManager,
+            Issuer::Managed => Source::Managed(lifetimes),
+            Issuer::CertManager => Source::CertManager,
         };
         Ok((source, self.webhook_host))
     }

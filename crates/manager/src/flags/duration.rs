@@ -1,10 +1,10 @@
-//! Durations as Go writes them.
+//! Durations in the notation of Go.
 
 use std::time::Duration;
 
-/// Reads `15s`, `1m30s` or `500ms`.
+/// Parses `15s`, `1m30s`, or `500ms`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    parse(text).ok_or_else(|| "use a duration such as 15s, 1m30s or 500ms".to_owned())
+    parse(text).ok_or_else(|| "use a duration such as 15s, 1m30s, or 500ms".to_owned())
 }
 
 fn parse(mut text: &str) -> Option<Duration> {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn parses_go_durations() {
         for (text, milliseconds) in
             [("15s", 15_000), ("1m30s", 90_000), ("500ms", 500), ("1h0m0s", 3_600_000), ("0s", 0)]
         {
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_refused() {
+    fn rejects_other_notations() {
         for text in [
             "",
             "15",

@@ -1,4 +1,4 @@
-//! A collector that keeps what it receives.
+//! OTLP collector that records the requests it receives.
 
 use std::{
     net::SocketAddr,
@@ -13,45 +13,46 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 
-type Kept = Arc<Mutex<Vec<ExportTraceServiceRequest>>>;
+type Requests = Arc<Mutex<Vec<ExportTraceServiceRequest>>>;
 
-/// A collector that runs until its test ends.
+/// Collector that runs until its test ends.
 pub(crate) struct Collector {
     address: SocketAddr,
-    kept: Kept,
+    requests: Requests,
 }
 
 impl Collector {
     pub(crate) async fn start() -> Self {
-        let kept = Kept::default();
+        let requests = Requests::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/v1/traces", post(receive)).with_state(kept.clone());
+        let router = Router::new().route("/v1/traces", post(receive)).with_state(requests.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { address, kept }
+        Self { address, requests }
     }
 
     pub(crate) fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn sent(&self) -> Sent {
-        Sent { requests: self.kept.lock().unwrap().clone() }
+    /// Returns the traces received so far.
+    pub(crate) fn traces(&self) -> Traces {
+        Traces { requests: self.requests.lock().unwrap().clone() }
     }
 }
 
-async fn receive(State(kept): State<Kept>, body: Bytes) {
-    kept.lock().unwrap().push(ExportTraceServiceRequest::decode(body).unwrap());
+async fn receive(State(requests): State<Requests>, body: Bytes) {
+    requests.lock().unwrap().push(ExportTraceServiceRequest::decode(body).unwrap());
 }
 
-/// What a collector has received.
+/// Traces that a collector has received.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct Traces {
     requests: Vec<ExportTraceServiceRequest>,
 }
 
-impl Sent {
-    /// The values of an attribute of whoever sent.
+impl Traces {
+    /// Returns the values of a resource attribute.
     pub(crate) fn resource(&self, key: &str) -> Vec<String> {
         let resources = self.requests.iter().flat_map(|request| &request.resource_spans);
         let mut values: Vec<_> =
@@ -60,19 +61,19 @@ impl Sent {
         values
     }
 
-    /// The spans of a name that have these attributes.
+    /// Returns the spans with this name and these attributes.
     pub(crate) fn spans(&self, name: &str, attributes: &[(&str, &str)]) -> Vec<&Span> {
         let has =
             |span: &Span, (key, value): &(&str, &str)| Self::attribute(span, key).as_deref() == Some(value);
         self.all().filter(|span| span.name == name && attributes.iter().all(|one| has(span, one))).collect()
     }
 
-    /// The span that a span is a part of.
-    pub(crate) fn parent(&self, of: &Span) -> Option<&Span> {
-        self.all().find(|span| span.span_id == of.parent_span_id)
+    /// Returns the parent of a span.
+    pub(crate) fn parent(&self, child: &Span) -> Option<&Span> {
+        self.all().find(|span| span.span_id == child.parent_span_id)
     }
 
-    /// The text of an attribute.
+    /// Returns the value of an attribute as text.
     pub(crate) fn attribute(span: &Span, key: &str) -> Option<String> {
         value(&span.attributes, key)
     }

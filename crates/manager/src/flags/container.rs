@@ -1,32 +1,33 @@
-//! The flags of a manager that runs elsewhere, read from what it is started with there.
+//! Flags of a manager in another process, from the arguments and environment of its container.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
 use clap::Command;
 
-use super::{Flags, command, read};
+use super::{Flags, command, parse_with};
 
-/// The flags of a manager that is started with these arguments (without the program's name) and these environment
-/// variables. The environment of the present process does not count.
+/// Parses arguments, without the name of the program, and environment variables.
+///
+/// Ignores the environment of the current process.
 ///
 /// # Errors
-/// When the manager would not start with them; the error says why.
-pub fn parse_deployed(args: &[String], env: &BTreeMap<String, String>) -> Result<Flags, clap::Error> {
+/// Returns an error if the manager would not start with them.
+pub fn parse_args_and_env(args: &[String], env: &BTreeMap<String, String>) -> Result<Flags, clap::Error> {
     let command = command();
     let from_env = from_env(&command, args, env);
     let line = ["ensemble-manager".to_owned()].into_iter().chain(args.iter().cloned()).chain(from_env);
-    read(command.mut_args(|arg| arg.env(None::<&'static str>)), line.map(OsString::from))
+    parse_with(command.mut_args(|arg| arg.env(None::<&'static str>)), line.map(OsString::from))
 }
 
-/// The environment variables that mean a flag, as that flag; one that is given as an argument wins.
+/// Converts environment variables to flags. Arguments take precedence.
 fn from_env(command: &Command, args: &[String], env: &BTreeMap<String, String>) -> Vec<String> {
-    let given = |flag: &str| {
+    let is_argument = |flag: &str| {
         args.iter().any(|arg| arg == flag || arg.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
     };
-    let meant = command.get_arguments().filter_map(|arg| {
+    let flags = command.get_arguments().filter_map(|arg| {
         let value = env.get(arg.get_env()?.to_str()?)?;
         let flag = format!("--{}", arg.get_long()?);
-        if given(&flag) {
+        if is_argument(&flag) {
             return None;
         }
         match (arg.get_action().takes_values(), value.as_str()) {
@@ -35,7 +36,7 @@ fn from_env(command: &Command, args: &[String], env: &BTreeMap<String, String>) 
             (false, _) => Some(flag),
         }
     });
-    meant.collect()
+    flags.collect()
 }
 
 #[cfg(test)]
@@ -45,12 +46,12 @@ mod tests {
     fn names(args: &[&str], env: &[(&str, &str)]) -> Vec<&'static str> {
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let flags = parse_deployed(&args, &env).unwrap();
+        let flags = parse_args_and_env(&args, &env).unwrap();
         flags.controllers.iter().map(|controller| controller.name).collect()
     }
 
     #[test]
-    fn arguments_and_environment_count_and_an_argument_wins() {
+    fn arguments_take_precedence_over_the_environment() {
         let env = [("ENSEMBLE_CONTROLLERS", "memcached"), ("UNRELATED", "x")];
         assert_eq!(names(&[], &env), ["memcached"]);
         assert_eq!(names(&["--controllers=podset"], &env), ["podset"]);
@@ -59,17 +60,17 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_counts_by_its_value() {
+    fn parses_the_value_of_a_boolean_variable() {
         let installs = |value: &str| {
             let env = [("ENSEMBLE_INSTALL_CRDS".to_owned(), value.to_owned())].into();
-            parse_deployed(&[], &env).unwrap().install_crds
+            parse_args_and_env(&[], &env).unwrap().install_crds
         };
         assert!(installs("true"));
         assert!(!installs("false"));
     }
 
     #[test]
-    fn what_the_manager_would_refuse_is_an_error() {
-        assert!(parse_deployed(&["--controllers=nothing".to_owned()], &BTreeMap::new()).is_err());
+    fn rejects_invalid_flags() {
+        assert!(parse_args_and_env(&["--controllers=nothing".to_owned()], &BTreeMap::new()).is_err());
     }
 }
