@@ -1,9 +1,10 @@
-//! `docs/reference`: pages that are made from the code.
+//! `docs/reference`: pages that are generated from the code.
 
 mod constraints;
 mod flags;
 mod kinds;
 mod metrics;
+mod reasons;
 
 use anyhow::Result;
 
@@ -12,26 +13,30 @@ use crate::{
     generate::{Generated, document, settle, settle_among},
 };
 
-/// Writes `docs/reference`, but for the page on rights, or checks it.
+/// Writes `docs/reference`, or checks it. `gen-rbac` writes the page of permissions.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let definitions: Vec<_> = crds::definitions().iter().map(document).collect::<Result<_>>()?;
     settle("docs/reference/kinds", &kinds::pages(&definitions), "gen-docs", check)?;
     let page = |name: &str, text| Generated { name: name.to_owned(), text };
-    let pages = [page("flags.md", flags::page()), page("metrics.md", metrics::page())];
+    let pages = [
+        page("flags.md", flags::page()),
+        page("metrics.md", metrics::page()),
+        page("reasons.md", reasons::page()),
+    ];
     settle_among("docs/reference", &pages, "gen-docs", check)
 }
 
-/// A text as it may stand in a cell of a table: in one line, and taken as it is, but for code between backticks.
+/// Returns a text for a table cell: on one line, with markup escaped outside of backticks.
 fn cell(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
-    let words = |part: &str| part.replace('<', "&lt;").replace('*', "\\*");
+    let escape = |part: &str| part.replace('<', "&lt;").replace('*', "\\*");
     let parts = line.split('`').enumerate();
     let parts: Vec<_> =
-        parts.map(|(number, part)| if number % 2 == 0 { words(part) } else { part.to_owned() }).collect();
+        parts.map(|(index, part)| if index % 2 == 0 { escape(part) } else { part.to_owned() }).collect();
     parts.join("`")
 }
 
-/// A text of a program's language in a cell of a table.
+/// Returns code for a table cell.
 fn code(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|"))
 }
@@ -41,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_end_a_cell_or_be_read_as_markup_is_taken_as_it_is() {
+    fn cell_escapes_markup_outside_of_code() {
         assert_eq!(cell("a | b\n  <c> *"), "a \\| b &lt;c> \\*");
         assert_eq!(cell("`*` for all <a>, `<b>|`"), "`*` for all &lt;a>, `<b>\\|`");
         assert_eq!(code("a|b"), "`a\\|b`");
