@@ -1,66 +1,72 @@
-//! What of a definition must stay as it was released: what it is called, its scope and its versions. Pure.
+//! Compatibility of the names, the scope, and the versions of a definition.
 
 use serde_json::Value;
 
 use super::schema;
 
-/// What the new definition does not take or do that the old one did; each in a line that begins with where.
-pub(super) fn breaks(name: &str, old: &Value, new: Option<&Value>) -> Vec<String> {
+/// Returns the breaking changes of a definition, each as a line that starts with its location.
+pub(super) fn breaking_changes(name: &str, old: &Value, new: Option<&Value>) -> Vec<String> {
     let Some(new) = new else {
-        return vec![format!("{name}: the definition is gone, and with it all objects of the kind")];
+        return vec![format!("{name}: the definition was removed, which deletes all objects of the kind")];
     };
-    let mut breaks = Vec::new();
+    let mut changes = Vec::new();
     for (path, what) in [
         ("/spec/group", "group"),
         ("/spec/scope", "scope"),
         ("/spec/names/kind", "kind"),
         ("/spec/names/plural", "plural"),
         ("/spec/names/singular", "singular"),
-        ("/spec/names/listKind", "kind of lists"),
+        ("/spec/names/listKind", "list kind"),
     ] {
         let (before, now) = (old.pointer(path), new.pointer(path));
         if before != now {
             let (before, now) = (text(before), text(now));
-            breaks.push(format!("{name}: the {what} was {before} and is {now}: nobody finds the objects"));
+            changes.push(format!(
+                "{name}: the {what} changed from {before} to {now}: clients do not find the objects"
+            ));
         }
     }
     for (path, what) in [("/spec/names/shortNames", "short name"), ("/spec/names/categories", "category")] {
         let now = list(new.pointer(path));
-        let gone = list(old.pointer(path)).iter().filter(|name| !now.contains(name));
-        breaks.extend(gone.map(|gone| format!("{name}: the {what} {} is gone", text(Some(gone)))));
+        let removed = list(old.pointer(path)).iter().filter(|name| !now.contains(name));
+        changes
+            .extend(removed.map(|removed| format!("{name}: the {what} {} was removed", text(Some(removed)))));
     }
     for version in list(old.pointer("/spec/versions")) {
-        compare_version(name, version, new, &mut breaks);
+        compare_version(name, version, new, &mut changes);
     }
-    stored(name, old, new, &mut breaks);
-    breaks
+    compare_storage(name, old, new, &mut changes);
+    changes
 }
 
-fn compare_version(name: &str, old: &Value, new: &Value, breaks: &mut Vec<String>) {
+fn compare_version(name: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
     let version = name_of(old);
     let at = format!("{name} {version}");
     let Some(now) = list(new.pointer("/spec/versions")).iter().find(|one| name_of(one) == version) else {
-        breaks
-            .push(format!("{at}: the version is gone: objects may be stored in it, and clients may use it"));
+        changes.push(format!(
+            "{at}: the version was removed: objects may be stored in it, and clients may use it"
+        ));
         return;
     };
     if is(old, "served") && !is(now, "served") {
-        breaks.push(format!("{at}: the version is no longer served: clients may use it"));
+        changes.push(format!("{at}: the version is no longer served: clients may use it"));
     }
     let subresources = old.get("subresources").and_then(Value::as_object);
     for subresource in subresources.into_iter().flat_map(|one| one.keys()) {
         if now.pointer(&format!("/subresources/{subresource}")).is_none() {
-            breaks.push(format!("{at}: the subresource {subresource} is gone: clients may write to it"));
+            changes.push(format!("{at}: the subresource {subresource} was removed: clients may write to it"));
         }
     }
     let schema = "/schema/openAPIV3Schema";
     if let (Some(old), Some(new)) = (old.pointer(schema), now.pointer(schema)) {
-        schema::compare(old, new, &at, breaks);
+        schema::compare(old, new, &at, changes);
     }
 }
 
-/// A new version may be stored in once a release has served it: until then a manager of before could not read what is stored.
-fn stored(name: &str, old: &Value, new: &Value, breaks: &mut Vec<String>) {
+/// Checks that the last release serves the storage version.
+///
+/// Otherwise a rollback could not read the stored objects.
+fn compare_storage(name: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
     let stored =
         |definition| list(Value::pointer(definition, "/spec/versions")).iter().find(|one| is(one, "storage"));
     let (Some(before), Some(now)) = (stored(old), stored(new)) else { return };
@@ -73,13 +79,13 @@ fn stored(name: &str, old: &Value, new: &Value, breaks: &mut Vec<String>) {
         return;
     }
     if !serves(new, before) {
-        breaks.push(format!(
-            "{name}: objects are stored as {now} and no longer as {before}, which is not served either"
+        changes.push(format!(
+            "{name}: the storage version changed from {before} to {now}, and {before} is no longer served"
         ));
     }
     if !serves(old, now) {
-        breaks.push(format!(
-            "{name}: objects are stored as {now}, which the last release does not serve: no way back"
+        changes.push(format!(
+            "{name}: the storage version is {now}, which the last release does not serve: rollback is impossible"
         ));
     }
 }
@@ -92,12 +98,12 @@ fn is(version: &Value, field: &str) -> bool {
     version.get(field) == Some(&Value::Bool(true))
 }
 
-/// The entries of a list; none if it is not there.
+/// Returns the entries of a list, or none if it is not set.
 pub(super) fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A value, for people.
+/// Returns a value as text.
 pub(super) fn text(value: Option<&Value>) -> String {
     match value {
         None => "not set".to_owned(),

@@ -1,10 +1,10 @@
-//! Each rule, on a definition with one change.
+//! Each rule on a definition with one change.
 
 use serde_json::{Value, json};
 
-use super::{definition::breaks, newest};
+use super::{definition::breaking_changes, newest};
 
-/// A definition of two versions.
+/// Returns a definition with two versions.
 fn definition() -> Value {
     let schema = json!({ "openAPIV3Schema": {
         "type": "object",
@@ -36,7 +36,7 @@ fn definition() -> Value {
 
 const SPEC: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
 
-/// What is wrong with a definition that differs in one place.
+/// Returns the breaking changes of a definition with one change.
 fn changed(path: &str, value: Option<Value>) -> Vec<String> {
     let mut new = definition();
     let (parent, field) = path.rsplit_once('/').unwrap();
@@ -47,105 +47,113 @@ fn changed(path: &str, value: Option<Value>) -> Vec<String> {
         (parent, Some(value)) => parent[field] = value,
         (other, None) => panic!("{other} has no fields"),
     }
-    breaks("things.example.com", &definition(), Some(&new))
+    breaking_changes("things.example.com", &definition(), Some(&new))
 }
 
 fn in_spec(path: &str, value: Option<Value>) -> Vec<String> {
     changed(&format!("{SPEC}/{path}"), value)
 }
 
-fn assert_one(told: &[String], words: &str) {
-    assert!(told.len() == 1 && told[0].contains(words), "expected {words:?}, told: {told:#?}");
+fn assert_one(changes: &[String], expected: &str) {
+    assert!(changes.len() == 1 && changes[0].contains(expected), "expected {expected:?}, got {changes:#?}");
 }
 
 #[test]
-fn what_is_the_same_is_taken() {
-    assert_eq!(breaks("things.example.com", &definition(), Some(&definition())), [] as [String; 0]);
+fn accepts_unchanged_definition() {
+    assert_eq!(breaking_changes("things.example.com", &definition(), Some(&definition())), [] as [String; 0]);
 }
 
 #[test]
-fn a_definition_keeps_its_names_and_scope() {
-    assert_one(&breaks("things.example.com", &definition(), None), "the definition is gone");
-    assert_one(&changed("/spec/scope", Some(json!("Cluster"))), "the scope was Namespaced and is Cluster");
-    assert_one(&changed("/spec/group", Some(json!("example.org"))), "the group was example.com");
+fn rejects_changed_names_and_scope() {
+    assert_one(&breaking_changes("things.example.com", &definition(), None), "the definition was removed");
+    assert_one(
+        &changed("/spec/scope", Some(json!("Cluster"))),
+        "the scope changed from Namespaced to Cluster",
+    );
+    assert_one(&changed("/spec/group", Some(json!("example.org"))), "the group changed from example.com");
     for (field, what) in
-        [("kind", "kind"), ("plural", "plural"), ("singular", "singular"), ("listKind", "kind of lists")]
+        [("kind", "kind"), ("plural", "plural"), ("singular", "singular"), ("listKind", "list kind")]
     {
         assert_one(
             &changed(&format!("/spec/names/{field}"), Some(json!("other"))),
-            &format!("the {what} was"),
+            &format!("the {what} changed"),
         );
     }
-    assert_one(&changed("/spec/names/shortNames", Some(json!([]))), "the short name th is gone");
+    assert_one(&changed("/spec/names/shortNames", Some(json!([]))), "the short name th was removed");
 }
 
 #[test]
-fn versions_are_served_on_and_stored_so_that_there_is_a_way_back() {
-    assert_one(&changed("/spec/versions/1", None), "v1beta1: the version is gone");
+fn rejects_removed_versions_and_unserved_storage_version() {
+    assert_one(&changed("/spec/versions/1", None), "v1beta1: the version was removed");
     assert_one(
         &changed("/spec/versions/1/served", Some(json!(false))),
         "v1beta1: the version is no longer served",
     );
-    assert_one(&changed("/spec/versions/0/subresources", None), "v1: the subresource status is gone");
+    assert_one(&changed("/spec/versions/0/subresources", None), "v1: the subresource status was removed");
     let mut other = definition();
     other["spec"]["versions"][0]["storage"] = json!(false);
     other["spec"]["versions"][1]["storage"] = json!(true);
-    assert_eq!(breaks("things", &definition(), Some(&other)), [] as [String; 0], "both were served");
-    other["spec"]["versions"][0]["served"] = json!(false);
-    let told = breaks("things", &definition(), Some(&other));
-    assert!(
-        told.iter().any(|told| told.contains("no longer as v1, which is not served either")),
-        "{told:#?}"
+    assert_eq!(
+        breaking_changes("things", &definition(), Some(&other)),
+        [] as [String; 0],
+        "both versions were served"
     );
+    other["spec"]["versions"][0]["served"] = json!(false);
+    let changes = breaking_changes("things", &definition(), Some(&other));
+    assert!(changes.iter().any(|change| change.contains("and v1 is no longer served")), "{changes:#?}");
     let mut new = definition();
     let mut v2 = new["spec"]["versions"][0].clone();
     v2["name"] = json!("v2");
     new["spec"]["versions"][0]["storage"] = json!(false);
     new["spec"]["versions"].as_array_mut().unwrap().push(v2);
     assert_one(
-        &breaks("things", &definition(), Some(&new)),
-        "which the last release does not serve: no way back",
+        &breaking_changes("things", &definition(), Some(&new)),
+        "which the last release does not serve: rollback is impossible",
     );
 }
 
 #[test]
-fn fields_stay_and_keep_their_types() {
-    assert_one(&in_spec("properties/size", None), ".spec.size: the field is gone");
+fn rejects_removed_fields_and_changed_types() {
+    assert_one(&in_spec("properties/size", None), ".spec.size: the field was removed");
     assert_one(
         &in_spec("properties/size/type", Some(json!("string"))),
-        "v1 .spec.size: the type was integer and is string",
+        "v1 .spec.size: the type changed from integer to string",
     );
     assert_eq!(in_spec("properties/size/type", Some(json!("number"))), [] as [String; 0]);
     assert_one(
         &in_spec("properties/list/items/type", Some(json!("object"))),
-        ".spec.list[]: the type was string",
+        ".spec.list[]: the type changed from string",
     );
-    assert_one(&in_spec("properties/free/x-kubernetes-preserve-unknown-fields", None), "no longer kept");
-    assert_one(&in_spec("properties/tags/additionalProperties", None), "keys and values of people's own");
+    assert_one(&in_spec("properties/free/x-kubernetes-preserve-unknown-fields", None), "no longer preserved");
+    assert_one(&in_spec("properties/tags/additionalProperties", None), "arbitrary keys and values");
     assert_one(
         &in_spec("properties/tags/additionalProperties/maxLength", Some(json!(2))),
         ".spec.tags.*: maxLength",
     );
     assert_one(
         &in_spec("properties/list/x-kubernetes-list-type", Some(json!("atomic"))),
-        "list-type was set",
+        "list-type changed from set",
     );
 }
 
 #[test]
-fn a_field_is_not_required_all_at_once() {
-    assert_one(&in_spec("required", Some(json!(["size"]))), ".spec.size: the field is required and was not");
-    let told = in_spec("properties/more", Some(json!({ "type": "string", "maxLength": 1 })));
-    assert_eq!(told, [] as [String; 0], "a new field may have limits");
+fn rejects_required_field_without_default() {
+    assert_one(&in_spec("required", Some(json!(["size"]))), ".spec.size: the field became required");
+    let changes = in_spec("properties/more", Some(json!({ "type": "string", "maxLength": 1 })));
+    assert_eq!(changes, [] as [String; 0], "a new field can have limits");
     let mut new = definition();
     let spec = new.pointer_mut(SPEC).unwrap();
     spec["properties"]["more"] = json!({ "type": "string", "default": "x" });
     spec["required"] = json!(["more"]);
-    assert_eq!(breaks("things", &definition(), Some(&new)), [] as [String; 0], "it has a default");
+    assert_eq!(
+        breaking_changes("things", &definition(), Some(&new)),
+        [] as [String; 0],
+        "the field has a default"
+    );
 }
 
 #[test]
-fn limits_are_loosened_and_never_tightened() {
+fn accepts_looser_limits_only() {
     for (path, tighter, looser) in [
         ("properties/size/minimum", json!(1), json!(-1)),
         ("properties/size/maximum", json!(8), json!(10)),
@@ -155,7 +163,7 @@ fn limits_are_loosened_and_never_tightened() {
         ("properties/mode/nullable", json!(false), json!(true)),
     ] {
         let keyword = path.rsplit_once('/').unwrap().1;
-        assert_one(&in_spec(path, Some(tighter)), &format!("{keyword} was"));
+        assert_one(&in_spec(path, Some(tighter)), &format!("{keyword} changed"));
         assert_eq!(in_spec(path, Some(looser)), [] as [String; 0], "{path}");
     }
     for (path, value) in [
@@ -166,29 +174,29 @@ fn limits_are_loosened_and_never_tightened() {
         ("properties/list/items/pattern", json!("^b")),
         ("properties/size/enum", json!([1])),
     ] {
-        assert_one(&in_spec(path, Some(value)), "values that were taken are refused");
+        assert_one(&in_spec(path, Some(value)), "values that were valid are rejected");
     }
     assert_eq!(in_spec("properties/list/items/pattern", None), [] as [String; 0]);
-    assert_one(&in_spec("properties/mode/enum", Some(json!(["a", "c"]))), "the value b is no longer taken");
-    assert_one(&in_spec("properties/size/anyOf", Some(json!([{}]))), "anyOf is new or has changed");
+    assert_one(&in_spec("properties/mode/enum", Some(json!(["a", "c"]))), "the value b is no longer valid");
+    assert_one(&in_spec("properties/size/anyOf", Some(json!([{}]))), "anyOf was added or changed");
 }
 
 #[test]
-fn rules_go_and_do_not_come() {
+fn accepts_removed_rules_only() {
     let rules = |rules: &[&str]| {
         let rules: Vec<_> = rules.iter().map(|rule| json!({ "rule": rule })).collect();
         in_spec("x-kubernetes-validations", Some(json!(rules)))
     };
     assert_eq!(rules(&[]), [] as [String; 0]);
-    assert_eq!(rules(&["self.size > 0"]), [] as [String; 0], "other words are no other rule");
-    assert_one(&rules(&["self.size > 0", "self.size < 5"]), ".spec: the rule self.size < 5 is new");
+    assert_eq!(rules(&["self.size > 0"]), [] as [String; 0], "the message is not part of the rule");
+    assert_one(&rules(&["self.size > 0", "self.size < 5"]), ".spec: the rule self.size < 5 was added");
 }
 
 #[test]
-fn the_newest_release_counts() {
+fn compares_with_newest_release() {
     let folder = tempfile::tempdir().unwrap();
     let error = newest(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("holds no release"), "{error}");
+    assert!(error.contains("contains no release"), "{error}");
     for version in ["0.9.0", "0.10.0", "0.2.1"] {
         std::fs::create_dir(folder.path().join(version)).unwrap();
     }
