@@ -1,4 +1,4 @@
-//! Whether every page is in the book, and every link of a page leads somewhere.
+//! Checks that every page is in the summary, and that every link of a page resolves.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,50 +10,51 @@ use super::{
     page::Page,
 };
 
-/// What is wrong with the pages of the book, and the links of the repository's own first page, a line for each.
+/// Returns the errors in the pages and in the links of the repository's README, one line each.
 ///
 /// # Errors
-/// When a page that a link leads to cannot be read.
+/// Returns an error if the target page of a link cannot be read.
 pub(super) fn problems(root: &Path, pages: &[Page]) -> Result<Vec<String>> {
-    let mut problems = order(pages);
-    let first = Page::read(root, "README.md".into())?;
-    for page in pages.iter().chain([&first]) {
+    let mut problems = summary_problems(pages);
+    let readme = Page::read(root, "README.md".into())?;
+    for page in pages.iter().chain([&readme]) {
         dead_links(root, page, &mut problems)?;
     }
     Ok(problems)
 }
 
-/// Pages that are not in the summary exactly once.
-fn order(pages: &[Page]) -> Vec<String> {
-    let mut named = BTreeMap::<_, usize>::new();
+/// Returns the pages that are not in the summary exactly once.
+fn summary_problems(pages: &[Page]) -> Vec<String> {
+    let mut counts = BTreeMap::<_, usize>::new();
     let (summaries, pages): (Vec<_>, Vec<_>) = pages.iter().partition(|page| page.path == Path::new(SUMMARY));
     for summary in summaries {
         for link in links(&summary.text) {
             if let Target::File { path, .. } = link.target(&summary.path) {
-                *named.entry(path).or_default() += 1;
+                *counts.entry(path).or_default() += 1;
             }
         }
     }
-    let times = |page: &Page| named.get(&page.path).copied().unwrap_or_default();
+    let times = |page: &Page| counts.get(&page.path).copied().unwrap_or_default();
     pages
         .iter()
         .filter(|page| times(page) != 1)
-        .map(|page| format!("{}: {SUMMARY} names it {} times, not once", page.path.display(), times(page)))
+        .map(|page| format!("{}: in {SUMMARY} {} times, expected once", page.path.display(), times(page)))
         .collect()
 }
 
+/// Appends the links of a page whose file or heading does not exist.
 fn dead_links(root: &Path, page: &Page, problems: &mut Vec<String>) -> Result<()> {
     for link in links(&page.text) {
         let Target::File { path, heading } = link.target(&page.path) else { continue };
         let line = page.text.get(..link.range.start).unwrap_or_default().matches('\n').count() + 1;
         let at = format!("{}, line {line}: {}", page.path.display(), link.target);
-        let mut dead = |why: &str| problems.push(format!("{at}: {why}"));
+        let mut dead = |cause: &str| problems.push(format!("{at}: {cause}"));
         if !root.join(&path).exists() {
-            dead("there is no such file");
+            dead("no such file");
         } else if let Some(heading) = heading
             && !headings(&Page::read(root, path)?.text).contains(heading)
         {
-            dead("there is no such heading");
+            dead("no such heading");
         }
     }
     Ok(())
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_that_are_missing_from_the_book_or_in_it_twice_are_told_of() {
+    fn reports_pages_that_are_not_in_summary_once() {
         let page = |path: &str, text: &str| Page { path: path.into(), text: text.into() };
         let pages = [
             page("docs/SUMMARY.md", "- [A](a.md)\n- [B](b/README.md)\n- [B](b/README.md)\n"),
@@ -73,16 +74,16 @@ mod tests {
             page("docs/c.md", ""),
         ];
         assert_eq!(
-            order(&pages),
+            summary_problems(&pages),
             [
-                "docs/b/README.md: docs/SUMMARY.md names it 2 times, not once",
-                "docs/c.md: docs/SUMMARY.md names it 0 times, not once"
+                "docs/b/README.md: in docs/SUMMARY.md 2 times, expected once",
+                "docs/c.md: in docs/SUMMARY.md 0 times, expected once"
             ]
         );
     }
 
     #[test]
-    fn dead_links_are_told_of_with_their_line() {
+    fn reports_dead_links_with_line() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("a.md"), "# One\n").unwrap();
         let text = "# Two\n\n[a](a.md#one) [b](b.md)\n[c](a.md#three)\n".to_owned();
@@ -90,10 +91,7 @@ mod tests {
         dead_links(root.path(), &Page { path: "two.md".into(), text }, &mut problems).unwrap();
         assert_eq!(
             problems,
-            [
-                "two.md, line 3: b.md: there is no such file",
-                "two.md, line 4: a.md#three: there is no such heading"
-            ]
+            ["two.md, line 3: b.md: no such file", "two.md, line 4: a.md#three: no such heading"]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! mdBook, the program.
+//! Installs and runs mdBook.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,13 +10,13 @@ use cluster::program::{cache, cargo_in};
 
 use crate::workspace;
 
-/// The version that the book is built with.
+/// Version of mdBook.
 const VERSION: &str = "0.5.4";
 
-/// Builds the book of a folder into another one. What was there is replaced.
+/// Builds the book of a folder, and replaces the output folder.
 ///
 /// # Errors
-/// When mdBook cannot be installed, or refuses the book.
+/// Returns an error if mdBook cannot be installed or fails.
 pub(super) fn build(source: &Path, output: &Path) -> Result<()> {
     let status = Command::new(program()?)
         .env("MDBOOK_LOG", "warn")
@@ -26,17 +26,18 @@ pub(super) fn build(source: &Path, output: &Path) -> Result<()> {
         .arg(source)
         .status()
         .context("cannot run mdBook")?;
-    ensure!(status.success(), "mdBook cannot build {}", source.display());
+    ensure!(status.success(), "cannot build the book in {}: mdBook failed", source.display());
     Ok(())
 }
 
-/// Where it is. It is installed first, which takes minutes, if it is not in `$XDG_CACHE_HOME/ensemble/tools`, or
-/// `~/.cache/ensemble/tools`, in this version.
+/// Returns the path of mdBook, and installs it first if needed, which takes minutes.
+///
+/// It is installed in `$XDG_CACHE_HOME/ensemble/tools` or `~/.cache/ensemble/tools`.
 fn program() -> Result<PathBuf> {
-    let cache = cache().context("neither HOME nor XDG_CACHE_HOME is set, so there is no place for mdBook")?;
+    let cache = cache().context("cannot install mdBook: neither HOME nor XDG_CACHE_HOME is set")?;
     let tools = cache.join("tools");
     let program = tools.join("bin/mdbook");
-    if !is_there(&program) {
+    if !is_installed(&program) {
         eprintln!("installing mdBook {VERSION} ...");
         let mut cargo = cargo_in(&workspace());
         cargo.args([
@@ -50,13 +51,13 @@ fn program() -> Result<PathBuf> {
         ]);
         let status =
             cargo.arg(&tools).arg(format!("mdbook@{VERSION}")).status().context("cannot run cargo")?;
-        ensure!(status.success(), "mdBook {VERSION} cannot be installed into {}", tools.display());
+        ensure!(status.success(), "cannot install mdBook {VERSION} in {}", tools.display());
     }
     Ok(program)
 }
 
-/// Whether the program is there, in the version that is wanted.
-fn is_there(program: &Path) -> bool {
+/// Returns whether the program is installed in this version.
+fn is_installed(program: &Path) -> bool {
     let output = Command::new(program).arg("--version").output();
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == format!("mdbook v{VERSION}"))
 }

@@ -1,15 +1,17 @@
-//! `book`: the pages of `docs` as a book.
+//! `cargo xtask book`: builds the pages of `docs` as a book.
 //!
-//! The pages are written for those who read them in the repository, where a link may lead to any file of it, and
-//! `README.md` is the first page of a folder. For the book they are copied with such links put differently; mdBook does
-//! the rest. Nothing is built while a page is missing from the book, a link is dead, or a test that a page names is gone.
+//! In the repository, a link can lead to any file, and `README.md` is the index of a folder. The
+//! pages are copied with such links rewritten, and mdBook builds the book from the copies.
+//!
+//! The build fails if a page is missing from the summary, a link is dead, or a page names a test
+//! that does not exist.
 
-mod built;
 mod check;
-mod evidence;
+mod html_links;
 mod links;
 mod mdbook;
 mod page;
+mod test_references;
 
 use std::{fs, path::Path};
 
@@ -18,41 +20,42 @@ use page::Page;
 
 use crate::workspace;
 
-/// Where the pages are, and `book.toml`, which says how the book looks.
+/// Folder of the pages and of `book.toml`.
 const DOCS: &str = "docs";
-/// What says in which order the pages come.
+/// Table of contents of the book.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Builds the book and says where it is.
+/// Builds the book, and prints its path.
 ///
 /// # Errors
-/// When a page is not in the book exactly once, when a link leads nowhere, or when mdBook cannot be had or fails.
+/// Returns an error if a page is not in the summary exactly once, if a link is dead, if a page
+/// names a test that does not exist, or if mdBook cannot be installed or fails.
 pub(crate) fn build() -> Result<()> {
     let pages = page::read(&workspace(), DOCS, "md")?;
-    refuse(check::problems(&workspace(), &pages)?)?;
-    refuse(evidence::problems(&workspace(), &pages)?)?;
+    fail_on(check::problems(&workspace(), &pages)?)?;
+    fail_on(test_references::problems(&workspace(), &pages)?)?;
     let (source, output) = (workspace().join("target/book-source"), workspace().join("target/book"));
-    stage(&pages, &source)?;
+    write_source(&pages, &source)?;
     mdbook::build(&source, &output)?;
-    refuse(built::problems(&output)?)?;
+    fail_on(html_links::problems(&output)?)?;
     println!("wrote {}", output.join("index.html").display());
     Ok(())
 }
 
-fn refuse(problems: Vec<String>) -> Result<()> {
+fn fail_on(problems: Vec<String>) -> Result<()> {
     if !problems.is_empty() {
-        bail!("the book is not in order:\n{}", problems.join("\n"));
+        bail!("the pages have errors:\n{}", problems.join("\n"));
     }
     Ok(())
 }
 
-/// Makes the folder hold what mdBook is to read, and nothing of before.
-fn stage(pages: &[Page], source: &Path) -> Result<()> {
+/// Replaces the contents of the folder that mdBook reads.
+fn write_source(pages: &[Page], source: &Path) -> Result<()> {
     if source.exists() {
-        fs::remove_dir_all(source).with_context(|| format!("cannot empty {}", source.display()))?;
+        fs::remove_dir_all(source).with_context(|| format!("cannot remove {}", source.display()))?;
     }
     for page in pages {
-        // mdBook reads the summary by the names that files have.
+        // mdBook expects file names, such as README.md, in the summary.
         let is_summary = page.path == Path::new(SUMMARY);
         let text = if is_summary { page.text.clone() } else { page.for_book(DOCS) };
         write(&source.join("src").join(page.within(DOCS)), &text)?;
@@ -68,7 +71,7 @@ fn stage(pages: &[Page], source: &Path) -> Result<()> {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -78,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_page_is_in_the_book_once_and_every_link_leads_somewhere() {
+    fn pages_are_in_summary_and_links_resolve() {
         let pages = page::read(&workspace(), DOCS, "md").unwrap();
         assert!(pages.len() > 40, "only {} pages were found", pages.len());
         assert_eq!(check::problems(&workspace(), &pages).unwrap(), Vec::<String>::new());
     }
 
     #[test]
-    fn every_test_that_a_page_names_is_there() {
+    fn tests_named_in_pages_exist() {
         let pages = page::read(&workspace(), DOCS, "md").unwrap();
-        assert_eq!(evidence::problems(&workspace(), &pages).unwrap(), Vec::<String>::new());
+        assert_eq!(test_references::problems(&workspace(), &pages).unwrap(), Vec::<String>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! A page, as it stands in the repository and as it stands in the book.
+//! Page in the repository and in the book.
 
 use std::{
     fs,
@@ -9,17 +9,17 @@ use anyhow::{Context, Result};
 
 use super::links::{Target, links};
 
-/// A page of the repository, or another file of text.
+/// Page or other text file of the repository.
 pub(super) struct Page {
-    /// Where it is, from the root of the repository.
+    /// Path relative to the root of the repository.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// The files with this extension in a folder and the folders in it, in order of their paths.
+/// Reads the files with this extension in a folder and its subfolders, in order of their paths.
 ///
 /// # Errors
-/// When one cannot be read.
+/// Returns an error if a file cannot be read.
 pub(super) fn read(root: &Path, folder: &str, extension: &str) -> Result<Vec<Page>> {
     let mut pages = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
@@ -40,29 +40,31 @@ pub(super) fn read(root: &Path, folder: &str, extension: &str) -> Result<Vec<Pag
 }
 
 impl Page {
-    /// Reads one, whose path begins at the root.
+    /// Reads a page with a path relative to the root.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(super) fn read(root: &Path, path: PathBuf) -> Result<Self> {
         let text = fs::read_to_string(root.join(&path))
             .with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Self { path, text })
     }
 
-    /// Where it is in a folder of the repository that it is in.
+    /// Returns the path relative to a folder that contains the page.
     pub(super) fn within(&self, folder: &str) -> &Path {
         self.path.strip_prefix(folder).unwrap_or(&self.path)
     }
 
-    /// Its text for a book of the pages in `docs`. Where a link leads out of `docs`, the path within the repository stands
-    /// in its place; a link to `README.md` goes to the name under which mdBook keeps the first page of a folder.
+    /// Returns the text for the book of the pages in `docs`.
+    ///
+    /// A link out of `docs` becomes the path of its target. A link to `README.md` becomes a link to
+    /// `index.md`, as mdBook names it.
     pub(super) fn for_book(&self, docs: &str) -> String {
         let mut text = self.text.clone();
         for link in links(&self.text).into_iter().rev() {
             let Target::File { path, .. } = link.target(&self.path) else { continue };
             if !path.starts_with(docs) {
-                text.replace_range(link.range.clone(), &in_words(link.text, &path));
+                text.replace_range(link.range.clone(), &without_link(link.text, &path));
             } else if path.ends_with("README.md") {
                 let renamed = link.target.replace("README.md", "index.md");
                 text.replace_range(link.range.clone(), &format!("[{}]({renamed})", link.text));
@@ -72,8 +74,8 @@ impl Page {
     }
 }
 
-/// What a link to a file of the repository says, without the link.
-fn in_words(text: &str, path: &Path) -> String {
+/// Returns the text and the target of a link as plain text.
+fn without_link(text: &str, path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let path = path.display();
     if text == name { format!("`{path}`") } else { format!("{text} (`{path}`)") }
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn links_within_the_book_stay_and_go_to_its_names() {
+    fn for_book_renames_readme_in_links() {
         assert_eq!(
             for_book("[a](rbac.md#give-it-fewer) [b](#the-image)"),
             "[a](rbac.md#give-it-fewer) [b](#the-image)"
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_out_of_the_book_leads_to_is_told_by_its_path() {
+    fn for_book_replaces_links_out_of_docs_by_paths() {
         assert_eq!(
             for_book("| [Helm](../../deploy/helm) | [x.rs](../../tests/x.rs) | [home](../../README.md) |"),
             "| Helm (`deploy/helm`) | `tests/x.rs` | home (`README.md`) |"
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_elsewhere_or_only_looks_like_a_link_is_left_alone() {
+    fn for_book_keeps_external_links_and_code() {
         let text = "[a](https://example.com/b.md)\n```\n[a](../../b)\n```\n`[a](../../b)`\n";
         assert_eq!(for_book(text), text);
     }

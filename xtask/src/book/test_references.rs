@@ -1,4 +1,4 @@
-//! Whether the tests that pages name as evidence are there.
+//! Checks that the tests that pages name exist.
 
 use std::{collections::HashSet, path::Path};
 
@@ -7,15 +7,15 @@ use pulldown_cmark::Event;
 
 use super::{links::parse, page, page::Page};
 
-/// Where tests and other functions are.
+/// Folders with tests and other functions.
 const CODE: [&str; 3] = ["crates", "tests", "xtask"];
-/// Where metrics are, whose names look alike.
+/// Page of the metrics, whose names look like those of tests.
 const METRICS: &str = "docs/reference/metrics.md";
 
-/// The sentences that pages name and that are neither a function nor a metric, a line for each.
+/// Returns the names in pages that are neither a function nor a metric, one line each.
 ///
 /// # Errors
-/// When the code cannot be read.
+/// Returns an error if the code cannot be read.
 pub(super) fn problems(root: &Path, pages: &[Page]) -> Result<Vec<String>> {
     let mut known = HashSet::new();
     let mut files = Vec::new();
@@ -24,31 +24,33 @@ pub(super) fn problems(root: &Path, pages: &[Page]) -> Result<Vec<String>> {
     }
     known.extend(files.iter().flat_map(|file| functions(&file.text)));
     let metrics = pages.iter().filter(|page| page.path == Path::new(METRICS));
-    known.extend(metrics.flat_map(|page| named(&page.text)));
+    known.extend(metrics.flat_map(|page| references(&page.text)));
     let unknown = |page: &Page| {
-        let names = named(&page.text).filter(|name| !known.contains(name));
-        names.map(|name| format!("{}: there is no test {name}", page.path.display())).collect::<Vec<_>>()
+        let names = references(&page.text).filter(|name| !known.contains(name));
+        names.map(|name| format!("{}: no test {name} exists", page.path.display())).collect::<Vec<_>>()
     };
     Ok(pages.iter().flat_map(unknown).collect())
 }
 
-/// The names of the functions in a program's text.
+/// Returns the names of the functions in source code.
 fn functions(code: &str) -> impl Iterator<Item = String> {
     let after = code.split("fn ").skip(1);
-    after.map(|rest| rest.chars().take_while(|c| is_part(*c)).collect())
+    after.map(|rest| rest.chars().take_while(|c| is_name_char(*c)).collect())
 }
 
-/// The sentences that a page names: code such as `module::each_word_is_joined`, without the module.
-fn named(page: &str) -> impl Iterator<Item = String> {
+/// Returns the test names in the code spans of a page, without the module.
+///
+/// A name with at least three underscores counts as a test name.
+fn references(page: &str) -> impl Iterator<Item = String> {
     parse(page).filter_map(|(event, _)| {
         let Event::Code(code) = event else { return None };
         let name = code.rsplit("::").next()?.to_owned();
-        let is_sentence = name.chars().all(is_part) && name.matches('_').count() >= 3;
-        is_sentence.then_some(name)
+        let is_test_name = name.chars().all(is_name_char) && name.matches('_').count() >= 3;
+        is_test_name.then_some(name)
     })
 }
 
-fn is_part(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'
 }
 
@@ -57,16 +59,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_a_page_names_is_looked_for() {
+    fn finds_test_names_and_functions() {
         let page =
             "`scaling::a_pod_is_replaced` and `kubectl a_b_c_d x`, `spec.replicas`, `all_of_it_holds`\n";
-        assert_eq!(named(page).collect::<Vec<_>>(), ["a_pod_is_replaced", "all_of_it_holds"]);
+        assert_eq!(references(page).collect::<Vec<_>>(), ["a_pod_is_replaced", "all_of_it_holds"]);
         let code = "async fn a_pod_is_replaced() {}\nfn other<T>() {}";
         assert_eq!(functions(code).collect::<Vec<_>>(), ["a_pod_is_replaced", "other"]);
     }
 
     #[test]
-    fn a_test_that_is_not_there_is_told_of() {
+    fn reports_missing_test() {
         let root = tempfile::tempdir().unwrap();
         for folder in CODE {
             std::fs::create_dir(root.path().join(folder)).unwrap();
@@ -74,6 +76,6 @@ mod tests {
         std::fs::write(root.path().join("crates/a.rs"), "fn it_is_there_now() {}").unwrap();
         let text = "`it_is_there_now`, `it_is_not_there`".to_owned();
         let pages = [Page { path: "docs/a.md".into(), text }];
-        assert_eq!(problems(root.path(), &pages).unwrap(), ["docs/a.md: there is no test it_is_not_there"]);
+        assert_eq!(problems(root.path(), &pages).unwrap(), ["docs/a.md: no test it_is_not_there exists"]);
     }
 }
