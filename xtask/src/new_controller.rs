@@ -1,15 +1,15 @@
-//! `cargo xtask new-controller`: a controller to begin with.
+//! `cargo xtask new-controller`: creates a controller.
 //!
 //! ```text
-//! names      what was asked for, checked
-//! templates  the files of a controller
-//! edits      the lines that make it known to the workspace
+//! names         validates the names
+//! templates     files of the controller
+//! registration  lines that register it in the workspace
 //! ```
 //!
-//! All texts are made before the first is written, so that a refusal leaves the workspace as it was.
+//! All texts are prepared before the first file is written, so that an error leaves the workspace unchanged.
 
-mod edits;
 mod names;
+mod registration;
 mod templates;
 
 use std::{
@@ -23,56 +23,59 @@ use names::Names;
 
 use cluster::program::cargo_in;
 
-/// What the new controller is to look after.
+/// Kind that the controller reconciles.
 #[derive(Args)]
 pub(crate) struct NewController {
-    /// The API group: a domain name of yours, `app.example.com` for example
+    /// API group: a domain name of yours, such as `app.example.com`
     #[arg(long)]
     group: String,
-    /// The API version
+    /// API version
     #[arg(long, default_value = "v1alpha1")]
     version: String,
-    /// The kind of the objects, `Greeting` for example; in lower case it is the name of the crate
+    /// Kind of the objects, such as `Greeting`; in lower case, it is the name of the crate
     #[arg(long)]
     kind: String,
-    /// The plural in lower case, if English has an exception
+    /// Plural in lower case, if it is irregular
     #[arg(long)]
     plural: Option<String>,
-    /// What people may type instead of the plural, `gr` for example
+    /// Short name for kubectl, such as `gr`
     #[arg(long)]
     short_name: Option<String>,
-    /// The workspace to write to
+    /// Workspace to write to
     #[arg(long, hide = true)]
     workspace: Option<PathBuf>,
 }
 
-/// A file as it is going to be.
+/// File to write.
 struct File {
-    /// Within the workspace.
+    /// Path relative to the workspace.
     path: String,
     text: String,
 }
 
 impl NewController {
-    /// Writes the controller, makes it known to the manager, and generates what follows from its code.
+    /// Writes the controller, registers it in the manager, and generates its manifests and pages.
     pub(crate) fn run(self) -> Result<()> {
         let workspace = self.workspace.clone().unwrap_or_else(crate::workspace);
         let names = self.names(&workspace)?;
         let new = templates::files(&names)?;
-        let changed = edits::files(&names, |path| read(&workspace, path))?;
+        let changed = registration::files(&names, |path| read(&workspace, path))?;
         for File { path, .. } in &new {
-            ensure!(!workspace.join(path).exists(), "{path} exists; remove it, or choose another kind");
+            ensure!(
+                !workspace.join(path).exists(),
+                "{path} already exists; remove it, or choose another kind"
+            );
         }
         for file in new.iter().chain(&changed) {
             write(&workspace, file)?;
         }
         generate(&workspace, &names)?;
-        tell(&names, &new, &changed);
+        report(&names, &new, &changed);
         Ok(())
     }
 
     fn names(&self, workspace: &Path) -> Result<Names> {
-        let names = Names::checked(
+        let names = Names::new(
             &self.group,
             &self.version,
             &self.kind,
@@ -80,15 +83,18 @@ impl NewController {
             self.short_name.as_deref(),
         )?;
         if templates::uses(&names.kind) {
-            bail!("the code of a controller uses the word {} already; choose another kind", names.kind);
+            bail!(
+                "cannot use the kind {}: the code of a controller already uses this identifier; choose another kind",
+                names.kind
+            );
         }
         if names.is_locked(&read(workspace, "Cargo.lock")?) {
-            bail!("there is a crate called {} already; choose another kind", names.name);
+            bail!("a crate named {} already exists; choose another kind", names.name);
         }
         let definition = names.definition();
         ensure!(
             !workspace.join(&definition).exists(),
-            "{definition} exists; choose another plural with --plural"
+            "{definition} already exists; choose another plural with --plural"
         );
         Ok(names)
     }
@@ -102,12 +108,13 @@ fn read(workspace: &Path, path: &str) -> Result<String> {
 fn write(workspace: &Path, File { path, text }: &File) -> Result<()> {
     let path = workspace.join(path);
     let folder = path.parent().unwrap_or(workspace);
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Formats the crate and generates the manifests. The generators are built anew: the program that runs does not
-/// know the controller yet.
+/// Formats the crate, and generates its manifests and pages.
+///
+/// Runs the generators through cargo, because this program was built without the controller.
 fn generate(workspace: &Path, names: &Names) -> Result<()> {
     cargo(workspace, &["fmt", "--package", &names.name])?;
     for command in ["gen-crds", "gen-rbac", "gen-deploy", "gen-docs"] {
@@ -122,27 +129,28 @@ fn cargo(workspace: &Path, args: &[&str]) -> Result<()> {
     let args = args.join(" ");
     ensure!(
         status.success(),
-        "the controller is written, but `cargo {args}` failed; run it again when it can work"
+        "the controller was written, but `cargo {args}` failed; fix the cause, and run it again"
     );
     Ok(())
 }
 
-fn tell(names: &Names, new: &[File], changed: &[File]) {
-    println!("\n{} is a controller now. Written:", names.kind);
+/// Prints the written files and the next steps.
+fn report(names: &Names, new: &[File], changed: &[File]) {
+    println!("\nCreated the controller of {}. New files:", names.kind);
     for File { path, .. } in new {
         println!("  {path}");
     }
-    println!("A line added to each of:");
+    println!("Changed files, one line each:");
     for File { path, .. } in changed {
         println!("  {path}");
     }
     println!(
-        "Generated: {}, deploy/rbac/{}.yaml, and what follows in deploy/ and docs/reference/",
+        "Generated: {}, deploy/rbac/{}.yaml, and the files in deploy/ and docs/reference/ that depend on it",
         names.definition(),
         names.name
     );
     println!("\nNext:");
-    println!("  cargo test -p {}  # its tests, on a real API server", names.name);
-    println!("  cargo xtask demo  # see it at work on samples/{}.yaml", names.name);
-    println!("docs/write-a-controller.md says what each file is for, and how to go on.");
+    println!("  cargo test -p {}  # run its tests on a real API server", names.name);
+    println!("  cargo xtask demo  # run it on samples/{}.yaml", names.name);
+    println!("docs/write-a-controller.md describes the files and the next steps.");
 }

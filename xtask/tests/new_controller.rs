@@ -1,4 +1,4 @@
-//! A new controller works as it is written, in a copy of this workspace.
+//! Creates a controller in a copy of this workspace, and runs its checks and tests.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,16 +17,17 @@ use std::{
 
 const XTASK: &str = env!("CARGO_BIN_EXE_xtask");
 
-/// A copy of the workspace, below the target folder.
-struct Copy {
+/// Copy of the workspace below the target folder.
+struct WorkspaceCopy {
     root: PathBuf,
     target: PathBuf,
 }
 
-impl Copy {
-    /// Copies what git knows or would know. The times of the files are kept, so that cargo finds what it has built
-    /// of them the last time.
-    fn make() -> Self {
+impl WorkspaceCopy {
+    /// Copies the files that git tracks or would track.
+    ///
+    /// Keeps their modification times, so that cargo reuses earlier builds of the copy.
+    fn new() -> Self {
         let original = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let target = Path::new(XTASK).ancestors().nth(2).unwrap().to_owned();
         let root = target.join("new-controller").join("workspace");
@@ -41,29 +42,31 @@ impl Copy {
             fs::copy(&from, &to).unwrap();
             File::options().write(true).open(&to).unwrap().set_modified(modified(&from)).unwrap();
         }
-        // Cargo tells a crate of the copy from the one that it was copied from by its version only.
-        let (manifest, ours) =
+        // Cargo distinguishes a crate of the copy from the original by its version only.
+        let (manifest, version) =
             (root.join("Cargo.toml"), format!("version = \"{}\"\n", env!("CARGO_PKG_VERSION")));
         let text = fs::read_to_string(&manifest).unwrap();
-        assert_eq!(text.matches(&ours).count(), 1, "the version of all crates");
-        fs::write(manifest, text.replace(&ours, "version = \"0.0.0-copy\"\n")).unwrap();
+        assert_eq!(text.matches(&version).count(), 1, "the manifest has one version");
+        fs::write(manifest, text.replace(&version, "version = \"0.0.0-copy\"\n")).unwrap();
         Self { root, target }
     }
 
-    /// A program to run in the copy. It builds into the very folder that this test was built into, where the
-    /// dependencies are, but puts programs into one of its own.
+    /// Returns a command that runs a program in the copy.
+    ///
+    /// It shares the build folder of this test, which contains the dependencies. Its programs are in a
+    /// separate folder.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(&self.root)
             .env_clear()
-            .envs(outside())
+            .envs(inherited_env())
             .env("CARGO_BUILD_BUILD_DIR", &self.target)
             .env("CARGO_TARGET_DIR", self.target.join("new-controller"));
         command
     }
 
-    /// `cargo xtask new-controller` for a kind.
+    /// Returns the command `cargo xtask new-controller` for a kind.
     fn new_controller(&self, kind: &str) -> Command {
         let mut command = self.command(XTASK);
         command.args(["new-controller", "--group", "app.example.com", "--kind", kind, "--workspace"]);
@@ -76,39 +79,39 @@ impl Copy {
     }
 }
 
-/// The environment without what cargo tells of this package: build scripts that ask for it would run anew.
-fn outside() -> impl Iterator<Item = (OsString, OsString)> {
-    let is_ours = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
-    env::vars_os().filter(move |(name, _)| !is_ours(&name.to_string_lossy()))
+/// Returns the environment without cargo's variables for this package, which would make build scripts run again.
+fn inherited_env() -> impl Iterator<Item = (OsString, OsString)> {
+    let is_of_package = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
+    env::vars_os().filter(move |(name, _)| !is_of_package(&name.to_string_lossy()))
 }
 
 fn modified(path: &Path) -> std::time::SystemTime {
     fs::metadata(path).unwrap().modified().unwrap()
 }
 
-/// Runs a command that has to succeed and returns what it printed.
+/// Runs a command that must succeed, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let (printed, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?} failed\n{printed}\n{told}");
-    printed.into_owned()
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} failed\n{stdout}\n{stderr}");
+    stdout.into_owned()
 }
 
 #[test]
-fn a_new_controller_has_no_warnings_is_known_to_the_manager_and_passes_its_tests() {
-    let copy = Copy::make();
-    let told = run(&mut copy.new_controller("Greeting"));
-    assert!(told.contains("cargo test -p greeting"), "{told}");
+fn new_controller_passes_clippy_and_its_tests() {
+    let copy = WorkspaceCopy::new();
+    let output = run(&mut copy.new_controller("Greeting"));
+    assert!(output.contains("cargo test -p greeting"), "{output}");
 
     copy.cargo("fmt --package greeting --package manager --check");
-    // With the manager, the dependencies have the features that they have for the whole workspace.
+    // Including the manager gives the dependencies the same features as in the whole workspace.
     let packages = "--package greeting --package manager";
     copy.cargo(&format!("clippy --quiet {packages} --all-targets --no-deps -- --deny warnings"));
-    let told = copy.cargo(&format!("test {packages} --lib --test main"));
+    let output = copy.cargo(&format!("test {packages} --lib --test main"));
     for test in
         ["status::tests::", "message::the_sample_works", "strangers::a_config_map", "bad_input::", "quiet::"]
     {
-        assert!(told.contains(&format!("test {test}")), "{test} did not run\n{told}");
+        assert!(output.contains(&format!("test {test}")), "{test} did not run\n{output}");
     }
 
     copy.cargo("run --quiet --package xtask -- gen-crds --check");
@@ -123,6 +126,6 @@ fn a_new_controller_has_no_warnings_is_known_to_the_manager_and_passes_its_tests
     }
 
     let again = copy.new_controller("Greeting").output().unwrap();
-    let told = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(!again.status.success() && told.contains("there is a crate called greeting already"), "{told}");
+    let stderr = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && stderr.contains("a crate named greeting already exists"), "{stderr}");
 }

@@ -1,11 +1,11 @@
-//! The names of a new controller, checked. Pure.
+//! Validated names of a new controller.
 
 use anyhow::{Result, ensure};
 
-/// The longest kind: its name stands in labels and, with a suffix, in the names of namespaces.
-const LONGEST_KIND: usize = 40;
+/// Maximum length of a kind, which is part of labels and, with a suffix, of namespace names.
+const MAX_KIND_LENGTH: usize = 40;
 
-/// Names that a crate cannot have: Rust's words, its own crates, and the test program of the new crate.
+/// Names that a crate cannot have: keywords, crates of Rust, and the test target of the new crate.
 const RESERVED: [&str; 57] = [
     "abstract", "alloc", "as", "async", "await", "become", "box", "break", "const", "continue", "core",
     "crate", "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in",
@@ -14,7 +14,7 @@ const RESERVED: [&str; 57] = [
     "union", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// The names of a new controller and of what it looks after.
+/// Names of a new controller and its kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) group: String,
@@ -22,16 +22,16 @@ pub(super) struct Names {
     pub(super) kind: String,
     pub(super) plural: String,
     pub(super) short_name: Option<String>,
-    /// Of the crate and of the controller.
+    /// Name of the crate and of the controller.
     pub(super) name: String,
 }
 
 impl Names {
-    /// The names, if they are such as Kubernetes and Rust allow.
+    /// Validates the names by the rules of Kubernetes and Rust.
     ///
     /// # Errors
-    /// A sentence that says what is allowed.
-    pub(super) fn checked(
+    /// Returns an error that describes valid names.
+    pub(super) fn new(
         group: &str,
         version: &str,
         kind: &str,
@@ -41,22 +41,23 @@ impl Names {
         check_group(group)?;
         ensure!(
             is_version(version),
-            "--version {version}: a version is v1, or v1alpha1 or v1beta1 with other numbers"
+            "invalid --version {version}: use a version such as v1, v1alpha1, or v1beta1"
         );
         check_kind(kind)?;
         let name = kind.to_lowercase();
         ensure!(
             !RESERVED.contains(&name.as_str()),
-            "--kind {kind}: a Rust crate cannot be called {name}; choose another kind"
+            "invalid --kind {kind}: a Rust crate cannot be named {name}; choose another kind"
         );
         let plural = plural.map_or_else(|| plural_of(&name), str::to_owned);
-        for (flag, word) in [("--plural", Some(plural.as_str())), ("--short-name", short_name)] {
+        for (flag, value) in [("--plural", Some(plural.as_str())), ("--short-name", short_name)] {
             ensure!(
-                word.is_none_or(
-                    |word| is_label(word) && word.starts_with(|first: char| first.is_ascii_lowercase())
-                ),
-                "{flag} {}: use lower case letters, digits and '-', with a letter first and no '-' last, 63 at most",
-                word.unwrap_or_default()
+                value
+                    .is_none_or(|value| is_label(value)
+                        && value.starts_with(|first: char| first.is_ascii_lowercase())),
+                "invalid {flag} {}: use at most 63 lower case letters, digits, and '-', starting with a letter and \
+                 not ending with '-'",
+                value.unwrap_or_default()
             );
         }
         Ok(Self {
@@ -69,13 +70,13 @@ impl Names {
         })
     }
 
-    /// Whether a lock file has a crate of this name; two of one name cannot be told apart on cargo's command line.
+    /// Returns whether a lock file contains a crate of this name, which would be ambiguous for cargo.
     pub(super) fn is_locked(&self, lock: &str) -> bool {
         let line = format!("name = \"{}\"", self.name);
         lock.lines().any(|locked| locked == line)
     }
 
-    /// Where the definition is generated to.
+    /// Returns the path of the generated CustomResourceDefinition.
     pub(super) fn definition(&self) -> String {
         format!("deploy/crds/{}.{}.yaml", self.plural, self.group)
     }
@@ -84,14 +85,14 @@ impl Names {
 fn check_group(group: &str) -> Result<()> {
     ensure!(
         group.len() <= 180 && group.contains('.') && group.split('.').all(is_label),
-        "--group {group}: a group is a domain name in lower case with a dot in it, such as app.example.com"
+        "invalid --group {group}: use a domain name in lower case with a dot, such as app.example.com"
     );
-    let is_kubernetes = ["k8s.io", "kubernetes.io"]
+    let is_reserved = ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|owned| group == *owned || group.strip_suffix(owned).is_some_and(|rest| rest.ends_with('.')));
     ensure!(
-        !is_kubernetes,
-        "--group {group}: groups below k8s.io and kubernetes.io are Kubernetes' own; use a domain of yours"
+        !is_reserved,
+        "invalid --group {group}: k8s.io and kubernetes.io are reserved for Kubernetes; use a domain of yours"
     );
     Ok(())
 }
@@ -100,13 +101,13 @@ fn check_kind(kind: &str) -> Result<()> {
     ensure!(
         kind.starts_with(|first: char| first.is_ascii_uppercase())
             && kind.chars().all(|c| c.is_ascii_alphanumeric())
-            && kind.len() <= LONGEST_KIND,
-        "--kind {kind}: a kind is in CamelCase, ASCII letters and digits, at most {LONGEST_KIND} of them: WebServer"
+            && kind.len() <= MAX_KIND_LENGTH,
+        "invalid --kind {kind}: use CamelCase with at most {MAX_KIND_LENGTH} ASCII letters and digits, such as WebServer"
     );
     Ok(())
 }
 
-/// Whether it is a label of a domain name.
+/// Returns whether a text is a DNS label.
 fn is_label(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
@@ -114,7 +115,7 @@ fn is_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// Whether it is `v<number>`, or that with `alpha<number>` or `beta<number>` behind.
+/// Returns whether a text is `v<number>`, optionally followed by `alpha<number>` or `beta<number>`.
 fn is_version(text: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(rest) = text.strip_prefix('v').filter(|rest| rest.len() < 20) else { return false };
@@ -124,12 +125,12 @@ fn is_version(text: &str) -> bool {
     }
 }
 
-/// The plural by the simple rules of English.
+/// Returns the regular English plural.
 fn plural_of(name: &str) -> String {
-    let hisses = ["s", "x", "z", "ch", "sh"].iter().any(|end| name.ends_with(end));
+    let has_sibilant = ["s", "x", "z", "ch", "sh"].iter().any(|end| name.ends_with(end));
     match name.strip_suffix('y') {
         Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
-        _ if hisses => format!("{name}es"),
+        _ if has_sibilant => format!("{name}es"),
         _ => format!("{name}s"),
     }
 }
@@ -138,12 +139,12 @@ fn plural_of(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn refusal(group: &str, version: &str, kind: &str, plural: Option<&str>) -> String {
-        Names::checked(group, version, kind, plural, None).unwrap_err().to_string()
+    fn error(group: &str, version: &str, kind: &str, plural: Option<&str>) -> String {
+        Names::new(group, version, kind, plural, None).unwrap_err().to_string()
     }
 
     #[test]
-    fn crate_and_plural_follow_from_the_kind() {
+    fn derives_crate_and_plural_from_kind() {
         for (kind, plural) in [
             ("Greeting", "greetings"),
             ("Proxy", "proxies"),
@@ -152,70 +153,70 @@ mod tests {
             ("Mesh", "meshes"),
             ("Box2", "box2s"),
         ] {
-            let names = Names::checked("example.com", "v1", kind, None, None).unwrap();
+            let names = Names::new("example.com", "v1", kind, None, None).unwrap();
             assert_eq!((names.name, names.plural.as_str()), (kind.to_lowercase(), plural));
         }
-        let names = Names::checked("example.com", "v1beta2", "Sheep", Some("sheep"), Some("shp")).unwrap();
+        let names = Names::new("example.com", "v1beta2", "Sheep", Some("sheep"), Some("shp")).unwrap();
         assert_eq!(names.definition(), "deploy/crds/sheep.example.com.yaml");
     }
 
     #[test]
-    fn a_group_is_a_domain_of_ones_own() {
+    fn rejects_invalid_or_reserved_group() {
         for group in ["example", "Example.com", "example..com", "-a.com", "a-.com", "a_b.com", "", "."] {
             assert!(
-                refusal(group, "v1", "Greeting", None).contains("a domain name in lower case"),
+                error(group, "v1", "Greeting", None).contains("use a domain name in lower case"),
                 "{group}"
             );
         }
         for group in ["k8s.io", "apps.k8s.io", "x.kubernetes.io"] {
-            assert!(refusal(group, "v1", "Greeting", None).contains("Kubernetes' own"), "{group}");
+            assert!(error(group, "v1", "Greeting", None).contains("reserved for Kubernetes"), "{group}");
         }
-        assert!(Names::checked("notk8s.io", "v1", "Greeting", None, None).is_ok());
+        assert!(Names::new("notk8s.io", "v1", "Greeting", None, None).is_ok());
     }
 
     #[test]
-    fn a_version_is_one_that_kubernetes_can_order() {
+    fn rejects_version_that_kubernetes_cannot_order() {
         for version in ["1", "v", "v1.2", "v1gamma1", "v1alpha", "valpha1", "v1alpha1beta1", "V1", "v-1"] {
             assert!(
-                refusal("example.com", version, "Greeting", None).contains("a version is v1"),
+                error("example.com", version, "Greeting", None).contains("use a version such as v1"),
                 "{version}"
             );
         }
         for version in ["v1", "v12", "v1alpha1", "v2beta13"] {
-            assert!(Names::checked("example.com", version, "Greeting", None, None).is_ok(), "{version}");
+            assert!(Names::new("example.com", version, "Greeting", None, None).is_ok(), "{version}");
         }
     }
 
     #[test]
-    fn a_kind_is_a_name_for_rust_too() {
+    fn rejects_kind_that_is_not_camel_case_or_reserved_by_rust() {
         for kind in ["", "greeting", "Greet-ing", "Gruß", "2Greetings", &"A".repeat(41)] {
-            assert!(refusal("example.com", "v1", kind, None).contains("a kind is in CamelCase"), "{kind}");
+            assert!(error("example.com", "v1", kind, None).contains("use CamelCase"), "{kind}");
         }
         for kind in ["Match", "Type", "Core", "Main"] {
             assert!(
-                refusal("example.com", "v1", kind, None).contains("a Rust crate cannot be called"),
+                error("example.com", "v1", kind, None).contains("a Rust crate cannot be named"),
                 "{kind}"
             );
         }
     }
 
     #[test]
-    fn a_plural_is_a_label() {
+    fn rejects_plural_or_short_name_that_is_not_a_label() {
         for plural in ["", "Greetings", "greet ings", "1greetings", "greetings-"] {
             assert!(
-                refusal("example.com", "v1", "Greeting", Some(plural)).starts_with("--plural"),
+                error("example.com", "v1", "Greeting", Some(plural)).starts_with("invalid --plural"),
                 "{plural}"
             );
         }
-        let refused = Names::checked("example.com", "v1", "Greeting", None, Some("g.r")).unwrap_err();
-        assert!(refused.to_string().starts_with("--short-name g.r: use lower case letters"));
+        let error = Names::new("example.com", "v1", "Greeting", None, Some("g.r")).unwrap_err();
+        assert!(error.to_string().starts_with("invalid --short-name g.r: use at most 63"));
     }
 
     #[test]
-    fn a_crate_that_is_there_is_found_in_the_lock_file() {
+    fn finds_crate_in_lock_file() {
         let lock =
             "[[package]]\nname = \"podset\"\nversion = \"0.1.0\"\n\n[[package]]\nname = \"bytes-utils\"\n";
-        let is_locked = |kind| Names::checked("example.com", "v1", kind, None, None).unwrap().is_locked(lock);
+        let is_locked = |kind| Names::new("example.com", "v1", kind, None, None).unwrap().is_locked(lock);
         assert!(is_locked("PodSet"));
         assert!(!is_locked("Bytes"));
     }

@@ -1,10 +1,10 @@
-//! The files of a new controller, from `xtask/templates/controller`. Pure.
+//! Files of a new controller, from `xtask/templates/controller`.
 
 use anyhow::{Context, Result, bail};
 
 use super::{File, names::Names};
 
-/// Path within the workspace, and text; both with placeholders.
+/// Paths relative to the workspace and texts, both with placeholders.
 const TEMPLATES: [(&str, &str); 13] = [
     ("crates/{{name}}/Cargo.toml", include_str!("../../templates/controller/Cargo.toml.in")),
     ("crates/{{name}}/src/lib.rs", include_str!("../../templates/controller/src/lib.rs.in")),
@@ -27,18 +27,19 @@ const TEMPLATES: [(&str, &str); 13] = [
     ("samples/{{name}}.yaml", include_str!("../../templates/controller/sample.yaml.in")),
 ];
 
-/// The files of a controller of these names.
+/// Returns the files of a controller with these names.
 pub(super) fn files(names: &Names) -> Result<Vec<File>> {
     let values = values(names);
     let fill = |text| fill(text, &values);
     TEMPLATES.iter().map(|(path, text)| Ok(File { path: fill(path)?, text: fill(text)? })).collect()
 }
 
-/// Whether the code of every controller uses this word, so that a kind of that name would not compile.
-pub(super) fn uses(word: &str) -> bool {
+/// Returns whether the templates use an identifier, so that a kind of that name would not compile.
+pub(super) fn uses(identifier: &str) -> bool {
     let code =
         TEMPLATES.iter().flat_map(|(_, text)| text.lines()).filter(|line| !line.trim().starts_with("//"));
-    code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|used| used == word)
+    code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
+        .any(|used| used == identifier)
 }
 
 fn values(names: &Names) -> [(&'static str, String); 7] {
@@ -56,14 +57,14 @@ fn values(names: &Names) -> [(&'static str, String); 7] {
     ]
 }
 
-/// The text with a value in the place of each `{{name}}`.
+/// Replaces each placeholder `{{name}}` with its value.
 fn fill(text: &str, values: &[(&str, String)]) -> Result<String> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after.split_once("}}").context("a placeholder has no end")?;
+        let (name, after) = after.split_once("}}").context("a placeholder is not closed with `}}`")?;
         let Some((_, value)) = values.iter().find(|(known, _)| *known == name) else {
-            bail!("there is no value for the placeholder {name:?}");
+            bail!("unknown placeholder {name:?}");
         };
         filled.push_str(before);
         filled.push_str(value);
@@ -78,20 +79,20 @@ mod tests {
     use super::*;
 
     fn text_of(path: &str, kind: &str, short_name: Option<&str>) -> String {
-        let names = Names::checked("app.example.com", "v1alpha1", kind, None, short_name).unwrap();
+        let names = Names::new("app.example.com", "v1alpha1", kind, None, short_name).unwrap();
         let file = files(&names).unwrap().into_iter().find(|file| file.path == path);
-        file.expect("the file is among them").text
+        file.expect("the file exists").text
     }
 
     #[test]
-    fn every_placeholder_has_a_value() {
+    fn fills_placeholders() {
         let sample = text_of("samples/greeting.yaml", "Greeting", None);
         assert!(sample.contains("apiVersion: app.example.com/v1alpha1\nkind: Greeting\n"), "{sample}");
         assert!(fill("{{what}}", &[]).unwrap_err().to_string().contains("\"what\""));
     }
 
     #[test]
-    fn a_short_name_stands_in_the_definition_if_there_is_one() {
+    fn short_name_is_optional() {
         let api = |short_name| text_of("crates/app/src/api.rs", "App", short_name);
         assert!(api(Some("ap")).contains("    plural = \"apps\",\n    shortname = \"ap\",\n    category"));
         assert!(api(None).contains("    plural = \"apps\",\n    category"));
@@ -99,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_code_are_no_kinds() {
+    fn uses_finds_identifiers_in_code() {
         assert!(["ConfigMap", "Error", "World", "Condition", "String"].iter().all(|word| uses(word)));
         assert!(!uses("Greeting"));
-        assert!(!uses("Kubernetes"), "words of comments are free");
+        assert!(!uses("Kubernetes"), "comments do not count");
     }
 }

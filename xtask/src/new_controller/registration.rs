@@ -1,23 +1,23 @@
-//! The lines by which a workspace knows of a controller. Pure.
+//! Lines that register a controller in the workspace.
 
 use anyhow::{Context, Result};
 
 use super::{File, names::Names};
 
-/// A line to be added to a file, among its like.
+/// Line to add to a sorted list in a file.
 struct Edit {
     path: &'static str,
-    /// The line above the list.
+    /// Line above the list.
     heading: &'static str,
-    /// What tells the list's lines from others.
-    marks: [&'static str; 2],
+    /// Prefix and substring of the list's lines.
+    pattern: [&'static str; 2],
     line: String,
 }
 
-/// The changed files, as they are going to be. `read` gives the present text of a path.
+/// Returns the changed files. `read` returns the current text of a path.
 ///
 /// # Errors
-/// When a file has no place for its line; it says which line to add by hand.
+/// Returns an error if a file has no such list. The error contains the line to add manually.
 pub(super) fn files(names: &Names, read: impl Fn(&str) -> Result<String>) -> Result<Vec<File>> {
     let edits = edits(names);
     edits
@@ -31,54 +31,53 @@ fn edits(Names { name, kind, .. }: &Names) -> [Edit; 4] {
         Edit {
             path: "Cargo.toml",
             heading: "[workspace.dependencies]",
-            marks: ["", " = { path = \"crates/"],
+            pattern: ["", " = { path = \"crates/"],
             line: format!("{name} = {{ path = \"crates/{name}\" }}"),
         },
         Edit {
             path: "crates/manager/Cargo.toml",
             heading: "[dependencies]",
-            marks: ["", ".workspace = true"],
+            pattern: ["", ".workspace = true"],
             line: format!("{name}.workspace = true"),
         },
         Edit {
             path: "crates/manager/src/lib.rs",
             heading: "pub const CONTROLLERS: &[Registration] = &[",
-            marks: ["    register::<", ">(),"],
+            pattern: ["    register::<", ">(),"],
             line: format!("    register::<{name}::{kind}Controller>(),"),
         },
         Edit {
             path: "docs/SUMMARY.md",
             heading: "- [Kinds](reference/kinds/README.md)",
-            marks: ["  - [", "](reference/kinds/"],
+            pattern: ["  - [", "](reference/kinds/"],
             line: format!("  - [{kind}](reference/kinds/{}.md)", kind.to_lowercase()),
         },
     ]
 }
 
 impl Edit {
-    /// Puts the line into the first list of its like below the heading: before the first that sorts after it, else
-    /// last.
+    /// Inserts the line in sorted order into the first matching list below the heading.
     fn apply(&self, text: &str) -> Result<String> {
         let mut lines: Vec<_> = text.lines().collect();
-        let place = self.place(&lines).with_context(|| {
+        let index = self.index(&lines).with_context(|| {
             format!(
-                "there is no list below `{}` in {}; add to it: {}",
+                "cannot find the list below `{}` in {}; add this line manually: {}",
                 self.heading,
                 self.path,
                 self.line.trim()
             )
         })?;
-        lines.insert(place, &self.line);
+        lines.insert(index, &self.line);
         Ok(lines.join("\n") + "\n")
     }
 
-    fn place(&self, lines: &[&str]) -> Option<usize> {
+    fn index(&self, lines: &[&str]) -> Option<usize> {
         let heading = lines.iter().position(|line| *line == self.heading)?;
-        let [begin, within] = self.marks;
-        let is_like = |line: &str| line.starts_with(begin) && line.contains(within);
-        let first = heading + 1 + lines.iter().skip(heading + 1).position(|line| is_like(line))?;
-        let like = lines.iter().skip(first).take_while(|line| is_like(line));
-        let before = like.take_while(|line| **line < self.line.as_str()).count();
+        let [prefix, substring] = self.pattern;
+        let is_entry = |line: &str| line.starts_with(prefix) && line.contains(substring);
+        let first = heading + 1 + lines.iter().skip(heading + 1).position(|line| is_entry(line))?;
+        let entries = lines.iter().skip(first).take_while(|line| is_entry(line));
+        let before = entries.take_while(|line| **line < self.line.as_str()).count();
         Some(first + before)
     }
 }
@@ -91,27 +90,27 @@ mod tests {
         zeta = { path = \"crates/zeta\" }\n\nanyhow = \"1\"\n";
     const MANAGER: &str = "[package]\nversion.workspace = true\n\n[dependencies]\nanyhow.workspace = true\n\
         tokio.workspace = true\n\n[dev-dependencies]\nzzz.workspace = true\n";
-    const TABLE: &str =
+    const LIB: &str =
         "pub const CONTROLLERS: &[Registration] = &[\n    register::<alpha::AlphaController>(),\n];\n";
 
     const SUMMARY: &str =
         "# Summary\n\n- [Kinds](reference/kinds/README.md)\n  - [Alpha](reference/kinds/alpha.md)\n";
 
     fn edited(kind: &str) -> Result<Vec<File>> {
-        let names = Names::checked("example.com", "v1", kind, None, None)?;
+        let names = Names::new("example.com", "v1", kind, None, None)?;
         files(&names, |path| {
             Ok(match path {
                 "Cargo.toml" => ROOT,
                 "crates/manager/Cargo.toml" => MANAGER,
                 "docs/SUMMARY.md" => SUMMARY,
-                _ => TABLE,
+                _ => LIB,
             }
             .to_owned())
         })
     }
 
     #[test]
-    fn each_file_gets_its_line_in_its_place() {
+    fn inserts_lines_in_order() {
         let files = edited("Greeting").unwrap();
         assert!(
             files[0].text.contains("alpha\" }\ngreeting = { path = \"crates/greeting\" }\nzeta"),
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_of_a_list_find_their_places() {
+    fn inserts_first_and_last_line() {
         let first = &edited("Aa").unwrap()[0].text;
         assert!(first.contains("[workspace.dependencies]\naa = "), "{first}");
         let last = &edited("Zulu").unwrap()[0].text;
@@ -138,10 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_the_list_is_an_error_that_says_what_to_add() {
-        let names = Names::checked("example.com", "v1", "Greeting", None, None).unwrap();
+    fn reports_line_to_add_if_list_is_missing() {
+        let names = Names::new("example.com", "v1", "Greeting", None, None).unwrap();
         let error =
-            files(&names, |_| Ok("nothing\n".to_owned())).err().expect("there is no place").to_string();
-        assert!(error.contains("add to it: greeting = { path = \"crates/greeting\" }"), "{error}");
+            files(&names, |_| Ok("nothing\n".to_owned())).err().expect("the list is missing").to_string();
+        assert!(
+            error.contains("add this line manually: greeting = { path = \"crates/greeting\" }"),
+            "{error}"
+        );
     }
 }
