@@ -9,41 +9,41 @@ use clap::{Args, Subcommand};
 use cluster::state::Owner;
 use cluster::{Options, Progress, Record, attach, named};
 
-/// Starts, stops and shows clusters that run in the background on this machine.
+/// Manages clusters that run in the background on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Start a cluster and return when it is usable. The first start on a machine builds the programs, which takes minutes.
+    /// Start a cluster, and return when it is usable; the first start builds the control plane, which takes minutes
     Up(Up),
-    /// Stop a cluster. Nothing of it is left.
+    /// Stop a cluster, and delete all its files
     Down(Name),
-    /// List the clusters of this user.
+    /// List the clusters of this user
     Status,
-    /// Print the path of a cluster's kubeconfig: export KUBECONFIG=$(cargo xtask cluster kubeconfig)
+    /// Print the path of a cluster's kubeconfig, as in export KUBECONFIG=$(cargo xtask cluster kubeconfig)
     Kubeconfig(Name),
-    /// Own a cluster until asked to stop.
+    /// Run a cluster in the foreground until SIGTERM
     #[command(hide = true)]
     Keep(Up),
 }
 
-/// Which cluster.
+/// Name of a cluster.
 #[derive(Args, Debug)]
 pub(crate) struct Name {
-    /// The cluster's name.
+    /// Name of the cluster
     #[arg(long, default_value = named::DEFAULT_NAME)]
     name: String,
 }
 
-/// What the cluster is to be like.
+/// Options of a cluster to start.
 #[derive(Args, Debug)]
 pub(crate) struct Up {
     #[command(flatten)]
     name: Name,
-    /// How many nodes are simulated.
+    /// Number of simulated nodes
     #[arg(long, default_value_t = 3)]
     nodes: usize,
 }
 
-/// Runs one command.
+/// Runs a command.
 pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Up(up) => start(&up),
@@ -60,11 +60,11 @@ pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
 }
 
 fn start(up: &Up) -> Result<()> {
-    let begun = Instant::now();
-    let mut keeper = Command::new(std::env::current_exe().context("find this program")?);
+    let began = Instant::now();
+    let mut keeper = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     keeper.args(["cluster", "keep", "--name", &up.name.name, "--nodes", &up.nodes.to_string()]);
     let record = named::up(&up.name.name, keeper, &Progress::stderr())?;
-    println!("cluster {:?} is usable after {:.1} s", record.name, begun.elapsed().as_secs_f64());
+    println!("cluster {:?} is usable after {:.1} s", record.name, began.elapsed().as_secs_f64());
     println!("  export KUBECONFIG={}", record.kubeconfig.display());
     println!("  alias kubectl={}", record.kubectl().display());
     Ok(())
@@ -99,7 +99,7 @@ fn describe(cluster: &named::Status) -> String {
 }
 
 fn stale(name: &str, dir: &Path) -> String {
-    format!("{name}: stale, left by a crash in {}; the next start of any cluster removes it", dir.display())
+    format!("{name}: stale after a crash, in {}; the next start of a cluster deletes it", dir.display())
 }
 
 fn describe_running(record: &Record) -> String {

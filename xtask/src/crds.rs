@@ -1,4 +1,4 @@
-//! `deploy/crds`: the custom resource definitions of all controllers.
+//! `deploy/crds`: the CustomResourceDefinitions of all controllers.
 
 use std::time::Duration;
 
@@ -19,27 +19,28 @@ use operator_runtime::crds::install as register;
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    generate::{Generated, document, settle},
+    generate::{Generated, document, sync_folder},
     rbac::NAMESPACE,
 };
 
-/// The definitions of all controllers, for a manager that runs in the cluster.
+/// Returns the definitions of all controllers for a deployed manager.
 pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
     CONTROLLERS.iter().flat_map(|controller| of_controller(controller, &deployed())).collect()
 }
 
-/// How the API server reaches a manager that runs in the cluster.
+/// Returns the client configuration of a deployed manager's webhooks.
 pub(crate) fn deployed() -> ClientConfig {
     ClientConfig::Service { namespace: NAMESPACE.to_owned() }
 }
 
-/// The definitions of a controller, of a manager that is reached so. Their labels tell them from those that somebody else
-/// brought for the same kinds.
+/// Returns the definitions of a controller.
+///
+/// Their labels distinguish them from definitions that another program installed for the same kinds.
 pub(crate) fn of_controller(
     controller: &Registration,
-    reach: &ClientConfig,
+    client_config: &ClientConfig,
 ) -> Vec<CustomResourceDefinition> {
-    let mut definitions = configuration::definitions(controller, reach);
+    let mut definitions = configuration::definitions(controller, client_config);
     for definition in &mut definitions {
         let own = labels::recommended("ensemble", "ensemble", controller.name);
         labels::add(&mut definition.metadata.labels, own);
@@ -47,29 +48,30 @@ pub(crate) fn of_controller(
     definitions
 }
 
-/// How long the API server may take to list a kind that is new to it.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is asked meanwhile.
+/// Timeout until a new kind can be listed.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval of the attempts to list it.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Registers the definitions and waits until each kind can be listed.
+/// Installs the definitions, and waits until each kind can be listed.
 ///
-/// The API server says that a definition is established before it can read objects: until it has initialized the storage
-/// it answers with 404, 429 or 500.
+/// The condition Established becomes True before the API server has initialized the storage. Until then,
+/// lists fail with 404, 429, or 500.
 ///
 /// # Errors
-/// Returns an error if the API server refuses a definition, or refuses to list a kind for another reason or for longer.
+/// Returns an error if the API server rejects a definition, or if a list fails for another reason or until
+/// the timeout.
 pub(crate) async fn install(client: &Client, definitions: &[CustomResourceDefinition]) -> Result<()> {
     register(client, definitions).await?;
     for definition in definitions {
-        let listed = timeout(PATIENCE, until_listed(client, definition)).await;
-        let cannot = || format!("cannot list the objects of {}", definition.name_any());
-        listed.with_context(cannot)?.with_context(cannot)?;
+        let listed = timeout(TIMEOUT, until_listed(client, definition)).await;
+        let failed = || format!("cannot list the objects of {}", definition.name_any());
+        listed.with_context(failed)?.with_context(failed)?;
     }
     Ok(())
 }
 
-/// Lists a kind in the version that is stored, which takes no conversion, until that works.
+/// Lists a kind until this succeeds, in the storage version, which needs no conversion.
 async fn until_listed(client: &Client, definition: &CustomResourceDefinition) -> kube::Result<()> {
     let spec = &definition.spec;
     let version = spec.versions.iter().find(|version| version.storage).map_or("", |version| &version.name);
@@ -89,7 +91,7 @@ fn is_initializing(error: &kube::Error) -> bool {
     status(error).is_some_and(|status| matches!(status.code, 404 | 429 | 500 | 503))
 }
 
-/// A file for each definition.
+/// Returns a file for each definition.
 pub(crate) fn files() -> Result<Vec<Generated>> {
     let file = |crd: &CustomResourceDefinition| {
         Generated::manifest(format!("{}.yaml", crd.name_any()), "gen-crds", &[document(crd)?])
@@ -101,7 +103,7 @@ pub(crate) fn files() -> Result<Vec<Generated>> {
 pub(crate) fn generate(check: bool) -> Result<()> {
     let mut files = files()?;
     files.push(Generated::kustomization("gen-crds", &files));
-    settle("deploy/crds", &files, "gen-crds", check)
+    sync_folder("deploy/crds", &files, "gen-crds", check)
 }
 
 #[cfg(test)]
@@ -120,21 +122,21 @@ mod tests {
 
     use super::*;
 
-    /// An API server that gives these answers, the last one for good; and how many requests it got.
-    fn server(answers: Vec<(u16, Value)>) -> (Client, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
+    /// Returns a fake API server with these responses, which repeats the last one, and its number of requests.
+    fn server(responses: Vec<(u16, Value)>) -> (Client, Arc<AtomicUsize>) {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = requests.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
-            let place = count.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
-            let (code, body) = answers[place].clone();
+            let index = count.fetch_add(1, Ordering::Relaxed).min(responses.len() - 1);
+            let (code, body) = responses[index].clone();
             assert_eq!(request.uri().path(), "/apis/app.example.com/v1alpha1/podsets");
             let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
             async move { Ok::<_, Infallible>(response.unwrap()) }
         });
-        (Client::new(service, "default"), asked)
+        (Client::new(service, "default"), requests)
     }
 
-    fn refusal(code: u16, message: &str) -> (u16, Value) {
+    fn failure(code: u16, message: &str) -> (u16, Value) {
         (
             code,
             json!({ "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "" }),
@@ -146,23 +148,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_whose_storage_is_being_initialized_is_waited_for() {
-        let none = json!({ "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [] });
-        let (client, asked) = server(vec![
-            refusal(404, "the server could not find the requested resource"),
-            refusal(429, "storage is (re)initializing"),
-            refusal(500, "storage is (re)initializing"),
-            (200, none),
+    async fn waits_for_storage_initialization() {
+        let empty = json!({ "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [] });
+        let (client, requests) = server(vec![
+            failure(404, "the server could not find the requested resource"),
+            failure(429, "storage is (re)initializing"),
+            failure(500, "storage is (re)initializing"),
+            (200, empty),
         ]);
         until_listed(&client, &pod_sets()).await.unwrap();
-        assert_eq!(asked.load(Ordering::Relaxed), 4);
+        assert_eq!(requests.load(Ordering::Relaxed), 4);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_one_may_not_list_is_not_waited_for() {
-        let (client, asked) = server(vec![refusal(403, "podsets is forbidden")]);
+    async fn fails_immediately_if_list_is_forbidden() {
+        let (client, requests) = server(vec![failure(403, "podsets is forbidden")]);
         let error = until_listed(&client, &pod_sets()).await.unwrap_err();
         assert!(error.to_string().contains("forbidden"), "{error}");
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
     }
 }

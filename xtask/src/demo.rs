@@ -1,4 +1,4 @@
-//! `demo`: all controllers at work on a real API server, from nothing.
+//! `cargo xtask demo`: runs all controllers on a new cluster.
 
 pub(crate) mod samples;
 mod table;
@@ -13,37 +13,37 @@ use anyhow::{Context, Result};
 use clap::Args;
 use cluster::{Cluster, Options, Progress, binaries::Locator, program::build_manager};
 
-use crate::{process::resident, rbac, stage::start_asked_manager, workspace};
+use crate::{launch::start_manager_with_webhooks, process::resident, rbac, workspace};
 
-/// Brings up a cluster, runs all controllers on all samples, and shows what comes of it.
+/// Starts a cluster, runs all controllers on all samples, and prints the results.
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// Stop when all samples are ready, instead of staying until Ctrl+C
+    /// Exit when all samples are ready, instead of waiting for Ctrl+C
     #[arg(long)]
     exit: bool,
 
-    /// Build the manager as it is released: slower to build, smaller to run
+    /// Use a release build of the manager, which takes longer to build
     #[arg(long)]
     release: bool,
 
-    /// How many nodes are simulated
+    /// Number of simulated nodes
     #[arg(long, default_value_t = 3)]
     nodes: usize,
 }
 
-/// How long the samples may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Timeout until the samples are ready.
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 impl Demo {
     pub(crate) async fn run(&self) -> Result<()> {
         println!("building the manager ...");
         let program = build_manager(self.release)?;
-        // Built by now as well, so that the time that is told is that of the start alone.
+        // Builds the control plane first, so that the printed time does not include it.
         Locator::from_env()?.locate(&Progress::stderr())?;
         let began = Instant::now();
         let cluster = Cluster::start(Options { nodes: self.nodes, ..Options::default() }).await?;
         tokio::select! {
-            shown = self.show(&cluster, &program, began) => shown?,
+            result = self.show(&cluster, &program, began) => result?,
             interrupted = tokio::signal::ctrl_c() => interrupted?,
         }
         println!("stopping ...");
@@ -51,7 +51,7 @@ impl Demo {
     }
 
     async fn show(&self, cluster: &Cluster, program: &Path, began: Instant) -> Result<()> {
-        let running = start_asked_manager(cluster, program).await?;
+        let running = start_manager_with_webhooks(cluster, program).await?;
         println!(
             "the manager runs as ServiceAccount {}/{} (log: {})",
             rbac::NAMESPACE,
@@ -60,35 +60,37 @@ impl Demo {
         );
 
         let samples = samples::apply(cluster, &workspace().join("samples")).await?;
-        let ready = samples::wait(cluster, samples, PATIENCE).await;
-        let ready = ready.with_context(|| format!("the manager's log ends with:\n{}", running.log_tail()))?;
+        let ready = samples::wait(cluster, samples, TIMEOUT).await;
+        let ready = ready.with_context(|| {
+            format!("samples are not ready; end of the manager's log:\n{}", running.log_tail())
+        })?;
         let all_ready = began.elapsed();
-        let joined = tenant::join(cluster, PATIENCE).await?;
+        let tenant = tenant::add_namespace(cluster, TIMEOUT).await?;
         table::print(cluster, &ready).await?;
-        println!("\n{joined}");
+        println!("\n{tenant}");
         println!(
             "all samples ready {:.1} s after the start of the cluster; manager: {} resident",
             all_ready.as_secs_f64(),
             memory(running.pid())
         );
         if !self.exit {
-            self.stay(cluster).await?;
+            wait_for_interrupt(cluster).await?;
         }
         running.stop()
     }
-
-    /// Says how to look around, and stays.
-    async fn stay(&self, cluster: &Cluster) -> Result<()> {
-        println!("\nlook around in another terminal, then stop this with Ctrl+C:\n");
-        println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
-        println!("  export PATH={}:$PATH", cluster.record().binaries.display());
-        println!("  kubectl get ensemble --all-namespaces");
-        println!("  kubectl scale podset podset-sample --replicas=5");
-        std::future::pending().await
-    }
 }
 
-/// The memory that a process has in use, for people.
+/// Prints how to use the cluster, and never returns.
+async fn wait_for_interrupt(cluster: &Cluster) -> Result<()> {
+    println!("\nTo use the cluster, run in another terminal (press Ctrl+C here to stop it):\n");
+    println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
+    println!("  export PATH={}:$PATH", cluster.record().binaries.display());
+    println!("  kubectl get ensemble --all-namespaces");
+    println!("  kubectl scale podset podset-sample --replicas=5");
+    std::future::pending().await
+}
+
+/// Returns the resident memory of a process as text.
 fn memory(pid: u32) -> String {
     resident(pid).map_or_else(|_| "unknown".to_owned(), |mebibytes| format!("{mebibytes:.1} MiB"))
 }

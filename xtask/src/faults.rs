@@ -1,4 +1,4 @@
-//! `faults`: everything that may go wrong between the manager and the API server, one thing at a time.
+//! `cargo xtask faults`: injects faults between the manager and the API server, one at a time.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -16,42 +16,42 @@ use faults::{
     workload::CONTROLLERS,
 };
 
-/// Strikes at every write and notification of the controllers, and judges what comes of it.
+/// Injects a fault at each write and each watch event of the controllers, and checks the result.
 #[derive(Args)]
 pub(crate) struct Faults {
-    /// The controllers; all if none is named
+    /// Controllers to test, all by default
     #[arg(long, value_delimiter = ',')]
     controllers: Vec<String>,
 
-    /// The classes of faults, such as F1,F4; all if none is named
+    /// Classes of faults, such as F1,F4, all by default
     #[arg(long, value_delimiter = ',')]
     classes: Vec<Class>,
 
-    /// One run by its name, such as podset/scale-up/F1/w7
+    /// Name of a single run, such as podset/scale-up/F1/w7
     #[arg(long)]
     only: Option<RunId>,
 
-    /// A part of the runs: 2/3 is the second of three
+    /// Part of the runs, such as 2/3 for the second of three
     #[arg(long, value_parser = shard, default_value = "1/1")]
     shard: (usize, usize),
 
-    /// Only print the names of the runs
+    /// Print the names of the runs without running them
     #[arg(long)]
     list: bool,
 
-    /// How long a run may take until all is as it should be, in seconds
+    /// Timeout of a run in seconds
     #[arg(long, default_value_t = 60)]
-    patience: u64,
+    timeout: u64,
 
-    /// What part of 1 s, 5 s and 30 s slow requests take longer
+    /// Factor for the latencies of 1 s, 5 s, and 30 s of slow requests
     #[arg(long, default_value_t = 0.1)]
     latency: f64,
 
-    /// Run nothing, and put results together that were written by --output; of a run that is in several, the last counts
+    /// Merge results of --output without running anything; for runs in several results, the last one counts
     #[arg(long, value_delimiter = ',')]
     join: Vec<PathBuf>,
 
-    /// Where to write the result as JSON, and the table as Markdown beside it
+    /// File for the result as JSON; the table is written beside it as Markdown
     #[arg(long)]
     output: Option<PathBuf>,
 }
@@ -62,7 +62,7 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
         let (part, parts) = (part.parse().ok()?, parts.parse().ok()?);
         (1..=parts).contains(&part).then_some((part, parts))
     };
-    read().ok_or_else(|| "use a part and how many there are, such as 2/3".to_owned())
+    read().ok_or_else(|| "use a part and the number of parts, such as 2/3".to_owned())
 }
 
 impl Faults {
@@ -71,10 +71,10 @@ impl Faults {
             let mut verdicts = BTreeMap::new();
             for path in &self.join {
                 let text = std::fs::read_to_string(path);
-                let runs = read(&text.with_context(|| format!("read {}", path.display()))?)?;
+                let runs = read(&text.with_context(|| format!("cannot read {}", path.display()))?)?;
                 verdicts.extend(runs.into_iter().map(|run| (run.id.clone(), run)));
             }
-            return self.tell(&verdicts.into_values().collect::<Vec<_>>());
+            return self.report(&verdicts.into_values().collect::<Vec<_>>());
         }
         let selection = self.selection()?;
         println!("building the manager ...");
@@ -86,24 +86,26 @@ impl Faults {
             return Ok(());
         }
         let verdicts = matrix::run(&program, &selection).await?;
-        ensure!(!verdicts.is_empty(), "no such run is planned; `cargo xtask faults --list` names them");
-        self.tell(&verdicts)
+        ensure!(!verdicts.is_empty(), "no run matches; run `cargo xtask faults --list` to see their names");
+        self.report(&verdicts)
     }
 
-    fn tell(&self, verdicts: &[Verdict]) -> Result<()> {
+    /// Prints and writes the results.
+    ///
+    /// # Errors
+    /// Returns an error if a run failed, or if a file cannot be written.
+    fn report(&self, verdicts: &[Verdict]) -> Result<()> {
         println!("\n{}\n{}", table(verdicts), summary(verdicts));
         if let Some(path) = &self.output {
             let text = serde_json::to_string_pretty(&document(verdicts))?;
-            std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
             let page = path.with_extension("md");
             std::fs::write(&page, format!("{}\n{}\n", table(verdicts), summary(verdicts)))
-                .with_context(|| format!("write {}", page.display()))?;
+                .with_context(|| format!("cannot write {}", page.display()))?;
         }
-        let bad = verdicts.iter().filter(|verdict| !verdict.is_good()).count();
-        if bad > 0 {
-            bail!(
-                "{bad} runs are not as they should be; each is named above with the command that repeats it"
-            );
+        let failed = verdicts.iter().filter(|verdict| !verdict.is_good()).count();
+        if failed > 0 {
+            bail!("{failed} runs failed; see above for the command that repeats each of them");
         }
         Ok(())
     }
@@ -113,7 +115,7 @@ impl Faults {
         for name in &self.controllers {
             ensure!(
                 CONTROLLERS.contains(&name.as_str()),
-                "there is no controller {name:?}; known are {}",
+                "unknown controller {name:?}; use one of {}",
                 CONTROLLERS.join(", ")
             );
         }
@@ -123,7 +125,7 @@ impl Faults {
         if !self.classes.is_empty() {
             selection.classes.retain(|class| self.classes.contains(class));
         } else if let Err(missing) = clock::ahead(0) {
-            println!("left out: {missing}");
+            println!("skipping the runs with clock faults: {missing}");
             selection.classes.retain(|class| !class.is_about_clocks());
         }
         if let Some(only) = &self.only {
@@ -131,7 +133,7 @@ impl Faults {
         }
         selection.only.clone_from(&self.only);
         selection.shard = self.shard;
-        selection.patience = Duration::from_secs(self.patience);
+        selection.patience = Duration::from_secs(self.timeout);
         selection.latency = self.latency;
         Ok(selection)
     }

@@ -1,4 +1,4 @@
-//! `install` and `uninstall`: the custom resource definitions in the cluster that the kubeconfig names.
+//! `cargo xtask install` and `uninstall`: the CustomResourceDefinitions in the cluster of your kubeconfig.
 
 use std::{
     pin::pin,
@@ -29,17 +29,17 @@ use crate::{
     policies, workstation,
 };
 
-/// How long a definition may take to go. What holds it longer is nothing of ours.
-const PATIENCE: Duration = Duration::from_mins(2);
-/// After how long it is said what is waited for.
-const SOON: Duration = Duration::from_secs(10);
-/// How often an API server is reminded of a definition whose objects it could not look for.
-const REMIND: Duration = Duration::from_secs(2);
-/// Is changed to remind it.
-const REMINDED: &str = "ensemble.example.com/reminded";
+/// Timeout for the deletion of a definition. Only finalizers of other programs can delay it longer.
+const TIMEOUT: Duration = Duration::from_mins(2);
+/// Time after which a message says what delays a deletion.
+const REPORT_AFTER: Duration = Duration::from_secs(10);
+/// Interval of the checks whether the API server must retry a deletion.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// Annotation whose change makes the API server retry a deletion.
+const RETRY_ANNOTATION: &str = "ensemble.example.com/reminded";
 
-/// Registers the definitions, waits until each kind can be listed, and registers the policies that hold whether a manager
-/// runs or not.
+/// Installs the definitions, waits until each kind can be listed, and installs the admission policies, which
+/// apply even when no manager runs.
 pub(crate) async fn install() -> Result<()> {
     let (client, definitions) = (connect().await?, definitions());
     crds::install(&client, &definitions).await?;
@@ -52,24 +52,23 @@ pub(crate) async fn install() -> Result<()> {
     Ok(())
 }
 
-/// Removes the definitions, with them all their objects, and what is left of the controllers then. Webhook configurations
-/// of a manager that is deployed stay.
+/// Deletes the definitions with all their objects, and what the controllers leave behind.
 ///
-/// Works whether the manager runs or not: its finalizers are taken off, for nobody may be there any more to do it, and
-/// what garbage collection cleans up is cleaned up by it.
+/// Keeps the webhook configurations of a deployed manager. Works without a running manager: removes its
+/// finalizers, and leaves the children to garbage collection.
 pub(crate) async fn uninstall() -> Result<()> {
     let client = connect().await?;
-    let mut leaving = Vec::new();
+    let mut terminating = Vec::new();
     for crd in definitions() {
         let name = crd.name_any();
-        let gone = begin_removal(&client, &crd).await.with_context(|| format!("cannot remove {name}"))?;
-        leaving.extend(gone.map(|uid| (crd, uid)));
+        let uid = start_deletion(&client, &crd).await.with_context(|| format!("cannot delete {name}"))?;
+        terminating.extend(uid.map(|uid| (crd, uid)));
     }
     let mut report = Report::default();
-    // Now that their objects are being deleted, no manager puts them on again.
+    // The objects are being deleted, so no manager adds its finalizers again.
     release::finalizers(&client, CONTROLLERS, &Scope::Cluster, &mut report).await;
-    for (crd, uid) in leaving {
-        end_removal(&client, &crd, &uid).await?;
+    for (crd, uid) in terminating {
+        wait_for_deletion(&client, &crd, &uid).await?;
     }
     release::leftovers(&client, CONTROLLERS, &mut report).await;
     workstation::remove_leftovers(&client).await?;
@@ -83,66 +82,68 @@ pub(crate) async fn uninstall() -> Result<()> {
     }
 }
 
-/// Deletes a definition; it goes when its objects have gone. Returns its UID, if it was there.
-async fn begin_removal(client: &Client, crd: &CustomResourceDefinition) -> Result<Option<String>> {
+/// Deletes a definition in the foreground. Returns its UID, or `None` if it does not exist.
+async fn start_deletion(client: &Client, crd: &CustomResourceDefinition) -> Result<Option<String>> {
     let name = crd.name_any();
     let api = Api::<CustomResourceDefinition>::all(client.clone());
-    let Some(present) = api.get_opt(&name).await? else {
+    let Some(existing) = api.get_opt(&name).await? else {
         println!("{name} is not installed");
         return Ok(None);
     };
-    let this = Preconditions { uid: present.uid(), resource_version: None };
+    let this = Preconditions { uid: existing.uid(), resource_version: None };
     match api.delete(&name, &DeleteParams::foreground().preconditions(this)).await {
         Err(error) if !is_not_found(&error) => Err(error.into()),
-        _ => Ok(present.uid()),
+        _ => Ok(existing.uid()),
     }
 }
 
-/// Waits until a definition is gone.
-async fn end_removal(client: &Client, crd: &CustomResourceDefinition, uid: &str) -> Result<()> {
+/// Waits until a definition is deleted.
+async fn wait_for_deletion(client: &Client, crd: &CustomResourceDefinition, uid: &str) -> Result<()> {
     let (api, name) = (Api::<CustomResourceDefinition>::all(client.clone()), crd.name_any());
-    let mut gone = pin!(await_condition(api.clone(), &name, is_deleted(uid)));
-    let (began, mut is_told) = (Instant::now(), false);
-    let gone = loop {
-        if let Ok(gone) = timeout(REMIND, &mut gone).await {
-            break gone;
+    let mut deleted = pin!(await_condition(api.clone(), &name, is_deleted(uid)));
+    let (began, mut is_reported) = (Instant::now(), false);
+    let result = loop {
+        if let Ok(result) = timeout(RETRY_INTERVAL, &mut deleted).await {
+            break result;
         }
-        let look = format!(
-            "`kubectl get {name} --all-namespaces --output=yaml` shows the objects that are left, and whose finalizers hold them"
+        let hint = format!(
+            "run `kubectl get {name} --all-namespaces --output=yaml` to see the remaining objects and their finalizers"
         );
-        ensure!(began.elapsed() < PATIENCE, "{name} is still there: {look}");
-        if began.elapsed() >= SOON && !is_told {
-            println!("waiting for {name} to go: {look}");
-            is_told = true;
+        ensure!(began.elapsed() < TIMEOUT, "timed out waiting for the deletion of {name}; {hint}");
+        if began.elapsed() >= REPORT_AFTER && !is_reported {
+            println!("waiting for the deletion of {name}; {hint}");
+            is_reported = true;
         }
-        remind(&api, &name, uid).await?;
+        trigger_retry(&api, &name, uid).await?;
     };
-    gone.with_context(|| format!("cannot watch the definition {name}"))?;
+    result.with_context(|| format!("cannot watch the definition {name}"))?;
     println!("removed {name}");
     Ok(())
 }
 
-/// An API server that could not look for the objects of a definition, which happens soon after it was made (`storage is
-/// (re)initializing`), looks again after 5 minutes, or when anything but that very condition changes.
-async fn remind(api: &Api<CustomResourceDefinition>, name: &str, uid: &str) -> Result<()> {
-    let Some(present) = api.get_opt(name).await?.filter(is_forgotten) else { return Ok(()) };
+/// Makes the API server retry the deletion of the objects of a definition.
+///
+/// Listing them can fail soon after the definition was created (`storage is (re)initializing`). The API
+/// server then retries after 5 minutes, or when anything but that condition changes.
+async fn trigger_retry(api: &Api<CustomResourceDefinition>, name: &str, uid: &str) -> Result<()> {
+    let Some(existing) = api.get_opt(name).await?.filter(has_failed_deletion) else { return Ok(()) };
     let metadata = json!({
         "uid": uid,
-        "resourceVersion": present.resource_version(),
-        "annotations": { REMINDED: present.resource_version() },
+        "resourceVersion": existing.resource_version(),
+        "annotations": { RETRY_ANNOTATION: existing.resource_version() },
     });
     match api
         .patch_metadata(name, &PatchParams::default(), &Patch::Merge(json!({ "metadata": metadata })))
         .await
     {
         Err(error) if !is_not_found(&error) && !is_conflict(&error) => {
-            Err(error).with_context(|| format!("cannot remind the API server of the definition {name}"))
+            Err(error).with_context(|| format!("cannot annotate the definition {name}"))
         }
         _ => Ok(()),
     }
 }
 
-fn is_forgotten(crd: &CustomResourceDefinition) -> bool {
+fn has_failed_deletion(crd: &CustomResourceDefinition) -> bool {
     let conditions = crd.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut terminating = conditions.filter(|condition| condition.type_ == "Terminating");
     terminating.any(|condition| condition.reason.as_deref() == Some("InstanceDeletionFailed"))

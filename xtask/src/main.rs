@@ -1,6 +1,5 @@
-//! The developer's commands: `cargo xtask <command>`.
+//! Commands for developers: `cargo xtask <command>`.
 
-mod account;
 mod bench;
 mod book;
 mod check_crds;
@@ -13,12 +12,13 @@ mod faults;
 mod generate;
 mod image;
 mod install;
-mod manager;
+mod launch;
 mod new_controller;
 mod policies;
 mod process;
 mod rbac;
-mod stage;
+mod run;
+mod service_account;
 mod test;
 mod webhooks;
 mod workstation;
@@ -33,48 +33,48 @@ use clap::{Args, Parser};
 use operator_runtime::exit;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "The developer's commands")]
+#[command(name = "cargo xtask", about = "Commands for developers")]
 enum Command {
-    /// Bring up a cluster, run all controllers on all samples, and show what comes of it
+    /// Start a cluster, run all controllers on all samples, and print the results
     Demo(demo::Demo),
     /// Run all tests and print the totals
     Test(test::Test),
-    /// Measure the manager, built as it is released, and print the figures
+    /// Measure a release build of the manager, and print the figures
     Bench(bench::Bench),
-    /// Break what lies between the manager and the API server, one thing at a time, and judge what comes of it
+    /// Inject faults between the manager and the API server, one at a time, and check the results
     Faults(faults::Faults),
-    /// Run the manager against the cluster of your kubeconfig, until Ctrl+C
-    Run(manager::Run),
-    /// Register the custom resource definitions in the cluster of your kubeconfig
+    /// Run the manager against the cluster of your kubeconfig until Ctrl+C
+    Run(run::Run),
+    /// Install the CustomResourceDefinitions into the cluster of your kubeconfig
     Install,
-    /// Remove the custom resource definitions and all their objects from the cluster of your kubeconfig
+    /// Delete the CustomResourceDefinitions and all their objects from the cluster of your kubeconfig
     Uninstall,
-    /// Clusters that run in the background on this machine
+    /// Manage clusters that run in the background on this machine
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
-    /// Build the manager as a container image, an OCI archive, without Docker
-    Image(image::Make),
-    /// Write deploy/crds from the code
+    /// Build the container image of the manager as an OCI archive, without Docker
+    Image(image::BuildImage),
+    /// Generate deploy/crds
     GenCrds(Check),
-    /// Refuse definitions in deploy/crds that take less than those of the last release
+    /// Check that deploy/crds is compatible with the last release
     CheckCrds,
-    /// Write deploy/rbac from the code
+    /// Generate deploy/rbac and docs/reference/permissions.md
     GenRbac(Check),
-    /// Write deploy/webhooks from the code
+    /// Generate deploy/webhooks
     GenWebhooks(Check),
-    /// Write deploy/manager, deploy/install.yaml and the Helm chart's files from the code
+    /// Generate deploy/manager, deploy/install.yaml, and the files of the Helm chart
     GenDeploy(Check),
-    /// Write docs/reference from the code
+    /// Generate docs/reference
     GenDocs(Check),
-    /// Make the pages of docs a book, in target/book
+    /// Build the pages of docs as a book in target/book, and check their links
     Book,
-    /// Write a new controller: a crate that works, is registered and has tests
+    /// Create a controller: a crate with tests, registered in the manager
     NewController(new_controller::NewController),
 }
 
 #[derive(Args)]
 struct Check {
-    /// Change nothing; fail if something would change
+    /// Change nothing, and fail if a file is out of date
     #[arg(long)]
     check: bool,
 }
@@ -106,7 +106,7 @@ async fn run(command: Command) -> Result<()> {
     }
 }
 
-/// The folder of the workspace.
+/// Returns the root folder of the workspace.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The admission policies of the controllers, which need no manager: they come and go with the definitions.
+//! Admission policies of the controllers, which are installed with the definitions and need no manager.
 
 use std::fmt::Debug;
 
@@ -21,7 +21,7 @@ fn all() -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
     CONTROLLERS.iter().flat_map(|controller| configuration::policies(controller, NAMESPACE)).collect()
 }
 
-/// Registers them. Returns their names.
+/// Installs the policies, and returns their names.
 pub(crate) async fn install(client: &Client) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for (policy, binding) in all() {

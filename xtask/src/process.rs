@@ -1,28 +1,28 @@
-//! What a process costs, as `/proc` tells it.
+//! Memory and CPU time of a process, from `/proc`.
 
 use std::{fs, time::Duration};
 
 use anyhow::{Context, Result};
 
-/// The memory that a process has in use, in MiB.
+/// Returns the resident memory of a process in MiB.
 ///
 /// # Errors
-/// Where there is no `/proc`, or the process is gone.
+/// Returns an error if there is no `/proc`, or if the process has ended.
 pub(crate) fn resident(pid: u32) -> Result<f64> {
     status(pid, "VmRSS:")
 }
 
-/// The most memory that a process ever had in use, in MiB. Errors as in [`resident`].
+/// Returns the peak resident memory of a process in MiB. Errors as in [`resident`].
 pub(crate) fn peak(pid: u32) -> Result<f64> {
     status(pid, "VmHWM:")
 }
 
-/// The processor time that the living threads of a process have had. Errors as in [`resident`].
+/// Returns the CPU time of the running threads of a process. Errors as in [`resident`].
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let folder = format!("/proc/{pid}/task");
     let mut total = 0;
     for thread in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {
-        // A thread may end while we look.
+        // The thread may have ended.
         let times = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
         total += times.split(' ').next().and_then(|time| time.parse::<u64>().ok()).unwrap_or_default();
     }
@@ -42,13 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_uses_memory_and_time() {
+    fn own_process_uses_memory_and_cpu() {
         let pid = std::process::id();
         let began = cpu(pid).unwrap();
         while cpu(pid).unwrap() == began {
             std::hint::black_box((0..10_000).sum::<u64>());
         }
-        // In this order: other tests of this process may need more at any moment.
+        // Read `resident` first: other tests of this process may allocate at any time.
         let resident = resident(pid).unwrap();
         assert!(resident > 1.0);
         assert!(peak(pid).unwrap() >= resident);

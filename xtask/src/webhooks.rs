@@ -1,4 +1,4 @@
-//! `deploy/webhooks`: what tells the API server of the controllers' webhooks, and the Service that it reaches them by.
+//! `deploy/webhooks`: the webhook configurations and admission policies of the controllers, and their Service.
 
 use anyhow::{Result, bail};
 use k8s_openapi::{
@@ -18,7 +18,7 @@ use operator_core::{
 
 use crate::{
     deploy::Ports,
-    generate::{Generated, document, settle},
+    generate::{Generated, document, sync_folder},
     rbac::NAMESPACE,
 };
 
@@ -26,14 +26,14 @@ use crate::{
 pub(crate) fn generate(check: bool) -> Result<()> {
     let mut files = files()?;
     files.push(Generated::kustomization("gen-webhooks", &files));
-    settle("deploy/webhooks", &files, "gen-webhooks", check)
+    sync_folder("deploy/webhooks", &files, "gen-webhooks", check)
 }
 
-/// The Service, and a file for each controller with webhooks or policies.
+/// Returns the Service, and a file for each controller with webhooks or policies.
 pub(crate) fn files() -> Result<Vec<Generated>> {
     let faults: Vec<_> = CONTROLLERS.iter().flat_map(faults).collect();
     if !faults.is_empty() {
-        bail!("the declarations of webhooks are not right:\n{}", faults.join("\n"));
+        bail!("invalid webhook declarations:\n{}", faults.join("\n"));
     }
     let mut files = vec![manifest("service", &[document(&service(Ports::of_manager()?))?])?];
     for controller in CONTROLLERS {
@@ -50,9 +50,9 @@ fn manifest(name: &str, documents: &[serde_json::Value]) -> Result<Generated> {
 }
 
 fn configurations(controller: &Registration) -> Result<Vec<serde_json::Value>> {
-    let reach = ClientConfig::Service { namespace: NAMESPACE.to_owned() };
-    let validating = validating(controller, &reach).map(|one| document(&one));
-    let mutating = mutating(controller, &reach).map(|one| document(&one));
+    let client_config = ClientConfig::Service { namespace: NAMESPACE.to_owned() };
+    let validating = validating(controller, &client_config).map(|one| document(&one));
+    let mutating = mutating(controller, &client_config).map(|one| document(&one));
     let policies = policies(controller, NAMESPACE);
     let policies = policies.iter().flat_map(|(policy, binding)| [document(policy), document(binding)]);
     validating.into_iter().chain(mutating).chain(policies).collect()

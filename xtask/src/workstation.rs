@@ -1,49 +1,50 @@
-//! The webhooks of a manager that runs on a workstation: the API server is told of them by URL, for as long as it runs.
+//! Webhooks of a manager on a workstation, which are registered by URL while it runs.
 //!
-//! Configurations of a manager that is deployed in the cluster, which are by Service, are never touched.
+//! Configurations of a manager that is deployed in the cluster refer to a Service, and are never changed.
 
 mod addresses;
-mod takeback;
-mod told;
+mod register_webhooks;
+mod restore_webhooks;
 
 pub(crate) use addresses::{Addresses, BIND_FLAG};
 use anyhow::{Result, ensure};
 use manager::Flags;
 use operator_core::Registration;
 use operator_runtime::connect::connect;
-pub(crate) use takeback::remove_leftovers;
-pub(crate) use told::Webhooks;
+pub(crate) use register_webhooks::Webhooks;
+pub(crate) use restore_webhooks::remove_leftovers;
 
-/// Who the API server remembers as the writer.
+/// Field manager of all writes.
 pub(crate) const FIELD_MANAGER: &str = "ensemble";
 
 const HOST_FLAG: &str = "--webhook-host";
 
-/// A manager that runs on this machine, and whether the API server is to ask it.
+/// Flags of a manager on this machine, and its webhooks.
 pub(crate) struct Workstation {
     flags: Vec<String>,
     webhooks: Option<Webhooks>,
 }
 
 impl Workstation {
-    /// A manager with these flags, its webhooks at an address that was `chosen` for it unless the flags name another. Where
-    /// its webhooks would not work they are left out, and it is said why.
-    pub(crate) async fn new(flags: &Flags, chosen: Option<&str>) -> Self {
-        match Self::with_webhooks(flags, chosen).await {
+    /// Prepares a manager with these flags. `default` is the flag with the default address of its webhooks.
+    ///
+    /// If webhooks cannot work, prints the cause and disables them.
+    pub(crate) async fn new(flags: &Flags, default: Option<&str>) -> Self {
+        match Self::with_webhooks(flags, default).await {
             Ok(this) => this,
             Err(error) => {
-                eprintln!("the webhooks are left out: {error:#}");
+                eprintln!("running without webhooks: {error:#}");
                 Self { flags: vec![format!("{BIND_FLAG}=0")], webhooks: None }
             }
         }
     }
 
-    async fn with_webhooks(parsed: &Flags, chosen: Option<&str>) -> Result<Self> {
-        let mut flags: Vec<_> = chosen.map(ToOwned::to_owned).into_iter().collect();
-        let Some(address) = parsed.webhook_bind_address.filter(|_| are_declared(&parsed.controllers)) else {
+    async fn with_webhooks(parsed: &Flags, default: Option<&str>) -> Result<Self> {
+        let mut flags: Vec<_> = default.map(ToOwned::to_owned).into_iter().collect();
+        let Some(address) = parsed.webhook_bind_address.filter(|_| have_webhooks(&parsed.controllers)) else {
             return Ok(Self { flags, webhooks: None });
         };
-        ensure!(address.port() != 0, "give {BIND_FLAG} a port, so that the API server can be told of it");
+        ensure!(address.port() != 0, "cannot register webhooks on port 0; set a port in {BIND_FLAG}");
         let host = parsed.webhook_hosts.first().map_or_else(
             || if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() },
             ToString::to_string,
@@ -54,23 +55,23 @@ impl Workstation {
         let webhooks = Webhooks::new(connect().await?, &parsed.controllers, address, &host);
         ensure!(
             !webhooks.are_deployed().await?,
-            "the API server asks a manager that is deployed in the cluster, and goes on doing so"
+            "the webhooks of a manager that is deployed in the cluster are registered, and are not replaced"
         );
-        webhooks.make_namespace().await?;
+        webhooks.create_namespace().await?;
         Ok(Self { flags, webhooks: Some(webhooks) })
     }
 
-    /// What the manager's arguments begin with.
+    /// Returns the flags to put before the manager's arguments.
     pub(crate) fn flags(&self) -> &[String] {
         &self.flags
     }
 
-    /// Whether the manager serves webhooks.
+    /// Returns whether the manager serves webhooks.
     pub(crate) fn has_webhooks(&self) -> bool {
         self.webhooks.is_some()
     }
 
-    /// Tells the API server, once the manager listens.
+    /// Registers the webhooks when the manager listens.
     pub(crate) async fn register(&self) -> Result<()> {
         match &self.webhooks {
             Some(webhooks) => webhooks.register().await,
@@ -78,17 +79,17 @@ impl Workstation {
         }
     }
 
-    /// Takes back what the API server was told.
-    pub(crate) async fn withdraw(&self) -> Result<()> {
+    /// Removes the registration of the webhooks.
+    pub(crate) async fn unregister(&self) -> Result<()> {
         match &self.webhooks {
-            Some(webhooks) => webhooks.withdraw().await,
+            Some(webhooks) => webhooks.unregister().await,
             None => Ok(()),
         }
     }
 }
 
-/// Whether a manager of these controllers serves webhooks.
-fn are_declared(controllers: &[Registration]) -> bool {
-    let declares = |one: &Registration| !(one.webhooks)().is_empty() || !(one.conversions)().is_empty();
-    controllers.iter().any(declares)
+/// Returns whether any of these controllers has webhooks.
+fn have_webhooks(controllers: &[Registration]) -> bool {
+    let has_webhooks = |one: &Registration| !(one.webhooks)().is_empty() || !(one.conversions)().is_empty();
+    controllers.iter().any(has_webhooks)
 }

@@ -1,21 +1,21 @@
-//! How figures are made and printed.
+//! Calculation and output of measured figures.
 
 use std::time::Duration;
 
 /// Prints one figure.
-pub(super) fn print(what: &str, value: f64, unit: &str) {
-    println!("{what:<46} {value:8.1} {unit}");
+pub(super) fn print(label: &str, value: f64, unit: &str) {
+    println!("{label:<46} {value:8.1} {unit}");
 }
 
-/// A percentile of sorted times by nearest rank, in milliseconds: the least that so many percent do not exceed.
+/// Returns a percentile of sorted times in milliseconds, by nearest rank.
 pub(super) fn percentile(times: &[Duration], percent: usize) -> f64 {
     let rank = (times.len() * percent).div_ceil(100).max(1);
     times.get(rank - 1).copied().map_or(0.0, milliseconds)
 }
 
-/// A number of things, as a figure.
-pub(super) fn count(things: usize) -> f64 {
-    f64::from(u32::try_from(things).unwrap_or(u32::MAX))
+/// Converts a count to a figure.
+pub(super) fn count(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 pub(super) fn milliseconds(time: Duration) -> f64 {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_taken_from_sorted_times() {
+    fn percentile_is_nearest_rank() {
         let times: Vec<_> = (1..=100).map(Duration::from_millis).collect();
         assert!((percentile(&times, 50) - 50.0).abs() < f64::EPSILON);
         assert!((percentile(&times, 99) - 99.0).abs() < f64::EPSILON);

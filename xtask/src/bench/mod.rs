@@ -1,17 +1,17 @@
-//! `bench`: what the manager costs and how fast it is, in figures that it prints itself.
+//! `cargo xtask bench`: measures the speed and the cost of the manager.
 
-mod crowd;
 mod figures;
 mod hostile_reviews;
+mod idle;
+mod latency;
 mod peers;
-mod reaction;
-mod rest;
+mod requests;
 mod reviews;
+mod scale;
 mod scrape;
 mod start;
-mod support;
 mod tenants;
-mod world;
+mod workload;
 
 use std::time::Duration;
 
@@ -20,24 +20,24 @@ use clap::{Args, ValueEnum};
 
 use cluster::program::build_manager;
 
-/// Measures the manager, built as it is released.
+/// Measures a release build of the manager.
 #[derive(Args)]
 pub(crate) struct Bench {
-    /// What to measure; everything if nothing is named
+    /// Benchmarks to run, all by default
     #[arg(value_enum)]
-    sections: Vec<Section>,
+    benchmarks: Vec<Benchmark>,
 
     #[command(flatten)]
-    rest: rest::Rest,
+    idle: idle::Idle,
 
     #[command(flatten)]
-    reaction: reaction::Reaction,
+    latency: latency::Latency,
 
     #[command(flatten)]
     start: start::Start,
 
     #[command(flatten)]
-    crowd: crowd::Crowd,
+    scale: scale::Scale,
 
     #[command(flatten)]
     peers: peers::Peers,
@@ -55,47 +55,48 @@ pub(crate) struct Bench {
     tenants: tenants::Tenants,
 }
 
-/// One measurement, on a cluster of its own.
+/// One benchmark. Each starts its own cluster.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Section {
-    /// What is spent while nothing changes
-    Rest,
-    /// How soon a single change is acted on
-    Reaction,
-    /// The start of a manager that finds many objects
+enum Benchmark {
+    /// Measure memory, CPU time, and requests while nothing changes
+    Idle,
+    /// Measure the time from a change to the resulting write
+    Latency,
+    /// Measure the startup with many existing objects
     Start,
-    /// Many objects of several kinds in one manager
-    Crowd,
-    /// PodSets beside ReplicaSets, and beside a PodSet controller in Go
+    /// Measure one manager with many objects of several kinds
+    Scale,
+    /// Compare the PodSet controller with the ReplicaSet controller and a PodSet controller in Go
     Peers,
-    /// Admission reviews
+    /// Measure the cost and the latency of admission reviews
     Reviews,
-    /// Reviews of strangers that take as much memory as they can
+    /// Measure the peak memory under hostile admission and conversion reviews
     HostileReviews,
-    /// What it costs to be measured
+    /// Measure the cost of metric scrapes
     Scrape,
-    /// Many Tenants, and namespaces that their owners create
+    /// Measure many Tenants and the creation of namespaces in them
     Tenants,
 }
 
-const PATIENCE: Duration = Duration::from_mins(5);
+/// Timeout of a wait for the cluster or the manager.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Bench {
     pub(crate) async fn run(&self) -> Result<()> {
         println!("building the manager ...");
         let program = build_manager(true)?;
-        for section in Section::value_variants() {
-            if self.sections.is_empty() || self.sections.contains(section) {
-                match section {
-                    Section::Rest => self.rest.run(&program).await?,
-                    Section::Reaction => self.reaction.run(&program).await?,
-                    Section::Start => self.start.run(&program).await?,
-                    Section::Crowd => self.crowd.run(&program).await?,
-                    Section::Peers => self.peers.run(&program).await?,
-                    Section::Reviews => self.reviews.run(&program).await?,
-                    Section::HostileReviews => self.hostile_reviews.run(&program).await?,
-                    Section::Scrape => self.scrape.run(&program).await?,
-                    Section::Tenants => self.tenants.run(&program).await?,
+        for benchmark in Benchmark::value_variants() {
+            if self.benchmarks.is_empty() || self.benchmarks.contains(benchmark) {
+                match benchmark {
+                    Benchmark::Idle => self.idle.run(&program).await?,
+                    Benchmark::Latency => self.latency.run(&program).await?,
+                    Benchmark::Start => self.start.run(&program).await?,
+                    Benchmark::Scale => self.scale.run(&program).await?,
+                    Benchmark::Peers => self.peers.run(&program).await?,
+                    Benchmark::Reviews => self.reviews.run(&program).await?,
+                    Benchmark::HostileReviews => self.hostile_reviews.run(&program).await?,
+                    Benchmark::Scrape => self.scrape.run(&program).await?,
+                    Benchmark::Tenants => self.tenants.run(&program).await?,
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Admission reviews: what one costs the manager, and how long it takes.
+//! Admission reviews: CPU time and latency.
 
 use std::{
     net::SocketAddr,
@@ -28,28 +28,28 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{PATIENCE, figures};
+use super::{TIMEOUT, figures};
 use crate::{
+    launch::{free_address, launch_with_flags, prepare},
     process::cpu,
     rbac::NAMESPACE,
-    stage::{free_address, launch_with, prepare},
     workspace,
 };
 
 #[derive(Args)]
 pub(super) struct Reviews {
-    /// How many admission reviews to send
+    /// Number of admission reviews to send
     #[arg(long, default_value_t = 20_000)]
     reviews: usize,
 }
 
-/// Reviews under way at once while processor time is measured.
-const AT_ONCE: usize = 16;
-/// How many are sent one after the other, and how many to warm up.
-const IN_A_ROW: usize = 2000;
-/// What a review inside the manager may take.
+/// Concurrent reviews while CPU time is measured.
+const CONCURRENCY: usize = 16;
+/// Number of reviews for warm-up, and of sequential reviews for latency.
+const SEQUENTIAL: usize = 2000;
+/// Histogram bound for the duration of a review inside the manager, in seconds.
 const BOUND: &str = "0.002";
-/// Where reviews of Tenants go.
+/// Path of the webhook for Tenants.
 const PATH: &str = "/tenant/tenants";
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -66,43 +66,43 @@ impl Reviews {
             format!("--metrics-bind-address={metrics}"),
             "--metrics-secure=false".to_owned(),
         ];
-        let running = launch_with(&cluster, program, &flags).await?;
-        let sender = eventually("the manager to serve its webhooks", PATIENCE, async || {
+        let running = launch_with_flags(&cluster, program, &flags).await?;
+        let sender = eventually("the manager to serve its webhooks", TIMEOUT, async || {
             Ok(Some(connect(webhooks, &authority(&cluster).await?).await?))
         })
         .await?;
 
         let review = review()?;
-        send(&sender, &review, IN_A_ROW, AT_ONCE).await?;
+        send(&sender, &review, SEQUENTIAL, CONCURRENCY).await?;
         let (spent, began) = (cpu(running.pid())?, Instant::now());
-        send(&sender, &review, self.reviews, AT_ONCE).await?;
+        send(&sender, &review, self.reviews, CONCURRENCY).await?;
         let count = figures::count(self.reviews);
         let (spent, took) = (cpu(running.pid())?.saturating_sub(spent), began.elapsed());
-        figures::print(
-            "admission reviews, per second of processor time",
-            count / spent.as_secs_f64(),
-            "reviews",
-        );
+        figures::print("admission reviews, per second of CPU time", count / spent.as_secs_f64(), "reviews");
         figures::print("admission reviews, per second", count / took.as_secs_f64(), "reviews");
-        let mut times = send(&sender, &review, IN_A_ROW, 1).await?;
+        let mut times = send(&sender, &review, SEQUENTIAL, 1).await?;
         times.sort();
-        figures::print("one review, as its sender sees it, median", figures::percentile(&times, 50), "ms");
         figures::print(
-            "one review, as its sender sees it, 99th percentile",
+            "admission review, latency at the client, median",
+            figures::percentile(&times, 50),
+            "ms",
+        );
+        figures::print(
+            "admission review, latency at the client, 99th percentile",
             figures::percentile(&times, 99),
             "ms",
         );
         let within = share_within(&scrape(metrics).await?)?;
-        figures::print("reviews done within 2 ms, inside the manager", within * 100.0, "%");
+        figures::print("reviews within 2 ms, inside the manager", within * 100.0, "%");
         running.stop()?;
         cluster.stop()
     }
 }
 
-/// The creation of the Tenant of the samples, as the API server asks about it.
+/// Returns the review of the creation of the sample Tenant.
 pub(super) fn review() -> Result<Bytes> {
     let sample = std::fs::read_to_string(workspace().join("samples/tenant.yaml"))?;
-    let object: Value = serde_saphyr::from_str(&sample).context("the sample of a Tenant is no YAML")?;
+    let object: Value = serde_saphyr::from_str(&sample).context("samples/tenant.yaml is not valid YAML")?;
     let (group, version) = ("capsule.clastix.io", "v1beta2");
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -123,15 +123,15 @@ pub(super) fn review() -> Result<Bytes> {
     Ok(Bytes::from(review.to_string()))
 }
 
-/// The authority that has signed the manager's certificate.
+/// Returns the CA certificate of the manager's serving certificate.
 pub(super) async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
     let secrets = Api::<Secret>::namespaced(cluster.client().await?, NAMESPACE);
     let secret = secrets.get("ensemble-certificates").await?;
     let bundle = secret.data.and_then(|mut data| data.remove("ca.crt"));
-    Ok(bundle.context("the Secret has no ca.crt")?.0)
+    Ok(bundle.context("the Secret ensemble-certificates has no key ca.crt")?.0)
 }
 
-/// A connection as the API server makes it: HTTP/2 over TLS.
+/// Connects as the API server does: HTTP/2 over TLS.
 async fn connect(address: SocketAddr, authority: &[u8]) -> Result<Sender> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority) {
@@ -150,9 +150,9 @@ async fn connect(address: SocketAddr, authority: &[u8]) -> Result<Sender> {
     Ok(sender)
 }
 
-/// Sends so many reviews; how long each took.
-async fn send(sender: &Sender, review: &Bytes, count: usize, at_once: usize) -> Result<Vec<Duration>> {
-    let one = |_| async {
+/// Sends reviews, and returns the duration of each.
+async fn send(sender: &Sender, review: &Bytes, count: usize, concurrency: usize) -> Result<Vec<Duration>> {
+    let send_one = |_| async {
         let began = Instant::now();
         let request = Request::post(format!("https://127.0.0.1{PATH}"))
             .header("content-type", "application/json")
@@ -163,15 +163,15 @@ async fn send(sender: &Sender, review: &Bytes, count: usize, at_once: usize) -> 
         let body = response.into_body().collect().await?.to_bytes();
         ensure!(
             status == StatusCode::OK,
-            "the manager answered {status}: {}",
+            "unexpected status {status} of the review: {}",
             String::from_utf8_lossy(&body)
         );
         Ok(began.elapsed())
     };
-    stream::iter(0..count).map(one).buffer_unordered(at_once).try_collect().await
+    stream::iter(0..count).map(send_one).buffer_unordered(concurrency).try_collect().await
 }
 
-/// What the manager tells of itself.
+/// Returns the metrics of the manager.
 async fn scrape(address: SocketAddr) -> Result<String> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -182,17 +182,17 @@ async fn scrape(address: SocketAddr) -> Result<String> {
     Ok(String::from_utf8(body.to_vec())?)
 }
 
-/// The share of the reviews of Tenants that were done within the bound.
+/// Returns the share of the reviews of Tenants that took no longer than the bound.
 fn share_within(metrics: &str) -> Result<f64> {
-    let value = |series: &str, has: &str| {
-        let mut lines = metrics.lines().filter(|line| line.starts_with(series) && line.contains(has));
+    let value = |series: &str, label: &str| {
+        let mut lines = metrics.lines().filter(|line| line.starts_with(series) && line.contains(label));
         let line = lines.find(|line| line.contains(PATH))?;
         line.rsplit(' ').next()?.parse::<f64>().ok()
     };
     let series = "ensemble_admission_duration_seconds";
     let within = value(&format!("{series}_bucket"), &format!("le=\"{BOUND}\""));
     let all = value(&format!("{series}_count"), "");
-    let (within, all) = within.zip(all).context("the manager does not tell how long reviews took")?;
+    let (within, all) = within.zip(all).context("the metrics have no durations of reviews of Tenants")?;
     Ok(within / all)
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_is_read_from_the_histogram() {
+    fn share_within_reads_histogram() {
         let metrics = "ensemble_admission_duration_seconds_bucket{le=\"0.001\",webhook=\"/tenant/tenants\"} 1\n\
                        ensemble_admission_duration_seconds_bucket{le=\"0.002\",webhook=\"/tenant/tenants\"} 3\n\
                        ensemble_admission_duration_seconds_count{webhook=\"/tenant/tenants\"} 4\n";
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_is_a_review() {
+    fn review_contains_sample_tenant() {
         assert!(review().unwrap().len() > 1000);
     }
 }

@@ -1,4 +1,4 @@
-//! What it costs to be measured.
+//! Cost of metric scrapes.
 
 use std::{
     io::{Read, Write},
@@ -11,17 +11,17 @@ use anyhow::{Context, Result};
 use clap::Args;
 use cluster::{Cluster, Options};
 
-use super::{PATIENCE, figures, support::until_silent};
+use super::{TIMEOUT, figures, requests::wait_until_idle};
 use crate::{
     demo::samples,
+    launch::{free_address, launch_with_flags, prepare},
     process::{cpu, resident},
-    stage::{free_address, launch_with, prepare},
     workspace,
 };
 
 #[derive(Args)]
 pub(super) struct Scrape {
-    /// How often to read the metrics
+    /// Number of scrapes
     #[arg(long, default_value_t = 500)]
     scrapes: u32,
 }
@@ -37,10 +37,10 @@ impl Scrape {
             format!("--metrics-bind-address={metrics}"),
             "--metrics-secure=false".to_owned(),
         ];
-        let running = launch_with(&cluster, program, &flags).await?;
+        let running = launch_with_flags(&cluster, program, &flags).await?;
         let samples = samples::apply(&cluster, &workspace().join("samples")).await?;
-        samples::wait(&cluster, samples, PATIENCE).await?;
-        until_silent(&cluster, Duration::from_secs(5)).await?;
+        samples::wait(&cluster, samples, TIMEOUT).await?;
+        wait_until_idle(&cluster, Duration::from_secs(5)).await?;
 
         let before = resident(running.pid())?;
         let spent = cpu(running.pid())?;
@@ -52,22 +52,22 @@ impl Scrape {
         }
         let spent = cpu(running.pid())?.saturating_sub(spent) / self.scrapes.max(1);
         times.sort();
-        figures::print("scrape, size in thousand bytes", f64::from(u32::try_from(bytes)?) / 1000.0, "kB");
+        figures::print("scrape, size", f64::from(u32::try_from(bytes)?) / 1000.0, "kB");
         figures::print("scrape, median", figures::percentile(&times, 50), "ms");
         figures::print("scrape, 99th percentile", figures::percentile(&times, 99), "ms");
-        figures::print("scrape, processor", figures::milliseconds(spent), "ms");
-        figures::print("memory before the scrapes", before, "MiB");
-        figures::print("memory after them", resident(running.pid())?, "MiB");
+        figures::print("scrape, CPU time", figures::milliseconds(spent), "ms");
+        figures::print("memory, before", before, "MiB");
+        figures::print("memory, after", resident(running.pid())?, "MiB");
         running.stop()?;
         cluster.stop()
     }
 }
 
-/// Reads the metrics, each time over a new connection. Returns how many bytes there were.
+/// Reads the metrics over a new connection, and returns their size in bytes.
 fn scrape(metrics: SocketAddr) -> Result<usize> {
-    let mut stream = TcpStream::connect(metrics).context("cannot reach the metrics")?;
+    let mut stream = TcpStream::connect(metrics).context("cannot connect to the metrics endpoint")?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer.split_once("\r\n\r\n").context("an answer has a head and a body")?.1.len())
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response.split_once("\r\n\r\n").context("the response of /metrics has no body")?.1.len())
 }

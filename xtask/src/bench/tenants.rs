@@ -1,4 +1,4 @@
-//! Tenants: what many of them cost, how soon a new namespace is complete, and what a change of one costs beside many.
+//! Many Tenants: cost, time until a new namespace is complete, and cost of a change of one Tenant.
 
 use std::{
     path::Path,
@@ -20,52 +20,52 @@ use serde_json::{Value, json};
 use tenant::Tenant;
 
 use super::{
-    PATIENCE, figures,
-    support::{asked, besides_upkeep, counted, until_silent},
-    world::{Seen, has, is_ready},
+    TIMEOUT, figures,
+    requests::{count_requests, manager_requests, wait_until_idle, without_background},
+    workload::{ObjectStatus, is_ready, status_is},
 };
 use crate::{
+    launch::start_manager_with_webhooks,
     process::{cpu, peak, resident},
-    stage::start_asked_manager,
 };
 
 #[derive(Args)]
 pub(super) struct Tenants {
-    /// How many Tenants, of three namespaces each, are made at once
+    /// Number of Tenants of three namespaces to create
     #[arg(long = "tenants", value_name = "TENANTS", default_value_t = 200)]
-    many: usize,
+    count: usize,
 
-    /// How many more namespaces the owner creates then, one after the other
+    /// Number of further namespaces that the owner creates, one at a time
     #[arg(long, default_value_t = 50)]
     namespaces: usize,
 
-    /// Beside how many Tenants a change of one is measured again
+    /// Number of Tenants with which the change of one Tenant is measured again
     #[arg(long, default_value_t = 1000)]
-    beside: usize,
+    more_tenants: usize,
 }
 
 /// Namespaces of each Tenant.
-const EACH: usize = 3;
-/// What is made in each namespace: two RoleBindings, and one each of LimitRange, NetworkPolicy and ResourceQuota.
+const NAMESPACES_PER_TENANT: usize = 3;
+/// Objects of each namespace: two RoleBindings, a LimitRange, a NetworkPolicy, and a ResourceQuota.
 const CHILDREN: usize = 5;
-/// What is written of each Tenant at least: its finalizer, its owners before there can be a namespace, and what it has.
-const OF_TENANT: usize = 3;
-/// The RoleBindings of a namespace, which come last.
+/// Minimum number of writes to a Tenant: its finalizer, its owners in the status, and its final status.
+const WRITES_PER_TENANT: usize = 3;
+/// RoleBindings of a namespace, which are created last.
 const BINDINGS: usize = 2;
-/// Requests in flight while the Tenants are made.
-const AT_ONCE: usize = 16;
-/// Changes of one Tenant.
+/// Concurrent requests that create Tenants.
+const CONCURRENCY: usize = 16;
+/// Number of changes of one Tenant.
 const CHANGES: usize = 20;
-/// How long it is listened to what the manager spends without them.
-const AT_REST: Duration = Duration::from_secs(10);
+/// Duration of the measurement without changes.
+const BASELINE: Duration = Duration::from_secs(10);
 
 const OWNER: &str = "alice";
 const GROUP: &str = "projectcapsule.dev";
 const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
-/// A cluster, its administrator, and an owner of Tenants.
-struct World {
+/// Cluster with clients of its administrator and of an owner of Tenants.
+struct TestEnv {
     cluster: Cluster,
     manager: u32,
     admin: Client,
@@ -75,86 +75,86 @@ struct World {
 impl Tenants {
     pub(super) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
-        let running = start_asked_manager(&cluster, program).await?;
+        let running = start_manager_with_webhooks(&cluster, program).await?;
         let (admin, owner) = (cluster.client().await?, cluster.client_as(OWNER, &[GROUP]).await?);
-        let world = World { cluster, manager: running.pid(), admin, owner };
-        world.until_owner_may_begin().await?;
-        self.all_at_once(&world).await?;
-        self.one_by_one(&world).await?;
-        world.changes(self.many).await?;
-        if self.beside > self.many {
-            world.make(self.many..self.beside, 1).await?;
-            until_silent(&world.cluster, Duration::from_secs(5)).await?;
-            world.changes(self.beside).await?;
-            figures::print(&format!("memory, {} Tenants", self.beside), resident(world.manager)?, "MiB");
+        let env = TestEnv { cluster, manager: running.pid(), admin, owner };
+        env.wait_for_owner_permissions().await?;
+        self.create_concurrently(&env).await?;
+        self.create_sequentially(&env).await?;
+        env.change_tenant(self.count).await?;
+        if self.more_tenants > self.count {
+            env.create_tenants(self.count..self.more_tenants, 1).await?;
+            wait_until_idle(&env.cluster, Duration::from_secs(5)).await?;
+            env.change_tenant(self.more_tenants).await?;
+            figures::print(&format!("memory, {} Tenants", self.more_tenants), resident(env.manager)?, "MiB");
         }
         running.stop()?;
-        world.cluster.stop()
+        env.cluster.stop()
     }
 
-    /// All Tenants and their namespaces at once.
-    async fn all_at_once(&self, world: &World) -> Result<()> {
-        let (mark, began) = (world.cluster.audit_mark()?, Instant::now());
-        world.make(0..self.many, EACH).await?;
+    /// Creates all Tenants and their namespaces concurrently.
+    async fn create_concurrently(&self, env: &TestEnv) -> Result<()> {
+        let (mark, began) = (env.cluster.audit_mark()?, Instant::now());
+        env.create_tenants(0..self.count, NAMESPACES_PER_TENANT).await?;
         let took = began.elapsed();
-        until_silent(&world.cluster, Duration::from_secs(5)).await?;
-        let requests = besides_upkeep(asked(&world.cluster, mark)?);
-        let least = self.many * (EACH * CHILDREN + OF_TENANT);
-        let what = format!("{} Tenants of {EACH} namespaces", self.many);
-        figures::print(&format!("{what}, until all are ready"), took.as_secs_f64(), "s");
-        figures::print("requests, of the least possible", share(requests.entries.len(), least), "times");
-        println!("requests, where {least} are the least: {:?}", counted(&requests));
-        figures::print(&format!("memory, {what}, peak"), peak(world.manager)?, "MiB");
+        wait_until_idle(&env.cluster, Duration::from_secs(5)).await?;
+        let requests = without_background(manager_requests(&env.cluster, mark)?);
+        let minimum = self.count * (NAMESPACES_PER_TENANT * CHILDREN + WRITES_PER_TENANT);
+        let tenants = format!("{} Tenants of {NAMESPACES_PER_TENANT} namespaces", self.count);
+        figures::print(&format!("{tenants}, until all are ready"), took.as_secs_f64(), "s");
+        figures::print("requests, relative to the minimum", ratio(requests.entries.len(), minimum), "times");
+        println!("requests, with a minimum of {minimum}: {:?}", count_requests(&requests));
+        figures::print(&format!("memory, {tenants}, peak"), peak(env.manager)?, "MiB");
         Ok(())
     }
 
-    /// Namespaces that the owner creates, one after the other.
-    async fn one_by_one(&self, world: &World) -> Result<()> {
-        let bindings = Api::<RoleBinding>::all(world.admin.clone());
+    /// Creates namespaces as the owner, one at a time.
+    async fn create_sequentially(&self, env: &TestEnv) -> Result<()> {
+        let bindings = Api::<RoleBinding>::all(env.admin.clone());
         let config = watcher::Config::default().labels("projectcapsule.dev/managed-by=controller");
-        let mut seen = pin!(watcher(bindings, config).applied_objects().boxed());
+        let mut applied = pin!(watcher(bindings, config).applied_objects().boxed());
         let mut times = Vec::new();
         for number in 0..self.namespaces {
-            let tenant = tenant_name(number % self.many.max(1));
+            let tenant = tenant_name(number % self.count.max(1));
             let name = format!("{tenant}-more-{number}");
             let began = Instant::now();
-            world.create_namespace(&tenant, &name).await?;
-            let mut there = 0;
-            while there < BINDINGS {
-                let binding = seen.try_next().await?.context("the watch has ended")?;
-                there += usize::from(binding.namespace().as_deref() == Some(&name));
+            env.create_namespace(&tenant, &name).await?;
+            let mut created = 0;
+            while created < BINDINGS {
+                let binding = applied.try_next().await?.context("the watch has ended")?;
+                created += usize::from(binding.namespace().as_deref() == Some(&name));
             }
             times.push(began.elapsed());
         }
         times.sort();
-        let what = "namespace created by an owner to complete";
-        figures::print(&format!("{what}, median"), figures::percentile(&times, 50), "ms");
-        figures::print(&format!("{what}, 99th percentile"), figures::percentile(&times, 99), "ms");
+        let label = "namespace of an owner, until complete";
+        figures::print(&format!("{label}, median"), figures::percentile(&times, 50), "ms");
+        figures::print(&format!("{label}, 99th percentile"), figures::percentile(&times, 99), "ms");
         Ok(())
     }
 }
 
-impl World {
-    /// Waits until the manager has given the owners what they need to create namespaces.
-    async fn until_owner_may_begin(&self) -> Result<()> {
-        let ask = ["auth", "can-i", "create", "namespaces", "--as", OWNER, "--as-group", GROUP];
-        eventually("owners to have the right to create namespaces", PATIENCE, async || {
-            Ok(self.cluster.kubectl(&ask).await.is_ok_and(|said| said.trim() == "yes"))
+impl TestEnv {
+    /// Waits until the manager has granted the owners the creation of namespaces.
+    async fn wait_for_owner_permissions(&self) -> Result<()> {
+        let can_i = ["auth", "can-i", "create", "namespaces", "--as", OWNER, "--as-group", GROUP];
+        eventually("the owner to be allowed to create namespaces", TIMEOUT, async || {
+            Ok(self.cluster.kubectl(&can_i).await.is_ok_and(|output| output.trim() == "yes"))
         })
         .await
     }
 
-    /// Creates Tenants with so many namespaces each, and waits until all of them are ready.
-    async fn make(&self, numbers: std::ops::Range<usize>, each: usize) -> Result<()> {
+    /// Creates Tenants with their namespaces, and waits until all of them are ready.
+    async fn create_tenants(&self, numbers: std::ops::Range<usize>, namespaces: usize) -> Result<()> {
         let (first, count) = (numbers.start, numbers.len());
-        let created = stream::iter(numbers).map(|number| self.create_tenant(tenant_name(number), each));
-        created.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        let tenants = Api::<Seen>::all_with(self.admin.clone(), &ApiResource::erase::<Tenant>(&()));
-        eventually("all Tenants to be ready", PATIENCE, async || {
+        let created = stream::iter(numbers).map(|number| self.create_tenant(tenant_name(number), namespaces));
+        created.buffer_unordered(CONCURRENCY).try_collect::<()>().await?;
+        let tenants = Api::<ObjectStatus>::all_with(self.admin.clone(), &ApiResource::erase::<Tenant>(&()));
+        eventually("all Tenants to be ready", TIMEOUT, async || {
             let list = tenants.list(&ListParams::default()).await?;
             let ready = list
                 .iter()
-                .filter(|tenant| has(tenant, |status| status.size >= each && is_ready(status)))
+                .filter(|tenant| status_is(tenant, |status| status.size >= namespaces && is_ready(status)))
                 .count();
             Ok(if ready == first + count { Ok(()) } else { Err(ready) })
         })
@@ -179,44 +179,44 @@ impl World {
         Ok(())
     }
 
-    /// Changes one Tenant after the other: how long until its namespace shows it, and what it costs the manager.
-    async fn changes(&self, beside: usize) -> Result<()> {
+    /// Changes one Tenant repeatedly, and prints the time until its namespace changes and the CPU time.
+    async fn change_tenant(&self, tenant_count: usize) -> Result<()> {
         let config = watcher::Config::default().labels(TENANT_LABEL);
         let namespaces = Api::<Namespace>::all(self.admin.clone());
-        let mut seen = pin!(watcher(namespaces, config).applied_objects().boxed());
+        let mut applied = pin!(watcher(namespaces, config).applied_objects().boxed());
         let tenants = Api::<Tenant>::all(self.admin.clone());
-        let at_rest = self.millicores_at_rest().await?;
+        let baseline = self.baseline_millicores().await?;
         let (spent, began, mut times) = (cpu(self.manager)?, Instant::now(), Vec::new());
         for number in 0..CHANGES {
-            let (name, value) = (tenant_name(0), format!("{beside}-{number}"));
+            let (name, value) = (tenant_name(0), format!("{tenant_count}-{number}"));
             let change = json!({ "spec": { "nodeSelector": { "pool": value } } });
             let began = Instant::now();
             tenants.patch(&name, &PatchParams::default(), &Patch::Merge(change)).await?;
-            let (first, shown) = (format!("{name}-0"), format!("pool={value}"));
+            let (first, expected) = (format!("{name}-0"), format!("pool={value}"));
             loop {
-                let namespace = seen.try_next().await?.context("the watch has ended")?;
-                let says = namespace.annotations().get(NODE_SELECTOR);
-                if namespace.name_any() == first && says == Some(&shown) {
+                let namespace = applied.try_next().await?.context("the watch has ended")?;
+                let selector = namespace.annotations().get(NODE_SELECTOR);
+                if namespace.name_any() == first && selector == Some(&expected) {
                     break;
                 }
             }
             times.push(began.elapsed());
         }
-        until_silent(&self.cluster, Duration::from_secs(5)).await?;
+        wait_until_idle(&self.cluster, Duration::from_secs(5)).await?;
         let spent = figures::milliseconds(cpu(self.manager)?.saturating_sub(spent));
-        let besides = at_rest * began.elapsed().as_secs_f64();
-        let spent = (spent - besides).max(0.0) / figures::count(CHANGES);
+        let background = baseline * began.elapsed().as_secs_f64();
+        let spent = (spent - background).max(0.0) / figures::count(CHANGES);
         times.sort();
-        let what = format!("change of one of {beside} Tenants");
-        figures::print(&format!("{what}, to its namespace, median"), figures::percentile(&times, 50), "ms");
-        figures::print(&format!("{what}, processor time"), spent, "ms");
+        let label = format!("change of one of {tenant_count} Tenants");
+        figures::print(&format!("{label}, to its namespace, median"), figures::percentile(&times, 50), "ms");
+        figures::print(&format!("{label}, CPU time"), spent, "ms");
         Ok(())
     }
 
-    /// What the manager spends while nobody changes anything: Kubernetes' own controllers still may.
-    async fn millicores_at_rest(&self) -> Result<f64> {
+    /// Returns the CPU usage without changes by this benchmark, which includes those of Kubernetes' controllers.
+    async fn baseline_millicores(&self) -> Result<f64> {
         let (spent, began) = (cpu(self.manager)?, Instant::now());
-        tokio::time::sleep(AT_REST).await;
+        tokio::time::sleep(BASELINE).await;
         let spent = figures::milliseconds(cpu(self.manager)?.saturating_sub(spent));
         Ok(spent / began.elapsed().as_secs_f64())
     }
@@ -243,6 +243,6 @@ fn tenant(name: &str) -> Value {
     })
 }
 
-fn share(count: usize, least: usize) -> f64 {
-    figures::count(count) / figures::count(least)
+fn ratio(count: usize, minimum: usize) -> f64 {
+    figures::count(count) / figures::count(minimum)
 }

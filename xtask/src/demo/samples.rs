@@ -1,4 +1,4 @@
-//! The samples: applied as a person would, and waited for.
+//! Applies the samples, and waits until they are ready.
 
 use std::{
     path::Path,
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::crds::definitions;
 
-/// An object of the samples.
+/// Object of the samples.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) kind: String,
@@ -28,14 +28,14 @@ pub(crate) struct Sample {
     applied: Instant,
 }
 
-/// A sample that says that it is ready.
+/// Sample that is ready.
 pub(crate) struct Ready {
     pub(crate) sample: Sample,
     pub(crate) took: Duration,
 }
 
 impl Sample {
-    /// `namespace/name`, or the name.
+    /// Returns `namespace/name`, or the name of a cluster-scoped object.
     pub(crate) fn key(&self) -> String {
         self.namespace
             .as_ref()
@@ -43,15 +43,16 @@ impl Sample {
     }
 }
 
-/// Applies a folder of manifests; the objects in it that are ours.
+/// Applies a folder of manifests, and returns its objects of Ensemble's kinds.
 pub(crate) async fn apply(cluster: &Cluster, folder: &Path) -> Result<Vec<Sample>> {
     let folder = folder.display().to_string();
     let applied = Instant::now();
-    let answer = cluster.kubectl(&["apply", "--server-side", "--output=json", "-f", &folder]).await?;
-    let answer: Value = serde_json::from_str(&answer).context("kubectl did not answer in JSON")?;
-    let objects = match answer.get("items").and_then(Value::as_array) {
+    let output = cluster.kubectl(&["apply", "--server-side", "--output=json", "-f", &folder]).await?;
+    let output: Value =
+        serde_json::from_str(&output).context("cannot parse the output of kubectl as JSON")?;
+    let objects = match output.get("items").and_then(Value::as_array) {
         Some(objects) => objects.clone(),
-        None => vec![answer],
+        None => vec![output],
     };
     Ok(objects.into_iter().filter_map(|object| sample(&object, applied)).collect())
 }
@@ -72,30 +73,30 @@ fn sample(object: &Value, applied: Instant) -> Option<Sample> {
     })
 }
 
-/// Waits until all samples say that they are ready.
-pub(crate) async fn wait(cluster: &Cluster, samples: Vec<Sample>, patience: Duration) -> Result<Vec<Ready>> {
+/// Waits until all samples are ready.
+pub(crate) async fn wait(cluster: &Cluster, samples: Vec<Sample>, limit: Duration) -> Result<Vec<Ready>> {
     let client = cluster.client().await?;
-    try_join_all(samples.into_iter().map(|sample| ready(&client, sample, patience))).await
+    try_join_all(samples.into_iter().map(|sample| ready(&client, sample, limit))).await
 }
 
-async fn ready(client: &Client, sample: Sample, patience: Duration) -> Result<Ready> {
+async fn ready(client: &Client, sample: Sample, limit: Duration) -> Result<Ready> {
     let api: Api<DynamicObject> = match &sample.namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &sample.resource),
         None => Api::all_with(client.clone(), &sample.resource),
     };
-    let is_ready = |object: Option<&DynamicObject>| object.is_some_and(says_ready);
-    let waited = timeout(patience, await_condition(api.clone(), &sample.name, is_ready)).await;
+    let is_ready = |object: Option<&DynamicObject>| object.is_some_and(is_object_ready);
+    let waited = timeout(limit, await_condition(api.clone(), &sample.name, is_ready)).await;
     let describe = || format!("{} {}", sample.kind, sample.key());
     let Ok(object) = waited else {
         let status = api.get(&sample.name).await.map(|object| object.data.get("status").cloned());
-        bail!("{} was not ready after {patience:?}; its status: {status:?}", describe());
+        bail!("{} was not ready after {limit:?}; status: {status:?}", describe());
     };
     object.with_context(|| format!("cannot watch {}", describe()))?;
     Ok(Ready { took: sample.applied.elapsed(), sample })
 }
 
-/// Whether the condition Ready is true of the present generation.
-fn says_ready(object: &DynamicObject) -> bool {
+/// Returns whether the condition Ready is True for the current generation.
+fn is_object_ready(object: &DynamicObject) -> bool {
     let status = object.data.get("status");
     let field = |name: &str| status.and_then(|status| status.get(name));
     let is_ready = |condition: &Value| {

@@ -1,4 +1,4 @@
-//! The table of what exists.
+//! Table of the samples and their children.
 
 use anyhow::{Context, Result};
 use cluster::Cluster;
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::samples::Ready;
 
-/// The kinds of children that the table counts.
+/// Resources of the children that the table counts.
 const CHILDREN: &str = "configmaps,pods,deployments,services,poddisruptionbudgets,namespaces,resourcequotas,limitranges,\
     networkpolicies,rolebindings";
 
-/// Prints a line for each sample: what it is, how long it took, what was made for it.
+/// Prints the kind, the name, the time until ready, and the children of each sample.
 pub(crate) async fn print(cluster: &Cluster, samples: &[Ready]) -> Result<()> {
     let children = children(cluster).await?;
     let name = samples.iter().map(|ready| ready.sample.key().len()).max().unwrap_or_default();
-    println!("\n{:<14} {:<name$} {:>9}  MADE FOR IT", "KIND", "NAME", "READY IN");
+    println!("\n{:<14} {:<name$} {:>9}  CHILDREN", "KIND", "NAME", "READY IN");
     for ready in samples {
         let sample = &ready.sample;
         let took = format!("{:.2} s", ready.took.as_secs_f64());
@@ -22,7 +22,7 @@ pub(crate) async fn print(cluster: &Cluster, samples: &[Ready]) -> Result<()> {
             "{:<14} {:<name$} {took:>9}  {}",
             sample.kind,
             sample.key(),
-            made_for(&children, &sample.name)
+            count_children(&children, &sample.name)
         );
     }
     Ok(())
@@ -30,13 +30,16 @@ pub(crate) async fn print(cluster: &Cluster, samples: &[Ready]) -> Result<()> {
 
 async fn children(cluster: &Cluster) -> Result<Vec<Value>> {
     let selector = format!("--selector={}", operator_core::labels::MANAGED_SELECTOR);
-    let answer = cluster.kubectl(&["get", CHILDREN, "--all-namespaces", &selector, "--output=json"]).await?;
-    let mut answer: Value = serde_json::from_str(&answer).context("kubectl did not answer in JSON")?;
-    Ok(answer.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default())
+    let output = cluster.kubectl(&["get", CHILDREN, "--all-namespaces", &selector, "--output=json"]).await?;
+    let mut output: Value =
+        serde_json::from_str(&output).context("cannot parse the output of kubectl as JSON")?;
+    Ok(output.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default())
 }
 
-/// `3 Pod, 1 Service`: what carries the sample's name as its instance.
-fn made_for(children: &[Value], instance: &str) -> String {
+/// Returns the number of children of each kind, such as `3 Pod, 1 Service`.
+///
+/// The label `app.kubernetes.io/instance` of a child is the name of its sample.
+fn count_children(children: &[Value], instance: &str) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     let label = "/metadata/labels/app.kubernetes.io~1instance";
     for child in
@@ -48,8 +51,8 @@ fn made_for(children: &[Value], instance: &str) -> String {
             None => counts.push((kind, 1)),
         }
     }
-    let words: Vec<_> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    words.join(", ")
+    let counts: Vec<_> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    counts.join(", ")
 }
 
 #[cfg(test)]
@@ -59,10 +62,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_are_counted_by_kind_and_instance() {
+    fn counts_children_by_kind_and_instance() {
         let child = |kind: &str, instance: &str| json!({"kind": kind, "metadata": {"labels": {"app.kubernetes.io/instance": instance}}});
         let children = [child("Pod", "a"), child("Service", "a"), child("Pod", "a"), child("Pod", "b")];
-        assert_eq!(made_for(&children, "a"), "2 Pod, 1 Service");
-        assert_eq!(made_for(&children, "c"), "");
+        assert_eq!(count_children(&children, "a"), "2 Pod, 1 Service");
+        assert_eq!(count_children(&children, "c"), "");
     }
 }

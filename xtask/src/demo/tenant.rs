@@ -1,4 +1,4 @@
-//! A namespace for the tenant of the samples, joined to it as an administrator does.
+//! Adds a namespace to the sample Tenant, as an administrator does.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,15 @@ use kube::{
 };
 use tenant::api::{names::TENANT_LABEL, v1beta2::Tenant};
 
-/// The tenant of the samples.
+/// Name of the sample Tenant.
 const TENANT: &str = "oil";
-/// The namespace that joins it.
+/// Name of its namespace.
 const NAMESPACE: &str = "oil-development";
 
-/// Creates a namespace with the tenant's label and an owner reference to it, and waits until it has all that the
-/// tenant gives. Says how long that took.
-pub(crate) async fn join(cluster: &Cluster, patience: Duration) -> Result<String> {
+/// Creates a namespace with the label and the owner reference of the Tenant, and waits until it is complete.
+///
+/// Returns a sentence with the elapsed time, or an empty string if the Tenant does not exist.
+pub(crate) async fn add_namespace(cluster: &Cluster, timeout: Duration) -> Result<String> {
     let client = cluster.client().await?;
     let tenants = Api::<Tenant>::all(client.clone());
     let Some(tenant) = tenants.get_opt(TENANT).await? else { return Ok(String::new()) };
@@ -30,13 +31,13 @@ pub(crate) async fn join(cluster: &Cluster, patience: Duration) -> Result<String
     Api::all(client.clone())
         .create(&PostParams::default(), &namespace)
         .await
-        .context("create a namespace")?;
+        .context("cannot create a namespace")?;
     let bindings = Api::<RoleBinding>::namespaced(client, NAMESPACE);
-    eventually("the tenant to take in its namespace", patience, async || {
+    eventually("the namespace of the Tenant to be complete", timeout, async || {
         let status = tenants.get(TENANT).await?.status.unwrap_or_default();
         Ok(status.size == 1 && !bindings.list(&ListParams::default()).await?.items.is_empty())
     })
     .await?;
     let took = began.elapsed().as_secs_f64();
-    Ok(format!("namespace {NAMESPACE} joined tenant {TENANT} and had all that it gives after {took:.2} s"))
+    Ok(format!("namespace {NAMESPACE} of Tenant {TENANT} was complete after {took:.2} s"))
 }

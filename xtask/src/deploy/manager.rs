@@ -1,4 +1,4 @@
-//! `deploy/manager`: the Deployment, and what belongs to it.
+//! `deploy/manager`: the Deployment of the manager, its Service, and its policies.
 
 use anyhow::Result;
 use operator_runtime::certificates::METRICS_SERVICE;
@@ -10,11 +10,11 @@ use crate::{
     rbac::{ACCOUNT, NAMESPACE},
 };
 
-/// The name of the Deployment and of what belongs to it.
+/// Name of the Deployment and of its policies.
 const NAME: &str = "ensemble-manager";
-/// Whom the image runs as.
+/// User and group of the image.
 const USER: u32 = 65532;
-/// Namespaces cannot be made while nobody answers for their Tenants, so the manager comes before ordinary pods.
+/// Priority class. Without a manager, namespaces of Tenants cannot be created, so it precedes ordinary Pods.
 const PRIORITY: &str = "system-cluster-critical";
 
 pub(super) fn files() -> Result<Vec<Generated>> {
@@ -38,7 +38,7 @@ pub(super) fn metadata(name: &str, component: &str) -> Value {
     json!({ "name": name, "namespace": NAMESPACE, "labels": labels(component) })
 }
 
-/// Without `managed-by`: these are not the controllers' children.
+/// Returns the labels of an object, without `managed-by`, which only children of controllers have.
 pub(super) fn labels(component: &str) -> Value {
     json!({
         "app.kubernetes.io/name": "ensemble",
@@ -48,7 +48,7 @@ pub(super) fn labels(component: &str) -> Value {
     })
 }
 
-/// The pods of this Deployment.
+/// Returns the selector of this Deployment's Pods.
 fn selector() -> Value {
     json!({ "matchLabels": {
         "app.kubernetes.io/name": "ensemble",
@@ -64,7 +64,7 @@ fn deployment(ports: Ports) -> Value {
             "replicas": 2,
             "revisionHistoryLimit": 3,
             "selector": selector(),
-            // The old ones answer admission until the new ones do.
+            // The old Pods serve admission reviews until the new Pods are ready.
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
             "template": {
                 "metadata": {
@@ -117,26 +117,29 @@ fn container(ports: Ports) -> Value {
         "startupProbe": probe("/healthz", 1, 60),
         "livenessProbe": probe("/healthz", 10, 3),
         "readinessProbe": probe("/readyz", 2, 3),
-        // It goes on answering until the API server has heard that it is leaving.
+        // Serves requests until the API server observes that the endpoint is terminating.
         "lifecycle": { "preStop": { "sleep": { "seconds": 3 } } },
         "resources": resources(),
         "securityContext": container_security(),
     })
 }
 
-/// What the manager is told of its pod.
+/// Returns the environment variables from the Pod's metadata.
 pub(super) fn environment() -> Value {
     let field =
         |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     json!([field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")])
 }
 
-/// docs/performance.md: 20 MiB idle, 81 MiB with 10,000 pods.
+/// Returns the resource requirements. The manager uses 20 MiB idle, and 81 MiB with 10,000 Pods
+/// (docs/performance.md).
 pub(super) fn resources() -> Value {
     json!({ "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "256Mi" } })
 }
 
-/// With [`container_security`], what the restricted Pod Security Standard asks, and no writing to the image.
+/// Returns the Pod's security context.
+///
+/// With [`container_security`], it satisfies the restricted Pod Security Standard.
 pub(super) fn pod_security() -> Value {
     json!({
         "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER,
@@ -144,6 +147,7 @@ pub(super) fn pod_security() -> Value {
     })
 }
 
+/// Returns the container's security context, with a read-only root file system.
 pub(super) fn container_security() -> Value {
     json!({
         "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
@@ -157,14 +161,16 @@ fn disruption_budget() -> Value {
         "spec": {
             "maxUnavailable": 1,
             "selector": selector(),
-            // One that is not ready does not keep a node from being drained.
+            // A Pod that is not ready does not block the drain of its node.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     })
 }
 
-/// Every replica has numbers of its own, so each is scraped, and no address for all of them is needed. Those that are not
-/// ready are scraped too: their numbers say why.
+/// Returns the headless Service of the metrics.
+///
+/// Each replica has its own metrics and is scraped separately. Replicas that are not ready are scraped too,
+/// because their metrics show the cause.
 fn metrics_service(ports: Ports) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": metadata(METRICS_SERVICE, "metrics"),
@@ -177,9 +183,11 @@ fn metrics_service(ports: Ports) -> Value {
     })
 }
 
-/// The API server comes from an address that nobody can name beforehand, and Prometheus from anywhere; both have to say
-/// who they are. What the manager calls (the API server, DNS, whatever hooks name) is not restricted. Probes come from
-/// the node, which policies let through.
+/// Returns the NetworkPolicy, which allows webhook and metrics requests from any address.
+///
+/// The addresses of the API server and of Prometheus are not known in advance, and both authenticate.
+/// Egress to the API server, DNS, and hooks is not restricted. Probes come from the node, which policies
+/// always allow.
 fn network_policy(ports: Ports) -> Value {
     let port = |port: u16| json!({ "protocol": "TCP", "port": port });
     json!({
@@ -192,7 +200,7 @@ fn network_policy(ports: Ports) -> Value {
     })
 }
 
-/// Some clusters take pods of this priority only where a quota of the namespace allows them.
+/// Returns the ResourceQuota that some clusters require for Pods of this priority class.
 fn priority_quota() -> Value {
     json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata(NAME, "manager"),
@@ -205,7 +213,7 @@ fn priority_quota() -> Value {
     })
 }
 
-/// Managers, however many Deployments run them.
+/// Returns the labels of all managers, including those of other Deployments.
 fn selector_of_all() -> Value {
     json!({ "app.kubernetes.io/name": "ensemble", "app.kubernetes.io/component": "manager" })
 }

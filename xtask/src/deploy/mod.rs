@@ -1,8 +1,7 @@
-//! What is installed: `deploy/manager`, which runs the manager; `deploy/install.yaml`, all manifests in one file; and the
-//! files of the Helm chart.
+//! `deploy/manager`, `deploy/install.yaml`, and the files of the Helm chart.
 //!
-//! The manager's own manifests are made from the code because its ports are the defaults of its flags, and its
-//! image's name is the version's.
+//! The manifests of the manager are generated, because its ports are the defaults of its flags, and the tag
+//! of its image is the version.
 
 mod chart;
 mod install;
@@ -13,20 +12,20 @@ mod release;
 use anyhow::Result;
 pub(crate) use ports::Ports;
 
-use crate::generate::{Generated, settle, settle_among};
+use crate::generate::{Generated, sync_files, sync_folder};
 
 const COMMAND: &str = "gen-deploy";
-/// The image that the manifests name. It is in no registry: whoever installs says where theirs is.
+/// Image in the manifests. It is in no registry: users replace it with their own.
 pub(crate) const IMAGE: &str = concat!("ensemble:", env!("CARGO_PKG_VERSION"));
 
-/// Writes all of it, or checks it.
+/// Writes all files, or checks them.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let mut manager = manager::files()?;
-    settle_among("deploy", &[install::file(&manager)?], COMMAND, check)?;
+    sync_files("deploy", &[install::file(&manager)?], COMMAND, check)?;
     for (folder, files) in chart::folders(&manager)? {
-        settle(&format!("deploy/helm/ensemble/files/{folder}"), &files, COMMAND, check)?;
+        sync_folder(&format!("deploy/helm/ensemble/files/{folder}"), &files, COMMAND, check)?;
     }
-    settle_among("deploy/helm/ensemble", &[chart::head()], COMMAND, check)?;
+    sync_files("deploy/helm/ensemble", &[chart::chart()], COMMAND, check)?;
     manager.push(Generated::kustomization(COMMAND, &manager));
-    settle("deploy/manager", &manager, COMMAND, check)
+    sync_folder("deploy/manager", &manager, COMMAND, check)
 }

@@ -1,11 +1,11 @@
-//! The ports that the manager serves on.
+//! Default ports of the manager.
 
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use clap::Command;
 
-/// The ports that the manager serves on unless its flags say otherwise.
+/// Default ports of the manager.
 #[derive(Clone, Copy)]
 pub(crate) struct Ports {
     pub(crate) probes: u16,
@@ -14,10 +14,10 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// As the manager's flags have them.
+    /// Returns the default ports from the manager's flags.
     ///
     /// # Errors
-    /// When a flag is not there any more, or its default is no address.
+    /// Returns an error if a flag does not exist, or if its default is not an address.
     pub(crate) fn of_manager() -> Result<Self> {
         let command = manager::command();
         Ok(Self {
@@ -32,5 +32,7 @@ fn port(command: &Command, flag: &str) -> Result<u16> {
     let argument = command.get_arguments().find(|argument| argument.get_long() == Some(flag));
     let default = argument.and_then(|argument| argument.get_default_values().first());
     let address = default.and_then(|default| default.to_str()?.parse::<SocketAddr>().ok());
-    Ok(address.with_context(|| format!("--{flag} of the manager has no address by default"))?.port())
+    Ok(address
+        .with_context(|| format!("the default of the manager's flag --{flag} is not an address"))?
+        .port())
 }

@@ -10,20 +10,20 @@ use anyhow::Result;
 
 use crate::{
     crds,
-    generate::{Generated, document, settle, settle_among},
+    generate::{Generated, document, sync_files, sync_folder},
 };
 
 /// Writes `docs/reference`, or checks it. `gen-rbac` writes the page of permissions.
 pub(crate) fn generate(check: bool) -> Result<()> {
     let definitions: Vec<_> = crds::definitions().iter().map(document).collect::<Result<_>>()?;
-    settle("docs/reference/kinds", &kinds::pages(&definitions), "gen-docs", check)?;
+    sync_folder("docs/reference/kinds", &kinds::pages(&definitions), "gen-docs", check)?;
     let page = |name: &str, text| Generated { name: name.to_owned(), text };
     let pages = [
         page("flags.md", flags::page()),
         page("metrics.md", metrics::page()),
         page("reasons.md", reasons::page()),
     ];
-    settle_among("docs/reference", &pages, "gen-docs", check)
+    sync_files("docs/reference", &pages, "gen-docs", check)
 }
 
 /// Returns a text for a table cell: on one line, with markup escaped outside of backticks.

@@ -1,33 +1,33 @@
-//! An OCI archive: for each machine an image of one layer, and an index if there are several. Pure.
+//! OCI archive with an image of one layer for each platform, and an index if there are several.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tar::Builder;
 
-use super::layer::{Entry, add, compressed, layer, sha256};
+use super::layer::{Entry, add, compress, layer, sha256};
 
-/// Whom the program runs as; the manifests of `deploy/manager` say so too.
+/// User and group of the program, as in the manifests of `deploy/manager`.
 const USER: &str = "65532:65532";
-/// What lists images.
+/// Media type of an index.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// What an image holds.
+/// Contents of an image.
 pub(super) struct Image<'a> {
     pub(super) version: &'a str,
     pub(super) architecture: &'a str,
     pub(super) entrypoint: &'a str,
-    /// With what it was built.
+    /// Description of the toolchain.
     pub(super) toolchain: String,
     pub(super) entries: Vec<Entry>,
 }
 
-/// Images as a file, and the digest by which they can be asked for: of the only image's manifest, or of the index.
+/// Archive, and the digest of its index, or of the manifest of its only image.
 pub(super) struct Archive {
     pub(super) bytes: Vec<u8>,
     pub(super) digest: String,
 }
 
-/// Something that the archive names by its digest.
+/// Content that the archive refers to by its digest.
 struct Blob {
     media_type: &'static str,
     digest: String,
@@ -52,36 +52,36 @@ impl Blob {
     }
 }
 
-/// Writes images, each for another machine.
+/// Writes images, each for another platform.
 ///
 /// # Errors
-/// When there are none, or a path is longer than an archive can name.
+/// Returns an error if there is no image, or if a path is too long for an archive.
 pub(super) fn write(name: &str, images: &[Image<'_>]) -> Result<Archive> {
-    let first = images.first().context("an archive without images is of no use")?;
+    let first = images.first().context("an archive needs at least one image")?;
     let mut blobs = Vec::new();
-    let mut listed = Vec::new();
+    let mut manifests = Vec::new();
     for image in images {
-        let of_image = self::blobs(image)?;
-        let mut descriptor = of_image.last().map(Blob::descriptor).unwrap_or_default();
+        let image_blobs = self::blobs(image)?;
+        let mut descriptor = image_blobs.last().map(Blob::descriptor).unwrap_or_default();
         set(&mut descriptor, "platform", json!({ "architecture": image.architecture, "os": "linux" }));
-        listed.push(descriptor);
-        blobs.extend(of_image);
+        manifests.push(descriptor);
+        blobs.extend(image_blobs);
     }
     if images.len() > 1 {
         let index = json!({
-            "schemaVersion": 2, "mediaType": INDEX, "manifests": listed, "annotations": annotations(first),
+            "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": annotations(first),
         });
         blobs.push(Blob::json(INDEX, &index));
     }
-    let named = blobs.last().context("an image has no manifest")?;
-    let digest = named.digest.clone();
-    let mut descriptor = named.descriptor();
-    let called = json!({
+    let root = blobs.last().context("the image has no manifest")?;
+    let digest = root.digest.clone();
+    let mut descriptor = root.descriptor();
+    let names = json!({
         "org.opencontainers.image.ref.name": first.version,
-        // By which containerd and Docker call what they take from the archive.
+        // Name of the image after containerd or Docker loads the archive.
         "io.containerd.image.name": format!("docker.io/library/{name}"),
     });
-    set(&mut descriptor, "annotations", called);
+    set(&mut descriptor, "annotations", names);
     let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor] });
     let mut archive = Builder::new(Vec::new());
     add(&mut archive, "oci-layout", 0o644, json!({ "imageLayoutVersion": "1.0.0" }).to_string().as_bytes())?;
@@ -94,12 +94,12 @@ pub(super) fn write(name: &str, images: &[Image<'_>]) -> Result<Archive> {
     Ok(Archive { bytes: archive.into_inner().context("cannot finish the archive")?, digest })
 }
 
-/// The layer, the configuration, and last the manifest, which names both.
+/// Returns the layer, the configuration, and the manifest of an image, in this order.
 fn blobs(image: &Image<'_>) -> Result<Vec<Blob>> {
     let layer = layer(&image.entries)?;
-    let unpacked = sha256(&layer);
-    let layer = Blob::new("application/vnd.oci.image.layer.v1.tar+gzip", compressed(&layer)?);
-    let config = Blob::json("application/vnd.oci.image.config.v1+json", &config(image, &unpacked));
+    let diff_id = sha256(&layer);
+    let layer = Blob::new("application/vnd.oci.image.layer.v1.tar+gzip", compress(&layer)?);
+    let config = Blob::json("application/vnd.oci.image.config.v1+json", &config(image, &diff_id));
     let manifest = Blob::json(
         "application/vnd.oci.image.manifest.v1+json",
         &json!({
@@ -119,7 +119,7 @@ fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-fn config(image: &Image<'_>, unpacked: &str) -> Value {
+fn config(image: &Image<'_>, diff_id: &str) -> Value {
     json!({
         "architecture": image.architecture,
         "os": "linux",
@@ -129,7 +129,7 @@ fn config(image: &Image<'_>, unpacked: &str) -> Value {
             "WorkingDir": "/",
             "Labels": annotations(image),
         },
-        "rootfs": { "type": "layers", "diff_ids": [unpacked] },
+        "rootfs": { "type": "layers", "diff_ids": [diff_id] },
         "history": [{ "created_by": "cargo xtask image", "comment": image.toolchain }],
     })
 }

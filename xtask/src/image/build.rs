@@ -1,4 +1,4 @@
-//! The program of the image: the manager as it is released, linked with all that it needs, and the same on every machine.
+//! Program of the image: a static and reproducible release build of the manager.
 
 use std::{
     fs,
@@ -10,65 +10,69 @@ use anyhow::{Context, Result, ensure};
 use cluster::program::{cargo_in, executable};
 
 use super::{
-    audit,
+    auditable,
     layer::sha256,
     packages::Packages,
     platform::{Platform, variables},
-    toolchain::said,
+    toolchain::first_line,
 };
 use crate::workspace;
 
-/// What separates flags in `CARGO_ENCODED_RUSTFLAGS`, so that paths may have spaces.
+/// Separator of flags in `CARGO_ENCODED_RUSTFLAGS`, which allows spaces in paths.
 const SEPARATOR: &str = "\u{1f}";
 
-/// Builds it in a folder, of which is used what is there, and returns it. glibc is linked in; since 2.34 it resolves
-/// names without loading anything.
+/// Builds the program in a folder, which is used as a cache, and returns it.
+///
+/// glibc is linked statically. Since 2.34, it resolves names without loading libraries.
 ///
 /// # Errors
-/// When it does not build.
+/// Returns an error if the build fails, or if the program lacks the list of crates.
 pub(super) fn program(platform: Platform, packages: &Packages, folder: &Path) -> Result<Vec<u8>> {
-    let list = list(platform, packages, folder)?;
+    let list = write_list(platform, packages, folder)?;
     let mut cargo = cargo_in(&workspace());
     cargo.args(["rustc", "--quiet", "--locked", "--release", "--message-format=json-render-diagnostics"]);
     cargo.args(["--package", "manager", "--bin", "ensemble-manager", "--target", &platform.target()]);
-    cargo.arg("--target-dir").arg(folder).arg("--").args(audit::linked(&list));
+    cargo.arg("--target-dir").arg(folder).arg("--").args(auditable::link_flags(&list));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(packages, folder)?.join(SEPARATOR)).env_remove("RUSTFLAGS");
     cargo.envs(variables(platform));
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "the manager does not build");
+    ensure!(output.status.success(), "cannot build the manager: cargo failed");
     let messages = String::from_utf8_lossy(&output.stdout);
-    let program = executable(&messages).context("cargo did not say where the manager is")?;
+    let program = executable(&messages).context("the output of cargo has no path of the manager")?;
     let program = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
-    audit::check(&program, packages)?;
+    auditable::check(&program, packages)?;
     Ok(program)
 }
 
-/// The list of crates as a file that is linked in. Its name is another when it lists others: cargo looks no further.
-fn list(platform: Platform, packages: &Packages, folder: &Path) -> Result<PathBuf> {
-    let object = audit::object(packages, platform)?;
+/// Writes the list of crates as an object file, and returns its path.
+///
+/// The name depends on the content, because cargo only compares the flags to decide whether to link again.
+fn write_list(platform: Platform, packages: &Packages, folder: &Path) -> Result<PathBuf> {
+    let object = auditable::object(packages, platform)?;
     let path = folder.join(format!("crates-{}.o", sha256(&object).replace(':', "-")));
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     fs::write(&path, object).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
-/// Static, and without the paths of this machine, which would make every machine's program another. Of several that fit,
-/// the last one counts.
+/// Returns the flags for a static program without paths of this machine.
+///
+/// Paths would make the program depend on the machine. If several prefixes match, rustc uses the last one.
 fn flags(packages: &Packages, folder: &Path) -> Result<Vec<String>> {
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
-    let (library, library_as_released) = library()?;
+    let (library, released_library) = library_sources()?;
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), remap(&workspace(), "/ensemble")];
     flags.push(remap(folder, "/target"));
     flags.extend(packages.sources.iter().map(|sources| remap(sources, "/crates")));
-    flags.push(remap(&library, &library_as_released));
+    flags.push(remap(&library, &released_library));
     Ok(flags)
 }
 
-/// Where the sources of Rust's library are, if they are installed, and what they are called if they are not.
-fn library() -> Result<(PathBuf, String)> {
-    let installed = said(Command::new("rustc").arg("--print=sysroot"))?;
-    let told = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let commit = told.lines().find_map(|line| line.strip_prefix("commit-hash: ")).unwrap_or("unknown");
-    Ok((Path::new(&installed).join("lib/rustlib/src/rust"), format!("/rustc/{commit}")))
+/// Returns the path of the installed sources of Rust's standard library, and their path in released binaries.
+fn library_sources() -> Result<(PathBuf, String)> {
+    let sysroot = first_line(Command::new("rustc").arg("--print=sysroot"))?;
+    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: ")).unwrap_or("unknown");
+    Ok((Path::new(&sysroot).join("lib/rustlib/src/rust"), format!("/rustc/{commit}")))
 }

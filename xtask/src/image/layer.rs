@@ -1,4 +1,4 @@
-//! The files of an image. What they are decides every byte: there are no times, owners or orders of this machine. Pure.
+//! Layer of an image, which depends only on the files: times, owners, and order are fixed.
 
 use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
 
@@ -7,20 +7,20 @@ use flate2::{Compression, GzBuilder};
 use ring::digest::{SHA256, digest};
 use tar::{Builder, EntryType, Header};
 
-/// As whom the archive's entries are written and no file of the image can be changed.
+/// Owner of all entries, so that the program cannot change files of the image.
 const ROOT: u64 = 0;
 
-/// A file.
+/// File of a layer.
 pub(super) struct Entry {
     pub(super) path: &'static str,
     pub(super) mode: u32,
     pub(super) content: Vec<u8>,
 }
 
-/// The files, and the folders that they are in, by name, as a tar archive.
+/// Returns the files and their folders, sorted by path, as a tar archive.
 ///
 /// # Errors
-/// When a path is longer than an archive can name.
+/// Returns an error if a path is too long for an archive.
 pub(super) fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
     let mut sorted: Vec<_> = entries.iter().collect();
     sorted.sort_by_key(|entry| entry.path);
@@ -42,7 +42,7 @@ pub(super) fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
 /// Adds a file to an archive.
 ///
 /// # Errors
-/// As [`layer`].
+/// Returns an error if the path is too long for an archive.
 pub(super) fn add(tar: &mut Builder<Vec<u8>>, path: &str, mode: u32, content: &[u8]) -> Result<()> {
     let mut header = header(EntryType::Regular, mode, content.len());
     tar.append_data(&mut header, path, content).with_context(|| format!("cannot add {path}"))
@@ -59,16 +59,16 @@ fn header(kind: EntryType, mode: u32, size: usize) -> Header {
     header
 }
 
-/// With gzip.
+/// Compresses bytes with gzip.
 ///
 /// # Errors
-/// None that are known: it is written to memory.
-pub(super) fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
+/// Returns an error if compression fails. Writes to memory do not fail.
+pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     gzip.write_all(bytes).and_then(|()| gzip.finish()).context("cannot compress the layer")
 }
 
-/// The digest of something, as images write it.
+/// Returns the digest of bytes in the notation of images.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().fold("sha256:".to_owned(), |mut text, byte| {
         // Writing to a String cannot fail.

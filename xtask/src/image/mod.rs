@@ -1,16 +1,16 @@
-//! `cargo xtask image`: the manager as a container image, an OCI archive, made without Docker and without root.
+//! `cargo xtask image`: builds the container image of the manager as an OCI archive, without Docker or root.
 //!
-//! In it are one static program, the certificate authorities that hooks trust, and nothing else: no shell, no libraries.
-//! Two builds of one commit by one toolchain give the same digest, wherever they are made.
+//! The image contains only a static program and the CA certificates that hooks trust: no shell, no
+//! libraries. Two builds of one commit with one toolchain have the same digest on every machine.
 
 mod archive;
-mod audit;
-mod authorities;
-mod bill;
+mod auditable;
 mod build;
+mod ca_certificates;
 mod layer;
 mod packages;
 mod platform;
+mod sbom;
 mod toolchain;
 mod verify;
 
@@ -31,28 +31,28 @@ use verify::Digest;
 use crate::{deploy::IMAGE, workspace};
 
 #[derive(Args)]
-pub(crate) struct Make {
-    /// The folder that the archive is written to
+pub(crate) struct BuildImage {
+    /// Folder for the archive and the SBOMs
     #[arg(long, default_value = "target/image")]
     output: PathBuf,
-    /// The machines that it is made for, this one unless it is said; several come as one image
+    /// Platforms of the image, this machine's by default; several platforms become one multi-platform image
     #[arg(long = "platform", value_name = "PLATFORM", value_delimiter = ',')]
     platforms: Vec<Platform>,
-    /// Write nothing: build everything anew, and fail unless it has this digest
+    /// Rebuild the image without writing it, and fail unless it has this digest
     #[arg(long, value_name = "DIGEST", conflicts_with = "output")]
     verify: Option<Digest>,
 }
 
-/// What an image for one machine may weigh, compressed.
-const LARGEST: usize = 15 << 20;
+/// Maximum compressed size of an image for one platform.
+const MAX_SIZE: usize = 15 << 20;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-impl Make {
-    /// Builds the manager as it is released, and writes the archive and its bills of materials, or compares.
+impl BuildImage {
+    /// Builds the image, and writes the archive and its SBOMs, or verifies the digest.
     pub(crate) fn run(&self) -> Result<()> {
         let mut platforms = self.platforms.clone();
         if platforms.is_empty() {
-            platforms.push(Platform::here()?);
+            platforms.push(Platform::host()?);
         }
         platforms.sort();
         platforms.dedup();
@@ -66,23 +66,23 @@ impl Make {
     }
 
     fn write(&self, builds: &[(Platform, Packages)]) -> Result<()> {
-        let archive = make(builds, None)?;
+        let archive = build_archive(builds, None)?;
         let folder = workspace().join(&self.output);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let architectures: Vec<_> = builds.iter().map(|(platform, _)| platform.architecture()).collect();
         let name = format!("ensemble-{VERSION}-{}.tar", architectures.join("-"));
-        put(&folder.join(name), &archive.bytes)?;
+        write(&folder.join(name), &archive.bytes)?;
         for (platform, packages) in builds {
             let name = format!("ensemble-{VERSION}-{}.cdx.json", platform.architecture());
-            put(&folder.join(name), pretty(&bill::bill(packages))?.as_bytes())?;
+            write(&folder.join(name), to_json(&sbom::sbom(packages))?.as_bytes())?;
         }
         println!("{IMAGE} {}", archive.digest);
         Ok(())
     }
 }
 
-/// Builds for each machine, in a folder or else in cargo's own.
-fn make(builds: &[(Platform, Packages)], folder: Option<&Path>) -> Result<Archive> {
+/// Builds the image of each platform, in `folder` or in cargo's target folder.
+fn build_archive(builds: &[(Platform, Packages)], folder: Option<&Path>) -> Result<Archive> {
     let mut images = Vec::new();
     for (platform, packages) in builds {
         let toolchain = toolchain::toolchain(*platform)?;
@@ -94,31 +94,35 @@ fn make(builds: &[(Platform, Packages)], folder: Option<&Path>) -> Result<Archiv
             toolchain,
             entries: vec![
                 Entry { path: "ensemble-manager", mode: 0o755, content: program },
-                Entry { path: authorities::PATH, mode: 0o644, content: authorities::bundle().into_bytes() },
+                Entry {
+                    path: ca_certificates::PATH,
+                    mode: 0o644,
+                    content: ca_certificates::bundle().into_bytes(),
+                },
             ],
         });
     }
     let archive = archive::write(IMAGE, &images)?;
     ensure!(
-        archive.bytes.len() <= LARGEST * builds.len(),
-        "the image has {} bytes, more than the {} that it may have; see what has come into the program",
+        archive.bytes.len() <= MAX_SIZE * builds.len(),
+        "the image has {} bytes, more than the limit of {}; check what increased the size of the program",
         archive.bytes.len(),
-        LARGEST * builds.len()
+        MAX_SIZE * builds.len()
     );
     Ok(archive)
 }
 
-fn pretty(bill: &Value) -> Result<String> {
-    serde_json::to_string_pretty(bill).context("cannot write the bill of materials")
+fn to_json(sbom: &Value) -> Result<String> {
+    serde_json::to_string_pretty(sbom).context("cannot serialize the SBOM")
 }
 
-fn put(path: &Path, content: &[u8]) -> Result<()> {
+fn write(path: &Path, content: &[u8]) -> Result<()> {
     fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))?;
     println!("wrote {} ({:.1} MiB)", path.display(), mebibytes(content.len()));
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "the value is rounded for output")]
 fn mebibytes(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

@@ -1,4 +1,4 @@
-//! What the manager is built from: every crate, as `cargo metadata` tells of it.
+//! Crates that the manager is built from, according to `cargo metadata`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,38 +14,40 @@ use serde::Deserialize;
 use super::platform::Platform;
 use crate::workspace;
 
-/// The package whose program is in the image.
+/// Package of the program in the image.
 const PROGRAM: &str = "manager";
 
-/// All crates that take part, the program's own among them, by name and version.
+/// All crates of the build, including the program's own.
 pub(super) struct Packages {
-    pub(super) parts: Vec<Part>,
-    /// Where cargo puts what it builds.
+    /// Crates, sorted by name and version.
+    pub(super) crates: Vec<Crate>,
+    /// Target folder of cargo.
     pub(super) target_folder: PathBuf,
-    /// The folders in which the sources of others' crates are: one for each registry, or where they are vendored.
+    /// Folders with the sources of other crates: one for each registry, or the vendored folder.
     pub(super) sources: BTreeSet<PathBuf>,
 }
 
-/// A crate.
-pub(super) struct Part {
+/// Crate of the build.
+pub(super) struct Crate {
     pub(super) name: String,
     pub(super) version: Version,
-    /// Where it is from, as cargo says it. Nothing for those of this workspace.
+    /// Source as cargo reports it. `None` for crates of this workspace.
     pub(super) source: Option<String>,
     pub(super) license: Option<String>,
     pub(super) role: Role,
-    /// Which crates it needs, by their place among the parts.
-    pub(super) needs: Vec<usize>,
+    /// Indexes of its dependencies in [`Packages::crates`].
+    pub(super) dependencies: Vec<usize>,
 }
 
+/// Role of a crate in the build.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Role {
-    /// What the image is made for.
+    /// Program of the image.
     Program,
-    /// Is in the program.
+    /// Linked into the program.
     Linked,
-    /// Is run to build it: build scripts, procedural macros and what those need.
-    Builds,
+    /// Used only during the build: build scripts, procedural macros, and their dependencies.
+    Build,
 }
 
 #[derive(Deserialize)]
@@ -88,7 +90,7 @@ struct Dependency {
     dep_kinds: Vec<DependencyKind>,
 }
 
-/// Nothing for what is linked, `build` or `dev` for the rest.
+/// Kind of a dependency: `None` for normal ones, `build`, or `dev`.
 #[derive(Deserialize)]
 struct DependencyKind {
     kind: Option<String>,
@@ -101,33 +103,37 @@ impl Package {
 }
 
 impl Dependency {
-    fn is(&self, wanted: fn(Option<&str>) -> bool) -> bool {
-        self.dep_kinds.iter().any(|kind| wanted(kind.kind.as_deref()))
+    fn is(&self, predicate: fn(Option<&str>) -> bool) -> bool {
+        self.dep_kinds.iter().any(|kind| predicate(kind.kind.as_deref()))
     }
 }
 
-/// The crates of the manager for a machine.
+/// Returns the crates of the manager for a platform.
 ///
 /// # Errors
-/// When cargo cannot tell.
+/// Returns an error if `cargo metadata` fails.
 pub(super) fn packages(platform: Platform) -> Result<Packages> {
     let mut cargo = cargo_in(&workspace());
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform", &platform.target()]);
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "cargo cannot tell what the manager depends on");
-    let metadata = serde_json::from_slice(&output.stdout).context("cannot read what cargo tells")?;
-    sorted(metadata).with_context(|| format!("cargo knows of no package {PROGRAM}"))
+    ensure!(
+        output.status.success(),
+        "cannot determine the dependencies of the manager: cargo metadata failed"
+    );
+    let metadata =
+        serde_json::from_slice(&output.stdout).context("cannot parse the output of cargo metadata")?;
+    from_metadata(metadata).with_context(|| format!("the workspace has no package {PROGRAM}"))
 }
 
-/// Nothing if the program is not among them.
-pub(super) fn sorted(metadata: Metadata) -> Option<Packages> {
+/// Returns the crates of the program, or `None` if the metadata does not contain it.
+pub(super) fn from_metadata(metadata: Metadata) -> Option<Packages> {
     let Metadata { mut packages, resolve, target_directory } = metadata;
     let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&*node.id, &*node.deps)).collect();
     let program = packages.iter().find(|package| package.name == PROGRAM)?.id.clone();
     let macros: BTreeSet<_> =
         packages.iter().filter(|package| package.is_macro()).map(|package| package.id.clone()).collect();
-    let all = reached(&nodes, &program, |on| on.is(|kind| kind != Some("dev")));
-    let linked = reached(&nodes, &program, |on| on.is(|kind| kind.is_none()) && !macros.contains(&on.pkg));
+    let all = reachable(&nodes, &program, |on| on.is(|kind| kind != Some("dev")));
+    let linked = reachable(&nodes, &program, |on| on.is(|kind| kind.is_none()) && !macros.contains(&on.pkg));
     packages.retain(|package| all.contains(&*package.id));
     packages.sort_by(|one, other| {
         (&one.name, &one.version, &one.id).cmp(&(&other.name, &other.version, &other.id))
@@ -135,41 +141,41 @@ pub(super) fn sorted(metadata: Metadata) -> Option<Packages> {
     let others = packages.iter().filter(|package| package.source.is_some());
     let sources =
         others.filter_map(|package| package.manifest_path.ancestors().nth(2)).map(PathBuf::from).collect();
-    let places: BTreeMap<_, _> =
-        packages.iter().enumerate().map(|(place, package)| (package.id.clone(), place)).collect();
-    let part = |package: Package| {
+    let indexes: BTreeMap<_, _> =
+        packages.iter().enumerate().map(|(index, package)| (package.id.clone(), index)).collect();
+    let to_crate = |package: Package| {
         let on = nodes.get(&*package.id).into_iter().flat_map(|on| on.iter());
-        let needed: BTreeSet<_> = on
+        let dependencies: BTreeSet<_> = on
             .filter(|on| on.is(|kind| kind != Some("dev")))
-            .filter_map(|on| places.get(&on.pkg).copied())
+            .filter_map(|on| indexes.get(&on.pkg).copied())
             .collect();
         let role = match &*package.id {
             id if id == program => Role::Program,
             id if linked.contains(id) => Role::Linked,
-            _ => Role::Builds,
+            _ => Role::Build,
         };
         let Package { name, version, source, license, .. } = package;
-        Part { name, version, source, license, role, needs: needed.into_iter().collect() }
+        Crate { name, version, source, license, role, dependencies: dependencies.into_iter().collect() }
     };
     Some(Packages {
-        parts: packages.into_iter().map(part).collect(),
+        crates: packages.into_iter().map(to_crate).collect(),
         target_folder: target_directory,
         sources,
     })
 }
 
-/// One package and all to which such dependencies lead.
-fn reached<'a>(
+/// Returns a package and all packages that are reachable by dependencies that match a predicate.
+fn reachable<'a>(
     nodes: &BTreeMap<&'a str, &'a [Dependency]>,
     from: &'a str,
-    counts: impl Fn(&Dependency) -> bool,
+    predicate: impl Fn(&Dependency) -> bool,
 ) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::from([from]);
-    let mut ahead = vec![from];
-    while let Some(id) = ahead.pop() {
-        for on in nodes.get(id).into_iter().flat_map(|on| on.iter()).filter(|on| counts(on)) {
+    let mut queue = vec![from];
+    while let Some(id) = queue.pop() {
+        for on in nodes.get(id).into_iter().flat_map(|on| on.iter()).filter(|on| predicate(on)) {
             if found.insert(&on.pkg) {
-                ahead.push(&on.pkg);
+                queue.push(&on.pkg);
             }
         }
     }
@@ -182,12 +188,12 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A manager that links b, which links a and derives; with a build script and tests.
+    /// Returns a manager that links b, which links a and uses the macro `derives`, with a build script and tests.
     pub(in super::super) fn example() -> Packages {
         let package = |name: &str, kind: &str| {
             json!({
                 "id": name, "name": name, "version": "1.0.0", "license": "MIT/Apache-2.0", "targets": [{ "kind": [kind] }],
-                "manifest_path": format!("/home/somebody/registry/{name}-1.0.0/Cargo.toml"),
+                "manifest_path": format!("/home/user/registry/{name}-1.0.0/Cargo.toml"),
                 "source": "registry+https://github.com/rust-lang/crates.io-index",
             })
         };
@@ -209,26 +215,26 @@ pub(super) mod tests {
                 node("tests", &[("apart", None)]),
             ] },
         });
-        sorted(serde_json::from_value(metadata).unwrap()).unwrap()
+        from_metadata(serde_json::from_value(metadata).unwrap()).unwrap()
     }
 
     #[test]
-    fn the_folder_of_sources_is_the_one_that_all_crates_of_a_registry_are_in() {
-        assert_eq!(example().sources, BTreeSet::from([PathBuf::from("/home/somebody/registry")]));
+    fn sources_are_folders_of_registries() {
+        assert_eq!(example().sources, BTreeSet::from([PathBuf::from("/home/user/registry")]));
     }
 
     #[test]
-    fn what_is_linked_is_told_from_what_builds_and_from_what_does_not_take_part() {
+    fn crates_have_roles_and_exclude_dev_dependencies() {
         let roles: Vec<_> =
-            example().parts.into_iter().map(|part| (part.name, part.role, part.needs)).collect();
+            example().crates.into_iter().map(|one| (one.name, one.role, one.dependencies)).collect();
         let expected = [
             ("a", Role::Linked, vec![]),
             ("b", Role::Linked, vec![0, 3]),
-            ("builds", Role::Builds, vec![]),
-            ("derives", Role::Builds, vec![5]),
+            ("builds", Role::Build, vec![]),
+            ("derives", Role::Build, vec![5]),
             ("manager", Role::Program, vec![1, 2]),
-            ("syntax", Role::Builds, vec![]),
+            ("syntax", Role::Build, vec![]),
         ];
-        assert_eq!(roles, expected.map(|(name, role, needs)| (name.to_owned(), role, needs)));
+        assert_eq!(roles, expected.map(|(name, role, dependencies)| (name.to_owned(), role, dependencies)));
     }
 }

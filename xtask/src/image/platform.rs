@@ -1,4 +1,4 @@
-//! The machines that images are made for.
+//! Platforms of images.
 
 use std::{
     env::consts::{ARCH, OS},
@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use object::Architecture;
 
-use super::toolchain::said;
+use super::toolchain::first_line;
 
-/// A machine, as images name it.
+/// Platform in the notation of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Platform {
     #[value(name = "linux/amd64")]
@@ -22,14 +22,16 @@ pub(super) enum Platform {
 }
 
 impl Platform {
-    /// This machine.
+    /// Returns the platform of this machine.
     ///
     /// # Errors
-    /// When no images are made for machines like this one.
-    pub(super) fn here() -> Result<Self> {
+    /// Returns an error if images for this machine's architecture are not supported.
+    pub(super) fn host() -> Result<Self> {
         let all = Self::value_variants().iter();
-        let here = all.copied().find(|platform| platform.machine() == ARCH);
-        here.with_context(|| format!("no image is made for {ARCH}; choose a machine by --platform"))
+        let host = all.copied().find(|platform| platform.machine() == ARCH);
+        host.with_context(|| {
+            format!("images for {ARCH} are not supported; choose a platform with --platform")
+        })
     }
 
     pub(super) fn architecture(self) -> &'static str {
@@ -39,13 +41,15 @@ impl Platform {
         }
     }
 
-    /// As cargo names it. It is named to cargo even where it is this machine: so build scripts and procedural macros,
-    /// which cannot be static, are built as ever.
+    /// Returns the target of cargo.
+    ///
+    /// It is passed to cargo even for this machine, so that its flags do not apply to build scripts and
+    /// procedural macros, which cannot be static.
     pub(super) fn target(self) -> String {
         format!("{}-unknown-linux-gnu", self.machine())
     }
 
-    /// The program that compiles what is written in C, and links.
+    /// Returns the C compiler, which is also the linker.
     pub(super) fn compiler(self) -> String {
         if self.machine() == ARCH { "cc".to_owned() } else { format!("{}-linux-gnu-gcc", self.machine()) }
     }
@@ -57,29 +61,30 @@ impl Platform {
         }
     }
 
-    /// Whether programs for it can be built here.
+    /// Checks that this machine can build programs for the platform.
     ///
     /// # Errors
-    /// Say what to install.
+    /// Returns an error that says what to install.
     pub(super) fn check(self) -> Result<()> {
-        ensure!(OS == "linux", "an image is built on Linux; this is {OS}");
+        ensure!(OS == "linux", "cannot build images on {OS}; use Linux");
         let target = self.target();
-        let libraries = said(Command::new("rustc").args(["--print=target-libdir", "--target", &target]))?;
+        let libraries =
+            first_line(Command::new("rustc").args(["--print=target-libdir", "--target", &target]))?;
         ensure!(
             PathBuf::from(libraries).is_dir(),
-            "Rust's standard library for {target} is not installed; run: rustup target add {target}"
+            "the Rust standard library for {target} is not installed; run `rustup target add {target}`"
         );
         let compiler = self.compiler();
-        said(Command::new(&compiler).arg("--version")).map(drop).with_context(|| {
+        first_line(Command::new(&compiler).arg("--version")).map(drop).with_context(|| {
             format!(
-                "there is no C compiler for linux/{}, {compiler}; on Debian and Ubuntu: apt-get install {}",
+                "the C compiler for linux/{}, {compiler}, is not installed; on Debian and Ubuntu, run `apt-get install {}`",
                 self.architecture(),
                 self.packages()
             )
         })
     }
 
-    /// What Debian calls the compiler and the C library.
+    /// Returns the Debian packages of the compiler and the C library.
     fn packages(self) -> String {
         if self.machine() == ARCH {
             return "gcc libc6-dev".to_owned();
@@ -88,7 +93,7 @@ impl Platform {
         format!("gcc-{machine}-linux-gnu libc6-dev-{}-cross", self.architecture())
     }
 
-    /// As Rust names it.
+    /// Returns the architecture in the notation of Rust.
     fn machine(self) -> &'static str {
         match self {
             Self::Amd64 => "x86_64",
@@ -97,7 +102,7 @@ impl Platform {
     }
 }
 
-/// The variables that make cargo use the compiler of another machine.
+/// Returns the environment variables with which cargo uses the platform's compiler.
 pub(super) fn variables(platform: Platform) -> Vec<(String, String)> {
     let (target, compiler) = (platform.target().replace('-', "_"), platform.compiler());
     vec![
@@ -111,11 +116,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_machine_has_a_compiler_of_its_own_and_this_one_has_the_usual() {
-        let here = Platform::here().unwrap();
-        here.check().unwrap();
-        assert_eq!(here.compiler(), "cc");
-        for platform in Platform::value_variants().iter().filter(|platform| **platform != here) {
+    fn other_platforms_use_cross_compilers() {
+        let host = Platform::host().unwrap();
+        host.check().unwrap();
+        assert_eq!(host.compiler(), "cc");
+        for platform in Platform::value_variants().iter().filter(|platform| **platform != host) {
             let compiler = platform.compiler();
             assert!(platform.target().starts_with(compiler.strip_suffix("-linux-gnu-gcc").unwrap()));
             assert!(platform.packages().contains(platform.architecture()), "{}", platform.packages());

@@ -1,4 +1,4 @@
-//! What a program is built with, as far as it decides the program's bytes.
+//! Toolchain of the program, as far as the program depends on it.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -6,29 +6,29 @@ use anyhow::{Context, Result, ensure};
 
 use super::{layer::sha256, platform::Platform};
 
-/// The Rust compiler, the C compiler and the C library, in one line for people who are to find the same.
+/// Returns the versions of the Rust compiler, the C compiler, and the C library on one line.
 ///
 /// # Errors
-/// When one of them is not there.
+/// Returns an error if one of them is not installed.
 pub(super) fn toolchain(platform: Platform) -> Result<String> {
     let compiler = platform.compiler();
-    let rust = said(Command::new("rustc").arg("--version"))?;
-    let c = said(Command::new(&compiler).arg("--version"))?;
-    let library = PathBuf::from(said(Command::new(&compiler).arg("-print-file-name=libc.a"))?);
+    let rust = first_line(Command::new("rustc").arg("--version"))?;
+    let c = first_line(Command::new(&compiler).arg("--version"))?;
+    let library = PathBuf::from(first_line(Command::new(&compiler).arg("-print-file-name=libc.a"))?);
     let library = fs::read(&library).with_context(|| {
-        format!("cannot read {}; a static program needs glibc's libc.a", library.display())
+        format!("cannot read {}; install the static C library of glibc", library.display())
     })?;
     Ok(format!("{rust}, {c}, libc.a {}", sha256(&library)))
 }
 
-/// The first line that a program says.
+/// Runs a program, and returns the first line of its output.
 ///
 /// # Errors
-/// When it cannot be run, or fails.
-pub(super) fn said(command: &mut Command) -> Result<String> {
+/// Returns an error if the program cannot be run or fails.
+pub(super) fn first_line(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();
     let output = command.output().with_context(|| format!("cannot run {name}"))?;
-    ensure!(output.status.success(), "{name} fails: {}", String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(output.status.success(), "{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -1,54 +1,57 @@
-//! `cargo xtask image --verify`: whether an image is what this commit makes.
+//! `cargo xtask image --verify`: compares an image with a build of this commit.
 
 use std::{fs, str::FromStr};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{make, packages::Packages, platform::Platform, toolchain::toolchain};
+use super::{build_archive, packages::Packages, platform::Platform, toolchain::toolchain};
 
-/// The digest of an image, as registries write it.
+/// Digest of an image in the notation of registries.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Digest(String);
 
 impl FromStr for Digest {
     type Err = anyhow::Error;
 
-    /// Takes a whole reference to an image, too.
+    /// Parses a digest, alone or at the end of an image reference.
     fn from_str(text: &str) -> Result<Self> {
         let digest = text.rsplit('@').next().unwrap_or(text);
         let digits = digest.strip_prefix("sha256:").unwrap_or_default();
         let is_digest =
             digits.len() == 64 && digits.chars().all(|digit| matches!(digit, '0'..='9' | 'a'..='f'));
-        ensure!(is_digest, "a digest is sha256: and 64 hexadecimal digits");
+        ensure!(is_digest, "a digest consists of sha256: and 64 hexadecimal digits in lower case");
         Ok(Self(digest.to_owned()))
     }
 }
 
-/// Builds all of it anew in a folder of its own, and compares.
+/// Builds the image in a new folder, and compares its digest.
 ///
 /// # Errors
-/// When it is another image, or does not build.
-pub(super) fn run(Digest(wanted): &Digest, builds: &[(Platform, Packages)]) -> Result<()> {
+/// Returns an error if the digest differs, or if the build fails.
+pub(super) fn run(Digest(expected): &Digest, builds: &[(Platform, Packages)]) -> Result<()> {
     let target = builds.iter().map(|(_, packages)| &packages.target_folder).next();
-    let target = target.context("nothing is built")?;
-    fs::create_dir_all(target).with_context(|| format!("cannot make {}", target.display()))?;
-    let folder =
-        tempfile::Builder::new().prefix("verify-").tempdir_in(target).context("cannot make a folder")?;
-    let made = make(builds, Some(folder.path()))?.digest;
-    if made == *wanted {
-        println!("{made} is what this commit makes");
+    let target = target.context("no platform is selected")?;
+    fs::create_dir_all(target).with_context(|| format!("cannot create {}", target.display()))?;
+    let folder = tempfile::Builder::new()
+        .prefix("verify-")
+        .tempdir_in(target)
+        .context("cannot create a temporary folder")?;
+    let built = build_archive(builds, Some(folder.path()))?.digest;
+    if built == *expected {
+        println!("verified: this commit builds {built}");
         return Ok(());
     }
-    let here = builds.iter().map(|(platform, _)| toolchain(*platform)).collect::<Result<Vec<_>>>()?;
-    bail!(difference(wanted, &made, &here))
+    let toolchains = builds.iter().map(|(platform, _)| toolchain(*platform)).collect::<Result<Vec<_>>>()?;
+    bail!(difference(expected, &built, &toolchains))
 }
 
-fn difference(wanted: &str, made: &str, here: &[String]) -> String {
+fn difference(expected: &str, built: &str, toolchains: &[String]) -> String {
     format!(
-        "the image is not what is built here:\n  asked for {wanted}\n  built     {made}\nIt was made from another commit or from \
-         changed files, for other machines (--platform), with another toolchain, or is not what it says. The toolchain \
-         that it was made with is in its history (skopeo inspect --config); here it is:\n  {}",
-        here.join("\n  ")
+        "the image differs from the build of this commit:\n  expected {expected}\n  built    {built}\n\
+         Possible causes are another commit, changed files, other platforms (--platform), or another toolchain. \
+         If you exclude them, do not trust the image. Its history contains its toolchain (skopeo inspect --config). \
+         The toolchain of this machine is:\n  {}",
+        toolchains.join("\n  ")
     )
 }
 
@@ -57,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_taken_alone_or_at_the_end_of_a_reference() {
+    fn parses_digest_alone_or_in_reference() {
         let digest = format!("sha256:{}", "0a".repeat(32));
         assert_eq!(digest.parse::<Digest>().unwrap().0, digest);
         assert_eq!(format!("registry.example.com/ensemble@{digest}").parse::<Digest>().unwrap().0, digest);
@@ -69,10 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_names_both_digests_and_the_toolchain() {
-        let said = difference("sha256:asked", "sha256:made", &["rustc 1.0".to_owned()]);
-        for part in ["sha256:asked", "sha256:made", "rustc 1.0"] {
-            assert!(said.contains(part), "{said}");
+    fn difference_has_digests_and_toolchain() {
+        let text = difference("sha256:expected", "sha256:built", &["rustc 1.0".to_owned()]);
+        for part in ["sha256:expected", "sha256:built", "rustc 1.0"] {
+            assert!(text.contains(part), "{text}");
         }
     }
 }

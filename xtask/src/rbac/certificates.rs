@@ -1,4 +1,4 @@
-//! `certificates.yaml`: keeping the certificates in their Secret, and `caBundle` right.
+//! `certificates.yaml`: permissions to manage the certificate Secret, and to write `caBundle`.
 
 use anyhow::Result;
 use manager::{CONTROLLERS, ca_bundle_targets};

@@ -1,4 +1,4 @@
-//! `<controller>.yaml`: what each controller may do.
+//! `<controller>.yaml`: permissions of each controller.
 
 use anyhow::Result;
 use manager::CONTROLLERS;
@@ -11,7 +11,7 @@ pub(super) fn files() -> Result<Vec<Generated>> {
     CONTROLLERS.iter().map(|controller| in_cluster(controller.name, &Grant::of(controller))).collect()
 }
 
-/// The same as a Role, of those controllers for which Roles are enough.
+/// Returns Roles for the controllers that need no cluster-wide permissions.
 pub(super) fn namespaced() -> Result<Vec<Generated>> {
     let grants = CONTROLLERS.iter().map(|controller| (controller.name, Grant::of(controller)));
     let namespaced = grants.filter(|(_, grant)| grant.rules().iter().all(Rule::is_namespaced));

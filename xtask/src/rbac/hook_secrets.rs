@@ -1,4 +1,4 @@
-//! `optional/hook-secrets.yaml`: the right to read the Secrets that hooks of a `NamespacePlus` name, for one namespace.
+//! `optional/hook-secrets.yaml`: permission to read the Secrets of hooks in one namespace.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;

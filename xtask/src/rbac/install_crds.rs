@@ -1,4 +1,4 @@
-//! `optional/install-crds.yaml`: what `--install-crds` may do.
+//! `optional/install-crds.yaml`: permissions for `--install-crds`.
 
 use anyhow::Result;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -14,7 +14,7 @@ pub(super) fn file() -> Result<Generated> {
     in_cluster(PART, &Grant::new(PART, rules()))
 }
 
-/// Create definitions, and change those that are ours.
+/// Returns rules to create definitions, and to update those of the controllers.
 fn rules() -> Vec<Rule> {
     let names: Vec<_> = crds::definitions().iter().map(ResourceExt::name_any).collect();
     vec![

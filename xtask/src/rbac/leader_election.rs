@@ -1,4 +1,4 @@
-//! `leader-election.yaml`: the Leases by which replicas share the controllers, and the right to hold them.
+//! `leader-election.yaml`: the Leases of the controllers, and the permissions to hold them.
 
 use anyhow::Result;
 use manager::CONTROLLERS;

@@ -1,5 +1,6 @@
-//! `00-manager.yaml`: where the manager lives and as whom it runs, and that it may look at the former. kubectl applies a folder's files by name, and some of
-//! the others are about objects in this namespace.
+//! `00-manager.yaml`: the namespace and the ServiceAccount of the manager, and permission to read the namespace.
+//!
+//! kubectl applies the files of a folder in order of their names, and other files need the namespace.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -10,7 +11,7 @@ use operator_runtime::release::rules;
 use super::{ACCOUNT, NAMESPACE, manifest};
 use crate::generate::{Generated, document};
 
-/// The part whose role says what the process may do wherever it runs.
+/// Part with the permissions of the process itself.
 const PART: &str = "manager";
 
 pub(super) fn file() -> Result<Generated> {
@@ -31,7 +32,7 @@ fn namespace() -> Namespace {
 fn account() -> ServiceAccount {
     let mut metadata = named(ACCOUNT);
     metadata.namespace = Some(NAMESPACE.to_owned());
-    // The manager's pods ask for a token themselves; whatever else runs as this account gets none unasked.
+    // The Pods of the manager enable the token explicitly. Other Pods with this account get none.
     ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
 }
 

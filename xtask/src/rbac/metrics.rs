@@ -1,4 +1,4 @@
-//! `metrics-auth.yaml`: what the metrics server may ask the API server, and what Prometheus needs to read it.
+//! `metrics-auth.yaml`: permissions of the metrics server to authenticate clients, and of clients to read metrics.
 
 use anyhow::Result;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
@@ -10,7 +10,7 @@ use super::{ACCOUNT, NAMESPACE, manifest};
 use crate::generate::{Generated, document};
 
 const PART: &str = "metrics-auth";
-/// Bound to whoever reads the metrics; that is up to those who run Prometheus.
+/// ClusterRole for clients that read the metrics, which the user binds.
 const READER: &str = "ensemble-metrics-reader";
 
 pub(super) fn file() -> Result<Generated> {

@@ -1,4 +1,4 @@
-//! The addresses of a manager on a workstation: the usual ports, or others if those are in use.
+//! Addresses of a manager on a workstation: the default ports, or free ports if those are in use.
 
 use std::{
     ffi::OsString,
@@ -9,24 +9,26 @@ use anyhow::{Context, Result};
 
 use crate::deploy::Ports;
 
-/// The flag with the address of the webhooks.
+/// Flag with the address of the webhooks.
 pub(crate) const BIND_FLAG: &str = "--webhook-bind-address";
 const METRICS_FLAG: &str = "--metrics-bind-address";
 const SECURE_FLAG: &str = "--metrics-secure";
 const PROBES_FLAG: &str = "--health-probe-bind-address";
 
-/// How many ports are tried, one after the other.
+/// Number of ports to try after the default port.
 const ATTEMPTS: usize = 16;
 
-/// Flags with the addresses that nobody gave. Other managers of this machine choose others as long as it is held.
+/// Flags with addresses that the user did not set.
+///
+/// While the value exists, other managers on this machine choose other addresses.
 pub(crate) struct Addresses {
     webhooks: Option<String>,
     others: Vec<String>,
-    reserved: Vec<Reserved>,
+    reservations: Vec<PortReservation>,
 }
 
 impl Addresses {
-    /// Chooses the addresses that neither the arguments nor the environment have.
+    /// Chooses the addresses that neither the arguments nor the environment set.
     ///
     /// # Errors
     /// Returns an error if this machine has no free port.
@@ -36,33 +38,33 @@ impl Addresses {
 
     fn choose_among(
         args: &[String],
-        usual: Ports,
+        defaults: Ports,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self> {
-        let is_absent = |flag: &str| !is_given(args, flag) && variable(&variable_of(flag)).is_none();
-        let mut this = Self { webhooks: None, others: Vec::new(), reserved: Vec::new() };
-        if is_absent(BIND_FLAG) {
-            let address = this.reserve(usual.webhook)?;
+        let is_unset = |flag: &str| !is_set(args, flag) && variable(&variable_of(flag)).is_none();
+        let mut this = Self { webhooks: None, others: Vec::new(), reservations: Vec::new() };
+        if is_unset(BIND_FLAG) {
+            let address = this.reserve(defaults.webhook)?;
             this.webhooks = Some(format!("{BIND_FLAG}={address}"));
         }
-        if is_absent(METRICS_FLAG) {
-            let address = this.reserve(usual.metrics)?;
+        if is_unset(METRICS_FLAG) {
+            let address = this.reserve(defaults.metrics)?;
             this.others.push(format!("{METRICS_FLAG}={address}"));
-            if is_absent(SECURE_FLAG) {
+            if is_unset(SECURE_FLAG) {
                 this.others.push(format!("{SECURE_FLAG}=false"));
             }
         }
-        if is_absent(PROBES_FLAG) {
-            let address = this.reserve(usual.probes)?;
+        if is_unset(PROBES_FLAG) {
+            let address = this.reserve(defaults.probes)?;
             this.others.push(format!("{PROBES_FLAG}={address}"));
         }
         Ok(this)
     }
 
-    fn reserve(&mut self, usual: u16) -> Result<SocketAddr> {
-        let reserved = Reserved::usual_or_any(usual)?;
-        let address = reserved.address;
-        self.reserved.push(reserved);
+    fn reserve(&mut self, default: u16) -> Result<SocketAddr> {
+        let reservation = PortReservation::default_or_any(default)?;
+        let address = reservation.address;
+        self.reservations.push(reservation);
         Ok(address)
     }
 
@@ -77,39 +79,38 @@ impl Addresses {
     }
 }
 
-/// An address on which nobody listens yet.
+/// Reservation of a free TCP port.
 ///
-/// Between the choice and the moment in which the manager listens, another `cargo xtask run` may choose. So each holds the
-/// UDP port of the same number, which the manager has no use for.
-struct Reserved {
+/// Another `cargo xtask run` could choose the same port before the manager listens. Each therefore
+/// holds the UDP port of the same number, which the manager does not use.
+struct PortReservation {
     address: SocketAddr,
-    _claim: UdpSocket,
+    _socket: UdpSocket,
 }
 
-impl Reserved {
-    fn usual_or_any(usual: u16) -> Result<Self> {
-        let ports = std::iter::once(usual).chain(std::iter::repeat_n(0, ATTEMPTS));
+impl PortReservation {
+    fn default_or_any(default: u16) -> Result<Self> {
+        let ports = std::iter::once(default).chain(std::iter::repeat_n(0, ATTEMPTS));
         let mut found = ports.map(Self::new).skip_while(std::io::Result::is_err);
-        found
-            .next()
-            .transpose()?
-            .with_context(|| format!("found no free port on 127.0.0.1, neither {usual} nor another"))
+        found.next().transpose()?.with_context(|| {
+            format!("cannot bind a port on 127.0.0.1: {default} is in use, and no other port is free")
+        })
     }
 
     fn new(port: u16) -> std::io::Result<Self> {
-        let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))?;
-        let address = claim.local_addr()?;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, port))?;
+        let address = socket.local_addr()?;
         TcpListener::bind(address)?;
-        Ok(Self { address, _claim: claim })
+        Ok(Self { address, _socket: socket })
     }
 }
 
-/// The environment variable of a flag.
+/// Returns the environment variable of a flag.
 fn variable_of(flag: &str) -> String {
     format!("ENSEMBLE_{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase())
 }
 
-fn is_given(args: &[String], flag: &str) -> bool {
+fn is_set(args: &[String], flag: &str) -> bool {
     args.iter().any(|arg| arg == flag || arg.strip_prefix(flag).is_some_and(|rest| rest.starts_with('=')))
 }
 
@@ -117,8 +118,8 @@ fn is_given(args: &[String], flag: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Three ports that nobody uses.
-    fn usual() -> Ports {
+    /// Returns three free ports.
+    fn free_ports() -> Ports {
         let [probes, webhook, metrics] = [(); 3]
             .map(|()| TcpListener::bind("127.0.0.1:0").unwrap())
             .map(|free| free.local_addr().unwrap().port());
@@ -130,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_ports_are_chosen_where_they_are_free() {
-        let usual = usual();
-        let chosen = Addresses::choose_among(&[], usual, |_| None).unwrap();
-        let Ports { probes, webhook, metrics } = usual;
+    fn chooses_default_ports() {
+        let defaults = free_ports();
+        let chosen = Addresses::choose_among(&[], defaults, |_| None).unwrap();
+        let Ports { probes, webhook, metrics } = defaults;
         let expected = [
             format!("--webhook-bind-address=127.0.0.1:{webhook}"),
             format!("--metrics-bind-address=127.0.0.1:{metrics}"),
@@ -144,35 +145,35 @@ mod tests {
     }
 
     #[test]
-    fn another_port_is_chosen_where_somebody_listens() {
-        let usual = usual();
-        let taken = [usual.probes, usual.webhook, usual.metrics]
+    fn chooses_other_ports_if_defaults_are_in_use() {
+        let defaults = free_ports();
+        let used = [defaults.probes, defaults.webhook, defaults.metrics]
             .map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
-        let chosen = all(&Addresses::choose_among(&[], usual, |_| None).unwrap());
+        let chosen = all(&Addresses::choose_among(&[], defaults, |_| None).unwrap());
         assert_eq!(chosen.len(), 4, "{chosen:?}");
-        for port in taken.map(|taken| taken.local_addr().unwrap().port()) {
+        for port in used.map(|listener| listener.local_addr().unwrap().port()) {
             assert!(!chosen.iter().any(|flag| flag.ends_with(&format!(":{port}"))), "{port}: {chosen:?}");
         }
     }
 
     #[test]
-    fn two_that_choose_at_once_choose_different_ports() {
-        let usual = usual();
-        let one = Addresses::choose_among(&[], usual, |_| None).unwrap();
-        let other = Addresses::choose_among(&[], usual, |_| None).unwrap();
+    fn concurrent_choices_are_distinct() {
+        let defaults = free_ports();
+        let one = Addresses::choose_among(&[], defaults, |_| None).unwrap();
+        let other = Addresses::choose_among(&[], defaults, |_| None).unwrap();
         let (one, other) = (all(&one), all(&other));
         let shared: Vec<_> = one.iter().filter(|flag| other.contains(flag)).collect();
         assert_eq!(shared, ["--metrics-secure=false"]);
     }
 
     #[test]
-    fn what_was_given_is_left_alone() {
+    fn keeps_addresses_that_are_set() {
         let args = ["--metrics-bind-address", "127.0.0.1:1", "--health-probe-bind-address=0"];
         let variable = |name: &str| (name == "ENSEMBLE_WEBHOOK_BIND_ADDRESS").then(|| "0".into());
-        let chosen = Addresses::choose_among(&args.map(ToOwned::to_owned), usual(), variable).unwrap();
+        let chosen = Addresses::choose_among(&args.map(ToOwned::to_owned), free_ports(), variable).unwrap();
         assert_eq!(all(&chosen), [""; 0]);
         let chosen =
-            Addresses::choose_among(&["--metrics-secure=true".to_owned()], usual(), |_| None).unwrap();
+            Addresses::choose_among(&["--metrics-secure=true".to_owned()], free_ports(), |_| None).unwrap();
         assert!(!all(&chosen).contains(&"--metrics-secure=false".to_owned()));
     }
 }

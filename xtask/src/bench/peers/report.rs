@@ -1,88 +1,105 @@
-//! What the cells say together.
+//! Tables of measurements.
 
 use std::fmt::Write as _;
 
 use super::{
-    cell::{Cell, pods_each},
-    contender::Contender,
+    controller::Controller,
+    measurement::{Measurement, pods_per_object},
 };
 use crate::bench::figures::count;
 
-/// A figure of a cell.
+/// Figure of a measurement.
 pub(super) struct Figure {
-    pub(super) what: &'static str,
-    /// Without spaces, for names of files.
-    pub(super) short: &'static str,
-    pub(super) of: fn(&Cell) -> f64,
+    pub(super) label: &'static str,
+    /// Part of the name of the plot's file.
+    pub(super) file_name: &'static str,
+    pub(super) of: fn(&Measurement) -> f64,
 }
 
 pub(super) const FIGURES: [Figure; 9] = [
-    Figure { what: "all pods created, s", short: "created", of: |cell| cell.created },
-    Figure { what: "all ready, s", short: "ready", of: |cell| cell.ready },
-    Figure { what: "requests per object", short: "requests", of: |cell| total(cell) / count(cell.size) },
+    Figure { label: "all Pods created, s", file_name: "created", of: |measurement| measurement.created },
+    Figure { label: "all ready, s", file_name: "ready", of: |measurement| measurement.ready },
     Figure {
-        what: "status writes per object",
-        short: "status",
-        of: |cell| of(cell, "/status") / count(cell.size),
-    },
-    Figure { what: "events per object", short: "events", of: |cell| of(cell, "events") / count(cell.size) },
-    Figure {
-        what: "processor per pod, us",
-        short: "processor",
-        of: |cell| cell.processor * 1e6 / count(cell.size * pods_each()),
+        label: "requests per object",
+        file_name: "requests",
+        of: |measurement| total(measurement) / count(measurement.size),
     },
     Figure {
-        what: "processor of API server and etcd per pod, us",
-        short: "control-plane",
-        of: |cell| cell.control_plane * 1e6 / count(cell.size * pods_each()),
+        label: "status writes per object",
+        file_name: "status",
+        of: |measurement| requests(measurement, "/status") / count(measurement.size),
     },
-    Figure { what: "memory, peak, MiB", short: "peak", of: |cell| cell.peak },
-    Figure { what: "memory, settled, MiB", short: "settled", of: |cell| cell.settled },
+    Figure {
+        label: "events per object",
+        file_name: "events",
+        of: |measurement| requests(measurement, "events") / count(measurement.size),
+    },
+    Figure {
+        label: "CPU time per Pod, us",
+        file_name: "cpu",
+        of: |measurement| measurement.cpu * 1e6 / count(measurement.size * pods_per_object()),
+    },
+    Figure {
+        label: "CPU time of API server and etcd per Pod, us",
+        file_name: "control-plane",
+        of: |measurement| measurement.control_plane * 1e6 / count(measurement.size * pods_per_object()),
+    },
+    Figure { label: "memory, peak, MiB", file_name: "peak", of: |measurement| measurement.peak },
+    Figure { label: "memory, settled, MiB", file_name: "settled", of: |measurement| measurement.settled },
 ];
 
-fn total(cell: &Cell) -> f64 {
-    count(cell.requests.values().sum())
+fn total(measurement: &Measurement) -> f64 {
+    count(measurement.requests.values().sum())
 }
 
-fn of(cell: &Cell, which: &str) -> f64 {
-    count(cell.requests.iter().filter(|(request, _)| request.ends_with(which)).map(|(_, times)| *times).sum())
-}
-
-/// What is said of a cell as soon as it is measured.
-pub(super) fn line(cell: &Cell) -> String {
-    let Cell { contender, size, created, ready, processor, peak, .. } = cell;
-    format!(
-        "{:<10} {size:>5} objects: created {created:.1} s, ready {ready:.1} s, processor {processor:.2} s, peak {peak:.1} MiB, {:?}",
-        contender.name(),
-        cell.requests
+/// Returns the number of requests whose name ends with `suffix`.
+fn requests(measurement: &Measurement, suffix: &str) -> f64 {
+    count(
+        measurement
+            .requests
+            .iter()
+            .filter(|(request, _)| request.ends_with(suffix))
+            .map(|(_, times)| *times)
+            .sum(),
     )
 }
 
-/// A Markdown table: for each size and figure the median of each contender, and that of the first as a share of each
-/// other's.
-pub(super) fn table(cells: &[Cell]) -> String {
-    let (contenders, sizes) = (contenders(cells), sizes(cells));
-    let Some((first, peers)) = contenders.split_first() else { return String::new() };
+/// Returns one line about a measurement.
+pub(super) fn line(measurement: &Measurement) -> String {
+    let Measurement { controller, size, created, ready, cpu, peak, .. } = measurement;
+    format!(
+        "{:<10} {size:>5} objects: created {created:.1} s, ready {ready:.1} s, CPU {cpu:.2} s, peak {peak:.1} MiB, {:?}",
+        controller.name(),
+        measurement.requests
+    )
+}
+
+/// Returns a Markdown table of the median of each size, figure, and controller.
+///
+/// Further columns contain the ratio of the first controller to each other one.
+pub(super) fn table(measurements: &[Measurement]) -> String {
+    let (controllers, sizes) = (controllers(measurements), sizes(measurements));
+    let Some((first, peers)) = controllers.split_first() else { return String::new() };
     let mut table = String::from("| objects | |");
-    for contender in &contenders {
-        let _ = write!(table, " {} |", contender.name());
+    for controller in &controllers {
+        let _ = write!(table, " {} |", controller.name());
     }
     for peer in peers {
         let _ = write!(table, " {} / {} |", first.name(), peer.name());
     }
     table.push_str("\n|---|---|");
-    table.push_str(&"---:|".repeat(contenders.len() + peers.len()));
+    table.push_str(&"---:|".repeat(controllers.len() + peers.len()));
     for size in sizes {
         for figure in &FIGURES {
-            let _ = write!(table, "\n| {size} | {} |", figure.what);
-            let median = |contender| median(cells, contender, size, figure);
-            for contender in &contenders {
-                let _ = write!(table, " {:.1} |", median(*contender));
+            let _ = write!(table, "\n| {size} | {} |", figure.label);
+            let median = |controller| median(measurements, controller, size, figure);
+            for controller in &controllers {
+                let _ = write!(table, " {:.1} |", median(*controller));
             }
             for peer in peers {
-                let share = median(*first) / median(*peer);
-                // Of a peer that has none of it, nothing is a share.
-                let _ = if share.is_finite() { write!(table, " {share:.2} |") } else { write!(table, " |") };
+                let ratio = median(*first) / median(*peer);
+                // The figure of the other controller may be zero.
+                let _ = if ratio.is_finite() { write!(table, " {ratio:.2} |") } else { write!(table, " |") };
             }
         }
     }
@@ -90,45 +107,53 @@ pub(super) fn table(cells: &[Cell]) -> String {
     table
 }
 
-/// How cost grows with the number of objects: the exponent of each figure.
-pub(super) fn growth(cells: &[Cell]) -> String {
-    let sizes = sizes(cells);
+/// Returns how figures grow with the number of objects, as exponents.
+pub(super) fn growth(measurements: &[Measurement]) -> String {
+    let sizes = sizes(measurements);
     if sizes.len() < 2 {
         return String::new();
     }
     let mut text = String::from("growth with the number of objects, as an exponent:\n");
-    for contender in contenders(cells) {
+    for controller in controllers(measurements) {
         for figure in &TOTALS {
-            let points =
-                sizes.iter().map(|size| (count(*size).ln(), median(cells, contender, *size, figure).ln()));
+            let points = sizes
+                .iter()
+                .map(|size| (count(*size).ln(), median(measurements, controller, *size, figure).ln()));
             let exponent = slope(&points.collect::<Vec<_>>());
-            let _ = writeln!(text, "{:<10} {:<12} {exponent:.2}", contender.name(), figure.what);
+            let _ = writeln!(text, "{:<10} {:<12} {exponent:.2}", controller.name(), figure.label);
         }
     }
     text
 }
 
-/// What is to grow as the number of objects does.
+/// Figures that should grow linearly with the number of objects.
 const TOTALS: [Figure; 2] = [
-    Figure { what: "requests", short: "requests", of: total },
-    Figure { what: "processor", short: "processor", of: |cell| cell.processor },
+    Figure { label: "requests", file_name: "requests", of: total },
+    Figure { label: "CPU time", file_name: "cpu", of: |measurement| measurement.cpu },
 ];
 
-/// The slope of the straight line that fits best.
+/// Returns the slope of the line of best fit.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let length = count(points.len());
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / length;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));
-    let both: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
-    both / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>()
+    let covariance: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    covariance / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>()
 }
 
-pub(super) fn median(cells: &[Cell], contender: Contender, size: usize, figure: &Figure) -> f64 {
-    let cells = cells.iter().filter(|cell| cell.contender == contender && cell.size == size);
-    middle(cells.map(figure.of).collect())
+pub(super) fn median(
+    measurements: &[Measurement],
+    controller: Controller,
+    size: usize,
+    figure: &Figure,
+) -> f64 {
+    let measurements = measurements
+        .iter()
+        .filter(|measurement| measurement.controller == controller && measurement.size == size);
+    median_of(measurements.map(figure.of).collect())
 }
 
-fn middle(mut values: Vec<f64>) -> f64 {
+fn median_of(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.get(half) {
@@ -140,19 +165,19 @@ fn middle(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// In the order in which they were first measured.
-pub(super) fn contenders(cells: &[Cell]) -> Vec<Contender> {
-    let mut contenders = Vec::new();
-    for cell in cells {
-        if !contenders.contains(&cell.contender) {
-            contenders.push(cell.contender);
+/// Returns the controllers in the order of their first measurement.
+pub(super) fn controllers(measurements: &[Measurement]) -> Vec<Controller> {
+    let mut controllers = Vec::new();
+    for measurement in measurements {
+        if !controllers.contains(&measurement.controller) {
+            controllers.push(measurement.controller);
         }
     }
-    contenders
+    controllers
 }
 
-pub(super) fn sizes(cells: &[Cell]) -> Vec<usize> {
-    let mut sizes: Vec<_> = cells.iter().map(|cell| cell.size).collect();
+pub(super) fn sizes(measurements: &[Measurement]) -> Vec<usize> {
+    let mut sizes: Vec<_> = measurements.iter().map(|measurement| measurement.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -162,14 +187,14 @@ pub(super) fn sizes(cells: &[Cell]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn cell(contender: Contender, size: usize, processor: f64) -> Cell {
+    fn measurement(controller: Controller, size: usize, cpu: f64) -> Measurement {
         let requests = [("create pods", 10 * size), ("update podsets/status", size), ("create events", 3)];
-        Cell {
-            contender,
+        Measurement {
+            controller,
             size,
             created: 1.0,
             ready: 2.0,
-            processor,
+            cpu,
             control_plane: 4.0,
             peak: 10.0,
             settled: 9.0,
@@ -178,28 +203,28 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_medians_and_shares() {
-        let cells = [
-            cell(Contender::Ensemble, 10, 0.01),
-            cell(Contender::Ensemble, 10, 0.03),
-            cell(Contender::Go, 10, 0.04),
+    fn table_has_medians_and_ratios() {
+        let measurements = [
+            measurement(Controller::Ensemble, 10, 0.01),
+            measurement(Controller::Ensemble, 10, 0.03),
+            measurement(Controller::Go, 10, 0.04),
         ];
-        let table = table(&cells);
+        let table = table(&measurements);
         assert!(table.contains("| objects | | ensemble | go | ensemble / go |"), "{table}");
-        assert!(table.contains("| 10 | processor per pod, us | 200.0 | 400.0 | 0.50 |"), "{table}");
+        assert!(table.contains("| 10 | CPU time per Pod, us | 200.0 | 400.0 | 0.50 |"), "{table}");
         assert!(table.contains("| 10 | status writes per object | 1.0 | 1.0 | 1.00 |"), "{table}");
     }
 
     #[test]
-    fn what_doubles_with_the_number_grows_by_one() {
-        let cells = [10, 20, 40].map(|size| cell(Contender::Go, size, count(size) / 100.0));
-        assert!(growth(&cells).contains("go         processor    1.00"), "{}", growth(&cells));
+    fn linear_growth_has_exponent_one() {
+        let measurements = [10, 20, 40].map(|size| measurement(Controller::Go, size, count(size) / 100.0));
+        assert!(growth(&measurements).contains("go         CPU time     1.00"), "{}", growth(&measurements));
     }
 
     #[test]
-    fn the_median_of_an_even_number_lies_between() {
-        assert!((middle(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < f64::EPSILON);
-        assert!((middle(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
-        assert!(middle(Vec::new()).is_nan());
+    fn median_of_even_count_is_mean_of_middle_values() {
+        assert!((median_of(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < f64::EPSILON);
+        assert!((median_of(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!(median_of(Vec::new()).is_nan());
     }
 }

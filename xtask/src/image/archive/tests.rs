@@ -17,8 +17,8 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-/// One image for one machine.
-fn one(entries: Vec<Entry>) -> Archive {
+/// Returns an archive with one image.
+fn single(entries: Vec<Entry>) -> Archive {
     write("some:1.2.3", &[image("amd64", entries)]).unwrap()
 }
 
@@ -34,10 +34,10 @@ fn files(tar: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
     archive.entries().unwrap().map(read).collect()
 }
 
-/// An archive, from which is read what a descriptor names.
-struct Opened(BTreeMap<String, (u32, Vec<u8>)>);
+/// Files of an archive by path.
+struct Files(BTreeMap<String, (u32, Vec<u8>)>);
 
-impl Opened {
+impl Files {
     fn json(&self, name: &str) -> Value {
         serde_json::from_slice(&self.0[name].1).unwrap()
     }
@@ -50,29 +50,29 @@ impl Opened {
         content.clone()
     }
 
-    fn named(&self, descriptor: &Value) -> Value {
+    fn json_blob(&self, descriptor: &Value) -> Value {
         serde_json::from_slice(&self.blob(descriptor)).unwrap()
     }
 }
 
 #[test]
-fn the_same_files_make_the_same_archive_whatever_their_order() {
-    let (first, second) = (one(entries()), one(entries().into_iter().rev().collect()));
+fn archive_does_not_depend_on_order_of_files() {
+    let (first, second) = (single(entries()), single(entries().into_iter().rev().collect()));
     assert_eq!((first.digest, first.bytes), (second.digest, second.bytes));
     let mut other = entries();
     other[0].content[0] = 8;
-    assert_ne!(one(other).digest, one(entries()).digest);
+    assert_ne!(single(other).digest, single(entries()).digest);
 }
 
 #[test]
-fn an_archive_is_followed_from_its_index_to_its_files() {
-    let archive = one(entries());
-    let outer = Opened(files(&archive.bytes));
+fn index_refers_to_manifest_config_and_layer() {
+    let archive = single(entries());
+    let outer = Files(files(&archive.bytes));
     assert_eq!(outer.json("oci-layout")["imageLayoutVersion"], "1.0.0");
-    let named = &outer.json("index.json")["manifests"][0];
-    assert_eq!(named["digest"], archive.digest);
-    let manifest = outer.named(named);
-    let config = outer.named(&manifest["config"]);
+    let root = &outer.json("index.json")["manifests"][0];
+    assert_eq!(root["digest"], archive.digest);
+    let manifest = outer.json_blob(root);
+    let config = outer.json_blob(&manifest["config"]);
     assert_eq!(config["config"]["User"], "65532:65532");
     assert_eq!(config["history"][0]["comment"], "a compiler");
     let mut layer = Vec::new();
@@ -86,16 +86,16 @@ fn an_archive_is_followed_from_its_index_to_its_files() {
 }
 
 #[test]
-fn an_archive_for_several_machines_has_an_index_of_them() {
+fn multi_platform_archive_has_index() {
     let archive = write("some:1.2.3", &[image("amd64", entries()), image("arm64", entries())]).unwrap();
-    let outer = Opened(files(&archive.bytes));
-    let named = &outer.json("index.json")["manifests"];
-    assert_eq!(named.as_array().unwrap().len(), 1);
-    assert_eq!((&named[0]["digest"], &named[0]["mediaType"]), (&json!(archive.digest), &json!(INDEX)));
-    let listed = outer.named(&named[0]);
-    for (listed, architecture) in listed["manifests"].as_array().unwrap().iter().zip(["amd64", "arm64"]) {
-        assert_eq!(listed["platform"], json!({ "architecture": architecture, "os": "linux" }));
-        let config = outer.named(&outer.named(listed)["config"]);
+    let outer = Files(files(&archive.bytes));
+    let root = &outer.json("index.json")["manifests"];
+    assert_eq!(root.as_array().unwrap().len(), 1);
+    assert_eq!((&root[0]["digest"], &root[0]["mediaType"]), (&json!(archive.digest), &json!(INDEX)));
+    let index = outer.json_blob(&root[0]);
+    for (manifest, architecture) in index["manifests"].as_array().unwrap().iter().zip(["amd64", "arm64"]) {
+        assert_eq!(manifest["platform"], json!({ "architecture": architecture, "os": "linux" }));
+        let config = outer.json_blob(&outer.json_blob(manifest)["config"]);
         assert_eq!(config["architecture"], architecture);
     }
     assert!(write("some:1.2.3", &[]).is_err());

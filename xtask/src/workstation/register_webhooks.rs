@@ -1,4 +1,4 @@
-//! What the API server is told of a manager on a workstation.
+//! Registration of the webhooks of a manager on a workstation.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -22,14 +22,14 @@ use operator_runtime::crds::install;
 
 use super::{
     FIELD_MANAGER,
-    takeback::{Configuration, remove_configurations, return_conversions},
+    restore_webhooks::{Configuration, remove_configurations, restore_conversions},
 };
 use crate::{crds, rbac::NAMESPACE};
 
-/// How often to look whether the manager listens.
+/// Interval of the checks whether the manager listens.
 const POLL: Duration = Duration::from_millis(100);
 
-/// What the API server is told while a manager runs on this machine.
+/// Webhooks of a manager on this machine.
 pub(crate) struct Webhooks {
     client: Client,
     controllers: Vec<Registration>,
@@ -38,19 +38,20 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    /// The webhooks of these controllers, served at `address` and reached as `host`.
+    /// Returns the webhooks of these controllers, served on `address` and reachable as `host`.
     pub(crate) fn new(client: Client, controllers: &[Registration], address: SocketAddr, host: &str) -> Self {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let base = format!("https://{host}:{}", address.port());
         Self { client, controllers: controllers.to_vec(), address, base }
     }
 
-    /// Whether the API server asks a manager that is deployed in the cluster.
+    /// Returns whether the webhooks of a deployed manager are registered.
     pub(crate) async fn are_deployed(&self) -> Result<bool> {
         for controller in CONTROLLERS {
             let name = name(controller.name);
-            if is_by_service(&Api::<ValidatingWebhookConfiguration>::all(self.client.clone()), &name).await?
-                || is_by_service(&Api::<MutatingWebhookConfiguration>::all(self.client.clone()), &name)
+            if refers_to_service(&Api::<ValidatingWebhookConfiguration>::all(self.client.clone()), &name)
+                .await?
+                || refers_to_service(&Api::<MutatingWebhookConfiguration>::all(self.client.clone()), &name)
                     .await?
             {
                 return Ok(true);
@@ -59,8 +60,8 @@ impl Webhooks {
         Ok(false)
     }
 
-    /// Makes the namespace of the manager, where its certificates are kept.
-    pub(crate) async fn make_namespace(&self) -> Result<()> {
+    /// Creates the namespace of the manager, which contains its certificates.
+    pub(crate) async fn create_namespace(&self) -> Result<()> {
         let metadata = ObjectMeta { name: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
         match Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await {
@@ -71,23 +72,23 @@ impl Webhooks {
         }
     }
 
-    /// Waits until the manager listens, and tells the API server. What an earlier manager left is replaced.
+    /// Waits until the manager listens, and registers its webhooks. Replaces those of an earlier manager.
     pub(crate) async fn register(&self) -> Result<()> {
         while tokio::net::TcpStream::connect(self.address).await.is_err() {
             tokio::time::sleep(POLL).await;
         }
-        let reach = ClientConfig::Url { base: self.base.clone(), namespace: NAMESPACE.to_owned() };
+        let client_config = ClientConfig::Url { base: self.base.clone(), namespace: NAMESPACE.to_owned() };
         for controller in &self.controllers {
-            if let Some(configuration) = validating(controller, &reach) {
+            if let Some(configuration) = validating(controller, &client_config) {
                 self.apply(&configuration).await?;
             }
-            if let Some(configuration) = mutating(controller, &reach) {
+            if let Some(configuration) = mutating(controller, &client_config) {
                 self.apply(&configuration).await?;
             }
         }
         let converting = self.controllers.iter().filter(|controller| !(controller.conversions)().is_empty());
         let definitions: Vec<_> =
-            converting.flat_map(|controller| crds::of_controller(controller, &reach)).collect();
+            converting.flat_map(|controller| crds::of_controller(controller, &client_config)).collect();
         install(&self.client, &definitions).await
     }
 
@@ -98,16 +99,18 @@ impl Webhooks {
         applied.map(drop).with_context(|| format!("cannot apply the {} {name}", K::kind(&())))
     }
 
-    /// Takes back what the API server was told, unless another manager has told it of itself since.
-    pub(crate) async fn withdraw(&self) -> Result<()> {
+    /// Removes the registration, unless another manager has replaced it.
+    pub(crate) async fn unregister(&self) -> Result<()> {
         let base = format!("{}/", self.base);
         remove_configurations(&self.client, &self.controllers, &base).await?;
-        return_conversions(&self.client, &self.controllers, &base).await
+        restore_conversions(&self.client, &self.controllers, &base).await
     }
 }
 
-async fn is_by_service<K: Configuration>(api: &Api<K>, name: &str) -> Result<bool> {
-    let there =
+/// Returns whether a configuration exists and refers to a Service.
+async fn refers_to_service<K: Configuration>(api: &Api<K>, name: &str) -> Result<bool> {
+    let existing =
         api.get_opt(name).await.with_context(|| format!("cannot read the {} {name}", K::kind(&())))?;
-    Ok(there.is_some_and(|there| there.client_configs().iter().any(|config| config.service.is_some())))
+    Ok(existing
+        .is_some_and(|existing| existing.client_configs().iter().any(|config| config.service.is_some())))
 }

@@ -1,4 +1,4 @@
-//! Many objects, made for a measurement.
+//! Objects that the benchmarks create.
 
 use anyhow::{Context, Result};
 use cluster::wait::eventually;
@@ -13,23 +13,23 @@ use podset::{PodSet, PodSetSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
-/// The pods of each PodSet.
+/// Pods of each PodSet.
 pub(super) const REPLICAS: i32 = 10;
-/// The objects of each namespace.
+/// Objects of each namespace.
 pub(super) const PER_NAMESPACE: usize = 100;
-/// The nodes that hold the pods.
+/// Nodes of the cluster.
 pub(super) const NODES: usize = 12;
-/// Requests in flight while the world is made.
-const AT_ONCE: usize = 16;
+/// Concurrent requests that create objects.
+const CONCURRENCY: usize = 16;
 
-/// The namespace of an object with this number.
+/// Returns the namespace of the object with this number.
 pub(super) fn namespace_of(number: usize) -> String {
     format!("many-{}", number / PER_NAMESPACE)
 }
 
-/// Creates the namespaces of so many objects.
+/// Creates the namespaces for a number of objects.
 pub(super) async fn create_namespaces(client: &Client, objects: usize) -> Result<()> {
     let namespaces = Api::<Namespace>::all(client.clone());
     for number in (0..objects).step_by(PER_NAMESPACE) {
@@ -39,11 +39,11 @@ pub(super) async fn create_namespaces(client: &Client, objects: usize) -> Result
     Ok(())
 }
 
-/// Creates so many objects, each in its namespace, some at once.
+/// Creates objects in their namespaces, several concurrently.
 pub(super) async fn create_all<K>(
     client: &Client,
     count: usize,
-    make: impl Fn(usize) -> Result<K>,
+    object: impl Fn(usize) -> Result<K>,
 ) -> Result<()>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
@@ -53,16 +53,16 @@ where
         + DeserializeOwned,
 {
     let created = stream::iter(0..count).map(|number| {
-        let (api, object) = (Api::<K>::namespaced(client.clone(), &namespace_of(number)), make(number));
+        let (api, object) = (Api::<K>::namespaced(client.clone(), &namespace_of(number)), object(number));
         async move {
-            let what = || format!("cannot create a {}", K::kind(&()));
-            api.create(&PostParams::default(), &object?).await.with_context(what).map(drop)
+            let failure = || format!("cannot create a {}", K::kind(&()));
+            api.create(&PostParams::default(), &object?).await.with_context(failure).map(drop)
         }
     });
-    created.buffer_unordered(AT_ONCE).try_collect().await
+    created.buffer_unordered(CONCURRENCY).try_collect().await
 }
 
-/// A PodSet whose pods need no scheduler.
+/// Returns a PodSet whose Pods name their node, so that they need no scheduler.
 pub(super) fn podset(number: usize) -> Result<PodSet> {
     let template = json!({
         "metadata": { "labels": { "app.kubernetes.io/name": "many" } },
@@ -82,53 +82,54 @@ pub(super) fn podset_name(number: usize) -> String {
     format!("set-{number}")
 }
 
-/// How many objects of a kind say that they are ready.
+/// Returns the number of objects of a kind that are ready.
 pub(super) async fn count_ready<K: Resource<DynamicType = ()>>(client: &Client) -> Result<usize> {
-    let all = Api::<Seen>::all_with(client.clone(), &ApiResource::erase::<K>(&()));
-    Ok(all.list(&ListParams::default()).await?.iter().filter(|object| has(object, is_ready)).count())
+    let all = Api::<ObjectStatus>::all_with(client.clone(), &ApiResource::erase::<K>(&()));
+    Ok(all.list(&ListParams::default()).await?.iter().filter(|object| status_is(object, is_ready)).count())
 }
 
-/// Waits until an object says that its present spec has come true.
+/// Waits until an object is ready for its current generation.
 pub(super) async fn until_ready<K: Resource<DynamicType = ()>>(
     client: &Client,
     namespace: &str,
     name: &str,
 ) -> Result<()> {
-    let objects = Api::<Seen>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<K>(&()));
-    eventually(&format!("{} {namespace}/{name} to be ready", K::kind(&())), PATIENCE, async || {
+    let objects =
+        Api::<ObjectStatus>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<K>(&()));
+    eventually(&format!("{} {namespace}/{name} to be ready", K::kind(&())), TIMEOUT, async || {
         let object = objects.get(name).await?;
-        Ok(if has(&object, is_ready) { Ok(()) } else { Err(object) })
+        Ok(if status_is(&object, is_ready) { Ok(()) } else { Err(object) })
     })
     .await
 }
 
-/// An object without its spec, which takes long to parse.
-pub(super) type Seen = Object<Nothing, Status>;
+/// Object without its spec, which would take long to parse.
+pub(super) type ObjectStatus = Object<NoSpec, Status>;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Nothing {}
+pub(super) struct NoSpec {}
 
-/// What is looked at of the statuses of all kinds. What a kind does not have is zero.
+/// Fields of the statuses of all kinds. Fields that a kind does not have are zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
     observed_generation: Option<i64>,
-    /// The ready pods of a PodSet or ReplicaSet.
+    /// Ready Pods of a PodSet or ReplicaSet.
     pub(super) ready_replicas: i32,
-    /// The namespaces of a Tenant.
+    /// Namespaces of a Tenant.
     pub(super) size: usize,
     conditions: Vec<Condition>,
 }
 
-/// Whether the object says that its present spec was seen, and that it has what is asked.
-pub(super) fn has(object: &Seen, asked: impl Fn(&Status) -> bool) -> bool {
+/// Returns whether the status describes the current generation and matches a predicate.
+pub(super) fn status_is(object: &ObjectStatus, predicate: impl Fn(&Status) -> bool) -> bool {
     object
         .status
         .as_ref()
-        .is_some_and(|status| status.observed_generation == object.metadata.generation && asked(status))
+        .is_some_and(|status| status.observed_generation == object.metadata.generation && predicate(status))
 }
 
-/// Whether the condition Ready holds.
+/// Returns whether the condition Ready is True.
 pub(super) fn is_ready(status: &Status) -> bool {
     status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

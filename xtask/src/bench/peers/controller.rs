@@ -1,4 +1,4 @@
-//! Who is compared: our PodSet controller, the ReplicaSet controller, and a PodSet controller in Go.
+//! Controllers to compare: the PodSet controller, the ReplicaSet controller, and a PodSet controller in Go.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,33 +13,33 @@ use podset::PodSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::world;
-use crate::{stage::launch_with, workspace};
+use super::super::workload;
+use crate::{launch::launch_with_flags, workspace};
 
-/// The namespace of the peers' ServiceAccounts.
+/// Namespace of the ServiceAccounts of the other controllers.
 const NAMESPACE: &str = "peers";
-/// The label of all pods that are made for a measurement.
+/// Label of all Pods that a measurement creates.
 pub(super) const LABEL: (&str, &str) = ("app.kubernetes.io/name", "many");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Contender {
-    /// The manager, with the PodSet controller alone
+pub(super) enum Controller {
+    /// Manager with only the PodSet controller
     Ensemble,
-    /// kube-controller-manager with the ReplicaSet controller alone, at 5,000 requests a second
+    /// kube-controller-manager with only the ReplicaSet controller, at 5,000 requests a second
     ReplicaSet,
-    /// A PodSet controller on controller-runtime, at 5,000 requests a second
+    /// PodSet controller on controller-runtime, at 5,000 requests a second
     Go,
 }
 
-/// The programs.
+/// Paths of the programs.
 pub(super) struct Programs {
     pub(super) ensemble: PathBuf,
     pub(super) controller_manager: PathBuf,
     pub(super) go: PathBuf,
 }
 
-impl Contender {
+impl Controller {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ensemble => "ensemble",
@@ -48,15 +48,15 @@ impl Contender {
         }
     }
 
-    /// Who it is to the API server.
+    /// Returns its user name at the API server.
     pub(super) fn user(self) -> String {
         match self {
-            Self::Ensemble => crate::stage::user(),
+            Self::Ensemble => crate::launch::user(),
             Self::ReplicaSet | Self::Go => format!("system:serviceaccount:{NAMESPACE}:{}", self.name()),
         }
     }
 
-    /// What it makes pods for.
+    /// Returns the resource that it reconciles.
     pub(super) fn resource(self) -> ApiResource {
         match self {
             Self::ReplicaSet => ApiResource::erase::<ReplicaSet>(&()),
@@ -64,22 +64,22 @@ impl Contender {
         }
     }
 
-    /// One that wants ten pods.
+    /// Returns an object with ten Pods.
     pub(super) fn object(self, number: usize) -> Result<Value> {
-        let set = serde_json::to_value(world::podset(number)?)?;
+        let set = serde_json::to_value(workload::podset(number)?)?;
         if self != Self::ReplicaSet {
             return Ok(set);
         }
-        let labels = json!({ "set": world::podset_name(number) });
+        let labels = json!({ "set": workload::podset_name(number) });
         let mut template = set.pointer("/spec/template").cloned().unwrap_or_default();
         let own = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
         own.context("the template has no labels")?
-            .insert("set".to_owned(), json!(world::podset_name(number)));
+            .insert("set".to_owned(), json!(workload::podset_name(number)));
         Ok(json!({
             "apiVersion": "apps/v1",
             "kind": "ReplicaSet",
             "metadata": set.get("metadata"),
-            "spec": { "replicas": world::REPLICAS, "selector": { "matchLabels": labels }, "template": template },
+            "spec": { "replicas": workload::REPLICAS, "selector": { "matchLabels": labels }, "template": template },
         }))
     }
 
@@ -87,17 +87,17 @@ impl Contender {
         let (program, arguments) = match self {
             Self::Ensemble => {
                 let flags = ["--controllers=podset", "--health-probe-bind-address=0"].map(str::to_owned);
-                return launch_with(cluster, &programs.ensemble, &flags).await;
+                return launch_with_flags(cluster, &programs.ensemble, &flags).await;
             }
-            Self::ReplicaSet => (&programs.controller_manager, self.controller_manager(cluster).await?),
+            Self::ReplicaSet => (&programs.controller_manager, self.controller_manager_flags(cluster).await?),
             Self::Go => (&programs.go, Vec::new()),
         };
         let environment = ("KUBECONFIG".to_owned(), self.kubeconfig(cluster).await?.display().to_string());
         cluster.companion(self.name(), program, &arguments, &[environment])
     }
 
-    /// As the reference of a comparison: without the limits that it has by default.
-    async fn controller_manager(self, cluster: &Cluster) -> Result<Vec<String>> {
+    /// Returns the flags of kube-controller-manager, which raise its default limits.
+    async fn controller_manager_flags(self, cluster: &Cluster) -> Result<Vec<String>> {
         let kubeconfig = self.kubeconfig(cluster).await?;
         let mut arguments = vec![format!("--kubeconfig={}", kubeconfig.display())];
         let others = [
@@ -117,16 +117,16 @@ impl Contender {
     }
 }
 
-/// Makes the peers' ServiceAccounts, each with the role of what it does.
-pub(super) async fn admit_peers(cluster: &Cluster, scratch: &Path) -> Result<()> {
+/// Creates the ServiceAccounts of the other controllers with their permissions.
+pub(super) async fn create_service_accounts(cluster: &Cluster, scratch: &Path) -> Result<()> {
     let roles = [
-        (Contender::ReplicaSet, "system:controller:replicaset-controller"),
-        (Contender::Go, "ensemble-podset"),
+        (Controller::ReplicaSet, "system:controller:replicaset-controller"),
+        (Controller::Go, "ensemble-podset"),
     ];
     let mut items =
         vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })];
-    for (contender, role) in roles {
-        let name = contender.name();
+    for (controller, role) in roles {
+        let name = controller.name();
         items.push(json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": NAMESPACE },
         }));
@@ -143,16 +143,18 @@ pub(super) async fn admit_peers(cluster: &Cluster, scratch: &Path) -> Result<()>
     Ok(())
 }
 
-/// Builds the Go peer from its pinned modules.
+/// Builds the controller in Go from its pinned modules.
 pub(super) fn build_go(scratch: &Path) -> Result<PathBuf> {
     let program = scratch.join("podset-go");
     let mut go = Command::new("go");
     go.args(["build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o"]).arg(&program).arg(".");
     go.current_dir(workspace().join("xtask/peers/podset-go"));
     go.env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GOWORK", "off");
-    let status = go.status().context("cannot run the Go tool; leave the peer out by --contenders")?;
+    let status = go
+        .status()
+        .context("cannot run `go`; install Go, or leave out the Go controller with --controllers")?;
     if !status.success() {
-        bail!("the peer in Go does not build");
+        bail!("cannot build xtask/peers/podset-go: `go build` failed");
     }
     Ok(program)
 }

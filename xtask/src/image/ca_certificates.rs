@@ -1,13 +1,14 @@
-//! The certificate authorities that programs of the image trust: Mozilla's, of the version that Cargo.lock pins. Those of the machine
-//! that builds would differ from machine to machine.
+//! CA certificates of the image: Mozilla's, in the version that `Cargo.lock` pins.
+//!
+//! Those of the build machine would make the digest depend on the machine.
 
 use pem::{EncodeConfig, LineEnding, Pem};
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-/// Where programs look for them.
+/// Path at which programs read CA certificates.
 pub(super) const PATH: &str = "etc/ssl/certs/ca-certificates.crt";
 
-/// All of them, as PEM.
+/// Returns all certificates as PEM.
 pub(super) fn bundle() -> String {
     let certificates: Vec<_> =
         TLS_SERVER_ROOT_CERTS.iter().map(|der| Pem::new("CERTIFICATE", der.as_ref())).collect();
@@ -19,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bundle_holds_every_authority() {
+    fn bundle_has_every_certificate() {
         let read = pem::parse_many(bundle()).unwrap();
         assert_eq!(read.len(), TLS_SERVER_ROOT_CERTS.len());
         assert!(read.len() > 50);

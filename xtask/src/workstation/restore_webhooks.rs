@@ -1,4 +1,4 @@
-//! Taking back what the API server was told of managers on workstations.
+//! Removal of the webhooks of managers on workstations.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::FIELD_MANAGER;
 use crate::crds;
 
-/// A webhook configuration of either sort.
+/// Validating or mutating webhook configuration.
 pub(super) trait Configuration:
     Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + Serialize + DeserializeOwned
 {
@@ -44,12 +44,12 @@ impl Configuration for MutatingWebhookConfiguration {
     }
 }
 
-/// Removes the webhook configurations of a manager on a workstation, this one or one that was killed.
+/// Deletes the webhook configurations of managers on workstations, including those that were killed.
 pub(crate) async fn remove_leftovers(client: &Client) -> Result<()> {
     remove_configurations(client, CONTROLLERS, "https://").await
 }
 
-/// Removes the webhook configurations of these controllers that call nothing but what begins with `base`.
+/// Deletes the webhook configurations of these controllers whose URLs all start with `base`.
 pub(super) async fn remove_configurations(
     client: &Client,
     controllers: &[Registration],
@@ -57,45 +57,48 @@ pub(super) async fn remove_configurations(
 ) -> Result<()> {
     for controller in controllers {
         let name = name(controller.name);
-        remove(&Api::<ValidatingWebhookConfiguration>::all(client.clone()), &name, base).await?;
-        remove(&Api::<MutatingWebhookConfiguration>::all(client.clone()), &name, base).await?;
+        remove_configuration(&Api::<ValidatingWebhookConfiguration>::all(client.clone()), &name, base)
+            .await?;
+        remove_configuration(&Api::<MutatingWebhookConfiguration>::all(client.clone()), &name, base).await?;
     }
     Ok(())
 }
 
-async fn remove<K: Configuration>(api: &Api<K>, name: &str, base: &str) -> Result<()> {
-    let failed = || format!("cannot remove the {} {name}", K::kind(&()));
-    let Some(there) = api.get_opt(name).await.with_context(failed)? else { return Ok(()) };
-    if !there.client_configs().into_iter().all(|config| calls(config.url.as_deref(), base)) {
+async fn remove_configuration<K: Configuration>(api: &Api<K>, name: &str, base: &str) -> Result<()> {
+    let failed = || format!("cannot delete the {} {name}", K::kind(&()));
+    let Some(existing) = api.get_opt(name).await.with_context(failed)? else { return Ok(()) };
+    if !existing.client_configs().into_iter().all(|config| calls(config.url.as_deref(), base)) {
         return Ok(());
     }
-    // Another manager may tell the API server of itself in this moment.
-    let this = Preconditions { uid: there.uid(), resource_version: there.resource_version() };
+    // Another manager may replace the configuration concurrently.
+    let this = Preconditions { uid: existing.uid(), resource_version: existing.resource_version() };
     match api.delete(name, &DeleteParams::default().preconditions(this)).await {
         Err(error) if !is_not_found(&error) && !is_conflict(&error) => Err(error).with_context(failed),
         _ => Ok(()),
     }
 }
 
-/// Has the API server ask the manager that is deployed to convert versions, where it asks what begins with `base`. A
-/// definition that is gone stays so.
-pub(super) async fn return_conversions(
+/// Restores the conversion webhooks of the deployed manager in definitions whose URL starts with `base`.
+///
+/// Definitions that do not exist are not created.
+pub(super) async fn restore_conversions(
     client: &Client,
     controllers: &[Registration],
     base: &str,
 ) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let definitions = controllers.iter().flat_map(|one| crds::of_controller(one, &crds::deployed()));
-    for mut wanted in definitions {
-        let name = wanted.name_any();
-        let failed = || format!("cannot change the conversion of {name}");
-        let Some(there) = api.get_opt(&name).await.with_context(failed)? else { continue };
-        if !calls(converter(&there), base) {
+    for mut desired in definitions {
+        let name = desired.name_any();
+        let failed = || format!("cannot restore the conversion webhook of {name}");
+        let Some(existing) = api.get_opt(&name).await.with_context(failed)? else { continue };
+        if !calls(conversion_url(&existing), base) {
             continue;
         }
-        (wanted.metadata.uid, wanted.metadata.resource_version) = (there.uid(), there.resource_version());
+        (desired.metadata.uid, desired.metadata.resource_version) =
+            (existing.uid(), existing.resource_version());
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        match api.patch(&name, &params, &Patch::Apply(&wanted)).await {
+        match api.patch(&name, &params, &Patch::Apply(&desired)).await {
             Err(error) if !is_not_found(&error) && !is_conflict(&error) => {
                 return Err(error).with_context(failed);
             }
@@ -105,8 +108,8 @@ pub(super) async fn return_conversions(
     Ok(())
 }
 
-/// The URL by which the API server has versions converted.
-fn converter(definition: &CustomResourceDefinition) -> Option<&str> {
+/// Returns the URL of the conversion webhook.
+fn conversion_url(definition: &CustomResourceDefinition) -> Option<&str> {
     definition.spec.conversion.as_ref()?.webhook.as_ref()?.client_config.as_ref()?.url.as_deref()
 }
 
