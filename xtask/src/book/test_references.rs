@@ -40,12 +40,13 @@ fn functions(code: &str) -> impl Iterator<Item = String> {
 
 /// Returns the test names in the code spans of a page, without the module.
 ///
-/// A name with at least three underscores counts as a test name.
+/// A name with at least three underscores counts as a test name, or with two if it has a module.
 fn references(page: &str) -> impl Iterator<Item = String> {
     parse(page).filter_map(|(event, _)| {
         let Event::Code(code) = event else { return None };
         let name = code.rsplit("::").next()?.to_owned();
-        let is_test_name = name.chars().all(is_name_char) && name.matches('_').count() >= 3;
+        let is_test_name = name.chars().all(is_name_char)
+            && name.matches('_').count() >= if code.contains("::") { 2 } else { 3 };
         is_test_name.then_some(name)
     })
 }
@@ -60,9 +61,8 @@ mod tests {
 
     #[test]
     fn finds_test_names_and_functions() {
-        let page =
-            "`scaling::a_pod_is_replaced` and `kubectl a_b_c_d x`, `spec.replicas`, `all_of_it_holds`\n";
-        assert_eq!(references(page).collect::<Vec<_>>(), ["a_pod_is_replaced", "all_of_it_holds"]);
+        let page = "`scaling::a_pod_is_replaced` and `kubectl a_b_c_d x`, `spec.replicas`, `all_of_it_holds`, `a::is_it_b`, `is_it_c`\n";
+        assert_eq!(references(page).collect::<Vec<_>>(), ["a_pod_is_replaced", "all_of_it_holds", "is_it_b"]);
         let code = "async fn a_pod_is_replaced() {}\nfn other<T>() {}";
         assert_eq!(functions(code).collect::<Vec<_>>(), ["a_pod_is_replaced", "other"]);
     }
