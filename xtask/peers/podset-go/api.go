@@ -9,7 +9,7 @@ import (
 
 var groupVersion = schema.GroupVersion{Group: "app.example.com", Version: "v1alpha1"}
 
-// PodSet keeps a number of pods running.
+// PodSet runs a number of Pods.
 type PodSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -18,13 +18,13 @@ type PodSet struct {
 	Status PodSetStatus `json:"status,omitempty"`
 }
 
-// PodSetSpec is what a PodSet should be.
+// PodSetSpec is the desired state of a PodSet.
 type PodSetSpec struct {
 	Replicas int32                   `json:"replicas"`
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 }
 
-// PodSetStatus is what is known about a PodSet.
+// PodSetStatus is the observed state of a PodSet.
 type PodSetStatus struct {
 	PodNames           []string           `json:"podNames"`
 	AvailableReplicas  int32              `json:"availableReplicas"`
@@ -35,7 +35,7 @@ type PodSetStatus struct {
 	Conditions         []metav1.Condition `json:"conditions"`
 }
 
-// PodSetList is a list of them.
+// PodSetList is a list of PodSets.
 type PodSetList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`

@@ -1,4 +1,4 @@
-// A PodSet controller on controller-runtime, which `cargo xtask bench peers` measures ours against.
+// PodSet controller on controller-runtime, which `cargo xtask bench peers` compares with Ensemble's.
 module ensemble/podset-go
 
 go 1.26.0

@@ -1,5 +1,7 @@
-// A PodSet controller as controller-runtime's best practice has it: pods indexed by their owner, the whole difference at
-// once with a slow start, sixteen workers, no managed fields in the cache, status written only when it changes.
+// A PodSet controller that follows the best practices of controller-runtime.
+//
+// It indexes Pods by owner, creates and deletes the whole difference with a slow start, and uses 16 workers.
+// It drops managed fields from the cache, and writes the status only when it changes.
 package main
 
 import (
@@ -38,7 +40,7 @@ type reconciler struct {
 }
 
 func main() {
-	qps := flag.Float64("kube-api-qps", 5000, "requests a second")
+	qps := flag.Float64("kube-api-qps", 5000, "maximum requests per second")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
 	if err := run(float32(*qps)); err != nil {
@@ -95,30 +97,30 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.List(ctx, &owned, client.InNamespace(set.Namespace), index, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
-	var present []*corev1.Pod
+	var active []*corev1.Pod
 	for i := range owned.Items {
-		if pod := &owned.Items[i]; counts(pod) {
-			present = append(present, pod)
+		if pod := &owned.Items[i]; isActive(pod) {
+			active = append(active, pod)
 		}
 	}
-	acted := r.act(ctx, &set, owned.Items, present)
-	next := status(&set, present)
+	scaleErr := r.scale(ctx, &set, owned.Items, active)
+	next := status(&set, active)
 	if !equality.Semantic.DeepEqual(next, set.Status) {
 		set.Status = next
 		if err := r.Status().Update(ctx, &set); err != nil && !apierrors.IsConflict(err) {
-			return ctrl.Result{}, errors.Join(acted, err)
+			return ctrl.Result{}, errors.Join(scaleErr, err)
 		} else if err != nil {
-			return ctrl.Result{Requeue: true}, acted
+			return ctrl.Result{Requeue: true}, scaleErr
 		}
 	}
-	return ctrl.Result{}, acted
+	return ctrl.Result{}, scaleErr
 }
 
-// act makes what is missing and deletes what is too much.
-func (r *reconciler) act(ctx context.Context, set *PodSet, all []corev1.Pod, present []*corev1.Pod) error {
-	difference := int(set.Spec.Replicas) - len(present)
+// scale creates missing Pods, or deletes surplus Pods.
+func (r *reconciler) scale(ctx context.Context, set *PodSet, all []corev1.Pod, active []*corev1.Pod) error {
+	difference := int(set.Spec.Replicas) - len(active)
 	if difference >= 0 {
-		return slowStart(missing(set, all, difference), func(name string) error {
+		return slowStart(missingNames(set, all, difference), func(name string) error {
 			err := r.Create(ctx, build(set, name))
 			if apierrors.IsAlreadyExists(err) {
 				return nil
@@ -126,19 +128,19 @@ func (r *reconciler) act(ctx context.Context, set *PodSet, all []corev1.Pod, pre
 			return err
 		})
 	}
-	surplus := slices.Clone(present)
-	slices.SortFunc(surplus, cheapestFirst)
-	return together(surplus[:-difference], func(pod *corev1.Pod) error {
-		same := client.Preconditions{UID: ptr.To(pod.UID)}
-		return client.IgnoreNotFound(r.Delete(ctx, pod, same))
+	surplus := slices.Clone(active)
+	slices.SortFunc(surplus, byDeletionRank)
+	return inParallel(surplus[:-difference], func(pod *corev1.Pod) error {
+		uid := client.Preconditions{UID: ptr.To(pod.UID)}
+		return client.IgnoreNotFound(r.Delete(ctx, pod, uid))
 	})
 }
 
-// slowStart does one, then two, then four and so on at once, and stops at the first error.
+// slowStart runs do in batches of doubling size, and stops after the first batch with an error.
 func slowStart[T any](items []T, do func(T) error) error {
 	for batch := 1; len(items) > 0; batch *= 2 {
 		size := min(batch, len(items))
-		if err := together(items[:size], do); err != nil {
+		if err := inParallel(items[:size], do); err != nil {
 			return err
 		}
 		items = items[size:]
@@ -146,12 +148,13 @@ func slowStart[T any](items []T, do func(T) error) error {
 	return nil
 }
 
-func together[T any](items []T, do func(T) error) error {
+// inParallel runs do for all items concurrently, and returns all errors.
+func inParallel[T any](items []T, do func(T) error) error {
 	var group sync.WaitGroup
-	failed := make([]error, len(items))
+	errs := make([]error, len(items))
 	for i, item := range items {
-		group.Go(func() { failed[i] = do(item) })
+		group.Go(func() { errs[i] = do(item) })
 	}
 	group.Wait()
-	return errors.Join(failed...)
+	return errors.Join(errs...)
 }

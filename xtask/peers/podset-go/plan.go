@@ -14,8 +14,8 @@ import (
 
 const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
-// counts says whether a pod is one of those that the set should have.
-func counts(pod *corev1.Pod) bool {
+// isActive reports whether a Pod counts as a replica.
+func isActive(pod *corev1.Pod) bool {
 	phase := pod.Status.Phase
 	return pod.DeletionTimestamp == nil && (phase == corev1.PodPending || phase == corev1.PodRunning || phase == "")
 }
@@ -26,23 +26,23 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// missing is the names of so many pods that the set does not have yet.
-func missing(set *PodSet, pods []corev1.Pod, count int) []string {
-	taken := make(map[string]bool, len(pods))
+// missingNames returns count names that no Pod of the set has.
+func missingNames(set *PodSet, pods []corev1.Pod, count int) []string {
+	used := make(map[string]bool, len(pods))
 	for i := range pods {
-		taken[pods[i].Name] = true
+		used[pods[i].Name] = true
 	}
 	names := make([]string, 0, count)
 	for number := 1; len(names) < count; number++ {
-		if name := fmt.Sprintf("%s-pod-%d", set.Name, number); !taken[name] {
+		if name := fmt.Sprintf("%s-pod-%d", set.Name, number); !used[name] {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// cheapestFirst orders pods as they are to be deleted.
-func cheapestFirst(left, right *corev1.Pod) int {
+// byDeletionRank compares Pods by the order in which they are deleted.
+func byDeletionRank(left, right *corev1.Pod) int {
 	before := func(yes, no bool) int { return cmp.Compare(btoi(no), btoi(yes)) }
 	cost := func(pod *corev1.Pod) int { cost, _ := strconv.Atoi(pod.Annotations[deletionCost]); return cost }
 	return cmp.Or(
@@ -65,7 +65,7 @@ func labels(set *PodSet) map[string]string {
 	return map[string]string{"app": set.Name, "version": "v0.1"}
 }
 
-// build makes a pod of the set.
+// build returns a Pod of the set.
 func build(set *PodSet, name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name:            name,
@@ -92,7 +92,7 @@ func build(set *PodSet, name string) *corev1.Pod {
 	return pod
 }
 
-// status says how the set is with these pods.
+// status returns the status of a set with these Pods.
 func status(set *PodSet, pods []*corev1.Pod) PodSetStatus {
 	var next PodSetStatus
 	set.Status.DeepCopyInto(&next)
@@ -110,7 +110,7 @@ func status(set *PodSet, pods []*corev1.Pod) PodSetStatus {
 	next.Selector = "app=" + set.Name + ",version=v0.1"
 	next.ObservedGeneration = set.Generation
 	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "PodsNotReady", ObservedGeneration: set.Generation}
-	ready.Message = fmt.Sprintf("%d of %d pods are ready, %d exist", next.ReadyReplicas, set.Spec.Replicas, next.Replicas)
+	ready.Message = fmt.Sprintf("%d of %d Pods are ready, %d exist", next.ReadyReplicas, set.Spec.Replicas, next.Replicas)
 	if next.ReadyReplicas == set.Spec.Replicas && next.Replicas == set.Spec.Replicas {
 		ready.Status, ready.Reason = metav1.ConditionTrue, "AsSpecified"
 	}
