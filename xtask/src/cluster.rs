@@ -12,13 +12,15 @@ use cluster::{Options, Progress, Record, attach, named};
 /// Manages clusters that run in the background on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Start a cluster, and return when it is usable; the first start builds the control plane, which takes minutes
+    /// Start a cluster, and return when it is usable; the first start builds the control plane,
+    /// which takes minutes
     Up(Up),
     /// Stop a cluster, and delete all its files
     Down(Name),
     /// List the clusters of this user
     Status,
-    /// Print the path of a cluster's kubeconfig, as in export KUBECONFIG=$(cargo xtask cluster kubeconfig)
+    /// Print the path of a cluster's kubeconfig, as in export KUBECONFIG=$(cargo xtask cluster
+    /// kubeconfig)
     Kubeconfig(Name),
     /// Run a cluster in the foreground until SIGTERM
     #[command(hide = true)]

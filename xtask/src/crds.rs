@@ -35,7 +35,8 @@ pub(crate) fn deployed() -> ClientConfig {
 
 /// Returns the definitions of a controller.
 ///
-/// Their labels distinguish them from definitions that another program installed for the same kinds.
+/// Their labels distinguish them from definitions that another program installed for the same
+/// kinds.
 pub(crate) fn of_controller(
     controller: &Registration,
     client_config: &ClientConfig,
@@ -55,12 +56,12 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Installs the definitions, and waits until each kind can be listed.
 ///
-/// The condition Established becomes True before the API server has initialized the storage. Until then,
-/// lists fail with 404, 429, or 500.
+/// The condition Established becomes True before the API server has initialized the storage. Until
+/// then, lists fail with 404, 429, or 500.
 ///
 /// # Errors
-/// Returns an error if the API server rejects a definition, or if a list fails for another reason or until
-/// the timeout.
+/// Returns an error if the API server rejects a definition, or if a list fails for another reason
+/// or until the timeout.
 pub(crate) async fn install(client: &Client, definitions: &[CustomResourceDefinition]) -> Result<()> {
     register(client, definitions).await?;
     for definition in definitions {
@@ -122,7 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a fake API server with these responses, which repeats the last one, and its number of requests.
+    /// Returns a fake API server with these responses, which repeats the last one, and its number
+    /// of requests.
     fn server(responses: Vec<(u16, Value)>) -> (Client, Arc<AtomicUsize>) {
         let requests = Arc::new(AtomicUsize::new(0));
         let count = requests.clone();

@@ -47,7 +47,8 @@ pub(crate) struct Faults {
     #[arg(long, default_value_t = 0.1)]
     latency: f64,
 
-    /// Merge results of --output without running anything; for runs in several results, the last one counts
+    /// Merge results of --output without running anything; for runs in several results, the last
+    /// one counts
     #[arg(long, value_delimiter = ',')]
     join: Vec<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! `cargo xtask install` and `uninstall`: the CustomResourceDefinitions in the cluster of your kubeconfig.
+//! `cargo xtask install` and `uninstall`: the CustomResourceDefinitions in the cluster of your
+//! kubeconfig.
 
 use std::{
     pin::pin,
@@ -38,8 +39,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Annotation whose change makes the API server retry a deletion.
 const RETRY_ANNOTATION: &str = "ensemble.example.com/reminded";
 
-/// Installs the definitions, waits until each kind can be listed, and installs the admission policies, which
-/// apply even when no manager runs.
+/// Installs the definitions, waits until each kind can be listed, and installs the admission
+/// policies, which apply even when no manager runs.
 pub(crate) async fn install() -> Result<()> {
     let (client, definitions) = (connect().await?, definitions());
     crds::install(&client, &definitions).await?;
@@ -54,8 +55,8 @@ pub(crate) async fn install() -> Result<()> {
 
 /// Deletes the definitions with all their objects, and what the controllers leave behind.
 ///
-/// Keeps the webhook configurations of a deployed manager. Works without a running manager: removes its
-/// finalizers, and leaves the children to garbage collection.
+/// Keeps the webhook configurations of a deployed manager. Works without a running manager: removes
+/// its finalizers, and leaves the children to garbage collection.
 pub(crate) async fn uninstall() -> Result<()> {
     let client = connect().await?;
     let mut terminating = Vec::new();
@@ -123,8 +124,8 @@ async fn wait_for_deletion(client: &Client, crd: &CustomResourceDefinition, uid:
 
 /// Makes the API server retry the deletion of the objects of a definition.
 ///
-/// Listing them can fail soon after the definition was created (`storage is (re)initializing`). The API
-/// server then retries after 5 minutes, or when anything but that condition changes.
+/// Listing them can fail soon after the definition was created (`storage is (re)initializing`). The
+/// API server then retries after 5 minutes, or when anything but that condition changes.
 async fn trigger_retry(api: &Api<CustomResourceDefinition>, name: &str, uid: &str) -> Result<()> {
     let Some(existing) = api.get_opt(name).await?.filter(has_failed_deletion) else { return Ok(()) };
     let metadata = json!({

@@ -47,7 +47,8 @@ enum Command {
     Run(run::Run),
     /// Install the CustomResourceDefinitions into the cluster of your kubeconfig
     Install,
-    /// Delete the CustomResourceDefinitions and all their objects from the cluster of your kubeconfig
+    /// Delete the CustomResourceDefinitions and all their objects from the cluster of your
+    /// kubeconfig
     Uninstall,
     /// Manage clusters that run in the background on this machine
     #[command(subcommand)]

@@ -6,7 +6,8 @@
 //! registration  lines that register it in the workspace
 //! ```
 //!
-//! All texts are prepared before the first file is written, so that an error leaves the workspace unchanged.
+//! All texts are prepared before the first file is written, so that an error leaves the workspace
+//! unchanged.
 
 mod names;
 mod registration;

@@ -1,4 +1,5 @@
-//! Admission policies of the controllers, which are installed with the definitions and need no manager.
+//! Admission policies of the controllers, which are installed with the definitions and need no
+//! manager.
 
 use std::fmt::Debug;
 

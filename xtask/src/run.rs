@@ -33,8 +33,8 @@ pub(crate) struct Run {
 impl Run {
     /// Runs the manager until Ctrl+C or SIGTERM.
     ///
-    /// Its webhooks are registered meanwhile. This always uses your permissions, because those of the manager
-    /// do not include it.
+    /// Its webhooks are registered meanwhile. This always uses your permissions, because those of
+    /// the manager do not include it.
     pub(crate) async fn run(&self) -> Result<()> {
         let mut manager = Command::new(build_manager(false)?);
         if !self.as_deployed {

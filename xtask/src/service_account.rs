@@ -28,10 +28,10 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 /// Only the owner can read the file. It is deleted when dropped.
 ///
 /// # Errors
-/// Returns an error if there is no kubeconfig, if the ServiceAccount does not exist, or if you lack the
-/// permission to create its token.
+/// Returns an error if there is no kubeconfig, if the ServiceAccount does not exist, or if you lack
+/// the permission to create its token.
 pub(crate) async fn kubeconfig() -> Result<NamedTempFile> {
-    let current = Kubeconfig::read().context("no usable kubeconfig")?;
+    let current = Kubeconfig::read().context("cannot read the kubeconfig")?;
     let kubeconfig = for_service_account(current, &token().await?)?;
     let text = serde_saphyr::to_string(&kubeconfig).context("cannot serialize a kubeconfig")?;
     let mut file =
@@ -55,7 +55,8 @@ async fn token() -> Result<String> {
     response.status.and_then(|status| status.token).context("the status of the TokenRequest has no token")
 }
 
-/// Returns a kubeconfig with the current cluster of another one, and only this token as credentials.
+/// Returns a kubeconfig with the current cluster of another one, and only this token as
+/// credentials.
 fn for_service_account(kubeconfig: Kubeconfig, token: &str) -> Result<Kubeconfig> {
     let current = kubeconfig.current_context.context("the kubeconfig has no current context")?;
     let context = kubeconfig.contexts.into_iter().find(|context| context.name == current);

@@ -1,4 +1,5 @@
-//! `deploy/webhooks`: the webhook configurations and admission policies of the controllers, and their Service.
+//! `deploy/webhooks`: the webhook configurations and admission policies of the controllers, and
+//! their Service.
 
 use anyhow::{Result, bail};
 use k8s_openapi::{

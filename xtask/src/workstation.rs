@@ -1,6 +1,7 @@
 //! Webhooks of a manager on a workstation, which are registered by URL while it runs.
 //!
-//! Configurations of a manager that is deployed in the cluster refer to a Service, and are never changed.
+//! Configurations of a manager that is deployed in the cluster refer to a Service, and are never
+//! changed.
 
 mod addresses;
 mod register_webhooks;
@@ -26,7 +27,8 @@ pub(crate) struct Workstation {
 }
 
 impl Workstation {
-    /// Prepares a manager with these flags. `default` is the flag with the default address of its webhooks.
+    /// Prepares a manager with these flags. `default` is the flag with the default address of its
+    /// webhooks.
     ///
     /// If webhooks cannot work, prints the cause and disables them.
     pub(crate) async fn new(flags: &Flags, default: Option<&str>) -> Self {

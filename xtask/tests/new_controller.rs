@@ -53,8 +53,8 @@ impl WorkspaceCopy {
 
     /// Returns a command that runs a program in the copy.
     ///
-    /// It shares the build folder of this test, which contains the dependencies. Its programs are in a
-    /// separate folder.
+    /// It shares the build folder of this test, which contains the dependencies. Its programs are
+    /// in a separate folder.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -79,7 +79,8 @@ impl WorkspaceCopy {
     }
 }
 
-/// Returns the environment without cargo's variables for this package, which would make build scripts run again.
+/// Returns the environment without cargo's variables for this package, which would make build
+/// scripts run again.
 fn inherited_env() -> impl Iterator<Item = (OsString, OsString)> {
     let is_of_package = |name: &str| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_");
     env::vars_os().filter(move |(name, _)| !is_of_package(&name.to_string_lossy()))

@@ -28,7 +28,8 @@ fn succeed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the command that runs a manager. Builds the manager first, so that timeouts exclude the build.
+/// Returns the command that runs a manager. Builds the manager first, so that timeouts exclude the
+/// build.
 fn run(cluster: &Cluster, args: &[&str]) -> Command {
     build_manager(false).unwrap();
     xtask(cluster, &[&["run", "--"], args].concat())
@@ -141,7 +142,8 @@ async fn two_managers_start_concurrently_if_default_ports_are_in_use() {
         let mut log = BufReader::new(running.stderr.take().unwrap()).lines();
         let starts = log.find(|line| line.as_ref().unwrap().contains("the controller starts"));
         assert!(starts.is_some(), "the manager ended early: {line}");
-        // Ctrl+C in a terminal signals the whole group. The manager treats it and the forwarded signal as one.
+        // Ctrl+C in a terminal signals the whole group. The manager treats it and the forwarded
+        // signal as one.
         let group = Pid::from_child(&running);
         let reader = std::thread::spawn(move || log.map(Result::unwrap).collect::<Vec<_>>());
         kill_process_group(group, Signal::INT).unwrap();
@@ -172,7 +174,8 @@ async fn demo_time_excludes_build() {
     let cache = tempfile::tempdir().unwrap();
     let folder = cache.path().join("ensemble");
     std::fs::create_dir(&folder).unwrap();
-    // The process that builds the programs holds this lock. Others wait for it, and then use the programs.
+    // The process that builds the programs holds this lock. Others wait for it, and then use the
+    // programs.
     let key = Versions::pinned().unwrap().key();
     let lock = File::create(folder.join(format!("{key}.lock"))).unwrap();
     lock.lock().unwrap();

@@ -1,4 +1,5 @@
-//! Many objects of several kinds in one manager: memory, and the time from a change to the resulting write.
+//! Many objects of several kinds in one manager: memory, and the time from a change to the
+//! resulting write.
 
 use std::{
     path::Path,
@@ -41,7 +42,8 @@ use crate::{
 
 #[derive(Args)]
 pub(super) struct Scale {
-    /// Number of PodSets of ten Pods, and of Memcacheds; half as many NamespacePlus objects are created
+    /// Number of PodSets of ten Pods, and of Memcacheds; half as many NamespacePlus objects are
+    /// created
     #[arg(long, default_value_t = 1000)]
     scale_objects: usize,
 
@@ -52,7 +54,8 @@ pub(super) struct Scale {
 
 /// Timeout until all objects are ready.
 const POPULATE_TIMEOUT: Duration = Duration::from_mins(20);
-/// Time without a change of any child before the next object is changed, so that the cluster is idle.
+/// Time without a change of any child before the next object is changed, so that the cluster is
+/// idle.
 const PAUSE: Duration = Duration::from_millis(300);
 /// Time without a request after which the manager counts as idle.
 const IDLE: Duration = Duration::from_secs(5);
@@ -129,7 +132,8 @@ impl Scale {
         .await
     }
 
-    /// Changes one object at a time, and prints the times until a watch reports a change of its child.
+    /// Changes one object at a time, and prints the times until a watch reports a change of its
+    /// child.
     ///
     /// For comparison, also prints the time in which the API server answered the change.
     async fn change<K, C>(

@@ -48,7 +48,8 @@ pub(super) struct Tenants {
 const NAMESPACES_PER_TENANT: usize = 3;
 /// Objects of each namespace: two RoleBindings, a LimitRange, a NetworkPolicy, and a ResourceQuota.
 const CHILDREN: usize = 5;
-/// Minimum number of writes to a Tenant: its finalizer, its owners in the status, and its final status.
+/// Minimum number of writes to a Tenant: its finalizer, its owners in the status, and its final
+/// status.
 const WRITES_PER_TENANT: usize = 3;
 /// RoleBindings of a namespace, which are created last.
 const BINDINGS: usize = 2;
@@ -179,7 +180,8 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Changes one Tenant repeatedly, and prints the time until its namespace changes and the CPU time.
+    /// Changes one Tenant repeatedly, and prints the time until its namespace changes and the CPU
+    /// time.
     async fn change_tenant(&self, tenant_count: usize) -> Result<()> {
         let config = watcher::Config::default().labels(TENANT_LABEL);
         let namespaces = Api::<Namespace>::all(self.admin.clone());
@@ -213,7 +215,8 @@ impl TestEnv {
         Ok(())
     }
 
-    /// Returns the CPU usage without changes by this benchmark, which includes those of Kubernetes' controllers.
+    /// Returns the CPU usage without changes by this benchmark, which includes those of Kubernetes'
+    /// controllers.
     async fn baseline_millicores(&self) -> Result<f64> {
         let (spent, began) = (cpu(self.manager)?, Instant::now());
         tokio::time::sleep(BASELINE).await;

@@ -1,4 +1,5 @@
-//! `cargo xtask check-crds`: checks that the CustomResourceDefinitions are compatible with the last release.
+//! `cargo xtask check-crds`: checks that the CustomResourceDefinitions are compatible with the last
+//! release.
 //!
 //! `deploy/released/VERSION` contains the definitions of a release. The newest version is compared
 //! with `deploy/crds`. At a release, copy `deploy/crds` there.

@@ -16,7 +16,8 @@ const TENANT: &str = "oil";
 /// Name of its namespace.
 const NAMESPACE: &str = "oil-development";
 
-/// Creates a namespace with the label and the owner reference of the Tenant, and waits until it is complete.
+/// Creates a namespace with the label and the owner reference of the Tenant, and waits until it is
+/// complete.
 ///
 /// Returns a sentence with the elapsed time, or an empty string if the Tenant does not exist.
 pub(crate) async fn add_namespace(cluster: &Cluster, timeout: Duration) -> Result<String> {

@@ -1,7 +1,8 @@
-//! Generated files of the Helm chart: copies of the manifests in `deploy`, and a table of the controllers.
+//! Generated files of the Helm chart: copies of the manifests in `deploy`, and a table of the
+//! controllers.
 //!
-//! The templates select manifests by the table. The manifests are copied, because a chart cannot read files
-//! outside of its folder.
+//! The templates select manifests by the table. The manifests are copied, because a chart cannot
+//! read files outside of its folder.
 
 use std::fs;
 

@@ -14,7 +14,8 @@ use crate::{
 const NAME: &str = "ensemble-manager";
 /// User and group of the image.
 const USER: u32 = 65532;
-/// Priority class. Without a manager, namespaces of Tenants cannot be created, so it precedes ordinary Pods.
+/// Priority class. Without a manager, namespaces of Tenants cannot be created, so it precedes
+/// ordinary Pods.
 const PRIORITY: &str = "system-cluster-critical";
 
 pub(super) fn files() -> Result<Vec<Generated>> {
@@ -169,8 +170,8 @@ fn disruption_budget() -> Value {
 
 /// Returns the headless Service of the metrics.
 ///
-/// Each replica has its own metrics and is scraped separately. Replicas that are not ready are scraped too,
-/// because their metrics show the cause.
+/// Each replica has its own metrics and is scraped separately. Replicas that are not ready are
+/// scraped too, because their metrics show the cause.
 fn metrics_service(ports: Ports) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": metadata(METRICS_SERVICE, "metrics"),
@@ -185,9 +186,9 @@ fn metrics_service(ports: Ports) -> Value {
 
 /// Returns the NetworkPolicy, which allows webhook and metrics requests from any address.
 ///
-/// The addresses of the API server and of Prometheus are not known in advance, and both authenticate.
-/// Egress to the API server, DNS, and hooks is not restricted. Probes come from the node, which policies
-/// always allow.
+/// The addresses of the API server and of Prometheus are not known in advance, and both
+/// authenticate. Egress to the API server, DNS, and hooks is not restricted. Probes come from the
+/// node, which policies always allow.
 fn network_policy(ports: Ports) -> Value {
     let port = |port: u16| json!({ "protocol": "TCP", "port": port });
     json!({

@@ -1,7 +1,7 @@
 //! `deploy/manager`, `deploy/install.yaml`, and the files of the Helm chart.
 //!
-//! The manifests of the manager are generated, because its ports are the defaults of its flags, and the tag
-//! of its image is the version.
+//! The manifests of the manager are generated, because its ports are the defaults of its flags, and
+//! the tag of its image is the version.
 
 mod chart;
 mod install;

@@ -56,7 +56,8 @@ fn row(flag: &Arg) -> String {
     format!("| {name} | {environment} | {default} | {help}{} |\n", possible_values(flag))
 }
 
-/// Returns the possible values of a flag in parentheses, or an empty string if any value is allowed.
+/// Returns the possible values of a flag in parentheses, or an empty string if any value is
+/// allowed.
 fn possible_values(flag: &Arg) -> String {
     if !flag.get_action().takes_values() {
         return String::new();

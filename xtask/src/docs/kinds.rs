@@ -21,7 +21,8 @@ See [fields that are not enforced](../../tenants/coming-from-capsule.md#fields-t
 |---|---|---|---|
 ";
 
-/// Number of nested fields above which a field is not expanded, because it has a type of Kubernetes.
+/// Number of nested fields above which a field is not expanded, because it has a type of
+/// Kubernetes.
 const MAX_NESTED: usize = 300;
 
 /// Fields that every object has, which the pages leave out.

@@ -1,8 +1,8 @@
-//! List of crates in the program: the section `.dep-v0` in the format of `cargo auditable`, which vulnerability
-//! scanners read.
+//! List of crates in the program: the section `.dep-v0` in the format of `cargo auditable`, which
+//! vulnerability scanners read.
 //!
-//! `cargo auditable` itself cannot be used, because its path influences the names of symbols: the digest
-//! would depend on the home folder.
+//! `cargo auditable` itself cannot be used, because its path influences the names of symbols: the
+//! digest would depend on the home folder.
 
 use std::{io::Write as _, path::Path};
 
@@ -56,7 +56,8 @@ pub(super) fn object(packages: &Packages, platform: Platform) -> Result<Vec<u8>>
 
 /// Returns the flags with which `rustc` links the object file.
 ///
-/// GNU's linker omits unreferenced symbols, so the symbol is referenced by name. LLVM's linker keeps it.
+/// GNU's linker omits unreferenced symbols, so the symbol is referenced by name. LLVM's linker
+/// keeps it.
 pub(super) fn link_flags(object: &Path) -> [String; 2] {
     [format!("-Clink-arg={}", object.display()), format!("-Clink-arg=-Wl,--undefined={SYMBOL}")]
 }

@@ -46,7 +46,8 @@ pub(super) fn program(platform: Platform, packages: &Packages, folder: &Path) ->
 
 /// Writes the list of crates as an object file, and returns its path.
 ///
-/// The name depends on the content, because cargo only compares the flags to decide whether to link again.
+/// The name depends on the content, because cargo only compares the flags to decide whether to link
+/// again.
 fn write_list(platform: Platform, packages: &Packages, folder: &Path) -> Result<PathBuf> {
     let object = auditable::object(packages, platform)?;
     let path = folder.join(format!("crates-{}.o", sha256(&object).replace(':', "-")));
@@ -57,7 +58,8 @@ fn write_list(platform: Platform, packages: &Packages, folder: &Path) -> Result<
 
 /// Returns the flags for a static program without paths of this machine.
 ///
-/// Paths would make the program depend on the machine. If several prefixes match, rustc uses the last one.
+/// Paths would make the program depend on the machine. If several prefixes match, rustc uses the
+/// last one.
 fn flags(packages: &Packages, folder: &Path) -> Result<Vec<String>> {
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let (library, released_library) = library_sources()?;
@@ -68,7 +70,8 @@ fn flags(packages: &Packages, folder: &Path) -> Result<Vec<String>> {
     Ok(flags)
 }
 
-/// Returns the path of the installed sources of Rust's standard library, and their path in released binaries.
+/// Returns the path of the installed sources of Rust's standard library, and their path in released
+/// binaries.
 fn library_sources() -> Result<(PathBuf, String)> {
     let sysroot = first_line(Command::new("rustc").arg("--print=sysroot"))?;
     let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc")?;

@@ -1,4 +1,5 @@
-//! `cargo xtask image`: builds the container image of the manager as an OCI archive, without Docker or root.
+//! `cargo xtask image`: builds the container image of the manager as an OCI archive, without Docker
+//! or root.
 //!
 //! The image contains only a static program and the CA certificates that hooks trust: no shell, no
 //! libraries. Two builds of one commit with one toolchain have the same digest on every machine.
@@ -35,7 +36,8 @@ pub(crate) struct BuildImage {
     /// Folder for the archive and the SBOMs
     #[arg(long, default_value = "target/image")]
     output: PathBuf,
-    /// Platforms of the image, this machine's by default; several platforms become one multi-platform image
+    /// Platforms of the image, this machine's by default; several platforms become one
+    /// multi-platform image
     #[arg(long = "platform", value_name = "PLATFORM", value_delimiter = ',')]
     platforms: Vec<Platform>,
     /// Rebuild the image without writing it, and fail unless it has this digest

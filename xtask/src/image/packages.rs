@@ -188,7 +188,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Returns a manager that links b, which links a and uses the macro `derives`, with a build script and tests.
+    /// Returns a manager that links b, which links a and uses the macro `derives`, with a build
+    /// script and tests.
     pub(in super::super) fn example() -> Packages {
         let package = |name: &str, kind: &str| {
             json!({

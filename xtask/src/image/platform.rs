@@ -43,8 +43,8 @@ impl Platform {
 
     /// Returns the target of cargo.
     ///
-    /// It is passed to cargo even for this machine, so that its flags do not apply to build scripts and
-    /// procedural macros, which cannot be static.
+    /// It is passed to cargo even for this machine, so that its flags do not apply to build scripts
+    /// and procedural macros, which cannot be static.
     pub(super) fn target(self) -> String {
         format!("{}-unknown-linux-gnu", self.machine())
     }

@@ -70,7 +70,8 @@ impl Names {
         })
     }
 
-    /// Returns whether a lock file contains a crate of this name, which would be ambiguous for cargo.
+    /// Returns whether a lock file contains a crate of this name, which would be ambiguous for
+    /// cargo.
     pub(super) fn is_locked(&self, lock: &str) -> bool {
         let line = format!("name = \"{}\"", self.name);
         lock.lines().any(|locked| locked == line)

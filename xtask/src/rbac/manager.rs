@@ -1,6 +1,8 @@
-//! `00-manager.yaml`: the namespace and the ServiceAccount of the manager, and permission to read the namespace.
+//! `00-manager.yaml`: the namespace and the ServiceAccount of the manager, and permission to read
+//! the namespace.
 //!
-//! kubectl applies the files of a folder in order of their names, and other files need the namespace.
+//! kubectl applies the files of a folder in order of their names, and other files need the
+//! namespace.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};

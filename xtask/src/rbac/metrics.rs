@@ -1,4 +1,5 @@
-//! `metrics-auth.yaml`: permissions of the metrics server to authenticate clients, and of clients to read metrics.
+//! `metrics-auth.yaml`: permissions of the metrics server to authenticate clients, and of clients
+//! to read metrics.
 
 use anyhow::Result;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};

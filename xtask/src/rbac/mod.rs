@@ -58,7 +58,8 @@ fn in_cluster(part: &str, grant: &Grant) -> Result<Generated> {
     manifest(part, &[document(&grant.cluster_role())?, document(&binding)?])
 }
 
-/// Returns `<part>.yaml` with permissions in one namespace, or in the one that the file is applied to.
+/// Returns `<part>.yaml` with permissions in one namespace, or in the one that the file is applied
+/// to.
 fn in_namespace(part: &str, grant: &Grant, namespace: Option<&str>) -> Result<Generated> {
     let binding = grant.role_binding(namespace, NAMESPACE, ACCOUNT);
     manifest(part, &[document(&grant.role(namespace))?, document(&binding)?])

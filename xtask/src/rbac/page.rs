@@ -101,7 +101,7 @@ fn purposes(role: &str, policy: &PolicyRule) -> Vec<&'static str> {
     let resources = policy.resources.clone().unwrap_or_default();
     let is = |suffix: &str| resources.iter().any(|resource| resource.ends_with(suffix));
     if policy.non_resource_urls.is_some() {
-        return vec!["for the subjects of this role, such as Prometheus"];
+        return vec!["read the metrics, for subjects such as Prometheus"];
     }
     if role == DETECT_DELETION {
         return vec!["check at shutdown whether its namespace is being deleted"];
@@ -110,7 +110,9 @@ fn purposes(role: &str, policy: &PolicyRule) -> Vec<&'static str> {
         return vec!["delete its webhooks and policies when its namespace is deleted"];
     }
     if role == GRANTS.0 && is(GRANTS.1) {
-        return vec!["grant them in the ClusterRoles of owners, which requires to have them"];
+        return vec![
+            "grant them in the ClusterRoles of owners, because RBAC lets only holders grant a permission",
+        ];
     }
     if is("/finalizers") {
         return vec![

@@ -72,7 +72,8 @@ impl Webhooks {
         }
     }
 
-    /// Waits until the manager listens, and registers its webhooks. Replaces those of an earlier manager.
+    /// Waits until the manager listens, and registers its webhooks. Replaces those of an earlier
+    /// manager.
     pub(crate) async fn register(&self) -> Result<()> {
         while tokio::net::TcpStream::connect(self.address).await.is_err() {
             tokio::time::sleep(POLL).await;

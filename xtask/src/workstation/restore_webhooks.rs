@@ -44,7 +44,8 @@ impl Configuration for MutatingWebhookConfiguration {
     }
 }
 
-/// Deletes the webhook configurations of managers on workstations, including those that were killed.
+/// Deletes the webhook configurations of managers on workstations, including those that were
+/// killed.
 pub(crate) async fn remove_leftovers(client: &Client) -> Result<()> {
     remove_configurations(client, CONTROLLERS, "https://").await
 }
@@ -78,7 +79,8 @@ async fn remove_configuration<K: Configuration>(api: &Api<K>, name: &str, base: 
     }
 }
 
-/// Restores the conversion webhooks of the deployed manager in definitions whose URL starts with `base`.
+/// Restores the conversion webhooks of the deployed manager in definitions whose URL starts with
+/// `base`.
 ///
 /// Definitions that do not exist are not created.
 pub(super) async fn restore_conversions(

@@ -1,4 +1,5 @@
-//! Controllers to compare: the PodSet controller, the ReplicaSet controller, and a PodSet controller in Go.
+//! Controllers to compare: the PodSet controller, the ReplicaSet controller, and a PodSet
+//! controller in Go.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,5 +1,5 @@
-//! Comparison of the PodSet controller with other controllers: the same Pods on the same control plane, one after
-//! the other.
+//! Comparison of the PodSet controller with other controllers: the same Pods on the same control
+//! plane, one after the other.
 
 mod controller;
 mod measurement;
@@ -29,7 +29,8 @@ pub(super) struct Peers {
     #[arg(long, value_delimiter = ',', default_values_t = [100, 300, 1000])]
     sizes: Vec<usize>,
 
-    /// Repetitions of each size; each measures the controllers in order and then in reverse, so that drift cancels out
+    /// Repetitions of each size; each measures the controllers in order and then in reverse, so
+    /// that drift cancels out
     #[arg(long, default_value_t = 2)]
     blocks: usize,
 }
