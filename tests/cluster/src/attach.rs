@@ -1,4 +1,4 @@
-//! Using a cluster that another process owns.
+//! Attaches to a cluster that another process owns.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,21 @@ use crate::cluster::is_dns_label;
 use crate::record::Record;
 use crate::state::{Owner, StateRoot};
 
-/// The running cluster that `wanted` names: a name, a cluster's directory, or the kubeconfig in it.
+/// Returns the running cluster with the given name, directory, or kubeconfig.
 ///
 /// # Errors
-/// When it does not run or is not ready.
+/// Returns an error if the cluster does not run or is not ready.
 pub fn attach(wanted: &str) -> Result<Cluster> {
-    let found = if is_dns_label(wanted) {
+    let cluster = if is_dns_label(wanted) {
         attach_if_running(wanted)?
     } else {
         attach_to_dir(&directory(Path::new(wanted)))?
     };
-    found.with_context(|| format!("no cluster {wanted:?} is running; `cargo xtask cluster up --name NAME` starts one, `cargo xtask cluster status` lists them"))
+    cluster.with_context(|| format!("no cluster {wanted:?} is running; `cargo xtask cluster up --name NAME` starts one, `cargo xtask cluster status` lists them"))
 }
 
-/// `None` when no cluster of this name runs, or it is not ready yet.
+/// Returns the running cluster with the given name. Returns `None` if it does not run or is not
+/// ready.
 pub(crate) fn attach_if_running(name: &str) -> Result<Option<Cluster>> {
     let root = StateRoot::from_env()?;
     match root.owner(name)? {

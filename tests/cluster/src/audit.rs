@@ -1,7 +1,7 @@
-//! The API server's audit log: who did what.
+//! Reads the API server's audit log.
 //!
-//! The server writes an entry after it has answered, so a test that has its answer may be ahead of the log; see [`crate::wait::eventually`].
-//! The control plane's own parts are not in it.
+//! The API server writes an entry after it has sent the response. A test must therefore poll the
+//! log, see [`crate::wait::eventually`]. Requests of the control plane itself are not logged.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -13,104 +13,104 @@ use serde::Deserialize;
 
 use crate::Cluster;
 
-/// One finished request.
+/// A completed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When the request arrived.
+    /// Time at which the API server received the request.
     pub time: Timestamp,
-    /// When it was answered.
+    /// Time at which the API server completed the response.
     pub answered: Timestamp,
-    /// Who sent it; for an impersonating request the impersonated user.
+    /// User of the request. If the request impersonates a user: the impersonated user.
     pub user: String,
-    /// Who really sent it when it was impersonating.
+    /// User that authenticated, if the request impersonates another user.
     pub impersonator: Option<String>,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, or `deletecollection`.
     pub verb: String,
-    /// The API group; empty for the core group and for requests of no resource.
+    /// API group. Empty for the core group and for non-resource requests.
     pub group: String,
-    /// The plural of the resource; empty for requests of no resource.
+    /// Plural of the resource. Empty for non-resource requests.
     pub resource: String,
-    /// `status`, `finalizers`, ... or empty.
+    /// `status`, `finalizers`, and so on. Empty if the request has no subresource.
     pub subresource: String,
     /// Empty for cluster-scoped objects.
     pub namespace: String,
-    /// Empty for lists and for names that the server generates.
+    /// Empty for lists and for generated names.
     pub name: String,
-    /// The HTTP status of the answer.
+    /// HTTP status code of the response.
     pub code: u16,
-    /// What the client calls itself.
+    /// Value of the `User-Agent` header.
     pub user_agent: String,
-    /// Path and query.
+    /// Path and query of the request.
     pub request_uri: String,
 }
 
 impl Entry {
-    /// Whether the request was one that changes something.
+    /// Returns whether the request can change an object.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
     }
 }
 
-/// Entries in the order in which they were finished.
+/// Audit entries in the order in which the requests completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditLog {
-    /// All of them.
+    /// All entries.
     pub entries: Vec<Entry>,
 }
 
 impl AuditLog {
-    /// Those that satisfy `keep`.
+    /// Keeps the entries for which `keep` returns true.
     #[must_use]
     pub fn filter(mut self, keep: impl FnMut(&Entry) -> bool) -> Self {
         self.entries.retain(keep);
         self
     }
 
-    /// Those of one user.
+    /// Keeps the entries of one user.
     #[must_use]
     pub fn by_user(self, user: &str) -> Self {
         self.filter(|entry| entry.user == user)
     }
 
-    /// Those of clients whose user agent begins so.
+    /// Keeps the entries whose user agent starts with `prefix`.
     #[must_use]
-    pub fn by_user_agent(self, beginning: &str) -> Self {
-        self.filter(|entry| entry.user_agent.starts_with(beginning))
+    pub fn by_user_agent(self, prefix: &str) -> Self {
+        self.filter(|entry| entry.user_agent.starts_with(prefix))
     }
 
-    /// Those within one namespace.
+    /// Keeps the entries of one namespace.
     #[must_use]
     pub fn in_namespace(self, namespace: &str) -> Self {
         self.filter(|entry| entry.namespace == namespace)
     }
 
-    /// Those that change something.
+    /// Keeps the entries of writes.
     #[must_use]
     pub fn writes(self) -> Self {
         self.filter(Entry::is_write)
     }
 }
 
-/// A place in the log, see [`Cluster::audit_since`].
+/// Position in the log, see [`Cluster::audit_since`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(u64);
 
 impl Cluster {
-    /// The whole log.
+    /// Returns all entries of the log.
     pub fn audit(&self) -> Result<AuditLog> {
         self.audit_since(Mark::default())
     }
 
-    /// The place up to which the log is written now.
+    /// Returns the current end of the log.
     pub fn audit_mark(&self) -> Result<Mark> {
         let path = &self.record().audit_log;
         let length = std::fs::metadata(path)
-            .with_context(|| format!("look at the audit log {}", path.display()))?
+            .with_context(|| format!("read the size of the audit log {}", path.display()))?
             .len();
         Ok(Mark(length))
     }
 
-    /// What was written after `mark`.
+    /// Returns the entries that were written after `mark`.
     pub fn audit_since(&self, mark: Mark) -> Result<AuditLog> {
         read(&self.record().audit_log, mark)
     }
@@ -127,7 +127,8 @@ fn read(path: &Path, mark: Mark) -> Result<AuditLog> {
     parse(&text)
 }
 
-/// The server may be in the middle of the last line; that one is left for the next look. So is the rest of one that a mark cut in two.
+/// Parses complete lines. Skips the last line if the API server is still writing it, and the first
+/// line if a mark cut it in two.
 fn parse(text: &[u8]) -> Result<AuditLog> {
     let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let lines = text.get(..complete).unwrap_or_default().split(|byte| *byte == b'\n');
@@ -135,7 +136,7 @@ fn parse(text: &[u8]) -> Result<AuditLog> {
         .filter(|line| line.starts_with(b"{"))
         .map(|line| {
             let event: Event = serde_json::from_slice(line)
-                .with_context(|| format!("read the audit event {}", String::from_utf8_lossy(line)))?;
+                .with_context(|| format!("parse the audit event {}", String::from_utf8_lossy(line)))?;
             Ok(Entry::from(event))
         })
         .collect::<Result<_>>()?;
@@ -215,7 +216,7 @@ mod tests {
     const DISCOVERY: &str = r#"{"requestURI":"/api","verb":"get","user":{"username":"system:anonymous"},"requestReceivedTimestamp":"2026-01-02T03:04:05Z","stageTimestamp":"2026-01-02T03:04:06Z"}"#;
 
     #[test]
-    fn a_line_is_read_into_its_parts() {
+    fn parses_fields_of_an_event() {
         let log = parse(format!("{CREATE}\n").as_bytes()).unwrap();
         let entry = &log.entries[0];
         assert_eq!((entry.user.as_str(), entry.impersonator.as_deref()), ("jane", Some("ensemble-admin")));
@@ -228,20 +229,20 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_no_resource_is_fine() {
+    fn parses_non_resource_requests() {
         let log = parse(format!("{DISCOVERY}\n").as_bytes()).unwrap();
         assert_eq!(log.entries[0].resource, "");
         assert!(!log.entries[0].is_write());
     }
 
     #[test]
-    fn a_line_that_is_being_written_is_left_out() {
+    fn skips_incomplete_last_line() {
         let text = format!("{CREATE}\n{}", &DISCOVERY[..40]);
         assert_eq!(parse(text.as_bytes()).unwrap().entries.len(), 1);
     }
 
     #[test]
-    fn entries_are_found_by_user_and_by_user_agent() {
+    fn filters_entries_by_user_and_user_agent() {
         let log = parse(format!("{CREATE}\n{DISCOVERY}\n").as_bytes()).unwrap();
         assert_eq!(log.clone().by_user("jane").entries.len(), 1);
         assert_eq!(log.clone().by_user_agent("ensemble/").writes().entries.len(), 1);

@@ -1,4 +1,4 @@
-//! Where the programs of the control plane come from.
+//! Locates the programs of the control plane.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,72 +10,77 @@ use crate::go_build::Builder;
 use crate::program::cache;
 use crate::versions::Versions;
 
-/// The directory that the field's tools look into for a control plane.
+/// Environment variable with the directory of the control plane's programs, as in envtest.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
-/// What a cluster needs. kubectl is not started but handed to people and tests.
+/// Programs of a cluster. kubectl is not started; users and tests run it.
 pub(crate) const NAMES: [&str; 6] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"];
 
-/// A directory in which every program of the control plane was found.
+/// Directory that contains every program of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binaries {
     dir: PathBuf,
 }
 
 impl Binaries {
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The path of one program.
+    /// Returns the path of one program.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
+    /// Returns the programs in `dir`.
+    ///
     /// # Errors
-    /// Names what is missing.
+    /// Returns an error that lists the missing programs.
     fn complete(dir: &Path) -> Result<Self> {
         let missing: Vec<_> = NAMES.into_iter().filter(|name| !dir.join(name).is_file()).collect();
         if !missing.is_empty() {
-            bail!("{} lacks {}", dir.display(), missing.join(", "));
+            bail!("{} does not contain {}", dir.display(), missing.join(", "));
         }
         Ok(Self { dir: dir.to_owned() })
     }
 }
 
-/// Looks in `$KUBEBUILDER_ASSETS`, then in the project's cache, and otherwise builds the programs once from their pinned Go modules.
+/// Searches `$KUBEBUILDER_ASSETS`, then the project's cache. Otherwise builds the programs once
+/// from their pinned Go modules.
 #[derive(Clone, Debug)]
 pub struct Locator {
-    /// A directory that must hold every program when it is given.
+    /// Directory of the programs. If set, it must contain all of them.
     pub assets: Option<PathBuf>,
-    /// The directory below which built programs are kept.
+    /// Directory that stores the built programs.
     pub cache: PathBuf,
-    /// The Go tool, a name to be found on `PATH` or a path.
+    /// Go tool: a path, or a name on `PATH`.
     pub go: OsString,
 }
 
 impl Locator {
-    /// As the environment says: `KUBEBUILDER_ASSETS`, `XDG_CACHE_HOME` or `HOME`, and `go` on `PATH`.
+    /// Reads `KUBEBUILDER_ASSETS`, `XDG_CACHE_HOME`, and `HOME`. Uses the `go` on `PATH`.
     pub fn from_env() -> Result<Self> {
         let cache = cache()
-            .with_context(|| format!("neither HOME nor XDG_CACHE_HOME nor {ASSETS_VARIABLE} is set, so there is no place for the control plane's programs"));
+            .with_context(|| format!("cannot choose a directory for the control plane's programs; set HOME, XDG_CACHE_HOME, or {ASSETS_VARIABLE}"));
         let assets = std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-        // With the programs given, the cache is never looked at.
+        // The cache is not used if KUBEBUILDER_ASSETS is set.
         let cache = if assets.is_some() { cache.unwrap_or_default() } else { cache? };
         Ok(Self { assets, cache, go: "go".into() })
     }
 
-    /// The programs; built first when they are nowhere, which takes minutes and is reported to `progress`.
+    /// Returns the programs. Builds them first if they do not exist, which takes minutes and is
+    /// reported to `progress`.
     ///
     /// # Errors
-    /// When the directory of `KUBEBUILDER_ASSETS` is incomplete, or when building fails; the error says what to do about it.
+    /// Returns an error if the directory in `KUBEBUILDER_ASSETS` is incomplete, or if the build
+    /// fails.
     pub fn locate(&self, progress: &Progress) -> Result<Binaries> {
         if let Some(assets) = &self.assets {
             return Binaries::complete(assets).with_context(|| {
                 format!(
-                    "{ASSETS_VARIABLE} must hold all of {}; complete it, or unset it to build them",
+                    "{ASSETS_VARIABLE} must contain {}; add the missing programs, or unset the variable to build them",
                     NAMES.join(", ")
                 )
             });
@@ -109,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_assets_directory_is_used() {
+    fn uses_complete_assets_directory() {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path(), &NAMES);
         let found = locator(Some(dir.path()), Path::new("/nonexistent")).locate(&Progress::silent()).unwrap();
@@ -117,18 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_assets_directory_is_an_error_that_names_what_is_missing() {
+    fn rejects_incomplete_assets_directory() {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path(), &["etcd", "kube-apiserver", "kubectl"]);
         let error =
             locator(Some(dir.path()), Path::new("/nonexistent")).locate(&Progress::silent()).unwrap_err();
         let text = format!("{error:#}");
-        assert!(text.contains("lacks kube-controller-manager, kube-scheduler, kwok"), "{text}");
+        assert!(text.contains("does not contain kube-controller-manager, kube-scheduler, kwok"), "{text}");
         assert!(text.contains("KUBEBUILDER_ASSETS"), "{text}");
     }
 
     #[test]
-    fn the_cache_of_these_versions_is_used_without_go() {
+    fn uses_cached_programs_without_go() {
         let cache = tempfile::tempdir().unwrap();
         let bin = cache.path().join(Versions::pinned().unwrap().key()).join("bin");
         fill(&bin, &NAMES);

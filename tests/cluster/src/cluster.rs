@@ -1,4 +1,4 @@
-//! A running cluster, seen by those who use it.
+//! A running cluster.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,11 @@ use crate::state::StateRoot;
 use crate::versions::Versions;
 use crate::{kubeconfig, nodes, readiness};
 
-/// A usable cluster: nodes are Ready, namespaces get their ServiceAccounts.
+/// A usable cluster: its nodes are Ready, and namespaces get their ServiceAccounts.
 ///
-/// One that this process has started ends when it is dropped or the process ends in any way; [`Cluster::stop`] does it in order. One that was
-/// attached to belongs to somebody else and stays.
+/// A cluster that this process started stops when it is dropped or when the process ends.
+/// [`Cluster::stop`] stops it gracefully. An attached cluster belongs to another process and keeps
+/// running.
 #[derive(Debug)]
 pub struct Cluster {
     record: Record,
@@ -27,20 +28,22 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster and returns when it is usable, about five seconds later if the programs are there already.
+    /// Starts a cluster and returns when it is usable. This takes about five seconds if the
+    /// programs are built.
     ///
     /// # Errors
-    /// When the programs cannot be had, when a cluster of this name runs already, or when a part fails to start; the error then carries the
-    /// end of its log. Nothing is left behind.
+    /// Returns an error if the programs cannot be located or built, if a cluster of this name runs
+    /// already, or if a component does not start. The error contains the end of the component's
+    /// log. All processes and files are removed.
     pub async fn start(options: Options) -> Result<Self> {
         let binaries = locate(&options).await?;
         let start = Instant::now();
         let (name, mut control_plane) = prepare(options.clone(), binaries.clone())?;
-        options.progress.say(describe(&name)?);
-        bring_up(&mut control_plane, &options, start).await?;
+        options.progress.report(describe(&name)?);
+        start_components(&mut control_plane, &options, start).await?;
         let record = record(name, &control_plane, &binaries, options.nodes, start.elapsed())?;
         record.write()?;
-        options.progress.say(format!(
+        options.progress.report(format!(
             "usable after {:.1} s; KUBECONFIG={}",
             start.elapsed().as_secs_f64(),
             record.kubeconfig.display()
@@ -52,32 +55,33 @@ impl Cluster {
         Self { record, control_plane: None }
     }
 
-    /// What the cluster tells about itself.
+    /// Returns the record of the cluster.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Whether it ends with this process.
+    /// Returns whether the cluster stops with this process.
     pub fn is_owned(&self) -> bool {
         self.control_plane.is_some()
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.record.kubeconfig
     }
 
-    /// A client configuration for the administrator.
+    /// Returns a client configuration for the administrator.
     pub async fn config(&self) -> Result<Config> {
         kubeconfig::load(&self.record.kubeconfig).await
     }
 
-    /// A client of the administrator. Like every client it belongs to the runtime that it was made on.
+    /// Returns a client for the administrator. A client works only on the runtime that created it.
     pub async fn client(&self) -> Result<Client> {
-        Client::try_from(self.config().await?).context("make a client of the administrator")
+        Client::try_from(self.config().await?).context("create a client for the administrator")
     }
 
-    /// Stops everything in order and removes the directory. A cluster that belongs to somebody else is left alone.
+    /// Stops all components in order and removes the directory. Does nothing if the cluster belongs
+    /// to another process.
     pub fn stop(self) -> Result<()> {
         match self.control_plane {
             Some(control_plane) => {
@@ -87,37 +91,43 @@ impl Cluster {
         }
     }
 
-    /// Stops one part and keeps its port and data.
+    /// Stops a component. Its port and data remain.
     ///
     /// # Errors
-    /// When the part does not run, or the cluster belongs to another process.
+    /// Returns an error if the component does not run, or the cluster belongs to another process.
     pub fn stop_component(&self, component: Component) -> Result<()> {
         self.owned()?.stop(component)
     }
 
-    /// Ends one part as a crash would, and keeps its port and data. Errors as in [`Cluster::stop_component`].
+    /// Kills a component with SIGKILL. Its port and data remain. Errors as in
+    /// [`Cluster::stop_component`].
     pub fn kill_component(&self, component: Component) -> Result<()> {
         self.owned()?.kill(component)
     }
 
-    /// Starts a part that was stopped, on the same port and data. Does not wait until it is usable, see [`Cluster::ready`].
+    /// Starts a stopped component on the same port and data. Does not wait until it is ready, see
+    /// [`Cluster::ready`].
     ///
     /// # Errors
-    /// When the part runs, or the cluster belongs to another process.
+    /// Returns an error if the component runs, or the cluster belongs to another process.
     pub fn start_component(&self, component: Component) -> Result<()> {
         self.owned()?.start(component)
     }
 
-    /// Starts the parts again that have ended by themselves, as a kubelet does. Not those that were stopped or killed here.
+    /// Restarts the components that exited on their own, as a kubelet does. Does not start
+    /// components that were stopped or killed through this type.
     ///
     /// # Errors
-    /// When a part cannot be started, or the cluster belongs to another process.
-    pub fn revive_components(&self) -> Result<()> {
-        self.owned()?.revive()
+    /// Returns an error if a component cannot be started, or the cluster belongs to another
+    /// process.
+    pub fn restart_exited_components(&self) -> Result<()> {
+        self.owned()?.restart_exited()
     }
 
+    /// Waits until the API server is ready.
+    ///
     /// # Errors
-    /// When the API server does not say within `patience` that it is ready.
+    /// Returns an error if the API server is not ready after `patience`.
     pub async fn ready(&self, patience: Duration) -> Result<()> {
         let client = self.client().await?;
         crate::wait::eventually("kube-apiserver to be ready", patience, async || {
@@ -127,8 +137,10 @@ impl Cluster {
         .await
     }
 
+    /// Checks that all components of this process's cluster run.
+    ///
     /// # Errors
-    /// When a part of a cluster of this process has ended by itself; carries the end of its log.
+    /// Returns an error with the end of the log if a component has exited.
     pub fn ensure_running(&self) -> Result<()> {
         self.control_plane.as_ref().map_or(Ok(()), |_| self.owned()?.ensure_running())
     }
@@ -136,7 +148,7 @@ impl Cluster {
     fn owned(&self) -> Result<MutexGuard<'_, ControlPlane>> {
         let control_plane = self.control_plane.as_ref().with_context(|| {
             format!(
-                "the cluster {} belongs to process {}, only that can do this",
+                "cannot change the components of the cluster {}: it belongs to process {}",
                 self.record.name, self.record.owner
             )
         })?;
@@ -144,13 +156,13 @@ impl Cluster {
     }
 }
 
-/// Blocking work of possibly minutes, on a thread that nobody waits for at exit: an interrupted build must not delay the end.
+/// Runs on a separate thread that does not delay the exit of the process: a build can take minutes.
 async fn locate(options: &Options) -> Result<Binaries> {
     let locator = options.locator.clone().map_or_else(Locator::from_env, Ok)?;
     let progress = options.progress.clone();
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || drop(sender.send(locator.locate(&progress))));
-    receiver.await.context("the thread that looks for the control plane's programs has panicked")?
+    receiver.await.context("the thread that locates the control plane's programs panicked")?
 }
 
 fn prepare(options: Options, binaries: Binaries) -> Result<(String, ControlPlane)> {
@@ -165,17 +177,17 @@ fn prepare(options: Options, binaries: Binaries) -> Result<(String, ControlPlane
     Ok((name, ControlPlane::prepare(claim, binaries, options)?))
 }
 
-/// Starts the parts as early as each can do something useful.
-async fn bring_up(control_plane: &mut ControlPlane, options: &Options, start: Instant) -> Result<()> {
+/// Starts each component as soon as its dependencies are ready.
+async fn start_components(control_plane: &mut ControlPlane, options: &Options, start: Instant) -> Result<()> {
     control_plane.start(Component::Etcd)?;
     readiness::etcd(control_plane).await?;
     control_plane.start(Component::KubeApiserver)?;
     let mut config = kubeconfig::load(&control_plane.layout().kubeconfig()).await?;
-    // The polls are the retries.
+    // `poll` retries.
     config.default_retry = false;
-    let client = Client::try_from(config).context("make a client of the administrator")?;
+    let client = Client::try_from(config).context("create a client for the administrator")?;
     readiness::api_server(control_plane, &client).await?;
-    options.progress.say(format!("API server ready after {:.1} s", start.elapsed().as_secs_f64()));
+    options.progress.report(format!("API server ready after {:.1} s", start.elapsed().as_secs_f64()));
     control_plane.start(Component::KubeControllerManager)?;
     if options.scheduler {
         control_plane.start(Component::KubeScheduler)?;
@@ -225,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_dns_labels() {
+    fn accepts_only_dns_labels_as_names() {
         for good in ["ensemble", "a", "test-2"] {
             assert!(is_dns_label(good), "{good}");
         }

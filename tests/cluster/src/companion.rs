@@ -1,4 +1,5 @@
-//! Programs that run beside a cluster and end with their starter: a manager, for example.
+//! Programs that run beside a cluster, for example a manager, and stop with the process that
+//! started them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,20 +12,21 @@ use crate::lifeline::Lifeline;
 use crate::process::{Process, tail};
 use crate::state::private_dir;
 
-/// How long a companion may take to end when asked; the time that a kubelet's default grace period leaves is longer.
+/// Time that a companion has to stop after SIGTERM. A kubelet's default grace period is longer.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A program that runs beside a cluster. Killed when dropped, and when this process ends in any way.
+/// A program that runs beside a cluster. It is killed when this value is dropped and when this
+/// process ends.
 #[derive(Debug)]
 pub struct Companion {
-    // The order of the fields is the order of their end.
+    // Fields are dropped in this order.
     lifeline: Lifeline,
     process: Option<Process>,
     log: PathBuf,
 }
 
 impl Cluster {
-    /// Starts a program; what it prints is appended to a log in the cluster's directory.
+    /// Starts a program and appends its output to a log in the cluster's directory.
     pub fn companion(
         &self,
         name: &str,
@@ -37,7 +39,8 @@ impl Cluster {
         let log = dir.join(format!("{name}.log"));
         let scratch = dir.join(format!("{name}-{}", crate::namespace::random_suffix()));
         private_dir(&scratch)?;
-        let lock = File::create(dir.join(format!("{name}.lock"))).context("make a companion's lock file")?;
+        let lock =
+            File::create(dir.join(format!("{name}.lock"))).context("create the lock file of a companion")?;
         let lifeline = Lifeline::new(&scratch, &lock)?;
         let process = Process::start(name, program, args, env, log.clone(), &lifeline)?;
         Ok(Companion { lifeline, process: Some(process), log })
@@ -45,33 +48,35 @@ impl Cluster {
 }
 
 impl Companion {
-    /// The process.
+    /// Returns the process ID.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().map_or(0, Process::pid)
     }
 
-    /// Where its output goes.
+    /// Returns the path of the log.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The last lines of its output.
+    /// Returns the last lines of the output.
     pub fn log_tail(&self) -> String {
         tail(&self.log)
     }
 
+    /// Checks that the program runs.
+    ///
     /// # Errors
-    /// When it has ended by itself; carries the end of its log.
+    /// Returns an error with the end of the log if the program has exited.
     pub fn ensure_running(&mut self) -> Result<()> {
         self.process.as_mut().map_or(Ok(()), Process::ensure_running)
     }
 
-    /// Asks it to end (SIGTERM), and kills it after ten seconds.
+    /// Sends SIGTERM, and SIGKILL after ten seconds.
     pub fn stop(mut self) -> Result<()> {
         self.process.take().map_or(Ok(()), |process| process.stop(STOP_PATIENCE, &self.lifeline))
     }
 
-    /// Ends it without warning (SIGKILL).
+    /// Sends SIGKILL.
     pub fn kill(mut self) -> Result<()> {
         self.process.take().map_or(Ok(()), |process| process.kill(&self.lifeline))
     }

@@ -1,4 +1,4 @@
-//! The servers of a control plane and the command line of each.
+//! Components of a control plane and their command lines.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::Options;
 use crate::ports::Ports;
 
-/// A process of the control plane.
+/// A component of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
-    /// The store.
+    /// Stores the objects.
     Etcd,
-    /// The API.
+    /// Serves the API.
     KubeApiserver,
-    /// Namespaces, ServiceAccounts, quotas, garbage collection, workloads.
+    /// Runs the controllers for namespaces, ServiceAccounts, quotas, garbage collection, and
+    /// workloads.
     KubeControllerManager,
     /// Binds pods to nodes.
     KubeScheduler,
-    /// Plays the kubelets of simulated nodes.
+    /// Simulates nodes and their kubelets.
     Kwok,
 }
 
 impl Component {
-    /// In the order to stop them: whoever writes first, then the API, then what the API stores into. An API server without its etcd hangs.
+    /// Order in which components stop: clients first, then the API server, then etcd. An API server
+    /// hangs without its etcd.
     pub(crate) const STOP_ORDER: [Self; 5] =
         [Self::KubeScheduler, Self::KubeControllerManager, Self::Kwok, Self::KubeApiserver, Self::Etcd];
 
-    /// The name of the binary.
+    /// Returns the name of the binary.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -47,7 +49,7 @@ impl fmt::Display for Component {
     }
 }
 
-/// The files of a cluster below its directory.
+/// Paths of the files in a cluster's directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     dir: PathBuf,
@@ -78,7 +80,8 @@ impl Layout {
         self.path(&format!("{component}.log"))
     }
 
-    /// The administrator's, who is in `system:masters`.
+    /// Returns the path of the administrator's kubeconfig. The administrator is in
+    /// `system:masters`.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.path("kubeconfig")
     }
@@ -92,7 +95,7 @@ impl Layout {
     }
 }
 
-/// The arguments of `component`.
+/// Returns the command-line arguments of `component`.
 pub(crate) fn arguments(
     component: Component,
     layout: &Layout,
@@ -128,9 +131,9 @@ fn etcd(layout: &Layout, ports: Ports) -> Vec<String> {
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=etcd={peer}"),
         "--socket-reuse-port=true".to_owned(),
-        // The data does not outlive the processes.
+        // The data is discarded when the cluster stops.
         "--unsafe-no-fsync=true".to_owned(),
-        // Room for benchmarks with 100,000 pods; 2 GiB are the default.
+        // Enough for benchmarks with 100,000 pods. The default is 2 GiB.
         "--quota-backend-bytes=8589934592".to_owned(),
         "--auto-compaction-mode=periodic".to_owned(),
         "--auto-compaction-retention=30m".to_owned(),
@@ -138,11 +141,11 @@ fn etcd(layout: &Layout, ports: Ports) -> Vec<String> {
 }
 
 fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
-    let mut arguments = listening(ports.api_server);
+    let mut arguments = serving_flags(ports.api_server);
     arguments.extend([
         format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
         "--advertise-address=127.0.0.1".to_owned(),
-        // There is no one to find the API server by its Service, and 127.0.0.1 would be refused as an endpoint.
+        // No client uses the API server's Service. 127.0.0.1 is not a valid endpoint address.
         "--endpoint-reconciler-type=none".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--allow-privileged=true".to_owned(),
@@ -163,33 +166,33 @@ fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
         layout.flag("proxy-client-key-file", "pki/front-proxy-client.key"),
         layout.flag("audit-policy-file", "audit-policy.yaml"),
         layout.flag("audit-log-path", "audit.log"),
-        // Rotation would hide the beginning of the story from a test; the log goes with the cluster.
+        // A test may need the first entries, so the log must not rotate.
         "--audit-log-maxsize=4096".to_owned(),
     ]);
     arguments
 }
 
 fn controller_manager(layout: &Layout, ports: Ports) -> Vec<String> {
-    let mut arguments = listening(ports.controller_manager);
-    arguments.extend(client(layout, Component::KubeControllerManager));
+    let mut arguments = serving_flags(ports.controller_manager);
+    arguments.extend(client_flags(layout, Component::KubeControllerManager));
     arguments.extend([
         layout.flag("root-ca-file", "pki/ca.crt"),
         layout.flag("service-account-private-key-file", "pki/service-account.key"),
         layout.flag("cluster-signing-cert-file", "pki/ca.crt"),
         layout.flag("cluster-signing-key-file", "pki/ca.key"),
         "--use-service-account-credentials=true".to_owned(),
-        // With the default limits its many controllers wait seconds for their own tokens.
+        // With the default limits, its controllers wait for seconds to get their own tokens.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=2000".to_owned(),
-        // Looks at a new autoscaler only after this time, which is 15 s by default.
+        // The default is 15 s. An autoscaler has no effect before the first sync.
         "--horizontal-pod-autoscaler-sync-period=2s".to_owned(),
     ]);
     arguments
 }
 
 fn scheduler(layout: &Layout, ports: Ports) -> Vec<String> {
-    let mut arguments = listening(ports.scheduler);
-    arguments.extend(client(layout, Component::KubeScheduler));
+    let mut arguments = serving_flags(ports.scheduler);
+    arguments.extend(client_flags(layout, Component::KubeScheduler));
     arguments.extend(["--kube-api-qps=1000".to_owned(), "--kube-api-burst=2000".to_owned()]);
     arguments
 }
@@ -202,13 +205,13 @@ fn kwok(layout: &Layout) -> Vec<String> {
         "--node-lease-duration-seconds=40".to_owned(),
         "--cidr=10.244.0.1/16".to_owned(),
         "--node-ip=127.0.0.1".to_owned(),
-        // Without a port it has no server, and so nothing that listens on every address.
+        // Port 0 disables kwok's server, which would listen on all addresses.
         "--node-port=0".to_owned(),
     ]
 }
 
-/// What the servers of Kubernetes itself have in common.
-fn listening(port: u16) -> Vec<String> {
+/// Returns the serving flags of the Kubernetes components.
+fn serving_flags(port: u16) -> Vec<String> {
     vec![
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),
@@ -216,7 +219,7 @@ fn listening(port: u16) -> Vec<String> {
     ]
 }
 
-fn client(layout: &Layout, component: Component) -> Vec<String> {
+fn client_flags(layout: &Layout, component: Component) -> Vec<String> {
     let kubeconfig = layout.kubeconfig_of(component);
     let mut arguments: Vec<_> = ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]
         .map(|flag| format!("--{flag}={}", kubeconfig.display()))
@@ -231,7 +234,7 @@ mod tests {
 
     const PORTS: Ports = Ports { etcd: 1, etcd_peer: 2, api_server: 3, controller_manager: 4, scheduler: 5 };
 
-    fn all(options: &Options) -> Vec<(Component, Vec<String>)> {
+    fn all_arguments(options: &Options) -> Vec<(Component, Vec<String>)> {
         let layout = Layout::new(Path::new("/state/x"));
         Component::STOP_ORDER
             .map(|component| (component, arguments(component, &layout, PORTS, options)))
@@ -239,25 +242,27 @@ mod tests {
     }
 
     #[test]
-    fn every_command_line_names_the_directory_so_that_a_sweep_finds_it() {
-        for (component, arguments) in all(&Options::default()) {
+    fn every_command_line_contains_the_directory() {
+        for (component, arguments) in all_arguments(&Options::default()) {
             assert!(arguments.iter().any(|argument| argument.contains("/state/x/")), "{component}");
         }
     }
 
     #[test]
-    fn nothing_listens_beyond_this_machine() {
-        for (component, arguments) in all(&Options::default()) {
+    fn all_components_listen_on_localhost() {
+        for (component, arguments) in all_arguments(&Options::default()) {
             let local = arguments.iter().any(|argument| argument.contains("127.0.0.1"));
             assert!(local && !arguments.iter().any(|argument| argument.contains("0.0.0.0")), "{component}");
         }
     }
 
     #[test]
-    fn extra_arguments_come_last_and_so_win() {
+    fn extra_arguments_override_defaults() {
         let options = Options { api_server_args: vec!["--v=4".to_owned()], ..Options::default() };
-        let (_, arguments) =
-            all(&options).into_iter().find(|(component, _)| *component == Component::KubeApiserver).unwrap();
+        let (_, arguments) = all_arguments(&options)
+            .into_iter()
+            .find(|(component, _)| *component == Component::KubeApiserver)
+            .unwrap();
         assert_eq!(arguments.last().unwrap(), "--v=4");
     }
 }

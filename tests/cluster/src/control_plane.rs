@@ -1,4 +1,4 @@
-//! The processes of one control plane, and the order in which they end.
+//! Processes of one control plane.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,22 +11,24 @@ use crate::components::{Component, Layout, arguments};
 use crate::kubeconfig::{self, Credential};
 use crate::lifeline::Lifeline;
 use crate::pki;
-use crate::ports::{HeldPorts, Ports};
+use crate::ports::{Ports, ReservedPorts};
 use crate::process::Process;
 use crate::state::{Claim, private_dir};
 
 const AUDIT_POLICY: &str = include_str!("../manifests/audit-policy.yaml");
 const KWOK_STAGES: &str = include_str!("../manifests/kwok-stages.yaml");
-/// An API server drains for about a second; one that takes longer hangs.
+/// Time that a component has to stop after SIGTERM. An API server drains for about one second.
 const STOP_PATIENCE: Duration = Duration::from_secs(8);
 
-/// Owns the processes, the ports and the directory. Dropping it kills the first and removes the last.
+/// Owns the processes, the ports, and the directory. Dropping it kills the processes and removes
+/// the directory.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
-    // The order of the fields is the order of their end: processes are killed, then the ports and the name are given back.
+    // Fields are dropped in this order: the processes end before the ports and the name are
+    // released.
     lifeline: Lifeline,
     processes: BTreeMap<Component, Process>,
-    ports: HeldPorts,
+    ports: ReservedPorts,
     layout: Layout,
     binaries: Binaries,
     options: Options,
@@ -34,17 +36,18 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Writes everything that the processes read. None is started yet.
+    /// Writes the files that the processes read. Does not start a process.
     pub(crate) fn prepare(claim: Claim, binaries: Binaries, options: Options) -> Result<Self> {
         let layout = Layout::new(&claim.dir);
         let lifeline = Lifeline::new(&claim.dir, &claim.lock)?;
-        let ports = HeldPorts::any()?;
+        let ports = ReservedPorts::any()?;
         private_dir(&layout.pki())?;
         let authority = pki::write(&layout.pki())?;
         pki::write_private(&layout.path("audit-policy.yaml"), AUDIT_POLICY)?;
         pki::write_private(&layout.path("kwok-stages.yaml"), KWOK_STAGES)?;
         let server = format!("https://127.0.0.1:{}", ports.numbers().api_server);
-        // A certificate does not run out under a cluster that is left running for days, as a ServiceAccount's token would.
+        // Client certificates do not expire while a cluster runs for days. ServiceAccount tokens
+        // would.
         for (path, user, groups) in [
             (layout.kubeconfig(), "ensemble-admin", &["system:masters"][..]),
             (layout.kubeconfig_of(Component::KubeControllerManager), "system:kube-controller-manager", &[]),
@@ -79,14 +82,14 @@ impl ControlPlane {
         if let Some(process) = self.processes.get_mut(&component)
             && process.ensure_running().is_ok()
         {
-            bail!("{component} runs already");
+            bail!("cannot start {component}: it runs already");
         }
-        self.forget_ended(component)?;
+        self.forget_exited(component)?;
         let process = Process::start(
             component.name(),
             &self.binaries.path(component.name()),
             &arguments(component, &self.layout, self.ports(), &self.options),
-            // kwok reads its settings from the home directory of whoever starts it.
+            // kwok reads its configuration from the home directory.
             &[("HOME".to_owned(), self.layout.path("home").display().to_string())],
             self.layout.log(component),
             &self.lifeline,
@@ -95,43 +98,46 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn forget_ended(&mut self, component: Component) -> Result<()> {
-        self.processes.remove(&component).map_or(Ok(()), |ended| self.lifeline.forget(ended.pid()))
+    fn forget_exited(&mut self, component: Component) -> Result<()> {
+        self.processes.remove(&component).map_or(Ok(()), |exited| self.lifeline.forget(exited.pid()))
     }
 
-    /// Ends one process and keeps its port and its data for the next start.
+    /// Stops a process gracefully. Its port and data remain.
     pub(crate) fn stop(&mut self, component: Component) -> Result<()> {
         self.take(component)?.stop(STOP_PATIENCE, &self.lifeline)
     }
 
-    /// The same without warning.
+    /// Kills a process. Its port and data remain.
     pub(crate) fn kill(&mut self, component: Component) -> Result<()> {
         self.take(component)?.kill(&self.lifeline)
     }
 
     fn take(&mut self, component: Component) -> Result<Process> {
-        self.processes.remove(&component).with_context(|| format!("{component} does not run"))
+        self.processes.remove(&component).with_context(|| format!("cannot stop {component}: it does not run"))
     }
 
+    /// Checks that all started processes run.
+    ///
     /// # Errors
-    /// When a process has ended by itself.
+    /// Returns an error if a process has exited.
     pub(crate) fn ensure_running(&mut self) -> Result<()> {
         self.processes.values_mut().try_for_each(Process::ensure_running)
     }
 
-    /// Starts again what has ended by itself, as a kubelet does.
-    pub(crate) fn revive(&mut self) -> Result<()> {
-        let ended = |(component, process): (&Component, &mut Process)| {
+    /// Restarts the processes that exited on their own, as a kubelet does.
+    pub(crate) fn restart_exited(&mut self) -> Result<()> {
+        let is_exited = |(component, process): (&Component, &mut Process)| {
             process.ensure_running().is_err().then_some(*component)
         };
-        let ended: Vec<_> = self.processes.iter_mut().filter_map(ended).collect();
-        ended.into_iter().try_for_each(|component| self.start(component))
+        let exited: Vec<_> = self.processes.iter_mut().filter_map(is_exited).collect();
+        exited.into_iter().try_for_each(|component| self.start(component))
     }
 
-    /// Stops everything in order and removes the directory. Returns when it is done.
+    /// Stops all processes in order and removes the directory.
     ///
     /// # Errors
-    /// When a process could not be waited for; everything is gone all the same.
+    /// Returns an error if waiting for a process fails. The processes and the directory are removed
+    /// even then.
     pub(crate) fn shut_down(mut self) -> Result<()> {
         let running: Vec<_> = Component::STOP_ORDER
             .into_iter()

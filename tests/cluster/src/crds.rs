@@ -1,4 +1,4 @@
-//! Custom resources for tests.
+//! Installs custom resource definitions.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::wait;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Cluster {
-    /// Brings the definitions into the cluster and returns when objects of them can be created. Several tests and processes may do so at once.
+    /// Applies the CRDs and returns when objects of their kinds can be created. Can run
+    /// concurrently in several tests and processes.
     pub async fn install_crds(&self, crds: &[CustomResourceDefinition]) -> Result<()> {
         let api = Api::<CustomResourceDefinition>::all(self.client().await?);
         try_join_all(crds.iter().map(|crd| install(&api, crd))).await?;
@@ -25,8 +26,9 @@ impl Cluster {
 
 async fn install(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> Result<()> {
     let name = crd.name_any();
-    // Somebody else may create it between the server's look and its write: the next try then finds it. Other errors are final.
-    let answer = wait::eventually(&format!("the definition {name} to be accepted"), PATIENCE, async || {
+    // Another process may create the CRD between the API server's read and write; the next
+    // attempt updates it. Other errors are final.
+    let answer = wait::eventually(&format!("the CRD {name} to be applied"), PATIENCE, async || {
         match api.patch(&name, &PatchParams::apply("ensemble-cluster").force(), &Patch::Apply(crd)).await {
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => {
                 Ok(Err(status))
@@ -35,7 +37,7 @@ async fn install(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefini
         }
     })
     .await?;
-    answer.with_context(|| format!("apply the definition {name}"))?;
+    answer.with_context(|| format!("apply the CRD {name}"))?;
     wait::condition(api, &name, "to be established", PATIENCE, is_crd_established()).await?;
     Ok(())
 }

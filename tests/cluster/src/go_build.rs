@@ -15,12 +15,13 @@ use crate::progress::Progress;
 use crate::state::private_dir;
 use crate::versions::Versions;
 
-/// What the compiler's cache, the linked programs and the downloaded sources take at their highest, with some air.
+/// Peak disk usage of the compiler's cache, the linked programs, and the downloaded sources,
+/// rounded up.
 pub(crate) const NEEDED_BYTES: u64 = 6 << 30;
 const REPORT_EVERY: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Runs the Go tool.
+/// Builds the programs with the Go tool.
 #[derive(Debug)]
 pub(crate) struct Builder {
     go: OsString,
@@ -29,7 +30,7 @@ pub(crate) struct Builder {
     needed_bytes: u64,
 }
 
-/// One program: the module that pins it, its package, the name it gets.
+/// A program: the module that pins its version, its package, and its file name.
 struct Target {
     module: &'static str,
     package: &'static str,
@@ -40,7 +41,7 @@ const fn target(module: &'static str, package: &'static str, name: &'static str)
     Target { module, package, name }
 }
 
-/// Small ones first: a broken network or Go shows itself early.
+/// Small programs come first, so that a network or Go error shows early.
 const TARGETS: [Target; 6] = [
     target("etcd", "go.etcd.io/etcd/server/v3", "etcd"),
     target("kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
@@ -56,24 +57,25 @@ impl Builder {
         Self { go, versions, modules, needed_bytes: NEEDED_BYTES }
     }
 
-    /// Builds everything into `home/bin`, which appears at once and complete or not at all. A process that builds the same is waited for, and
-    /// its result taken. Nothing half-built stays, even if this process is killed.
+    /// Builds all programs into `home/bin`. The directory appears atomically when the build is
+    /// complete. If another process builds the same versions, waits for it and uses its result.
+    /// Removes partial results, even if this process is killed.
     pub(crate) fn build(&self, home: &Path, progress: &Progress) -> Result<()> {
         let cache = home.parent().context("the cache directory has no parent")?;
         private_dir(cache)?;
-        let lock = wait_for_lock(&beside(home, "lock"), progress)?;
+        let lock = wait_for_lock(&with_suffix(home, "lock"), progress)?;
         if TARGETS.iter().all(|target| home.join("bin").join(target.name).is_file()) {
             return Ok(());
         }
         self.check_go()?;
         self.check_space(cache)?;
-        let work = beside(home, "building");
+        let work = with_suffix(home, "building");
         discard(&work)?;
         for dir in ["tmp", "out/bin"] {
             private_dir(&work.join(dir))?;
         }
         let lifeline = Lifeline::new(&work, &lock)?;
-        progress.say(format!(
+        progress.report(format!(
             "building Kubernetes {}, etcd {} and kwok {}, once; this takes about ten minutes on two cores",
             self.versions.kubernetes, self.versions.etcd, self.versions.kwok
         ));
@@ -91,8 +93,10 @@ impl Builder {
             .with_context(|| format!("move the built programs to {}", home.display()))
     }
 
+    /// Checks the version of the Go tool.
+    ///
     /// # Errors
-    /// Without a Go tool that is new enough: says the ways out.
+    /// Returns an error with the possible remedies if Go is missing or too old.
     fn check_go(&self) -> Result<()> {
         let answer = Command::new(&self.go).args(["env", "GOVERSION"]).env("GOTOOLCHAIN", "local").output();
         let version = answer
@@ -101,16 +105,16 @@ impl Builder {
             .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         match version {
             Some(version) if go_error::is_new_enough(&version) => Ok(()),
-            Some(version) => bail!("{version} is too old to build the control plane: {}", go_error::WAYS_OUT),
-            None => bail!("there is no Go tool to build the control plane with: {}", go_error::WAYS_OUT),
+            Some(version) => bail!("cannot build the control plane with {version}: {}", go_error::REMEDIES),
+            None => bail!("cannot build the control plane without Go: {}", go_error::REMEDIES),
         }
     }
 
-    /// Fails before minutes of work rather than after.
+    /// Checks the free disk space before the build.
     fn check_space(&self, cache: &Path) -> Result<()> {
         let free = statvfs(cache)
             .map(|space| space.f_bavail.saturating_mul(space.f_frsize))
-            .with_context(|| format!("see how much space {} has", cache.display()))?;
+            .with_context(|| format!("read the free space of {}", cache.display()))?;
         if free < self.needed_bytes {
             bail!("{}", go_error::too_little_space(cache, free, self.needed_bytes));
         }
@@ -125,15 +129,15 @@ impl Builder {
         lifeline: &Lifeline,
         progress: &Progress,
     ) -> Result<()> {
-        progress.say(format!("building {title}"));
+        progress.report(format!("building {title}"));
         let log_path = work.join(format!("{}.log", target.name));
         let log = File::create(&log_path).with_context(|| format!("create {}", log_path.display()))?;
         let program = PathBuf::from(&self.go);
         let child = lifeline.spawn(&program, &self.arguments(target, work), &environment(work), &log)?;
         let pid = child.id();
-        let good = wait(child, title, progress)?;
+        let succeeded = wait(child, title, progress)?;
         lifeline.forget(pid)?;
-        if !good {
+        if !succeeded {
             let output = fs::read(&log_path).unwrap_or_default();
             bail!(
                 "{}",
@@ -152,7 +156,7 @@ impl Builder {
         arguments
     }
 
-    /// Kubernetes takes the version that it reports from the linker; etcd and kwok know theirs.
+    /// Sets Kubernetes' version through linker flags. etcd and kwok contain their version.
     fn linker_flags(&self, target: &Target) -> String {
         let mut flags = vec!["-s -w".to_owned()];
         if target.module == "kubernetes" {
@@ -168,7 +172,7 @@ impl Builder {
     }
 }
 
-/// Takes care that the caller's own Go settings neither break the build nor end up with its leftovers.
+/// Isolates the build from the caller's Go settings and keeps its temporary files in `work`.
 fn environment(work: &Path) -> Vec<(String, String)> {
     let tmp = work.join("tmp").display().to_string();
     let cache = work.join("cache").display().to_string();
@@ -194,7 +198,7 @@ fn wait(mut child: Child, title: &str, progress: &Progress) -> Result<bool> {
             return Ok(status.success());
         }
         if start.elapsed() >= report {
-            progress.say(format!("building {title}: {} s", start.elapsed().as_secs()));
+            progress.report(format!("building {title}: {} s", start.elapsed().as_secs()));
             report += REPORT_EVERY;
         }
         std::thread::sleep(POLL);
@@ -208,14 +212,14 @@ fn wait_for_lock(path: &Path, progress: &Progress) -> Result<File> {
         .open(path)
         .with_context(|| format!("open {}", path.display()))?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        progress.say("another command is building the control plane's programs; waiting for it");
+        progress.report("another command is building the control plane's programs; waiting for it");
         flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("lock {}", path.display()))?;
     }
     Ok(lock)
 }
 
-/// `a.b` and `c` give `a.b.c`, unlike `Path::with_extension`.
-fn beside(path: &Path, extension: &str) -> PathBuf {
+/// Appends an extension: `a.b` and `c` give `a.b.c`, unlike `Path::with_extension`.
+fn with_suffix(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(extension);
@@ -238,14 +242,15 @@ mod tests {
 
     use super::*;
 
-    const GOOD: &str = r#"for word; do [ "$last" = -o ] && echo "$CGO_ENABLED" > "$word"; last=$word; done"#;
+    const FAKE_GO_BUILD: &str =
+        r#"for word; do [ "$last" = -o ] && echo "$CGO_ENABLED" > "$word"; last=$word; done"#;
 
-    struct Bench {
+    struct Fixture {
         dir: tempfile::TempDir,
-        said: Arc<Mutex<Vec<String>>>,
+        reported: Arc<Mutex<Vec<String>>>,
     }
 
-    impl Bench {
+    impl Fixture {
         fn new(build: &str) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let go = dir.path().join("go");
@@ -255,7 +260,7 @@ mod tests {
             );
             fs::write(&go, script).unwrap();
             fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
-            Self { dir, said: Arc::default() }
+            Self { dir, reported: Arc::default() }
         }
 
         fn home(&self) -> PathBuf {
@@ -268,16 +273,18 @@ mod tests {
 
         fn build_with(&self, go: OsString, needed_bytes: u64) -> Result<()> {
             let builder = Builder { needed_bytes, ..Builder::new(go, Versions::pinned().unwrap()) };
-            let said = Arc::clone(&self.said);
-            builder
-                .build(&self.home(), &Progress::new(move |line| said.lock().unwrap().push(line.to_owned())))
+            let reported = Arc::clone(&self.reported);
+            builder.build(
+                &self.home(),
+                &Progress::new(move |line| reported.lock().unwrap().push(line.to_owned())),
+            )
         }
 
         fn builds(&self) -> usize {
             fs::read_to_string(self.dir.path().join("builds")).unwrap_or_default().lines().count()
         }
 
-        fn left(&self) -> Vec<String> {
+        fn cached_files(&self) -> Vec<String> {
             let mut names: Vec<_> = fs::read_dir(self.dir.path().join("cache"))
                 .unwrap()
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -288,75 +295,75 @@ mod tests {
     }
 
     #[test]
-    fn a_build_leaves_the_programs_and_nothing_else() {
-        let bench = Bench::new(GOOD);
-        bench.build(0).unwrap();
-        assert_eq!(bench.left(), ["v1.2.3", "v1.2.3.lock"]);
+    fn builds_all_programs_and_removes_temporary_files() {
+        let fixture = Fixture::new(FAKE_GO_BUILD);
+        fixture.build(0).unwrap();
+        assert_eq!(fixture.cached_files(), ["v1.2.3", "v1.2.3.lock"]);
         for target in &TARGETS {
             assert_eq!(
-                fs::read_to_string(bench.home().join("bin").join(target.name)).unwrap(),
+                fs::read_to_string(fixture.home().join("bin").join(target.name)).unwrap(),
                 "0\n",
                 "CGO_ENABLED"
             );
         }
-        assert!(bench.said.lock().unwrap().iter().any(|line| line.contains("kube-apiserver (5 of 6)")));
+        assert!(fixture.reported.lock().unwrap().iter().any(|line| line.contains("kube-apiserver (5 of 6)")));
     }
 
     #[test]
-    fn two_commands_at_once_build_once() {
-        let bench = Bench::new(GOOD);
+    fn concurrent_commands_build_once() {
+        let fixture = Fixture::new(FAKE_GO_BUILD);
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| bench.build(0).unwrap());
+                scope.spawn(|| fixture.build(0).unwrap());
             }
         });
-        assert_eq!(bench.builds(), TARGETS.len());
+        assert_eq!(fixture.builds(), TARGETS.len());
     }
 
     #[test]
-    fn a_full_disk_is_named_with_what_to_do_and_nothing_half_built_stays() {
-        let bench = Bench::new("echo 'link: write out: no space left on device' >&2; exit 1");
-        let error = bench.build(0).unwrap_err().to_string();
+    fn full_disk_error_has_remedy_and_removes_partial_build() {
+        let fixture = Fixture::new("echo 'link: write out: no space left on device' >&2; exit 1");
+        let error = fixture.build(0).unwrap_err().to_string();
         assert!(
             error.contains("etcd") && error.contains("no space left on device") && error.contains("free"),
             "{error}"
         );
-        assert_eq!(bench.left(), ["v1.2.3.lock"]);
+        assert_eq!(fixture.cached_files(), ["v1.2.3.lock"]);
     }
 
     #[test]
-    fn a_broken_network_is_named_with_what_to_do_and_nothing_half_built_stays() {
-        let bench =
-            Bench::new("echo 'go: x@v1: dial tcp 10.0.0.1:443: connect: connection refused' >&2; exit 1");
-        let error = bench.build(0).unwrap_err().to_string();
+    fn network_error_has_remedy_and_removes_partial_build() {
+        let fixture =
+            Fixture::new("echo 'go: x@v1: dial tcp 10.0.0.1:443: connect: connection refused' >&2; exit 1");
+        let error = fixture.build(0).unwrap_err().to_string();
         assert!(error.contains("connection refused") && error.contains("GOPROXY"), "{error}");
-        assert_eq!(bench.left(), ["v1.2.3.lock"]);
+        assert_eq!(fixture.cached_files(), ["v1.2.3.lock"]);
     }
 
     #[test]
-    fn without_go_the_ways_out_are_said() {
-        let bench = Bench::new(GOOD);
-        let error = bench.build_with("/nonexistent/go".into(), 0).unwrap_err().to_string();
-        for way in ["Go 1.26", "KUBEBUILDER_ASSETS", "KUBECONFIG"] {
-            assert!(error.contains(way), "{error}");
+    fn missing_go_error_lists_remedies() {
+        let fixture = Fixture::new(FAKE_GO_BUILD);
+        let error = fixture.build_with("/nonexistent/go".into(), 0).unwrap_err().to_string();
+        for remedy in ["Go 1.26", "KUBEBUILDER_ASSETS", "KUBECONFIG"] {
+            assert!(error.contains(remedy), "{error}");
         }
     }
 
     #[test]
-    fn too_little_space_is_seen_before_the_work() {
-        let bench = Bench::new(GOOD);
-        let error = bench.build(u64::MAX).unwrap_err().to_string();
+    fn checks_disk_space_before_build() {
+        let fixture = Fixture::new(FAKE_GO_BUILD);
+        let error = fixture.build(u64::MAX).unwrap_err().to_string();
         assert!(error.contains("GiB"), "{error}");
-        assert_eq!(bench.builds(), 0);
+        assert_eq!(fixture.builds(), 0);
     }
 
     #[test]
-    fn a_half_made_cache_is_replaced() {
-        let bench = Bench::new(GOOD);
-        fs::create_dir_all(bench.home().join("bin")).unwrap();
-        fs::write(bench.home().join("bin/etcd"), "half").unwrap();
-        fs::create_dir_all(beside(&bench.home(), "building")).unwrap();
-        bench.build(0).unwrap();
-        assert_eq!(fs::read_to_string(bench.home().join("bin/etcd")).unwrap(), "0\n");
+    fn replaces_incomplete_cache() {
+        let fixture = Fixture::new(FAKE_GO_BUILD);
+        fs::create_dir_all(fixture.home().join("bin")).unwrap();
+        fs::write(fixture.home().join("bin/etcd"), "half").unwrap();
+        fs::create_dir_all(with_suffix(&fixture.home(), "building")).unwrap();
+        fixture.build(0).unwrap();
+        assert_eq!(fs::read_to_string(fixture.home().join("bin/etcd")).unwrap(), "0\n");
     }
 }

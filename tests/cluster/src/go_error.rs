@@ -1,9 +1,9 @@
-//! Turns what the Go tool says when it fails into what a person can do.
+//! Adds a remedy to the errors of the Go tool.
 
 use std::path::Path;
 
-/// What to do without a usable Go.
-pub(crate) const WAYS_OUT: &str = "install Go 1.26 or newer, or set KUBEBUILDER_ASSETS to a directory that holds etcd, kube-apiserver, \
+/// Remedies for a missing or outdated Go.
+pub(crate) const REMEDIES: &str = "install Go 1.26 or newer, or set KUBEBUILDER_ASSETS to a directory that holds etcd, kube-apiserver, \
     kube-controller-manager, kube-scheduler, kubectl and kwok, or use a cluster of your own through KUBECONFIG";
 
 const OLDEST_GO: (u32, u32) = (1, 26);
@@ -22,7 +22,8 @@ const NETWORK: [&str; 11] = [
     "verifying module",
 ];
 
-/// `go1.26.8` is; so is anything that does not look like a release, for the tool itself knows better.
+/// Returns whether a version such as `go1.26.8` is supported. Accepts versions that are not
+/// releases.
 pub(crate) fn is_new_enough(version: &str) -> bool {
     let mut numbers = version.trim_start_matches("go").split(['.', 'r', 'b']).map(str::parse);
     match (numbers.next(), numbers.next()) {
@@ -31,19 +32,19 @@ pub(crate) fn is_new_enough(version: &str) -> bool {
     }
 }
 
-/// The error for a failed build of `name`.
+/// Returns the error for a failed build of `name`.
 pub(crate) fn explain(name: &str, output: &str, work: &Path, needed_bytes: u64) -> String {
     let lines: Vec<_> = output.lines().collect();
     let tail = lines.get(lines.len().saturating_sub(TAIL_LINES)..).unwrap_or_default().join("\n");
     let advice = advice(output, work, needed_bytes);
     format!(
-        "could not build {name}. {advice} Nothing half-built was kept; the next command tries again. The Go tool said:\n{tail}"
+        "could not build {name}. {advice} The partial build was removed; the next command retries. Output of go:\n{tail}"
     )
 }
 
 fn advice(output: &str, work: &Path, needed_bytes: u64) -> String {
-    let says = |needle: &str| output.to_lowercase().contains(&needle.to_lowercase());
-    if says("no space left on device") || says("disk quota exceeded") {
+    let contains = |needle: &str| output.to_lowercase().contains(&needle.to_lowercase());
+    if contains("no space left on device") || contains("disk quota exceeded") {
         let cache = work.parent().unwrap_or(work);
         return format!(
             "The disk is full: free at least {} GiB where {} and Go's module cache are, or set XDG_CACHE_HOME (and GOMODCACHE) to a larger disk.",
@@ -51,16 +52,16 @@ fn advice(output: &str, work: &Path, needed_bytes: u64) -> String {
             cache.display()
         );
     }
-    if says("requires go >=") {
-        return format!("Go is too old: {WAYS_OUT}.");
+    if contains("requires go >=") {
+        return format!("Go is too old: {REMEDIES}.");
     }
-    if NETWORK.into_iter().any(says) {
+    if NETWORK.into_iter().any(contains) {
         return "The modules could not be downloaded: check the network, and GOPROXY and HTTPS_PROXY if you are behind a proxy.".to_owned();
     }
-    format!("If this Go cannot build it, {WAYS_OUT}.")
+    format!("If this Go cannot build it, {REMEDIES}.")
 }
 
-/// The error for a disk that will not do.
+/// Returns the error for insufficient disk space.
 pub(crate) fn too_little_space(cache: &Path, free: u64, needed: u64) -> String {
     format!(
         "building the control plane needs {} GiB while it runs, but {} has {} GiB free: free some, or set XDG_CACHE_HOME to a larger disk, or \
@@ -84,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_says_how_much_to_free_and_where() {
+    fn full_disk_error_names_size_and_directory() {
         let text = explained("compile: write /x/y: no space left on device");
         assert!(text.contains("at least 6 GiB where /cache"), "{text}");
     }
 
     #[test]
-    fn a_failed_download_points_at_the_network() {
+    fn download_error_mentions_network() {
         for output in [
             "dial tcp: lookup proxy: no such host",
             "proxyconnect tcp: EOF",
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_go_is_told_apart() {
+    fn detects_outdated_go() {
         assert!(
             explained("go: go.mod requires go >= 1.26.0 (running go 1.24.1)").contains("install Go 1.26")
         );
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_a_long_output_is_shown() {
+    fn truncates_long_output() {
         let output = (0..50).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
         let text = explained(&output);
         assert!(text.contains("line 49") && !text.contains("line 20"), "{text}");

@@ -1,4 +1,4 @@
-//! Acting as somebody other than the administrator.
+//! Clients for ServiceAccounts and impersonated users.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,13 @@ use crate::Cluster;
 use crate::kubeconfig::{self, Credential};
 use crate::state::private_dir;
 
-/// The longest that the API server grants without being told otherwise; no test takes as long.
+/// Longest token lifetime that the API server grants by default. No test takes longer.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 impl Cluster {
-    /// Writes a kubeconfig with a token of the ServiceAccount, which must exist, and returns its path. Whoever uses it *is* the ServiceAccount:
-    /// its RBAC decides, and the audit log names it. It goes with the cluster.
+    /// Writes a kubeconfig with a token of an existing ServiceAccount and returns its path. RBAC
+    /// and the audit log treat its user as the ServiceAccount. The file is removed with the
+    /// cluster.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let token = self.service_account_token(namespace, name).await?;
         let authority = self.certificate_authority()?;
@@ -29,19 +30,20 @@ impl Cluster {
         Ok(path)
     }
 
-    /// A client that is the ServiceAccount, which must exist.
+    /// Returns a client that authenticates as an existing ServiceAccount.
     pub async fn client_for_service_account(&self, namespace: &str, name: &str) -> Result<Client> {
         let path = self.service_account_kubeconfig(namespace, name).await?;
         Client::try_from(kubeconfig::load(&path).await?)
-            .with_context(|| format!("make a client of the ServiceAccount {namespace}/{name}"))
+            .with_context(|| format!("create a client for the ServiceAccount {namespace}/{name}"))
     }
 
-    /// A client of the administrator that impersonates a user. RBAC decides as for that user; the audit log names the administrator as well.
+    /// Returns an administrator's client that impersonates a user. RBAC applies to the impersonated
+    /// user. The audit log names both.
     pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client> {
         let mut config = self.config().await?;
         config.auth_info.impersonate = Some(user.to_owned());
         config.auth_info.impersonate_groups = Some(groups.iter().map(|group| (*group).to_owned()).collect());
-        Client::try_from(config).with_context(|| format!("make a client that impersonates {user}"))
+        Client::try_from(config).with_context(|| format!("create a client that impersonates {user}"))
     }
 
     async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
@@ -55,11 +57,11 @@ impl Cluster {
         let answer = Api::<ServiceAccount>::namespaced(self.client().await?, namespace)
             .create_token_request(name, &PostParams::default(), &request)
             .await
-            .with_context(|| format!("request a token of the ServiceAccount {namespace}/{name}"))?;
-        answer.status.and_then(|status| status.token).context("the answer to a TokenRequest has no token")
+            .with_context(|| format!("request a token for the ServiceAccount {namespace}/{name}"))?;
+        answer.status.and_then(|status| status.token).context("the response to a TokenRequest has no token")
     }
 
-    /// PEM.
+    /// Returns the certificate authority of the API server in PEM.
     fn certificate_authority(&self) -> Result<String> {
         let path = self.record().dir.join("pki/ca.crt");
         std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))

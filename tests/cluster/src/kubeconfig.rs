@@ -1,4 +1,4 @@
-//! Kubeconfig files: one user, one cluster, everything inline so that a file can be moved.
+//! Kubeconfig files with one user and one cluster. All data is inline, so a file can be moved.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::pki::{Certified, write_private};
+use crate::pki::{IssuedCertificate, write_private};
 
-/// How the user proves who it is.
+/// Credential of a user.
 pub(crate) enum Credential<'a> {
-    Certificate(&'a Certified),
+    Certificate(&'a IssuedCertificate),
     Token(&'a str),
 }
 
-/// Writes a kubeconfig for `server`, whose certificate `authority` (PEM) has signed.
+/// Writes a kubeconfig for `server`, whose certificate is signed by `authority` (PEM).
 pub(crate) fn write(
     path: &Path,
     name: &str,
@@ -25,7 +25,7 @@ pub(crate) fn write(
     credential: &Credential<'_>,
 ) -> Result<()> {
     let user = match credential {
-        Credential::Certificate(Certified { certificate, key }) => json!({
+        Credential::Certificate(IssuedCertificate { certificate, key }) => json!({
             "client-certificate-data": base64(certificate),
             "client-key-data": base64(key),
         }),
@@ -43,9 +43,9 @@ pub(crate) fn write(
     write_private(path, &text)
 }
 
-/// Reads a kubeconfig into a client's configuration.
+/// Reads a kubeconfig into a client configuration.
 ///
-/// The client's own retries of overload answers are left on, as in production.
+/// The client's retries of overload responses stay enabled, as in production.
 pub(crate) async fn load(path: &Path) -> Result<Config> {
     let file =
         Kubeconfig::read_from(path).with_context(|| format!("read the kubeconfig {}", path.display()))?;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_written_kubeconfig_is_read_back() {
+    async fn reads_written_kubeconfig() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kubeconfig");
         let authority = crate::pki::Authority::new("test").unwrap();

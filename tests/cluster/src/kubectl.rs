@@ -1,4 +1,4 @@
-//! Running kubectl as a person would.
+//! Runs kubectl.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,15 +8,15 @@ use anyhow::{Context as _, Result, bail};
 use crate::Cluster;
 
 impl Cluster {
-    /// Runs kubectl as the administrator and returns what it printed.
+    /// Runs kubectl as the administrator and returns its output.
     ///
     /// # Errors
-    /// When it fails; the error carries the arguments and standard error.
+    /// Returns an error with the arguments and standard error if kubectl fails.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.run_kubectl(args, "").await
     }
 
-    /// Applies manifests (YAML, any number of documents) as the administrator.
+    /// Applies YAML manifests as the administrator.
     pub async fn apply_yaml(&self, manifests: &str) -> Result<String> {
         self.run_kubectl(&["apply", "--server-side", "--force-conflicts", "-f", "-"], manifests).await
     }
@@ -32,7 +32,7 @@ impl Cluster {
         let input = input.to_owned();
         let shown = format!("kubectl {}", args.join(" "));
         let run = tokio::task::spawn_blocking(move || run(command, &input)).await;
-        run.context("the thread that runs kubectl has panicked")?.with_context(|| shown)
+        run.context("the thread that runs kubectl panicked")?.with_context(|| shown)
     }
 }
 
@@ -44,12 +44,13 @@ fn run(mut command: Command, input: &str) -> Result<String> {
         .spawn()
         .with_context(|| format!("start {}", command.get_program().display()))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that fails early does not read its input; its own message says more than a broken pipe.
+        // If kubectl exits before it reads its input, its own error is more useful than a broken
+        // pipe.
         let _ = stdin.write_all(input.as_bytes());
     }
-    let output = child.wait_with_output().context("wait for it")?;
+    let output = child.wait_with_output().context("wait for kubectl")?;
     if !output.status.success() {
         bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
-    String::from_utf8(output.stdout).context("its output is not text")
+    String::from_utf8(output.stdout).context("the output of kubectl is not UTF-8")
 }

@@ -1,7 +1,8 @@
-//! Starts a real Kubernetes control plane for development and tests: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
-//! kwok for simulated nodes. Everything binds to 127.0.0.1 and nothing outlives its starter, not even one that was killed.
+//! Starts a real Kubernetes control plane for development and tests: etcd, kube-apiserver,
+//! kube-controller-manager, kube-scheduler, and kwok for simulated nodes. All components bind to
+//! 127.0.0.1. They stop when the process that started them ends, even if it is killed.
 //!
-//! A test takes the control plane that its process shares and a namespace of its own:
+//! A test uses the control plane that its process shares, and its own namespace:
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -12,7 +13,8 @@
 //! # }
 //! ```
 //!
-//! A test that needs the cluster-scoped world for itself calls [`isolated`]. [`named`] keeps a cluster in the background for a person.
+//! A test that changes cluster-scoped state calls [`isolated`]. [`named`] runs a cluster in the
+//! background.
 
 mod attach;
 pub mod audit;

@@ -1,7 +1,8 @@
-//! What ends the processes of a starter that could not do it itself.
+//! Cleans up after a process that cannot do it itself.
 //!
-//! A small shell waits on a pipe whose other end only the starter holds. However the starter ends, `kill -9` included, the pipe closes; the
-//! shell then kills every process it was told of and removes one directory. A parent-death signal would be simpler, but is bound to the
+//! A small shell, the reaper, waits on a pipe whose other end only the starter holds. When the
+//! starter ends, even by `kill -9`, the pipe closes. The reaper then kills every registered process
+//! and removes one directory. A parent-death signal would be simpler, but it is bound to the
 //! starting thread and needs unsafe code.
 
 use std::fs::File;
@@ -12,8 +13,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// `add PID` and `drop PID` keep the list of process groups; end of input acts on it. The directory is moved away before it is removed, so that
-/// whoever takes its name next is not in the way, nor in danger.
+/// Script of the reaper. `add PID` and `drop PID` maintain the list of process groups. At the end
+/// of input it kills them. The directory is renamed before it is removed, so that its name is free
+/// at once.
 const REAPER: &str = r#"
 trap '' HUP INT TERM
 groups=' '
@@ -32,10 +34,12 @@ until rm -rf -- "$trash" 2>/dev/null || [ $tries -ge 50 ]; do
 done
 "#;
 
-/// A child runs only after the reaper knows it, else a starter that dies between the two would leave it behind.
+/// Script that delays a child until the reaper has registered it. Otherwise a child could outlive a
+/// starter that ends in between.
 const GATE: &str = r#"read -r _ && exec "$@" </dev/null"#;
 
-/// Kills the processes spawned through it and removes its directory when dropped or when this process ends.
+/// Kills the processes spawned through it and removes its directory. This happens when it is
+/// dropped and when this process ends.
 #[derive(Debug)]
 pub(crate) struct Lifeline {
     reaper: Child,
@@ -43,7 +47,8 @@ pub(crate) struct Lifeline {
 }
 
 impl Lifeline {
-    /// `lock` stays locked until the reaper has finished, so that nobody takes the directory for free before that.
+    /// Starts the reaper. The reaper holds `lock` until it has finished, so that no other process
+    /// claims the directory before.
     pub(crate) fn new(remove: &Path, lock: &File) -> Result<Self> {
         let lock = lock.try_clone().context("share the lock with the reaper")?;
         let mut reaper = Command::new("/bin/sh")
@@ -55,12 +60,12 @@ impl Lifeline {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .context("start /bin/sh, which cleans up should this process be killed")?;
+            .context("start /bin/sh as the reaper of child processes")?;
         let pipe = reaper.stdin.take();
         Ok(Self { reaper, pipe })
     }
 
-    /// Starts `program` in a process group of its own, its output appended to `log`.
+    /// Starts `program` in its own process group and appends its output to `log`.
     pub(crate) fn spawn(
         &self,
         program: &Path,
@@ -80,26 +85,27 @@ impl Lifeline {
             .process_group(0)
             .spawn()
             .with_context(|| format!("start {}", program.display()))?;
-        self.tell("add", child.id())?;
+        self.send("add", child.id())?;
         let gate = child.stdin.take();
-        gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).context("let the started process run")?;
+        gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).context("release the started process")?;
         Ok(child)
     }
 
-    /// The process has been waited for: its id may soon belong to somebody else.
+    /// Removes a process that has been waited for from the list: its ID may be reused.
     pub(crate) fn forget(&self, pid: u32) -> Result<()> {
-        self.tell("drop", pid)
+        self.send("drop", pid)
     }
 
-    fn tell(&self, verb: &str, pid: u32) -> Result<()> {
-        let mut pipe = self.pipe.as_ref().context("the reaper has been ended")?;
-        writeln!(pipe, "{verb} {pid}").context("the reaper is gone; something killed it")
+    fn send(&self, verb: &str, pid: u32) -> Result<()> {
+        let mut pipe = self.pipe.as_ref().context("the reaper has been stopped")?;
+        writeln!(pipe, "{verb} {pid}").context("write to the reaper: another process killed it")
     }
 
-    /// Acts now and returns when the processes are killed and the directory is gone. Does nothing the second time.
+    /// Kills the processes, removes the directory, and waits until this is done. Does nothing the
+    /// second time.
     pub(crate) fn cut(&mut self) {
         drop(self.pipe.take());
-        // The reaper ignores nothing that matters here, and a failed wait means that it has been waited for.
+        // Fails only if the reaper has been waited for already.
         let _ = self.reaper.wait();
     }
 }
@@ -122,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_kills_the_processes_and_removes_the_directory() {
+    fn cut_kills_processes_and_removes_directory() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("state");
         fs::create_dir(&dir).unwrap();
@@ -137,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_process_is_left_alone() {
+    fn does_not_kill_forgotten_process() {
         let root = tempfile::tempdir().unwrap();
         let log = File::create(root.path().join("log")).unwrap();
         let mut lifeline = Lifeline::new(&root.path().join("none"), &log).unwrap();
@@ -146,13 +152,13 @@ mod tests {
         lifeline.cut();
         assert_eq!(children[0].wait().unwrap().signal(), Some(9));
         assert_eq!(children[2].wait().unwrap().signal(), Some(9));
-        assert!(children[1].try_wait().unwrap().is_none(), "it was not to be killed");
+        assert!(children[1].try_wait().unwrap().is_none(), "the forgotten process must run");
         children[1].kill().unwrap();
         children[1].wait().unwrap();
     }
 
     #[test]
-    fn arguments_reach_the_program_as_they_are() {
+    fn passes_arguments_unchanged() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("log");
         let log = File::create(&path).unwrap();

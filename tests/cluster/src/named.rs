@@ -1,7 +1,8 @@
-//! Clusters that a person starts, leaves running in the background and stops by name.
+//! Named clusters that run in the background.
 //!
-//! A keeper, a process apart from the terminal, owns the cluster. While it starts, `up` and the keeper hold the two ends of two pipes: the keeper
-//! tells how it goes, and ends when `up` does. Once the cluster is usable `up` lets go of it with one word.
+//! A keeper, a process detached from the terminal, owns the cluster. Two pipes connect `up` and the
+//! keeper while the cluster starts: the keeper reports its progress, and stops if `up` ends. When
+//! the cluster is usable, `up` sends [`DETACH`] and the keeper continues on its own.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,25 +18,25 @@ use crate::record::Record;
 use crate::state::{Owner, StateRoot, owner_pid, to_pid};
 use crate::{Cluster, Options, Progress};
 
-/// The name of a cluster when none is given.
+/// Default name of a cluster.
 pub const DEFAULT_NAME: &str = "ensemble";
 
 const READY: &str = "ready";
-const LET_GO: &[u8] = b"keep\n";
+const DETACH: &[u8] = b"keep\n";
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// Starts the cluster `name` by running `keeper`, a command that calls [`keep`], and returns when the cluster is usable. If this process ends
-/// before, so does the cluster.
+/// Starts the cluster `name` by running `keeper`, a command that calls [`keep`], and returns when
+/// the cluster is usable. If this process ends earlier, the cluster stops.
 ///
 /// # Errors
-/// When the cluster runs already, or does not start.
+/// Returns an error if the cluster runs already or does not start.
 pub fn up(name: &str, mut keeper: Command, progress: &Progress) -> Result<Record> {
     ensure_name(name)?;
     let root = StateRoot::from_env()?;
     if root.owner(name)? == Some(Owner::Present) {
         let owner = owner_pid(&root.dir(name)).map_or_else(String::new, |pid| format!(" (process {pid})"));
-        bail!("the cluster {name:?} runs already{owner}; `down` stops it");
+        bail!("cannot start the cluster {name:?}: it runs already{owner}; stop it with `down`");
     }
     let mut child = keeper
         .stdin(Stdio::piped())
@@ -43,95 +44,98 @@ pub fn up(name: &str, mut keeper: Command, progress: &Progress) -> Result<Record
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("start the keeper, {}", keeper.get_program().display()))?;
-    let complaint = collect_complaint(&mut child);
+    let stderr = collect_stderr(&mut child);
     relay(&mut child, progress)?;
     let record = Record::read(&root.dir(name))?;
     match (record, child.stdin.take()) {
         (Some(record), Some(mut stdin)) if record.owner == child.id() => {
-            stdin.write_all(LET_GO).context("the keeper ended just after the cluster became usable")?;
+            stdin.write_all(DETACH).context("the keeper ended just after the cluster became usable")?;
             Ok(record)
         }
         _ => {
             child.wait().context("wait for the keeper")?;
-            bail!("the cluster {name:?} did not start: {}", complaint.join().unwrap_or_default().trim())
+            bail!("the cluster {name:?} did not start: {}", stderr.join().unwrap_or_default().trim())
         }
     }
 }
 
-/// The keeper must not hold the terminal's standard error, which others wait for the end of.
-fn collect_complaint(child: &mut Child) -> std::thread::JoinHandle<String> {
+/// Reads the keeper's standard error. The keeper must not inherit the terminal's standard error: a
+/// caller may wait until it is closed.
+fn collect_stderr(child: &mut Child) -> std::thread::JoinHandle<String> {
     let stderr = child.stderr.take();
     std::thread::spawn(move || {
         let mut text = String::new();
-        // What was read before a failure is still worth showing.
+        // Partial output is still useful in the error.
         let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut text));
         text
     })
 }
 
-/// Tells what the keeper tells, until it closes its output: because the cluster is usable, or because it has ended.
+/// Relays the keeper's progress until it is ready or closes its output.
 fn relay(child: &mut Child, progress: &Progress) -> Result<()> {
     let output = child.stdout.take().context("the keeper has no output")?;
     for line in BufReader::new(output).lines() {
-        let line = line.context("read what the keeper says")?;
+        let line = line.context("read the output of the keeper")?;
         if line == READY {
             break;
         }
-        progress.say(line);
+        progress.report(line);
     }
     Ok(())
 }
 
-/// Owns a cluster until a signal asks to stop, or until whoever started it ends before the cluster is usable. For a process of its own, which
-/// it detaches from the terminal.
+/// Owns a cluster until it receives SIGTERM or SIGINT, or until the starter ends before the cluster
+/// is usable. Detaches this process from the terminal.
 ///
 /// # Errors
-/// When the cluster does not start.
+/// Returns an error if the cluster does not start.
 pub async fn keep(options: Options) -> Result<()> {
-    // Fails only for the leader of a process group, which is apart from the terminal's foreground already.
+    // Fails only for the leader of a process group, which is already detached from the
+    // foreground.
     let _ = rustix::process::setsid();
     let mut terminate = signal(SignalKind::terminate()).context("listen for the signal to stop")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for the signal to stop")?;
-    let starter = starter_ends_or_lets_go();
-    // Nobody listens any more once the starter has let go.
+    let starter = wait_for_starter();
+    // The output has no reader after the starter has detached.
     let progress = Progress::new(|line| drop(writeln!(std::io::stdout(), "{line}")));
     let options = Options { progress: progress.clone(), ..options };
-    let stopped = async {
+    let stop_signal = async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    tokio::pin!(stopped, starter);
+    tokio::pin!(stop_signal, starter);
     let cluster = tokio::select! {
         outcome = Cluster::start(options) => outcome?,
-        () = &mut stopped => bail!("asked to stop while starting"),
-        _ = &mut starter => bail!("whoever started this has ended"),
+        () = &mut stop_signal => bail!("received a signal to stop while starting"),
+        _ = &mut starter => bail!("the process that started the keeper has ended"),
     };
-    progress.say(READY);
+    progress.report(READY);
     tokio::select! {
-        () = &mut stopped => {}
-        let_go = &mut starter => if let_go { stopped.await },
+        () = &mut stop_signal => {}
+        detached = &mut starter => if detached { stop_signal.await },
     }
     cluster.stop()
 }
 
-/// Whether the starter has let go; `false` when it has ended.
-async fn starter_ends_or_lets_go() -> bool {
+/// Returns whether the starter has sent [`DETACH`]. Returns `false` if it has ended.
+async fn wait_for_starter() -> bool {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        let mut word = Vec::new();
-        let read = std::io::stdin().take(LET_GO.len() as u64).read_to_end(&mut word);
-        // The keeper may have stopped for another reason.
-        let _ = sender.send(read.is_ok() && word == LET_GO);
+        let mut input = Vec::new();
+        let read = std::io::stdin().take(DETACH.len() as u64).read_to_end(&mut input);
+        // The receiver is dropped if the keeper stops for another reason.
+        let _ = sender.send(read.is_ok() && input == DETACH);
     });
     receiver.await.unwrap_or(false)
 }
 
-/// Stops the cluster `name` and returns when nothing of it runs and the name is free. `false` when none runs; what a crash left of it is removed.
+/// Stops the cluster `name` and returns when its processes have ended and the name is free. If it
+/// does not run, returns `false` and removes the files of a crashed cluster.
 ///
 /// # Errors
-/// When its keeper does not stop in time.
+/// Returns an error if the keeper does not stop in time.
 pub fn down(name: &str) -> Result<bool> {
     ensure_name(name)?;
     let root = StateRoot::from_env()?;
@@ -141,7 +145,7 @@ pub fn down(name: &str) -> Result<bool> {
     }
     let pid = owner_pid(&root.dir(name)).and_then(to_pid);
     if let Some(pid) = pid {
-        // It may be stopping already, then there is nothing to ask for.
+        // Fails if the keeper has stopped already.
         let _ = kill_process(pid, Signal::TERM);
     }
     let start = Instant::now();
@@ -159,20 +163,20 @@ pub fn down(name: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// A cluster as `status` shows it.
+/// State of a cluster, as shown by `status`.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// Where its files are.
+    /// Directory of the cluster.
     pub dir: PathBuf,
-    /// Whether somebody owns it.
+    /// Whether a process owns the cluster.
     pub owner: Owner,
-    /// What it tells about itself, once it is ready.
+    /// Record of the cluster, once it is ready.
     pub record: Option<Record>,
 }
 
-/// All clusters of this user, those that a crash left included.
+/// Returns all clusters of this user, including crashed ones.
 pub fn status() -> Result<Vec<Status>> {
     let root = StateRoot::from_env()?;
     root.list()?.into_iter().map(|(name, owner)| status_of(&root.dir(&name), name, owner)).collect()

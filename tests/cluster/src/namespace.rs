@@ -1,4 +1,4 @@
-//! Namespaces that belong to one test.
+//! Namespaces for tests.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,10 +18,10 @@ use crate::wait::eventually;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A namespace of a test. Reads as its name.
+/// A namespace for one test. Dereferences to its name.
 ///
-/// In a cluster that outlives the test its deletion is requested when it is dropped, without waiting and without a promise. Otherwise it ends
-/// with the cluster.
+/// If the cluster outlives the test, dropping the value requests the deletion of the namespace
+/// without waiting. Otherwise the namespace ends with the cluster.
 #[derive(Debug)]
 pub struct TestNamespace {
     name: String,
@@ -29,12 +29,12 @@ pub struct TestNamespace {
 }
 
 impl Cluster {
-    /// Creates a namespace named `prefix` with a random end, in which pods can be created at once.
+    /// Creates a namespace named `prefix` with a random suffix. Pods can be created in it at once.
     pub async fn namespace(&self, prefix: &str) -> Result<TestNamespace> {
         self.labelled_namespace(prefix, &[]).await
     }
 
-    /// The same with labels.
+    /// Creates a namespace with labels, see [`Cluster::namespace`].
     pub async fn labelled_namespace(&self, prefix: &str, labels: &[(&str, &str)]) -> Result<TestNamespace> {
         let client = self.client().await?;
         let name = format!("{prefix}-{}", random_suffix());
@@ -57,7 +57,7 @@ impl Cluster {
 }
 
 impl TestNamespace {
-    /// The name.
+    /// Returns the name of the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -73,7 +73,7 @@ impl Deref for TestNamespace {
 
 impl Drop for TestNamespace {
     fn drop(&mut self) {
-        // Another process does it, for the runtime of the test may be ending.
+        // Runs in another process because the runtime of the test may be shutting down.
         if let Some((kubectl, kubeconfig)) = &self.delete_with {
             let _ = Command::new(kubectl)
                 .arg("--kubeconfig")
@@ -87,7 +87,7 @@ impl Drop for TestNamespace {
     }
 }
 
-/// Eight hexadecimal digits from the operating system's randomness, by way of std's hasher keys.
+/// Returns eight random hexadecimal digits, from the random keys of std's hasher.
 pub(crate) fn random_suffix() -> String {
     format!("{:08x}", RandomState::new().hash_one(std::process::id()) >> 32)
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_differ_within_a_process() {
+    fn suffixes_are_unique_within_a_process() {
         let suffixes: std::collections::BTreeSet<_> = (0..100).map(|_| random_suffix()).collect();
         assert_eq!(suffixes.len(), 100);
     }

@@ -12,10 +12,10 @@ use serde_json::json;
 
 const KWOK_RBAC: &str = include_str!("../manifests/kwok-rbac.yaml");
 
-/// Gives kwok its rights, which must be there before it starts.
+/// Applies kwok's RBAC, which must exist before kwok starts.
 pub(crate) async fn allow_kwok(client: &Client) -> Result<()> {
     let (role, binding) =
-        KWOK_RBAC.split_once("\n---\n").context("manifests/kwok-rbac.yaml has two documents")?;
+        KWOK_RBAC.split_once("\n---\n").context("manifests/kwok-rbac.yaml must have two documents")?;
     apply::<ClusterRole>(client, role).await?;
     apply::<ClusterRoleBinding>(client, binding).await
 }
@@ -29,7 +29,7 @@ where
         + std::fmt::Debug,
 {
     let object: K =
-        serde_saphyr::from_str(text).with_context(|| format!("read a {} for kwok", K::kind(&())))?;
+        serde_saphyr::from_str(text).with_context(|| format!("parse the {} of kwok", K::kind(&())))?;
     let name = object.meta().name.clone().unwrap_or_default();
     Api::<K>::all(client.clone())
         .patch(&name, &PatchParams::apply("ensemble-cluster").force(), &Patch::Apply(&object))
@@ -38,7 +38,7 @@ where
     Ok(())
 }
 
-/// Creates `count` nodes named `node-0` and so on, each in one of three zones.
+/// Creates `count` nodes named `node-0`, `node-1`, and so on, spread over three zones.
 pub(crate) async fn create(client: &Client, count: usize) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     try_join_all((0..count).map(|index| {
@@ -69,5 +69,5 @@ fn node(index: usize) -> Result<Node> {
             },
         },
     });
-    serde_json::from_value(node).context("describe a simulated node")
+    serde_json::from_value(node).context("build a simulated node")
 }

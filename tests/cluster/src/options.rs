@@ -1,27 +1,29 @@
-//! What a cluster is to be like.
+//! Options of a cluster.
 
 use crate::binaries::Locator;
 use crate::progress::Progress;
 use crate::state::StateRoot;
 
-/// How to start a cluster. The default has two simulated nodes and everything that it needs from the environment.
+/// Options of a cluster. By default it has two simulated nodes and reads its settings from the
+/// environment.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A DNS label under which others find the cluster; a unique one is made up when it is absent.
+    /// Name of the cluster, a DNS label. By default a unique name is generated.
     pub name: Option<String>,
-    /// Simulated nodes. With none, kwok runs all the same, for nodes that a test adds itself.
+    /// Number of simulated nodes. kwok also runs with zero nodes and manages the nodes that a test
+    /// creates.
     pub nodes: usize,
-    /// Whether pods are bound to nodes.
+    /// Whether kube-scheduler runs.
     pub scheduler: bool,
-    /// Further arguments of kube-apiserver; they win over the launcher's own.
+    /// Additional arguments of kube-apiserver. They override the defaults.
     pub api_server_args: Vec<String>,
-    /// Further arguments of kube-controller-manager; they win over the launcher's own.
+    /// Additional arguments of kube-controller-manager. They override the defaults.
     pub controller_manager_args: Vec<String>,
-    /// Where the programs come from; by default as the environment says.
+    /// Locator of the programs. By default the environment selects it.
     pub locator: Option<Locator>,
-    /// Where the cluster's directory is made; by default as the environment says.
+    /// Parent of the cluster's directory. By default the environment selects it.
     pub state_root: Option<StateRoot>,
-    /// Who is told how it goes.
+    /// Receiver of progress reports.
     pub progress: Progress,
 }
 

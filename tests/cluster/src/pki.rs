@@ -1,4 +1,4 @@
-//! Keys and certificates of one cluster, made anew for each and valid nowhere else.
+//! Keys and certificates of one cluster. They are created for each cluster.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,16 +12,16 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// The first address of the Service range is the API server's own Service.
+/// Address of the API server's Service: the first address of the Service range.
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
-/// A certificate and its key, both PEM.
-pub(crate) struct Certified {
+/// A certificate and its key in PEM.
+pub(crate) struct IssuedCertificate {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
 
-/// The certificate authority that the API server trusts for its clients and that its clients trust for it.
+/// Certificate authority of the API server and its clients.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -31,7 +31,7 @@ impl Authority {
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)
-            .with_context(|| format!("make the certificate authority {name}"))?;
+            .with_context(|| format!("create the certificate authority {name}"))?;
         Ok(Self(issuer))
     }
 
@@ -43,12 +43,12 @@ impl Authority {
         self.0.key().serialize_pem()
     }
 
-    /// For a client that Kubernetes knows as `user` in `groups`.
-    pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Certified> {
+    /// Issues a client certificate for `user` in `groups`.
+    pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<IssuedCertificate> {
         self.sign(params(user, groups), ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn server(&self) -> Result<Certified> {
+    fn server(&self) -> Result<IssuedCertificate> {
         let mut params = params("kube-apiserver", &[]);
         for name in ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"] {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
@@ -59,12 +59,16 @@ impl Authority {
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Result<Certified> {
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<IssuedCertificate> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &*self.0).context("sign a certificate")?;
-        Ok(Certified { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(IssuedCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 
@@ -78,7 +82,7 @@ fn params(common_name: &str, organizations: &[&str]) -> CertificateParams {
     params
 }
 
-/// Writes what the servers read into `dir` and returns the authority for clients.
+/// Writes the servers' keys and certificates to `dir` and returns the authority for clients.
 pub(crate) fn write(dir: &Path) -> Result<Authority> {
     let authority = Authority::new("ensemble")?;
     let serving = authority.server()?;
@@ -94,7 +98,8 @@ pub(crate) fn write(dir: &Path) -> Result<Authority> {
         ("front-proxy-client.crt", aggregator.certificate),
         ("front-proxy-client.key", aggregator.key),
         ("service-account.key", service_accounts.serialize_pem()),
-        // The API server verifies tokens with the public key; it does not read it out of a PKCS#8 private one.
+        // The API server verifies tokens with the public key. It cannot derive it from a PKCS#8
+        // private key.
         ("service-account.pub", service_accounts.public_key_pem()),
     ] {
         write_private(&dir.join(name), &pem)?;
@@ -102,7 +107,7 @@ pub(crate) fn write(dir: &Path) -> Result<Authority> {
     Ok(authority)
 }
 
-/// Writes a file that only its owner may read; one that is there is replaced whole.
+/// Writes a file that only its owner can read. Replaces an existing file atomically.
 pub(crate) fn write_private(path: &Path, contents: &str) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let partial = path.with_extension(format!("partial-{}", std::process::id()));
@@ -125,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_for_the_owner_only() {
+    fn only_owner_can_read_keys() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path()).unwrap();
         for entry in fs::read_dir(dir.path()).unwrap() {
@@ -140,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_verified_with_a_public_key() {
+    fn writes_public_key_for_service_accounts() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path()).unwrap();
         let public = fs::read_to_string(dir.path().join("service-account.pub")).unwrap();
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clusters_share_nothing() {
+    fn authorities_have_different_keys() {
         assert_ne!(Authority::new("a").unwrap().certificate(), Authority::new("a").unwrap().certificate());
     }
 }

@@ -1,4 +1,4 @@
-//! Ports on 127.0.0.1 that nobody else can take before the server that they are for.
+//! Reserves ports on 127.0.0.1 for servers.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -7,15 +7,16 @@ use anyhow::{Context as _, Result};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
 use serde::{Deserialize, Serialize};
 
-/// A port held by a socket that is bound and never listens. A server of the same user that also asks for port sharing can listen on it;
-/// everybody else finds it in use. So a port also outlives the restart of its server.
+/// A port reserved by a bound socket that never listens. A server of the same user that requests
+/// port sharing can listen on the port. Other programs find it in use. The reservation lasts across
+/// restarts of the server.
 #[derive(Debug)]
-pub(crate) struct HeldPort {
+pub(crate) struct ReservedPort {
     pub(crate) number: u16,
     _socket: OwnedFd,
 }
 
-impl HeldPort {
+impl ReservedPort {
     pub(crate) fn any() -> Result<Self> {
         Self::bind().context("reserve a port on 127.0.0.1")
     }
@@ -29,24 +30,24 @@ impl HeldPort {
     }
 }
 
-/// One port per server.
+/// Reserved ports of all servers.
 #[derive(Debug)]
-pub(crate) struct HeldPorts {
-    etcd: HeldPort,
-    etcd_peer: HeldPort,
-    api_server: HeldPort,
-    controller_manager: HeldPort,
-    scheduler: HeldPort,
+pub(crate) struct ReservedPorts {
+    etcd: ReservedPort,
+    etcd_peer: ReservedPort,
+    api_server: ReservedPort,
+    controller_manager: ReservedPort,
+    scheduler: ReservedPort,
 }
 
-impl HeldPorts {
+impl ReservedPorts {
     pub(crate) fn any() -> Result<Self> {
         Ok(Self {
-            etcd: HeldPort::any()?,
-            etcd_peer: HeldPort::any()?,
-            api_server: HeldPort::any()?,
-            controller_manager: HeldPort::any()?,
-            scheduler: HeldPort::any()?,
+            etcd: ReservedPort::any()?,
+            etcd_peer: ReservedPort::any()?,
+            api_server: ReservedPort::any()?,
+            controller_manager: ReservedPort::any()?,
+            scheduler: ReservedPort::any()?,
         })
     }
 
@@ -61,12 +62,12 @@ impl HeldPorts {
     }
 }
 
-/// The ports of a cluster, all on 127.0.0.1.
+/// Ports of a cluster on 127.0.0.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// Clients of etcd (plain HTTP).
+    /// etcd clients (plain HTTP).
     pub etcd: u16,
-    /// Peers of etcd; there are none.
+    /// etcd peers. A cluster has one member.
     pub etcd_peer: u16,
     /// kube-apiserver (HTTPS).
     pub api_server: u16,
@@ -83,15 +84,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_held_port_is_refused_to_strangers_and_answers_nobody() {
-        let port = HeldPort::any().unwrap();
+    fn reserved_port_rejects_binds_and_connections() {
+        let port = ReservedPort::any().unwrap();
         assert!(TcpListener::bind(("127.0.0.1", port.number)).is_err());
         assert!(TcpStream::connect(("127.0.0.1", port.number)).is_err());
     }
 
     #[test]
-    fn a_dropped_port_is_free_again() {
-        let number = HeldPort::any().unwrap().number;
+    fn dropping_releases_port() {
+        let number = ReservedPort::any().unwrap().number;
         assert!(TcpListener::bind(("127.0.0.1", number)).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! One running server: its process and its log.
+//! Runs a server process.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,7 +12,7 @@ use rustix::process::{Signal, kill_process_group};
 use crate::lifeline::Lifeline;
 use crate::state::to_pid;
 
-/// How many of the last lines of a log an error carries.
+/// Number of log lines that an error contains.
 const TAIL_LINES: usize = 15;
 const POLL: Duration = Duration::from_millis(10);
 
@@ -45,14 +45,18 @@ impl Process {
         self.child.id()
     }
 
+    /// Checks that the process runs.
+    ///
     /// # Errors
-    /// When the process has ended; the error carries the end of its log.
+    /// Returns an error with the end of the log if the process has exited.
     pub(crate) fn ensure_running(&mut self) -> Result<()> {
-        let Some(status) = self.child.try_wait().with_context(|| format!("look after {}", self.name))? else {
+        let Some(status) =
+            self.child.try_wait().with_context(|| format!("check the process {}", self.name))?
+        else {
             return Ok(());
         };
         bail!(
-            "{} ended ({}). The end of {}:\n{}",
+            "{} exited ({}); end of {}:\n{}",
             self.name,
             describe(status),
             self.log.display(),
@@ -60,7 +64,7 @@ impl Process {
         )
     }
 
-    /// Asks the process to end, waits, and kills its group when `patience` is over.
+    /// Sends SIGTERM, waits for `patience`, and then sends SIGKILL to the process group.
     pub(crate) fn stop(mut self, patience: Duration, lifeline: &Lifeline) -> Result<()> {
         let pid = self.pid();
         self.signal(Signal::TERM);
@@ -76,20 +80,20 @@ impl Process {
         lifeline.forget(pid)
     }
 
-    /// Ends the process without warning, as a crash would.
+    /// Sends SIGKILL to the process group.
     pub(crate) fn kill(mut self, lifeline: &Lifeline) -> Result<()> {
         self.signal(Signal::KILL);
         self.reap();
         lifeline.forget(self.pid())
     }
 
-    /// Takes the end of a process that the lifeline has killed, so that no zombie stays.
+    /// Waits for a process that the lifeline has killed, so that no zombie remains.
     pub(crate) fn reap(&mut self) {
-        // Fails only when it has been waited for.
+        // Fails only if the process has been waited for already.
         let _ = self.child.wait();
     }
 
-    /// A process that is gone needs no signal.
+    /// Sends a signal to the process group. Ignores processes that have exited.
     fn signal(&self, signal: Signal) {
         if let Some(group) = to_pid(self.pid()) {
             let _ = kill_process_group(group, signal);
@@ -99,14 +103,14 @@ impl Process {
 
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(127), _) => "its program could not be run".to_owned(),
+        (Some(127), _) => "cannot run its program".to_owned(),
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => status.to_string(),
     }
 }
 
-/// The last lines of a log; empty when it cannot be read, for it only adds to an error.
+/// Returns the last lines of a log. Returns an empty string if the log cannot be read.
 pub(crate) fn tail(path: &Path) -> String {
     let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
     let lines: Vec<_> = text.lines().collect();
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_early_death_is_reported_with_the_end_of_the_log() {
+    fn exit_error_contains_end_of_log() {
         let dir = tempfile::tempdir().unwrap();
         let lock = File::create(dir.path().join("lock")).unwrap();
         let lifeline = Lifeline::new(&dir.path().join("none"), &lock).unwrap();
@@ -128,13 +132,13 @@ mod tests {
         process.reap();
         let error = process.ensure_running().unwrap_err().to_string();
         assert!(
-            error.contains("etcd ended (exit code 3)") && error.contains("bind: address in use"),
+            error.contains("etcd exited (exit code 3)") && error.contains("bind: address in use"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_process_deaf_to_the_polite_signal_is_killed() {
+    fn kills_process_that_ignores_sigterm() {
         let dir = tempfile::tempdir().unwrap();
         let lock = File::create(dir.path().join("lock")).unwrap();
         let lifeline = Lifeline::new(&dir.path().join("none"), &lock).unwrap();
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_short() {
+    fn tail_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         fs::write(&path, (0..100).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n")).unwrap();

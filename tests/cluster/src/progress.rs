@@ -1,32 +1,33 @@
-//! What a person is told while something takes its time.
+//! Reports the progress of long operations.
 
 use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// Receives one line at a time.
+/// Receiver of progress reports, one line at a time.
 #[derive(Clone)]
 pub struct Progress(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl Progress {
-    /// Hands each line to `sink`.
+    /// Creates a receiver that calls `sink` for each line.
     pub fn new(sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
 
-    /// Tells nobody.
+    /// Creates a receiver that discards all lines.
     pub fn silent() -> Self {
         Self::new(|_| {})
     }
 
-    /// Writes to standard error, past the capture of the test harness: a build of minutes must not look like a hang.
+    /// Creates a receiver that writes to standard error. The test harness does not capture it, so a
+    /// long build does not look like a hang.
     pub fn stderr() -> Self {
-        // Nobody reading is no reason to stop.
+        // A closed standard error is ignored.
         Self::new(|line| drop(writeln!(std::io::stderr(), "cluster: {line}")))
     }
 
-    /// Tells one line.
-    pub fn say(&self, line: impl AsRef<str>) {
+    /// Reports one line.
+    pub fn report(&self, line: impl AsRef<str>) {
         (self.0)(line.as_ref());
     }
 }

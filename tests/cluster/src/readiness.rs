@@ -1,4 +1,4 @@
-//! When a control plane that was just started may be used.
+//! Waits until the components of a new control plane are ready.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,16 +12,16 @@ use kube::{Api, Client};
 use crate::control_plane::ControlPlane;
 
 const POLL: Duration = Duration::from_millis(20);
-/// Far more than a loaded machine needs.
+/// Far longer than a busy machine needs.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// etcd says that it is healthy.
+/// Waits until etcd reports that it is healthy.
 pub(crate) async fn etcd(control_plane: &mut ControlPlane) -> Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, control_plane.ports().etcd));
     poll(control_plane, "etcd to be healthy", async || etcd_is_healthy(address)).await
 }
 
-/// The API server answers `ok` at `/readyz`: its start-up hooks are done.
+/// Waits until the API server's `/readyz` returns `ok`: its start-up hooks are complete.
 pub(crate) async fn api_server(control_plane: &mut ControlPlane, client: &Client) -> Result<()> {
     poll(control_plane, "kube-apiserver to be ready", async || {
         let request = http::Request::get("/readyz").body(Vec::new());
@@ -31,7 +31,8 @@ pub(crate) async fn api_server(control_plane: &mut ControlPlane, client: &Client
     .await
 }
 
-/// The default ServiceAccount is there, so kube-controller-manager works and pods can be created.
+/// Waits for the default ServiceAccount. When it exists, kube-controller-manager runs and Pods can
+/// be created.
 pub(crate) async fn default_service_account(control_plane: &mut ControlPlane, client: &Client) -> Result<()> {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
     poll(control_plane, "the ServiceAccount default", async || {
@@ -40,7 +41,7 @@ pub(crate) async fn default_service_account(control_plane: &mut ControlPlane, cl
     .await
 }
 
-/// Every node is Ready and without the taint that keeps pods from new nodes.
+/// Waits until every node is Ready and its not-ready taint is removed.
 pub(crate) async fn nodes(control_plane: &mut ControlPlane, client: &Client, wanted: usize) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     poll(control_plane, "the simulated nodes to be Ready", async || {
@@ -62,7 +63,7 @@ async fn poll(
         control_plane.ensure_running().with_context(|| format!("waiting for {what}"))?;
         if start.elapsed() > PATIENCE {
             bail!(
-                "gave up waiting for {what} after {} s; the logs are in {}",
+                "timed out after {} s waiting for {what}; read the logs in {}",
                 PATIENCE.as_secs(),
                 control_plane.layout().dir().display()
             );
@@ -78,7 +79,7 @@ fn is_usable(node: &Node) -> bool {
     ready.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") && !tainted
 }
 
-/// Plain HTTP on this machine, answered at once or not at all: not worth a client.
+/// Returns whether etcd's health check succeeds. Plain HTTP on localhost needs no client library.
 fn etcd_is_healthy(address: SocketAddr) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;

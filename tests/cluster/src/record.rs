@@ -1,4 +1,4 @@
-//! What a running cluster tells others about itself: `cluster.json` in its directory.
+//! Description of a running cluster: `cluster.json` in its directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,41 +14,41 @@ use crate::versions::Versions;
 
 const FILE: &str = "cluster.json";
 
-/// A cluster that is ready.
+/// A ready cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// Its directory.
+    /// Directory of the cluster.
     pub dir: PathBuf,
-    /// The process that owns it.
+    /// Process ID of the owner.
     pub owner: u32,
-    /// The process of each part when the cluster became ready.
+    /// Process ID of each component at the time the cluster became ready.
     pub pids: BTreeMap<Component, u32>,
-    /// Where the parts listen.
+    /// Ports of the components.
     pub ports: Ports,
-    /// The pinned versions.
+    /// Pinned versions.
     pub versions: Versions,
-    /// How many nodes are simulated.
+    /// Number of simulated nodes.
     pub nodes: usize,
-    /// The administrator's kubeconfig.
+    /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// The programs' directory; kubectl is among them.
+    /// Directory of the programs, including kubectl.
     pub binaries: PathBuf,
-    /// The API server's audit log.
+    /// Path of the API server's audit log.
     pub audit_log: PathBuf,
-    /// From the first process to a usable cluster.
+    /// Milliseconds from the first process to a usable cluster.
     pub start_milliseconds: u64,
 }
 
 impl Record {
-    /// Makes the cluster visible to others.
+    /// Writes the record, so that other processes can attach.
     pub(crate) fn write(&self) -> Result<()> {
-        let text = serde_json::to_string_pretty(self).context("write the cluster's record as JSON")?;
+        let text = serde_json::to_string_pretty(self).context("serialize the record of the cluster")?;
         write_private(&self.dir.join(FILE), &text)
     }
 
-    /// `None` while the cluster in `dir` is not ready, or when there is none.
+    /// Reads the record in `dir`. Returns `None` if the cluster does not exist or is not ready.
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
         match fs::read(&path) {
@@ -60,7 +60,7 @@ impl Record {
         }
     }
 
-    /// The path of kubectl.
+    /// Returns the path of kubectl.
     pub fn kubectl(&self) -> PathBuf {
         self.binaries.join("kubectl")
     }

@@ -1,7 +1,8 @@
-//! Where running clusters live on disk, and who owns them.
+//! Directories of running clusters and their owners.
 //!
-//! `$XDG_RUNTIME_DIR/ensemble-<uid>/<name>/` (or under `/tmp`), readable by its owner only. A lock on `<name>/lock` is held by the starter
-//! and by its reaper, so an unlocked directory is what a crashed machine or a killed reaper left, and may be swept.
+//! The directory is `$XDG_RUNTIME_DIR/ensemble-<uid>/<name>/` (or under `/tmp`) and readable by its
+//! owner only. The starter and its reaper hold a lock on `<name>/lock`. An unlocked directory
+//! remains after a crash and can be removed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
@@ -17,33 +18,34 @@ use crate::binaries;
 
 const LOCK: &str = "lock";
 const OWNER: &str = "owner";
-/// Directories on their way out. No cluster's name begins with a dot.
+/// Prefix of directories that are being removed. A cluster's name cannot begin with a dot.
 const TRASH: &str = ".swept-";
-/// A reaper at work needs far less.
+/// Far longer than a reaper needs.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The directory that holds the directories of all clusters of this user.
+/// Directory that contains the directories of all clusters of this user.
 #[derive(Clone, Debug)]
 pub struct StateRoot(PathBuf);
 
-/// A name taken: the directory, and the lock that says that it is in use. Dropping it frees the name but does not remove the directory.
+/// Claim on a name: the directory and its lock. Dropping it releases the name but does not remove
+/// the directory.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) dir: PathBuf,
     pub(crate) lock: File,
 }
 
-/// Whether a cluster's directory has an owner.
+/// State of the owner of a cluster's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Somebody holds the lock.
+    /// A process holds the lock.
     Present,
-    /// Nobody does: the directory was left by a crash.
+    /// No process holds the lock: the directory remains after a crash.
     Gone,
 }
 
 impl StateRoot {
-    /// `$XDG_RUNTIME_DIR`, else `/tmp`.
+    /// Returns the root in `$XDG_RUNTIME_DIR` or `/tmp`.
     pub fn from_env() -> Result<Self> {
         let base = std::env::var_os("XDG_RUNTIME_DIR")
             .filter(|dir| !dir.is_empty())
@@ -51,29 +53,31 @@ impl StateRoot {
         Self::below(&base)
     }
 
-    /// Below a directory of the caller's choice.
+    /// Returns the root in `base`.
     ///
     /// # Errors
-    /// When the directory cannot be made or belongs to somebody else, who could then read its keys.
+    /// Returns an error if the directory cannot be created or belongs to another user, who could
+    /// read its keys.
     pub fn below(base: &Path) -> Result<Self> {
         let uid = getuid().as_raw();
         let root = base.join(format!("ensemble-{uid}"));
         private_dir(&root)?;
-        let owner = fs::symlink_metadata(&root).with_context(|| format!("look at {}", root.display()))?;
+        let owner = fs::symlink_metadata(&root)
+            .with_context(|| format!("read the metadata of {}", root.display()))?;
         ensure!(
             owner.is_dir() && owner.uid() == uid && owner.mode() & 0o777 == 0o700,
-            "{} is not a directory that only you can read; remove it or set XDG_RUNTIME_DIR",
+            "cannot use {}: other users can read it, or it is no directory; remove it or set XDG_RUNTIME_DIR",
             root.display()
         );
         Ok(Self(root))
     }
 
-    /// Where the cluster of this name lives, if it runs.
+    /// Returns the directory of a cluster.
     pub fn dir(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Every cluster's name with whether it is owned, sorted.
+    /// Returns the name and owner state of every cluster, sorted by name.
     pub fn list(&self) -> Result<Vec<(String, Owner)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.0).with_context(|| format!("list {}", self.0.display()))? {
@@ -88,7 +92,7 @@ impl StateRoot {
         Ok(found)
     }
 
-    /// Whether the cluster of this name is owned, `None` when there is no such cluster.
+    /// Returns the owner state of a cluster. Returns `None` if the cluster does not exist.
     pub fn owner(&self, name: &str) -> Result<Option<Owner>> {
         let path = self.dir(name).join(LOCK);
         let lock = match File::open(&path) {
@@ -101,10 +105,10 @@ impl StateRoot {
         Ok(Some(if try_lock(&lock)? { Owner::Gone } else { Owner::Present }))
     }
 
-    /// Takes a name for this process.
+    /// Claims a name for this process. Waits for the cleanup of an owner that ended a moment ago.
     ///
     /// # Errors
-    /// When another process has it. One whose owner died a moment ago is waited for.
+    /// Returns an error if another process owns the name.
     pub(crate) fn claim(&self, name: &str) -> Result<Claim> {
         let since = std::time::Instant::now();
         loop {
@@ -118,13 +122,13 @@ impl StateRoot {
             let owner = owner_pid(&self.dir(name));
             if owner.is_some_and(is_alive) || since.elapsed() > SWEEP_PATIENCE {
                 let by = owner.map_or_else(String::new, |pid| format!(" (owned by process {pid})"));
-                bail!("the cluster {name:?} runs already{by}");
+                bail!("cannot start the cluster {name:?}: it runs already{by}");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// `None` when somebody else is at it, which may be a sweep that is over in a moment.
+    /// Returns `None` if another process holds the lock, possibly for a sweep.
     fn try_claim(&self, name: &str) -> Result<Option<Claim>> {
         let dir = self.dir(name);
         private_dir(&dir)?;
@@ -133,13 +137,14 @@ impl StateRoot {
         if !try_lock(&lock)? {
             return Ok(None);
         }
-        // Whoever swept the directory between the two steps above has moved the file that is locked here.
+        // A sweep between the two steps above has moved the file that is locked here.
         let same = fs::metadata(&path).ok().map(|at_path| at_path.ino())
             == lock.metadata().ok().map(|held| held.ino());
         Ok(same.then_some(Claim { dir, lock }))
     }
 
-    /// Removes what crashes left: directories that nobody owns, and processes that still work in them. Returns their names.
+    /// Removes directories without an owner and kills the processes that still use them. Returns
+    /// the names.
     pub fn sweep(&self) -> Result<Vec<String>> {
         let mut swept = Vec::new();
         for (name, owner) in self.list()? {
@@ -157,7 +162,8 @@ impl StateRoot {
         Ok(swept)
     }
 
-    /// What cannot be removed now, because another process is removing it, is gone soon or swept next time.
+    /// Removes swept directories. A directory that another process is removing is skipped until the
+    /// next sweep.
     fn empty_trash(&self) {
         for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(TRASH) {
@@ -167,12 +173,12 @@ impl StateRoot {
     }
 }
 
-/// The process that started the cluster in `dir`.
+/// Returns the process that started the cluster in `dir`.
 pub(crate) fn owner_pid(dir: &Path) -> Option<u32> {
     fs::read_to_string(dir.join(OWNER)).ok()?.trim().parse().ok()
 }
 
-/// Whether there is a process of this id that this user may signal.
+/// Returns whether a process with this ID exists and this user can signal it.
 pub fn is_alive(pid: u32) -> bool {
     to_pid(pid).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
@@ -181,7 +187,7 @@ pub(crate) fn to_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// Creates a directory for its owner only; one that is there is fine.
+/// Creates a directory for its owner only. The directory may exist already.
 pub(crate) fn private_dir(path: &Path) -> Result<()> {
     DirBuilder::new()
         .mode(0o700)
@@ -193,7 +199,7 @@ pub(crate) fn private_dir(path: &Path) -> Result<()> {
 fn open_lock(path: &Path) -> Result<Option<File>> {
     match File::options().create(true).append(true).open(path) {
         Ok(lock) => Ok(Some(lock)),
-        // The directory was swept a moment ago.
+        // Another process swept the directory.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("open {}", path.display())),
     }
@@ -207,7 +213,7 @@ fn try_lock(lock: &File) -> Result<bool> {
     }
 }
 
-/// Empties a directory of an earlier owner, lock excepted.
+/// Removes the files of an earlier owner, except the lock.
 fn clear(dir: &Path) -> Result<()> {
     kill_processes_in(dir);
     for entry in fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))? {
@@ -229,7 +235,8 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Every server has the directory in its command line, which tells it from a stranger that got a recorded process id since.
+/// Kills the servers that have `dir` in their command line. This check protects processes that
+/// reuse a recorded ID.
 fn kill_processes_in(dir: &Path) {
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for entry in processes.flatten() {
@@ -238,13 +245,14 @@ fn kill_processes_in(dir: &Path) {
             && let Some(group) =
                 entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(to_pid)
         {
-            // It may have ended meanwhile, which is just as well.
+            // The process may have exited already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// `command` is what `/proc` shows: arguments that end in NUL. A person who reads a log in the directory is not a server.
+/// Returns whether `command`, the NUL-separated arguments from `/proc`, is a server in `dir`. A
+/// program that only reads a log there is not a server.
 fn is_server_in(dir: &Path, command: &str) -> bool {
     let program =
         command.split('\0').next().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
@@ -264,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_taken_once() {
+    fn name_is_claimed_once() {
         let (_base, root) = root();
         let claim = root.claim("one").unwrap();
         let error = root.claim("one").unwrap_err().to_string();
@@ -276,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nobody_owns_is_swept() {
+    fn sweeps_only_directories_without_owner() {
         let (_base, root) = root();
         let kept = root.claim("kept").unwrap();
         let left = root.claim("left").unwrap();
@@ -288,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_over_directory_is_empty() {
+    fn claim_clears_directory_of_earlier_owner() {
         let (_base, root) = root();
         let first = root.claim("one").unwrap();
         fs::create_dir(first.dir.join("etcd")).unwrap();
@@ -302,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn only_servers_of_the_directory_are_swept_with_it() {
+    fn kills_only_servers_of_swept_directory() {
         let dir = Path::new("/tmp/ensemble-1/one");
         assert!(is_server_in(dir, "/bin/etcd\0--data-dir=/tmp/ensemble-1/one/etcd\0"));
         assert!(!is_server_in(dir, "/bin/etcd\0--data-dir=/tmp/ensemble-1/one-more/etcd\0"));
@@ -310,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_read_is_refused() {
+    fn rejects_directory_readable_by_others() {
         let (base, root) = root();
         fs::set_permissions(&root.0, fs::Permissions::from_mode(0o755)).unwrap();
         let error = StateRoot::below(base.path()).unwrap_err().to_string();
-        assert!(error.contains("only you can read"), "{error}");
+        assert!(error.contains("other users can read it"), "{error}");
     }
 }

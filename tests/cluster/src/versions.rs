@@ -1,4 +1,4 @@
-//! Which versions the pinned Go modules name.
+//! Versions that the Go modules pin.
 
 use std::env::consts::{ARCH, OS};
 
@@ -10,7 +10,7 @@ const KUBERNETES: [&str; 2] =
 const ETCD: [&str; 2] = [include_str!("../modules/etcd/go.mod"), include_str!("../modules/etcd/go.sum")];
 const KWOK: [&str; 2] = [include_str!("../modules/kwok/go.mod"), include_str!("../modules/kwok/go.sum")];
 
-/// The pinned versions, each with its leading `v`.
+/// Pinned versions, with a leading `v`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
     /// `k8s.io/kubernetes`
@@ -22,7 +22,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// The versions that the modules beside this crate pin.
+    /// Returns the versions that the modules of this crate pin.
     pub fn pinned() -> Result<Self> {
         let [kubernetes, etcd, kwok] = [KUBERNETES, ETCD, KWOK].map(|[go_mod, _]| go_mod);
         Ok(Self {
@@ -32,7 +32,8 @@ impl Versions {
         })
     }
 
-    /// Names a cache directory: the versions for a reader, a digest of every dependency's checksum, the platform.
+    /// Returns the name of the cache directory: the versions, a digest of all checksums, and the
+    /// platform.
     pub fn key(&self) -> String {
         let digest = [KUBERNETES, ETCD, KWOK].iter().flatten().fold(FNV_OFFSET, |hash, text| fnv(hash, text));
         format!(
@@ -41,7 +42,7 @@ impl Versions {
         )
     }
 
-    /// Major and minor of Kubernetes, as its `/version` shows them.
+    /// Returns the major and minor version of Kubernetes, as in `/version`.
     pub fn kubernetes_minor(&self) -> (&str, &str) {
         let mut parts = self.kubernetes.trim_start_matches('v').split('.');
         (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
@@ -60,7 +61,7 @@ fn required(go_mod: &str, module: &str) -> Result<String> {
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a: the key must be the same for every compiler, which std's hasher does not promise.
+/// FNV-1a. The key must not depend on the compiler; std's hasher does not guarantee that.
 fn fnv(seed: u64, text: &str) -> u64 {
     text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_module_pins_its_version() {
+    fn every_module_pins_a_version() {
         let versions = Versions::pinned().unwrap();
         assert!(versions.kubernetes.starts_with("v1."), "{versions:?}");
         assert!(versions.etcd.starts_with("v3."), "{versions:?}");
@@ -79,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn the_key_changes_with_any_dependency() {
+    fn key_changes_with_dependencies() {
         assert_ne!(fnv(FNV_OFFSET, "a v1 h1:x"), fnv(FNV_OFFSET, "a v1 h1:y"));
         let key = Versions::pinned().unwrap().key();
         assert!(key.contains("kubernetes-v1.") && !key.contains('/'), "{key}");
     }
 
     #[test]
-    fn a_module_that_is_not_required_is_an_error() {
+    fn missing_module_is_an_error() {
         let error = required("require k8s.io/api v0.36.0\n", "k8s.io/kubernetes").unwrap_err();
         assert!(error.to_string().contains("k8s.io/kubernetes"));
     }

@@ -1,6 +1,7 @@
-//! Waiting for something to become true, with a message that says what was last seen.
+//! Waits for conditions. The error of a timeout contains the last observed value.
 //!
-//! [`condition`] watches an object and is preferred; [`eventually`] polls what cannot be watched.
+//! [`condition`] watches an object and is preferred. [`eventually`] polls if a watch is not
+//! possible.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use serde::de::DeserializeOwned;
 
 const POLL: Duration = Duration::from_millis(25);
 
-/// What a poll may answer.
+/// Result of a poll.
 pub trait Outcome {
-    /// What is there to return in the end.
+    /// Value that a successful wait returns.
     type Value;
-    /// The value if the wait is over, else what was seen instead.
+    /// Returns the value if the wait is over, otherwise the observed state.
     fn settle(self) -> Result<Self::Value, String>;
 }
 
@@ -37,7 +38,7 @@ impl<T> Outcome for Option<T> {
     }
 }
 
-/// `Err` carries what was seen, for the message.
+/// `Err` contains the observed state for the error message.
 impl<T, S: Debug> Outcome for Result<T, S> {
     type Value = T;
 
@@ -46,10 +47,11 @@ impl<T, S: Debug> Outcome for Result<T, S> {
     }
 }
 
-/// Polls until `probe` answers with `true`, `Some` or an inner `Ok`, and returns what it found. Errors of the probe count as "not yet".
+/// Polls until `probe` returns `true`, `Some`, or an inner `Ok`, and returns the value. Errors of
+/// the probe are retried.
 ///
 /// # Errors
-/// After `patience`; the error says what was waited for and what was last seen.
+/// Returns an error after `patience` with what was waited for and what was last observed.
 pub async fn eventually<O: Outcome>(
     what: &str,
     patience: Duration,
@@ -73,10 +75,10 @@ pub async fn eventually<O: Outcome>(
     }
 }
 
-/// Watches `name` until `condition` holds and returns the object as it then is, if it exists.
+/// Watches the object `name` until `condition` holds. Returns the object if it exists.
 ///
 /// # Errors
-/// After `patience`; the error shows the object as it is.
+/// Returns an error with the current object after `patience`.
 pub async fn condition<K>(
     api: &Api<K>,
     name: &str,
@@ -99,7 +101,7 @@ where
     bail!("waited {:.1} s for {name} {what}; last seen: {seen}", patience.as_secs_f64())
 }
 
-/// Without the bookkeeping that nobody reads in a failed test.
+/// Serializes an object without managed fields.
 fn as_json<K: kube::Resource + Serialize>(mut object: K) -> String {
     object.meta_mut().managed_fields = None;
     serde_json::to_string(&object).unwrap_or_else(|error| error.to_string())
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_value_found_is_returned() {
+    async fn returns_value_of_probe() {
         let mut tries = 0;
         let found = eventually("the third try", Duration::from_secs(5), async || {
             tries += 1;
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn giving_up_says_what_was_waited_for_and_what_was_seen() {
+    async fn timeout_error_contains_goal_and_last_value() {
         let wait = eventually("three replicas", Duration::from_millis(60), async || {
             Ok(Err::<(), _>("2 of 3 replicas"))
         });
@@ -129,14 +131,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_are_not_the_end_but_are_told() {
+    async fn retries_errors_and_reports_the_last() {
         let wait =
             eventually::<bool>("an answer", Duration::from_millis(60), async || bail!("connection refused"));
         assert!(wait.await.unwrap_err().to_string().contains("connection refused"));
     }
 
     #[tokio::test]
-    async fn a_probe_that_hangs_does_not_hang_the_wait() {
+    async fn times_out_if_probe_hangs() {
         let wait =
             eventually::<bool>("an answer", Duration::from_millis(60), async || std::future::pending().await);
         assert!(wait.await.unwrap_err().to_string().contains("no answer in time"));

@@ -124,7 +124,7 @@ async fn restart_components(test_cluster: &TestCluster) -> anyhow::Error {
     let mut retrier = StuckPodRetrier::new(test_cluster.client.clone(), HOME);
     loop {
         sleep(OUTAGE).await;
-        if let Err(failed) = test_cluster.cluster.revive_components() {
+        if let Err(failed) = test_cluster.cluster.restart_exited_components() {
             return failed;
         }
         retrier.look().await;

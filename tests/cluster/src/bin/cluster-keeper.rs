@@ -1,4 +1,5 @@
-//! Keeps a cluster of the name given as the only argument. The tests' stand-in for `cargo xtask cluster keep`.
+//! Runs the keeper of the cluster named by the only argument. The tests use it in place of `cargo
+//! xtask cluster keep`.
 
 use anyhow::{Context as _, Result};
 use cluster::{Options, named};

@@ -1,4 +1,4 @@
-//! Clusters that a keeper owns.
+//! Clusters in the background.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use cluster::state::{Owner, StateRoot};
 use cluster::{Progress, attach, named, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{PATIENCE, nothing_is_left};
+use crate::{PATIENCE, until_removed};
 
 fn keeper(name: &str) -> Command {
     let mut keeper = Command::new(env!("CARGO_BIN_EXE_cluster-keeper"));
@@ -15,7 +15,7 @@ fn keeper(name: &str) -> Command {
     keeper
 }
 
-/// A cluster's name must be unique among the runs on this machine.
+/// Returns a name that is unique among test runs on this machine.
 fn unique(prefix: &str) -> String {
     format!("{prefix}-{}", std::process::id())
 }
@@ -29,7 +29,7 @@ async fn up(name: &str) -> cluster::Record {
 }
 
 #[tokio::test]
-async fn a_cluster_in_the_background_is_found_by_name_until_it_is_stopped() {
+async fn background_cluster_is_found_by_name_until_stopped() {
     let name = unique("background");
     let record = up(&name).await;
     let error = named::up(&name, keeper(&name), &Progress::silent()).unwrap_err().to_string();
@@ -44,26 +44,26 @@ async fn a_cluster_in_the_background_is_found_by_name_until_it_is_stopped() {
     }
 
     assert!(named::down(&name).unwrap());
-    nothing_is_left(&record.pids, &record.dir).await;
-    assert!(!named::down(&name).unwrap(), "it is not running any more");
+    until_removed(&record.pids, &record.dir).await;
+    assert!(!named::down(&name).unwrap(), "the cluster must not run");
     assert!(attach(&name).unwrap_err().to_string().contains("no cluster"));
 }
 
 #[tokio::test]
-async fn a_killed_starter_leaves_nothing() {
+async fn killed_starter_leaves_no_processes_or_files() {
     let record = up(&unique("killed")).await;
     let owner = Pid::from_raw(i32::try_from(record.owner).unwrap()).unwrap();
     kill_process(owner, Signal::KILL).unwrap();
-    nothing_is_left(&record.pids, &record.dir).await;
+    until_removed(&record.pids, &record.dir).await;
 }
 
 #[tokio::test]
-async fn a_start_that_is_interrupted_leaves_nothing() {
+async fn interrupted_start_leaves_no_processes_or_files() {
     let name = unique("interrupted");
     let mut child =
         keeper(&name).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-    let ready = said.find(|line| line.as_ref().unwrap().contains("API server ready"));
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = output.find(|line| line.as_ref().unwrap().contains("API server ready"));
     assert!(ready.is_some());
     drop(child.stdin.take());
     assert!(!child.wait().unwrap().success());
@@ -72,7 +72,7 @@ async fn a_start_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
-fn a_keeper_that_fails_says_why() {
+fn reports_error_of_failed_keeper() {
     let name = unique("fails");
     let mut keeper = keeper(&name);
     keeper.env("KUBEBUILDER_ASSETS", "/nonexistent");
@@ -81,7 +81,7 @@ fn a_keeper_that_fails_says_why() {
 }
 
 #[test]
-fn a_name_that_is_no_name_is_refused() {
+fn rejects_invalid_name() {
     let error = named::down("../../etc").unwrap_err().to_string();
     assert!(error.contains("cannot name a cluster"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Who may do what, and who did.
+//! ServiceAccounts, impersonation, and the audit log.
 
 use cluster::wait;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -16,8 +16,8 @@ async fn who_am_i(client: Client) -> (String, Vec<String>) {
     (user.username.unwrap(), user.groups.unwrap())
 }
 
-/// A ServiceAccount that may do nothing, and a client that is it.
-async fn nobody(namespace: &str) -> Client {
+/// Creates a ServiceAccount without rights and returns a client for it.
+async fn client_without_rights(namespace: &str) -> Client {
     let cluster = cluster::shared().await.unwrap();
     let mut account = ServiceAccount::default();
     account.metadata.name = Some("nobody".to_owned());
@@ -29,10 +29,10 @@ async fn nobody(namespace: &str) -> Client {
 }
 
 #[tokio::test]
-async fn a_token_is_really_the_service_account_and_has_no_more_rights() {
+async fn token_has_only_the_rights_of_its_service_account() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("identity").await.unwrap();
-    let client = nobody(&namespace).await;
+    let client = client_without_rights(&namespace).await;
     let (user, groups) = who_am_i(client.clone()).await;
     assert_eq!(user, format!("system:serviceaccount:{}:nobody", namespace.name()));
     assert!(groups.contains(&"system:serviceaccounts".to_owned()), "{groups:?}");
@@ -43,11 +43,11 @@ async fn a_token_is_really_the_service_account_and_has_no_more_rights() {
 }
 
 #[tokio::test]
-async fn the_audit_log_tells_who_did_what() {
+async fn audit_log_records_user_and_request() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("audit").await.unwrap();
     let mark = cluster.audit_mark().unwrap();
-    let client = nobody(&namespace).await;
+    let client = client_without_rights(&namespace).await;
     Api::<ConfigMap>::namespaced(client, &namespace).list(&ListParams::default()).await.unwrap_err();
 
     let user = format!("system:serviceaccount:{}:nobody", namespace.name());
@@ -66,7 +66,7 @@ async fn the_audit_log_tells_who_did_what() {
 }
 
 #[tokio::test]
-async fn an_impersonated_user_has_that_users_rights_and_is_told_apart_in_the_audit_log() {
+async fn impersonated_user_has_own_rights_and_audit_entries() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("impersonate").await.unwrap();
     let user = format!("jane-of-{}", namespace.name());

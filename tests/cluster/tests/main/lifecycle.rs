@@ -1,4 +1,4 @@
-//! From the first process to the last.
+//! Starts and stops clusters and their components.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 
 use crate::PATIENCE;
 
-fn is_gone(record: &Record) {
+fn assert_removed(record: &Record) {
     assert!(!record.dir.exists(), "{}", record.dir.display());
     for (component, pid) in &record.pids {
         assert!(!cluster::state::is_alive(*pid), "{component}");
@@ -17,32 +17,32 @@ fn is_gone(record: &Record) {
     for port in
         [record.ports.etcd, record.ports.api_server, record.ports.controller_manager, record.ports.scheduler]
     {
-        assert!(TcpListener::bind(("127.0.0.1", port)).is_ok(), "port {port} is still taken");
+        assert!(TcpListener::bind(("127.0.0.1", port)).is_ok(), "port {port} is still in use");
     }
 }
 
 #[tokio::test]
-async fn a_cluster_is_usable_within_seconds_and_stopping_it_leaves_nothing() {
+async fn stop_leaves_no_processes_or_files() {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     let record = cluster.record().clone();
     println!("usable after {} ms", record.start_milliseconds);
     cluster.ready(PATIENCE).await.unwrap();
     assert_eq!(record.pids.len(), 5);
     cluster.stop().unwrap();
-    is_gone(&record);
+    assert_removed(&record);
 }
 
 #[tokio::test]
-async fn dropping_a_cluster_leaves_nothing() {
+async fn drop_leaves_no_processes_or_files() {
     let cluster = Cluster::start(Options { nodes: 0, scheduler: false, ..Options::default() }).await.unwrap();
     let record = cluster.record().clone();
     assert!(!record.pids.contains_key(&Component::KubeScheduler));
     drop(cluster);
-    is_gone(&record);
+    assert_removed(&record);
 }
 
 #[tokio::test]
-async fn a_part_that_does_not_start_is_named_with_its_log_and_nothing_is_left() {
+async fn failed_start_reports_component_log_and_leaves_no_files() {
     let name = "does-not-start".to_owned();
     let options = Options {
         name: Some(name.clone()),
@@ -51,7 +51,7 @@ async fn a_part_that_does_not_start_is_named_with_its_log_and_nothing_is_left() 
     };
     let error = format!("{:#}", Cluster::start(options).await.unwrap_err());
     assert!(
-        error.contains("kube-apiserver ended") && error.contains("unknown flag: --no-such-flag"),
+        error.contains("kube-apiserver exited") && error.contains("unknown flag: --no-such-flag"),
         "{error}"
     );
     let root = cluster::state::StateRoot::from_env().unwrap();
@@ -59,7 +59,7 @@ async fn a_part_that_does_not_start_is_named_with_its_log_and_nothing_is_left() 
 }
 
 #[tokio::test]
-async fn clusters_side_by_side_share_nothing() {
+async fn clusters_are_isolated_from_each_other() {
     let options = Options { nodes: 0, scheduler: false, ..Options::default() };
     let (one, other) = tokio::try_join!(Cluster::start(options.clone()), Cluster::start(options)).unwrap();
     let namespace = one.namespace("only-here").await.unwrap();
@@ -72,12 +72,12 @@ async fn clusters_side_by_side_share_nothing() {
 }
 
 #[tokio::test]
-async fn the_api_server_comes_back_on_its_port_with_its_data() {
+async fn restarted_api_server_keeps_port_and_data() {
     let cluster = Cluster::start(Options { nodes: 0, scheduler: false, ..Options::default() }).await.unwrap();
     let api = Api::<ConfigMap>::namespaced(cluster.client().await.unwrap(), "default");
-    let mut kept = ConfigMap::default();
-    kept.metadata.name = Some("kept".to_owned());
-    let written = api.create(&PostParams::default(), &kept).await.unwrap();
+    let mut config_map = ConfigMap::default();
+    config_map.metadata.name = Some("kept".to_owned());
+    let written = api.create(&PostParams::default(), &config_map).await.unwrap();
     cluster.kill_component(Component::KubeApiserver).unwrap();
     assert!(cluster.kill_component(Component::KubeApiserver).is_err(), "it does not run");
     cluster.start_component(Component::KubeApiserver).unwrap();

@@ -1,11 +1,6 @@
-//! The launcher on the real thing.
+//! Tests of the launcher with real clusters.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a failed assumption of a test is its failure"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 mod background;
 mod identity;
@@ -20,9 +15,9 @@ use cluster::{Component, wait};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Waits until neither processes nor directory are there.
-async fn nothing_is_left(pids: &BTreeMap<Component, u32>, dir: &Path) {
-    wait::eventually("everything to be gone", PATIENCE, async || {
+/// Waits until the processes and the directory no longer exist.
+async fn until_removed(pids: &BTreeMap<Component, u32>, dir: &Path) {
+    wait::eventually("the processes and the directory to be removed", PATIENCE, async || {
         let alive: Vec<_> = pids.iter().filter(|(_, pid)| cluster::state::is_alive(**pid)).collect();
         Ok(if alive.is_empty() && !dir.exists() {
             Ok(())

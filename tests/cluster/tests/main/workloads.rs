@@ -1,4 +1,4 @@
-//! What a test may expect of the cluster: controllers that work, and nodes on which pods run.
+//! Controllers and simulated nodes of a cluster.
 
 use cluster::wait;
 use k8s_openapi::api::batch::v1::Job;
@@ -24,7 +24,7 @@ fn is_ready(wanted: &'static str) -> impl Fn(Option<&Pod>) -> bool {
 }
 
 #[tokio::test]
-async fn a_pod_runs_on_a_simulated_node_and_goes_when_deleted() {
+async fn pod_runs_on_simulated_node_until_deleted() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("pod").await.unwrap();
     let pods = Api::<Pod>::namespaced(cluster.client().await.unwrap(), &namespace);
@@ -38,7 +38,7 @@ async fn a_pod_runs_on_a_simulated_node_and_goes_when_deleted() {
 }
 
 #[tokio::test]
-async fn an_annotation_keeps_a_running_pod_from_being_ready_as_long_as_it_is_there() {
+async fn annotation_keeps_running_pod_unready() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("unready").await.unwrap();
     let pods = Api::<Pod>::namespaced(cluster.client().await.unwrap(), &namespace);
@@ -54,7 +54,7 @@ async fn an_annotation_keeps_a_running_pod_from_being_ready_as_long_as_it_is_the
 }
 
 #[tokio::test]
-async fn an_annotation_keeps_a_pod_pending() {
+async fn annotation_keeps_pod_pending() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("pending").await.unwrap();
     let pods = Api::<Pod>::namespaced(cluster.client().await.unwrap(), &namespace);
@@ -65,7 +65,7 @@ async fn an_annotation_keeps_a_pod_pending() {
         pod.is_some_and(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
     };
     wait::condition(&pods, "one", "to be scheduled", PATIENCE, scheduled).await.unwrap();
-    // A pod that came later runs: kwok has had its chance with the first.
+    // kwok processed the first Pod before this one runs.
     let mut later = pod(&json!({}));
     later.metadata.name = Some("later".to_owned());
     pods.create(&PostParams::default(), &later).await.unwrap();
@@ -74,7 +74,7 @@ async fn an_annotation_keeps_a_pod_pending() {
 }
 
 #[tokio::test]
-async fn a_job_completes() {
+async fn job_completes() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("job").await.unwrap();
     cluster.kubectl(&["-n", &namespace, "create", "job", "once", "--image=example.com/none"]).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_job_completes() {
 }
 
 #[tokio::test]
-async fn a_quota_is_enforced() {
+async fn quota_is_enforced() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("quota").await.unwrap();
     let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none}\nspec: {hard: {pods: 0}}\n";
@@ -105,7 +105,7 @@ async fn a_quota_is_enforced() {
 }
 
 #[tokio::test]
-async fn garbage_is_collected() {
+async fn dependents_are_garbage_collected() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("garbage").await.unwrap();
     let maps = Api::<ConfigMap>::namespaced(cluster.client().await.unwrap(), &namespace);
@@ -127,7 +127,7 @@ async fn garbage_is_collected() {
 }
 
 #[tokio::test]
-async fn definitions_are_installed_by_several_at_once() {
+async fn crds_are_installed_concurrently() {
     let cluster = cluster::shared().await.unwrap();
     let schema = json!({ "openAPIV3Schema": { "type": "object" } });
     let crd: CustomResourceDefinition = serde_json::from_value(json!({
@@ -155,7 +155,7 @@ async fn definitions_are_installed_by_several_at_once() {
 }
 
 #[tokio::test]
-async fn a_failing_kubectl_says_why() {
+async fn kubectl_error_contains_command_and_cause() {
     let cluster = cluster::shared().await.unwrap();
     let error = format!("{:#}", cluster.kubectl(&["get", "nothings"]).await.unwrap_err());
     assert!(error.contains("kubectl get nothings") && error.contains("nothings"), "{error}");
