@@ -1,4 +1,4 @@
-//! The time of each hot path.
+//! Measures the time of each hot path.
 #![allow(missing_docs, reason = "the macros of criterion make functions without any")]
 #![allow(clippy::expect_used, reason = "a benchmark that cannot be set up ends")]
 

@@ -1,6 +1,6 @@
-//! The instructions of each hot path, counted by valgrind: nearly the same in every run, however busy the machine is;
-//! only seeds of hashes differ. What a path needs to be set up is taken out by counting twice, with other numbers of
-//! rounds.
+//! Counts the instructions of each hot path with valgrind. The count hardly depends on the load of
+//! the machine; only hash seeds differ between runs. The setup is excluded: each path is counted
+//! with two numbers of rounds, and the counts are subtracted.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use micro::HOT_PATHS;
 use tokio::runtime::Builder;
 
-/// How often a path is taken: in the count that is subtracted, and in the other.
+/// Number of rounds in the two counts.
 const FEW: u64 = 100;
 const MANY: u64 = 1_100;
 
@@ -17,36 +17,40 @@ fn main() -> Result<()> {
     if let [path, rounds] = args.as_slice()
         && let Ok(rounds) = rounds.parse()
     {
-        return take(path, rounds);
+        return run(path, rounds);
     }
     println!("{:<45} instructions", "");
     for path in HOT_PATHS {
-        let each = (counted(path.name, MANY)? - counted(path.name, FEW)?) / (MANY - FEW);
+        let each =
+            (count_instructions(path.name, MANY)? - count_instructions(path.name, FEW)?) / (MANY - FEW);
         println!("{:<45} {each:>12}", path.name);
     }
     Ok(())
 }
 
-/// Takes a path so often, within this process.
-fn take(name: &str, rounds: u64) -> Result<()> {
-    let path = HOT_PATHS.into_iter().find(|path| path.name == name).context("there is no such path")?;
+/// Runs a hot path in this process.
+fn run(name: &str, rounds: u64) -> Result<()> {
+    let path = HOT_PATHS.into_iter().find(|path| path.name == name).context("no hot path has this name")?;
     let runtime = Box::leak(Box::new(Builder::new_current_thread().enable_all().build()?));
     let mut once = (path.prepare)(runtime);
     (0..rounds).for_each(|_| once());
     Ok(())
 }
 
-/// The instructions of a process that does so.
-fn counted(path: &str, rounds: u64) -> Result<u64> {
-    let program = std::env::current_exe().context("find this program")?;
+/// Counts the instructions of a process that runs a hot path.
+fn count_instructions(path: &str, rounds: u64) -> Result<u64> {
+    let program = std::env::current_exe().context("locate this program")?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
         .args([path, &rounds.to_string()])
         .output()
-        .context("run valgrind; your distribution has it: apt-get install valgrind")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{path} failed under valgrind: {said}");
-    let count = said.lines().find_map(|line| line.split_once("Collected : ")).map(|(_, count)| count.trim());
-    count.and_then(|count| count.parse().ok()).with_context(|| format!("valgrind gave no count: {said}"))
+        .context("run valgrind; install it with apt-get install valgrind")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cannot run {path} under valgrind: {stderr}");
+    let count =
+        stderr.lines().find_map(|line| line.split_once("Collected : ")).map(|(_, count)| count.trim());
+    count
+        .and_then(|count| count.parse().ok())
+        .with_context(|| format!("valgrind reported no count: {stderr}"))
 }

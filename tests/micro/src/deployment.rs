@@ -1,4 +1,4 @@
-//! A child that is as it should be.
+//! Comparison of a child with its desired state.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use operator_core::{
@@ -10,13 +10,13 @@ use operator_core::{
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::nobody;
+use crate::offline_client;
 
-/// A Deployment compared with what is wanted, which writes nothing.
-pub(crate) fn compared(runtime: &'static Runtime) -> Box<dyn FnMut()> {
+/// Compares an unchanged Deployment, which needs no write.
+pub(crate) fn compare(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     let _guard = runtime.enter();
-    let informer = Informers::new(nobody()).get::<Deployment>(Selection::All);
-    let children = Children::new(nobody(), informer.clone());
+    let informer = Informers::new(offline_client()).get::<Deployment>(Selection::All);
+    let children = Children::new(offline_client(), informer.clone());
     let key = ObjectKey::namespaced("shop", "cache");
     let owner = Owner::Mark { key: "example.com/owner", value: "shop/cache".to_owned() };
     let mut present = Deployment::default();

@@ -1,4 +1,4 @@
-//! Pods: as they come, and in the store.
+//! Decoding and storing Pods.
 
 use std::hint::black_box;
 
@@ -10,22 +10,22 @@ use operator_core::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::nobody;
+use crate::offline_client;
 
-/// The pods of the cluster, and of each owner.
+/// Number of Pods in the cluster, and of each owner.
 const PODS: usize = 10_000;
 const EACH: usize = 10;
 
-/// A pod of an event, from bytes to what is kept of it.
-pub(crate) fn decoded(_: &'static Runtime) -> Box<dyn FnMut()> {
+/// Decodes the Pod of a watch event.
+pub(crate) fn decode(_: &'static Runtime) -> Box<dyn FnMut()> {
     let event = pod(1).to_string().into_bytes();
     Box::new(move || {
         black_box(serde_json::from_slice::<PodView>(black_box(&event)).expect("a pod"));
     })
 }
 
-/// The pods of one owner, found by the index.
-pub(crate) fn found(runtime: &'static Runtime) -> Box<dyn FnMut()> {
+/// Finds the Pods of one owner through the index.
+pub(crate) fn find_by_owner(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     let informer = informer(runtime);
     let by_owner = informer.store().index(|pod: &PodView| {
         controller_of(&pod.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
@@ -38,8 +38,8 @@ pub(crate) fn found(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     })
 }
 
-/// One pod put into the store in another version, the index kept up.
-pub(crate) fn changed(runtime: &'static Runtime) -> Box<dyn FnMut()> {
+/// Updates one Pod in an indexed store.
+pub(crate) fn update(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     let informer = informer(runtime);
     let _by_owner = informer.store().index(|pod: &PodView| {
         controller_of(&pod.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
@@ -59,7 +59,7 @@ pub(crate) fn changed(runtime: &'static Runtime) -> Box<dyn FnMut()> {
 
 fn informer(runtime: &Runtime) -> Informer<PodView> {
     let _guard = runtime.enter();
-    Informers::new(nobody()).get::<PodView>(Selection::All)
+    Informers::new(offline_client()).get::<PodView>(Selection::All)
 }
 
 fn fill(informer: &Informer<PodView>) {
@@ -68,7 +68,7 @@ fn fill(informer: &Informer<PodView>) {
     }
 }
 
-/// A pod as a kubelet leaves it.
+/// Returns a Pod with the fields that a kubelet sets.
 fn pod(number: usize) -> Value {
     let owner = format!("owner-{}", number / EACH);
     let condition =

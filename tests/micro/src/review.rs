@@ -1,4 +1,4 @@
-//! A question of the API server.
+//! An admission review.
 
 use std::hint::black_box;
 
@@ -7,22 +7,22 @@ use serde_json::json;
 use tenant::TenantController;
 use tokio::runtime::Runtime;
 
-use crate::nobody;
+use crate::offline_client;
 
-/// A review of a Tenant answered, from bytes to bytes.
-pub(crate) fn answered(runtime: &'static Runtime) -> Box<dyn FnMut()> {
+/// Answers a review of a Tenant.
+pub(crate) fn answer(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     let _guard = runtime.enter();
     let controller = register::<TenantController>();
     let of_tenants = (controller.webhooks)().into_iter();
     let endpoint = of_tenants
-        .map(|webhook| Endpoint::build(webhook, controller.name, &Environment::new(nobody())))
+        .map(|webhook| Endpoint::build(webhook, controller.name, &Environment::new(offline_client())))
         .find(|endpoint| endpoint.path() == "/tenant/tenants")
         .expect("a webhook for Tenants");
     let review = review();
     Box::new(move || assert!(runtime.block_on(endpoint.answer(black_box(&review))).is_ok()))
 }
 
-/// The creation of a Tenant, as the API server asks about it.
+/// Returns the review of a Tenant's creation.
 fn review() -> Vec<u8> {
     let (group, version) = ("capsule.clastix.io", "v1beta2");
     let review = json!({
