@@ -1,4 +1,4 @@
-//! Programs that tests need and that are written in Go: each is built from its pinned module, once per machine and version.
+//! Go programs that tests need. Each is built from its pinned module, once per machine and version.
 
 use std::{
     env::consts::{ARCH, OS},
@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 
-/// promtool, with which alert rules are tested.
+/// Returns the path of promtool, which tests alert rules.
 ///
 /// # Errors
 /// As [`helm`].
@@ -18,11 +18,12 @@ pub fn promtool() -> Result<PathBuf> {
     PROMTOOL.locate()
 }
 
-/// Helm, with which the chart is tested. Built first if it is not in `$XDG_CACHE_HOME/ensemble` (or
-/// `~/.cache/ensemble`), which takes some minutes.
+/// Returns the path of Helm, which tests the chart. Builds it first, which takes minutes, if it is
+/// not in `$XDG_CACHE_HOME/ensemble` (or `~/.cache/ensemble`).
 ///
 /// # Errors
-/// When it is not there and cannot be built: no Go, no network, no space.
+/// Returns an error if Helm is missing and the build fails, for example without Go, network, or
+/// disk space.
 pub fn helm() -> Result<PathBuf> {
     HELM.locate()
 }
@@ -32,7 +33,7 @@ const PROMTOOL: Tool = Tool {
     go_mod: include_str!("../modules/promtool/go.mod"),
     module: "github.com/prometheus/prometheus",
     package: "github.com/prometheus/prometheus/cmd/promtool",
-    // Leaves out what finds targets in clouds, which is most of the program.
+    // Leaves out the service discovery of cloud providers, which is most of the program.
     tags: "remove_all_sd",
 };
 const HELM: Tool = Tool {
@@ -43,7 +44,7 @@ const HELM: Tool = Tool {
     tags: "",
 };
 
-/// A program, and the folder of `modules` that pins it.
+/// A program and the Go module that pins it.
 struct Tool {
     name: &'static str,
     go_mod: &'static str,
@@ -59,8 +60,8 @@ impl Tool {
         if program.is_file() {
             return Ok(program);
         }
-        fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
-        let _lock = locked(&home.join("lock"))?;
+        fs::create_dir_all(&home).with_context(|| format!("create {}", home.display()))?;
+        let _lock = acquire_lock(&home.join("lock"))?;
         if !program.is_file() {
             self.build(&home, &program)?;
         }
@@ -69,11 +70,11 @@ impl Tool {
 
     fn cache(&self) -> Result<PathBuf> {
         cluster::program::cache().with_context(|| {
-            format!("neither HOME nor XDG_CACHE_HOME is set, so there is no place for {}", self.name)
+            format!("cannot choose a directory for {}; set HOME or XDG_CACHE_HOME", self.name)
         })
     }
 
-    /// The version that the Go module pins.
+    /// Returns the version that the Go module pins.
     fn version(&self) -> Result<&'static str> {
         let mut required = self.go_mod.lines().filter_map(|line| line.trim().strip_prefix(self.module));
         required
@@ -81,12 +82,13 @@ impl Tool {
             .with_context(|| format!("go.mod does not pin {}", self.module))
     }
 
-    /// Builds it beside the place where it belongs, so that it appears there whole or not at all.
+    /// Builds the program in a temporary directory and renames it, so that it appears complete or
+    /// not at all.
     fn build(&self, home: &Path, program: &Path) -> Result<()> {
         let name = self.name;
-        eprintln!("building {name}, once; this takes some minutes");
+        eprintln!("building {name}; this takes minutes and happens once");
         let work =
-            tempfile::tempdir_in(home).with_context(|| format!("cannot make a folder to build {name} in"))?;
+            tempfile::tempdir_in(home).with_context(|| format!("create a directory to build {name}"))?;
         let built = work.path().join(name);
         let output = Command::new("go")
             .arg("build")
@@ -98,22 +100,22 @@ impl Tool {
             .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", ""), ("GOWORK", "off")])
             .env("GOCACHE", work.path().join("cache"))
             .output()
-            .with_context(|| format!("cannot run go, which builds {name}; install Go 1.26 or newer"))?;
+            .with_context(|| format!("run go to build {name}; install Go 1.26 or newer"))?;
         if !output.status.success() {
             bail!(
-                "{name} could not be built; with a network (GOPROXY) it can, or copy it to {}:\n{}",
+                "cannot build {name}; check the network and GOPROXY, or copy the program to {}:\n{}",
                 program.display(),
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        fs::rename(&built, program).with_context(|| format!("cannot move {name} to {}", program.display()))
+        fs::rename(&built, program).with_context(|| format!("move {name} to {}", program.display()))
     }
 }
 
-/// Waits for whoever builds the same.
-fn locked(path: &Path) -> Result<File> {
-    let lock = File::create(path).with_context(|| format!("cannot open {}", path.display()))?;
-    flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("cannot lock {}", path.display()))?;
+/// Waits for other processes that build the same program, and locks out further ones.
+fn acquire_lock(path: &Path) -> Result<File> {
+    let lock = File::create(path).with_context(|| format!("open {}", path.display()))?;
+    flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("lock {}", path.display()))?;
     Ok(lock)
 }
 
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_module_pins_a_version() {
+    fn every_module_pins_a_version() {
         for tool in [PROMTOOL, HELM] {
             let version = tool.version().unwrap();
             assert!(version.starts_with('v') && !version.contains(char::is_whitespace), "{version}");
