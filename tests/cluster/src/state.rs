@@ -286,12 +286,12 @@ mod tests {
     #[test]
     fn sweeps_only_directories_without_owner() {
         let (_base, root) = root();
-        let kept = root.claim("kept").unwrap();
+        let running = root.claim("running").unwrap();
         let left = root.claim("left").unwrap();
         fs::write(left.dir.join("data"), "x").unwrap();
         drop(left);
         assert_eq!(root.sweep().unwrap(), ["left"]);
-        assert!(kept.dir.exists());
+        assert!(running.dir.exists());
         assert_eq!(root.owner("left").unwrap(), None);
     }
 

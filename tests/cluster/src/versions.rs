@@ -53,7 +53,7 @@ fn required(go_mod: &str, module: &str) -> Result<String> {
     go_mod
         .lines()
         .map(|line| line.trim().trim_start_matches("require ").split_whitespace())
-        .find_map(|mut words| if words.next()? == module { words.next() } else { None })
+        .find_map(|mut fields| if fields.next()? == module { fields.next() } else { None })
         .filter(|version| version.starts_with('v'))
         .map(str::to_owned)
         .with_context(|| format!("the go.mod under tests/cluster/modules does not require {module}"))

@@ -1,4 +1,4 @@
-//! Reviews that take as much memory and time as their bytes can be made to.
+//! Reviews that maximize the memory and time of a webhook server.
 
 use std::{
     collections::BTreeMap,
@@ -26,57 +26,57 @@ use tokio_rustls::TlsConnector;
 
 const MIB: usize = 1024 * 1024;
 
-/// A body, and what is bad about it. It is made when it is asked for, since it may be large.
-pub struct Hostile {
-    /// What is bad about it.
+/// A hostile request body. It is generated on demand because it can be large.
+pub struct HostileReview {
+    /// What makes the body hostile.
     pub name: &'static str,
     make: Box<dyn FnOnce() -> String + Send>,
 }
 
-impl Hostile {
+impl HostileReview {
     fn new(name: &'static str, make: impl FnOnce() -> String + Send + 'static) -> Self {
         Self { name, make: Box::new(make) }
     }
 
-    /// Makes the body.
+    /// Generates the body.
     pub fn body(self) -> String {
         (self.make)()
     }
 }
 
-/// The places of a review in which something bad may stand.
-const PLACES: [&str; 9] =
+/// Fields of a review that can contain a hostile value.
+const FIELDS: [&str; 9] =
     ["metadata", "spec", "labels", "ownerReferences", "managedFields", "extra", "groups", "username", "name"];
-/// Fields of a Tenant in which something bad may stand.
-const FIELDS: [&str; 4] = ["owners", "additionalRoleBindings", "networkPolicies", "nodeSelector"];
+/// Fields of a Tenant that can contain a hostile value.
+const TENANT_FIELDS: [&str; 4] = ["owners", "additionalRoleBindings", "networkPolicies", "nodeSelector"];
 
-/// Returns the worst bodies of about these sizes for a path of a webhook: of every shape, in every place. They are
-/// made one by one, for they are large.
+/// Returns hostile admission reviews of about the given sizes: every shape in every field. They are
+/// generated one by one because they are large.
 pub fn admission(
-    webhook: Reviewed,
+    webhook: WebhookRule,
     sizes: &'static [usize],
-) -> impl Iterator<Item = Hostile> + Send + 'static {
+) -> impl Iterator<Item = HostileReview> + Send + 'static {
     let all = sizes.iter().flat_map(|size| {
-        PLACES
+        FIELDS
             .iter()
-            .flat_map(move |place| SHAPES.iter().map(move |(name, shape)| (*size, *place, *name, *shape)))
+            .flat_map(move |field| SHAPES.iter().map(move |(name, shape)| (*size, *field, *name, *shape)))
     });
-    all.map(move |(size, place, name, shape)| {
-        // What belongs to the object stands in the old and the new one.
-        let size = if matches!(place, "extra" | "groups" | "username" | "name") { size } else { size / 2 };
+    all.map(move |(size, field, name, shape)| {
+        // Fields of the object occur in both the old and the new object.
+        let size = if matches!(field, "extra" | "groups" | "username" | "name") { size } else { size / 2 };
         let webhook = webhook.clone();
-        Hostile::new(name, move || webhook.review(place, &shape(size)))
+        HostileReview::new(name, move || webhook.review(field, &shape(size)))
     })
 }
 
-/// Returns the worst bodies of about these sizes for the conversion of Tenants.
-pub fn conversion(sizes: &'static [usize]) -> impl Iterator<Item = Hostile> + Send + 'static {
+/// Returns hostile conversion reviews of Tenants of about the given sizes.
+pub fn conversion(sizes: &'static [usize]) -> impl Iterator<Item = HostileReview> + Send + 'static {
     let lists = sizes.iter().flat_map(|size| {
-        SHAPES.iter().map(move |(name, shape)| Hostile::new(name, move || converted(&shape(*size))))
+        SHAPES.iter().map(move |(name, shape)| HostileReview::new(name, move || converted(&shape(*size))))
     });
     let tenants = sizes.iter().flat_map(|size| {
         TENANTS.iter().map(move |(name, tenant)| {
-            Hostile::new(name, move || {
+            HostileReview::new(name, move || {
                 let tenant = tenant();
                 let count = (size / tenant.len()).max(1);
                 converted(&format!("[{}]", vec![tenant.as_str(); count].join(",")))
@@ -85,8 +85,8 @@ pub fn conversion(sizes: &'static [usize]) -> impl Iterator<Item = Hostile> + Se
     });
     let fields = sizes.iter().flat_map(|size| {
         SHAPES.iter().flat_map(move |(name, shape)| {
-            FIELDS.iter().map(move |field| {
-                Hostile::new(name, move || {
+            TENANT_FIELDS.iter().map(move |field| {
+                HostileReview::new(name, move || {
                     let owners = if *field == "owners" { "" } else { r#""owners":[],"# };
                     let value = shape((*size).min(2 * MIB - 8 * 1024));
                     let spec = format!(r#"{{{owners}"{field}":{value}}}"#);
@@ -113,10 +113,10 @@ const ENVELOPES: [&str; 4] = [
     r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"(what is bad)","desiredAPIVersion":"capsule.clastix.io/v1beta2","objects":[]}}"#,
 ];
 
-/// What a webhook is asked about: of the rule that it is registered with.
+/// Path of a webhook and a rule that it is registered with.
 #[derive(Clone, Debug)]
-pub struct Reviewed {
-    /// The path of the webhook.
+pub struct WebhookRule {
+    /// Path of the webhook.
     pub path: String,
     group: String,
     version: String,
@@ -125,15 +125,15 @@ pub struct Reviewed {
     kind: String,
 }
 
-impl Reviewed {
-    /// What each webhook of a configuration, as JSON, is asked about; the first rule of each that is about a kind
-    /// that is known here.
-    pub fn of(configuration: &Value) -> Vec<Self> {
+impl WebhookRule {
+    /// Returns the path and rule of each webhook in a configuration. Uses the first rule of a
+    /// webhook that matches a supported kind.
+    pub fn from_configuration(configuration: &Value) -> Vec<Self> {
         let webhooks = configuration.get("webhooks").and_then(Value::as_array).into_iter().flatten();
-        webhooks.filter_map(Self::of_webhook).collect()
+        webhooks.filter_map(Self::from_webhook).collect()
     }
 
-    fn of_webhook(webhook: &Value) -> Option<Self> {
+    fn from_webhook(webhook: &Value) -> Option<Self> {
         let client = webhook.get("clientConfig")?;
         let path = client.pointer("/service/path").and_then(Value::as_str).map(str::to_owned);
         let path =
@@ -152,8 +152,8 @@ impl Reviewed {
         })
     }
 
-    /// A review that is usual but for what stands in one place.
-    pub fn review(&self, place: &str, text: &str) -> String {
+    /// Returns an ordinary review with `text` as the value of the field `field`.
+    pub fn review(&self, field: &str, text: &str) -> String {
         let Self { group, version, resource, subresource, kind, .. } = self;
         let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
         let (mut metadata, mut object) = (Map::new(), Map::new());
@@ -172,12 +172,12 @@ impl Reviewed {
         if let Some(subresource) = subresource {
             request.insert("subResource".to_owned(), json!(subresource));
         }
-        let bad = fields([(place, json!(PLACE))]);
-        match place {
-            "labels" | "ownerReferences" | "managedFields" => metadata.extend(bad),
-            "metadata" | "spec" => object.extend(bad),
-            "name" => request.extend(bad),
-            _ => user.extend(bad),
+        let hostile = fields([(field, json!(PLACEHOLDER))]);
+        match field {
+            "labels" | "ownerReferences" | "managedFields" => metadata.extend(hostile),
+            "metadata" | "spec" => object.extend(hostile),
+            "name" => request.extend(hostile),
+            _ => user.extend(hostile),
         }
         object.entry("metadata").or_insert_with(|| metadata.into());
         request.extend(fields([
@@ -187,7 +187,7 @@ impl Reviewed {
         ]));
         let review =
             json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
-        review.to_string().replace(&format!("\"{PLACE}\""), text)
+        review.to_string().replace(&format!("\"{PLACEHOLDER}\""), text)
     }
 }
 
@@ -195,9 +195,10 @@ fn fields<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-const PLACE: &str = "(what is bad)";
+const PLACEHOLDER: &str = "(hostile value)";
 
-/// Splits a resource of a rule into its plural, its subresource, and the kind of its objects, if the kind is known here.
+/// Splits a rule's resource into plural, subresource, and kind. Returns `None` if the kind is not
+/// supported.
 fn resource(resource: &Value) -> Option<(&str, Option<&str>, &'static str)> {
     let resource = resource.as_str()?;
     let (plural, subresource) = resource
@@ -220,7 +221,7 @@ fn resource(resource: &Value) -> Option<(&str, Option<&str>, &'static str)> {
 type Shape = fn(usize) -> String;
 type Named<T> = (&'static str, T);
 
-/// JSON of about this size, of every bad shape.
+/// HostileReview JSON values of about a given size.
 const SHAPES: [Named<Shape>; 22] = [
     ("objects with a member each", |size| list(size, r#"{"a":0}"#)),
     ("many keys with objects with a member", |size| keys(size, r#"{"":0}"#)),
@@ -235,14 +236,14 @@ const SHAPES: [Named<Shape>; 22] = [
     ("a long string", |size| format!("\"{}\"", "x".repeat(size))),
     ("a long key", |size| format!("{{\"{}\":\"\"}}", "x".repeat(size))),
     ("escapes", |size| format!("\"{}\"", "\\u0001".repeat(size / 6))),
-    ("what is escaped when it is quoted", |size| format!("\"{}\"", "\u{7f}".repeat(size))),
+    ("characters that are escaped when quoted", |size| format!("\"{}\"", "\u{7f}".repeat(size))),
     ("many escaped strings", |size| list(size, "\"\\u0001\\\"\"")),
     ("a long number", |size| format!("1{}", "0".repeat(size))),
     ("a long fraction", |size| format!("0.{}", "1".repeat(size))),
-    ("a key again and again", |size| format!("{{{}\"a\":{{}}}}", "\"a\":{},".repeat(size / 7))),
+    ("a repeated key", |size| format!("{{{}\"a\":{{}}}}", "\"a\":{},".repeat(size / 7))),
     ("deep lists", |size| deep(size / 2)),
-    ("deep lists that are just read", |size| list(size, &deep(90))),
-    ("deep objects that do not end", |size| "{\"a\":".repeat(size / 5)),
+    ("lists of the maximal accepted depth", |size| list(size, &deep(90))),
+    ("unterminated deep objects", |size| "{\"a\":".repeat(size / 5)),
     ("spaces", |size| format!("[{}]", " ".repeat(size))),
 ];
 
@@ -259,22 +260,20 @@ fn deep(depth: usize) -> String {
     format!("{}1{}", "[".repeat(depth), "]".repeat(depth))
 }
 
-/// Tenants whose conversion takes the most.
+/// Tenants with the most expensive conversions.
 const TENANTS: [Named<fn() -> String>; 7] = [
     ("Tenants with JSON in an annotation", || {
-        let kept = r#"{\"a\":0},"#.repeat(100_000);
-        let kept = format!(r#"{{\"Items\":{{\"more\":[{kept}0]}}}}"#);
-        let metadata = format!(r#"{{"annotations":{{"conversion.ensemble/v1beta2":"{kept}"}}}}"#);
+        let preserved = r#"{\"a\":0},"#.repeat(100_000);
+        let preserved = format!(r#"{{\"Items\":{{\"more\":[{preserved}0]}}}}"#);
+        let metadata = format!(r#"{{"annotations":{{"conversion.ensemble/v1beta2":"{preserved}"}}}}"#);
         tenant("v1beta1", &metadata, r#"{"owners":[]}"#)
     }),
     ("small Tenants", || tenant("v1beta1", "{}", r#"{"owners":[]}"#)),
-    ("Tenants of the version that is asked for", || tenant("v1beta2", "{}", "{}")),
-    ("Tenants of many owners", || tenant("v1beta1", "{}", &owners(1000))),
-    ("Tenants of a great many owners", || tenant("v1beta1", "{}", &owners(60_000))),
-    ("Tenants that list owners in annotations", || tenant("v1alpha1", &annotations(1000), OWNED)),
-    ("Tenants that list a great many owners in annotations", || {
-        tenant("v1alpha1", &annotations(100_000), OWNED)
-    }),
+    ("Tenants of the desired version", || tenant("v1beta2", "{}", "{}")),
+    ("Tenants with 1,000 owners", || tenant("v1beta1", "{}", &owners(1000))),
+    ("Tenants with 60,000 owners", || tenant("v1beta1", "{}", &owners(60_000))),
+    ("Tenants with 1,000 owners in annotations", || tenant("v1alpha1", &annotations(1000), OWNED)),
+    ("Tenants with 100,000 owners in annotations", || tenant("v1alpha1", &annotations(100_000), OWNED)),
 ];
 
 const OWNED: &str = r#"{"owner":{"kind":"User","name":"a"}}"#;
@@ -304,57 +303,61 @@ fn converted(objects: &str) -> String {
     )
 }
 
-/// Where a manager serves its webhooks, and how it is known.
+/// Address and certificate authority of a webhook server.
 #[derive(Clone)]
-pub struct Target {
-    /// Where it listens.
+pub struct WebhookServer {
+    /// Address of the server.
     pub address: SocketAddr,
-    /// The authority of its certificate, in PEM.
+    /// Certificate authority of the server in PEM.
     pub authority: Vec<u8>,
 }
 
-/// What became of an attack.
+/// Result of an attack.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How often each status was answered; 0 where the connection was closed instead.
+    /// Number of responses by status. Closed connections count as 0.
     pub answers: BTreeMap<u16, usize>,
-    /// How many bytes were sent.
+    /// Number of bytes sent.
     pub bytes: usize,
-    /// How many real reviews were answered meanwhile.
+    /// Number of legitimate reviews that were answered during the attack.
     pub real: usize,
-    /// How long the slowest of them took.
+    /// Duration of the slowest legitimate review.
     pub slowest: Duration,
 }
 
-/// A path and a body.
-pub type Body = (String, Hostile);
+/// A path and a body to send to it.
+pub type Body = (String, HostileReview);
 
-/// Sends bodies from so many connections at once, each on the next free one, and asks a real question meanwhile, again
-/// and again.
+/// Sends bodies over concurrent connections. Meanwhile, sends a legitimate review repeatedly.
 ///
 /// # Errors
-/// Returns an error if the manager cannot be reached, or does not answer a real review.
+/// Returns an error if the server cannot be reached or does not answer a legitimate review.
 pub async fn attack(
-    target: &Target,
+    target: &WebhookServer,
     connections: usize,
     bodies: impl Iterator<Item = Body> + Send + 'static,
     real: (&str, &str),
 ) -> Result<Outcome> {
-    // Made on a thread of its own: that takes time, which is not the manager's.
-    let (made, ready) = mpsc::channel(connections);
-    let maker = thread::spawn(move || {
-        bodies.map(|(path, one)| made.blocking_send((path, one.body()))).all(|sent| sent.is_ok())
+    // Bodies are generated on a separate thread, so that the time does not count as the
+    // server's.
+    let (generated, ready) = mpsc::channel(connections);
+    let generator = thread::spawn(move || {
+        bodies.map(|(path, one)| generated.blocking_send((path, one.body()))).all(|sent| sent.is_ok())
     });
     let (outcome, bodies) = (Arc::<Mutex<Outcome>>::default(), Arc::new(tokio::sync::Mutex::new(ready)));
     let senders: JoinSet<_> =
         (0..connections).map(|_| send_all(target.clone(), bodies.clone(), outcome.clone())).collect();
-    let asked = async {
+    let probe = async {
         let sender = target.connect().await?;
         loop {
             let began = Instant::now();
             let status = send(&sender, real.0, real.1.to_owned().into()).await;
-            let status = status.context("a real review was not answered")?;
-            ensure!(status == 200, "a real review was answered {status} after {:?}", began.elapsed());
+            let status = status.context("send a legitimate review during the attack")?;
+            ensure!(
+                status == 200,
+                "a legitimate review returned status {status} after {:?}",
+                began.elapsed()
+            );
             if let Ok(mut outcome) = outcome.lock() {
                 outcome.real += 1;
                 outcome.slowest = outcome.slowest.max(began.elapsed());
@@ -364,18 +367,18 @@ pub async fn attack(
     };
     let ended: Result<()> = tokio::select! {
         sent = senders.join_all() => sent.into_iter().collect(),
-        failed = asked => failed,
+        failed = probe => failed,
     };
     ended?;
     drop(bodies);
-    ensure!(maker.join().is_ok(), "the bodies could not be made");
+    ensure!(generator.join().is_ok(), "the thread that generates bodies panicked");
     let mut outcome = outcome.lock().ok().context("a sender panicked")?;
     Ok(std::mem::take(&mut *outcome))
 }
 
-/// Sends bodies from one connection, and from a new one when it is closed.
+/// Sends bodies over one connection. Reconnects when the connection is closed.
 async fn send_all(
-    target: Target,
+    target: WebhookServer,
     bodies: Arc<tokio::sync::Mutex<mpsc::Receiver<(String, String)>>>,
     outcome: Arc<Mutex<Outcome>>,
 ) -> Result<()> {
@@ -397,16 +400,16 @@ async fn send_all(
     }
 }
 
-impl Target {
-    /// Sends one body without a client certificate. Returns the status of the answer.
+impl WebhookServer {
+    /// Sends one body without a client certificate. Returns the status of the response.
     ///
     /// # Errors
-    /// Returns an error if there is no answer.
-    pub async fn ask(&self, path: &str, body: &str) -> Result<u16> {
+    /// Returns an error if there is no response.
+    pub async fn post(&self, path: &str, body: &str) -> Result<u16> {
         send(&self.connect().await?, path, body.to_owned().into()).await
     }
 
-    /// A connection as the API server makes it: HTTP/2 over TLS.
+    /// Connects as the API server does: HTTP/2 over TLS.
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&self.authority) {
@@ -446,19 +449,19 @@ mod tests {
     const SIZE: [usize; 1] = [64 * 1024];
 
     #[test]
-    fn bodies_are_as_large_as_they_should_be_and_most_are_json() {
+    fn bodies_have_requested_size_and_most_are_valid_json() {
         let webhook = json!({ "webhooks": [{
             "clientConfig": { "service": { "path": "/a" } },
             "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "resources": ["namespaces"] }],
         }]});
-        let reviewed = Reviewed::of(&webhook);
+        let reviewed = WebhookRule::from_configuration(&webhook);
         assert_eq!((reviewed.len(), reviewed[0].path.as_str()), (1, "/a"));
         let [size] = SIZE;
         let bodies = admission(reviewed[0].clone(), &SIZE).chain(conversion(&SIZE));
         let (mut count, mut are_json) = (0, 0);
         for hostile in bodies {
             let (name, body) = (hostile.name, hostile.body());
-            assert!(!body.contains(PLACE) && body.len() > size / 3, "{name}: {}", body.len());
+            assert!(!body.contains(PLACEHOLDER) && body.len() > size / 3, "{name}: {}", body.len());
             count += 1;
             are_json += usize::from(serde_json::from_str::<serde::de::IgnoredAny>(&body).is_ok());
         }

@@ -1,4 +1,4 @@
-//! Runs a controller within a test, on the real control plane and under its own rights.
+//! Runs a controller in a test on a real control plane, with the controller's own RBAC.
 //!
 //! ```no_run
 //! # use operator_core::Controller;
@@ -10,8 +10,8 @@
 //! # }
 //! ```
 
-pub mod hostile;
-mod rights;
+pub mod hostile_reviews;
+mod rbac;
 pub mod status;
 
 use std::{
@@ -38,15 +38,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A controller that runs in this process, and the cluster that it runs on.
+/// A controller that runs in this process, and its cluster.
 pub struct Harness {
     /// The shared cluster.
     pub cluster: &'static Cluster,
-    /// The ServiceAccount's user name, as the audit log has it.
+    /// User name of the controller's ServiceAccount.
     pub user: String,
-    /// What the controller was started with.
+    /// Settings of the controller.
     settings: Settings,
-    /// Where the audit log was when the controller started: the log of a shared cluster grows long.
+    /// Position in the audit log when the controller started. Reading from here skips older entries
+    /// of a shared cluster.
     began: Mark,
     _instance: Instance,
 }
@@ -55,14 +56,17 @@ type Shared = Arc<OnceCell<Arc<Harness>>>;
 
 static RUNNING: LazyLock<Mutex<HashMap<&'static str, Shared>>> = LazyLock::new(Mutex::default);
 
-/// The instance of a controller that all tests of this process share; the first caller starts it.
+/// Returns the instance of a controller that all tests of this process share. The first caller
+/// starts it.
 ///
-/// It runs on a thread of its own, for it outlives the runtimes of the tests, and ends with the process.
+/// The controller runs on its own thread because it outlives the runtimes of the tests. It stops
+/// with the process.
 pub async fn controller<T: Controller>() -> Result<Arc<Harness>> {
     controller_with::<T>(Settings::default()).await
 }
 
-/// As [`controller`], with these settings, which must be the same in all tests of a process.
+/// Returns the shared instance, started with `settings`. All tests of a process must use the same
+/// settings.
 pub async fn controller_with<T: Controller>(settings: Settings) -> Result<Arc<Harness>> {
     let shared = RUNNING.lock().await.entry(type_name::<T>()).or_default().clone();
     shared.get_or_try_init(|| start::<T>(settings)).await.cloned()
@@ -73,39 +77,39 @@ async fn start<T: Controller>(settings: Settings) -> Result<Arc<Harness>> {
     cluster.install_crds(&T::crds()).await?;
     let registration = register::<T>();
     let began = cluster.audit_mark()?;
-    let account = rights::grant(cluster, &registration).await?;
+    let account = rbac::grant(cluster, &registration).await?;
     let instance =
         Instance::start(cluster, &registration, settings.clone(), &account, Scope::Cluster).await?;
     Ok(Arc::new(Harness { cluster, user: account.user(), settings, began, _instance: instance }))
 }
 
 impl Harness {
-    /// What the controller itself has asked of the API server.
+    /// Returns the requests that the controller has sent.
     pub fn requests(&self) -> Result<AuditLog> {
         Ok(self.cluster.audit_since(self.began)?.by_user(&self.user))
     }
 
-    /// What it has asked about objects in `namespace`.
+    /// Returns the requests for objects in `namespace`.
     pub fn requests_in(&self, namespace: &str) -> Result<AuditLog> {
         Ok(self.requests()?.in_namespace(namespace))
     }
 }
 
-/// One running instance of a controller. Stops when dropped, as a process does on SIGTERM.
+/// A running instance of a controller. Dropping it stops the controller, as SIGTERM does.
 pub struct Instance {
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Instance {
-    /// Starts another instance with the rights and settings of the first, for tests of restarts and of several
-    /// replicas.
+    /// Starts another instance with the rights and settings of `harness`, for tests of restarts and
+    /// of several replicas.
     ///
-    /// It looks into `namespace` only, which is the test's own: it would otherwise act on the objects of the
-    /// other tests too, and tell Events about them for a second time.
+    /// The instance watches only `namespace`, the test's namespace. Otherwise it would act on the
+    /// objects of other tests and report duplicate Events.
     pub async fn of<T: Controller>(harness: &Harness, namespace: &str) -> Result<Self> {
         let registration = register::<T>();
-        let account = rights::Account::of(&registration);
+        let account = rbac::Account::of(&registration);
         let scope = Scope::Namespaces([namespace.to_owned()].into());
         Self::start(harness.cluster, &registration, harness.settings.clone(), &account, scope).await
     }
@@ -114,18 +118,18 @@ impl Instance {
         cluster: &Cluster,
         registration: &Registration,
         settings: Settings,
-        account: &rights::Account,
+        account: &rbac::Account,
         scope: Scope,
     ) -> Result<Self> {
         let kubeconfig = cluster.service_account_kubeconfig(&account.namespace, &account.name).await?;
         let config =
-            kube::config::Kubeconfig::read_from(&kubeconfig).context("read the kubeconfig just written")?;
+            kube::config::Kubeconfig::read_from(&kubeconfig).context("read the controller's kubeconfig")?;
         let config =
             kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
-        let runtime = Runtime::new().context("make a runtime for the controller")?;
+        let runtime = Runtime::new().context("create a runtime for the controller")?;
         let mut environment = {
-            // A client belongs to the runtime that it is made on.
-            let _entered = runtime.enter();
+            // A client works only on the runtime that creates it.
+            let _guard = runtime.enter();
             Environment::within(Client::try_from(config)?, Arc::new(NoMetrics), scope)
         };
         environment.settings = Arc::new(settings);

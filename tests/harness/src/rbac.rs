@@ -1,4 +1,4 @@
-//! The rights that a controller gets in tests: exactly those that it asks for.
+//! Grants a controller exactly the rules that it declares.
 
 use anyhow::{Context, Result};
 use cluster::Cluster;
@@ -14,7 +14,7 @@ use kube::{
 use operator_core::{Registration, rbac::Grant};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The ServiceAccount that a controller runs under in tests.
+/// ServiceAccount of a controller in tests.
 pub(crate) struct Account {
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -30,7 +30,7 @@ impl Account {
     }
 }
 
-/// Makes the controller's ServiceAccount and gives it the controller's rules.
+/// Creates the controller's ServiceAccount and binds the controller's rules to it.
 pub(crate) async fn grant(cluster: &Cluster, registration: &Registration) -> Result<Account> {
     let account = Account::of(registration);
     let client = cluster.client().await?;

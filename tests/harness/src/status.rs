@@ -1,4 +1,4 @@
-//! Status that somebody changes by hand.
+//! Tests the repair of a status that another client changes.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -14,12 +14,13 @@ use serde_json::{Value, json};
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Changes the status of an object by each operation of a JSON patch in turn, as `kubectl edit --subresource=status`
-/// does. Waits each time until the status is what it was before, times aside.
+/// Applies each operation of a JSON patch to the status of an object, as `kubectl edit
+/// --subresource=status` does. After each operation, waits until the original status is restored,
+/// apart from times.
 ///
 /// # Errors
-/// If an operation changes nothing, or the status is not repaired in time.
-pub async fn repaired_after_each<K>(api: &Api<K>, name: &str, operations: &[Value]) -> Result<()>
+/// Returns an error if an operation changes nothing, or if the status is not repaired in time.
+pub async fn assert_repairs<K>(api: &Api<K>, name: &str, operations: &[Value]) -> Result<()>
 where
     K: Clone + Debug + Serialize + DeserializeOwned,
 {
@@ -37,7 +38,8 @@ where
     Ok(())
 }
 
-/// The operations that a person may do to any status: change a field, remove the first condition, add one, clear it all.
+/// Returns operations that apply to any status: change a field, remove the first condition, add a
+/// condition, and clear the status.
 pub fn edits(path: &str, value: Value) -> Vec<Value> {
     let mut edits = vec![json!({ "op": "replace", "path": path, "value": value })];
     edits.extend([
@@ -48,7 +50,7 @@ pub fn edits(path: &str, value: Value) -> Vec<Value> {
     edits
 }
 
-/// A condition that no controller of the project sets.
+/// Returns a condition of a type that no controller of this project sets.
 pub fn foreign_condition() -> Value {
     json!({
         "type": "example.com/Audited", "status": "True", "reason": "Seen", "message": "",
@@ -59,18 +61,18 @@ pub fn foreign_condition() -> Value {
 /// Applies one operation of a JSON patch to the status subresource.
 ///
 /// # Errors
-/// If the API server refuses it.
+/// Returns an error if the API server rejects the patch.
 pub async fn patch_status<K>(api: &Api<K>, name: &str, operation: &Value) -> Result<K>
 where
     K: Clone + Debug + DeserializeOwned,
 {
     let patch = Patch::Json::<()>(serde_json::from_value(json!([operation]))?);
     let patched = api.patch_status(name, &PatchParams::default(), &patch).await;
-    patched.with_context(|| format!("cannot apply {operation} to the status of {name}"))
+    patched.with_context(|| format!("apply {operation} to the status of {name}"))
 }
 
-/// The status without times and without the order of conditions: one that is set again has changed just now, and may come
-/// last.
+/// Returns the status without times and without the order of conditions. A condition that is set
+/// again has a new time and can be the last.
 fn status(object: &impl Serialize) -> Value {
     let object = serde_json::to_value(object).unwrap_or_default();
     let mut status = object.get("status").cloned().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::{path::Path, time::Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 use cluster::{Cluster, Options, wait::eventually};
-use harness::hostile::{self, Reviewed, Target};
+use harness::hostile_reviews::{self, WebhookRule, WebhookServer};
 use manager::CONTROLLERS;
 use operator_core::admission::configuration::{ClientConfig, mutating, validating};
 use serde_json::Value;
@@ -52,8 +52,8 @@ impl HostileReviews {
         let running = launch_with_flags(&cluster, program, &flags).await?;
         let (valid, path) = (String::from_utf8(review()?.to_vec())?, "/tenant/tenants");
         let target = eventually("the manager to serve its webhooks", TIMEOUT, async || {
-            let target = Target { address, authority: authority(&cluster).await? };
-            let status = target.ask(path, &valid).await?;
+            let target = WebhookServer { address, authority: authority(&cluster).await? };
+            let status = target.post(path, &valid).await?;
             ensure!(status == 200, "unexpected status {status} of a valid review");
             Ok(Some(target))
         })
@@ -63,13 +63,13 @@ impl HostileReviews {
         let began = Instant::now();
         let reviews = reviewed()?.into_iter().flat_map(|one| {
             let path = one.path.clone();
-            hostile::admission(one, &REVIEWS).map(move |body| (path.clone(), body))
+            hostile_reviews::admission(one, &REVIEWS).map(move |body| (path.clone(), body))
         });
         let conversions = conversions()
             .into_iter()
-            .flat_map(|path| hostile::conversion(&CONVERSIONS).map(move |body| (path.clone(), body)));
+            .flat_map(|path| hostile_reviews::conversion(&CONVERSIONS).map(move |body| (path.clone(), body)));
         let bodies = reviews.chain(conversions).step_by(usize::from(self.hostile_step));
-        let outcome = hostile::attack(&target, self.hostile_connections, bodies, (path, &valid)).await?;
+        let outcome = hostile_reviews::attack(&target, self.hostile_connections, bodies, (path, &valid)).await?;
         let peak_memory = peak(running.pid())?;
         for (status, count) in &outcome.answers {
             let status = if *status == 0 { "disconnected".to_owned() } else { status.to_string() };
@@ -92,14 +92,14 @@ impl HostileReviews {
 }
 
 /// Returns the resources and operations of every webhook.
-fn reviewed() -> Result<Vec<Reviewed>> {
+fn reviewed() -> Result<Vec<WebhookRule>> {
     let client_config = ClientConfig::Service { namespace: NAMESPACE.to_owned() };
     let mut configurations: Vec<Value> = Vec::new();
     for controller in CONTROLLERS {
         configurations.push(serde_json::to_value(validating(controller, &client_config))?);
         configurations.push(serde_json::to_value(mutating(controller, &client_config))?);
     }
-    Ok(configurations.iter().flat_map(Reviewed::of).collect())
+    Ok(configurations.iter().flat_map(WebhookRule::from_configuration).collect())
 }
 
 /// Returns the path of every conversion webhook.

@@ -1,6 +1,6 @@
 //! A reconcile without a change sends no requests, and a change causes few.
 
-use harness::status::{edits, repaired_after_each};
+use harness::status::{assert_repairs, edits};
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -59,7 +59,7 @@ async fn repairs_a_status_that_was_changed_by_hand_and_then_writes_nothing() {
     let before = writes();
     let mut edits = edits("/status/readyReplicas", json!(9));
     edits.push(json!({ "op": "replace", "path": "/status/endpoints", "value": ["elsewhere:11211"] }));
-    repaired_after_each(&env.caches(), "web", &edits).await.unwrap();
+    assert_repairs(&env.caches(), "web", &edits).await.unwrap();
     env.ready("other", 1).await;
     assert_eq!(writes() - before, edits.len());
 }

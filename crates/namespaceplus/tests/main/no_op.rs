@@ -9,7 +9,7 @@ use std::{
 };
 
 use cluster::wait::eventually;
-use harness::status::{edits, repaired_after_each};
+use harness::status::{assert_repairs, edits};
 use k8s_openapi::api::events::v1::Event;
 use kube::{
     Api, Client,
@@ -175,7 +175,7 @@ async fn repairs_a_status_that_was_changed_by_hand_and_then_writes_nothing() {
     };
     let before = writes();
     let edits = edits("/status/namespace", json!("elsewhere"));
-    repaired_after_each(&env.all(), &env.name, &edits).await.unwrap();
+    assert_repairs(&env.all(), &env.name, &edits).await.unwrap();
     TestEnv::new().await.ready(json!({})).await;
     assert_eq!(writes() - before, edits.len());
 }

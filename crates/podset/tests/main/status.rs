@@ -1,6 +1,6 @@
 //! Repair of a status that another client changed.
 
-use harness::status::{foreign_condition, patch_status, repaired_after_each};
+use harness::status::{assert_repairs, foreign_condition, patch_status};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ async fn repairs_each_status_change_with_one_write() {
         json!({ "op": "remove", "path": "/status/conditions/0" }),
         json!({ "op": "remove", "path": "/status" }),
     ];
-    repaired_after_each(&env.sets(), "web", &edits).await.unwrap();
+    assert_repairs(&env.sets(), "web", &edits).await.unwrap();
 
     let audited = json!({ "op": "add", "path": "/status/conditions/-", "value": foreign_condition() });
     let audited = patch_status(&env.sets(), "web", &audited).await.unwrap();

@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use cluster::wait::eventually;
 use harness::{
     Harness,
-    status::{edits, patch_status, repaired_after_each},
+    status::{assert_repairs, edits, patch_status},
 };
 use k8s_openapi::{
     ClusterResourceScope,
@@ -456,7 +456,7 @@ async fn statuses_that_somebody_changed_are_repaired_and_then_nothing_is_written
         .await;
     let before = Timestamp::now();
     let of_owner = edits("/status/conditions/0/status", json!("False"));
-    repaired_after_each(&stage.all::<TenantOwner>(), &owner, &of_owner).await.unwrap();
+    assert_repairs(&stage.all::<TenantOwner>(), &owner, &of_owner).await.unwrap();
 
     // Its list of Tenants changes with what other tests make.
     for edit in edits("/status/users", json!([{ "kind": "User", "name": "mallory" }])) {

@@ -1,6 +1,6 @@
 //! Nothing is written when nothing changed, and as little as can be when something did.
 
-use harness::status::{edits, patch_status, repaired_after_each};
+use harness::status::{assert_repairs, edits, patch_status};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
@@ -83,7 +83,7 @@ async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written(
         json!({ "op": "replace", "path": "/status/spaces/0/conditions/0/message", "value": "all is lost" }),
         json!({ "op": "remove", "path": "/status/spaces/0" }),
     ]);
-    repaired_after_each(&world.tenants(), &world.name, &edits).await.unwrap();
+    assert_repairs(&world.tenants(), &world.name, &edits).await.unwrap();
 
     // Admission writes these.
     let until = json!([{ "namespace": "x", "until": Timestamp::now() }]);

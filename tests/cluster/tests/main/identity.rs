@@ -20,12 +20,12 @@ async fn who_am_i(client: Client) -> (String, Vec<String>) {
 async fn client_without_rights(namespace: &str) -> Client {
     let cluster = cluster::shared().await.unwrap();
     let mut account = ServiceAccount::default();
-    account.metadata.name = Some("nobody".to_owned());
+    account.metadata.name = Some("reader".to_owned());
     Api::namespaced(cluster.client().await.unwrap(), namespace)
         .create(&PostParams::default(), &account)
         .await
         .unwrap();
-    cluster.client_for_service_account(namespace, "nobody").await.unwrap()
+    cluster.client_for_service_account(namespace, "reader").await.unwrap()
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn token_has_only_the_rights_of_its_service_account() {
     let namespace = cluster.namespace("identity").await.unwrap();
     let client = client_without_rights(&namespace).await;
     let (user, groups) = who_am_i(client.clone()).await;
-    assert_eq!(user, format!("system:serviceaccount:{}:nobody", namespace.name()));
+    assert_eq!(user, format!("system:serviceaccount:{}:reader", namespace.name()));
     assert!(groups.contains(&"system:serviceaccounts".to_owned()), "{groups:?}");
 
     let api = Api::<ConfigMap>::namespaced(client, &namespace);
@@ -50,7 +50,7 @@ async fn audit_log_records_user_and_request() {
     let client = client_without_rights(&namespace).await;
     Api::<ConfigMap>::namespaced(client, &namespace).list(&ListParams::default()).await.unwrap_err();
 
-    let user = format!("system:serviceaccount:{}:nobody", namespace.name());
+    let user = format!("system:serviceaccount:{}:reader", namespace.name());
     let entry = wait::eventually("the refused list in the audit log", PATIENCE, async || {
         Ok(cluster
             .audit_since(mark)?

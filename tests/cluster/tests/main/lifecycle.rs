@@ -76,13 +76,13 @@ async fn restarted_api_server_keeps_port_and_data() {
     let cluster = Cluster::start(Options { nodes: 0, scheduler: false, ..Options::default() }).await.unwrap();
     let api = Api::<ConfigMap>::namespaced(cluster.client().await.unwrap(), "default");
     let mut config_map = ConfigMap::default();
-    config_map.metadata.name = Some("kept".to_owned());
+    config_map.metadata.name = Some("data".to_owned());
     let written = api.create(&PostParams::default(), &config_map).await.unwrap();
     cluster.kill_component(Component::KubeApiserver).unwrap();
     assert!(cluster.kill_component(Component::KubeApiserver).is_err(), "it does not run");
     cluster.start_component(Component::KubeApiserver).unwrap();
     cluster.ready(PATIENCE).await.unwrap();
-    assert_eq!(api.get("kept").await.unwrap().uid(), written.uid());
+    assert_eq!(api.get("data").await.unwrap().uid(), written.uid());
     cluster.stop_component(Component::Kwok).unwrap();
     cluster.ensure_running().unwrap();
 }

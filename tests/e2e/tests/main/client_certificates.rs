@@ -1,15 +1,15 @@
-//! Admission reviews for the API server alone, which shows a client certificate.
+//! Admission reviews that only the API server can send, with a client certificate.
 
 use std::{fs, path::Path};
 
 use cluster::{Cluster, Options, wait::eventually};
-use harness::hostile::Reviewed;
+use harness::hostile_reviews::WebhookRule;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Stage, Webhooks};
+use crate::support::{PATIENCE, TestEnv, Webhooks};
 
-/// Writes an authority, a client certificate of it, and what tells the API server to show that.
+/// Writes an authority, a client certificate, and the API server's configuration for it.
 fn write_files(folder: &Path) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -25,7 +25,8 @@ fn write_files(folder: &Path) {
 
     let file = |name: &str| folder.join(name).display().to_string();
     let user = json!({ "client-certificate": file("client.crt"), "client-key": file("client.key") });
-    // By URL; a webhook that is reached by its Service is found as `ensemble-webhook.ensemble-system.svc`.
+    // Matches webhooks by URL. A webhook with a Service has the host
+    // `ensemble-webhook.ensemble-system.svc`.
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "users": [{ "name": "*", "user": user }],
     });
@@ -50,42 +51,43 @@ fn write_files(folder: &Path) {
 }
 
 #[tokio::test]
-async fn reviews_are_answered_to_the_api_server_alone_and_conversions_to_everybody() {
+async fn admission_requires_client_certificate_and_conversion_does_not() {
     let folder = tempfile::tempdir().unwrap();
     write_files(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();
     let api_server_args = vec![format!("--admission-control-config-file={}", file("admission.yaml"))];
     let cluster = Cluster::start(Options { api_server_args, ..Options::default() }).await.unwrap();
-    let (stage, webhooks) = (Stage::bare_on(cluster).await, Webhooks::new());
-    stage.define().await;
-    stage.permit().await;
+    let (env, webhooks) = (TestEnv::bare_on(cluster).await, Webhooks::new());
+    env.install_crds().await;
+    env.grant_rights().await;
     let flag = format!("--webhook-client-ca-file={}", file("ca.crt"));
-    let manager = stage.start_with_webhooks("manager", webhooks, &[&flag]);
+    let manager = env.start_with_webhooks("manager", webhooks, &[&flag]);
     manager.until_readyz(200, "ok").await;
-    stage.configure(webhooks).await;
+    env.configure(webhooks).await;
 
-    // The API server shows its certificate with reviews; with conversions it shows none.
-    stage.until_asked().await;
+    // The API server sends its client certificate with admission reviews, but not with
+    // conversion reviews.
+    env.until_tenants_reviewed().await;
     eventually("the API server to convert", PATIENCE, async || {
-        Ok(stage.kubectl(&["get", "tenants.v1alpha1.capsule.clastix.io"]).await.is_ok())
+        Ok(env.kubectl(&["get", "tenants.v1alpha1.capsule.clastix.io"]).await.is_ok())
     })
     .await
     .unwrap();
 
-    let target = stage.target(webhooks).await;
-    let configurations = stage.deployed_configurations().await;
-    let reviewed: Vec<_> = configurations.iter().flat_map(Reviewed::of).collect();
+    let target = env.target(webhooks).await;
+    let configurations = env.deployed_configurations().await;
+    let reviewed: Vec<_> = configurations.iter().flat_map(WebhookRule::from_configuration).collect();
     assert!(!reviewed.is_empty());
     for one in &reviewed {
         let review = one.review("spec", "{}");
-        assert_eq!(target.ask(&one.path, &review).await.unwrap(), 401, "{}", one.path);
+        assert_eq!(target.post(&one.path, &review).await.unwrap(), 401, "{}", one.path);
     }
     let objects: Vec<Value> = Vec::new();
     let request =
         json!({ "uid": "1", "desiredAPIVersion": "capsule.clastix.io/v1beta2", "objects": objects });
     let conversion =
         json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request });
-    let answered = target.ask("/tenant/convert/tenants", &conversion.to_string()).await.unwrap();
-    assert_eq!(answered, 200);
-    manager.ask_to_end().await;
+    let status = target.post("/tenant/convert/tenants", &conversion.to_string()).await.unwrap();
+    assert_eq!(status, 200);
+    manager.stop().await;
 }

@@ -1,4 +1,5 @@
-//! Managers that are killed in the middle of their work. What they leave is taken up by the next, and nothing is made twice.
+//! Managers that crash at random moments. The next manager completes the work and creates no object
+//! twice.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,15 +8,15 @@ use kube::Api;
 use serde_json::json;
 
 use crate::support::{
-    Account, LivePods, MEMCACHED, Manager, NAMESPACE_PLUS, POD_SET, Stage, TENANT, workbench,
+    Account, LivePods, MEMCACHED, Manager, NAMESPACE_PLUS, POD_SET, TENANT, TestEnv, workbench,
 };
 
-/// The longest wait for a kill. All that a step takes is done by then.
-const LATEST: f64 = 0.4;
+/// Maximum delay before a kill in seconds. A reconcile takes less.
+const MAX_DELAY_SECONDS: f64 = 0.4;
 
-/// A controller in a manager of its own that does not live long.
-struct Mortal {
-    stage: &'static Stage,
+/// A manager with one controller that is killed repeatedly.
+struct CrashingManager {
+    env: &'static TestEnv,
     account: Account,
     controller: &'static str,
     random: fastrand::Rng,
@@ -23,60 +24,62 @@ struct Mortal {
     lives: usize,
 }
 
-impl Mortal {
+impl CrashingManager {
     async fn new(controller: &'static str, seed: u64) -> Self {
-        let stage = workbench().await;
-        let account = stage.account(&format!("mortal-{controller}")).await;
-        stage.permit_account(&account, controller).await;
+        let env = workbench().await;
+        let account = env.account(&format!("manager-{controller}")).await;
+        env.grant_controller_rights(&account, controller).await;
         let random = fastrand::Rng::with_seed(seed);
-        let mut mortal = Self { stage, account, controller, random, manager: None, lives: 0 };
-        mortal.start();
-        mortal
+        let mut manager = Self { env, account, controller, random, manager: None, lives: 0 };
+        manager.start();
+        manager
     }
 
     fn start(&mut self) {
         self.lives += 1;
-        let name = format!("mortal-{}-{}", self.controller, self.lives);
-        // Without the companion of Tenants, which has its own part in the other tests.
+        let name = format!("manager-{}-{}", self.controller, self.lives);
+        // The controller that belongs to Tenants is tested elsewhere.
         let only = format!("--controllers={},-capsuleconfiguration", self.controller);
-        self.manager = Some(self.stage.start(&name, &self.account, &[&only]));
+        self.manager = Some(self.env.start(&name, &self.account, &[&only]));
     }
 
-    /// Waits until the manager works, so that what ends it next does so in the midst of work.
-    async fn until_at_work(&self) {
+    /// Waits until the controller has started.
+    async fn until_started(&self) {
         self.manager.as_ref().unwrap().until_logged("the controller starts").await;
     }
 
-    /// A random moment within [`LATEST`], an early one more often, for most happens early.
-    async fn moment(&mut self) {
+    /// Waits for a random time up to [`MAX_DELAY_SECONDS`]. Short times are more likely because most writes
+    /// are early.
+    async fn sleep_random(&mut self) {
         let share = self.random.f64();
-        tokio::time::sleep(Duration::from_secs_f64(LATEST * share * share)).await;
+        tokio::time::sleep(Duration::from_secs_f64(MAX_DELAY_SECONDS * share * share)).await;
     }
 
-    /// To be called right after a change: kills the manager at a random moment of its work, and the next one at a random
-    /// moment of its start. The third lives.
-    async fn is_killed(&mut self) {
+    /// Call this right after a change. Kills the manager at a random moment of its work, and the
+    /// next one at a random moment of its start. Then starts a third.
+    async fn kill_twice(&mut self) {
         for _ in 0..2 {
-            self.moment().await;
+            self.sleep_random().await;
             self.manager.take().unwrap().kill();
             self.start();
         }
     }
 
-    /// The same, but the first is asked to end.
-    async fn is_asked_to_end(&mut self) {
-        self.moment().await;
-        self.manager.take().unwrap().ask_to_end().await;
+    /// Like [`Self::kill_twice`], but stops the first manager with SIGTERM.
+    async fn stop_and_kill(&mut self) {
+        self.sleep_random().await;
+        self.manager.take().unwrap().stop().await;
         self.start();
-        self.moment().await;
+        self.sleep_random().await;
         self.manager.take().unwrap().kill();
         self.start();
     }
 
-    /// Holds the managers to having made no object twice, Events excepted. Returns how many they made.
-    fn made_once(&self) -> usize {
+    /// Asserts that the managers created no object twice, except Events. Returns the number of
+    /// created objects.
+    fn assert_no_duplicate_creates(&self) -> usize {
         let made = self
-            .stage
+            .env
             .requests(&self.account)
             .filter(|entry| entry.verb == "create" && entry.code == 201 && entry.resource != "events");
         let mut counts = BTreeMap::new();
@@ -85,80 +88,80 @@ impl Mortal {
         }
         let made = counts.len();
         counts.retain(|_, count| *count > 1);
-        assert_eq!(counts, BTreeMap::new(), "made more than once");
+        assert_eq!(counts, BTreeMap::new(), "created more than once");
         made
     }
 }
 
 #[tokio::test]
-async fn a_podset_comes_to_its_end_state_with_no_pod_too_many() {
-    let mut mortal = Mortal::new("podset", 1).await;
-    let stage = mortal.stage;
-    let namespace = stage.cluster.namespace("mortal").await.unwrap();
-    let pods = LivePods::follow(Api::<Pod>::namespaced(stage.cluster.client().await.unwrap(), &namespace));
+async fn podset_converges_without_surplus_pods() {
+    let mut manager = CrashingManager::new("podset", 1).await;
+    let env = manager.env;
+    let namespace = env.cluster.namespace("manager").await.unwrap();
+    let pods = LivePods::follow(Api::<Pod>::namespaced(env.cluster.client().await.unwrap(), &namespace));
 
-    mortal.until_at_work().await;
-    stage.create(&POD_SET, &namespace, "web", json!({ "replicas": 3 })).await;
-    mortal.is_killed().await;
-    stage.until_settled(&POD_SET, &namespace, "web").await;
+    manager.until_started().await;
+    env.create(&POD_SET, &namespace, "web", json!({ "replicas": 3 })).await;
+    manager.kill_twice().await;
+    env.until_ready(&POD_SET, &namespace, "web").await;
     pods.assert_settled(3, 3, 3).await;
 
-    mortal.until_at_work().await;
-    stage.change(&POD_SET, &namespace, "web", json!({ "replicas": 10 })).await;
-    mortal.is_asked_to_end().await;
-    stage.until_settled(&POD_SET, &namespace, "web").await;
+    manager.until_started().await;
+    env.change(&POD_SET, &namespace, "web", json!({ "replicas": 10 })).await;
+    manager.stop_and_kill().await;
+    env.until_ready(&POD_SET, &namespace, "web").await;
     pods.assert_settled(10, 10, 10).await;
 
-    mortal.until_at_work().await;
-    stage.change(&POD_SET, &namespace, "web", json!({ "replicas": 1 })).await;
-    mortal.is_killed().await;
-    stage.until_settled(&POD_SET, &namespace, "web").await;
+    manager.until_started().await;
+    env.change(&POD_SET, &namespace, "web", json!({ "replicas": 1 })).await;
+    manager.kill_twice().await;
+    env.until_ready(&POD_SET, &namespace, "web").await;
     pods.assert_settled(1, 10, 10).await;
 
-    mortal.until_at_work().await;
-    stage.delete(&POD_SET, &namespace, "web").await;
-    mortal.is_killed().await;
-    stage.until_gone(&POD_SET, &namespace, "web").await;
+    manager.until_started().await;
+    env.delete(&POD_SET, &namespace, "web").await;
+    manager.kill_twice().await;
+    env.until_gone(&POD_SET, &namespace, "web").await;
     pods.assert_settled(0, 10, 10).await;
-    assert!(mortal.made_once() <= 10);
+    assert!(manager.assert_no_duplicate_creates() <= 10);
 }
 
 #[tokio::test]
-async fn a_memcached_comes_to_its_end_state() {
-    let mut mortal = Mortal::new("memcached", 2).await;
-    let stage = mortal.stage;
-    let namespace = stage.cluster.namespace("mortal").await.unwrap();
+async fn memcached_converges() {
+    let mut manager = CrashingManager::new("memcached", 2).await;
+    let env = manager.env;
+    let namespace = env.cluster.namespace("manager").await.unwrap();
 
-    mortal.until_at_work().await;
-    stage.create(&MEMCACHED, &namespace, "web", json!({ "size": 3 })).await;
-    mortal.is_killed().await;
-    let cache = stage.until_settled(&MEMCACHED, &namespace, "web").await;
+    manager.until_started().await;
+    env.create(&MEMCACHED, &namespace, "web", json!({ "size": 3 })).await;
+    manager.kill_twice().await;
+    let cache = env.until_ready(&MEMCACHED, &namespace, "web").await;
     assert_eq!(cache.data["status"]["nodes"].as_array().unwrap().len(), 3);
 
-    mortal.until_at_work().await;
-    stage.change(&MEMCACHED, &namespace, "web", json!({ "size": 5, "threads": 2 })).await;
-    mortal.is_asked_to_end().await;
-    let cache = stage.until_settled(&MEMCACHED, &namespace, "web").await;
+    manager.until_started().await;
+    env.change(&MEMCACHED, &namespace, "web", json!({ "size": 5, "threads": 2 })).await;
+    manager.stop_and_kill().await;
+    let cache = env.until_ready(&MEMCACHED, &namespace, "web").await;
     assert_eq!(cache.data["status"]["nodes"].as_array().unwrap().len(), 5);
 
-    mortal.until_at_work().await;
-    stage.change(&MEMCACHED, &namespace, "web", json!({ "size": 1 })).await;
-    mortal.is_killed().await;
-    stage.until_settled(&MEMCACHED, &namespace, "web").await;
+    manager.until_started().await;
+    env.change(&MEMCACHED, &namespace, "web", json!({ "size": 1 })).await;
+    manager.kill_twice().await;
+    env.until_ready(&MEMCACHED, &namespace, "web").await;
 
-    mortal.until_at_work().await;
-    stage.delete(&MEMCACHED, &namespace, "web").await;
-    mortal.is_killed().await;
-    stage.until_gone(&MEMCACHED, &namespace, "web").await;
-    stage.until_none(&["deployments,services,poddisruptionbudgets", "--namespace", &namespace]).await;
-    assert!(mortal.made_once() <= 3, "a Deployment, a Service, a PodDisruptionBudget");
+    manager.until_started().await;
+    env.delete(&MEMCACHED, &namespace, "web").await;
+    manager.kill_twice().await;
+    env.until_gone(&MEMCACHED, &namespace, "web").await;
+    env.until_empty(&["deployments,services,poddisruptionbudgets", "--namespace", &namespace]).await;
+    assert!(manager.assert_no_duplicate_creates() <= 3, "a Deployment, a Service, a PodDisruptionBudget");
 }
 
 #[tokio::test]
-async fn a_namespaceplus_comes_to_its_end_state() {
-    let mut mortal = Mortal::new("namespaceplus", 3).await;
-    let stage = mortal.stage;
-    let home = stage.cluster.namespace("mortal").await.unwrap();
+async fn namespaceplus_converges() {
+    let mut manager = CrashingManager::new("namespaceplus", 3).await;
+    let env = manager.env;
+    let home = env.cluster.namespace("manager").await.unwrap();
     let spec = json!({
         "deletionPolicy": "Delete",
         "limitRange": { "limits": [{ "type": "Container", "default": { "cpu": "1" } }] },
@@ -168,61 +171,64 @@ async fn a_namespaceplus_comes_to_its_end_state() {
         }],
     });
 
-    mortal.until_at_work().await;
-    stage.create(&NAMESPACE_PLUS, &home, "mortal-plus", spec).await;
-    mortal.is_killed().await;
-    stage.until_settled(&NAMESPACE_PLUS, &home, "mortal-plus").await;
+    manager.until_started().await;
+    env.create(&NAMESPACE_PLUS, &home, "manager-plus", spec).await;
+    manager.kill_twice().await;
+    env.until_ready(&NAMESPACE_PLUS, &home, "manager-plus").await;
 
-    mortal.until_at_work().await;
+    manager.until_started().await;
     let change = json!({ "labels": { "team": "blue" }, "networkPolicies": [], "quota": { "pods": "5" } });
-    stage.change(&NAMESPACE_PLUS, &home, "mortal-plus", change).await;
-    mortal.is_asked_to_end().await;
-    stage.until_settled(&NAMESPACE_PLUS, &home, "mortal-plus").await;
-    assert_eq!(stage.names(&["networkpolicies", "--namespace=mortal-plus"]).await, [""; 0]);
-    let quota = stage.read(&["get", "resourcequota", "default-quota", "--namespace=mortal-plus"]).await;
+    env.change(&NAMESPACE_PLUS, &home, "manager-plus", change).await;
+    manager.stop_and_kill().await;
+    env.until_ready(&NAMESPACE_PLUS, &home, "manager-plus").await;
+    assert_eq!(env.names(&["networkpolicies", "--namespace=manager-plus"]).await, [""; 0]);
+    let quota = env.read(&["get", "resourcequota", "default-quota", "--namespace=manager-plus"]).await;
     assert_eq!(quota["spec"]["hard"]["pods"], "5");
 
-    mortal.until_at_work().await;
-    stage.delete(&NAMESPACE_PLUS, &home, "mortal-plus").await;
-    mortal.is_killed().await;
-    stage.until_gone(&NAMESPACE_PLUS, &home, "mortal-plus").await;
-    assert_eq!(stage.names(&["namespaces", "--field-selector=metadata.name=mortal-plus"]).await, [""; 0]);
-    assert!(mortal.made_once() <= 5, "a Namespace and one of each in it");
+    manager.until_started().await;
+    env.delete(&NAMESPACE_PLUS, &home, "manager-plus").await;
+    manager.kill_twice().await;
+    env.until_gone(&NAMESPACE_PLUS, &home, "manager-plus").await;
+    assert_eq!(env.names(&["namespaces", "--field-selector=metadata.name=manager-plus"]).await, [""; 0]);
+    assert!(manager.assert_no_duplicate_creates() <= 5, "a Namespace and one object of each kind in it");
 }
 
 #[tokio::test]
-async fn a_tenant_comes_to_its_end_state() {
-    let mut mortal = Mortal::new("tenant", 4).await;
-    let stage = mortal.stage;
+async fn tenant_converges() {
+    let mut manager = CrashingManager::new("tenant", 4).await;
+    let env = manager.env;
     let limits = json!({ "items": [{ "limits": [{ "type": "Container", "default": { "cpu": "1" } }] }] });
     let quotas = json!({ "items": [{ "hard": { "pods": "10" } }] });
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }], "limitRanges": limits });
 
-    mortal.until_at_work().await;
-    stage.create(&TENANT, "", "mortal", spec).await;
-    mortal.is_killed().await;
-    stage.until_settled(&TENANT, "", "mortal").await;
+    manager.until_started().await;
+    env.create(&TENANT, "", "manager", spec).await;
+    manager.kill_twice().await;
+    env.until_ready(&TENANT, "", "manager").await;
 
-    mortal.until_at_work().await;
-    for namespace in ["mortal-a", "mortal-b"] {
-        stage.join("mortal", namespace).await;
+    manager.until_started().await;
+    for namespace in ["manager-a", "manager-b"] {
+        env.join("manager", namespace).await;
     }
-    mortal.is_asked_to_end().await;
-    stage.until_joined("mortal", 2).await;
+    manager.stop_and_kill().await;
+    env.until_tenant_ready("manager", 2).await;
 
-    mortal.until_at_work().await;
-    stage.change(&TENANT, "", "mortal", json!({ "limitRanges": null, "resourceQuotas": quotas })).await;
-    mortal.is_killed().await;
-    stage.until_joined("mortal", 2).await;
-    for namespace in ["mortal-a", "mortal-b"] {
-        assert_eq!(stage.names(&["limitranges", "--namespace", namespace]).await, [""; 0]);
-        assert_eq!(stage.names(&["resourcequotas", "--namespace", namespace]).await, ["capsule-mortal-0"]);
-        assert_eq!(stage.names(&["rolebindings", "--namespace", namespace]).await.len(), 2);
+    manager.until_started().await;
+    env.change(&TENANT, "", "manager", json!({ "limitRanges": null, "resourceQuotas": quotas })).await;
+    manager.kill_twice().await;
+    env.until_tenant_ready("manager", 2).await;
+    for namespace in ["manager-a", "manager-b"] {
+        assert_eq!(env.names(&["limitranges", "--namespace", namespace]).await, [""; 0]);
+        assert_eq!(env.names(&["resourcequotas", "--namespace", namespace]).await, ["capsule-manager-0"]);
+        assert_eq!(env.names(&["rolebindings", "--namespace", namespace]).await.len(), 2);
     }
 
-    mortal.until_at_work().await;
-    stage.delete(&TENANT, "", "mortal").await;
-    mortal.is_killed().await;
-    stage.until_gone(&TENANT, "", "mortal").await;
-    assert!(mortal.made_once() <= 8, "in each namespace two RoleBindings, a LimitRange and a ResourceQuota");
+    manager.until_started().await;
+    env.delete(&TENANT, "", "manager").await;
+    manager.kill_twice().await;
+    env.until_gone(&TENANT, "", "manager").await;
+    assert!(
+        manager.assert_no_duplicate_creates() <= 8,
+        "in each namespace two RoleBindings, a LimitRange and a ResourceQuota"
+    );
 }

@@ -1,10 +1,10 @@
-//! The pages of `docs` that have commands to run, followed word for word.
+//! Runs the commands of the pages in `docs` and compares their output.
 //!
-//! A block that opens with `console run` is typed into a shell at the root of the repository: lines that begin with
-//! `$ ` are commands (a backslash at the end, or a here-document, takes in more lines), what stands beneath is all that
-//! they print, with `...` for any text within a line and, alone, for any lines. Each command has to succeed, and in a
-//! block that opens with `console run fails` to fail. A page begins with an environment that names no cluster, ends
-//! what it starts, and uses `mktemp` for files.
+//! A block with the info string `console run` runs in a shell at the root of the repository. Lines
+//! that start with `$ ` are commands; a backslash or a here-document continues them. The lines
+//! below are the complete output: `...` matches any text within a line or, alone on a line, any
+//! lines. Each command must succeed, or fail in a block with `console run fails`. A page starts
+//! without a cluster, stops what it starts, and uses `mktemp` for files.
 
 mod output;
 mod page;
@@ -20,7 +20,7 @@ use std::{
 use page::Step;
 use session::Session;
 
-/// The pages that use the manager's usual ports.
+/// Pages that use the manager's default ports.
 const ON_FIXED_PORTS: &[&str] = &[
     "start",
     "operations/admission",
@@ -32,22 +32,22 @@ const ON_FIXED_PORTS: &[&str] = &[
     "operations/remove",
     "tenants/administrators",
 ];
-/// Enough for a cluster to start on a busy machine.
+/// Time limit of a command. Enough to start a cluster on a busy machine.
 const LIMIT: Duration = Duration::from_mins(3);
 /// Builds the programs of this workspace that pages run.
 const BUILD: &str = "cargo build --quiet --package xtask --package manager --package ensemblectl";
-/// Enough for that.
+/// Time limit of the build.
 const BUILD_LIMIT: Duration = Duration::from_mins(20);
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// One after the other, for all use the same ports. This is one test and not several, which would keep other tests from
-/// running while they waited for their turn.
+/// Runs the pages one after the other because they use the same ports. A single test does not block
+/// the threads of other tests.
 #[tokio::test]
-async fn the_pages_that_use_fixed_ports_are_true() {
-    let _turn = turn().await;
+async fn pages_with_fixed_ports_match() {
+    let _turn = lock().await;
     let mut wrong = Vec::new();
     for page in ON_FIXED_PORTS {
         wrong.extend(follow(page).await.err());
@@ -56,17 +56,17 @@ async fn the_pages_that_use_fixed_ports_are_true() {
 }
 
 #[tokio::test]
-async fn the_page_on_installing_is_true() {
+async fn install_page_matches() {
     follow("operations/install").await.unwrap();
 }
 
 #[tokio::test]
-async fn the_page_on_leader_election_is_true() {
+async fn leader_election_page_matches() {
     follow("operations/leader-election").await.unwrap();
 }
 
 #[test]
-fn every_page_that_has_something_to_run_is_followed() {
+fn every_page_with_commands_is_tested() {
     let mut folders = vec![docs()];
     let mut followed = 0;
     while let Some(folder) = folders.pop() {
@@ -86,11 +86,11 @@ fn every_page_that_has_something_to_run_is_followed() {
             }
         }
     }
-    assert!(followed > 10, "docs has {followed} pages to follow");
+    assert!(followed > 10, "docs has only {followed} pages with commands");
 }
 
 #[test]
-fn every_page_about_operations_stands_in_its_index() {
+fn index_lists_every_operations_page() {
     let folder = docs().join("operations");
     let index = fs::read_to_string(folder.join("README.md")).unwrap();
     let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
@@ -107,18 +107,18 @@ fn every_page_about_operations_stands_in_its_index() {
 }
 
 #[test]
-fn a_difference_is_told_with_all_that_is_needed_to_mend_the_page() {
+fn mismatch_shows_expected_and_actual_output() {
     let step = Step { line: 7, command: "echo a".into(), expected: vec!["b".into()], fails: false };
-    let answer = session::Answer { code: 0, output: "a\n".into() };
-    let told = judge(&step, &answer).unwrap_err();
-    assert_eq!(told, "--- expected, without an error\nb\n--- printed, with exit code 0\na\n");
-    let failed = session::Answer { code: 1, output: "b\n".into() };
-    assert!(judge(&step, &failed).is_err(), "a command that fails is no success, whatever it prints");
+    let answer = session::CommandResult { code: 0, output: "a\n".into() };
+    let mismatch = compare(&step, &answer).unwrap_err();
+    assert_eq!(mismatch, "--- expected, without an error\nb\n--- printed, with exit code 0\na\n");
+    let failed = session::CommandResult { code: 1, output: "b\n".into() };
+    assert!(compare(&step, &failed).is_err(), "a failed command must not match");
     let step = Step { fails: true, ..step };
-    assert_eq!(judge(&step, &failed), Ok(()));
+    assert_eq!(compare(&step, &failed), Ok(()));
 }
 
-/// Follows a page from its beginning to its end, or to where it is not true.
+/// Runs a page up to its end or its first mismatch.
 async fn follow(name: &str) -> Result<(), String> {
     let text = fs::read_to_string(docs().join(format!("{name}.md"))).unwrap();
     let steps = page::steps(&text).map_err(|error| format!("{name}.md: {error}"))?;
@@ -131,25 +131,26 @@ async fn follow(name: &str) -> Result<(), String> {
         let begun = Instant::now();
         let answer = session.run(&step.command, LIMIT).await;
         eprintln!("{name}.md, line {}, took {:.1} s", step.line, begun.elapsed().as_secs_f64());
-        let judged = answer.and_then(|answer| judge(&step, &answer));
+        let compared = answer.and_then(|answer| compare(&step, &answer));
         let Step { line, command, .. } = &step;
-        judged.map_err(|told| format!("{name}.md, line {line} is not true\n$ {command}\n{told}"))?;
+        compared
+            .map_err(|mismatch| format!("{name}.md, line {line} does not match\n$ {command}\n{mismatch}"))?;
     }
     Ok(())
 }
 
-/// Waits until no other checkout follows such pages on this machine, and keeps others waiting for as long.
-async fn turn() -> File {
+/// Acquires a lock, so that only one checkout on this machine runs these pages.
+async fn lock() -> File {
     let file = File::create(std::env::temp_dir().join("ensemble-pages.lock")).unwrap();
     tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await.unwrap().unwrap()
 }
 
-/// Holds what a command did against its page.
-fn judge(step: &Step, answer: &session::Answer) -> Result<(), String> {
+/// Compares the result of a command with its page.
+fn compare(step: &Step, answer: &session::CommandResult) -> Result<(), String> {
     if (answer.code != 0) == step.fails && output::matches(&step.expected, &answer.output) {
         return Ok(());
     }
     let (with, expected) = (if step.fails { "with" } else { "without" }, step.expected.join("\n"));
-    let session::Answer { code, output } = answer;
+    let session::CommandResult { code, output } = answer;
     Err(format!("--- expected, {with} an error\n{expected}\n--- printed, with exit code {code}\n{output}"))
 }

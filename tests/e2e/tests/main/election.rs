@@ -1,4 +1,5 @@
-//! Three managers of which one leads each controller: ended, killed, frozen, and cut off from the API server.
+//! Leader election between three managers that are stopped, killed, frozen, and disconnected from
+//! the API server.
 
 use std::time::{Duration, Instant};
 
@@ -9,22 +10,22 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::support::{
-    Account, Forwarder, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, QUICK, Stage, TENANT,
+    Account, Forwarder, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, QUICK, TENANT, TestEnv,
 };
 
 const LEASE: Duration = Duration::from_secs(3);
-/// What a hand-over may take besides.
-const HAND_OVER: Duration = Duration::from_secs(2);
+/// Additional time for a failover.
+const FAILOVER_MARGIN: Duration = Duration::from_secs(2);
 
-/// The cluster of these tests; each has a controller of its own.
-async fn arena() -> &'static Stage {
-    static ARENA: OnceCell<Stage> = OnceCell::const_new();
-    ARENA.get_or_init(Stage::complete).await
+/// Shared cluster of these tests. Each test uses a different controller.
+async fn shared_cluster() -> &'static TestEnv {
+    static SHARED_CLUSTER: OnceCell<TestEnv> = OnceCell::const_new();
+    SHARED_CLUSTER.get_or_init(TestEnv::complete).await
 }
 
-/// The replicas of one controller.
+/// Replicas of a manager with one controller.
 struct Replicas {
-    stage: &'static Stage,
+    env: &'static TestEnv,
     controller: &'static str,
     accounts: Vec<Account>,
     managers: Vec<Manager>,
@@ -33,9 +34,9 @@ struct Replicas {
 
 impl Replicas {
     async fn of(controller: &'static str) -> Self {
-        let stage = arena().await;
-        let began = stage.cluster.audit_mark().unwrap();
-        Self { stage, controller, accounts: Vec::new(), managers: Vec::new(), began }
+        let env = shared_cluster().await;
+        let began = env.cluster.audit_mark().unwrap();
+        Self { env, controller, accounts: Vec::new(), managers: Vec::new(), began }
     }
 
     fn name(&self, number: usize) -> String {
@@ -43,18 +44,18 @@ impl Replicas {
     }
 
     async fn account(&self) -> Account {
-        self.stage.replica(&self.name(self.accounts.len()), &[self.controller]).await
+        self.env.replica(&self.name(self.accounts.len()), &[self.controller]).await
     }
 
     fn start(&mut self, account: Account) {
         let name = self.name(self.accounts.len());
         let (only, instance) = (format!("--controllers={}", self.controller), format!("--instance={name}"));
         let args = [&["--leader-elect", "--log-format=json", &only, &instance], QUICK.as_slice()].concat();
-        self.managers.push(self.stage.start(&name, &account, &args));
+        self.managers.push(self.env.start(&name, &account, &args));
         self.accounts.push(account);
     }
 
-    /// Starts three, and waits until one leads. Returns which.
+    /// Starts three replicas, waits until one leads, and returns its number.
     async fn start_three(&mut self) -> usize {
         for _ in 0..3 {
             let account = self.account().await;
@@ -63,16 +64,16 @@ impl Replicas {
         self.until_led(None).await
     }
 
-    /// Waits until another leads. Returns which.
+    /// Waits until a replica other than `before` leads, and returns its number.
     async fn until_led(&self, before: Option<usize>) -> usize {
         let before = before.map(|number| self.name(number)).unwrap_or_default();
-        let holder = self.stage.until_led(self.controller, &before).await;
-        (0..self.accounts.len()).find(|number| self.name(*number) == holder).expect("one of ours should lead")
+        let holder = self.env.until_led(self.controller, &before).await;
+        (0..self.accounts.len()).find(|number| self.name(*number) == holder).expect("a replica should lead")
     }
 
-    /// Waits until a manager says so, and returns the line.
-    async fn until_says(&self, number: usize, message: &str) -> Value {
-        eventually(&format!("{} to say {message:?}", self.name(number)), PATIENCE, async || {
+    /// Waits for a message in a manager's log, and returns its line.
+    async fn until_message(&self, number: usize, message: &str) -> Value {
+        eventually(&format!("{} to log {message:?}", self.name(number)), PATIENCE, async || {
             let log = self.managers[number].log();
             let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             Ok(lines.into_iter().find(|line| line["message"] == message).ok_or(log))
@@ -81,126 +82,127 @@ impl Replicas {
         .unwrap()
     }
 
-    /// Returns how many writes there were.
+    /// Returns the number of writes.
     fn assert_only_holders_wrote(&self) -> usize {
         let accounts: Vec<_> = self.accounts.iter().collect();
-        let (writes, hands) = self.stage.assert_only_holders_wrote(&accounts, self.began);
-        println!("{}: {writes} writes, {hands} hand-overs, none by another than the leader", self.controller);
+        let (writes, hands) = self.env.assert_only_holders_wrote(&accounts, self.began);
+        println!("{}: {writes} writes, {hands} failovers, no writes by other replicas", self.controller);
         writes
     }
 }
 
 #[tokio::test]
-async fn a_clean_stop_hands_over_at_once_and_a_kill_when_the_lease_ends() {
+async fn failover_is_immediate_on_stop_and_after_lease_on_kill() {
     let mut replicas = Replicas::of("podset").await;
     let first = replicas.start_three().await;
-    let stage = replicas.stage;
-    let namespace = stage.cluster.namespace("election").await.unwrap();
-    stage.create(&POD_SET, &namespace, "web", json!({ "replicas": 3 })).await;
-    stage.until_settled(&POD_SET, &namespace, "web").await;
+    let env = replicas.env;
+    let namespace = env.cluster.namespace("election").await.unwrap();
+    env.create(&POD_SET, &namespace, "web", json!({ "replicas": 3 })).await;
+    env.until_ready(&POD_SET, &namespace, "web").await;
 
     let began = Instant::now();
     replicas.managers[first].signal(Signal::TERM);
     let second = replicas.until_led(Some(first)).await;
     let took = began.elapsed();
     println!("clean stop to next leader: {took:?}");
-    assert!(took < HAND_OVER, "{took:?}");
-    let said = replicas.until_says(first, "stopped leading").await;
-    assert_eq!(said["why"], "the Lease is being released");
-    stage.change(&POD_SET, &namespace, "web", json!({ "replicas": 5 })).await;
-    stage.until_settled(&POD_SET, &namespace, "web").await;
+    assert!(took < FAILOVER_MARGIN, "{took:?}");
+    let line = replicas.until_message(first, "stopped leading").await;
+    assert_eq!(line["why"], "the Lease is being released");
+    env.change(&POD_SET, &namespace, "web", json!({ "replicas": 5 })).await;
+    env.until_ready(&POD_SET, &namespace, "web").await;
 
     let began = Instant::now();
     replicas.managers[second].signal(Signal::KILL);
     let third = replicas.until_led(Some(second)).await;
     let took = began.elapsed();
     println!("kill to next leader, lease {LEASE:?}: {took:?}");
-    assert!(took < LEASE + HAND_OVER, "{took:?}");
-    stage.change(&POD_SET, &namespace, "web", json!({ "replicas": 1 })).await;
-    stage.until_settled(&POD_SET, &namespace, "web").await;
+    assert!(took < LEASE + FAILOVER_MARGIN, "{took:?}");
+    env.change(&POD_SET, &namespace, "web", json!({ "replicas": 1 })).await;
+    env.until_ready(&POD_SET, &namespace, "web").await;
     assert!(![first, second].contains(&third));
     assert!(replicas.assert_only_holders_wrote() > 0);
 }
 
 #[tokio::test]
-async fn a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_thaws() {
+async fn leader_frozen_past_its_lease_writes_nothing() {
     let mut replicas = Replicas::of("memcached").await;
     let first = replicas.start_three().await;
-    let stage = replicas.stage;
-    let namespace = stage.cluster.namespace("election").await.unwrap();
-    stage.create(&MEMCACHED, &namespace, "web", json!({ "size": 2 })).await;
-    stage.until_settled(&MEMCACHED, &namespace, "web").await;
+    let env = replicas.env;
+    let namespace = env.cluster.namespace("election").await.unwrap();
+    env.create(&MEMCACHED, &namespace, "web", json!({ "size": 2 })).await;
+    env.until_ready(&MEMCACHED, &namespace, "web").await;
     let user = replicas.accounts[first].user();
     let mut since = None;
     for size in [3, 4] {
-        // The first time it is frozen in the midst of work, and thaws with more of it waiting.
-        stage.change(&MEMCACHED, &namespace, "web", json!({ "size": size })).await;
+        // The leader is frozen while it works, and resumes with more work pending.
+        env.change(&MEMCACHED, &namespace, "web", json!({ "size": size })).await;
         replicas.managers[first].signal(Signal::STOP);
         if since.is_none() {
             replicas.until_led(Some(first)).await;
-            since = Some(stage.cluster.audit_mark().unwrap());
+            since = Some(env.cluster.audit_mark().unwrap());
         }
-        stage.change(&MEMCACHED, &namespace, "web", json!({ "size": size + 2 })).await;
+        env.change(&MEMCACHED, &namespace, "web", json!({ "size": size + 2 })).await;
         replicas.managers[first].signal(Signal::CONT);
-        stage.until_settled(&MEMCACHED, &namespace, "web").await;
+        env.until_ready(&MEMCACHED, &namespace, "web").await;
     }
-    replicas.until_says(first, "stopped leading").await;
-    let log = stage.cluster.audit_since(since.unwrap()).unwrap().by_user(&user).writes();
+    replicas.until_message(first, "stopped leading").await;
+    let log = env.cluster.audit_since(since.unwrap()).unwrap().by_user(&user).writes();
     assert_eq!(log.clone().filter(|entry| entry.code < 400).entries, []);
-    // It tries to renew the Lease that it had. Of anything else, only the one request may follow that had passed the
-    // fence and was on its way to the socket when the process froze; it is dropped before its answer, or refused.
-    let on_their_way = log.filter(|entry| entry.resource != "leases").entries;
-    assert!(on_their_way.len() <= 1, "{on_their_way:?}");
+    // The resumed leader tries to renew its old Lease. At most one other request may follow: one
+    // that passed the fence before the freeze. Its connection is closed before the response, or it
+    // is rejected.
+    let in_flight = log.filter(|entry| entry.resource != "leases").entries;
+    assert!(in_flight.len() <= 1, "{in_flight:?}");
     assert!(replicas.assert_only_holders_wrote() > 0);
 }
 
 #[tokio::test]
-async fn a_leader_that_is_cut_off_stops_before_another_begins_and_comes_back_as_a_candidate() {
+async fn disconnected_leader_stops_before_failover_and_returns_as_standby() {
     let mut replicas = Replicas::of("namespaceplus").await;
-    let stage = replicas.stage;
-    let forwarder = Forwarder::new(stage).await;
+    let env = replicas.env;
+    let forwarder = Forwarder::new(env).await;
     let account = replicas.account().await;
-    replicas.start(forwarder.lead(stage, &account));
+    replicas.start(forwarder.lead(env, &account));
     let first = replicas.until_led(None).await;
     let account = replicas.account().await;
     replicas.start(account);
-    replicas.until_says(1, "the manager starts").await;
-    let home = stage.cluster.namespace("election").await.unwrap();
-    stage.create(&NAMESPACE_PLUS, &home, "cut-off-plus", json!({ "deletionPolicy": "Delete" })).await;
-    stage.until_settled(&NAMESPACE_PLUS, &home, "cut-off-plus").await;
+    replicas.until_message(1, "the manager starts").await;
+    let home = env.cluster.namespace("election").await.unwrap();
+    env.create(&NAMESPACE_PLUS, &home, "cut-off-plus", json!({ "deletionPolicy": "Delete" })).await;
+    env.until_ready(&NAMESPACE_PLUS, &home, "cut-off-plus").await;
 
     forwarder.cut();
     let change = json!({ "labels": { "team": "blue" } });
-    stage.change(&NAMESPACE_PLUS, &home, "cut-off-plus", change).await;
+    env.change(&NAMESPACE_PLUS, &home, "cut-off-plus", change).await;
     let second = replicas.until_led(Some(first)).await;
-    let lease = stage.leases().await.get("ensemble-namespaceplus").await.unwrap();
+    let lease = env.leases().await.get("ensemble-namespaceplus").await.unwrap();
     let acquired = lease.spec.unwrap().acquire_time.unwrap().0;
-    let stopped = replicas.until_says(first, "stopped leading").await;
+    let stopped = replicas.until_message(first, "stopped leading").await;
     assert_eq!(stopped["why"], "the renew deadline passed");
     let stopped: Timestamp = stopped["timestamp"].as_str().unwrap().parse().unwrap();
     println!("cut off: the old leader stopped {} before the new one began", stopped.duration_until(acquired));
     assert!(stopped < acquired, "stopped at {stopped}, the other began at {acquired}");
-    stage.until_settled(&NAMESPACE_PLUS, &home, "cut-off-plus").await;
+    env.until_ready(&NAMESPACE_PLUS, &home, "cut-off-plus").await;
 
     forwarder.restore();
     replicas.managers[second].signal(Signal::TERM);
     assert_eq!(replicas.until_led(Some(second)).await, first);
     let change = json!({ "labels": { "team": "green" } });
-    stage.change(&NAMESPACE_PLUS, &home, "cut-off-plus", change).await;
-    stage.until_settled(&NAMESPACE_PLUS, &home, "cut-off-plus").await;
+    env.change(&NAMESPACE_PLUS, &home, "cut-off-plus", change).await;
+    env.until_ready(&NAMESPACE_PLUS, &home, "cut-off-plus").await;
     assert!(replicas.assert_only_holders_wrote() > 0);
 }
 
 #[tokio::test]
-async fn without_election_no_lease_is_touched() {
-    let stage = arena().await;
-    let account = stage.account("tenant-alone").await;
-    stage.permit_account(&account, "tenant").await;
-    stage.permit_account(&account, "capsuleconfiguration").await;
+async fn leases_are_not_used_without_leader_election() {
+    let env = shared_cluster().await;
+    let account = env.account("tenant-alone").await;
+    env.grant_controller_rights(&account, "tenant").await;
+    env.grant_controller_rights(&account, "capsuleconfiguration").await;
     let args = ["--controllers=tenant", "--leader-elect=false"];
-    let _manager = stage.start("tenant-alone", &account, &args);
-    stage.create(&TENANT, "", "alone", json!({ "owners": [{ "kind": "User", "name": "alice" }] })).await;
-    stage.until_settled(&TENANT, "", "alone").await;
-    assert!(!stage.holders().await.contains_key("tenant"));
-    assert_eq!(stage.requests(&account).filter(|entry| entry.resource == "leases").entries, []);
+    let _manager = env.start("tenant-alone", &account, &args);
+    env.create(&TENANT, "", "alone", json!({ "owners": [{ "kind": "User", "name": "alice" }] })).await;
+    env.until_ready(&TENANT, "", "alone").await;
+    assert!(!env.holders().await.contains_key("tenant"));
+    assert_eq!(env.requests(&account).filter(|entry| entry.resource == "leases").entries, []);
 }

@@ -1,54 +1,55 @@
-//! The tool for those who run the manager: what it says where nothing is, where all is well, and when something breaks.
+//! ensemblectl without an installation, with a healthy one, and with a faults one.
 
-mod broken;
+mod faults;
 mod objects;
+mod preconditions;
 mod report;
 mod run;
-mod unreached;
 
 use cluster::wait::eventually;
 
-use crate::support::{PATIENCE, QUICK, Stage, Webhooks};
+use crate::support::{PATIENCE, QUICK, TestEnv, Webhooks};
 use run::{ctl, ctl_json};
 
-/// One cluster, from before the installation until it falls apart, since each state comes after the other.
+/// Uses one cluster from before the installation until it is faults: each state follows from the
+/// previous one.
 #[tokio::test]
-async fn an_installation_is_seen_before_it_is_there_while_it_works_and_when_it_breaks() {
-    let stage = Stage::bare().await;
-    unreached::where_it_is_not_installed(&stage).await;
-    unreached::with_wrong_credentials(&stage).await;
+async fn reports_missing_healthy_and_broken_installation() {
+    let env = TestEnv::bare().await;
+    preconditions::not_installed(&env).await;
+    preconditions::with_wrong_credentials(&env).await;
 
-    stage.define().await;
-    stage.permit().await;
+    env.install_crds().await;
+    env.grant_rights().await;
     let webhooks = Webhooks::new();
     let args = [&["--leader-elect=true"], QUICK.as_slice()].concat();
-    let manager = stage.start_with_webhooks("manager", webhooks, &args);
+    let manager = env.start_with_webhooks("manager", webhooks, &args);
     manager.until_readyz(200, "ok").await;
-    stage.configure(webhooks).await;
-    objects::deploy(&stage).await;
-    objects::create(&stage).await;
-    objects::are_waited_for(&stage);
-    objects::are_shown(&stage);
-    is_fine(&stage).await;
-    report::holds_what_helps_and_no_secret(&stage).await;
+    env.configure(webhooks).await;
+    objects::deploy(&env).await;
+    objects::create(&env).await;
+    objects::wait(&env);
+    objects::status_and_tree(&env);
+    assert_healthy(&env).await;
+    report::contains_files_and_no_secret(&env).await;
 
-    broken::a_role_binding_is_missing(&stage).await;
-    broken::an_object_cannot_go(&stage).await;
+    faults::reports_missing_role_binding(&env).await;
+    faults::reports_object_held_by_finalizer(&env).await;
     manager.kill();
-    broken::nobody_leads_and_nobody_answers(&stage).await;
-    broken::the_api_server_does_not_know_whom_to_trust(&stage).await;
-    broken::nobody_is_asked(&stage).await;
-    broken::a_definition_is_gone(&stage).await;
+    faults::reports_missing_leader_and_webhook_server(&env).await;
+    faults::reports_missing_ca_bundle(&env).await;
+    faults::reports_missing_webhook_configuration(&env).await;
+    faults::reports_missing_crd(&env).await;
 }
 
-/// All of `check` is in order.
-async fn is_fine(stage: &Stage) {
-    // On a busy machine a Lease of 3 s can be late for once.
-    let said = eventually("all to be fine", PATIENCE, async || {
-        let said = ctl(stage, &["check"]);
-        Ok(if said.code == 0 { Ok(said) } else { Err(said) })
+/// Asserts that all results of `check` are ok.
+async fn assert_healthy(env: &TestEnv) {
+    // On a busy machine, a Lease of 3 s can expire once.
+    let output = eventually("all checks to be ok", PATIENCE, async || {
+        let output = ctl(env, &["check"]);
+        Ok(if output.code == 0 { Ok(output) } else { Err(output) })
     });
-    let said = said.await.unwrap();
+    let output = output.await.unwrap();
     for line in [
         "✓ API server",
         "✓ CRDs",
@@ -63,11 +64,11 @@ async fn is_fine(stage: &Stage) {
         "✓ certificate",
         "✓ objects",
     ] {
-        assert!(said.out.contains(line), "{line}: {said:?}");
+        assert!(output.out.contains(line), "{line}: {output:?}");
     }
-    assert!(!said.out.contains('\u{1b}'), "no colours where there is no terminal: {said:?}");
-    assert!(ctl(stage, &["check", "--color=always"]).out.contains("\u{1b}[32m✓"));
-    let checks = ctl_json(stage, &["check"]);
+    assert!(!output.out.contains('\u{1b}'), "no colours where there is no terminal: {output:?}");
+    assert!(ctl(env, &["check", "--color=always"]).out.contains("\u{1b}[32m✓"));
+    let checks = ctl_json(env, &["check"]);
     assert_eq!(checks["checks"][0]["what"], "API server", "{checks}");
     assert_eq!(checks["checks"][0]["state"], "ok", "{checks}");
     assert!(checks["summary"]["ok"].as_u64().unwrap() > 10, "{checks}");

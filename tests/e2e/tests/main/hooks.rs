@@ -1,5 +1,6 @@
-//! Two managers share the hooks of a NamespacePlus, and the one that calls is killed or frozen. No call is lost, each has
-//! the same key whenever it is made, and none is ever made while it is still worked on.
+//! Hooks of a NamespacePlus with two managers, of which the leader is killed or frozen during a
+//! call. No call is lost, repeated calls have the same key, and no call is repeated before its
+//! timeout.
 
 use std::{
     collections::BTreeMap,
@@ -19,15 +20,15 @@ use kube::api::DynamicObject;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Account, Manager, NAMESPACE_PLUS, PATIENCE, QUICK, Stage};
+use crate::support::{Account, Manager, NAMESPACE_PLUS, PATIENCE, QUICK, TestEnv};
 
-/// How long hooks wait for an answer, in seconds.
+/// Timeout of the hooks in seconds.
 const TIMEOUT: u64 = 10;
-/// How long the other system works on a call at which its manager is lost: longer than it takes another to lead.
+/// Time that the receiver needs for a call when its manager is lost. Longer than a failover.
 const WORK: Duration = Duration::from_secs(9);
 const NO_TIME: Duration = Duration::ZERO;
 
-/// A call, as the other system saw it.
+/// A call as observed by the receiver.
 #[derive(Clone, Debug)]
 struct Call {
     key: String,
@@ -35,15 +36,16 @@ struct Call {
     ended: Option<Instant>,
 }
 
-/// A system that works on each call for as many milliseconds as the path says, also when nobody waits for it any more.
-struct System {
+/// Receives calls and works for as many milliseconds as the path says, even after the client
+/// disconnects.
+struct Receiver {
     address: SocketAddr,
     calls: Calls,
 }
 
 type Calls = Arc<Mutex<Vec<Call>>>;
 
-impl System {
+impl Receiver {
     async fn start() -> Self {
         let calls = Calls::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -58,7 +60,7 @@ impl System {
         json!({ "hooks": [{ "name": "pipeline", "on": on, "url": url, "timeoutSeconds": TIMEOUT }] })
     }
 
-    /// The calls by their keys, in the order in which they came.
+    /// Returns the calls by key, in the order of arrival.
     fn by_key(&self) -> BTreeMap<String, Vec<Call>> {
         let mut by_key = BTreeMap::<_, Vec<_>>::new();
         for call in self.calls.lock().unwrap().iter() {
@@ -67,25 +69,25 @@ impl System {
         by_key
     }
 
-    /// Waits until a NamespacePlus' call is so.
-    async fn until(&self, uid: &str, what: &str, is_so: impl Fn(&Call) -> bool) {
+    /// Waits until a call of the NamespacePlus satisfies a predicate.
+    async fn until(&self, uid: &str, what: &str, predicate: impl Fn(&Call) -> bool) {
         eventually(&format!("the call to {what}"), PATIENCE, async || {
             let calls = self.calls.lock().unwrap().clone();
-            Ok(calls.iter().any(|call| call.key.starts_with(uid) && is_so(call)))
+            Ok(calls.iter().any(|call| call.key.starts_with(uid) && predicate(call)))
         })
         .await
         .unwrap();
     }
 
-    /// Holds all calls to have come to their end, and none to have been worked on twice at once. Returns how often each
-    /// came.
-    fn assert_never_twice_at_once(&self) -> Vec<usize> {
+    /// Asserts that all calls have completed and that no call overlapped with its repetition.
+    /// Returns the number of attempts of each call.
+    fn assert_no_overlap(&self) -> Vec<usize> {
         let by_key = self.by_key();
         for (key, calls) in &by_key {
-            for pair in calls.windows(2) {
-                let ended = pair[0].ended.expect("a call that is made again has come to its end");
-                assert!(ended <= pair[1].began, "{key} was worked on twice at once");
-                println!("{key}: made again {:?} after it had ended", pair[1].began - ended);
+            for managers in calls.windows(2) {
+                let ended = managers[0].ended.expect("a repeated call must have completed");
+                assert!(ended <= managers[1].began, "attempts of {key} overlapped");
+                println!("{key}: repeated {:?} after it completed", managers[1].began - ended);
             }
         }
         by_key.values().map(Vec::len).collect()
@@ -99,7 +101,7 @@ async fn work(State(calls): State<Calls>, Path(milliseconds): Path<u64>, headers
         calls.push(Call { key, began: Instant::now(), ended: None });
         calls.len() - 1
     };
-    // A task of its own, for that of the connection ends when the manager dies.
+    // A separate task: the task of the connection ends when the manager is killed.
     let work = tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         calls.lock().unwrap()[number].ended = Some(Instant::now());
@@ -108,27 +110,27 @@ async fn work(State(calls): State<Calls>, Path(milliseconds): Path<u64>, headers
     StatusCode::NO_CONTENT
 }
 
-/// Two managers of which one leads.
-struct Pair {
-    stage: Stage,
+/// Two managers, one of which leads.
+struct Managers {
+    env: TestEnv,
     home: TestNamespace,
     accounts: Vec<Account>,
     managers: Vec<Option<Manager>>,
 }
 
-impl Pair {
+impl Managers {
     async fn start() -> Self {
-        let stage = Stage::complete().await;
-        let home = stage.cluster.namespace("hooks").await.unwrap();
-        let mut pair = Self { stage, home, accounts: Vec::new(), managers: vec![None, None] };
+        let env = TestEnv::complete().await;
+        let home = env.cluster.namespace("hooks").await.unwrap();
+        let mut managers = Self { env, home, accounts: Vec::new(), managers: vec![None, None] };
         for number in 0..2 {
-            pair.accounts.push(pair.stage.replica(&name(number), &["namespaceplus"]).await);
-            pair.bring_up(number);
+            managers.accounts.push(managers.env.replica(&name(number), &["namespaceplus"]).await);
+            managers.start_manager(number);
         }
-        pair
+        managers
     }
 
-    fn bring_up(&mut self, number: usize) {
+    fn start_manager(&mut self, number: usize) {
         let (name, instance) = (name(number), format!("--instance={}", name(number)));
         let ours = [
             "--controllers=namespaceplus",
@@ -138,43 +140,44 @@ impl Pair {
             instance.as_str(),
         ];
         let args = [ours.as_slice(), QUICK.as_slice()].concat();
-        self.managers[number] = Some(self.stage.start(&name, &self.accounts[number], &args));
+        self.managers[number] = Some(self.env.start(&name, &self.accounts[number], &args));
     }
 
     fn manager(&self, number: usize) -> &Manager {
         self.managers[number].as_ref().unwrap()
     }
 
-    /// Waits until another than `before` leads. Returns which.
+    /// Waits until a manager other than `before` leads, and returns its number.
     async fn until_led(&self, before: Option<usize>) -> usize {
         let before = before.map(name).unwrap_or_default();
-        let holder = self.stage.until_led("namespaceplus", &before).await;
-        (0..2).find(|number| name(*number) == holder).expect("one of ours should lead")
+        let holder = self.env.until_led("namespaceplus", &before).await;
+        (0..2).find(|number| name(*number) == holder).expect("a manager should lead")
     }
 
-    /// Kills the leader, and brings it up again when the other leads. Returns that.
+    /// Kills the leader, waits for the failover, restarts the killed manager, and returns the new
+    /// leader.
     async fn kill(&mut self, leader: usize) -> usize {
         self.managers[leader].take().unwrap().kill();
         let next = self.until_led(Some(leader)).await;
-        self.bring_up(leader);
+        self.start_manager(leader);
         next
     }
 
-    /// Creates a NamespacePlus, and returns its UID.
+    /// Creates a NamespacePlus and returns its UID.
     async fn create(&self, name: &str, spec: Value) -> String {
-        let object = self.stage.create(&NAMESPACE_PLUS, &self.home, name, spec).await;
+        let object = self.env.create(&NAMESPACE_PLUS, &self.home, name, spec).await;
         object.metadata.uid.unwrap()
     }
 
-    /// Waits until all calls that were due have been taken. Returns how often the first of them was tried.
+    /// Waits until all calls are delivered. Returns the number of attempts of the first call.
     async fn until_delivered(&self, name: &str) -> u64 {
         let is_delivered = |object: &DynamicObject| {
             let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().any(|one| one["type"] == "HooksDelivered" && one["status"] == "True")
                 && object.data["status"]["hooks"].is_array()
         };
-        let what = "to have its calls taken";
-        let object = self.stage.until(&NAMESPACE_PLUS, &self.home, name, what, is_delivered).await;
+        let what = "to have its calls delivered";
+        let object = self.env.until(&NAMESPACE_PLUS, &self.home, name, what, is_delivered).await;
         object.data["status"]["hooks"][0]["attempts"].as_u64().unwrap()
     }
 }
@@ -184,48 +187,52 @@ fn name(number: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_of_a_leader_that_was_killed_is_made_again_after_its_time_and_under_its_key() {
-    let (mut pair, system) = (Pair::start().await, System::start().await);
-    let mut leader = pair.until_led(None).await;
+async fn call_of_killed_leader_is_repeated_after_timeout_with_same_key() {
+    let (mut managers, receiver) = (Managers::start().await, Receiver::start().await);
+    let mut leader = managers.until_led(None).await;
     for number in 0..5 {
-        pair.create(&format!("quiet-{number}"), system.spec(&["Created"], NO_TIME)).await;
+        managers.create(&format!("quiet-{number}"), receiver.spec(&["Created"], NO_TIME)).await;
     }
     for number in 0..5 {
-        assert_eq!(pair.until_delivered(&format!("quiet-{number}")).await, 1);
+        assert_eq!(managers.until_delivered(&format!("quiet-{number}")).await, 1);
     }
-    assert_eq!(system.assert_never_twice_at_once(), [1; 5], "two managers in peace call once");
+    assert_eq!(receiver.assert_no_overlap(), [1; 5], "two healthy managers call once");
 
-    let uid = pair.create("at-work", system.spec(&["Created"], WORK)).await;
-    system.until(&uid, "be worked on", |_| true).await;
-    leader = pair.kill(leader).await;
-    assert_eq!(pair.until_delivered("at-work").await, 2);
+    let uid = managers.create("at-work", receiver.spec(&["Created"], WORK)).await;
+    receiver.until(&uid, "begin", |_| true).await;
+    leader = managers.kill(leader).await;
+    assert_eq!(managers.until_delivered("at-work").await, 2);
 
     for number in 0..3 {
         let name = format!("answered-{number}");
-        let uid = pair.create(&name, system.spec(&["Created"], NO_TIME)).await;
-        system.until(&uid, "be answered", |call| call.ended.is_some()).await;
-        leader = pair.kill(leader).await;
-        // The status may have been written before the end, or not.
-        assert!(pair.until_delivered(&name).await <= 2);
+        let uid = managers.create(&name, receiver.spec(&["Created"], NO_TIME)).await;
+        receiver.until(&uid, "be answered", |call| call.ended.is_some()).await;
+        leader = managers.kill(leader).await;
+        // The status may or may not have been written before the manager was killed.
+        assert!(managers.until_delivered(&name).await <= 2);
     }
-    let times = system.assert_never_twice_at_once();
-    assert_eq!(times.len(), 9, "no call is lost, and none has another key");
+    let times = receiver.assert_no_overlap();
+    assert_eq!(times.len(), 9, "no call is lost, and keys do not change");
     assert!(times.iter().all(|times| *times <= 2), "{times:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_was_frozen_in_a_call_calls_nobody_when_it_thaws() {
-    let (pair, system) = (Pair::start().await, System::start().await);
-    let first = pair.until_led(None).await;
-    let uid = pair.create("frozen", system.spec(&["Created", "Deleted"], WORK)).await;
-    system.until(&uid, "be worked on", |_| true).await;
-    pair.manager(first).signal(Signal::STOP);
-    pair.until_led(Some(first)).await;
-    assert_eq!(pair.until_delivered("frozen").await, 2);
-    pair.manager(first).signal(Signal::CONT);
-    pair.manager(first).until_logged("stopped leading").await;
+async fn resumed_leader_makes_no_calls() {
+    let (managers, receiver) = (Managers::start().await, Receiver::start().await);
+    let first = managers.until_led(None).await;
+    let uid = managers.create("frozen", receiver.spec(&["Created", "Deleted"], WORK)).await;
+    receiver.until(&uid, "begin", |_| true).await;
+    managers.manager(first).signal(Signal::STOP);
+    managers.until_led(Some(first)).await;
+    assert_eq!(managers.until_delivered("frozen").await, 2);
+    managers.manager(first).signal(Signal::CONT);
+    managers.manager(first).until_logged("stopped leading").await;
 
-    pair.stage.delete(&NAMESPACE_PLUS, &pair.home, "frozen").await;
-    pair.stage.until_gone(&NAMESPACE_PLUS, &pair.home, "frozen").await;
-    assert_eq!(system.assert_never_twice_at_once(), [2, 1], "Created again by the second, Deleted once");
+    managers.env.delete(&NAMESPACE_PLUS, &managers.home, "frozen").await;
+    managers.env.until_gone(&NAMESPACE_PLUS, &managers.home, "frozen").await;
+    assert_eq!(
+        receiver.assert_no_overlap(),
+        [2, 1],
+        "the second manager repeats Created; Deleted is called once"
+    );
 }

@@ -1,49 +1,45 @@
-//! What an owner of a Tenant can and cannot do, under the rights and webhooks that are deployed and no others.
+//! Permissions of a Tenant's owner with the deployed RBAC and webhooks.
 
 use cluster::wait::eventually;
 use serde_json::json;
 
-use crate::support::{PATIENCE, Stage, TENANT, Webhooks};
+use crate::support::{PATIENCE, TENANT, TestEnv, Webhooks};
 
 const GROUP: &str = "--as-group=projectcapsule.dev";
 
-/// An owner, who types commands.
+/// An owner who runs kubectl.
 struct Owner<'s> {
-    stage: &'s Stage,
+    env: &'s TestEnv,
     name: String,
 }
 
 impl Owner<'_> {
-    async fn types(&self, line: &str) -> Result<String, String> {
+    async fn run(&self, line: &str) -> Result<String, String> {
         let user = format!("--as={}", self.name);
-        let words: Vec<_> = line.split_whitespace().chain([user.as_str(), GROUP]).collect();
-        self.stage.kubectl(&words).await.map_err(|error| format!("{error:#}"))
+        let args: Vec<_> = line.split_whitespace().chain([user.as_str(), GROUP]).collect();
+        self.env.kubectl(&args).await.map_err(|error| format!("{error:#}"))
     }
 
-    /// Types each line, and returns those that did not end as they should.
-    async fn types_all(
-        &self,
-        lines: &[&str],
-        should: impl Fn(&Result<String, String>) -> bool,
-    ) -> Vec<String> {
-        let mut amiss = Vec::new();
+    /// Runs each command and returns those with an unexpected result.
+    async fn run_all(&self, lines: &[&str], should: impl Fn(&Result<String, String>) -> bool) -> Vec<String> {
+        let mut unexpected = Vec::new();
         for line in lines {
-            let said = self.types(line).await;
-            if !should(&said) {
-                amiss.push(format!("{} typed {line}: {said:?}", self.name));
+            let result = self.run(line).await;
+            if !should(&result) {
+                unexpected.push(format!("{} ran {line}: {result:?}", self.name));
             }
         }
-        amiss
+        unexpected
     }
 }
 
-/// A cluster with the Tenants oil, of alice, and gas, of bob, each with one namespace.
-async fn world() -> (Stage, crate::support::Manager) {
-    let (stage, webhooks) = (Stage::complete().await, Webhooks::new());
-    let manager = stage.start_with_webhooks("manager", webhooks, &[]);
+/// Starts a cluster with the Tenants oil (owner alice) and gas (owner bob). Each has one namespace.
+async fn setup() -> (TestEnv, crate::support::Manager) {
+    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
+    let manager = env.start_with_webhooks("manager", webhooks, &[]);
     manager.until_readyz(200, "ok").await;
-    stage.configure(webhooks).await;
-    stage.until_asked().await;
+    env.configure(webhooks).await;
+    env.until_tenants_reviewed().await;
     for (tenant, name) in [("oil", "alice"), ("gas", "bob")] {
         let spec = json!({
             "owners": [{ "kind": "User", "name": name }],
@@ -53,25 +49,25 @@ async fn world() -> (Stage, crate::support::Manager) {
             "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
             "resourceQuotas": { "scope": "Tenant", "items": [{ "hard": { "pods": "2" } }] },
         });
-        stage.create(&TENANT, "", tenant, spec).await;
-        stage.until_settled(&TENANT, "", tenant).await;
-        let owner = Owner { stage: &stage, name: name.to_owned() };
+        env.create(&TENANT, "", tenant, spec).await;
+        env.until_ready(&TENANT, "", tenant).await;
+        let owner = Owner { env: &env, name: name.to_owned() };
         let create = format!("create namespace {tenant}-dev");
-        eventually("an owner to be able to create a namespace", PATIENCE, async || {
-            Ok(match owner.types(&create).await {
+        eventually("the owner to be allowed to create a namespace", PATIENCE, async || {
+            Ok(match owner.run(&create).await {
                 Err(error) if !error.contains("already exists") => Err(error),
                 _ => Ok(()),
             })
         })
         .await
         .unwrap();
-        stage.until_joined(tenant, 1).await;
+        env.until_tenant_ready(tenant, 1).await;
     }
-    (stage, manager)
+    (env, manager)
 }
 
 const REFUSED: &[&str] = &[
-    // The cluster.
+    // Cluster-scoped resources.
     "get nodes",
     "get namespaces",
     "get clusterroles",
@@ -85,7 +81,7 @@ const REFUSED: &[&str] = &[
     "label namespace ensemble-system mine=yes",
     "delete namespace kube-system",
     "get secrets --namespace=ensemble-system",
-    // What says who they are.
+    // Objects that define Tenants and their owners.
     "get tenants",
     "patch tenant oil --type=merge --patch={\"spec\":{\"namespaceOptions\":{\"quota\":9}}}",
     "delete tenant oil",
@@ -99,9 +95,9 @@ const REFUSED: &[&str] = &[
     "label namespace gas-dev mine=yes",
     "label --overwrite namespace gas-dev capsule.clastix.io/tenant=oil",
     "delete namespace gas-dev",
-    // What their own namespace is and belongs to.
+    // The assignment of the own namespace.
     "label --overwrite namespace oil-dev capsule.clastix.io/tenant=gas",
-    // What the controller keeps in it.
+    // Managed objects.
     "delete limitrange capsule-oil-0 --namespace=oil-dev",
     "delete resourcequota capsule-oil-0 --namespace=oil-dev",
     "delete networkpolicy capsule-oil-0 --namespace=oil-dev",
@@ -109,15 +105,15 @@ const REFUSED: &[&str] = &[
     "delete rolebindings --all --namespace=oil-dev",
     "patch resourcequota capsule-oil-0 --namespace=oil-dev --type=merge --patch={\"spec\":{\"hard\":{\"pods\":\"9\"}}}",
     "label --overwrite networkpolicy capsule-oil-0 --namespace=oil-dev projectcapsule.dev/managed-by-",
-    // The names of what it may keep there one day.
+    // Reserved names of managed objects.
     "create quota capsule-oil-7 --hard=pods=9 --namespace=oil-dev",
     "create rolebinding capsule:managed:mine --clusterrole=view --user=carol --namespace=oil-dev",
-    // Rights that they do not have themselves.
+    // Privilege escalation.
     "create rolebinding mine --clusterrole=cluster-admin --user=alice --namespace=oil-dev",
     "create role mine --verb=update --resource=resourcequotas --namespace=oil-dev",
 ];
 
-/// What goes through without an effect: the Tenant keeps what it gives.
+/// Requests that succeed without an effect: the webhook restores what the Tenant sets.
 const WITHOUT_EFFECT: &[&str] = &[
     "label namespace oil-dev capsule.clastix.io/tenant-",
     "annotate --overwrite namespace oil-dev scheduler.alpha.kubernetes.io/node-selector=kubernetes.io/os=windows",
@@ -142,66 +138,66 @@ const ALLOWED: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn an_owner_is_kept_to_the_tenant_and_free_within_it() {
-    let (stage, manager) = world().await;
-    let alice = Owner { stage: &stage, name: "alice".to_owned() };
-    let is_refusal = |said: &Result<String, String>| {
-        said.as_ref().is_err_and(|error| error.contains("orbidden") || error.contains("denied"))
+async fn owner_has_full_rights_only_within_the_tenant() {
+    let (env, manager) = setup().await;
+    let alice = Owner { env: &env, name: "alice".to_owned() };
+    let is_refusal = |result: &Result<String, String>| {
+        result.as_ref().is_err_and(|error| error.contains("orbidden") || error.contains("denied"))
     };
-    let mut amiss = alice.types_all(REFUSED, is_refusal).await;
+    let mut unexpected = alice.run_all(REFUSED, is_refusal).await;
     let identity = async || {
-        let metadata = stage.read(&["get", "namespace", "oil-dev"]).await["metadata"].clone();
+        let metadata = env.read(&["get", "namespace", "oil-dev"]).await["metadata"].clone();
         ["labels", "annotations", "ownerReferences"].map(|field| metadata[field].clone())
     };
     let before = identity().await;
-    amiss.extend(alice.types_all(WITHOUT_EFFECT, Result::is_ok).await);
+    unexpected.extend(alice.run_all(WITHOUT_EFFECT, Result::is_ok).await);
     assert_eq!(identity().await, before);
-    amiss.extend(alice.types_all(ALLOWED, Result::is_ok).await);
-    assert!(amiss.is_empty(), "{amiss:#?}");
+    unexpected.extend(alice.run_all(ALLOWED, Result::is_ok).await);
+    assert!(unexpected.is_empty(), "{unexpected:#?}");
 
-    // What an administrator sees of it.
-    let table = stage.kubectl(&["get", "tenant", "oil"]).await.unwrap();
+    // The administrator's view of the Tenant.
+    let table = env.kubectl(&["get", "tenant", "oil"]).await.unwrap();
     let lines: Vec<_> =
         table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "NAME STATE NAMESPACE QUOTA NAMESPACE COUNT NODE SELECTOR READY STATUS AGE");
     assert!(lines[1].starts_with("oil Active 2 "), "{table}");
     assert!(lines[1].contains(r#"{"kubernetes.io/os":"linux"} True"#), "{table}");
 
-    // A policy of their own stands beside that of the Tenant.
+    // An owner can add a NetworkPolicy.
     let policy = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
         "metadata": { "name": "own", "namespace": "oil-dev" }, "spec": { "podSelector": {} },
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), policy.to_string()).unwrap();
-    alice.types(&format!("create -f {}", file.path().display())).await.unwrap();
-    alice.types("delete networkpolicy own --namespace=oil-dev").await.unwrap();
+    alice.run(&format!("create -f {}", file.path().display())).await.unwrap();
+    alice.run("delete networkpolicy own --namespace=oil-dev").await.unwrap();
 
-    // The quota of namespaces: one is left, or is going.
+    // The quota of namespaces: one is left or terminating.
     alice
-        .types("create namespace oil-third")
+        .run("create namespace oil-third")
         .await
         .map(drop)
         .or_else(|error| if error.contains("2 namespaces") { Ok(()) } else { Err(error) })
         .unwrap();
-    let refused = alice.types("create namespace oil-fourth").await.unwrap_err();
+    let refused = alice.run("create namespace oil-fourth").await.unwrap_err();
     assert!(refused.contains("oil") && refused.contains("quota"), "{refused}");
-    eventually("the refusal to be told about the Tenant", PATIENCE, async || {
+    eventually("an Event about the denial", PATIENCE, async || {
         let about =
             "--field-selector=involvedObject.kind=Tenant,involvedObject.name=oil,reason=NamespaceDenied";
-        let events = stage.kubectl(&["get", "events", "--namespace=default", about]).await?;
+        let events = env.kubectl(&["get", "events", "--namespace=default", about]).await?;
         Ok(if events.contains("refused to alice") { Ok(()) } else { Err(events) })
     })
     .await
     .unwrap();
-    // The quota of pods.
-    alice.types("scale deployment web --replicas=5 --namespace=oil-dev").await.unwrap();
+    // The quota of Pods.
+    alice.run("scale deployment web --replicas=5 --namespace=oil-dev").await.unwrap();
     eventually("the quota to be used up", PATIENCE, async || {
-        let quota = stage.read(&["get", "resourcequota", "capsule-oil-0", "--namespace=oil-dev"]).await;
+        let quota = env.read(&["get", "resourcequota", "capsule-oil-0", "--namespace=oil-dev"]).await;
         Ok(if quota["status"]["used"]["pods"] == "2" { Ok(()) } else { Err(quota) })
     })
     .await
     .unwrap();
-    assert_eq!(stage.names(&["pods", "--namespace=oil-dev"]).await.len(), 2);
-    manager.ask_to_end().await;
+    assert_eq!(env.names(&["pods", "--namespace=oil-dev"]).await.len(), 2);
+    manager.stop().await;
 }

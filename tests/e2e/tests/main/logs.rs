@@ -1,4 +1,4 @@
-//! What the manager's log says, how, and what it never says.
+//! Format, keys, and confidentiality of the manager's log.
 
 mod calls;
 
@@ -7,18 +7,18 @@ use std::{collections::BTreeSet, fs, path::Path};
 use cluster::wait::eventually;
 use serde_json::{Map, Value};
 
-use crate::support::{NAMESPACE_PLUS, PATIENCE, POD_SET, Stage, free_port, sample};
+use crate::support::{NAMESPACE_PLUS, PATIENCE, POD_SET, TestEnv, free_port, sample};
 
-/// What a log line has besides its own keys.
+/// Keys that every log line can have.
 const FRAME: [&str; 6] = ["timestamp", "level", "target", "message", "span", "spans"];
-/// The value of a Secret that a NamespacePlus names.
+/// Value of a Secret that a NamespacePlus references.
 const PASSWORD: &str = "correct-horse-battery-staple";
 
 fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// The keys that `docs/operations/logs-and-traces.md` explains: the first cells of its table of keys.
+/// Returns the keys in the table of `docs/operations/logs-and-traces.md`.
 fn documented_keys() -> BTreeSet<String> {
     let page = fs::read_to_string(repository().join("docs/operations/logs-and-traces.md")).unwrap();
     let (_, table) = page.split_once("| key | what it is |").expect("the page has a table of keys");
@@ -28,7 +28,7 @@ fn documented_keys() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_key_in_the_code_is_explained_and_messages_are_facts() {
+fn every_key_is_documented_and_messages_are_sentences() {
     let documented = documented_keys();
     for call in calls::all(&repository().join("crates")) {
         let calls::Call { place, keys, message } = call;
@@ -39,46 +39,48 @@ fn every_key_in_the_code_is_explained_and_messages_are_facts() {
             );
         }
         let is_fact = !message.ends_with('.') && !message.starts_with(char::is_whitespace);
-        assert!(is_fact && !message.is_empty(), "{place}: `{message}` is a fact without a full stop");
+        assert!(
+            is_fact && !message.is_empty(),
+            "{place}: `{message}` must be a sentence without a full stop"
+        );
     }
 }
 
 #[tokio::test]
-async fn json_lines_have_known_keys_and_even_at_trace_no_secret() {
-    let stage = Stage::complete().await;
-    // Over TLS: so it makes a certificate, and is not ready before.
+async fn log_has_only_documented_keys_and_no_secrets_at_trace() {
+    let env = TestEnv::complete().await;
+    // Metrics with TLS need a certificate, so the manager creates one before it is ready.
     let metrics = format!("127.0.0.1:{}", free_port());
     let address = format!("--metrics-bind-address={metrics}");
     let args = ["--log-format=json", "--log-level=trace", &address];
-    let manager = stage.start_with_probes("traced", &stage.account, &args);
-    stage
-        .kubectl(&[
-            "create",
-            "secret",
-            "generic",
-            "webhook",
-            &format!("--from-literal=authorization={PASSWORD}"),
-        ])
-        .await
-        .unwrap();
-    stage.cluster.apply_yaml(&with_a_secret()).await.unwrap();
-    stage.until_settled(&NAMESPACE_PLUS, "default", "with-secret").await;
-    stage.kubectl(&["apply", "-f", &sample("podset")]).await.unwrap();
-    stage.until_settled(&POD_SET, "default", "podset-sample").await;
+    let manager = env.start_with_probes("traced", &env.account, &args);
+    env.kubectl(&[
+        "create",
+        "secret",
+        "generic",
+        "webhook",
+        &format!("--from-literal=authorization={PASSWORD}"),
+    ])
+    .await
+    .unwrap();
+    env.cluster.apply_yaml(&with_a_secret()).await.unwrap();
+    env.until_ready(&NAMESPACE_PLUS, "default", "with-secret").await;
+    env.kubectl(&["apply", "-f", &sample("podset")]).await.unwrap();
+    env.until_ready(&POD_SET, "default", "podset-sample").await;
     manager.until_readyz(200, "ok").await;
-    let secrets = secrets(&stage).await;
-    // It asks the API server about a token that somebody shows.
+    let secrets = secrets(&env).await;
+    // The manager sends a TokenReview for the token of this request.
     let server = format!("--server=https://{metrics}");
     let token = format!("--token={}", secrets[0]);
     let ask =
         ["get", "--raw=/metrics", "--kubeconfig=/dev/null", &server, &token, "--insecure-skip-tls-verify"];
-    let refused = format!("{:#}", stage.kubectl(&ask).await.unwrap_err());
+    let refused = format!("{:#}", env.kubectl(&ask).await.unwrap_err());
     assert!(refused.to_lowercase().contains("forbidden"), "{refused}");
-    let log = manager.ask_to_end().await;
+    let log = manager.stop().await;
 
     let lines: Vec<Map<String, Value>> =
         log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines.iter().any(|line| line["level"] == "TRACE"), "it did not log all there is");
+    assert!(lines.iter().any(|line| line["level"] == "TRACE"), "the log has no TRACE lines");
     let documented = documented_keys();
     for line in &lines {
         assert!(line["timestamp"].is_string() && line["level"].is_string(), "{line:?}");
@@ -95,40 +97,41 @@ async fn json_lines_have_known_keys_and_even_at_trace_no_secret() {
     }
 }
 
-/// Whether a line was logged by this project's own code.
+/// Returns whether this project's code wrote the line.
 fn is_ours(line: &Map<String, Value>) -> bool {
     let ours = ["operator_", "ensemble_manager", "manager", "podset", "memcached", "namespaceplus", "tenant"];
     ours.iter().any(|start| line["target"].as_str().unwrap().starts_with(start))
 }
 
-/// A NamespacePlus that names the Secret.
+/// Returns the manifest of a NamespacePlus that references the Secret.
 fn with_a_secret() -> String {
     "{apiVersion: mygroup.my.domain/v1, kind: NamespacePlus, metadata: {name: with-secret, namespace: default}, spec: \
-     {hooks: [{name: tell, url: 'https://example.com/hook', \"on\": [Ready], headersSecretRef: {name: webhook}}]}}"
+     {hooks: [{name: notify, url: 'https://example.com/hook', \"on\": [Ready], headersSecretRef: {name: webhook}}]}}"
         .to_owned()
 }
 
-/// All that must not be known: the manager's token, and each value of each Secret, also as the API carries it.
-async fn secrets(stage: &Stage) -> Vec<String> {
-    let kubeconfig = stage.kubeconfig().to_str().unwrap();
+/// Returns all values that must not be logged: the manager's token, and each value of each Secret,
+/// plain and base64-encoded.
+async fn secrets(env: &TestEnv) -> Vec<String> {
+    let kubeconfig = env.kubeconfig().to_str().unwrap();
     let token = ["--output=jsonpath={.users[0].user.token}", "--kubeconfig", kubeconfig];
-    let token = stage.kubectl(&[&["config", "view", "--raw"][..], &token].concat()).await.unwrap();
+    let token = env.kubectl(&[&["config", "view", "--raw"][..], &token].concat()).await.unwrap();
     let mut secrets = vec![token, PASSWORD.to_owned()];
     let found = eventually("the Secret to be listed", PATIENCE, async || {
-        let all = stage.read(&["get", "secrets", "--all-namespaces"]).await;
+        let all = env.read(&["get", "secrets", "--all-namespaces"]).await;
         let items = all["items"].as_array().cloned().unwrap_or_default();
         Ok((!items.is_empty()).then_some(items))
     });
     for secret in found.await.unwrap() {
         let values = secret["data"].as_object().into_iter().flatten();
-        // Certificates are no secrets, and begin as their keys do.
+        // Certificates are not secret. They start with the same text as their keys.
         let values = values
             .filter(|(key, _)| key.strip_suffix(".crt").is_none())
             .filter_map(|(_, value)| value.as_str());
         secrets.extend(values.filter(|value| value.len() > 8).map(str::to_owned));
     }
     assert!(secrets.len() > 3 && secrets.iter().all(|secret| secret.len() > 8), "{} secrets", secrets.len());
-    // Keys are told by a line of theirs, for JSON has no line breaks.
+    // JSON has no line breaks, so keys are detected by their first line.
     secrets.push("PRIVATE KEY-----".to_owned());
     secrets
 }

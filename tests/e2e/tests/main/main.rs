@@ -1,4 +1,4 @@
-//! The manager as a program, on a real control plane: what a person sees who runs it.
+//! End-to-end tests of the manager on a real control plane.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,32 +11,32 @@ mod admission;
 mod autoscaling;
 mod certificates;
 mod client_certificates;
+mod controller_selection;
 mod crashes;
 mod deploy;
-mod disruptions;
 mod docs;
 mod election;
-mod ending;
 mod ensemblectl;
 mod hooks;
 mod hostile_reviews;
-mod hundred_kills;
+mod idle;
 mod isolation;
 mod logs;
 mod metrics;
+mod missing_prerequisites;
 mod outage;
+mod pod_disruption_budgets;
 mod podset_conformance;
-mod refusals;
+mod random_kills;
+mod rbac;
 mod removal;
-mod rest;
-mod rights;
-mod selection;
-mod setup;
 mod shared_quota;
+mod shutdown;
+mod startup_errors;
 mod support;
 mod tenancy;
 mod tenancy_classes;
-mod tenancy_from_capsule;
+mod tenancy_migration;
 mod tenancy_versions;
 mod tutorial;
 mod upgrade;

@@ -1,4 +1,4 @@
-//! The metrics, as Prometheus and strangers get them.
+//! The metrics endpoint: authentication, certificates, and documented series.
 
 use std::collections::BTreeSet;
 
@@ -14,45 +14,45 @@ use kube::{Api, api::PostParams};
 use serde_json::json;
 
 use crate::support::{
-    Answer, Manager, NAMESPACE, PATIENCE, POD_SET, Stage, curl, free_port, run_to_end, samples,
+    Manager, NAMESPACE, PATIENCE, POD_SET, Response, TestEnv, curl, free_port, run_to_exit, samples,
 };
 
-/// A manager whose metrics are served over TLS, and somebody who asks.
-struct Secure {
-    stage: Stage,
+/// A manager with TLS metrics, and its clients.
+struct SecureMetrics {
+    env: TestEnv,
     manager: Manager,
     port: u16,
-    /// The certificate of the authority that the asker trusts.
+    /// Certificate authority that clients trust.
     authority: tempfile::NamedTempFile,
 }
 
-impl Secure {
+impl SecureMetrics {
     async fn start() -> Self {
-        let stage = Stage::complete().await;
+        let env = TestEnv::complete().await;
         let port = free_port();
         let address = format!("--metrics-bind-address=127.0.0.1:{port}");
-        let manager = stage.start("manager", &stage.account, &[&address]);
+        let manager = env.start("manager", &env.account, &[&address]);
         let authority = tempfile::NamedTempFile::new().unwrap();
-        let secure = Self { stage, manager, port, authority };
+        let secure = Self { env, manager, port, authority };
         eventually("a certificate that the Secret's authority has signed", PATIENCE, async || {
             secure.trust().await?;
-            Ok(secure.ask(None).map_err(|error| error.to_string()))
+            Ok(secure.get(None).map_err(|error| error.to_string()))
         })
         .await
         .unwrap();
         secure
     }
 
-    /// Trusts what the Secret says.
+    /// Trusts the authority in the Secret.
     async fn trust(&self) -> anyhow::Result<()> {
         let path = "-o=go-template={{index .data \"ca.crt\" | base64decode}}";
         let secret = ["get", "secret", "ensemble-certificates", "--namespace", NAMESPACE, path];
-        std::fs::write(self.authority.path(), self.stage.kubectl(&secret).await?)?;
+        std::fs::write(self.authority.path(), self.env.kubectl(&secret).await?)?;
         Ok(())
     }
 
-    /// Asks as from within the cluster, by the name of the Service.
-    fn ask(&self, token: Option<&str>) -> anyhow::Result<Answer> {
+    /// Sends a request with the Service's host name, as clients in the cluster do.
+    fn get(&self, token: Option<&str>) -> anyhow::Result<Response> {
         let host = format!("ensemble-metrics.{NAMESPACE}.svc");
         let resolve = format!("{host}:{}:127.0.0.1", self.port);
         let header = token.map(|token| format!("Authorization: Bearer {token}"));
@@ -62,21 +62,20 @@ impl Secure {
     }
 
     fn status(&self, token: Option<&str>) -> u16 {
-        self.ask(token).unwrap().status
+        self.get(token).unwrap().status
     }
 
-    /// A new ServiceAccount that may read the metrics.
+    /// Creates a ServiceAccount that can read the metrics.
     async fn reader(&self, name: &str) {
-        self.stage.account(name).await;
+        self.env.account(name).await;
         let subject = format!("--serviceaccount={NAMESPACE}:{name}");
         let role = "--clusterrole=ensemble-metrics-reader";
-        self.stage.kubectl(&["create", "clusterrolebinding", name, role, &subject]).await.unwrap();
+        self.env.kubectl(&["create", "clusterrolebinding", name, role, &subject]).await.unwrap();
     }
 
-    /// A token of a ServiceAccount, for an audience or for the API server.
+    /// Creates a token of a ServiceAccount for an audience, by default the API server.
     async fn token(&self, account: &str, audience: Option<&str>) -> String {
-        let accounts =
-            Api::<ServiceAccount>::namespaced(self.stage.cluster.client().await.unwrap(), NAMESPACE);
+        let accounts = Api::<ServiceAccount>::namespaced(self.env.cluster.client().await.unwrap(), NAMESPACE);
         let audiences = audience.map(|audience| vec![audience.to_owned()]);
         let spec = TokenRequestSpec { audiences, ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
@@ -86,31 +85,31 @@ impl Secure {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_tls_they_are_for_those_who_may_read_them() {
-    let secure = Secure::start().await;
-    secure.stage.account("stranger").await;
+async fn tls_endpoint_requires_authorization() {
+    let secure = SecureMetrics::start().await;
+    secure.env.account("outsider").await;
     secure.reader("prometheus").await;
     secure.reader("gone").await;
-    let (stranger, reader) = (secure.token("stranger", None).await, secure.token("prometheus", None).await);
+    let (outsider, reader) = (secure.token("outsider", None).await, secure.token("prometheus", None).await);
     let elsewhere = secure.token("prometheus", Some("https://elsewhere.example")).await;
     let gone = secure.token("gone", None).await;
-    secure.stage.kubectl(&["delete", "serviceaccount", "gone", "--namespace", NAMESPACE]).await.unwrap();
+    secure.env.kubectl(&["delete", "serviceaccount", "gone", "--namespace", NAMESPACE]).await.unwrap();
 
-    let refused = secure.ask(None).unwrap();
+    let refused = secure.get(None).unwrap();
     assert_eq!(refused.status, 401);
     assert!(refused.head.contains("www-authenticate: bearer"), "{refused:?}");
     assert!(refused.body.contains("has no bearer token"), "{refused:?}");
     for token in ["garbage", "a.b.c", &elsewhere, &gone, &format!("{reader}x")] {
-        let refused = secure.ask(Some(token)).unwrap();
+        let refused = secure.get(Some(token)).unwrap();
         assert_eq!(refused.status, 401, "{refused:?}");
         assert!(refused.body.contains("does not accept this token"), "{refused:?}");
     }
-    let refused = secure.ask(Some(&stranger)).unwrap();
+    let refused = secure.get(Some(&outsider)).unwrap();
     assert_eq!(refused.status, 403, "{refused:?}");
-    let says = format!("system:serviceaccount:{NAMESPACE}:stranger may not get /metrics");
-    assert!(refused.body.contains(&says), "{refused:?}");
+    let expected = format!("system:serviceaccount:{NAMESPACE}:outsider may not get /metrics");
+    assert!(refused.body.contains(&expected), "{refused:?}");
 
-    let read = secure.ask(Some(&reader)).unwrap();
+    let read = secure.get(Some(&reader)).unwrap();
     assert_eq!(read.status, 200, "{read:?}");
     let expected = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert!(read.head.contains(expected), "{}", read.head);
@@ -126,23 +125,23 @@ async fn over_tls_they_are_for_those_who_may_read_them() {
     let tomorrow = tomorrow.as_second() as f64;
     assert!(tomorrow < ends("serving") && ends("serving") < ends("authority"), "{}", read.body);
 
-    secure.stage.assert_nothing_was_forbidden();
-    let log = secure.manager.ask_to_end().await;
-    for token in [&stranger, &reader, &elsewhere, &gone] {
-        assert!(!log.contains(token.as_str()), "a token is in the log");
+    secure.env.assert_no_forbidden_requests();
+    let log = secure.manager.stop().await;
+    for token in [&outsider, &reader, &elsewhere, &gone] {
+        assert!(!log.contains(token.as_str()), "the log contains a token");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_api_server_is_away_its_last_word_holds() {
-    let secure = Secure::start().await;
+async fn cached_authorization_is_used_while_api_server_is_down() {
+    let secure = SecureMetrics::start().await;
     secure.reader("prometheus").await;
     let (known, unknown) = (secure.token("prometheus", None).await, secure.token("prometheus", None).await);
     assert_ne!(known, unknown);
     assert_eq!(secure.status(Some(&known)), 200);
-    secure.stage.cluster.kill_component(Component::KubeApiserver).unwrap();
+    secure.env.cluster.kill_component(Component::KubeApiserver).unwrap();
     assert_eq!(secure.status(Some(&known)), 200);
-    let refused = secure.ask(Some(&unknown)).unwrap();
+    let refused = secure.get(Some(&unknown)).unwrap();
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(
         refused.body.contains("cannot authorize the request") && refused.head.contains("retry-after:"),
@@ -150,8 +149,8 @@ async fn while_the_api_server_is_away_its_last_word_holds() {
     );
     assert_eq!(secure.status(None), 401);
     assert_eq!(secure.status(Some(&known)), 200);
-    secure.stage.cluster.start_component(Component::KubeApiserver).unwrap();
-    eventually("the API server to be asked again", PATIENCE, async || {
+    secure.env.cluster.start_component(Component::KubeApiserver).unwrap();
+    eventually("the token to be reviewed again", PATIENCE, async || {
         let status = secure.status(Some(&unknown));
         Ok(if status == 200 { Ok(()) } else { Err(status) })
     })
@@ -159,7 +158,7 @@ async fn while_the_api_server_is_away_its_last_word_holds() {
     .unwrap();
 }
 
-/// A series: its name, and its labels' names and values.
+/// Name of a series and its labels.
 type Series = (String, Vec<(String, String)>);
 
 fn series(text: &str) -> Vec<Series> {
@@ -174,7 +173,7 @@ fn one_series(text: &str) -> Series {
     (name.to_owned(), labels.collect())
 }
 
-/// What the reference page says that there is: names of series with their labels' names.
+/// Returns the series in the reference page: names and label names.
 fn referenced() -> BTreeSet<(String, BTreeSet<String>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
     let page = std::fs::read_to_string(path).unwrap();
@@ -199,8 +198,8 @@ fn section(section: &str) -> Vec<(String, BTreeSet<String>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
-    let stage = Stage::complete().await;
+async fn metrics_match_reference_and_contain_no_object_names() {
+    let env = TestEnv::complete().await;
     let (port, webhooks) = (free_port(), free_port());
     let args = [
         &format!("--metrics-bind-address=127.0.0.1:{port}"),
@@ -208,7 +207,7 @@ async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
         &format!("--webhook-bind-address=127.0.0.1:{webhooks}"),
         "--leader-elect=true",
     ];
-    let manager = stage.start("manager", &stage.account, &args);
+    let manager = env.start("manager", &env.account, &args);
     manager.until_logged("the controller starts").await;
     let read = || curl(&format!("http://127.0.0.1:{port}/metrics"), &[]).unwrap().body;
     let count = 50;
@@ -219,12 +218,12 @@ async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
         })
         .collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": sets}).to_string();
-    stage.cluster.apply_yaml(&list).await.unwrap();
-    stage.kubectl(&["apply", "-f", &samples()]).await.unwrap();
-    stage.until_settled(&POD_SET, "default", "podset-sample").await;
-    stage.join("oil", "oil-development").await;
-    // Nonsense, which the webhook says so about: enough to be counted.
-    eventually("the webhook to be asked", PATIENCE, async || {
+    env.cluster.apply_yaml(&list).await.unwrap();
+    env.kubectl(&["apply", "-f", &samples()]).await.unwrap();
+    env.until_ready(&POD_SET, "default", "podset-sample").await;
+    env.join("oil", "oil-development").await;
+    // Sends an invalid object to the webhook, which counts the review.
+    eventually("the webhook to be called", PATIENCE, async || {
         let url = format!("https://127.0.0.1:{webhooks}/tenant/tenants");
         Ok(curl(&url, &["--insecure", "--data", "nonsense", "--header", "Content-Type: application/json"])
             .map_err(|error| error.to_string()))
@@ -251,8 +250,8 @@ async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
     for (name, labels) in series(&text).into_iter().filter(|(name, _)| !own(name)) {
         for (label, value) in labels {
             let names_an_object =
-                ["cardinal-", "sample", "default", "oil"].iter().any(|word| value.contains(word));
-            assert!(!names_an_object, "{name}: {label} says {value}");
+                ["cardinal-", "sample", "default", "oil"].iter().any(|name| value.contains(name));
+            assert!(!names_an_object, "{name}: {label} is {value}");
         }
     }
     assert!(
@@ -262,7 +261,7 @@ async fn what_is_shown_is_what_the_reference_says_and_names_no_object() {
         "{text}"
     );
     println!("a scrape: {} bytes, {} series", text.len(), series(&text).len());
-    manager.ask_to_end().await;
+    manager.stop().await;
 }
 
 fn names(labels: Vec<(String, String)>) -> BTreeSet<String> {
@@ -270,8 +269,8 @@ fn names(labels: Vec<(String, String)>) -> BTreeSet<String> {
 }
 
 #[test]
-fn without_tls_they_are_not_shown_to_other_machines() {
-    let ended = run_to_end(&["--metrics-secure=false", "--metrics-bind-address=0.0.0.0:8443"], &[]);
+fn plain_http_requires_localhost() {
+    let ended = run_to_exit(&["--metrics-secure=false", "--metrics-bind-address=0.0.0.0:8443"], &[]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.said.contains("to everybody who reaches 0.0.0.0:8443"), "{ended:?}");
+    assert!(ended.stderr.contains("to everybody who reaches 0.0.0.0:8443"), "{ended:?}");
 }

@@ -1,9 +1,9 @@
-//! What the people of a Tenant may use, on a running manager: classes of Ingresses and volumes, and what Services get.
+//! Allowed classes of Ingresses and volumes, and metadata of Services, on a running manager.
 
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{Manager, PATIENCE, Stage, TENANT, Webhooks};
+use crate::support::{Manager, PATIENCE, TENANT, TestEnv, Webhooks};
 
 const NAMESPACE: &str = "oil-wells";
 const INSIDE: &str = "--namespace=oil-wells";
@@ -53,9 +53,9 @@ fn ingress(metadata: Value, class: Option<&str>) -> Value {
     ingress
 }
 
-impl Stage {
-    /// What the API server would store, or why it refuses.
-    async fn tried(&self, object: Value) -> Result<Value, String> {
+impl TestEnv {
+    /// Returns the object as the API server would store it, or its error.
+    async fn dry_run(&self, object: Value) -> Result<Value, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), object.to_string()).unwrap();
         let manifest = file.path().to_str().unwrap();
@@ -63,7 +63,7 @@ impl Stage {
         answer.map(|object| serde_json::from_str(&object).unwrap()).map_err(|error| format!("{error:#}"))
     }
 
-    async fn stored(&self, object: Value) {
+    async fn store(&self, object: Value) {
         self.cluster.apply_yaml(&object.to_string()).await.unwrap();
     }
 
@@ -72,112 +72,111 @@ impl Stage {
             let storage = &tenant.data["status"]["classes"]["storage"];
             *storage == json!(names) || (names.is_empty() && storage.is_null())
         };
-        self.until(&TENANT, "", "oil", &format!("to tell of the classes {names:?}"), has).await;
+        self.until(&TENANT, "", "oil", &format!("to list the classes {names:?}"), has).await;
     }
 }
 
-/// A manager that is asked, and the Tenant oil with one namespace.
-async fn start(spec: Value) -> (Stage, Manager) {
-    let (stage, webhooks) = (Stage::complete().await, Webhooks::new());
-    let manager = stage.start_with_webhooks("manager", webhooks, &[]);
+/// Starts a manager with webhooks, and creates the Tenant oil with one namespace.
+async fn start(spec: Value) -> (TestEnv, Manager) {
+    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
+    let manager = env.start_with_webhooks("manager", webhooks, &[]);
     manager.until_readyz(200, "ok").await;
-    stage.configure(webhooks).await;
-    stage.until_asked().await;
-    stage.create(&TENANT, "", "oil", spec).await;
-    stage.join("oil", NAMESPACE).await;
-    stage.until_joined("oil", 1).await;
-    (stage, manager)
+    env.configure(webhooks).await;
+    env.until_tenants_reviewed().await;
+    env.create(&TENANT, "", "oil", spec).await;
+    env.join("oil", NAMESPACE).await;
+    env.until_tenant_ready("oil", 1).await;
+    (env, manager)
 }
 
 #[tokio::test]
-async fn a_volume_claim_gets_a_class_that_its_tenant_allows_whoever_makes_it() {
+async fn claims_get_only_allowed_storage_classes() {
     let classes = json!({
         "allowed": ["slow", "absent-by-name"], "allowedRegex": "^fa", "matchLabels": { "tier": "oil" }, "default": "slow",
     });
-    let (stage, manager) = start(json!({ "storageClasses": classes })).await;
+    let (env, manager) = start(json!({ "storageClasses": classes })).await;
     for (name, tier) in [("slow", "gas"), ("fast", "gas"), ("special", "oil"), ("gold", "gas")] {
-        stage.stored(storage_class(name, tier)).await;
+        env.store(storage_class(name, tier)).await;
     }
-    stage.until_classes(&["fast", "slow", "special"]).await;
+    env.until_classes(&["fast", "slow", "special"]).await;
 
-    let filled = stage.tried(claim(NAMESPACE, json!({}), None)).await.unwrap();
+    let filled = env.dry_run(claim(NAMESPACE, json!({}), None)).await.unwrap();
     assert_eq!(filled["spec"]["storageClassName"], "slow");
     for class in ["slow", "fast", "special", "absent-by-name"] {
-        let tried = stage.tried(claim(NAMESPACE, json!({}), Some(class))).await.unwrap();
+        let tried = env.dry_run(claim(NAMESPACE, json!({}), Some(class))).await.unwrap();
         assert_eq!(tried["spec"]["storageClassName"], class);
     }
-    let says =
+    let expected =
         "is none of the StorageClasses that Tenant oil allows: slow, absent-by-name, what matches \"^fa\"";
     let old_way = json!({ "annotations": { "volume.beta.kubernetes.io/storage-class": "gold" } });
-    for (metadata, class, says) in [
-        (json!({}), Some("gold"), says),
+    for (metadata, class, expected) in [
+        (json!({}), Some("gold"), expected),
         (json!({}), Some(""), "spec.storageClassName: "),
         (json!({}), Some("absent"), "there is no StorageClass \"absent\" whose labels could be looked at"),
         (old_way.clone(), None, "metadata.annotations[volume.beta.kubernetes.io/storage-class]: \"gold\""),
         (old_way, Some("slow"), "metadata.annotations[volume.beta.kubernetes.io/storage-class]: \"gold\""),
     ] {
-        let refused = stage.tried(claim(NAMESPACE, metadata, class)).await.unwrap_err();
+        let refused = env.dry_run(claim(NAMESPACE, metadata, class)).await.unwrap_err();
         assert!(
-            refused.contains("persistentvolumeclaims.tenant.ensemble") && refused.contains(says),
+            refused.contains("persistentvolumeclaims.tenant.ensemble") && refused.contains(expected),
             "{refused}"
         );
     }
-    stage.tried(claim("default", json!({}), Some("gold"))).await.unwrap();
+    env.dry_run(claim("default", json!({}), Some("gold"))).await.unwrap();
 
-    // A StatefulSet has Kubernetes' own controller make its claims.
+    // Kubernetes' controller creates the claims of a StatefulSet.
     let labels = json!({ "app": "db" });
     let mut template = claim(NAMESPACE, json!({}), Some("gold"));
     template["metadata"] = json!({ "name": "data" });
-    stage
-        .stored(json!({
-            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db", "namespace": NAMESPACE },
-            "spec": {
-                "serviceName": "db", "replicas": 1, "selector": { "matchLabels": labels },
-                "template": {
-                    "metadata": { "labels": labels },
-                    "spec": { "containers": [{ "name": "db", "image": "db" }] },
-                },
-                "volumeClaimTemplates": [template],
+    env.store(json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db", "namespace": NAMESPACE },
+        "spec": {
+            "serviceName": "db", "replicas": 1, "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "db", "image": "db" }] },
             },
-        }))
-        .await;
-    eventually("the StatefulSet to be told", PATIENCE, async || {
-        let events = stage.kubectl(&["get", "events", INSIDE, "--output=json"]).await?;
+            "volumeClaimTemplates": [template],
+        },
+    }))
+    .await;
+    eventually("an Event of the StatefulSet", PATIENCE, async || {
+        let events = env.kubectl(&["get", "events", INSIDE, "--output=json"]).await?;
         Ok(events.contains("is none of the StorageClasses that Tenant oil allows"))
     })
     .await
     .unwrap();
-    assert_eq!(stage.names(&["persistentvolumeclaims", INSIDE]).await, [""; 0]);
+    assert_eq!(env.names(&["persistentvolumeclaims", INSIDE]).await, [""; 0]);
 
-    // The status follows the classes that there are, and what the Tenant says of them.
-    stage.kubectl(&["delete", "storageclass", "fast"]).await.unwrap();
-    stage.until_classes(&["slow", "special"]).await;
-    stage.kubectl(&["label", "storageclass", "gold", "tier=oil", "--overwrite"]).await.unwrap();
-    stage.until_classes(&["gold", "slow", "special"]).await;
-    stage.change(&TENANT, "", "oil", json!({ "storageClasses": { "matchLabels": null } })).await;
-    stage.until_classes(&["slow"]).await;
-    // Without a list, all of them; with an empty one, none.
-    stage.change(&TENANT, "", "oil", json!({ "storageClasses": null })).await;
-    stage.until_classes(&["gold", "slow", "special"]).await;
-    stage.stored(storage_class("later", "gas")).await;
-    stage.until_classes(&["gold", "later", "slow", "special"]).await;
-    stage.change(&TENANT, "", "oil", json!({ "storageClasses": {} })).await;
-    stage.until_classes(&[]).await;
-    stage.assert_nothing_was_forbidden();
-    manager.ask_to_end().await;
+    // The status follows the existing classes and the Tenant's selectors.
+    env.kubectl(&["delete", "storageclass", "fast"]).await.unwrap();
+    env.until_classes(&["slow", "special"]).await;
+    env.kubectl(&["label", "storageclass", "gold", "tier=oil", "--overwrite"]).await.unwrap();
+    env.until_classes(&["gold", "slow", "special"]).await;
+    env.change(&TENANT, "", "oil", json!({ "storageClasses": { "matchLabels": null } })).await;
+    env.until_classes(&["slow"]).await;
+    // Without a list, all classes are allowed. With an empty list, none is.
+    env.change(&TENANT, "", "oil", json!({ "storageClasses": null })).await;
+    env.until_classes(&["gold", "slow", "special"]).await;
+    env.store(storage_class("later", "gas")).await;
+    env.until_classes(&["gold", "later", "slow", "special"]).await;
+    env.change(&TENANT, "", "oil", json!({ "storageClasses": {} })).await;
+    env.until_classes(&[]).await;
+    env.assert_no_forbidden_requests();
+    manager.stop().await;
 }
 
 #[tokio::test]
-async fn an_ingress_gets_a_class_that_its_tenant_allows() {
+async fn ingresses_get_only_allowed_classes() {
     let allowed = json!({ "allowed": ["nginx"] });
-    let (stage, manager) = start(json!({ "ingressOptions": { "allowedClasses": allowed } })).await;
-    stage.stored(ingress_class("nginx", false)).await;
-    stage.stored(ingress_class("other", false)).await;
+    let (env, manager) = start(json!({ "ingressOptions": { "allowedClasses": allowed } })).await;
+    env.store(ingress_class("nginx", false)).await;
+    env.store(ingress_class("other", false)).await;
     let old_way = |class: &str| json!({ "annotations": { "kubernetes.io/ingress.class": class } });
 
-    stage.tried(ingress(json!({}), Some("nginx"))).await.unwrap();
-    stage.tried(ingress(old_way("nginx"), None)).await.unwrap();
-    for (metadata, class, says) in [
+    env.dry_run(ingress(json!({}), Some("nginx"))).await.unwrap();
+    env.dry_run(ingress(old_way("nginx"), None)).await.unwrap();
+    for (metadata, class, expected) in [
         (
             json!({}),
             None,
@@ -191,32 +190,31 @@ async fn an_ingress_gets_a_class_that_its_tenant_allows() {
             "metadata.annotations[kubernetes.io/ingress.class]: \"other\" is none of",
         ),
     ] {
-        // The API server itself refuses both together.
-        let refused = stage.tried(ingress(metadata, class)).await.unwrap_err();
-        assert!(refused.contains(says) || refused.contains("when both are specified"), "{refused}");
+        // The API server itself rejects both fields together.
+        let refused = env.dry_run(ingress(metadata, class)).await.unwrap_err();
+        assert!(refused.contains(expected) || refused.contains("when both are specified"), "{refused}");
     }
 
-    // An update is judged by what the Ingress is to become (CVE-2026-61795), and only when the class changes.
-    stage.stored(ingress(json!({}), Some("nginx"))).await;
+    // An update is validated with the new class (CVE-2026-61795), and only if the class changes.
+    env.store(ingress(json!({}), Some("nginx"))).await;
     let patch = async |patch: Value| {
         let patch = patch.to_string();
-        let answer = stage.kubectl(&["patch", "ingress", "web", INSIDE, "--type=merge", "-p", &patch]).await;
+        let answer = env.kubectl(&["patch", "ingress", "web", INSIDE, "--type=merge", "-p", &patch]).await;
         answer.map_err(|error| format!("{error:#}"))
     };
     let refused = patch(json!({ "spec": { "ingressClassName": "other" } })).await.unwrap_err();
     assert!(refused.contains("is none of the IngressClasses"), "{refused}");
-    stage
-        .change(
-            &TENANT,
-            "",
-            "oil",
-            json!({ "ingressOptions": { "allowedClasses": { "allowed": ["other"] } } }),
-        )
-        .await;
-    stage.until_settled(&TENANT, "", "oil").await;
-    eventually("the new list to count", PATIENCE, async || {
-        Ok(stage
-            .tried(ingress(json!({ "labels": { "a": "b" } }), Some("nginx")))
+    env.change(
+        &TENANT,
+        "",
+        "oil",
+        json!({ "ingressOptions": { "allowedClasses": { "allowed": ["other"] } } }),
+    )
+    .await;
+    env.until_ready(&TENANT, "", "oil").await;
+    eventually("the new list to take effect", PATIENCE, async || {
+        Ok(env
+            .dry_run(ingress(json!({ "labels": { "a": "b" } }), Some("nginx")))
             .await
             .is_err_and(|refused| refused.contains("none of")))
     })
@@ -225,13 +223,14 @@ async fn an_ingress_gets_a_class_that_its_tenant_allows() {
     patch(json!({ "metadata": { "labels": { "still": "changes" } } })).await.unwrap();
     patch(json!({ "spec": { "ingressClassName": "other" } })).await.unwrap();
 
-    // With a default, who names none gets it, also where Kubernetes has filled in its own.
-    stage.stored(ingress_class("of-the-cluster", true)).await;
-    stage.kubectl(&["delete", "ingress", "web", INSIDE]).await.unwrap();
+    // The Tenant's default applies to Ingresses without a class, even if the cluster has a
+    // default class.
+    env.store(ingress_class("of-the-cluster", true)).await;
+    env.kubectl(&["delete", "ingress", "web", INSIDE]).await.unwrap();
     let with_default = json!({ "ingressOptions": { "allowedClasses": { "default": "nginx" } } });
-    stage.change(&TENANT, "", "oil", with_default).await;
+    env.change(&TENANT, "", "oil", with_default).await;
     eventually("the default to be filled in", PATIENCE, async || {
-        let filled = stage.tried(ingress(json!({}), None)).await;
+        let filled = env.dry_run(ingress(json!({}), None)).await;
         Ok(match filled {
             Ok(filled) if filled["spec"]["ingressClassName"] == "nginx" => Ok(()),
             other => Err(other),
@@ -239,27 +238,27 @@ async fn an_ingress_gets_a_class_that_its_tenant_allows() {
     })
     .await
     .unwrap();
-    stage.assert_nothing_was_forbidden();
-    manager.ask_to_end().await;
+    env.assert_no_forbidden_requests();
+    manager.stop().await;
 }
 
-/// The manager knows such a Tenant only by asking for it.
+/// The manager reads this Tenant live because its cache cannot contain it.
 #[tokio::test]
-async fn where_a_tenant_cannot_be_read_no_class_is_allowed() {
-    let (stage, webhooks) = (Stage::complete().await, Webhooks::new());
-    let definition = stage.read(&["get", "crd", "tenants.capsule.clastix.io"]).await;
+async fn unreadable_tenant_allows_no_class() {
+    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
+    let definition = env.read(&["get", "crd", "tenants.capsule.clastix.io"]).await;
     let versions = definition["spec"]["versions"].as_array().unwrap();
     let at = versions.iter().position(|version| version["name"] == "v1beta2").unwrap();
     let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let schema = format!("/spec/versions/{at}/schema/openAPIV3Schema");
     let patch = format!("--patch={}", json!([{ "op": "replace", "path": schema, "value": open }]));
-    stage.kubectl(&["patch", "crd", "tenants.capsule.clastix.io", "--type=json", &patch]).await.unwrap();
-    eventually("the definition to take anything", PATIENCE, async || {
+    env.kubectl(&["patch", "crd", "tenants.capsule.clastix.io", "--type=json", &patch]).await.unwrap();
+    eventually("the CRD to accept any object", PATIENCE, async || {
         let odd = json!({
             "apiVersion": TENANT.api_version(), "kind": "Tenant", "metadata": { "name": "odd" },
             "spec": { "storageClasses": "all", "ingressOptions": 7 },
         });
-        let stored = stage.cluster.apply_yaml(&odd.to_string()).await;
+        let stored = env.cluster.apply_yaml(&odd.to_string()).await;
         Ok(stored.map_err(|error| format!("{error:#}")))
     })
     .await
@@ -267,47 +266,47 @@ async fn where_a_tenant_cannot_be_read_no_class_is_allowed() {
     for (tenant, namespace) in [("odd", NAMESPACE), ("gone", "gone-wells")] {
         let labels = json!({ "capsule.clastix.io/tenant": tenant });
         let metadata = json!({ "name": namespace, "labels": labels });
-        stage.stored(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })).await;
+        env.store(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })).await;
     }
-    let manager = stage.start_with_webhooks("manager", webhooks, &[]);
+    let manager = env.start_with_webhooks("manager", webhooks, &[]);
     manager.until_readyz(200, "ok").await;
-    stage.configure(webhooks).await;
-    stage.until_asked().await;
+    env.configure(webhooks).await;
+    env.until_tenants_reviewed().await;
     for object in [claim(NAMESPACE, json!({}), Some("gold")), ingress(json!({}), Some("nginx"))] {
-        let refused = stage.tried(object).await.unwrap_err();
+        let refused = env.dry_run(object).await.unwrap_err();
         assert!(
             refused.contains("cannot read Tenant odd: it does not have the form of a Tenant"),
             "{refused}"
         );
     }
-    // Where there is no Tenant, nobody limits anything.
-    stage.tried(claim("gone-wells", json!({}), Some("gold"))).await.unwrap();
-    manager.ask_to_end().await;
+    // Without a Tenant, all classes are allowed.
+    env.dry_run(claim("gone-wells", json!({}), Some("gold"))).await.unwrap();
+    manager.stop().await;
 }
 
 #[tokio::test]
-async fn services_get_what_their_tenant_wants_on_them() {
+async fn services_get_metadata_of_tenant() {
     let metadata = json!({ "labels": { "team": "oil" }, "annotations": { "example.com/cost": "7" } });
-    let (stage, manager) = start(json!({ "serviceOptions": { "additionalMetadata": metadata } })).await;
+    let (env, manager) = start(json!({ "serviceOptions": { "additionalMetadata": metadata } })).await;
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": { "name": "web", "namespace": NAMESPACE, "labels": { "team": "mine", "app": "web" } },
         "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80 }] },
     });
-    stage.stored(service).await;
-    let read = async || stage.read(&["get", "service", "web", INSIDE]).await["metadata"].clone();
+    env.store(service).await;
+    let read = async || env.read(&["get", "service", "web", INSIDE]).await["metadata"].clone();
     let there = read().await;
     assert_eq!(there["labels"], json!({ "team": "oil", "app": "web" }));
     assert_eq!(there["annotations"]["example.com/cost"], "7");
-    stage.kubectl(&["label", "service", "web", INSIDE, "team-", "color=blue"]).await.unwrap();
+    env.kubectl(&["label", "service", "web", INSIDE, "team-", "color=blue"]).await.unwrap();
     assert_eq!(read().await["labels"], json!({ "team": "oil", "app": "web", "color": "blue" }));
-    // Kubernetes itself hands on the labels.
+    // Kubernetes copies the labels to the EndpointSlice.
     eventually("the EndpointSlice to have the label, too", PATIENCE, async || {
-        let slices = stage.read(&["get", "endpointslices", INSIDE]).await;
+        let slices = env.read(&["get", "endpointslices", INSIDE]).await;
         let metadata = &slices["items"][0]["metadata"];
         Ok(metadata["labels"]["team"] == "oil")
     })
     .await
     .unwrap();
-    manager.ask_to_end().await;
+    manager.stop().await;
 }

@@ -87,7 +87,7 @@ pub(crate) struct Started {
 
 impl Started {
     /// Waits until it has ended. What it said is the error if it has failed.
-    pub(crate) async fn until_ended(mut self) -> Result<String, String> {
+    pub(crate) async fn until_exit(mut self) -> Result<String, String> {
         let child = &mut self.child;
         let status = eventually("Helm to end", 2 * PATIENCE, async || Ok(child.try_wait()?)).await.unwrap();
         let said = fs::read_to_string(self.said.path()).unwrap();

@@ -3,7 +3,7 @@
 use cluster::{Companion, audit::Entry};
 use serde_json::Value;
 
-use crate::support::{Manager, Stage, Webhooks, free_port, program};
+use crate::support::{Manager, TestEnv, Webhooks, free_port, program};
 
 /// Time for the pods of a Deployment to be ready, for kubectl.
 const PATIENCE: &str = "--timeout=60s";
@@ -17,7 +17,7 @@ pub(crate) struct Deployed {
 
 impl Deployed {
     /// Reads a Deployment, and holds its pods to being admitted, scheduled and ready.
-    pub(crate) async fn read(stage: &Stage, namespace: &str, name: &str) -> Self {
+    pub(crate) async fn read(stage: &TestEnv, namespace: &str, name: &str) -> Self {
         let (deployment, within) = (format!("deployment/{name}"), format!("--namespace={namespace}"));
         let enforced = stage.read(&["get", "namespace", namespace]).await;
         let labels = &enforced["metadata"]["labels"];
@@ -54,7 +54,7 @@ impl Deployed {
 
     /// Starts the manager with the arguments, the ServiceAccount and the environment of a pod, and waits until the probes
     /// of the Deployment succeed. Only the addresses are others: many managers run on one machine here.
-    pub(crate) async fn run(&self, stage: &Stage, webhooks: Webhooks) -> Manager {
+    pub(crate) async fn run(&self, stage: &TestEnv, webhooks: Webhooks) -> Manager {
         let [probes, metrics] = [free_port(), free_port()];
         let addresses = [
             ("ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", format!("127.0.0.1:{probes}")),
@@ -67,13 +67,13 @@ impl Deployed {
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             let request = &self.container()[probe]["httpGet"];
             assert_eq!(request["port"], "probes", "{probe}");
-            manager.until_answered(request["path"].as_str().unwrap(), 200).await;
+            manager.until_status(request["path"].as_str().unwrap(), 200).await;
         }
         manager
     }
 
     /// Starts the program with the arguments, the ServiceAccount and the environment of a pod, and more of the latter.
-    pub(crate) async fn launch(&self, stage: &Stage, more: &[(&str, String)]) -> Companion {
+    pub(crate) async fn launch(&self, stage: &TestEnv, more: &[(&str, String)]) -> Companion {
         let account =
             stage.cluster.service_account_kubeconfig(&self.namespace, self.account()).await.unwrap();
         let mut env = vec![("KUBECONFIG".to_owned(), account.display().to_string())];
@@ -94,7 +94,7 @@ impl Deployed {
 
     /// Holds the manager to asking for nothing that it may not. What was allowed when it asked again is no such thing: for
     /// some seconds the API server does not know a new kind well enough to let children block the deletion of their owner.
-    pub(crate) fn assert_nothing_was_forbidden(&self, stage: &Stage) {
+    pub(crate) fn assert_no_forbidden_requests(&self, stage: &TestEnv) {
         let requests = stage.cluster.audit().unwrap().by_user(&self.user()).entries;
         assert!(!requests.is_empty(), "{} has asked for nothing", self.user());
         let was_allowed = |refused: &Entry| {

@@ -6,7 +6,7 @@ use cluster::wait::eventually;
 use serde_json::{Value, json};
 
 use super::{Deployed, Helm, RELEASE, create_namespace, objects, until_it_works};
-use crate::support::{PATIENCE, Stage, Webhooks, path};
+use crate::support::{PATIENCE, TestEnv, Webhooks, path};
 
 /// Where the chart is installed. Not where the generated manifests are for, so that it shows what was not replaced.
 const NAMESPACE: &str = "platform";
@@ -181,7 +181,7 @@ fn what_lets_go_at_the_end_is_no_more_than_what_is_there_and_can_be_left_out() {
 /// The values are given in the order of their rights, the fewest first: what a release had before does not help the next.
 #[tokio::test]
 async fn the_chart_is_installed_upgraded_and_uninstalled() {
-    let stage = Stage::bare().await;
+    let stage = TestEnv::bare().await;
     let helm = Helm::with(stage.cluster.kubeconfig());
     for namespace in [NAMESPACE, "shop"] {
         create_namespace(&stage, namespace).await;
@@ -197,13 +197,13 @@ async fn the_chart_is_installed_upgraded_and_uninstalled() {
     let ours = "--selector=app.kubernetes.io/part-of=ensemble";
     let kinds =
         "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations";
-    stage.until_none(&[kinds, ours]).await;
+    stage.until_empty(&[kinds, ours]).await;
     let definitions = stage.names(&["customresourcedefinitions", ours]).await;
     assert!(definitions.contains(&"podsets.app.example.com".to_owned()), "they are kept: {definitions:?}");
 }
 
-async fn beside_capsule_nothing_is_touched(stage: &Stage, helm: &Helm) {
-    stage.define_open("capsule.clastix.io", "v1beta2", "Tenant", "tenants").await;
+async fn beside_capsule_nothing_is_touched(stage: &TestEnv, helm: &Helm) {
+    stage.install_foreign_crd("capsule.clastix.io", "v1beta2", "Tenant", "tenants").await;
     let refused = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
     assert!(refused.contains("tenants.capsule.clastix.io is there already"), "{refused}");
     stage.kubectl(&["delete", "crd", "tenants.capsule.clastix.io"]).await.unwrap();
@@ -220,23 +220,23 @@ async fn beside_capsule_nothing_is_touched(stage: &Stage, helm: &Helm) {
     let refused = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
     assert!(refused.contains("Capsule runs in this cluster") && refused.contains("guard"), "{refused}");
     stage.kubectl(&["delete", "validatingwebhookconfiguration", "guard"]).await.unwrap();
-    stage.until_none(&["customresourcedefinitions"]).await;
-    stage.until_none(&["deployments", "--namespace", NAMESPACE]).await;
+    stage.until_empty(&["customresourcedefinitions"]).await;
+    stage.until_empty(&["deployments", "--namespace", NAMESPACE]).await;
 }
 
-async fn only_in_a_namespace(stage: &Stage, helm: &Helm) {
+async fn only_in_a_namespace(stage: &TestEnv, helm: &Helm) {
     let values = ["controllers={memcached,podset}", "watchNamespaces={shop}", "metrics.enabled=false"];
     let told = helm.apply("install", RELEASE, NAMESPACE, &values).unwrap();
     assert!(told.contains("Deployment ensemble-manager: memcached, podset"), "{told}");
-    stage.until_none(&["clusterroles", "--selector=app.kubernetes.io/part-of=ensemble"]).await;
+    stage.until_empty(&["clusterroles", "--selector=app.kubernetes.io/part-of=ensemble"]).await;
     let deployed = Deployed::read(stage, NAMESPACE, "ensemble-manager").await;
     let manager = deployed.run(stage, Webhooks::new()).await;
     until_it_works(stage, "shop", "one").await;
-    manager.ask_to_end().await;
-    deployed.assert_nothing_was_forbidden(stage);
+    manager.stop().await;
+    deployed.assert_no_forbidden_requests(stage);
 }
 
-async fn one_for_each_controller(stage: &Stage, helm: &Helm) {
+async fn one_for_each_controller(stage: &TestEnv, helm: &Helm) {
     let values = ["controllers={memcached,podset}", "perController=true"];
     helm.apply("upgrade", RELEASE, NAMESPACE, &values).unwrap();
     let names = stage.names(&["deployments", "--namespace", NAMESPACE]).await;
@@ -246,16 +246,16 @@ async fn one_for_each_controller(stage: &Stage, helm: &Helm) {
     let managers = [memcached.run(stage, Webhooks::new()).await, podset.run(stage, Webhooks::new()).await];
     until_it_works(stage, "default", "two").await;
     for manager in managers {
-        manager.ask_to_end().await;
+        manager.stop().await;
     }
-    memcached.assert_nothing_was_forbidden(stage);
-    podset.assert_nothing_was_forbidden(stage);
+    memcached.assert_no_forbidden_requests(stage);
+    podset.assert_no_forbidden_requests(stage);
     let account = format!("--as=system:serviceaccount:{NAMESPACE}:ensemble-podset");
     let other = ["auth", "can-i", "list", "memcacheds", "--all-namespaces", &account];
     assert!(stage.kubectl(&other).await.is_err(), "rights are not shared");
 }
 
-async fn one_for_all(stage: &Stage, helm: &Helm) {
+async fn one_for_all(stage: &TestEnv, helm: &Helm) {
     let account = format!("--as=system:serviceaccount:{NAMESPACE}:ensemble-manager");
     let may_bind = async |role: &str| {
         let role = format!("clusterroles/{role}");
@@ -275,8 +275,8 @@ async fn one_for_all(stage: &Stage, helm: &Helm) {
     assert_eq!(deployed.args(), ["--controllers=*"]);
     let manager = deployed.run(stage, Webhooks::new()).await;
     until_it_works(stage, "default", "three").await;
-    manager.ask_to_end().await;
-    deployed.assert_nothing_was_forbidden(stage);
+    manager.stop().await;
+    deployed.assert_no_forbidden_requests(stage);
     let refused = helm.apply("install", "again", "default", &["crds.install=false"]).unwrap_err();
     assert!(refused.contains("the release controllers in the namespace platform looks after"), "{refused}");
 }

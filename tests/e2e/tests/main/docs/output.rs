@@ -1,10 +1,10 @@
-//! Whether a command printed what its page says.
+//! Compares the output of a command with its page.
 
-/// What stands for any text within a line, and for any lines when it stands alone.
+/// Placeholder: matches any text within a line or, alone on a line, any lines.
 const ANYTHING: &str = "...";
 
-/// Whether `actual` is what the page expects. White space at the ends of lines, and empty lines at the end, are of no
-/// account.
+/// Returns whether `actual` matches the page. Trailing white space and trailing empty lines are
+/// ignored.
 pub(super) fn matches(expected: &[String], actual: &str) -> bool {
     let expected: Vec<_> = expected.iter().map(|line| line.trim_end()).collect();
     let actual: Vec<_> = actual.trim_end().lines().map(str::trim_end).collect();
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_compared_word_for_word() {
+    fn text_must_be_equal() {
         assert!(is_match("", ""));
         assert!(is_match("a\nb", "a\nb\n"));
         assert!(is_match("a\n\nb\n", "a  \n\nb\n\n"));
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_stand_for_any_text_within_a_line() {
+    fn dots_match_text_within_a_line() {
         assert!(is_match("pod/... created", "pod/a-1 created"));
         assert!(is_match("... 3 ...", "é 2 3 4"));
         assert!(is_match("a...", "a"));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_alone_stand_for_any_lines() {
+    fn dots_alone_match_lines() {
         assert!(is_match("...", ""));
         assert!(is_match("...", "a\nb"));
         assert!(is_match("a\n...\nd", "a\nb\nc\nd"));

@@ -1,33 +1,33 @@
-//! Reading a page: which commands it has its reader type, and what it says that they print.
+//! Parses the commands of a page and their expected output.
 
 use std::{iter::Peekable, str::Lines};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What opens a block of commands.
+/// Info string of a block with commands.
 const RUN: &str = "console run";
-/// What opens a block of commands that are to fail.
+/// Info string of a block with commands that must fail.
 const RUN_FAILS: &str = "console run fails";
 
-/// One command of a page.
+/// A command of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Where it begins, counted from 1.
+    /// Line number of the command, starting at 1.
     pub(super) line: usize,
-    /// What the reader types.
+    /// The command.
     pub(super) command: String,
-    /// What the reader then sees.
+    /// Expected output.
     pub(super) expected: Vec<String>,
-    /// Whether it is to end with an error.
+    /// Whether the command must fail.
     pub(super) fails: bool,
 }
 
-/// The commands of a page, in its order: those of the blocks that open with `console run`, or with
+/// Returns the commands of a page in order, from the blocks with the info strings `console run` and
 /// `console run fails`.
 ///
 /// # Errors
-/// When a block has no end or begins with something other than a command, when its opening is nearly one of these,
-/// or when a command goes on in the background and keeps the terminal.
+/// Returns an error if a block is not closed or does not begin with a command, if an info string
+/// resembles one of these, or if a background command keeps the terminal.
 pub(super) fn steps(page: &str) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     let mut lines = page.lines().enumerate();
@@ -37,7 +37,7 @@ pub(super) fn steps(page: &str) -> Result<Vec<Step>> {
         let mut block = Vec::new();
         loop {
             let (_, line) =
-                lines.next().with_context(|| format!("the block of line {} has no end", number + 1))?;
+                lines.next().with_context(|| format!("the block at line {} is not closed", number + 1))?;
             if line.trim() == "```" {
                 break;
             }
@@ -48,7 +48,11 @@ pub(super) fn steps(page: &str) -> Result<Vec<Step>> {
             RUN_FAILS => true,
             other => {
                 let is_odd = other.starts_with("console") && other != "console";
-                ensure!(!is_odd, "line {}: `{other}` is none of: console, {RUN}, {RUN_FAILS}", number + 1);
+                ensure!(
+                    !is_odd,
+                    "line {}: unknown info string `{other}`; use console, {RUN}, or {RUN_FAILS}",
+                    number + 1
+                );
                 continue;
             }
         };
@@ -65,14 +69,11 @@ fn block_steps(block: &str, first_line: usize, fails: bool) -> Result<Vec<Step>>
             (Some(command), _) => {
                 let command = whole_command(command, &mut lines);
                 let in_background = command.trim_end().ends_with('&') && !command.contains('>');
-                ensure!(
-                    !in_background,
-                    "line {line}: send the output of what goes on in the background to a file, else it comes between"
-                );
+                ensure!(!in_background, "line {line}: redirect the output of a background command to a file");
                 steps.push(Step { line, command, expected: Vec::new(), fails });
             }
             (None, Some(step)) => step.expected.push(text.to_owned()),
-            (None, None) => bail!("line {line}: a block begins with a command: `$ ` and what is typed"),
+            (None, None) => bail!("line {line}: a block must begin with a command: `$ ` and the command"),
         }
     }
     Ok(steps)
@@ -90,7 +91,7 @@ impl<'a> Numbered<'a> {
     }
 }
 
-/// A command with the lines onto which it goes: after a backslash, and of its here-document.
+/// Returns a command with its continuation lines: after a backslash, and of a here-document.
 fn whole_command(first: &str, lines: &mut Numbered<'_>) -> String {
     let mut command = first.to_owned();
     while command.ends_with('\\') {
@@ -108,11 +109,11 @@ fn whole_command(first: &str, lines: &mut Numbered<'_>) -> String {
     command
 }
 
-/// The word that ends the here-document which a command begins.
+/// Returns the delimiter of the here-document that a command begins.
 fn here_document(command: &str) -> Option<String> {
     let after = command.split_once("<<").map(|(_, after)| after).filter(|after| !after.starts_with('<'))?;
-    let word = after.trim_start_matches('-').split_whitespace().next()?;
-    Some(word.trim_matches(['\'', '"']).to_owned())
+    let delimiter = after.trim_start_matches('-').split_whitespace().next()?;
+    Some(delimiter.trim_matches(['\'', '"']).to_owned())
 }
 
 #[cfg(test)]
@@ -124,18 +125,18 @@ mod tests {
         steps.into_iter().map(|step| (step.line, step.command, step.expected)).collect()
     }
 
-    fn refusal(page: &str) -> String {
+    fn error(page: &str) -> String {
         steps(page).unwrap_err().to_string()
     }
 
     #[test]
-    fn only_blocks_that_are_to_be_run_are_read() {
+    fn parses_only_console_run_blocks() {
         let page = "# A page\n\n```console\n$ rm -rf /\n```\n\n```console run\n$ echo a\na\n$ true\n```\n";
         assert_eq!(read(page), [(8, "echo a".into(), vec!["a".into()]), (10, "true".into(), Vec::new())]);
     }
 
     #[test]
-    fn a_command_may_take_several_lines() {
+    fn parses_commands_of_several_lines() {
         let page =
             "```console run\n$ echo \\\n  a\na\n$ cat <<'EOF' | wc -l\n$ one\nEOF\n1\n$ cat <<< b\nb\n```\n";
         let commands: Vec<_> =
@@ -151,22 +152,24 @@ mod tests {
     }
 
     #[test]
-    fn a_block_in_a_list_loses_its_indent_and_no_more() {
+    fn removes_indent_of_block_in_list() {
         let page = "1. first\n\n   ```console run\n   $ echo '  a'\n     a\n   ```\n";
         assert_eq!(read(page), [(4, "echo '  a'".into(), vec!["  a".into()])]);
     }
 
     #[test]
-    fn commands_that_are_to_fail_say_so() {
+    fn parses_commands_that_must_fail() {
         let steps = steps("```console run fails\n$ false\n```\n```console run\n$ true\n```\n").unwrap();
         assert_eq!(steps.iter().map(|step| step.fails).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused_with_its_line() {
-        assert!(refusal("\n```console run\n$ true\n").contains("the block of line 2 has no end"));
-        assert!(refusal("```console run\ntrue\n```\n").contains("line 2: a block begins with a command"));
-        assert!(refusal("```console runs\n$ true\n```\n").contains("line 1: `console runs` is none of"));
-        assert!(refusal("```console run\n$ sleep 9 &\n```\n").contains("line 2: send the output"));
+    fn errors_contain_line_number() {
+        assert!(error("\n```console run\n$ true\n").contains("the block at line 2 is not closed"));
+        assert!(error("```console run\ntrue\n```\n").contains("line 2: a block must begin with a command"));
+        assert!(
+            error("```console runs\n$ true\n```\n").contains("line 1: unknown info string `console runs`")
+        );
+        assert!(error("```console run\n$ sleep 9 &\n```\n").contains("line 2: redirect the output"));
     }
 }

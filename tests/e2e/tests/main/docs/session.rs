@@ -1,4 +1,4 @@
-//! The terminal in which a page is followed.
+//! Shell session that runs the commands of a page.
 
 use std::{
     env,
@@ -14,8 +14,8 @@ use std::{
 use cluster::{Progress, binaries::Locator, wait::eventually};
 use tempfile::TempDir;
 
-/// Ends what a page has started when the pipe closes that only the test holds, however the test ends: kills the
-/// shell's process group, then stops the clusters, which are apart from it.
+/// Cleans up when the pipe closes, however the test ends: kills the shell's process group, then
+/// stops the clusters, which run in their own groups.
 const CLEANER: &str = r#"
 read -r _
 kill -KILL -"$1" 2>/dev/null
@@ -25,26 +25,27 @@ done
 rm -rf -- "$2"
 "#;
 
-/// A shell at the root of the repository with a home, and a place for clusters, of its own.
+/// A shell at the root of the repository with its own home and its own directory for clusters.
 pub(super) struct Session {
     shell: Child,
     cleaner: Child,
-    /// Dropped first of all, so that the cleaner begins.
+    /// Dropped first, which starts the cleaner.
     pipe: Option<ChildStdin>,
     scratch: PathBuf,
     steps: usize,
 }
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct CommandResult {
     pub(super) code: i32,
-    /// Standard output and standard error, as a terminal shows them.
+    /// Combined standard output and standard error.
     pub(super) output: String,
 }
 
 impl Session {
-    /// With these programs besides those of a cluster and the tester's own.
+    /// Starts a shell that finds `programs`, the programs of a cluster, and those on the user's
+    /// `PATH`.
     pub(super) fn start(programs: &[PathBuf]) -> Self {
         let scratch = TempDir::with_prefix("ensemble-page-").unwrap().keep();
         for dir in ["home", "run", "tmp"] {
@@ -61,8 +62,8 @@ impl Session {
         Self { shell, cleaner, pipe, scratch, steps: 0 }
     }
 
-    /// Has the shell run a command, and waits for its end.
-    pub(super) async fn run(&mut self, command: &str, limit: Duration) -> Result<Answer, String> {
+    /// Runs a command in the shell and waits until it exits.
+    pub(super) async fn run(&mut self, command: &str, limit: Duration) -> Result<CommandResult, String> {
         self.steps += 1;
         let file = |kind: &str| self.scratch.join(format!("{}.{kind}", self.steps));
         let (script, output, code) = (file("sh"), file("output"), file("code"));
@@ -72,7 +73,7 @@ impl Session {
         let line = format!(
             "source '{script}' > '{shown}' 2>&1 < /dev/null; echo $? > '{written}'; mv '{written}' '{done}'\n"
         );
-        let told = self.shell.stdin.as_mut().unwrap().write_all(line.as_bytes());
+        let error = self.shell.stdin.as_mut().unwrap().write_all(line.as_bytes());
         let shell = &mut self.shell;
         let ended =
             eventually(
@@ -82,12 +83,12 @@ impl Session {
             );
         let ended = ended.await;
         let output = fs::read_to_string(&output).unwrap_or_default();
-        match (told, ended) {
+        match (error, ended) {
             (Ok(()), Ok(())) if code.exists() => {
-                Ok(Answer { code: fs::read_to_string(code).unwrap().trim().parse().unwrap(), output })
+                Ok(CommandResult { code: fs::read_to_string(code).unwrap().trim().parse().unwrap(), output })
             }
-            (Ok(()), Err(_)) => Err(format!("it did not end within {limit:?}, having printed\n{output}")),
-            _ => Err(format!("it ended the shell, having printed\n{output}")),
+            (Ok(()), Err(_)) => Err(format!("timed out after {limit:?}; output:\n{output}")),
+            _ => Err(format!("the command exited the shell; output:\n{output}")),
         }
     }
 }
@@ -95,13 +96,14 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // Either may have been killed already; then there is nothing to wait for.
+        // Both may have been killed already.
         let _ = self.shell.wait();
         let _ = self.cleaner.wait();
     }
 }
 
-/// A program with nothing of the tester's own configuration, but with the tester's cargo and its caches.
+/// Returns a command without the user's own configuration, but with the user's cargo and its
+/// caches.
 fn clean(program: &str, scratch: &Path, programs: &[PathBuf]) -> Command {
     let binaries = Locator::from_env().unwrap().locate(&Progress::stderr()).unwrap();
     let path = env::var_os("PATH").unwrap_or_default();
@@ -112,7 +114,10 @@ fn clean(program: &str, scratch: &Path, programs: &[PathBuf]) -> Command {
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .env_clear()
         .envs(env::vars_os().filter(|(name, _)| is_of_cargo(&name.to_string_lossy())))
-        .envs([("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("XDG_CACHE_HOME", ".cache")].map(kept))
+        .envs(
+            [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("XDG_CACHE_HOME", ".cache")]
+                .map(user_folder),
+        )
         .env("PATH", env::join_paths(path).unwrap())
         .env("HOME", scratch.join("home"))
         .env("XDG_RUNTIME_DIR", scratch.join("run"))
@@ -120,8 +125,8 @@ fn clean(program: &str, scratch: &Path, programs: &[PathBuf]) -> Command {
     command
 }
 
-/// Whether cargo builds differently, or elsewhere, with another value of this variable. What it tells a test of its
-/// package is not of that kind, and would have build scripts that watch it run anew.
+/// Returns whether cargo needs this variable to reuse the build. Variables that describe the test's
+/// package are excluded: build scripts that read them would run again.
 fn is_of_cargo(name: &str) -> bool {
     let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_"];
     ["CARGO_", "RUST"].iter().any(|start| name.starts_with(start))
@@ -129,8 +134,8 @@ fn is_of_cargo(name: &str) -> bool {
         || name == "KUBEBUILDER_ASSETS"
 }
 
-/// A folder of the tester's, whether named by a variable or in the tester's home.
-fn kept((variable, within_home): (&'static str, &str)) -> (&'static str, OsString) {
+/// Returns a folder of the user, from a variable or in the home directory.
+fn user_folder((variable, within_home): (&'static str, &str)) -> (&'static str, OsString) {
     let at_home = || Path::new(&env::var_os("HOME").unwrap_or_default()).join(within_home).into_os_string();
     (variable, env::var_os(variable).unwrap_or_else(at_home))
 }
@@ -142,17 +147,17 @@ mod tests {
     const SOON: Duration = Duration::from_secs(10);
 
     #[tokio::test]
-    async fn a_shell_remembers_what_was_set_and_knows_no_cluster() {
+    async fn shell_keeps_variables_and_has_no_kubeconfig() {
         let mut session = Session::start(&[]);
         session.run("a=b; cd crates", SOON).await.unwrap();
-        let answer = session.run("echo $a; basename $PWD; echo told >&2; false", SOON).await.unwrap();
-        assert_eq!((answer.code, &*answer.output), (1, "b\ncrates\ntold\n"));
+        let answer = session.run("echo $a; basename $PWD; echo error >&2; false", SOON).await.unwrap();
+        assert_eq!((answer.code, &*answer.output), (1, "b\ncrates\nerror\n"));
         let answer = session.run("echo ${KUBECONFIG:-nowhere}", SOON).await.unwrap();
         assert_eq!(answer.output, "nowhere\n");
     }
 
     #[tokio::test]
-    async fn what_a_page_leaves_running_is_ended() {
+    async fn kills_background_processes() {
         let mut session = Session::start(&[]);
         let answer = session.run("sleep 600 & echo $!", SOON).await.unwrap();
         let pid: u32 = answer.output.trim().parse().unwrap();
@@ -160,16 +165,16 @@ mod tests {
         let scratch = session.scratch.clone();
         drop(session);
         let is_gone = async || Ok(!cluster::state::is_alive(pid) && !scratch.exists());
-        eventually("the process to be gone", SOON, is_gone).await.unwrap();
+        eventually("the process to exit", SOON, is_gone).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_command_that_does_not_end_is_told_with_what_it_printed() {
+    async fn timeout_error_contains_output() {
         let mut session = Session::start(&[]);
-        let told = session.run("echo waiting; sleep 600", Duration::from_millis(500)).await.unwrap_err();
-        assert!(told.contains("did not end within 500ms") && told.contains("waiting"), "{told}");
+        let error = session.run("echo waiting; sleep 600", Duration::from_millis(500)).await.unwrap_err();
+        assert!(error.contains("timed out after 500ms") && error.contains("waiting"), "{error}");
         let mut session = Session::start(&[]);
-        let told = session.run("echo leaving; exit 3", SOON).await.unwrap_err();
-        assert!(told.contains("ended the shell") && told.contains("leaving"), "{told}");
+        let error = session.run("echo leaving; exit 3", SOON).await.unwrap_err();
+        assert!(error.contains("exited the shell") && error.contains("leaving"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Objects of every kind: waited for, listed, shown one by one and as trees.
+//! Objects of every kind with `wait`, `status`, and `tree`.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,11 @@ use super::{
     report::CANARY,
     run::{ctl, ctl_json},
 };
-use crate::support::{MEMCACHED, NAMESPACE, NAMESPACE_PLUS, POD_SET, QUICK, Stage, TENANT};
+use crate::support::{MEMCACHED, NAMESPACE, NAMESPACE_PLUS, POD_SET, QUICK, TENANT, TestEnv};
 
-/// A Deployment as the manager has it where it runs in the cluster. Its pod is simulated; the manager that works is
-/// beside the cluster.
-pub(super) async fn deploy(stage: &Stage) {
+/// Creates the Deployment of the manager. Its Pod is simulated; the actual manager runs beside the
+/// cluster.
+pub(super) async fn deploy(env: &TestEnv) {
     let labels = json!({ "app.kubernetes.io/name": "ensemble", "app.kubernetes.io/component": "manager" });
     let args = [&["--leader-elect=true"], QUICK.as_slice()].concat();
     let restricted = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
@@ -35,21 +35,20 @@ pub(super) async fn deploy(stage: &Stage) {
             "template": { "metadata": { "labels": labels, "annotations": { "example.com/api-token": CANARY } }, "spec": pod },
         },
     });
-    stage.cluster.apply_yaml(&deployment.to_string()).await.unwrap();
-    stage
-        .kubectl(&[
-            "--namespace",
-            NAMESPACE,
-            "wait",
-            "--for=condition=Available",
-            "deployment/ensemble-manager",
-        ])
-        .await
-        .unwrap();
+    env.cluster.apply_yaml(&deployment.to_string()).await.unwrap();
+    env.kubectl(&[
+        "--namespace",
+        NAMESPACE,
+        "wait",
+        "--for=condition=Available",
+        "deployment/ensemble-manager",
+    ])
+    .await
+    .unwrap();
 }
 
-/// One of each, with something secret wherever a person can write it.
-pub(super) async fn create(stage: &Stage) {
+/// Creates one object of each kind, with a secret in every field that a user can set.
+pub(super) async fn create(env: &TestEnv) {
     let run = json!(["sh", "-c", format!("KEY={CANARY} run")]);
     let headers = json!([{ "name": "X-Auth", "value": CANARY }]);
     let container = json!({
@@ -61,40 +60,40 @@ pub(super) async fn create(stage: &Stage) {
     });
     let metadata = json!({ "labels": { "app": "web" }, "annotations": { "example.com/note": CANARY } });
     let template = json!({ "metadata": metadata, "spec": { "containers": [container] } });
-    stage.create(&POD_SET, "default", "web", json!({ "replicas": 2, "template": template })).await;
-    stage.create(&MEMCACHED, "default", "cache", json!({ "size": 1 })).await;
+    env.create(&POD_SET, "default", "web", json!({ "replicas": 2, "template": template })).await;
+    env.create(&MEMCACHED, "default", "cache", json!({ "size": 1 })).await;
     let hook = json!({
         "name": "chat", "on": ["Deleted"], "url": format!("https://me:{CANARY}@hooks.example.com/services/{CANARY}?key={CANARY}"),
         "bodyTemplate": CANARY, "headersSecretRef": { "name": "chat" },
     });
     let blue = json!({ "foo": CANARY, "hooks": [hook], "annotations": { "example.com/api-token": CANARY } });
-    stage.create(&NAMESPACE_PLUS, "default", "blue", blue).await;
+    env.create(&NAMESPACE_PLUS, "default", "blue", blue).await;
     let limits = json!({ "items": [{ "limits": [{ "type": "Container", "default": { "cpu": "1" } }] }] });
-    stage.create(&TENANT, "", "oil", json!({ "limitRanges": limits })).await;
-    stage.join("oil", "oil-wells").await;
+    env.create(&TENANT, "", "oil", json!({ "limitRanges": limits })).await;
+    env.join("oil", "oil-wells").await;
 }
 
-/// `wait`, for what comes and for what does not.
-pub(super) fn are_waited_for(stage: &Stage) {
+/// Tests `wait` for conditions that become true and for ones that do not.
+pub(super) fn wait(env: &TestEnv) {
     for object in ["podset/web", "memcached/cache", "nsp/blue", "tenant/oil"] {
-        let said = ctl(stage, &["wait", object, "--timeout=1m"]);
-        assert!(said.code == 0 && said.out.ends_with("is Ready\n"), "{said:?}");
+        let output = ctl(env, &["wait", object, "--timeout=1m"]);
+        assert!(output.code == 0 && output.out.ends_with("is Ready\n"), "{output:?}");
     }
-    let said = ctl(stage, &["wait", "podset", "web", "--for=Ready=False", "--timeout=100ms"]);
-    assert_eq!(said.code, 1, "{said:?}");
+    let output = ctl(env, &["wait", "podset", "web", "--for=Ready=False", "--timeout=100ms"]);
+    assert_eq!(output.code, 1, "{output:?}");
     assert!(
-        said.err.contains("PodSet default/web is not Ready=False after 100ms: Ready is True"),
-        "{said:?}"
+        output.err.contains("PodSet default/web is not Ready=False after 100ms: Ready is True"),
+        "{output:?}"
     );
-    let said = ctl(stage, &["wait", "podset", "nobody", "--timeout=100ms"]);
-    assert!(said.code == 1 && said.err.contains("the object does not exist"), "{said:?}");
-    let said = ctl(stage, &["wait", "podset", "nobody", "--for=deleted"]);
-    assert!(said.code == 0, "{said:?}");
+    let output = ctl(env, &["wait", "podset", "missing", "--timeout=100ms"]);
+    assert!(output.code == 1 && output.err.contains("the object does not exist"), "{output:?}");
+    let output = ctl(env, &["wait", "podset", "missing", "--for=deleted"]);
+    assert!(output.code == 0, "{output:?}");
 }
 
-/// `status` and `tree`.
-pub(super) fn are_shown(stage: &Stage) {
-    let table = ctl(stage, &["status"]).out;
+/// Tests `status` and `tree`.
+pub(super) fn status_and_tree(env: &TestEnv) {
+    let table = ctl(env, &["status"]).out;
     assert!(table.starts_with("KIND ") && !table.contains('\u{1b}'), "{table}");
     for kind in ["Memcached ", "NamespacePlus ", "PodSet ", "Tenant ", "CapsuleConfiguration "] {
         assert!(
@@ -102,15 +101,15 @@ pub(super) fn are_shown(stage: &Stage) {
             "{kind}: {table}"
         );
     }
-    let none = ctl(stage, &["status", "podsets", "-n", "kube-system"]);
+    let none = ctl(env, &["status", "podsets", "-n", "kube-system"]);
     assert_eq!(none.out, "no objects of Ensemble found in namespace kube-system\n");
-    let listed = ctl_json(stage, &["status", "ps", "-A"]);
+    let listed = ctl_json(env, &["status", "ps", "-A"]);
     assert_eq!(
         (&listed["objects"][0]["name"], &listed["objects"][0]["ready"]),
         (&json!("web"), &json!("True"))
     );
 
-    let one = ctl(stage, &["status", "podset", "web"]).out;
+    let one = ctl(env, &["status", "podset", "web"]).out;
     for part in [
         "PodSet default/web",
         "Controller: podset   Leader: ensemble",
@@ -120,7 +119,7 @@ pub(super) fn are_shown(stage: &Stage) {
     ] {
         assert!(one.contains(part), "{part}: {one}");
     }
-    let unknown = ctl(stage, &["status", "podset", "nobody"]);
+    let unknown = ctl(env, &["status", "podset", "missing"]);
     assert!(
         unknown.code == 2 && unknown.err.contains("run `ensemblectl status podsets --namespace default`"),
         "{unknown:?}"
@@ -130,8 +129,8 @@ pub(super) fn are_shown(stage: &Stage) {
         let children = root["children"].as_array().unwrap().iter();
         children.map(|child| child["kind"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(kinds(&ctl_json(stage, &["tree", "podset", "web"])), ["Pod", "Pod"]);
-    let cache = ctl(stage, &["tree", "memcached/cache"]).out;
+    assert_eq!(kinds(&ctl_json(env, &["tree", "podset", "web"])), ["Pod", "Pod"]);
+    let cache = ctl(env, &["tree", "memcached/cache"]).out;
     for part in [
         "Memcached default/cache  Ready\n",
         "─ Deployment cache",
@@ -141,12 +140,12 @@ pub(super) fn are_shown(stage: &Stage) {
     ] {
         assert!(cache.contains(part), "{part}: {cache}");
     }
-    let blue = ctl_json(stage, &["tree", "nsp/blue"]);
+    let blue = ctl_json(env, &["tree", "nsp/blue"]);
     assert_eq!(kinds(&blue), ["Namespace"]);
     assert_eq!(kinds(&blue["children"][0]), ["ResourceQuota"]);
-    let oil = ctl_json(stage, &["tree", "tenant", "oil"]);
+    let oil = ctl_json(env, &["tree", "tenant", "oil"]);
     assert_eq!(oil["children"][0]["name"], "oil-wells", "{oil}");
     assert!(kinds(&oil["children"][0]).contains(&"LimitRange".to_owned()), "{oil}");
-    let roles = ctl_json(stage, &["tree", "capsuleconfiguration", "default"]);
+    let roles = ctl_json(env, &["tree", "capsuleconfiguration", "default"]);
     assert!(kinds(&roles).contains(&"ClusterRole".to_owned()), "{roles}");
 }

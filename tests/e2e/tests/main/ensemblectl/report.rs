@@ -1,19 +1,19 @@
-//! The support bundle.
+//! The support bundle of `ensemblectl report`.
 
 use std::process::Command;
 
 use serde_json::json;
 
 use super::run::ctl;
-use crate::support::{NAMESPACE, Stage};
+use crate::support::{NAMESPACE, TestEnv};
 
-/// Stands wherever somebody can put something secret, and nowhere in a report.
+/// Secret value that the test puts wherever a user can enter one. The report must not contain it.
 pub(super) const CANARY: &str = "c4n4ry-in-the-mine";
 
-/// It has what helps, and no secret.
-pub(super) async fn holds_what_helps_and_no_secret(stage: &Stage) {
+/// Asserts that the report contains the expected files and no secret.
+pub(super) async fn contains_files_and_no_secret(env: &TestEnv) {
     let secret = format!("--from-literal=token={CANARY}");
-    stage.kubectl(&["--namespace", NAMESPACE, "create", "secret", "generic", "chat", &secret]).await.unwrap();
+    env.kubectl(&["--namespace", NAMESPACE, "create", "secret", "generic", "chat", &secret]).await.unwrap();
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": { "generateName": "loose-", "namespace": NAMESPACE },
         "involvedObject": { "kind": "Pod", "namespace": NAMESPACE, "name": "x" }, "type": "Warning", "reason": "Loose",
@@ -21,14 +21,14 @@ pub(super) async fn holds_what_helps_and_no_secret(stage: &Stage) {
     });
     let manifest = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(manifest.path(), event.to_string()).unwrap();
-    stage.kubectl(&["create", "-f", manifest.path().to_str().unwrap()]).await.unwrap();
+    env.kubectl(&["create", "-f", manifest.path().to_str().unwrap()]).await.unwrap();
 
-    let before = stage.cluster.audit_mark().unwrap();
+    let before = env.cluster.audit_mark().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("report.tar.gz");
-    let said = ctl(stage, &["report", "--output", archive.to_str().unwrap()]);
-    assert!(said.code == 0 && said.out.contains("Secrets were not read"), "{said:?}");
-    let again = ctl(stage, &["report", "--output", archive.to_str().unwrap()]);
+    let output = ctl(env, &["report", "--output", archive.to_str().unwrap()]);
+    assert!(output.code == 0 && output.out.contains("Secrets were not read"), "{output:?}");
+    let again = ctl(env, &["report", "--output", archive.to_str().unwrap()]);
     assert!(again.code == 2 && again.err.contains("use another path for --output"), "{again:?}");
     let unpacked =
         Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(folder.path()).status().unwrap();
@@ -61,8 +61,8 @@ pub(super) async fn holds_what_helps_and_no_secret(stage: &Stage) {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "");
-    let asked =
-        stage.cluster.audit_since(before).unwrap().filter(|entry| entry.user_agent.contains("ensemblectl"));
-    assert!(asked.entries.len() > 20, "{asked:?}");
-    assert_eq!(asked.filter(|entry| entry.resource == "secrets").entries, []);
+    let requests =
+        env.cluster.audit_since(before).unwrap().filter(|entry| entry.user_agent.contains("ensemblectl"));
+    assert!(requests.entries.len() > 20, "{requests:?}");
+    assert_eq!(requests.filter(|entry| entry.resource == "secrets").entries, []);
 }

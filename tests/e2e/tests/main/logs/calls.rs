@@ -1,20 +1,20 @@
-//! The calls in the code that make log lines and spans.
+//! Finds the calls of log and span macros in the source code.
 
 use std::{fs, path::Path};
 
-/// The macros that log, or open a span whose keys stand in the log lines within it.
+/// Macros that log or open a span. The keys of a span occur in the log lines within it.
 const MACROS: [&str; 7] =
     ["info!(", "warn!(", "error!(", "debug!(", "trace!(", "info_span!(", "debug_span!("];
 
-/// A call of one of them.
+/// A call of a log or span macro.
 pub(super) struct Call {
-    /// The file, and the beginning of the call.
+    /// File and first characters of the call.
     pub(super) place: String,
     pub(super) keys: Vec<String>,
     pub(super) message: String,
 }
 
-/// All calls in the source files below a folder; those of tests are left out.
+/// Returns all calls in the source files of a folder, except in tests.
 pub(super) fn all(folder: &Path) -> Vec<Call> {
     let mut calls = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -45,7 +45,7 @@ fn calls_in(text: &str) -> impl Iterator<Item = (Vec<String>, String)> {
     })
 }
 
-/// The arguments of a call, given the text after its opening bracket.
+/// Returns the arguments of a call from the text after its opening parenthesis.
 fn arguments(text: &str) -> Vec<String> {
     let (mut depth, mut in_string, mut escaped) = (0, false, false);
     let mut arguments = vec![String::new()];
@@ -72,8 +72,8 @@ fn arguments(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What stands before and after the message is keys; a span's name is its message. Nothing if there is no message, as
-/// in another macro of that name.
+/// Returns keys and message. All arguments except the message are keys; the name of a span is its
+/// message. Returns `None` if there is no message, as in other macros of the same name.
 fn keys_and_message(arguments: &[String]) -> Option<(Vec<String>, String)> {
     let at = arguments.iter().position(|argument| argument.starts_with('"'))?;
     let message = arguments[at].trim_matches('"').to_owned();
@@ -88,9 +88,9 @@ fn key(argument: &str) -> String {
 }
 
 #[test]
-fn keys_and_messages_are_found_as_they_are_written() {
+fn finds_keys_and_messages() {
     let text = r#"
-        info!("nothing but words");
+        info!("only a message");
         warn!(controller = T::NAME, ?wait, %error, retry_in = ?f(a, "x, y)"), "it \"failed\", and");
         debug_span!("request", verb = self.verb, code = Empty);
         error!(kind, "{}", advice(kind));
@@ -98,7 +98,7 @@ fn keys_and_messages_are_found_as_they_are_written() {
     "#;
     let calls: Vec<_> = calls_in(text).map(|(keys, message)| (keys.join(" "), message)).collect();
     let expected = [
-        ("", "nothing but words"),
+        ("", "only a message"),
         ("controller wait error retry_in", r#"it \"failed\", and"#),
         ("kind", "{}"),
         ("verb code", "request"),

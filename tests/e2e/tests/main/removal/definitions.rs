@@ -3,7 +3,7 @@
 use cluster::wait::eventually;
 
 use super::{define, installation::Installation};
-use crate::support::{PATIENCE, Stage};
+use crate::support::{PATIENCE, TestEnv};
 
 /// The kinds that the manager watches.
 const KINDS: [&str; 6] =
@@ -11,7 +11,7 @@ const KINDS: [&str; 6] =
 
 /// The manager finalizes the objects, says once of each kind that it is gone, and goes on when it is back. Returns it, with
 /// an object of each kind.
-pub(super) async fn come_back_under_a_manager(stage: &mut Stage) -> Installation<'_> {
+pub(super) async fn come_back_under_a_manager(stage: &mut TestEnv) -> Installation<'_> {
     let installation = Installation::begin(stage, "second").await;
     installation.populate(&["early"]).await;
     let Installation { stage, manager } = &installation;

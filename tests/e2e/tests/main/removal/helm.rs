@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     deploy::{Deployed, Helm, RELEASE, create_namespace},
-    support::{MEMCACHED, Manager, Stage, Webhooks, run_to_end},
+    support::{MEMCACHED, Manager, TestEnv, Webhooks, run_to_exit},
 };
 
 const WITHIN: &str = "--namespace=platform";
@@ -36,8 +36,8 @@ async fn a_namespace_that_goes_before_its_release_leaves_nothing_that_cannot_be_
     remove_the_rest(&stage, &before).await;
 }
 
-async fn begin() -> (Stage, Snapshot) {
-    let stage = Stage::bare().await;
+async fn begin() -> (TestEnv, Snapshot) {
+    let stage = TestEnv::bare().await;
     let rights = ["create", "clusterrole", "jane", "--verb=create,delete", "--resource=namespaces"];
     stage.kubectl(&rights).await.unwrap();
     let binding = ["create", "clusterrolebinding", "jane", "--clusterrole=jane", "--user=jane"];
@@ -50,18 +50,18 @@ async fn begin() -> (Stage, Snapshot) {
 }
 
 /// Installs the chart.
-fn install(stage: &Stage, set: &[&str]) {
+fn install(stage: &TestEnv, set: &[&str]) {
     Helm::with(stage.cluster.kubeconfig()).apply("install", RELEASE, PLATFORM, set).unwrap();
     collect_garbage_of_new_kinds(stage);
 }
 
 /// Starts what a Deployment of the chart has in its pods.
-async fn run(stage: &Stage, deployment: &str, webhooks: Webhooks) -> Manager {
+async fn run(stage: &TestEnv, deployment: &str, webhooks: Webhooks) -> Manager {
     Deployed::read(stage, PLATFORM, deployment).await.run(stage, webhooks).await
 }
 
 /// Installs all of it, with objects of every kind.
-async fn install_all<'s>(stage: &'s Stage, set: &[&str], name: &str) -> Installation<'s> {
+async fn install_all<'s>(stage: &'s TestEnv, set: &[&str], name: &str) -> Installation<'s> {
     let webhooks = Webhooks::new();
     install(stage, set);
     let manager = run(stage, "ensemble-manager", webhooks).await;
@@ -72,7 +72,7 @@ async fn install_all<'s>(stage: &'s Stage, set: &[&str], name: &str) -> Installa
 }
 
 /// Has the API server call the manager on this machine. What else stands in the configurations is Helm's.
-async fn answer_by_url(stage: &Stage, webhooks: Webhooks) {
+async fn answer_by_url(stage: &TestEnv, webhooks: Webhooks) {
     stage.convert(webhooks).await;
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     let there = stage.read(&["get", kinds, OURS]).await["items"].as_array().unwrap().clone();
@@ -82,27 +82,27 @@ async fn answer_by_url(stage: &Stage, webhooks: Webhooks) {
         let (kind, name) = (text(&configuration["kind"]), text(&configuration["metadata"]["name"]));
         let patch = json!({ "webhooks": configuration["webhooks"] }).to_string();
         stage.kubectl(&["patch", &kind, &name, "--type=merge", "--patch", &patch]).await.unwrap();
-        stage.until_told_whom_to_trust(&kind, &name).await;
+        stage.until_ca_bundle(&kind, &name).await;
     }
-    stage.until_asked().await;
+    stage.until_tenants_reviewed().await;
 }
 
 /// With Roles instead of rights on the cluster, and a Deployment for each controller.
-async fn within_a_namespace(stage: &Stage) {
+async fn within_a_namespace(stage: &TestEnv) {
     create_namespace(stage, "shop").await;
     let controllers = "controllers={memcached,podset}";
     install(stage, &[controllers, "perController=true", "watchNamespaces={shop}", "metrics.enabled=false"]);
     let memcached = run(stage, "ensemble-memcached", Webhooks::new()).await;
     let podset = run(stage, "ensemble-podset", Webhooks::new()).await;
     stage.create(&MEMCACHED, "shop", "sold", json!({ "size": 1 })).await;
-    stage.until_settled(&MEMCACHED, "shop", "sold").await;
+    stage.until_ready(&MEMCACHED, "shop", "sold").await;
     let log = kubelet::uninstall(stage, [memcached, podset]).await;
     assert!(log.contains("object=shop/sold finalizer=cache.example.com/finalizer"), "{log}");
     nothing_holds(stage).await;
     stage.kubectl(&["delete", "namespace", "shop", "--wait=false"]).await.unwrap();
 }
 
-async fn release_first(stage: &Stage) {
+async fn release_first(stage: &TestEnv) {
     let Installation { manager, .. } = install_all(stage, &[], "kept").await;
     let log = kubelet::uninstall(stage, [manager]).await;
     assert!(log.contains(LET_GO), "{log}");
@@ -111,41 +111,41 @@ async fn release_first(stage: &Stage) {
     assert!(stage.names(&["memcacheds"]).await.contains(&"kept".to_owned()), "objects stay");
     Installation::delete_all_objects(stage).await;
     for kind in KINDS {
-        stage.until_none(&[kind.singular(), "--all-namespaces"]).await;
+        stage.until_empty(&[kind.singular(), "--all-namespaces"]).await;
     }
     Installation::delete_definitions(stage).await;
-    stage.until_none(&["customresourcedefinitions"]).await;
+    stage.until_empty(&["customresourcedefinitions"]).await;
 }
 
-async fn definitions_then_release(stage: &Stage) {
+async fn definitions_then_release(stage: &TestEnv) {
     let Installation { manager, .. } = install_all(stage, &["crds.keep=false"], "gone").await;
     Installation::delete_definitions(stage).await;
     let log = kubelet::uninstall(stage, [manager]).await;
     assert!(log.contains(LET_GO), "{log}");
-    stage.until_none(&["customresourcedefinitions"]).await;
+    stage.until_empty(&["customresourcedefinitions"]).await;
     nothing_holds(stage).await;
 }
 
 /// Nothing can be made in a namespace that goes, so Helm's last step fails and says so. It has taken the manager's rights by then.
-async fn namespace_then_release(stage: &Stage) {
+async fn namespace_then_release(stage: &TestEnv) {
     let Installation { manager, .. } = install_all(stage, &[], "held").await;
     kubelet::hold_pods(stage).await;
     stage.kubectl(&["delete", "namespace", PLATFORM, "--wait=false"]).await.unwrap();
-    let refused = kubelet::ask_helm(stage).until_ended().await.unwrap_err();
+    let refused = kubelet::ask_helm(stage).until_exit().await.unwrap_err();
     assert!(refused.contains("because it is being terminated"), "{refused}");
     kubelet::end(manager).await;
     kubelet::let_pods_go(stage).await;
     let administrator = stage.cluster.kubeconfig().display().to_string();
-    let done = run_to_end(&["release"], &[("KUBECONFIG", &administrator), ("POD_NAMESPACE", PLATFORM)]);
+    let done = run_to_exit(&["release"], &[("KUBECONFIG", &administrator), ("POD_NAMESPACE", PLATFORM)]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.said.contains(LET_GO), "{done:?}");
+    assert!(done.stderr.contains(LET_GO), "{done:?}");
     jane_makes_a_namespace(stage).await.unwrap();
-    let again = kubelet::ask_helm(stage).until_ended().await.unwrap_err();
+    let again = kubelet::ask_helm(stage).until_exit().await.unwrap_err();
     assert!(again.contains("not found"), "{again}");
 }
 
 /// Objects that are there have no finalizer, nobody asks a manager, and nothing of Helm's last step is left.
-async fn nothing_holds(stage: &Stage) {
+async fn nothing_holds(stage: &TestEnv) {
     let definitions = stage.names(&["customresourcedefinitions"]).await;
     for kind in KINDS.into_iter().filter(|kind| definitions.contains(&kind.definition())) {
         let objects = stage.read(&["get", kind.singular(), "--all-namespaces"]).await;
@@ -155,13 +155,13 @@ async fn nothing_holds(stage: &Stage) {
     }
     let kinds = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,\
                  validatingadmissionpolicies,validatingadmissionpolicybindings";
-    stage.until_none(&[kinds, OURS]).await;
+    stage.until_empty(&[kinds, OURS]).await;
     let namespaced = "serviceaccounts,roles,rolebindings,jobs,pods,deployments";
-    stage.until_none(&[namespaced, OURS, WITHIN]).await;
+    stage.until_empty(&[namespaced, OURS, WITHIN]).await;
     jane_makes_a_namespace(stage).await.unwrap();
 }
 
-async fn remove_the_rest(stage: &Stage, before: &Snapshot) {
+async fn remove_the_rest(stage: &TestEnv, before: &Snapshot) {
     let definitions = stage.names(&["customresourcedefinitions"]).await;
     for definition in definitions {
         stage.kubectl(&["delete", "customresourcedefinition", &definition, "--wait=false"]).await.unwrap();

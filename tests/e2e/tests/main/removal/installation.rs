@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::support::{
-    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, Stage, TENANT, TENANT_OWNER,
-    Webhooks, path,
+    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, TENANT, TENANT_OWNER,
+    TestEnv, Webhooks, path,
 };
 
 /// The kinds that people write.
@@ -13,19 +13,19 @@ pub(super) const KINDS: [&Kind; 6] =
 
 /// A manager that runs.
 pub(super) struct Installation<'s> {
-    pub(super) stage: &'s Stage,
+    pub(super) stage: &'s TestEnv,
     pub(super) manager: Manager,
 }
 
 impl<'s> Installation<'s> {
     /// Applies `deploy/rbac` and `deploy/webhooks`, and starts the manager.
-    pub(super) async fn begin(stage: &'s mut Stage, name: &str) -> Self {
-        stage.settle_in().await;
-        stage.permit().await;
+    pub(super) async fn begin(stage: &'s mut TestEnv, name: &str) -> Self {
+        stage.create_account().await;
+        stage.grant_rights().await;
         let webhooks = Webhooks::new();
         let manager = stage.start_with_webhooks(name, webhooks, &["--leader-elect=true"]);
         stage.configure(webhooks).await;
-        stage.stand_in().await;
+        stage.create_manager_pod().await;
         manager.until_readyz(200, "ok").await;
         Self { stage, manager }
     }
@@ -42,12 +42,12 @@ impl<'s> Installation<'s> {
             stage.join(name, &member(name)).await;
         }
         for name in names {
-            stage.until_settled(&POD_SET, "default", name).await;
-            stage.until_settled(&MEMCACHED, "default", name).await;
-            stage.until_settled(&NAMESPACE_PLUS, "default", &plus(name)).await;
-            stage.until_joined(name, 1).await;
+            stage.until_ready(&POD_SET, "default", name).await;
+            stage.until_ready(&MEMCACHED, "default", name).await;
+            stage.until_ready(&NAMESPACE_PLUS, "default", &plus(name)).await;
+            stage.until_tenant_ready(name, 1).await;
         }
-        stage.until_settled(&CONFIGURATION, "", "default").await;
+        stage.until_ready(&CONFIGURATION, "", "default").await;
     }
 
     /// Asks for the deletion of the objects of a name.
@@ -66,20 +66,20 @@ impl<'s> Installation<'s> {
 
     /// Deletes the namespace, and lets the manager end by that. Returns its log.
     pub(super) async fn end_with_its_namespace(self) -> String {
-        let log = self.stage.end_with_namespace(self.manager).await;
-        self.stage.remove_stand_in().await;
+        let log = self.stage.delete_manager_namespace(self.manager).await;
+        self.stage.remove_manager_pod().await;
         log
     }
 
     /// Asks the manager to end, as the deletion of its Deployment does. Returns its log.
     pub(super) async fn end(self) -> String {
-        let log = self.manager.ask_to_end().await;
-        self.stage.remove_stand_in().await;
+        let log = self.manager.stop().await;
+        self.stage.remove_manager_pod().await;
         log
     }
 
     /// Asks for the deletion of all objects that there are.
-    pub(super) async fn delete_all_objects(stage: &Stage) {
+    pub(super) async fn delete_all_objects(stage: &TestEnv) {
         for kind in KINDS {
             let all = ["delete", kind.singular(), "--all", "--all-namespaces", "--wait=false"];
             stage.kubectl(&all).await.unwrap();
@@ -87,18 +87,18 @@ impl<'s> Installation<'s> {
     }
 
     /// Asks for the deletion of the definitions, and with them of all objects.
-    pub(super) async fn delete_definitions(stage: &Stage) {
+    pub(super) async fn delete_definitions(stage: &TestEnv) {
         stage.kubectl(&["delete", "-f", &path("deploy/crds"), "--wait=false"]).await.unwrap();
     }
 
     /// Asks for the deletion of the manager's namespace.
-    pub(super) async fn delete_namespace(stage: &Stage) {
+    pub(super) async fn delete_namespace(stage: &TestEnv) {
         stage.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]).await.unwrap();
     }
 
     /// Deletes what else was applied, and the namespaces that people have got by NamespacePlus: those stay where nobody
     /// deletes them, and by default in any case.
-    pub(super) async fn delete_the_rest(stage: &Stage) {
+    pub(super) async fn delete_the_rest(stage: &TestEnv) {
         let plus = stage.names(&["namespaces"]).await.into_iter().filter(|name| name.starts_with("plus-"));
         for name in plus {
             stage.kubectl(&["delete", "namespace", &name, "--wait=false"]).await.unwrap();

@@ -31,7 +31,7 @@ use kube::{ResourceExt, api::DynamicObject};
 use serde_json::json;
 use snapshot::Snapshot;
 
-use crate::support::{Account, MEMCACHED, NAMESPACE, PATIENCE, Stage, path, run_to_end};
+use crate::support::{Account, MEMCACHED, NAMESPACE, PATIENCE, TestEnv, path, run_to_exit};
 
 /// What a manager says that has let go of everything.
 const LET_GO: &str = "nothing holds the cluster any more";
@@ -56,7 +56,7 @@ async fn a_manager_that_was_stopped_leaves_nothing_that_release_does_not_let_go_
 }
 
 /// A cluster that knows the kinds, and how it was before.
-async fn begin() -> (Stage, Snapshot) {
+async fn begin() -> (TestEnv, Snapshot) {
     let cluster = cluster::isolated().await.unwrap();
     let rights = ["create", "clusterrole", "jane", "--verb=create,delete", "--resource=namespaces"];
     cluster.kubectl(&rights).await.unwrap();
@@ -65,24 +65,24 @@ async fn begin() -> (Stage, Snapshot) {
         .await
         .unwrap();
     let before = Snapshot::of(&cluster).await.unwrap();
-    let stage = Stage::bare_on(cluster).await;
+    let stage = TestEnv::bare_on(cluster).await;
     define(&stage).await;
     (stage, before)
 }
 
 /// Installs the definitions. The garbage collector looks for new kinds at its start and every 30 s, and what it does not know
 /// it leaves alone.
-async fn define(stage: &Stage) {
-    stage.define().await;
+async fn define(stage: &TestEnv) {
+    stage.install_crds().await;
     collect_garbage_of_new_kinds(stage);
 }
 
-fn collect_garbage_of_new_kinds(stage: &Stage) {
+fn collect_garbage_of_new_kinds(stage: &TestEnv) {
     stage.cluster.stop_component(Component::KubeControllerManager).unwrap();
     stage.cluster.start_component(Component::KubeControllerManager).unwrap();
 }
 
-async fn namespace_first(stage: &mut Stage, before: &Snapshot) {
+async fn namespace_first(stage: &mut TestEnv, before: &Snapshot) {
     let manager = Installation::begin(stage, "first").await;
     let stage = manager.stage;
     manager.populate(&["early", "late"]).await;
@@ -95,7 +95,7 @@ async fn namespace_first(stage: &mut Stage, before: &Snapshot) {
     before.until_again(&stage.cluster, &snapshot::DEFINITIONS).await;
 }
 
-async fn definitions_then_namespace(stage: &mut Stage, before: &Snapshot) {
+async fn definitions_then_namespace(stage: &mut TestEnv, before: &Snapshot) {
     let manager = Installation::begin(stage, "second").await;
     let stage = manager.stage;
     manager.populate(&["late"]).await;
@@ -107,7 +107,7 @@ async fn definitions_then_namespace(stage: &mut Stage, before: &Snapshot) {
     before.until_again(&stage.cluster, &[]).await;
 }
 
-async fn manager_first(stage: &mut Stage, before: &Snapshot) {
+async fn manager_first(stage: &mut TestEnv, before: &Snapshot) {
     let manager = Installation::begin(stage, "first").await;
     let stage = manager.stage;
     manager.populate(&["early", "late"]).await;
@@ -125,28 +125,28 @@ async fn manager_first(stage: &mut Stage, before: &Snapshot) {
     assert!(held.metadata.deletion_timestamp.is_some(), "{held:?}");
 
     let releaser = stage.account("releaser").await;
-    let refused = run_to_end(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
+    let refused = run_to_exit(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.said.contains("apply deploy/rbac/optional/release.yaml"), "{refused:?}");
+    assert!(refused.stderr.contains("apply deploy/rbac/optional/release.yaml"), "{refused:?}");
     let file = path("deploy/rbac/optional/release.yaml");
     stage.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
-    stage.permit_account(&releaser, "release").await;
+    stage.grant_controller_rights(&releaser, "release").await;
     let subject = format!("--serviceaccount={NAMESPACE}:releaser");
     let within = format!("--namespace={NAMESPACE}");
     let sees = ["create", "rolebinding", "releaser-release", "--role=ensemble-release", &subject, &within];
     stage.kubectl(&sees).await.unwrap();
-    let done = run_to_end(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
+    let done = run_to_exit(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
     assert_eq!(done.code, Some(0), "{done:?}");
     for told in [
         "deleted kind=ValidatingWebhookConfiguration object=ensemble-tenant",
         "deleted kind=ClusterRoleBinding object=capsule-namespace-provisioner",
         "the finalizer is taken off kind=Memcached object=default/late finalizer=cache.example.com/finalizer",
     ] {
-        assert!(done.said.contains(told), "{told}: {}", done.said);
+        assert!(done.stderr.contains(told), "{told}: {}", done.stderr);
     }
-    let again = run_to_end(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
+    let again = run_to_exit(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
     assert_eq!(again.code, Some(0), "{again:?}");
-    assert!(again.said.contains(&format!("{LET_GO} count=0")), "{again:?}");
+    assert!(again.stderr.contains(&format!("{LET_GO} count=0")), "{again:?}");
 
     jane_makes_a_namespace(stage).await.unwrap();
     let_go_by_somebody_else(stage).await;
@@ -162,7 +162,7 @@ async fn definitions_then_manager(manager: Installation<'_>, before: &Snapshot) 
     manager.end().await;
     Installation::delete_namespace(stage).await;
     let administrator = stage.cluster.kubeconfig().display().to_string();
-    let done = run_to_end(&["release"], &[("KUBECONFIG", &administrator)]);
+    let done = run_to_exit(&["release"], &[("KUBECONFIG", &administrator)]);
     assert_eq!(done.code, Some(0), "{done:?}");
     jane_makes_a_namespace(stage).await.unwrap();
     Installation::delete_the_rest(stage).await;
@@ -170,7 +170,7 @@ async fn definitions_then_manager(manager: Installation<'_>, before: &Snapshot) 
 }
 
 /// Somebody who has nothing to do with Tenants makes a namespace, and deletes it.
-async fn jane_makes_a_namespace(stage: &Stage) -> anyhow::Result<()> {
+async fn jane_makes_a_namespace(stage: &TestEnv) -> anyhow::Result<()> {
     stage.kubectl(&["create", "namespace", "janes", "--as=jane"]).await?;
     stage.kubectl(&["delete", "namespace", "janes", "--as=jane", "--wait=false"]).await?;
     Ok(())
@@ -181,13 +181,13 @@ fn kubeconfig(account: &Account) -> &str {
 }
 
 /// A finalizer that is not ours, on an object that is.
-async fn hold_by_somebody_else(stage: &Stage) {
+async fn hold_by_somebody_else(stage: &TestEnv) {
     let patch = json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": FOREIGN }]).to_string();
     stage.kubectl(&["patch", "memcached", "late", "--type=json", "-p", &patch]).await.unwrap();
 }
 
 /// Theirs is the only one that is left.
-async fn let_go_by_somebody_else(stage: &Stage) {
+async fn let_go_by_somebody_else(stage: &TestEnv) {
     let is_alone = |object: &DynamicObject| object.finalizers() == [FOREIGN];
     stage.until(&MEMCACHED, "default", "late", "to be held by somebody else alone", is_alone).await;
     let patch = json!({ "metadata": { "finalizers": null } }).to_string();

@@ -1,4 +1,4 @@
-//! A way to the API server that can be cut.
+//! A network connection to the API server that a test can interrupt.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,9 +9,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{Account, Stage};
+use super::{Account, TestEnv};
 
-/// Passes bytes on to the API server until it is cut: then nothing comes through any more, and nobody is told.
+/// Forwards bytes to the API server until the network is cut. Then it drops all bytes without
+/// closing connections.
 pub(crate) struct Forwarder {
     port: u16,
     open: watch::Sender<bool>,
@@ -19,8 +20,8 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    pub(crate) async fn new(stage: &Stage) -> Self {
-        let target = stage.cluster.record().ports.api_server;
+    pub(crate) async fn new(env: &TestEnv) -> Self {
+        let target = env.cluster.record().ports.api_server;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let open = watch::Sender::new(true);
@@ -29,9 +30,9 @@ impl Forwarder {
         Self { port, open, _tasks: tasks }
     }
 
-    /// An account that goes this way.
-    pub(crate) fn lead(&self, stage: &Stage, account: &Account) -> Account {
-        let direct = format!("https://127.0.0.1:{}", stage.cluster.record().ports.api_server);
+    /// Returns the account with a kubeconfig that connects through the forwarder.
+    pub(crate) fn lead(&self, env: &TestEnv, account: &Account) -> Account {
+        let direct = format!("https://127.0.0.1:{}", env.cluster.record().ports.api_server);
         let kubeconfig = std::fs::read_to_string(account.kubeconfig()).unwrap();
         assert!(kubeconfig.contains(&direct));
         let path: PathBuf = account.kubeconfig().with_extension("forwarded");
@@ -44,7 +45,7 @@ impl Forwarder {
         self.open.send_replace(false);
     }
 
-    /// What was underway when it was cut stays lost.
+    /// Forwards new connections again. Bytes dropped in the meantime stay lost.
     pub(crate) fn restore(&self) {
         self.open.send_replace(true);
     }
@@ -72,7 +73,7 @@ async fn connect(near: TcpStream, target: u16, mut open: watch::Receiver<bool>) 
     );
 }
 
-/// Passes bytes on until one side ends. A connection over which something was to go while the way was cut is dead.
+/// Forwards bytes until one side closes. A connection on which bytes were dropped is dead.
 async fn pass(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),

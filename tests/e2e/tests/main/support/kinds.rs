@@ -1,4 +1,4 @@
-//! The kinds that the manager serves, without their Rust types: as anybody sees them.
+//! The manager's kinds, used without their Rust types, as other clients do.
 
 use cluster::wait;
 use kube::{
@@ -7,9 +7,9 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Stage};
+use super::{PATIENCE, TestEnv};
 
-/// A kind, as the API server names it.
+/// A kind of the API.
 pub(crate) struct Kind {
     group: &'static str,
     version: &'static str,
@@ -35,24 +35,24 @@ pub(crate) const TENANT_OWNER: Kind =
     Kind { group: "capsule.clastix.io", version: "v1beta2", singular: "TenantOwner", plural: "tenantowners" };
 
 impl Kind {
-    /// `group/version`.
+    /// Returns `group/version`.
     pub(crate) fn api_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
     }
 
-    /// The name of its definition.
+    /// Returns the name of the CRD.
     pub(crate) fn definition(&self) -> String {
         format!("{}.{}", self.plural, self.group)
     }
 
-    /// The name of the kind in manifests.
+    /// Returns the kind as written in manifests.
     pub(crate) fn singular(&self) -> &'static str {
         self.singular
     }
 }
 
-impl Stage {
-    /// The objects of a kind in a namespace; of a cluster-scoped kind with "".
+impl TestEnv {
+    /// Returns the API of a kind in a namespace. The namespace of a cluster-scoped kind is "".
     pub(crate) async fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
         let client = self.cluster.client().await.unwrap();
         let named = GroupVersionKind::gvk(kind.group, kind.version, kind.singular);
@@ -78,31 +78,31 @@ impl Stage {
         self.api(kind, namespace).await.create(&PostParams::default(), &object).await.unwrap()
     }
 
-    /// Changes the spec of an object.
+    /// Patches the spec of an object.
     pub(crate) async fn change(&self, kind: &Kind, namespace: &str, name: &str, spec: Value) {
         let patch = Patch::Merge(json!({ "spec": spec }));
         self.api(kind, namespace).await.patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Deletes an object, or asks for it if finalizers hold it.
+    /// Deletes an object. An object with finalizers is only marked for deletion.
     pub(crate) async fn delete(&self, kind: &Kind, namespace: &str, name: &str) {
         self.api(kind, namespace).await.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Waits until a Tenant says that all is as its spec asks, in so many namespaces.
-    pub(crate) async fn until_joined(&self, tenant: &str, namespaces: i64) {
+    /// Waits until a Tenant is ready and has this many namespaces.
+    pub(crate) async fn until_tenant_ready(&self, tenant: &str, namespaces: i64) {
         let joined = |tenant: &DynamicObject| {
-            is_settled(tenant) && tenant.data["status"]["size"].as_i64() == Some(namespaces)
+            is_ready(tenant) && tenant.data["status"]["size"].as_i64() == Some(namespaces)
         };
         self.until(&TENANT, "", tenant, "to have its namespaces", joined).await;
     }
 
-    /// Waits until an object says that all is as its spec asks.
-    pub(crate) async fn until_settled(&self, kind: &Kind, namespace: &str, name: &str) -> DynamicObject {
-        self.until(kind, namespace, name, "to be ready", is_settled).await
+    /// Waits until an object is Ready and its status is up to date.
+    pub(crate) async fn until_ready(&self, kind: &Kind, namespace: &str, name: &str) -> DynamicObject {
+        self.until(kind, namespace, name, "to be ready", is_ready).await
     }
 
-    /// Waits until an object is so.
+    /// Waits until an object satisfies a predicate.
     pub(crate) async fn until(
         &self,
         kind: &Kind,
@@ -116,7 +116,7 @@ impl Stage {
         wait::condition(&api, name, what, PATIENCE, condition).await.unwrap().unwrap()
     }
 
-    /// Waits until there is no such object.
+    /// Waits until an object no longer exists.
     pub(crate) async fn until_gone(&self, kind: &Kind, namespace: &str, name: &str) {
         let api = self.api(kind, namespace).await;
         let is_gone = |object: Option<&DynamicObject>| object.is_none();
@@ -125,7 +125,7 @@ impl Stage {
 }
 
 /// Whether the condition Ready is true of the present spec.
-fn is_settled(object: &DynamicObject) -> bool {
+fn is_ready(object: &DynamicObject) -> bool {
     let status = &object.data["status"];
     let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
     status["observedGeneration"].as_i64() == object.metadata.generation

@@ -1,24 +1,24 @@
-//! What people read and do with kubectl.
+//! Runs kubectl.
 
 use anyhow::Result;
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Stage, TENANT};
+use super::{PATIENCE, TENANT, TestEnv};
 
-impl Stage {
+impl TestEnv {
     /// Runs kubectl as the administrator.
     pub(crate) async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.cluster.kubectl(args).await
     }
 
-    /// What a command prints, as JSON.
+    /// Returns the output of a command as JSON.
     pub(crate) async fn read(&self, args: &[&str]) -> Value {
         let args = [args, &["--output=json"]].concat();
         serde_json::from_str(&self.kubectl(&args).await.unwrap()).unwrap()
     }
 
-    /// The names that `kubectl get` lists with these arguments.
+    /// Returns the names that `kubectl get` lists with these arguments.
     pub(crate) async fn names(&self, args: &[&str]) -> Vec<String> {
         let all = self.read(&[&["get"], args].concat()).await;
         let items = all["items"].as_array().unwrap().iter();
@@ -26,7 +26,7 @@ impl Stage {
     }
 
     /// Waits until `kubectl get` lists nothing with these arguments.
-    pub(crate) async fn until_none(&self, args: &[&str]) {
+    pub(crate) async fn until_empty(&self, args: &[&str]) {
         eventually(&format!("kubectl get {args:?} to list nothing"), PATIENCE, async || {
             let left = self.names(args).await;
             Ok(if left.is_empty() { Ok(()) } else { Err(left) })
@@ -35,13 +35,13 @@ impl Stage {
         .unwrap();
     }
 
-    /// The cells of what `kubectl get` prints, by lines.
+    /// Returns the cells of the table that `kubectl get` prints.
     pub(crate) async fn table(&self, args: &[&str]) -> Vec<Vec<String>> {
         let table = self.kubectl(&[&["get"], args].concat()).await.unwrap();
         table.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
     }
 
-    /// Waits until `kubectl get` lists so many objects; pods that are being deleted are still among them.
+    /// Waits until `kubectl get` lists this many objects, including terminating ones.
     pub(crate) async fn until_count(&self, args: &[&str], count: usize) {
         eventually(&format!("kubectl get {args:?} to list {count}"), PATIENCE, async || {
             let names = self.names(args).await;
@@ -51,7 +51,7 @@ impl Stage {
         .unwrap();
     }
 
-    /// Creates a namespace that an administrator joins to a Tenant.
+    /// Creates a namespace as an administrator and assigns it to a Tenant.
     pub(crate) async fn join(&self, tenant: &str, namespace: &str) {
         let uid = self.read(&["get", "tenant", tenant]).await["metadata"]["uid"].clone();
         let namespace = json!({

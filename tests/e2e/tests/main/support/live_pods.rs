@@ -1,4 +1,4 @@
-//! Counting pods while they come and go.
+//! Counts the live Pods of a namespace.
 
 use std::{
     collections::BTreeSet,
@@ -18,57 +18,62 @@ use kube::{
 };
 use tokio::task::JoinHandle;
 
-/// Follows the pods of a namespace from now on.
+/// Watches the Pods of a namespace.
 pub(crate) struct LivePods {
-    seen: Arc<Mutex<Seen>>,
+    observed: Arc<Mutex<Observed>>,
     task: JoinHandle<()>,
 }
 
-/// By UID.
+/// Pods by UID.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct Observed {
     ever: BTreeSet<String>,
     live: BTreeSet<String>,
-    /// The most that lived at a time.
+    /// Maximum number of Pods that were alive at the same time.
     most: usize,
 }
 
 impl LivePods {
     pub(crate) fn follow(api: Api<Pod>) -> Self {
-        let seen = Arc::<Mutex<Seen>>::default();
-        let told = seen.clone();
+        let observed = Arc::<Mutex<Observed>>::default();
+        let shared = observed.clone();
         let task = tokio::spawn(async move {
             let events = watcher(api, Config::default()).default_backoff();
             pin_mut!(events);
             while let Some(event) = events.next().await {
                 match event {
-                    Ok(Event::Apply(pod) | Event::InitApply(pod)) => told.lock().unwrap().is(&pod),
-                    Ok(Event::Delete(pod)) => told.lock().unwrap().went(&pod),
+                    Ok(Event::Apply(pod) | Event::InitApply(pod)) => shared.lock().unwrap().update(&pod),
+                    Ok(Event::Delete(pod)) => shared.lock().unwrap().remove(&pod),
                     Ok(Event::Init | Event::InitDone) | Err(_) => {}
                 }
             }
         });
-        Self { seen, task }
+        Self { observed, task }
     }
 
-    /// Waits until this many pods live, and holds their number to never having been above `bound`, and the number of all
-    /// pods that there ever were to `ever`.
+    /// Waits until `live` Pods are alive. Asserts that at most `bound` were alive at any time, and
+    /// that `ever` Pods have existed.
     pub(crate) async fn assert_settled(&self, live: usize, bound: usize, ever: usize) {
-        let seen = self.until_live(live).await;
-        assert!(seen.most <= bound, "{} pods lived at a time, {bound} were asked for", seen.most);
-        assert_eq!(seen.ever.len(), ever, "all pods that there ever were");
+        let observed = self.until_live(live).await;
+        assert!(
+            observed.most <= bound,
+            "{} Pods were alive at the same time; at most {bound} are allowed",
+            observed.most
+        );
+        assert_eq!(observed.ever.len(), ever, "number of Pods that have existed");
     }
 
-    /// Waits until this many pods live. Returns the most that ever did at a time.
+    /// Waits until `live` Pods are alive. Returns the maximum number that were alive at the same
+    /// time.
     pub(crate) async fn assert_live(&self, live: usize) -> usize {
         self.until_live(live).await.most
     }
 
-    async fn until_live(&self, live: usize) -> Seen {
-        let what = format!("{live} live pods");
+    async fn until_live(&self, live: usize) -> Observed {
+        let what = format!("{live} Pods to be alive");
         let settled = eventually(&what, Duration::from_secs(30), async || {
-            let seen = self.seen.lock().unwrap().clone();
-            Ok(if seen.live.len() == live { Ok(seen) } else { Err(seen) })
+            let observed = self.observed.lock().unwrap().clone();
+            Ok(if observed.live.len() == live { Ok(observed) } else { Err(observed) })
         });
         settled.await.unwrap()
     }
@@ -80,8 +85,8 @@ impl Drop for LivePods {
     }
 }
 
-impl Seen {
-    fn is(&mut self, pod: &Pod) {
+impl Observed {
+    fn update(&mut self, pod: &Pod) {
         let uid = pod.uid().unwrap();
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         self.ever.insert(uid.clone());
@@ -93,7 +98,7 @@ impl Seen {
         self.most = self.most.max(self.live.len());
     }
 
-    fn went(&mut self, pod: &Pod) {
+    fn remove(&mut self, pod: &Pod) {
         self.live.remove(&pod.uid().unwrap());
     }
 }

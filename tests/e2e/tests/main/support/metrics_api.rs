@@ -1,4 +1,4 @@
-//! The metrics API of a cluster, with figures that the test makes up.
+//! A metrics API with load values that a test sets.
 
 use std::{
     collections::BTreeMap,
@@ -19,29 +19,30 @@ use operator_runtime::https::{self, Identity};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{NAMESPACE, PATIENCE, Stage};
+use super::{NAMESPACE, PATIENCE, TestEnv};
 
-/// Serves `metrics.k8s.io/v1beta1` for pods, as a metrics server does: those that the asker selects. The running ones
+/// Serves `metrics.k8s.io/v1beta1` for the selected Pods, as metrics-server does. The running Pods
 /// of a namespace share its load equally.
 pub(crate) struct MetricsApi {
     load: Load,
     _stop: DropGuard,
 }
 
-/// Thousandths of a processor by namespace.
+/// Load of each namespace in millicores.
 type Load = Arc<Mutex<BTreeMap<String, usize>>>;
 
 #[derive(Clone)]
-struct Figures {
+struct ServerState {
     client: Client,
     load: Load,
 }
 
 impl MetricsApi {
-    /// Starts it, and waits until the API server hands requests on to it. Ends when dropped.
-    pub(crate) async fn start(stage: &Stage) -> Self {
+    /// Starts the server and waits until the API server proxies requests to it. Dropping it stops
+    /// the server.
+    pub(crate) async fn start(env: &TestEnv) -> Self {
         let load = Load::default();
-        let figures = Figures { client: stage.cluster.client().await.unwrap(), load: load.clone() };
+        let figures = ServerState { client: env.cluster.client().await.unwrap(), load: load.clone() };
         let router = Router::new()
             .route("/apis/metrics.k8s.io/v1beta1", get(resources))
             .route("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods", get(pods))
@@ -52,18 +53,18 @@ impl MetricsApi {
         let stop = CancellationToken::new();
         let server =
             https::serve(([127, 0, 0, 1], 0).into(), router, identity, 64, stop.clone()).await.unwrap();
-        register(stage, server.address.port()).await;
+        register(env, server.address.port()).await;
         Self { load, _stop: stop.drop_guard() }
     }
 
-    /// Has the pods of a namespace use so many thousandths of a processor together.
-    pub(crate) fn load(&self, namespace: &str, thousandths: usize) {
-        self.load.lock().unwrap().insert(namespace.to_owned(), thousandths);
+    /// Sets the total load of a namespace's Pods.
+    pub(crate) fn load(&self, namespace: &str, millicores: usize) {
+        self.load.lock().unwrap().insert(namespace.to_owned(), millicores);
     }
 }
 
-/// Tells the API server: by a Service that is another name for this machine.
-async fn register(stage: &Stage, port: u16) {
+/// Registers the APIService. Its Service is an external name of this machine.
+async fn register(env: &TestEnv, port: u16) {
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": { "name": "metrics", "namespace": NAMESPACE },
@@ -78,13 +79,13 @@ async fn register(stage: &Stage, port: u16) {
             "service": { "name": "metrics", "namespace": NAMESPACE, "port": port },
         },
     });
-    stage.cluster.apply_yaml(&service.to_string()).await.unwrap();
-    stage.cluster.apply_yaml(&api.to_string()).await.unwrap();
+    env.cluster.apply_yaml(&service.to_string()).await.unwrap();
+    env.cluster.apply_yaml(&api.to_string()).await.unwrap();
     eventually("the metrics API to be available", PATIENCE, async || {
-        let conditions = stage.read(&["get", "apiservice", name]).await["status"]["conditions"].clone();
+        let conditions = env.read(&["get", "apiservice", name]).await["status"]["conditions"].clone();
         let is_available = |one: &Value| one["type"] == "Available" && one["status"] == "True";
-        let said = conditions.as_array().is_some_and(|all| all.iter().any(is_available));
-        Ok(if said { Ok(()) } else { Err(conditions) })
+        let available = conditions.as_array().is_some_and(|all| all.iter().any(is_available));
+        Ok(if available { Ok(()) } else { Err(conditions) })
     })
     .await
     .unwrap();
@@ -100,11 +101,11 @@ async fn resources() -> impl IntoResponse {
 }
 
 async fn pods(
-    State(figures): State<Figures>,
+    State(figures): State<ServerState>,
     Path(namespace): Path<String>,
     RawQuery(query): RawQuery,
 ) -> impl IntoResponse {
-    // The selector goes on as it came.
+    // Passes the label selector on unchanged.
     let uri = format!("/api/v1/namespaces/{namespace}/pods?{}", query.unwrap_or_default());
     let selected =
         figures.client.request::<ObjectList<Pod>>(Request::get(uri).body(Vec::new()).unwrap()).await;

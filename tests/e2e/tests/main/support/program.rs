@@ -1,4 +1,4 @@
-//! The program under test: built once, and run to its end where it is to end by itself.
+//! Builds the manager and runs it until it exits.
 
 use std::{
     net::TcpListener,
@@ -10,28 +10,28 @@ use std::{
 
 use cluster::program::build_manager;
 
-/// Where the manager is; built by whoever asks first.
+/// Returns the path of the manager. The first caller builds it.
 pub(crate) fn program() -> &'static Path {
-    // The same build as that of the tests, so that there is nothing to do when the workspace has been built.
+    // Uses the profile of the tests, so that cargo has nothing to do if the workspace is built.
     static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| build_manager(!cfg!(debug_assertions)).unwrap());
     &PROGRAM
 }
 
-/// How the manager ended.
+/// Result of a manager that has exited.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    /// Its exit code.
+pub(crate) struct ExitedManager {
+    /// Exit code.
     pub(crate) code: Option<i32>,
-    /// What it said on standard error.
-    pub(crate) said: String,
-    /// How long that took.
-    pub(crate) took: Duration,
+    /// Standard error.
+    pub(crate) stderr: String,
+    /// Time from start to exit.
+    pub(crate) duration: Duration,
 }
 
-/// Runs the manager to its end. Nothing of the tester's own configuration is seen by it.
-pub(crate) fn run_to_end(args: &[&str], env: &[(&str, &str)]) -> Ended {
+/// Runs the manager until it exits, without the user's own configuration.
+pub(crate) fn run_to_exit(args: &[&str], env: &[(&str, &str)]) -> ExitedManager {
     let nowhere = tempfile::tempdir().unwrap();
-    let said = nowhere.path().join("said");
+    let stderr = nowhere.path().join("stderr");
     let program = program();
     let began = Instant::now();
     let mut child = Command::new(program)
@@ -42,7 +42,7 @@ pub(crate) fn run_to_end(args: &[&str], env: &[(&str, &str)]) -> Ended {
         .env("ENSEMBLE_METRICS_BIND_ADDRESS", "0")
         .envs(env.iter().copied())
         .stdout(Stdio::null())
-        .stderr(std::fs::File::create(&said).unwrap())
+        .stderr(std::fs::File::create(&stderr).unwrap())
         .spawn()
         .unwrap();
     let limit = Duration::from_secs(20);
@@ -57,10 +57,10 @@ pub(crate) fn run_to_end(args: &[&str], env: &[(&str, &str)]) -> Ended {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    Ended { code, took: began.elapsed(), said: std::fs::read_to_string(said).unwrap() }
+    ExitedManager { code, duration: began.elapsed(), stderr: std::fs::read_to_string(stderr).unwrap() }
 }
 
-/// A port on 127.0.0.1 that nobody uses at present.
+/// Returns a port on 127.0.0.1 that is currently unused.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,4 +1,4 @@
-//! Managers that share their controllers.
+//! Managers with leader election.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use cluster::{
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt, api::ListParams};
 
-use super::{Account, NAMESPACE, PATIENCE, Stage};
+use super::{Account, NAMESPACE, PATIENCE, TestEnv};
 
-/// Times that a test need not wait long for: a lease of 3 s.
+/// Leader election flags for tests: a lease duration of 3 s.
 pub(crate) const QUICK: [&str; 3] = [
     "--leader-elect-lease-duration=3s",
     "--leader-elect-renew-deadline=2s",
     "--leader-elect-retry-period=500ms",
 ];
 
-impl Stage {
-    /// An account for a replica of its own name: with the rights of these controllers, and to hold Leases.
+impl TestEnv {
+    /// Creates an account for a replica with the rights of these controllers and on Leases.
     pub(crate) async fn replica(&self, name: &str, controllers: &[&str]) -> Account {
         let account = self.account(name).await;
         for controller in controllers {
-            self.permit_account(&account, controller).await;
+            self.grant_controller_rights(&account, controller).await;
         }
         let subject = format!("--serviceaccount={NAMESPACE}:{name}");
         let (namespace, role) = (format!("--namespace={NAMESPACE}"), "--role=ensemble-leader-election");
@@ -31,13 +31,13 @@ impl Stage {
         account
     }
 
-    /// Who holds the Leases, by controller; those that nobody holds are left out.
+    /// Returns the holder of each controller's Lease. Omits Leases without a holder.
     pub(crate) async fn holders(&self) -> BTreeMap<String, String> {
         let leases = self.leases().await.list(&ListParams::default()).await.unwrap();
         let holder = |lease: Lease| {
             let controller = lease.name_any().strip_prefix("ensemble-")?.to_owned();
             let holder = lease.spec?.holder_identity.filter(|holder| !holder.is_empty())?;
-            // The end is different in each life of a process.
+            // The suffix differs in each process.
             Some((controller, holder.split('_').next()?.to_owned()))
         };
         leases.into_iter().filter_map(holder).collect()
@@ -47,9 +47,9 @@ impl Stage {
         Api::namespaced(self.cluster.client().await.unwrap(), NAMESPACE)
     }
 
-    /// Waits until a replica other than `before` holds a controller's Lease. Returns which.
+    /// Waits until a replica other than `before` holds a controller's Lease, and returns its name.
     pub(crate) async fn until_led(&self, controller: &str, before: &str) -> String {
-        eventually(&format!("another than {before:?} to lead {controller}"), PATIENCE, async || {
+        eventually(&format!("a replica other than {before:?} to lead {controller}"), PATIENCE, async || {
             let holder = self.holders().await.remove(controller);
             Ok(holder.clone().filter(|holder| holder != before).ok_or(holder))
         })
@@ -57,9 +57,9 @@ impl Stage {
         .unwrap()
     }
 
-    /// Holds the replicas to having written only while they held the Lease of the controller that wrote: between a write
-    /// of the Lease by one and the next by another, only the one writes. Returns how many writes were looked at, and how
-    /// often Leases changed hands.
+    /// Asserts that each replica wrote only while it held the Lease of the writing controller.
+    /// Between a Lease write by one replica and the next one by another, only the first may write.
+    /// Returns the number of checked writes and the number of failovers.
     pub(crate) fn assert_only_holders_wrote(&self, replicas: &[&Account], since: Mark) -> (usize, usize) {
         let users: Vec<_> = replicas.iter().map(|account| account.user()).collect();
         let log = self.cluster.audit_since(since).unwrap();
@@ -83,7 +83,7 @@ impl Stage {
     }
 }
 
-/// The controller that sent a request.
+/// Returns the controller that sent a request.
 fn controller(entry: &Entry) -> Option<String> {
     let (_, name) = entry.user_agent.split_once('(')?;
     Some(name.trim_end_matches(')').to_owned())

@@ -1,12 +1,12 @@
-//! Managers that the API server asks.
+//! Managers that serve webhooks.
 
 use cluster::wait::eventually;
-use harness::hostile::Target;
+use harness::hostile_reviews::WebhookServer;
 use serde_json::{Value, json};
 
-use super::{Manager, PATIENCE, Stage, free_port, path};
+use super::{Manager, PATIENCE, TestEnv, free_port, path};
 
-/// Where a manager serves its webhooks, on this machine.
+/// Address of a webhook server on this machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Webhooks {
     port: u16,
@@ -17,12 +17,13 @@ impl Webhooks {
         Self { port: free_port() }
     }
 
-    /// What to listen on.
+    /// Returns the listen address.
     pub(crate) fn address(self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The configurations and policies of `deploy/webhooks`, by URL instead of by Service: no pod stands behind a Service here.
+    /// Returns the configurations and policies of `deploy/webhooks` with URLs in place of Services:
+    /// a Service has no Pod to connect to here.
     pub(crate) fn configurations(self, deployed: &[Value]) -> Vec<Value> {
         let mut configurations = deployed.to_vec();
         let webhooks = configurations.iter_mut().filter_map(|one| one.get_mut("webhooks")?.as_array_mut());
@@ -34,7 +35,7 @@ impl Webhooks {
     }
 }
 
-impl Stage {
+impl TestEnv {
     /// Starts the deployed manager with its webhooks.
     pub(crate) fn start_with_webhooks(&self, name: &str, webhooks: Webhooks, args: &[&str]) -> Manager {
         let address = format!("--webhook-bind-address={}", webhooks.address());
@@ -42,7 +43,7 @@ impl Stage {
         self.start_with_probes(name, &self.account, &args)
     }
 
-    /// What `deploy/webhooks` tells the API server, as JSON.
+    /// Returns the objects in `deploy/webhooks` as JSON.
     pub(crate) async fn deployed_configurations(&self) -> Vec<Value> {
         let folder = path("deploy/webhooks");
         let read = self.read(&["apply", "--dry-run=client", "-f", &folder]).await;
@@ -50,7 +51,7 @@ impl Stage {
         items.into_iter().filter(|item| item["kind"] != "Service").collect()
     }
 
-    /// Tells the API server, and waits until it has been told whom to trust.
+    /// Applies the webhook configurations and waits until they have a CA bundle.
     pub(crate) async fn configure(&self, webhooks: Webhooks) {
         self.convert(webhooks).await;
         for configuration in webhooks.configurations(&self.deployed_configurations().await) {
@@ -60,22 +61,22 @@ impl Stage {
             }
             let kind = configuration["kind"].as_str().unwrap();
             let name = configuration["metadata"]["name"].as_str().unwrap();
-            self.until_told_whom_to_trust(kind, name).await;
+            self.until_ca_bundle(kind, name).await;
         }
     }
 
-    /// Waits until a configuration of webhooks says whom to trust.
-    pub(crate) async fn until_told_whom_to_trust(&self, kind: &str, name: &str) {
-        eventually("the manager to say whom to trust", PATIENCE, async || {
+    /// Waits until a webhook configuration has a CA bundle.
+    pub(crate) async fn until_ca_bundle(&self, kind: &str, name: &str) {
+        eventually("the manager to write the CA bundle", PATIENCE, async || {
             let there = self.read(&["get", kind, name]).await;
-            let mut told = there["webhooks"].as_array().unwrap().iter();
-            Ok(told.all(|webhook| webhook["clientConfig"]["caBundle"].is_string()))
+            let mut webhooks = there["webhooks"].as_array().unwrap().iter();
+            Ok(webhooks.all(|webhook| webhook["clientConfig"]["caBundle"].is_string()))
         })
         .await
         .unwrap();
     }
 
-    /// Has the API server convert versions by URL, too, where it converts them by Service.
+    /// Replaces the Service of conversion webhooks by a URL.
     pub(crate) async fn convert(&self, webhooks: Webhooks) {
         let definitions = self.read(&["get", "customresourcedefinitions"]).await;
         let conversion =
@@ -92,7 +93,7 @@ impl Stage {
             self.kubectl(&["patch", "customresourcedefinition", name, "--type=merge", "-p", &patch])
                 .await
                 .unwrap();
-            eventually("the manager to say whom to trust with versions", PATIENCE, async || {
+            eventually("the manager to write the CA bundle of the conversion", PATIENCE, async || {
                 let there = self.read(&["get", "customresourcedefinition", name]).await;
                 Ok(conversion(&there)["caBundle"].is_string())
             })
@@ -101,7 +102,7 @@ impl Stage {
         }
     }
 
-    /// What the API server says to a Tenant with that spec, which is then not stored.
+    /// Creates a Tenant as a dry run and returns the API server's response.
     pub(crate) async fn try_tenant(&self, name: &str, spec: Value) -> Result<String, String> {
         let tenant = json!({
             "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name }, "spec": spec,
@@ -113,11 +114,11 @@ impl Stage {
         answer.map_err(|error| format!("{error:#}"))
     }
 
-    /// Waits until the manager is asked about Tenants and answers.
-    pub(crate) async fn until_asked(&self) {
-        eventually("the manager to be asked about Tenants", PATIENCE, async || {
+    /// Waits until the API server calls the manager's webhook for Tenants.
+    pub(crate) async fn until_tenants_reviewed(&self) {
+        eventually("the API server to call the webhook for Tenants", PATIENCE, async || {
             let quoted = json!({ "storageClasses": { "allowedRegex": "\\Qa\\E" } });
-            Ok(match self.try_tenant("asked", quoted).await {
+            Ok(match self.try_tenant("probe", quoted).await {
                 Err(refused) if refused.contains("denied the request") => Ok(()),
                 other => Err(other),
             })
@@ -126,14 +127,14 @@ impl Stage {
         .unwrap();
     }
 
-    /// Where the manager serves its webhooks, and the authority of its certificate.
-    pub(crate) async fn target(&self, webhooks: Webhooks) -> Target {
+    /// Returns the address and certificate authority of the manager's webhook server.
+    pub(crate) async fn target(&self, webhooks: Webhooks) -> WebhookServer {
         let address = ([127, 0, 0, 1], webhooks.port).into();
-        let authority = eventually("the manager to make certificates", PATIENCE, async || {
+        let authority = eventually("the manager to create certificates", PATIENCE, async || {
             let arguments = ["get", "secret", "ensemble-certificates", "--namespace=ensemble-system"];
             let bundle = "--output=go-template={{index .data \"ca.crt\" | base64decode}}";
             Ok(self.kubectl(&[&arguments[..], &[bundle]].concat()).await.ok().filter(|pem| !pem.is_empty()))
         });
-        Target { address, authority: authority.await.unwrap().into_bytes() }
+        WebhookServer { address, authority: authority.await.unwrap().into_bytes() }
     }
 }

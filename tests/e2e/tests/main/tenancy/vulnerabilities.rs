@@ -1,120 +1,121 @@
-//! What went wrong elsewhere, each under the name that it was published by.
+//! Published vulnerabilities of similar projects.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{
-    Person, TENANT_LABEL,
-    hijack::{Attempt, Change, Through, Way, assert_refused, six},
-    town,
+    Subject, TENANT_LABEL,
+    namespace_takeover::{Attempt, Change, Endpoint, Write, assert_refused, subjects_of},
+    shared_env,
 };
 
-/// A ServiceAccount of a tenant, who owns nothing, takes its namespace out of the Tenant.
+/// A ServiceAccount of a Tenant that is no owner removes its namespace from the Tenant.
 #[tokio::test]
-async fn cve_2022_46167_a_service_account_does_not_take_its_namespace_out_of_the_tenant() {
-    let stage = town().await;
-    let people = six(stage, "c22").await;
-    people[0].create(stage, "c22-dev").await.unwrap();
-    let inside = [Person::account("c22-dev", "default"), Person::account("c22-dev", "default").who_may_own()];
+async fn cve_2022_46167_service_account_cannot_remove_namespace_from_tenant() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "c22").await;
+    subjects[0].create(env, "c22-dev").await.unwrap();
+    let inside =
+        [Subject::account("c22-dev", "default"), Subject::account("c22-dev", "default").tenant_user()];
     let changes = [Change::references([]), Change::label(Value::Null), Change::label("c22-rival")];
-    assert_refused(stage, &inside, &["c22-dev"], &changes, &[Through::Itself, Through::Status]).await;
-    // Neither does it change what would be enforced there.
+    assert_refused(env, &inside, &["c22-dev"], &changes, &[Endpoint::Itself, Endpoint::Status]).await;
+    // Changes of enforced metadata are rejected too.
     let relaxed = Change {
         labels: vec![("pod-security.kubernetes.io/enforce", json!("privileged"))],
         ..Change::default()
     };
-    assert_refused(stage, &inside, &["c22-dev"], &[relaxed], &[Through::Itself]).await;
+    assert_refused(env, &inside, &["c22-dev"], &[relaxed], &[Endpoint::Itself]).await;
 }
 
-/// ServiceAccounts of one name in two namespaces are taken for each other.
+/// ServiceAccounts with the same name in different namespaces are confused.
 #[tokio::test]
-async fn cve_2023_46254_service_accounts_of_one_name_are_told_apart() {
-    let stage = town().await;
+async fn cve_2023_46254_service_accounts_are_distinguished_by_namespace() {
+    let env = shared_env().await;
     let accounts =
-        ["solar", "wind"].map(|namespace| Person::account(namespace, "tenant-owner").who_may_own());
+        ["solar", "wind"].map(|namespace| Subject::account(namespace, "tenant-owner").tenant_user());
     for (tenant, owner) in ["solar", "wind"].iter().zip(&accounts) {
-        stage.tenant(tenant, &[owner], json!({})).await;
-        owner.create(stage, &format!("{tenant}-farm")).await.unwrap();
-        assert_eq!(stage.tenant_of(&format!("{tenant}-farm")).await, *tenant);
+        env.tenant(tenant, &[owner], json!({})).await;
+        owner.create(env, &format!("{tenant}-farm")).await.unwrap();
+        assert_eq!(env.tenant_of(&format!("{tenant}-farm")).await, *tenant);
     }
     let [solar, wind] = &accounts;
-    assert!(solar.delete(stage, "wind-farm").await.is_err());
-    assert!(wind.delete(stage, "solar-farm").await.is_err());
+    assert!(solar.delete(env, "wind-farm").await.is_err());
+    assert!(wind.delete(env, "solar-farm").await.is_err());
     let labelled = json!({ "labels": { TENANT_LABEL: "wind" } });
-    assert!(solar.create_with(stage, "wind-park", labelled).await.is_err());
+    assert!(solar.create_with(env, "wind-park", labelled).await.is_err());
     for name in ["tenant-owner", "solar-tenant-owner", "solar:tenant-owner"] {
-        let refused = Person::user(name).create(stage, "solar-park").await.unwrap_err();
+        let refused = Subject::user(name).create(env, "solar-park").await.unwrap_err();
         assert!(refused.contains("you own no Tenant"), "{refused}");
     }
 }
 
-/// An owner adds an owner reference to their Tenant to a namespace that has none.
+/// An owner adds an owner reference of their Tenant to a namespace without a Tenant.
 #[tokio::test]
-async fn cve_2024_39690_a_namespace_without_a_tenant_is_not_taken() {
-    let stage = town().await;
-    let people = six(stage, "c24").await;
-    let own = stage.reference("c24").await;
+async fn cve_2024_39690_owner_cannot_take_unassigned_namespace() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "c24").await;
+    let own = env.reference("c24").await;
     let annotated = Change {
         annotations: vec![("capsule.clastix.io/storage-classes", json!("fast"))],
         ..Change::default()
     };
     let changes = [Change::references([&own]), Change::label("c24")];
     let namespaces = ["kube-system", "default", "ensemble-system", "kube-public"];
-    assert_refused(stage, &people[..5], &namespaces, &changes, &[Through::Itself]).await;
-    assert_refused(stage, &people[..5], &["kube-system", "default"], &[annotated], &[Through::Itself]).await;
+    assert_refused(env, &subjects[..5], &namespaces, &changes, &[Endpoint::Itself]).await;
+    assert_refused(env, &subjects[..5], &["kube-system", "default"], &[annotated], &[Endpoint::Itself]).await;
 }
 
-/// An owner puts any label at all on a namespace that has no Tenant.
+/// An owner sets labels on a namespace without a Tenant.
 #[tokio::test]
-async fn cve_2025_55205_tenants_people_put_no_label_on_what_is_nobodys() {
-    let stage = town().await;
-    let people = six(stage, "c25").await;
-    stage.kubectl(&["create", "namespace", "c25-nobodys"]).await.unwrap();
+async fn cve_2025_55205_owner_cannot_label_unassigned_namespace() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "c25").await;
+    env.kubectl(&["create", "namespace", "c25-unassigned"]).await.unwrap();
     let labelled = Change { labels: vec![("environment", json!("prod"))], ..Change::default() };
-    let through = [Through::Itself, Through::Status, Through::Finalize];
-    let namespaces = ["kube-system", "c25-nobodys"];
-    assert_refused(stage, &people[..5], &namespaces, &[labelled], &through).await;
+    let endpoint = [Endpoint::Itself, Endpoint::Status, Endpoint::Finalize];
+    let namespaces = ["kube-system", "c25-unassigned"];
+    assert_refused(env, &subjects[..5], &namespaces, &[labelled], &endpoint).await;
 }
 
-/// The subresource `status` writes metadata, too.
+/// The subresource `status` can change metadata.
 #[tokio::test]
-async fn cve_2026_30963_the_status_of_a_namespace_is_guarded() {
-    let stage = town().await;
-    let people = six(stage, "c30").await;
-    people[0].create(stage, "c30-dev").await.unwrap();
-    let rival = stage.reference("c30-rival").await;
+async fn cve_2026_30963_namespace_status_is_validated() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "c30").await;
+    subjects[0].create(env, "c30-dev").await.unwrap();
+    let rival = env.reference("c30-rival").await;
     let changes = [Change::label("c30-rival"), Change::references([&rival]), Change::references([])];
-    assert_refused(stage, &people, &["c30-dev"], &changes, &[Through::Status]).await;
-    // An administrator can write it so: the path is there.
-    let root = Person::member("root", "system:masters");
-    let namespaces = root.namespaces(stage).await;
-    let harmless = Patch::Merge(json!({ "metadata": { "labels": { "through": "status" } } }));
+    assert_refused(env, &subjects, &["c30-dev"], &changes, &[Endpoint::Status]).await;
+    // An administrator can write metadata endpoint the subresource.
+    let root = Subject::member("root", "system:masters");
+    let namespaces = root.namespaces(env).await;
+    let harmless = Patch::Merge(json!({ "metadata": { "labels": { "endpoint": "status" } } }));
     let patched = namespaces.patch_status("c30-dev", &PatchParams::default(), &harmless).await.unwrap();
-    assert_eq!(patched.metadata.labels.unwrap()["through"], "status");
+    assert_eq!(patched.metadata.labels.unwrap()["endpoint"], "status");
 }
 
-/// A rule that names the subresource `finalize` wrongly never matches.
+/// A webhook rule with a misspelled subresource `finalize` never matches.
 #[tokio::test]
-async fn cve_2026_55636_the_finalize_of_a_namespace_is_guarded() {
-    let stage = town().await;
-    let people = six(stage, "c55").await;
-    people[0].create(stage, "c55-dev").await.unwrap();
-    let rival = stage.reference("c55-rival").await;
+async fn cve_2026_55636_namespace_finalize_is_validated() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "c55").await;
+    subjects[0].create(env, "c55-dev").await.unwrap();
+    let rival = env.reference("c55-rival").await;
     let changes = [Change::label("c55-rival"), Change::references([&rival]), Change::references([])];
-    let count = assert_refused(stage, &people, &["c55-dev"], &changes, &[Through::Finalize]).await;
-    assert_eq!(count, people.len() * changes.len(), "one way each: there is no patch");
-    // Without a webhook it works: what an owner may change of the rest is stored.
-    let change = Change { labels: vec![("through", json!("finalize"))], ..Change::default() };
-    let api = people[0].namespaces(stage).await;
+    let count = assert_refused(env, &subjects, &["c55-dev"], &changes, &[Endpoint::Finalize]).await;
+    assert_eq!(count, subjects.len() * changes.len(), "one write each: the subresource has no patch");
+    // Without a webhook, other metadata can be changed.
+    let change = Change { labels: vec![("endpoint", json!("finalize"))], ..Change::default() };
+    let api = subjects[0].namespaces(env).await;
     let attempt = Attempt {
-        who: &people[0],
+        who: &subjects[0],
         api: &api,
         namespace: "c55-dev",
         change: &change,
-        way: Way::Put,
-        through: Through::Finalize,
+        write: Write::Put,
+        endpoint: Endpoint::Finalize,
     };
-    attempt.make().await.unwrap();
-    let labels = stage.read(&["get", "namespace", "c55-dev"]).await["metadata"]["labels"].clone();
-    assert_eq!(labels["through"], "finalize");
+    attempt.send().await.unwrap();
+    let labels = env.read(&["get", "namespace", "c55-dev"]).await["metadata"]["labels"].clone();
+    assert_eq!(labels["endpoint"], "finalize");
 }

@@ -1,4 +1,4 @@
-//! People who ask.
+//! Subjects that send requests.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
@@ -7,19 +7,19 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{created, namespace};
-use crate::support::Stage;
+use super::{create_namespace, namespace};
+use crate::support::TestEnv;
 
-/// Somebody who is no administrator of the cluster.
+/// A user or ServiceAccount without administrator rights.
 #[derive(Clone, Debug)]
-pub(super) struct Person {
+pub(super) struct Subject {
     pub(super) name: String,
     groups: Vec<String>,
     owner: (&'static str, String),
 }
 
-impl Person {
-    /// One of those who may own Tenants.
+impl Subject {
+    /// Returns a Tenant user.
     pub(super) fn user(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -28,74 +28,75 @@ impl Person {
         }
     }
 
-    /// Somebody in no group.
-    pub(super) fn nobody(name: &str) -> Self {
+    /// Returns a user without groups.
+    pub(super) fn without_groups(name: &str) -> Self {
         Self { groups: Vec::new(), ..Self::user(name) }
     }
 
-    /// One of those who may own Tenants, who owns what this group owns.
+    /// Returns a Tenant user in a group that owns Tenants.
     pub(super) fn member(name: &str, group: &str) -> Self {
         let groups = vec!["projectcapsule.dev".to_owned(), group.to_owned()];
         Self { name: name.to_owned(), groups, owner: ("Group", group.to_owned()) }
     }
 
-    /// A ServiceAccount, who may own nothing by itself.
+    /// Returns a ServiceAccount that is no Tenant user.
     pub(super) fn account(namespace: &str, name: &str) -> Self {
         let user = format!("system:serviceaccount:{namespace}:{name}");
         let groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
         Self { name: user.clone(), groups, owner: ("ServiceAccount", user) }
     }
 
-    /// The same, among those who may own Tenants.
-    pub(super) fn who_may_own(mut self) -> Self {
+    /// Adds the group of Tenant users.
+    pub(super) fn tenant_user(mut self) -> Self {
         self.groups.push("projectcapsule.dev".to_owned());
         self
     }
 
-    /// The same in another group.
+    /// Adds a group.
     pub(super) fn in_group(mut self, group: &str) -> Self {
         self.groups.push(group.to_owned());
         self
     }
 
-    /// As an owner in the spec of a Tenant.
+    /// Returns the owner in the spec of a Tenant.
     pub(super) fn as_owner(&self) -> Value {
         json!({ "kind": self.owner.0, "name": self.owner.1 })
     }
 
-    pub(super) async fn client(&self, stage: &Stage) -> Client {
+    pub(super) async fn client(&self, env: &TestEnv) -> Client {
         let groups: Vec<_> = self.groups.iter().map(String::as_str).chain(["system:authenticated"]).collect();
-        stage.cluster.client_as(&self.name, &groups).await.unwrap()
+        env.cluster.client_as(&self.name, &groups).await.unwrap()
     }
 
-    pub(super) async fn namespaces(&self, stage: &Stage) -> Api<Namespace> {
-        Api::all(self.client(stage).await)
+    pub(super) async fn namespaces(&self, env: &TestEnv) -> Api<Namespace> {
+        Api::all(self.client(env).await)
     }
 
-    /// Creates a namespace of which they say no more than the name.
-    pub(super) async fn create(&self, stage: &Stage, name: &str) -> Result<String, String> {
-        self.create_with(stage, name, json!({})).await
+    /// Creates a namespace that has only a name.
+    pub(super) async fn create(&self, env: &TestEnv, name: &str) -> Result<String, String> {
+        self.create_with(env, name, json!({})).await
     }
 
     /// Creates a namespace with this metadata.
     pub(super) async fn create_with(
         &self,
-        stage: &Stage,
+        env: &TestEnv,
         name: &str,
         metadata: Value,
     ) -> Result<String, String> {
-        created(&self.namespaces(stage).await, &namespace(name, metadata), &PostParams::default()).await
+        create_namespace(&self.namespaces(env).await, &namespace(name, metadata), &PostParams::default())
+            .await
     }
 
-    /// What would come of it.
-    pub(super) async fn dry_create(&self, stage: &Stage, name: &str) -> Result<String, String> {
+    /// Creates a namespace as a dry run.
+    pub(super) async fn dry_create(&self, env: &TestEnv, name: &str) -> Result<String, String> {
         let params = PostParams { dry_run: true, ..PostParams::default() };
-        created(&self.namespaces(stage).await, &namespace(name, json!({})), &params).await
+        create_namespace(&self.namespaces(env).await, &namespace(name, json!({})), &params).await
     }
 
     /// Deletes a namespace.
-    pub(super) async fn delete(&self, stage: &Stage, name: &str) -> Result<(), String> {
-        let deleted = self.namespaces(stage).await.delete(name, &DeleteParams::default()).await;
+    pub(super) async fn delete(&self, env: &TestEnv, name: &str) -> Result<(), String> {
+        let deleted = self.namespaces(env).await.delete(name, &DeleteParams::default()).await;
         deleted.map(drop).map_err(|error| error.to_string())
     }
 }

@@ -1,4 +1,5 @@
-//! Rights that leave no trace in an audit log, and the proof that each is needed: without it the API server refuses.
+//! Rights that the audit log does not show. Each is needed: without it the API server rejects the
+//! request.
 
 use kube::{
     Api, Client,
@@ -6,56 +7,59 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::table::{Right, granted};
-use crate::support::Stage;
+use super::usage::{Right, granted};
+use crate::support::TestEnv;
 
-/// Whether the API server asks for a right by itself, while it answers a request that another right is for.
-pub(super) fn is_traceless(right: &Right) -> bool {
-    // When an object is created that blocks the deletion of its owner.
+/// Returns whether the API server checks the right internally, while it handles a request that
+/// needs another right.
+pub(super) fn is_unaudited(right: &Right) -> bool {
+    // When an object is created whose owner reference blocks deletion.
     let is_finalizers = right.resource.ends_with("/finalizers") && right.verb == "update";
     // When a RoleBinding is created, or a ClusterRole that grants the right.
-    is_finalizers || right.verb == "bind" || is_granted_on(right)
+    is_finalizers || right.verb == "bind" || is_only_granted(right)
 }
 
-/// Whether the manager has a right only because nobody may put more into a role than they have.
-fn is_granted_on(right: &Right) -> bool {
+/// Returns whether the manager has the right only to grant it: no client can grant rights that it
+/// does not have.
+fn is_only_granted(right: &Right) -> bool {
     right.role == "ensemble-capsuleconfiguration" && right.resource == "namespaces"
 }
 
 #[tokio::test]
-async fn rights_that_leave_no_trace_are_needed_all_the_same() {
-    let stage = Stage::complete().await;
-    let traceless: Vec<_> = granted(&stage, &stage.account).await.into_iter().filter(is_traceless).collect();
+async fn unaudited_rights_are_needed() {
+    let env = TestEnv::complete().await;
+    let traceless: Vec<_> = granted(&env, &env.account).await.into_iter().filter(is_unaudited).collect();
     assert!(traceless.len() > 3, "{traceless:#?}");
     for (number, right) in traceless.iter().enumerate() {
         let (with, without) = (format!("with-{number}"), format!("without-{number}"));
-        bind(&stage, &with, right, true).await;
-        bind(&stage, &without, right, false).await;
-        try_it(&stage, &with, right).await.unwrap_or_else(|error| panic!("{right}: {error:#}"));
-        let refused = try_it(&stage, &without, right).await.expect_err(&right.to_string());
-        // Who may not bind a role is asked to hold its rights, and a role that is not there gives none.
+        bind(&env, &with, right, true).await;
+        bind(&env, &without, right, false).await;
+        dry_run(&env, &with, right).await.unwrap_or_else(|error| panic!("{right}: {error:#}"));
+        let refused = dry_run(&env, &without, right).await.expect_err(&right.to_string());
+        // A client without `bind` must hold the role's rights. A role that does not exist grants
+        // none.
         let is_refusal = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_forbidden() || status.is_not_found());
         assert!(is_refusal(&refused), "{right}: {refused:#}");
     }
 }
 
-/// Gives a user the rights of a controller: all of them, or all but one.
-async fn bind(stage: &Stage, user: &str, right: &Right, with: bool) {
-    let mut role = stage.read(&["get", "clusterrole", &right.role]).await;
+/// Grants a user the rights of a controller, with or without `right`.
+async fn bind(env: &TestEnv, user: &str, right: &Right, with: bool) {
+    let mut role = env.read(&["get", "clusterrole", &right.role]).await;
     role["metadata"] = json!({ "name": user });
     if !with {
         let rules = role["rules"].as_array_mut().unwrap();
         for rule in rules.iter_mut() {
-            take_out(rule, right);
+            remove_from(rule, right);
         }
         rules.retain(|rule| rule["resourceNames"] != json!([]) && rule["resources"] != json!([]));
     }
-    stage.cluster.apply_yaml(&role.to_string()).await.unwrap();
+    env.cluster.apply_yaml(&role.to_string()).await.unwrap();
     let (role, subject) = (format!("--clusterrole={user}"), format!("--user={user}"));
-    stage.kubectl(&["create", "clusterrolebinding", user, &role, &subject]).await.unwrap();
+    env.kubectl(&["create", "clusterrolebinding", user, &role, &subject]).await.unwrap();
 }
 
-fn take_out(rule: &mut Value, right: &Right) {
+fn remove_from(rule: &mut Value, right: &Right) {
     let resource = Value::from(right.resource.clone());
     if !rule["resources"].as_array().unwrap().contains(&resource) {
         return;
@@ -67,10 +71,10 @@ fn take_out(rule: &mut Value, right: &Right) {
     rule[field].as_array_mut().unwrap().retain(|present| *present != value);
 }
 
-/// Creates, without leaving anything, what the right is for.
-async fn try_it(stage: &Stage, user: &str, right: &Right) -> kube::Result<DynamicObject> {
-    let client = stage.cluster.client_as(user, &[]).await.unwrap();
-    if is_granted_on(right) {
+/// Sends a dry-run create that needs the right.
+async fn dry_run(env: &TestEnv, user: &str, right: &Right) -> kube::Result<DynamicObject> {
+    let client = env.cluster.client_as(user, &[]).await.unwrap();
+    if is_only_granted(right) {
         let granted = json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": [right.verb] });
         let role = json!({ "metadata": { "generateName": "role-" }, "rules": [granted] });
         return create(client, "rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", role).await;
@@ -80,7 +84,7 @@ async fn try_it(stage: &Stage, user: &str, right: &Right) -> kube::Result<Dynami
         return create(client, group, kind, "rolebindings", binding(role)).await;
     }
     let (kind, plural, spec) = child_of(&right.role);
-    let metadata = json!({ "generateName": "child-", "ownerReferences": [owner(stage, right).await] });
+    let metadata = json!({ "generateName": "child-", "ownerReferences": [owner(env, right).await] });
     create(client, "v1", kind, plural, json!({ "metadata": metadata, "spec": spec })).await
 }
 
@@ -88,11 +92,11 @@ fn binding(role: &str) -> Value {
     json!({
         "metadata": { "generateName": "binding-" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody" }],
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "carol" }],
     })
 }
 
-/// A kind that a controller creates, its plural, and a spec.
+/// Returns a kind that a controller creates, its plural, and a spec.
 fn child_of(role: &str) -> (&'static str, &'static str, Value) {
     match role {
         "ensemble-podset" => {
@@ -104,10 +108,10 @@ fn child_of(role: &str) -> (&'static str, &'static str, Value) {
     }
 }
 
-/// A reference that blocks the deletion of its owner, which need not be there.
-async fn owner(stage: &Stage, right: &Right) -> Value {
+/// Returns an owner reference that blocks deletion. The owner need not exist.
+async fn owner(env: &TestEnv, right: &Right) -> Value {
     let plural = right.resource.trim_end_matches("/finalizers");
-    let crd = stage.read(&["get", "crd", &format!("{plural}.{}", right.group)]).await;
+    let crd = env.read(&["get", "crd", &format!("{plural}.{}", right.group)]).await;
     let version = crd["spec"]["versions"][0]["name"].as_str().unwrap().to_owned();
     json!({
         "apiVersion": format!("{}/{version}", right.group), "kind": crd["spec"]["names"]["kind"], "name": "owner",

@@ -1,4 +1,4 @@
-//! Clusters, and what has been brought into them.
+//! Clusters for tests and their setup.
 
 use std::path::{Path, PathBuf};
 
@@ -8,90 +8,90 @@ use tokio::sync::OnceCell;
 
 use super::{Manager, free_port, program};
 
-/// Where the manager lives.
+/// Namespace of the manager.
 pub(crate) const NAMESPACE: &str = "ensemble-system";
-/// As whom it is deployed.
+/// ServiceAccount of the manager.
 const ACCOUNT: &str = "ensemble-manager";
 
-/// A cluster in which there is at least the manager's namespace and ServiceAccount.
-pub(crate) struct Stage {
+/// A cluster that contains at least the manager's namespace and ServiceAccount.
+pub(crate) struct TestEnv {
     pub(crate) cluster: Cluster,
-    /// The ServiceAccount of `deploy/rbac`.
+    /// ServiceAccount from `deploy/rbac`.
     pub(crate) account: Account,
 }
 
-/// A ServiceAccount that a manager can run as.
+/// A ServiceAccount for a manager.
 pub(crate) struct Account {
     name: String,
     kubeconfig: PathBuf,
 }
 
 impl Account {
-    /// Where its kubeconfig is.
+    /// Returns the path of the account's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The same with another kubeconfig.
+    /// Returns this account with another kubeconfig.
     pub(crate) fn with(&self, kubeconfig: PathBuf) -> Self {
         Self { name: self.name.clone(), kubeconfig }
     }
 
-    /// How the audit log calls it.
+    /// Returns the user name of the account.
     pub(crate) fn user(&self) -> String {
         format!("system:serviceaccount:{NAMESPACE}:{}", self.name)
     }
 }
 
-/// A path in the repository.
+/// Returns the path of a file in the repository.
 pub(crate) fn path(relative: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative).display().to_string()
 }
 
-/// The folder of all samples.
+/// Returns the folder of the samples.
 pub(crate) fn samples() -> String {
     path("samples")
 }
 
-/// The path of a sample.
+/// Returns the path of a sample.
 pub(crate) fn sample(name: &str) -> String {
     path(&format!("samples/{name}.yaml"))
 }
 
-impl Stage {
-    /// Without definitions and without rights.
+impl TestEnv {
+    /// Starts a cluster without CRDs and RBAC.
     pub(crate) async fn bare() -> Self {
         Self::bare_on(cluster::isolated().await.unwrap()).await
     }
 
-    /// On a cluster that is like no other test's.
+    /// Sets up a cluster with its own options, without CRDs and RBAC.
     pub(crate) async fn bare_on(cluster: Cluster) -> Self {
-        let account = settle_in(&cluster).await;
+        let account = create_account(&cluster).await;
         Self { cluster, account }
     }
 
-    /// Brings the manager's namespace and ServiceAccount back after somebody has deleted them.
-    pub(crate) async fn settle_in(&mut self) {
-        self.account = settle_in(&self.cluster).await;
+    /// Recreates the manager's namespace and ServiceAccount after a test has deleted them.
+    pub(crate) async fn create_account(&mut self) {
+        self.account = create_account(&self.cluster).await;
     }
 
-    /// With all that a manager needs.
+    /// Starts a cluster with CRDs and RBAC.
     pub(crate) async fn complete() -> Self {
-        let stage = Self::bare().await;
-        stage.define().await;
-        stage.permit().await;
-        stage
+        let env = Self::bare().await;
+        env.install_crds().await;
+        env.grant_rights().await;
+        env
     }
 
-    /// Installs the definitions.
-    pub(crate) async fn define(&self) {
+    /// Installs the CRDs.
+    pub(crate) async fn install_crds(&self) {
         let folder = path("deploy/crds");
         self.kubectl(&["apply", "--server-side", "-f", &folder]).await.unwrap();
         self.kubectl(&["wait", "--for=condition=Established", "-f", &folder]).await.unwrap();
     }
 
-    /// Installs a definition of somebody else's, which takes any object.
-    pub(crate) async fn define_open(&self, group: &str, version: &str, kind: &str, plural: &str) {
+    /// Installs a foreign CRD that accepts any object.
+    pub(crate) async fn install_foreign_crd(&self, group: &str, version: &str, kind: &str, plural: &str) {
         let name = format!("{plural}.{group}");
         let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
         let definition = json!({
@@ -108,33 +108,34 @@ impl Stage {
         self.kubectl(&["wait", "--for=condition=Established", &definition]).await.unwrap();
     }
 
-    /// Gives the manager the rights that it has where it is deployed.
-    pub(crate) async fn permit(&self) {
+    /// Applies the deployed RBAC of the manager.
+    pub(crate) async fn grant_rights(&self) {
         self.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac")]).await.unwrap();
     }
 
-    /// Gives the manager the right to install definitions.
-    pub(crate) async fn permit_definitions(&self) {
+    /// Applies the RBAC for installing CRDs.
+    pub(crate) async fn grant_crd_rights(&self) {
         let file = path("deploy/rbac/optional/install-crds.yaml");
         self.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
     }
 
-    /// Another ServiceAccount, so that the audit log tells several managers apart. It may nothing yet.
+    /// Creates a ServiceAccount without rights. With separate accounts, the audit log distinguishes
+    /// managers.
     pub(crate) async fn account(&self, name: &str) -> Account {
         self.kubectl(&["create", "serviceaccount", name, "--namespace", NAMESPACE]).await.unwrap();
         let kubeconfig = self.cluster.service_account_kubeconfig(NAMESPACE, name).await.unwrap();
         Account { name: name.to_owned(), kubeconfig }
     }
 
-    /// Gives an account the rights of a controller.
-    pub(crate) async fn permit_account(&self, account: &Account, controller: &str) {
+    /// Grants an account the rights of a controller.
+    pub(crate) async fn grant_controller_rights(&self, account: &Account, controller: &str) {
         let name = format!("{}-{controller}", account.name);
         let role = format!("--clusterrole=ensemble-{controller}");
         let subject = format!("--serviceaccount={NAMESPACE}:{}", account.name);
         self.kubectl(&["create", "clusterrolebinding", &name, &role, &subject]).await.unwrap();
     }
 
-    /// The kubeconfig of the ServiceAccount that is deployed.
+    /// Returns the kubeconfig of the deployed ServiceAccount.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.account.kubeconfig
     }
@@ -155,7 +156,7 @@ impl Stage {
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).chain([probes]).collect();
         let env = [
             ("KUBECONFIG".to_owned(), account.kubeconfig.display().to_string()),
-            // Whoever wants it says so with a flag.
+            // A test that reads metrics sets a flag.
             ("ENSEMBLE_METRICS_BIND_ADDRESS".to_owned(), "0".to_owned()),
             ("ENSEMBLE_LEADER_ELECT".to_owned(), "false".to_owned()),
             ("ENSEMBLE_WEBHOOK_BIND_ADDRESS".to_owned(), "0".to_owned()),
@@ -163,38 +164,39 @@ impl Stage {
         Manager::new(self.cluster.companion(name, program(), &args, &env).unwrap(), port)
     }
 
-    /// What an account has asked of the API server.
+    /// Returns the requests of an account.
     pub(crate) fn requests(&self, account: &Account) -> AuditLog {
         self.cluster.audit().unwrap().by_user(&account.user())
     }
 
-    /// Holds the deployed manager to asking for nothing that it has no right to.
-    pub(crate) fn assert_nothing_was_forbidden(&self) {
+    /// Asserts that the API server rejected no request of the deployed manager as forbidden.
+    pub(crate) fn assert_no_forbidden_requests(&self) {
         let forbidden = self.requests(&self.account).filter(|entry| entry.code == 403);
         assert_eq!(forbidden.entries, []);
     }
 }
 
-/// Makes the manager's namespace and ServiceAccount.
-async fn settle_in(cluster: &Cluster) -> Account {
+/// Creates the manager's namespace and ServiceAccount.
+async fn create_account(cluster: &Cluster) -> Account {
     cluster.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac/00-manager.yaml")]).await.unwrap();
     let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await.unwrap();
     Account { name: ACCOUNT.to_owned(), kubeconfig }
 }
 
-/// The cluster in which a manager with all controllers runs, as it is deployed. The walk-throughs share it.
-pub(crate) async fn tutorial() -> &'static Stage {
-    static TUTORIAL: OnceCell<(Stage, Manager)> = OnceCell::const_new();
+/// Returns the shared cluster with a deployed manager that runs all controllers.
+pub(crate) async fn tutorial() -> &'static TestEnv {
+    static TUTORIAL: OnceCell<(TestEnv, Manager)> = OnceCell::const_new();
     let start = async || {
-        let stage = Stage::complete().await;
-        let manager = stage.start("manager", &stage.account, &[]);
-        (stage, manager)
+        let env = TestEnv::complete().await;
+        let manager = env.start("manager", &env.account, &[]);
+        (env, manager)
     };
     &TUTORIAL.get_or_init(start).await.0
 }
 
-/// The cluster of those who run a manager of their own, each for a controller that nobody else runs there.
-pub(crate) async fn workbench() -> &'static Stage {
-    static WORKBENCH: OnceCell<Stage> = OnceCell::const_new();
-    WORKBENCH.get_or_init(Stage::complete).await
+/// Returns the shared cluster of tests that start their own manager. Each test uses a different
+/// controller.
+pub(crate) async fn workbench() -> &'static TestEnv {
+    static WORKBENCH: OnceCell<TestEnv> = OnceCell::const_new();
+    WORKBENCH.get_or_init(TestEnv::complete).await
 }

@@ -1,23 +1,23 @@
-//! What was granted, beside what was used of it.
+//! Granted rights and their use.
 
 use std::{collections::BTreeMap, fmt};
 
 use cluster::audit::Entry;
 use serde_json::Value;
 
-use crate::support::{Account, Stage};
+use crate::support::{Account, TestEnv};
 
-/// Whose requests are told apart: each calls itself as its role is called.
+/// Controllers. The user agent of a controller contains the name of its role.
 const CONTROLLERS: [&str; 5] = ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "tenant"];
 
-/// One thing that a role of the manager allows: a verb on a resource, of one name if the rule names any.
+/// A right of the manager: a verb on a resource, optionally restricted to a resource name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Right {
     pub(super) role: String,
-    /// Where a Role holds; everywhere for a ClusterRole.
+    /// Namespace of a Role. `None` for a ClusterRole.
     pub(super) namespace: Option<String>,
     pub(super) group: String,
-    /// With its subresource: `podsets/status`.
+    /// Resource with its subresource: `podsets/status`.
     pub(super) resource: String,
     pub(super) verb: String,
     pub(super) name: Option<String>,
@@ -36,7 +36,7 @@ impl fmt::Display for Right {
 }
 
 impl Right {
-    /// Whether a request is one that this right is for.
+    /// Returns whether a request needs this right.
     fn covers(&self, entry: &Entry) -> bool {
         let subresource = if entry.subresource.is_empty() { "" } else { "/" };
         self.group == entry.group
@@ -47,44 +47,44 @@ impl Right {
             && self.is_of(&entry.user_agent)
     }
 
-    /// Whether the part of the manager that has the role sent a request. The informers read for all controllers; other
-    /// parts of the process do not call themselves as their roles are called.
+    /// Returns whether a request's user agent belongs to the role. The informers send requests for
+    /// all controllers. Other parts of the process have user agents without a role.
     fn is_of(&self, user_agent: &str) -> bool {
         let part = user_agent.split_once('(').map_or("", |(_, part)| part.trim_end_matches(')'));
         !CONTROLLERS.contains(&part) || self.role == format!("ensemble-{part}")
     }
 }
 
-/// How often each right was used.
-pub(super) struct Table(BTreeMap<Right, usize>);
+/// Number of uses of each right.
+pub(super) struct Usage(BTreeMap<Right, usize>);
 
-impl Table {
-    pub(super) async fn of(stage: &Stage, account: &Account) -> Self {
-        let requests = stage.requests(account).entries;
+impl Usage {
+    pub(super) async fn of(env: &TestEnv, account: &Account) -> Self {
+        let requests = env.requests(account).entries;
         let uses = |right: &Right| requests.iter().filter(|entry| right.covers(entry)).count();
-        Self(granted(stage, account).await.into_iter().map(|right| (right.clone(), uses(&right))).collect())
+        Self(granted(env, account).await.into_iter().map(|right| (right.clone(), uses(&right))).collect())
     }
 
-    /// The rights that were never used.
+    /// Returns the rights that were not used.
     pub(super) fn unused(&self) -> impl Iterator<Item = &Right> {
         self.0.iter().filter(|(_, uses)| **uses == 0).map(|(right, _)| right)
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|(right, uses)| writeln!(f, "{uses:>7}  {right}"))
     }
 }
 
-/// What the roles allow that are bound to an account.
-pub(super) async fn granted(stage: &Stage, account: &Account) -> Vec<Right> {
+/// Returns the rights of all roles that are bound to an account.
+pub(super) async fn granted(env: &TestEnv, account: &Account) -> Vec<Right> {
     let mut rights = Vec::new();
     for kind in ["clusterrolebindings", "rolebindings"] {
-        let bindings = stage.read(&["get", kind, "--all-namespaces"]).await;
+        let bindings = env.read(&["get", kind, "--all-namespaces"]).await;
         for binding in bindings["items"].as_array().unwrap() {
             if is_bound(binding, account) {
-                rights.extend(of_role(stage, binding).await);
+                rights.extend(rights_of_role(env, binding).await);
             }
         }
     }
@@ -102,13 +102,13 @@ fn user_of(subject: &Value) -> String {
     format!(":{}:{}", text("namespace"), text("name"))
 }
 
-async fn of_role(stage: &Stage, binding: &Value) -> Vec<Right> {
+async fn rights_of_role(env: &TestEnv, binding: &Value) -> Vec<Right> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (kind, role) = (text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"]));
     let namespace = (kind == "Role").then(|| text(&binding["metadata"]["namespace"]));
     let within = namespace.as_deref().map(|namespace| format!("--namespace={namespace}"));
     let args: Vec<_> = ["get", &kind, &role].into_iter().chain(within.as_deref()).collect();
-    let object = stage.read(&args).await;
+    let object = env.read(&args).await;
     let list = |rule: &Value, field: &str| -> Vec<String> {
         rule[field].as_array().into_iter().flatten().map(text).collect()
     };

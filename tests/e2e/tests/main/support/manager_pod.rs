@@ -1,4 +1,5 @@
-//! A pod that stands for the manager, which is no container here: its namespace is deleted as if the manager ran in it.
+//! A Pod object that represents the manager, which runs as a process on this machine. It lets a
+//! test delete the manager's namespace as if the manager ran in it.
 
 use std::time::Duration;
 
@@ -6,22 +7,23 @@ use cluster::wait::eventually;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Manager, NAMESPACE, PATIENCE, Stage};
+use super::{Manager, NAMESPACE, PATIENCE, TestEnv};
 
-/// What holds the pod for as long as the manager runs.
+/// Finalizer that keeps the Pod while the manager runs.
 const KUBELET: &str = "example.com/kubelet";
-/// How long the manager may take when it lets go: the time that a kubelet leaves by default.
+/// Time that the manager has to stop: a kubelet's default grace period.
 const GRACE: Duration = Duration::from_secs(30);
 
-impl Stage {
-    /// Makes the pod.
-    pub(crate) async fn stand_in(&self) {
+impl TestEnv {
+    /// Creates the Pod.
+    pub(crate) async fn create_manager_pod(&self) {
         self.cluster.apply_yaml(&pod().to_string()).await.unwrap();
     }
 
-    /// Deletes the manager's namespace, whose pods go first, and does as a kubelet when that of the manager is to go. Returns the
-    /// manager's log. Everything else in the namespace stays until the pod is removed.
-    pub(crate) async fn end_with_namespace(&self, manager: Manager) -> String {
+    /// Deletes the manager's namespace and stops the manager when its Pod is deleted, as a kubelet
+    /// does. Other objects of the namespace remain until the Pod is removed. Returns the manager's
+    /// log.
+    pub(crate) async fn delete_manager_namespace(&self, manager: Manager) -> String {
         self.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]).await.unwrap();
         eventually("the pod of the manager to be deleted", PATIENCE, async || {
             let pod = self.read(&["get", "pod", "manager", "--namespace", NAMESPACE]).await;
@@ -30,13 +32,13 @@ impl Stage {
         .await
         .unwrap();
         manager.signal(Signal::TERM);
-        let (end, log) = manager.until_ended(GRACE).await;
+        let (end, log) = manager.until_exit(GRACE).await;
         assert!(end.contains("exit code 0"), "{end}");
         log
     }
 
-    /// Removes the pod of a manager that has ended.
-    pub(crate) async fn remove_stand_in(&self) {
+    /// Removes the Pod of a manager that has stopped.
+    pub(crate) async fn remove_manager_pod(&self) {
         let (pod, within) = (["pod", "manager"], ["--namespace", NAMESPACE]);
         let patch = json!({ "metadata": { "finalizers": null } }).to_string();
         let patch = [&["patch"], &pod[..], &within, &["--type=merge", "--patch", &patch]].concat();
@@ -55,7 +57,8 @@ fn pod() -> Value {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": "manager", "namespace": NAMESPACE, "finalizers": [KUBELET] },
         "spec": {
-            // Not much longer than the 5 s after which a namespace begins to go: it looks again after half of the rest.
+            // The namespace controller starts after 5 s and checks again after half of the
+            // remaining grace period.
             "terminationGracePeriodSeconds": 7,
             "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
             "containers": [container],

@@ -1,4 +1,4 @@
-//! All that the process around the controllers does, so that what it is allowed to do is used.
+//! Makes the manager use its rights beyond those of the controllers.
 
 use std::process::Command;
 
@@ -6,42 +6,42 @@ use anyhow::ensure;
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Stage};
+use crate::support::{PATIENCE, TestEnv};
 
-/// A Lease that somebody deletes is made anew.
-pub(super) async fn election(stage: &Stage) {
+/// Deletes a Lease, which is created again.
+pub(super) async fn election(env: &TestEnv) {
     const LEASE: [&str; 3] = ["lease", "ensemble-podset", "--namespace=ensemble-system"];
     let holder = async || {
         let lease =
-            stage.kubectl(&[&["get"], &LEASE[..], &["--ignore-not-found", "--output=json"]].concat()).await;
+            env.kubectl(&[&["get"], &LEASE[..], &["--ignore-not-found", "--output=json"]].concat()).await;
         let lease: Value = serde_json::from_str(&lease?).unwrap_or_default();
         Ok(lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty()))
     };
     eventually("the Lease to be held", PATIENCE, holder).await.unwrap();
-    stage.kubectl(&[&["delete"], &LEASE[..]].concat()).await.unwrap();
+    env.kubectl(&[&["delete"], &LEASE[..]].concat()).await.unwrap();
     eventually("the Lease to be held again", PATIENCE, holder).await.unwrap();
 }
 
-/// A Secret that somebody fills with garbage is put right.
-pub(super) async fn certificates(stage: &Stage) {
+/// Corrupts the Secret, which is repaired.
+pub(super) async fn certificates(env: &TestEnv) {
     const SECRET: [&str; 3] = ["secret", "ensemble-certificates", "--namespace=ensemble-system"];
     let garbage = json!({ "data": { "tls.crt": "Z2FyYmFnZQ==" } });
     let patch = format!("--patch={garbage}");
-    stage.kubectl(&[&["patch"], &SECRET[..], &[&patch]].concat()).await.unwrap();
-    eventually("the Secret to be put right", PATIENCE, async || {
-        let secret = stage.read(&[&["get"], &SECRET[..]].concat()).await;
+    env.kubectl(&[&["patch"], &SECRET[..], &[&patch]].concat()).await.unwrap();
+    eventually("the Secret to be repaired", PATIENCE, async || {
+        let secret = env.read(&[&["get"], &SECRET[..]].concat()).await;
         Ok(secret["data"]["tls.crt"] != garbage["data"]["tls.crt"])
     })
     .await
     .unwrap();
 }
 
-/// Somebody who may reads the metrics.
-pub(super) async fn metrics(stage: &Stage, port: u16) {
-    stage.kubectl(&["create", "serviceaccount", "prometheus"]).await.unwrap();
+/// Reads the metrics with an authorized ServiceAccount.
+pub(super) async fn metrics(env: &TestEnv, port: u16) {
+    env.kubectl(&["create", "serviceaccount", "prometheus"]).await.unwrap();
     let bind = ["create", "clusterrolebinding", "prometheus", "--clusterrole=ensemble-metrics-reader"];
-    stage.kubectl(&[&bind[..], &["--serviceaccount=default:prometheus"]].concat()).await.unwrap();
-    let token = stage.kubectl(&["create", "token", "prometheus"]).await.unwrap();
+    env.kubectl(&[&bind[..], &["--serviceaccount=default:prometheus"]].concat()).await.unwrap();
+    let token = env.kubectl(&["create", "token", "prometheus"]).await.unwrap();
     let url = format!("https://127.0.0.1:{port}/metrics");
     eventually("the metrics to be read", PATIENCE, async || {
         let mut curl = Command::new("curl");

@@ -1,5 +1,6 @@
-//! Attempts to move namespaces from one Tenant to another, or into one, by everybody who is not an administrator, with
-//! every kind of write and through every resource by which a namespace can be written.
+//! Attempts to move namespaces between Tenants or into a Tenant, by every kind of user except
+//! administrators, with every kind of write, and endpoint every resource that can change a
+//! namespace.
 
 use std::fmt;
 
@@ -11,12 +12,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Person, TENANT_LABEL, town};
-use crate::support::Stage;
+use super::{Subject, TENANT_LABEL, shared_env};
+use crate::support::TestEnv;
 
-/// A way to write a namespace.
+/// Kind of write.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Way {
+pub(super) enum Write {
     Put,
     Merge,
     Strategic,
@@ -24,17 +25,17 @@ pub(super) enum Way {
     Apply,
 }
 
-pub(super) const WAYS: [Way; 5] = [Way::Put, Way::Merge, Way::Strategic, Way::Json, Way::Apply];
+pub(super) const WRITES: [Write; 5] = [Write::Put, Write::Merge, Write::Strategic, Write::Json, Write::Apply];
 
-/// What a namespace is written through.
+/// Resource that the write is sent to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Through {
+pub(super) enum Endpoint {
     Itself,
     Status,
     Finalize,
 }
 
-/// What is to become of the metadata: labels and annotations that are set (or taken off, if null), and all owner
+/// Change of the metadata: labels and annotations that are set (or removed, if null), and all owner
 /// references.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
@@ -64,8 +65,8 @@ impl Change {
         [("labels", &self.labels), ("annotations", &self.annotations)]
     }
 
-    /// The change as a merge patch; of owner references, `replaced` says how the list is written.
-    fn merged(&self, replaced: impl Fn(&[Value]) -> Value) -> Value {
+    /// Returns the change as a merge patch. `replaced` encodes the list of owner references.
+    fn merge_patch(&self, replaced: impl Fn(&[Value]) -> Value) -> Value {
         let mut metadata = json!({});
         for (field, entries) in self.entries() {
             for (key, value) in entries {
@@ -78,7 +79,7 @@ impl Change {
         json!({ "metadata": metadata })
     }
 
-    fn operations(&self) -> Value {
+    fn json_patch(&self) -> Value {
         let mut operations = Vec::new();
         for (field, entries) in self.entries() {
             if field == "annotations" && !entries.is_empty() {
@@ -98,8 +99,8 @@ impl Change {
         operations.into()
     }
 
-    /// What the namespace is to be.
-    fn made(&self, mut namespace: Value) -> Value {
+    /// Returns the namespace after the change.
+    fn apply_to(&self, mut namespace: Value) -> Value {
         for (field, entries) in self.entries() {
             for (key, value) in entries {
                 if value.is_null() {
@@ -115,7 +116,8 @@ impl Change {
         namespace
     }
 
-    /// Whether an apply, which takes away only what the same person applied before, can make it.
+    /// Returns whether server-side apply can make the change. It removes only what the same field
+    /// manager applied before.
     fn can_be_applied(&self) -> bool {
         let is_set = |(_, value): &(&str, Value)| !value.is_null();
         self.labels.iter().all(is_set)
@@ -123,39 +125,39 @@ impl Change {
     }
 }
 
-/// One attempt.
+/// An attempt to change a namespace.
 pub(super) struct Attempt<'s> {
-    pub(super) who: &'s Person,
-    /// Namespaces, as they see them.
+    pub(super) who: &'s Subject,
+    /// API of namespaces with the subject's client.
     pub(super) api: &'s Api<Namespace>,
     pub(super) namespace: &'s str,
     pub(super) change: &'s Change,
-    pub(super) way: Way,
-    pub(super) through: Through,
+    pub(super) write: Write,
+    pub(super) endpoint: Endpoint,
 }
 
 impl fmt::Debug for Attempt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { who, namespace, change, way, through, .. } = self;
-        write!(f, "{} writes {namespace} by {way:?} through {through:?}: {change:?}", who.name)
+        let Self { who, namespace, change, write, endpoint, .. } = self;
+        write!(f, "{} writes {namespace} by {write:?} endpoint {endpoint:?}: {change:?}", who.name)
     }
 }
 
 impl Attempt<'_> {
-    /// Whether the API server has such a request at all, and it would change something.
+    /// Returns whether the API server supports such a request and it would have an effect.
     fn is_possible(&self) -> bool {
-        let by_patch = self.way != Way::Put;
-        (self.through != Through::Finalize || !by_patch)
-            && (self.way != Way::Apply || self.change.can_be_applied())
+        let by_patch = self.write != Write::Put;
+        (self.endpoint != Endpoint::Finalize || !by_patch)
+            && (self.write != Write::Apply || self.change.can_be_applied())
     }
 
-    /// What came of it.
-    pub(super) async fn make(&self) -> Result<(), String> {
+    /// Sends the request and returns its result.
+    pub(super) async fn send(&self) -> Result<(), String> {
         loop {
-            let ended = if self.way == Way::Put { self.put().await } else { self.patch().await };
+            let ended = if self.write == Write::Put { self.put().await } else { self.patch().await };
             let is_conflict =
                 |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 409);
-            // Another attempt has been stored in between.
+            // Another attempt was stored in between: retry.
             if !ended.as_ref().is_err_and(is_conflict) {
                 break ended.map_err(|error| error.to_string());
             }
@@ -164,12 +166,12 @@ impl Attempt<'_> {
 
     async fn put(&self) -> kube::Result<()> {
         let (api, params, name) = (self.api, PostParams::default(), self.namespace);
-        let wanted = self.change.made(serde_json::to_value(api.get(name).await?).unwrap());
+        let wanted = self.change.apply_to(serde_json::to_value(api.get(name).await?).unwrap());
         let wanted: Namespace = serde_json::from_value(wanted).unwrap();
-        match self.through {
-            Through::Itself => api.replace(name, &params, &wanted).await.map(drop),
-            Through::Status => api.replace_status(name, &params, &wanted).await.map(drop),
-            Through::Finalize => api.replace_subresource("finalize", name, &params, &wanted).await.map(drop),
+        match self.endpoint {
+            Endpoint::Itself => api.replace(name, &params, &wanted).await.map(drop),
+            Endpoint::Status => api.replace_status(name, &params, &wanted).await.map(drop),
+            Endpoint::Finalize => api.replace_subresource("finalize", name, &params, &wanted).await.map(drop),
         }
     }
 
@@ -181,76 +183,76 @@ impl Attempt<'_> {
             Value::from([&[replace], references].concat())
         };
         let (plain, forced) = (PatchParams::default(), PatchParams::apply("hijacker").force());
-        let (patch, params): (Patch<Value>, _) = match self.way {
-            Way::Merge | Way::Put => (Patch::Merge(self.change.merged(as_list)), plain),
-            Way::Strategic => (Patch::Strategic(self.change.merged(instead)), plain),
-            Way::Json => {
-                let operations = serde_json::from_value(self.change.operations()).unwrap();
+        let (patch, params): (Patch<Value>, _) = match self.write {
+            Write::Merge | Write::Put => (Patch::Merge(self.change.merge_patch(as_list)), plain),
+            Write::Strategic => (Patch::Strategic(self.change.merge_patch(instead)), plain),
+            Write::Json => {
+                let operations = serde_json::from_value(self.change.json_patch()).unwrap();
                 (Patch::Json::<Value>(operations), plain)
             }
-            Way::Apply => {
-                let mut applied = self.change.merged(as_list);
+            Write::Apply => {
+                let mut applied = self.change.merge_patch(as_list);
                 applied["apiVersion"] = "v1".into();
                 applied["kind"] = "Namespace".into();
                 (Patch::Apply(applied), forced)
             }
         };
-        match self.through {
-            Through::Status => api.patch_status(self.namespace, &params, &patch).await.map(drop),
+        match self.endpoint {
+            Endpoint::Status => api.patch_status(self.namespace, &params, &patch).await.map(drop),
             _ => api.patch(self.namespace, &params, &patch).await.map(drop),
         }
     }
 }
 
-/// What is to come of attempts.
+/// Expected result of attempts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum End {
-    /// Admission refuses them.
+pub(super) enum Expected {
+    /// Admission rejects the request.
     Refused,
-    /// They are stored without what they were about. Through `status` and `finalize` they are refused.
-    Undone,
+    /// Admission reverts the change. Endpoint `status` and `finalize` the request is rejected.
+    Reverted,
 }
 
-/// Makes all attempts at these changes by these people, several at once, and holds each to being refused by admission.
-/// Returns how many there were.
+/// Makes all combinations of changes and subjects concurrently, and asserts that admission rejects
+/// them. Returns the number of attempts.
 pub(super) async fn assert_refused(
-    stage: &Stage,
-    people: &[Person],
+    env: &TestEnv,
+    subjects: &[Subject],
     namespaces: &[&str],
     changes: &[Change],
-    through: &[Through],
+    endpoint: &[Endpoint],
 ) -> usize {
-    assert_ended(stage, people, namespaces, changes, through, End::Refused).await
+    assert_result(env, subjects, namespaces, changes, endpoint, Expected::Refused).await
 }
 
-/// Makes all attempts at these changes by these people, several at once, and holds them to this end, and to leaving the
-/// namespaces as they were. Returns how many there were.
-pub(super) async fn assert_ended(
-    stage: &Stage,
-    people: &[Person],
+/// Makes all combinations of changes and subjects concurrently. Asserts the result, and that the
+/// namespaces are unchanged. Returns the number of attempts.
+pub(super) async fn assert_result(
+    env: &TestEnv,
+    subjects: &[Subject],
     namespaces: &[&str],
     changes: &[Change],
-    through: &[Through],
-    end: End,
+    endpoint: &[Endpoint],
+    end: Expected,
 ) -> usize {
     let mut attempts = Vec::new();
-    let apis = join_all(people.iter().map(|who| who.namespaces(stage))).await;
-    for (who, api) in people.iter().zip(&apis) {
+    let apis = join_all(subjects.iter().map(|who| who.namespaces(env))).await;
+    for (who, api) in subjects.iter().zip(&apis) {
         for &namespace in namespaces {
             for change in changes {
-                for way in WAYS {
-                    let of = |&through| Attempt { who, api, namespace, change, way, through };
-                    attempts.extend(through.iter().map(of).filter(Attempt::is_possible));
+                for write in WRITES {
+                    let of = |&endpoint| Attempt { who, api, namespace, change, write, endpoint };
+                    attempts.extend(endpoint.iter().map(of).filter(Attempt::is_possible));
                 }
             }
         }
     }
-    let before = metadata(stage, namespaces).await;
+    let before = metadata(env, namespaces).await;
     let count = attempts.len();
-    let ended = stream::iter(attempts).map(async |attempt| (attempt.make().await, attempt));
+    let ended = stream::iter(attempts).map(async |attempt| (attempt.send().await, attempt));
     let ended: Vec<_> = ended.buffer_unordered(8).collect().await;
     for (ended, attempt) in ended {
-        if end == End::Undone && attempt.through == Through::Itself {
+        if end == Expected::Reverted && attempt.endpoint == Endpoint::Itself {
             ended.unwrap_or_else(|refused| panic!("{attempt:?}: {refused}"));
             continue;
         }
@@ -259,38 +261,38 @@ pub(super) async fn assert_ended(
             || refused.contains("ValidatingAdmissionPolicy 'ensemble-tenant-system-namespaces'");
         assert!(is_ours, "{attempt:?}: {refused}");
     }
-    assert_eq!(metadata(stage, namespaces).await, before);
+    assert_eq!(metadata(env, namespaces).await, before);
     count
 }
 
-/// What the namespaces say of whose they are.
-async fn metadata(stage: &Stage, namespaces: &[&str]) -> Vec<Value> {
-    let all = stage.read(&["get", "namespaces"]).await;
+/// Returns the parts of the namespaces' metadata that assign them to a Tenant.
+async fn metadata(env: &TestEnv, namespaces: &[&str]) -> Vec<Value> {
+    let all = env.read(&["get", "namespaces"]).await;
     let all = all["items"].as_array().unwrap().iter().map(|one| &one["metadata"]);
     let ours = all.filter(|one| namespaces.contains(&one["name"].as_str().unwrap()));
     ours.map(|one| json!([one["name"], one["labels"], one["ownerReferences"], one["annotations"]])).collect()
 }
 
-/// Owners of a Tenant of each kind, the last of them in none of the groups of the configuration; an owner of another; and
-/// somebody unrelated.
-pub(super) async fn six(stage: &Stage, tenant: &str) -> [Person; 6] {
-    let user = Person::user(&format!("user-of-{tenant}"));
-    let member = Person::member(&format!("member-of-{tenant}"), &format!("team-{tenant}"));
-    let account = Person::account(&format!("robots-of-{tenant}"), "owner").who_may_own();
-    let groupless = Person::account(&format!("robots-of-{tenant}"), "groupless");
-    let rival = Person::user(&format!("rival-of-{tenant}"));
-    stage.tenant(tenant, &[&user, &member, &account, &groupless], json!({})).await;
-    stage.tenant(&format!("{tenant}-rival"), &[&rival], json!({})).await;
-    let unrelated = Person::account(&format!("visitors-of-{tenant}"), "somebody");
+/// Returns owners of a Tenant of each kind (the last one in none of the configured groups), an
+/// owner of another Tenant, and an unrelated ServiceAccount.
+pub(super) async fn subjects_of(env: &TestEnv, tenant: &str) -> [Subject; 6] {
+    let user = Subject::user(&format!("user-of-{tenant}"));
+    let member = Subject::member(&format!("member-of-{tenant}"), &format!("team-{tenant}"));
+    let account = Subject::account(&format!("robots-of-{tenant}"), "owner").tenant_user();
+    let groupless = Subject::account(&format!("robots-of-{tenant}"), "groupless");
+    let rival = Subject::user(&format!("rival-of-{tenant}"));
+    env.tenant(tenant, &[&user, &member, &account, &groupless], json!({})).await;
+    env.tenant(&format!("{tenant}-rival"), &[&rival], json!({})).await;
+    let unrelated = Subject::account(&format!("visitors-of-{tenant}"), "visitor");
     [user, member, account, groupless, rival, unrelated]
 }
 
 #[tokio::test]
-async fn nobody_takes_a_namespace_out_of_its_tenant_or_into_another() {
-    let stage = town().await;
-    let people = six(stage, "held").await;
-    people[0].create(stage, "held-dev").await.unwrap();
-    let (own, rival) = (stage.reference("held").await, stage.reference("held-rival").await);
+async fn rejects_removal_from_and_move_to_another_tenant() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "held").await;
+    subjects[0].create(env, "held-dev").await.unwrap();
+    let (own, rival) = (env.reference("held").await, env.reference("held-rival").await);
     let mut forged = own.clone();
     forged["uid"] = "00000000-0000-0000-0000-000000000000".into();
     let mut older = own.clone();
@@ -313,22 +315,23 @@ async fn nobody_takes_a_namespace_out_of_its_tenant_or_into_another() {
         Change::references([&controls]),
         Change::label(Value::Null).and(Change::references([])),
     ];
-    let through = [Through::Itself, Through::Status, Through::Finalize];
+    let endpoint = [Endpoint::Itself, Endpoint::Status, Endpoint::Finalize];
     let all = [elsewhere.as_slice(), &taken_off].concat();
-    let mut count = assert_refused(stage, &people[4..], &["held-dev"], &all, &through).await;
-    count += assert_refused(stage, &people[..4], &["held-dev"], &elsewhere, &through).await;
-    // Its owners are not refused what may be a mistake: they get it back.
-    count += assert_ended(stage, &people[..4], &["held-dev"], &taken_off, &through, End::Undone).await;
+    let mut count = assert_refused(env, &subjects[4..], &["held-dev"], &all, &endpoint).await;
+    count += assert_refused(env, &subjects[..4], &["held-dev"], &elsewhere, &endpoint).await;
+    // Requests of owners may be mistakes, so the change is reverted instead of rejected.
+    count +=
+        assert_result(env, &subjects[..4], &["held-dev"], &taken_off, &endpoint, Expected::Reverted).await;
     assert!(count > 500, "{count}");
 }
 
 #[tokio::test]
-async fn nobody_takes_namespaces_of_others_of_nobody_or_of_the_cluster() {
-    let stage = town().await;
-    let people = six(stage, "taker").await;
-    people[4].create(stage, "taker-rival-dev").await.unwrap();
-    stage.kubectl(&["create", "namespace", "taker-nobodys"]).await.unwrap();
-    let own = stage.reference("taker").await;
+async fn rejects_takeover_of_foreign_unassigned_and_system_namespaces() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "taker").await;
+    subjects[4].create(env, "taker-rival-dev").await.unwrap();
+    env.kubectl(&["create", "namespace", "taker-unassigned"]).await.unwrap();
+    let own = env.reference("taker").await;
     let mut forged = own.clone();
     forged["uid"] = "00000000-0000-0000-0000-000000000000".into();
     let changes = [
@@ -337,51 +340,51 @@ async fn nobody_takes_namespaces_of_others_of_nobody_or_of_the_cluster() {
         Change::references([&forged]),
         Change::label("taker").and(Change::references([&own])),
     ];
-    let namespaces = ["taker-rival-dev", "taker-nobodys", "kube-system", "default", "ensemble-system"];
-    let through = [Through::Itself, Through::Status, Through::Finalize];
-    let count = assert_refused(stage, &people, &namespaces, &changes, &through).await;
+    let namespaces = ["taker-rival-dev", "taker-unassigned", "kube-system", "default", "ensemble-system"];
+    let endpoint = [Endpoint::Itself, Endpoint::Status, Endpoint::Finalize];
+    let count = assert_refused(env, &subjects, &namespaces, &changes, &endpoint).await;
     assert!(count > 1000, "{count}");
 }
 
 #[tokio::test]
-async fn nobody_creates_a_namespace_that_claims_to_be_anothers() {
-    let stage = town().await;
-    let people = six(stage, "claimed").await;
-    let (own, rival) = (stage.reference("claimed").await, stage.reference("claimed-rival").await);
+async fn rejects_creation_in_tenant_of_others() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "claimed").await;
+    let (own, rival) = (env.reference("claimed").await, env.reference("claimed-rival").await);
     let mut forged = own.clone();
     forged["uid"] = "00000000-0000-0000-0000-000000000000".into();
     let claims = [
         json!({ "labels": { TENANT_LABEL: "claimed" }, "ownerReferences": [rival] }),
         json!({ "labels": { TENANT_LABEL: "claimed" }, "ownerReferences": [own, rival] }),
         json!({ "labels": { TENANT_LABEL: "claimed" }, "ownerReferences": [forged] }),
-        json!({ "labels": { TENANT_LABEL: "nobodys" }, "ownerReferences": [own] }),
+        json!({ "labels": { TENANT_LABEL: "unclaimed" }, "ownerReferences": [own] }),
         json!({ "ownerReferences": [forged] }),
     ];
-    for who in &people {
+    for who in &subjects {
         for (at, claim) in claims.iter().enumerate() {
-            let ended = who.create_with(stage, &format!("claimed-{at}"), claim.clone()).await;
+            let ended = who.create_with(env, &format!("claimed-{at}"), claim.clone()).await;
             assert!(ended.unwrap_err().contains("denied the request"), "{} {claim}", who.name);
         }
     }
     let theirs = json!({ "labels": { TENANT_LABEL: "claimed-rival" } });
-    for who in [&people[0], &people[1], &people[2], &people[3], &people[5]] {
-        assert!(who.create_with(stage, "claimed-theirs", theirs.clone()).await.is_err(), "{}", who.name);
+    for who in [&subjects[0], &subjects[1], &subjects[2], &subjects[3], &subjects[5]] {
+        assert!(who.create_with(env, "claimed-theirs", theirs.clone()).await.is_err(), "{}", who.name);
     }
 }
 
 #[tokio::test]
-async fn nobody_deletes_a_namespace_of_another_tenant() {
-    let stage = town().await;
-    let people = six(stage, "lasting").await;
-    people[0].create(stage, "lasting-dev").await.unwrap();
-    let refused = people[4].delete(stage, "lasting-dev").await.unwrap_err();
+async fn rejects_deletion_in_tenant_of_others() {
+    let env = shared_env().await;
+    let subjects = subjects_of(env, "lasting").await;
+    subjects[0].create(env, "lasting-dev").await.unwrap();
+    let refused = subjects[4].delete(env, "lasting-dev").await.unwrap_err();
     assert!(
         refused.contains("it belongs to Tenant lasting, which rival-of-lasting does not own"),
         "{refused}"
     );
-    for (at, who) in people[..4].iter().enumerate() {
+    for (at, who) in subjects[..4].iter().enumerate() {
         let name = format!("lasting-{at}");
-        who.create(stage, &name).await.unwrap();
-        who.delete(stage, &name).await.unwrap();
+        who.create(env, &name).await.unwrap();
+        who.delete(env, &name).await.unwrap();
     }
 }

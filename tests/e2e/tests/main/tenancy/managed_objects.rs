@@ -1,4 +1,4 @@
-//! What the controller keeps in the namespaces of Tenants.
+//! Managed objects in the namespaces of Tenants.
 
 use kube::{
     Api,
@@ -6,12 +6,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Person, town};
-use crate::support::Stage;
+use super::{Subject, shared_env};
+use crate::support::TestEnv;
 
 const MANAGED: &str = "projectcapsule.dev/managed-by=controller";
 
-/// Group, version, kind and plural of what is kept.
+/// Group, version, kind, and plural of managed objects.
 const KINDS: [(&str, &str, &str, &str); 4] = [
     ("", "v1", "LimitRange", "limitranges"),
     ("", "v1", "ResourceQuota", "resourcequotas"),
@@ -20,53 +20,54 @@ const KINDS: [(&str, &str, &str, &str); 4] = [
 ];
 
 async fn api(
-    stage: &Stage,
-    who: &Person,
+    env: &TestEnv,
+    who: &Subject,
     kind: (&str, &str, &str, &str),
     namespace: &str,
 ) -> Api<DynamicObject> {
     let (group, version, singular, plural) = kind;
     let resource =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, singular), plural);
-    Api::namespaced_with(who.client(stage).await, namespace, &resource)
+    Api::namespaced_with(who.client(env).await, namespace, &resource)
 }
 
-/// A Tenant with something of every kind in one namespace; its owner, and the namespace.
-async fn furnished(stage: &Stage, tenant: &str) -> (Person, String) {
-    let alice = Person::user(&format!("alice-of-{tenant}"));
+/// Creates a Tenant with a managed object of every kind. Returns its owner and its namespace.
+async fn create_tenant(env: &TestEnv, tenant: &str) -> (Subject, String) {
+    let alice = Subject::user(&format!("alice-of-{tenant}"));
     let spec = json!({
         "limitRanges": { "items": [{ "limits": [{ "type": "Pod", "max": { "cpu": "1" } }] }] },
         "resourceQuotas": { "items": [{ "hard": { "pods": "5" } }] },
         "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
     });
-    stage.tenant(tenant, &[&alice], spec).await;
+    env.tenant(tenant, &[&alice], spec).await;
     let namespace = format!("{tenant}-dev");
-    alice.create(stage, &namespace).await.unwrap();
-    stage.until_joined(tenant, 1).await;
+    alice.create(env, &namespace).await.unwrap();
+    env.until_tenant_ready(tenant, 1).await;
     (alice, namespace)
 }
 
 #[tokio::test]
-async fn nobody_writes_what_the_controller_keeps() {
-    let stage = town().await;
-    let (alice, namespace) = furnished(stage, "furnished").await;
-    let inside = Person::account(&namespace, "default");
+async fn rejects_writes_of_managed_objects() {
+    let env = shared_env().await;
+    let (alice, namespace) = create_tenant(env, "create_tenant").await;
+    let inside = Subject::account(&namespace, "default");
     for kind in KINDS {
         let (selector, within) = (format!("--selector={MANAGED}"), format!("--namespace={namespace}"));
-        let names = stage.names(&[kind.3, &within, &selector]).await;
+        let names = env.names(&[kind.3, &within, &selector]).await;
         let name = names.first().unwrap_or_else(|| panic!("no {}", kind.3));
         for who in [&alice, &inside] {
-            let api = api(stage, who, kind, &namespace).await;
+            let api = api(env, who, kind, &namespace).await;
             let refused = |error: kube::Error| {
-                let said = error.to_string();
-                assert!(said.contains("\"managed-objects.tenant.ensemble\" denied the request"), "{said}");
+                let error = error.to_string();
+                assert!(error.contains("\"managed-objects.tenant.ensemble\" denied the request"), "{error}");
                 assert!(
-                    said.contains(&format!("{} {namespace}/{name} is kept by the Tenant controller", kind.2)),
-                    "{said}"
+                    error
+                        .contains(&format!("{} {namespace}/{name} is kept by the Tenant controller", kind.2)),
+                    "{error}"
                 );
             };
             refused(api.delete(name, &DeleteParams::default()).await.unwrap_err());
-            // The label cannot be taken off first.
+            // The label cannot be removed.
             let unlabelled = json!({ "metadata": { "labels": { "projectcapsule.dev/managed-by": null } } });
             let changed = json!({ "metadata": { "annotations": { "a": "b" } } });
             for patch in [unlabelled, changed] {
@@ -81,9 +82,9 @@ async fn nobody_writes_what_the_controller_keeps() {
 }
 
 #[tokio::test]
-async fn owners_keep_objects_of_their_own_and_cannot_pass_them_off_as_managed() {
-    let stage = town().await;
-    let (alice, namespace) = furnished(stage, "freely").await;
+async fn owners_create_own_objects_but_not_with_managed_label() {
+    let env = shared_env().await;
+    let (alice, namespace) = create_tenant(env, "freely").await;
     let range = |name: &str, labels: Value| -> DynamicObject {
         serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": name, "labels": labels },
@@ -91,7 +92,7 @@ async fn owners_keep_objects_of_their_own_and_cannot_pass_them_off_as_managed() 
         }))
         .unwrap()
     };
-    let api = api(stage, &alice, KINDS[0], &namespace).await;
+    let api = api(env, &alice, KINDS[0], &namespace).await;
     api.create(&PostParams::default(), &range("mine", json!({ "team": "a" }))).await.unwrap();
     let label = json!({ "metadata": { "labels": { "projectcapsule.dev/managed-by": "controller" } } });
     let refused = api.patch("mine", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap_err();
@@ -103,17 +104,17 @@ async fn owners_keep_objects_of_their_own_and_cannot_pass_them_off_as_managed() 
 }
 
 #[tokio::test]
-async fn what_an_administrator_of_the_cluster_deletes_is_made_again() {
-    let stage = town().await;
-    let (_, namespace) = furnished(stage, "healed").await;
+async fn recreates_managed_objects_deleted_by_administrator() {
+    let env = shared_env().await;
+    let (_, namespace) = create_tenant(env, "healed").await;
     let within = format!("--namespace={namespace}");
-    let name = stage.names(&["limitranges", &within]).await.remove(0);
-    stage.kubectl(&["delete", "limitrange", &name, &within]).await.unwrap();
-    stage.until_count(&["limitranges", &within], 1).await;
+    let name = env.names(&["limitranges", &within]).await.remove(0);
+    env.kubectl(&["delete", "limitrange", &name, &within]).await.unwrap();
+    env.until_count(&["limitranges", &within], 1).await;
 }
 
-/// An object of a kind that is kept, as small as it can be.
-fn smallest(kind: (&str, &str, &str, &str), metadata: &Value) -> DynamicObject {
+/// Returns a minimal object of a managed kind.
+fn minimal(kind: (&str, &str, &str, &str), metadata: &Value) -> DynamicObject {
     let mut object = json!({ "apiVersion": "v1", "kind": kind.2, "metadata": metadata });
     if !kind.0.is_empty() {
         object["apiVersion"] = format!("{}/{}", kind.0, kind.1).into();
@@ -131,46 +132,46 @@ fn smallest(kind: (&str, &str, &str, &str), metadata: &Value) -> DynamicObject {
 }
 
 #[tokio::test]
-async fn names_of_what_is_kept_are_reserved_for_the_manager_and_administrators() {
-    let stage = town().await;
-    let (alice, namespace) = furnished(stage, "reserved").await;
-    let inside = Person::account(&namespace, "default");
-    let root = Person::member("root-of-reserved", "system:masters");
+async fn names_of_managed_objects_are_reserved() {
+    let env = shared_env().await;
+    let (alice, namespace) = create_tenant(env, "reserved").await;
+    let inside = Subject::account(&namespace, "default");
+    let root = Subject::member("root-of-reserved", "system:masters");
     for kind in KINDS {
-        let (taken, free) = if kind.2 == "RoleBinding" {
+        let (reserved, free) = if kind.2 == "RoleBinding" {
             ("capsule:managed:", "capsule-reserved-")
         } else {
             ("capsule-reserved-", "capsule-other-")
         };
-        let create = async |who: &Person, metadata: &Value| {
-            let api = api(stage, who, kind, &namespace).await;
-            let created = api.create(&PostParams::default(), &smallest(kind, metadata)).await;
+        let create = async |who: &Subject, metadata: &Value| {
+            let api = api(env, who, kind, &namespace).await;
+            let created = api.create(&PostParams::default(), &minimal(kind, metadata)).await;
             created.map(|created| created.metadata.name.unwrap()).map_err(|error| error.to_string())
         };
         for who in [&alice, &inside] {
-            for metadata in [json!({ "name": format!("{taken}9") }), json!({ "generateName": taken })] {
+            for metadata in [json!({ "name": format!("{reserved}9") }), json!({ "generateName": reserved })] {
                 let refused = create(who, &metadata).await.unwrap_err();
                 let is_policy =
                     refused.contains("ValidatingAdmissionPolicy 'ensemble-tenant-reserved-names'");
                 assert!(is_policy && refused.contains("choose another name"), "{} {refused}", who.name);
             }
             let name = create(who, &json!({ "generateName": free })).await.unwrap();
-            let api = api(stage, who, kind, &namespace).await;
+            let api = api(env, who, kind, &namespace).await;
             api.delete(&name, &DeleteParams::default()).await.unwrap();
         }
-        let name = create(&root, &json!({ "name": format!("{taken}9") })).await.unwrap();
-        // What is there already can be changed and deleted by whoever may.
-        let api = api(stage, &alice, kind, &namespace).await;
+        let name = create(&root, &json!({ "name": format!("{reserved}9") })).await.unwrap();
+        // Existing objects can still be changed and deleted.
+        let api = api(env, &alice, kind, &namespace).await;
         let labelled = Patch::Merge(json!({ "metadata": { "labels": { "team": "a" } } }));
         api.patch(&name, &PatchParams::default(), &labelled).await.unwrap();
         api.delete(&name, &DeleteParams::default()).await.unwrap();
-        // It is about namespaces of Tenants.
+        // Names are reserved only in namespaces of Tenants.
         let elsewhere = Api::<DynamicObject>::namespaced_with(
-            alice.client(stage).await,
+            alice.client(env).await,
             "default",
             &ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(kind.0, kind.1, kind.2), kind.3),
         );
-        let metadata = json!({ "name": format!("{taken}9") });
-        elsewhere.create(&PostParams::default(), &smallest(kind, &metadata)).await.unwrap();
+        let metadata = json!({ "name": format!("{reserved}9") });
+        elsewhere.create(&PostParams::default(), &minimal(kind, &metadata)).await.unwrap();
     }
 }

@@ -1,16 +1,16 @@
-//! A cluster as Capsule leaves it, taken over as docs/tenants/coming-from-capsule.md says, and given back.
+//! Migration from Capsule and back, as described in docs/tenants/coming-from-capsule.md.
 
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Stage, Webhooks, path};
+use crate::support::{PATIENCE, TestEnv, Webhooks, path};
 
 const NAMESPACE: &str = "oil-production";
-/// What owners get, made by Capsule itself.
+/// ClusterRoles that Capsule creates for owners.
 const ROLES: [&str; 2] = ["capsule-namespace-provisioner", "capsule-namespace-deleter"];
 const INSIDE: &str = "--namespace=oil-production";
 
-/// The definition as the chart brings it: two versions, converted by Capsule's own Service.
+/// Returns the CRD from Capsule's chart: two versions, converted by Capsule's Service.
 fn definition() -> Value {
     let version = |name: &str, is_stored: bool| {
         let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -36,8 +36,8 @@ fn definition() -> Value {
     })
 }
 
-/// What stands in front of namespaces, and now answers no more.
-fn guard() -> Value {
+/// Returns Capsule's webhook for namespaces, whose server no longer runs.
+fn namespace_webhook() -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": "capsule-dynamic-webhook" },
@@ -64,7 +64,7 @@ fn tenant() -> Value {
     })
 }
 
-/// An object in the Tenant's namespace.
+/// Returns an object in the Tenant's namespace.
 fn child(api_version: &str, kind: &str, type_label: &str, uid: &Value, spec: Value) -> Value {
     json!({
         "apiVersion": api_version, "kind": kind,
@@ -83,7 +83,7 @@ fn child(api_version: &str, kind: &str, type_label: &str, uid: &Value, spec: Val
     })
 }
 
-impl Stage {
+impl TestEnv {
     async fn as_helm(&self, object: Value) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), object.to_string()).unwrap();
@@ -92,8 +92,8 @@ impl Stage {
         self.kubectl(&helm).await.unwrap();
     }
 
-    /// All that Capsule has made for a Tenant with one namespace.
-    async fn lived_with_capsule(&self) {
+    /// Creates the objects that Capsule creates for a Tenant with one namespace.
+    async fn create_capsule_objects(&self) {
         self.as_helm(definition()).await;
         let established = ["wait", "--for=condition=Established", "crd/tenants.capsule.clastix.io"];
         self.kubectl(&established).await.unwrap();
@@ -115,7 +115,7 @@ impl Stage {
             let label = ["label", "clusterrole", role, "projectcapsule.dev/created-by=rbac-controller"];
             self.kubectl(&label).await.unwrap();
         }
-        self.as_helm(guard()).await;
+        self.as_helm(namespace_webhook()).await;
     }
 
     async fn uids(&self) -> Vec<Value> {
@@ -128,69 +128,67 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn a_cluster_moves_over_from_capsule_and_back() {
-    let (stage, webhooks) = (Stage::bare().await, Webhooks::new());
-    stage.lived_with_capsule().await;
-    let before = stage.uids().await;
+async fn migrates_from_capsule_and_back() {
+    let (env, webhooks) = (TestEnv::bare().await, Webhooks::new());
+    env.create_capsule_objects().await;
+    let before = env.uids().await;
 
-    // Over: Capsule's webhooks go, the definitions are replaced, the manager starts.
-    stage.kubectl(&["delete", "validatingwebhookconfiguration", "capsule-dynamic-webhook"]).await.unwrap();
+    // Migration: delete Capsule's webhooks, replace the CRDs, start the manager.
+    env.kubectl(&["delete", "validatingwebhookconfiguration", "capsule-dynamic-webhook"]).await.unwrap();
     let apply = ["apply", "--server-side", "--force-conflicts", "-f"];
-    stage.kubectl(&[&apply[..], &[&path("deploy/crds")]].concat()).await.unwrap();
-    stage.kubectl(&["wait", "--for=condition=Established", "-f", &path("deploy/crds")]).await.unwrap();
+    env.kubectl(&[&apply[..], &[&path("deploy/crds")]].concat()).await.unwrap();
+    env.kubectl(&["wait", "--for=condition=Established", "-f", &path("deploy/crds")]).await.unwrap();
     let configuration = path("crates/tenant/tests/fixtures/chart-configuration.yaml");
-    stage.kubectl(&["apply", "--server-side", "--field-manager=helm", "-f", &configuration]).await.unwrap();
-    stage.permit().await;
-    let manager = stage.start_with_webhooks("manager", webhooks, &[]);
+    env.kubectl(&["apply", "--server-side", "--field-manager=helm", "-f", &configuration]).await.unwrap();
+    env.grant_rights().await;
+    let manager = env.start_with_webhooks("manager", webhooks, &[]);
     manager.until_readyz(200, "ok").await;
-    stage.configure(webhooks).await;
-    stage.until_joined("oil", 1).await;
+    env.configure(webhooks).await;
+    env.until_tenant_ready("oil", 1).await;
 
-    // The same objects, now kept by us, and nothing beside them.
-    stage.until_count(&["rolebindings", INSIDE], 2).await;
-    assert_eq!(stage.uids().await, before);
+    // The manager adopts the existing objects and creates no others.
+    env.until_count(&["rolebindings", INSIDE], 2).await;
+    assert_eq!(env.uids().await, before);
     for kind in ["limitranges", "resourcequotas", "networkpolicies"] {
-        let all = stage.read(&["get", kind, INSIDE]).await;
+        let all = env.read(&["get", kind, INSIDE]).await;
         let all = all["items"].as_array().unwrap();
         assert_eq!(all.len(), 1, "{kind}");
         assert_eq!(all[0]["metadata"]["labels"]["app.kubernetes.io/managed-by"], "ensemble");
         assert_eq!(all[0]["metadata"]["labels"]["projectcapsule.dev/managed-by"], "controller");
     }
-    let bindings = stage.names(&["rolebindings", INSIDE]).await;
+    let bindings = env.names(&["rolebindings", INSIDE]).await;
     assert!(bindings.iter().all(|name| name.starts_with("capsule:managed:")), "{bindings:?}");
     for condition in ["Ready", "FieldsEnforced"] {
         let condition = format!("--for=condition={condition}");
-        stage.kubectl(&["wait", &condition, "capsuleconfiguration/default", "--timeout=60s"]).await.unwrap();
+        env.kubectl(&["wait", &condition, "capsuleconfiguration/default", "--timeout=60s"]).await.unwrap();
     }
     let create =
         ["create", "namespace", "oil-new", "--as=alice", "--as-group=projectcapsule.dev", "--dry-run=server"];
-    eventually("alice to go on", PATIENCE, async || stage.kubectl(&create).await.map(|_| true))
+    eventually("alice to create namespaces", PATIENCE, async || env.kubectl(&create).await.map(|_| true))
         .await
         .unwrap();
     eventually("the older version to be read", PATIENCE, async || {
-        Ok(stage.kubectl(&["get", "tenants.v1beta1.capsule.clastix.io", "oil"]).await.is_ok())
+        Ok(env.kubectl(&["get", "tenants.v1beta1.capsule.clastix.io", "oil"]).await.is_ok())
     })
     .await
     .unwrap();
-    stage.assert_nothing_was_forbidden();
-    manager.ask_to_end().await;
+    env.assert_no_forbidden_requests();
+    manager.stop().await;
 
-    // And back: our webhooks go, Capsule's definition is replaced in turn. All that it knows is as it was.
-    stage.kubectl(&["delete", "-f", &path("deploy/webhooks"), "--ignore-not-found"]).await.unwrap();
-    // (Where the manager is deployed it is by Service, not by URL as on this machine.)
+    // Migration back: delete our webhooks, restore Capsule's CRD. The objects of its kinds are
+    // unchanged.
+    env.kubectl(&["delete", "-f", &path("deploy/webhooks"), "--ignore-not-found"]).await.unwrap();
+    // (A deployed manager uses a Service instead of a URL.)
     let config = json!({ "url": null, "service": definition()["spec"]["conversion"]["webhook"]["clientConfig"]["service"] });
     let patch = json!({ "spec": { "conversion": { "webhook": { "clientConfig": config } } } }).to_string();
-    stage
-        .kubectl(&["patch", "crd", "tenants.capsule.clastix.io", "--type=merge", "-p", &patch])
-        .await
-        .unwrap();
-    stage.as_helm(definition()).await;
-    let back = stage.read(&["get", "tenant", "oil"]).await;
+    env.kubectl(&["patch", "crd", "tenants.capsule.clastix.io", "--type=merge", "-p", &patch]).await.unwrap();
+    env.as_helm(definition()).await;
+    let back = env.read(&["get", "tenant", "oil"]).await;
     assert_eq!(back["spec"]["owners"], tenant()["spec"]["owners"]);
     assert_eq!(back["spec"]["resourceQuotas"], tenant()["spec"]["resourceQuotas"]);
     assert_eq!(back["metadata"]["finalizers"], tenant()["metadata"]["finalizers"]);
-    assert_eq!(stage.uids().await, before);
-    let definition = stage.read(&["get", "crd", "tenants.capsule.clastix.io"]).await;
+    assert_eq!(env.uids().await, before);
+    let definition = env.read(&["get", "crd", "tenants.capsule.clastix.io"]).await;
     let service = &definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
     assert_eq!(service["name"], "capsule-webhook-service");
 }
