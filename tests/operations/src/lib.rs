@@ -1,15 +1,14 @@
-//! The fields of a schema, each with values to try. Pure.
+//! Finds the fields of an OpenAPI schema and generates values for them.
 //!
-//! Nothing is listed by hand: a field that is added to a definition is found. Whether a value makes sense is for the
-//! API server to say.
+//! New fields of a CRD are found automatically. The API server decides whether a value is valid.
 
 use serde_json::{Map, Value, json};
 
-/// How deep objects are looked into. What lies deeper is set as a whole.
-const DEEPEST: usize = 5;
-/// How many values are made of a schema at most.
-const MOST: usize = 96;
-/// Texts, of which one is likely to be what a field wants.
+/// Maximum nesting of objects whose fields are set one by one. Deeper objects are set as a whole.
+const MAX_DEPTH: usize = 5;
+/// Maximum number of values for a schema.
+const MAX_VALUES: usize = 96;
+/// Strings. Most string fields accept at least one of them.
 const TEXTS: [&str; 16] = [
     "alpha",
     "beta",
@@ -29,29 +28,30 @@ const TEXTS: [&str; 16] = [
     "2030-01-01T00:00:00Z",
 ];
 
-/// A field that can be set, and values that it may take.
+/// A field and candidate values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// The names that lead to it.
+    /// Path of the field.
     pub path: Vec<String>,
-    /// Values to try, the likelier ones first.
+    /// Candidate values, the most likely first.
     pub values: Vec<Value>,
 }
 
 impl Field {
-    /// The names that lead to it, as one word.
+    /// Returns the path of the field, joined by dots.
     pub fn name(&self) -> String {
         self.path.join(".")
     }
 
-    /// The merge patch that sets the field, or takes it away.
+    /// Returns a merge patch that sets or removes the field.
     pub fn patch(&self, value: Option<&Value>) -> Value {
         let innermost = value.cloned().unwrap_or_default();
         self.path.iter().rev().fold(innermost, |inner, name| json!({ name: inner }))
     }
 }
 
-/// All fields of a schema of an object: those of objects within it one by one, lists and maps as a whole.
+/// Returns all fields of an object's schema. The fields of nested objects are listed one by one;
+/// lists and maps are single fields.
 pub fn fields(schema: &Value) -> Vec<Field> {
     let mut found = Vec::new();
     collect(schema, &mut Vec::new(), &mut found);
@@ -61,7 +61,7 @@ pub fn fields(schema: &Value) -> Vec<Field> {
 fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Field>) {
     for (name, property) in properties(schema) {
         path.push(name.clone());
-        if path.len() < DEEPEST && properties(property).next().is_some() {
+        if path.len() < MAX_DEPTH && properties(property).next().is_some() {
             collect(property, path, found);
         } else {
             found.push(Field { path: path.clone(), values: values(property, path.len()) });
@@ -74,7 +74,7 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-/// Values that a schema may allow.
+/// Returns candidate values for a schema.
 fn values(schema: &Value, depth: usize) -> Vec<Value> {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
         return choices.iter().filter(|choice| !choice.is_null()).cloned().collect();
@@ -90,7 +90,7 @@ fn values(schema: &Value, depth: usize) -> Vec<Value> {
         Some("object") => objects(schema, depth),
         _ => Vec::new(),
     };
-    values.truncate(MOST);
+    values.truncate(MAX_VALUES);
     values
 }
 
@@ -113,7 +113,7 @@ fn lists(schema: &Value, depth: usize) -> Vec<Value> {
     single.chain(pair).collect()
 }
 
-/// Objects with what is required; then each field that may be left out, by itself; then several together.
+/// Returns objects with the required fields, then with one optional field each, then with several.
 fn objects(schema: &Value, depth: usize) -> Vec<Value> {
     if let Some(entries) = schema.get("additionalProperties").filter(|entries| entries.is_object()) {
         let names = ["cpu", "memory", "pods", "example.com/alpha", "alpha"];
@@ -121,7 +121,7 @@ fn objects(schema: &Value, depth: usize) -> Vec<Value> {
         let pairs = names.iter().flat_map(|name| values.iter().take(3).map(move |value| (*name, value)));
         return pairs.map(|(name, value)| json!({ name: value })).collect();
     }
-    if depth > DEEPEST + 3 {
+    if depth > MAX_DEPTH + 3 {
         return vec![json!({})];
     }
     let required: Vec<_> = schema
@@ -133,7 +133,7 @@ fn objects(schema: &Value, depth: usize) -> Vec<Value> {
         .collect();
     let candidates: Vec<_> =
         properties(schema).map(|(name, property)| (name, values(property, depth + 1))).collect();
-    // Several ways to fill in what is required, so that one may do.
+    // // Tries several values for the required fields.
     let filled = |place: usize| -> Map<String, Value> {
         let needed = candidates.iter().filter(|(name, _)| required.contains(&name.as_str()));
         needed
@@ -145,7 +145,7 @@ fn objects(schema: &Value, depth: usize) -> Vec<Value> {
     };
     let mut objects: Vec<Value> = (0..TEXTS.len()).map(|place| Value::Object(filled(place))).collect();
     for (name, values) in candidates.iter().filter(|(name, _)| !required.contains(&name.as_str())) {
-        // With the first words, and with addresses.
+        // // With the first strings, and with addresses.
         for (place, value) in
             [0, 8].into_iter().flat_map(|place| values.iter().take(2).map(move |value| (place, value)))
         {
@@ -175,24 +175,24 @@ mod tests {
         } })
     }
 
-    fn of(name: &str) -> Field {
+    fn field(name: &str) -> Field {
         fields(&schema()).into_iter().find(|field| field.name() == name).unwrap()
     }
 
     #[test]
-    fn every_field_is_found_with_values_of_its_type() {
+    fn finds_every_field_with_values_of_its_type() {
         let names: Vec<_> = fields(&schema()).iter().map(Field::name).collect();
         assert_eq!(names, ["amounts", "inner.on", "list", "policy", "size"]);
-        assert_eq!(of("size").values, [json!(0), json!(1), json!(3)]);
-        assert_eq!(of("policy").values, [json!("Keep"), json!("Drop")]);
-        assert!(of("list").values.contains(&json!([{ "name": "alpha" }])));
-        assert!(of("list").values.contains(&json!([{ "name": "alpha", "flag": true }])));
-        assert!(of("amounts").values.contains(&json!({ "cpu": "1" })));
+        assert_eq!(field("size").values, [json!(0), json!(1), json!(3)]);
+        assert_eq!(field("policy").values, [json!("Keep"), json!("Drop")]);
+        assert!(field("list").values.contains(&json!([{ "name": "alpha" }])));
+        assert!(field("list").values.contains(&json!([{ "name": "alpha", "flag": true }])));
+        assert!(field("amounts").values.contains(&json!({ "cpu": "1" })));
     }
 
     #[test]
-    fn a_patch_sets_a_field_or_takes_it_away() {
-        assert_eq!(of("inner.on").patch(Some(&json!(true))), json!({ "inner": { "on": true } }));
-        assert_eq!(of("inner.on").patch(None), json!({ "inner": { "on": null } }));
+    fn patch_sets_or_removes_field() {
+        assert_eq!(field("inner.on").patch(Some(&json!(true))), json!({ "inner": { "on": true } }));
+        assert_eq!(field("inner.on").patch(None), json!({ "inner": { "on": null } }));
     }
 }

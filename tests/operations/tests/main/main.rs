@@ -1,9 +1,9 @@
-//! What an object comes to depends on what is asked of it and on nothing that was asked before: after any change it is
-//! like a new one with the same spec.
+//! Tests that the state of an object depends only on its current spec, not on earlier specs: after
+//! any change it equals a new object with the same spec.
 //!
-//! The fields are those of the schema, and each of them is set, changed, taken away and set again, at first by itself
-//! and then together with others; objects within are taken away as a whole, too. `ENSEMBLE_OPERATIONS` says how many changes of each kind are made, and
-//! `ENSEMBLE_OPERATIONS_SEED` in which order.
+//! The fields come from the schema. Each field is set, changed, removed, and set again, alone and
+//! together with others. Nested objects are also removed as a whole. `ENSEMBLE_OPERATIONS` sets the
+//! number of changes per kind, `ENSEMBLE_OPERATIONS_SEED` the order.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,46 +26,48 @@ use crate::{
     walk::walk,
 };
 
-/// What belongs to a Memcached.
-const OF_MEMCACHED: &[&str] = &[
+/// Children of a Memcached.
+const MEMCACHED_CHILDREN: &[&str] = &[
     "apps/v1/Deployment/deployments",
     "v1/Service/services",
     "policy/v1/PodDisruptionBudget/poddisruptionbudgets",
     "networking.k8s.io/v1/NetworkPolicy/networkpolicies",
 ];
-/// What is in the namespace of a NamespacePlus.
-const OF_NAMESPACE_PLUS: &[&str] = &[
+/// Objects in the namespace of a NamespacePlus.
+const NAMESPACE_PLUS_CHILDREN: &[&str] = &[
     "v1/ResourceQuota/resourcequotas",
     "v1/LimitRange/limitranges",
     "networking.k8s.io/v1/NetworkPolicy/networkpolicies",
     "policy/v1/PodDisruptionBudget/poddisruptionbudgets",
     "rbac.authorization.k8s.io/v1/RoleBinding/rolebindings",
 ];
-/// What belongs to a PodSet.
-const OF_POD_SET: &[&str] = &["v1/Pod/pods"];
+/// Children of a PodSet.
+const POD_SET_CHILDREN: &[&str] = &["v1/Pod/pods"];
 
 #[tokio::test]
-async fn a_memcached_that_was_changed_is_like_a_new_one() {
+async fn changed_memcached_equals_new_one() {
     let base = json!({ "metrics": {}, "networkPolicy": { "from": [{ "podSelector": {} }] } });
-    let subject = Subject::of::<MemcachedController>(base, Children::Owned(OF_MEMCACHED)).await;
+    let subject = Subject::of::<MemcachedController>(base, Children::Owned(MEMCACHED_CHILDREN)).await;
     walk(&subject, &[]).await;
 }
 
 #[tokio::test]
-async fn a_namespaceplus_that_was_changed_is_like_a_new_one() {
+async fn changed_namespaceplus_equals_new_one() {
     let base = json!({ "deletionPolicy": "Delete" });
     let subject =
-        Subject::of::<NamespacePlusController>(base, Children::InItsNamespace(OF_NAMESPACE_PLUS)).await;
+        Subject::of::<NamespacePlusController>(base, Children::InNamespace(NAMESPACE_PLUS_CHILDREN)).await;
     walk(&subject, &[]).await;
 }
 
 #[tokio::test]
-async fn a_podset_that_was_changed_is_like_a_new_one() {
-    // Its pods are what they were made as, like those of a ReplicaSet, so they are made anew after each change.
+async fn changed_podset_equals_new_one() {
+    // // As with a ReplicaSet, a changed template applies only to new Pods. The Pods are therefore
+    // recreated after each change.
     let container = json!({ "name": "main", "image": "registry.example.com/main:1" });
     let base = json!({ "template": { "spec": { "containers": [container] } } });
-    let subject = Subject::of::<PodSetController>(base, Children::MadeAnew(OF_POD_SET)).await;
-    // The first two are refused, and the third takes a single value. A profile on the node goes with the type Localhost only, which is another field.
+    let subject = Subject::of::<PodSetController>(base, Children::Recreated(POD_SET_CHILDREN)).await;
+    // // The first two are rejected, and the third has a single valid value. A node's seccomp
+    // profile is valid only with the type Localhost, which is another field.
     let unreached = [
         "activeDeadlineSeconds",
         "ephemeralContainers",

@@ -1,4 +1,4 @@
-//! The page of each kind names each of its fields, each word of its conditions and Events, and tests that there are.
+//! Each kind's page names all of its fields, condition types, and reasons, and only existing tests.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ fn text(page: &str) -> String {
     fs::read_to_string(path(&format!("docs/controllers/{page}.md"))).unwrap()
 }
 
-fn unnamed<K: CustomResourceExt>(page: &str) -> Vec<String> {
+fn undocumented_fields<K: CustomResourceExt>(page: &str) -> Vec<String> {
     let text = text(page);
     let crd = serde_json::to_value(K::crd()).unwrap();
     let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
@@ -35,15 +35,15 @@ fn unnamed<K: CustomResourceExt>(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_field_is_on_the_page_of_its_kind() {
+fn pages_name_every_field() {
     let none = Vec::<String>::new();
-    assert_eq!(unnamed::<PodSet>("podset"), none);
-    assert_eq!(unnamed::<Memcached>("memcached"), none);
-    assert_eq!(unnamed::<NamespacePlus>("namespaceplus"), none);
+    assert_eq!(undocumented_fields::<PodSet>("podset"), none);
+    assert_eq!(undocumented_fields::<Memcached>("memcached"), none);
+    assert_eq!(undocumented_fields::<NamespacePlus>("namespaceplus"), none);
 }
 
 #[test]
-fn every_test_that_the_page_of_podsets_names_is_there() {
+fn podset_page_names_existing_tests() {
     let text = text("podset");
     let named: Vec<_> =
         text.split('`').skip(1).step_by(2).filter_map(|code| code.rsplit_once("::")).collect();
@@ -61,7 +61,7 @@ fn every_test_that_the_page_of_podsets_names_is_there() {
 }
 
 #[test]
-fn every_test_that_the_page_of_namespacepluses_names_is_there() {
+fn namespaceplus_page_names_existing_tests() {
     let text = text("namespaceplus");
     let quoted = text.split('`').skip(1).step_by(2).filter_map(|code| code.rsplit("::").next());
     let named: Vec<_> = quoted.filter(|code| code.matches('_').count() > 2 && !code.contains('.')).collect();
@@ -72,7 +72,7 @@ fn every_test_that_the_page_of_namespacepluses_names_is_there() {
     assert_eq!(absent.collect::<Vec<_>>(), [""; 0]);
 }
 
-/// The file of each kind with its condition types and the reasons it uses.
+/// File with the condition types and reasons of a kind.
 const REASONS: &str = "reasons.rs";
 
 /// Returns the names of the constants in a kind's `reasons.rs`: its condition types, and the shared
@@ -92,11 +92,11 @@ fn value(constant: &str) -> String {
 }
 
 /// Returns the condition types and the reasons of a kind.
-fn words(kind: &str) -> BTreeSet<String> {
+fn types_and_reasons(kind: &str) -> BTreeSet<String> {
     constants(kind).iter().map(|constant| value(constant)).collect()
 }
 
-/// All code of a folder, but that of a file.
+/// Returns the code of a folder except one file.
 fn code(folder: &Path, except: &str) -> String {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let texts = entries.map(|path| match path.file_name().and_then(|name| name.to_str()) {
@@ -107,7 +107,7 @@ fn code(folder: &Path, except: &str) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Whatever looks like the name of a type or reason.
+/// Returns the words that look like a condition type or a reason.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
     words
@@ -116,7 +116,7 @@ fn names(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What stands in the first two columns of the table of conditions.
+/// Returns the first two columns of the table of conditions.
 fn listed(kind: &str) -> BTreeSet<String> {
     let text = text(kind);
     let (_, section) = text.split_once("\n## Conditions\n").unwrap();
@@ -163,12 +163,12 @@ fn constant(value: &str) -> String {
 }
 
 #[test]
-fn every_condition_and_reason_is_on_the_page_of_its_kind_and_no_other() {
+fn pages_name_exactly_the_conditions_and_reasons() {
     for kind in ["podset", "memcached", "namespaceplus"] {
-        let (words, named) = (words(kind), names(&text(kind)));
-        assert_eq!(words.difference(&named).collect::<Vec<_>>(), [""; 0], "{kind}: not on the page");
+        let (defined, named) = (types_and_reasons(kind), names(&text(kind)));
+        assert_eq!(defined.difference(&named).collect::<Vec<_>>(), [""; 0], "{kind}: not on the page");
         let listed = listed(kind);
         assert!(listed.len() > 5, "{kind}: {listed:?}");
-        assert_eq!(listed.difference(&words).collect::<Vec<_>>(), [""; 0], "{kind}: not in the code");
+        assert_eq!(listed.difference(&defined).collect::<Vec<_>>(), [""; 0], "{kind}: not in the code");
     }
 }

@@ -1,4 +1,4 @@
-//! A kind, its objects, and what they come to.
+//! A kind under test, its objects, and their final state.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,20 +14,20 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Where the objects are that a controller makes, as `group/version/Kind/plural`.
+/// Location of an object's children, as `group/version/Kind/plural`.
 #[derive(Clone, Copy)]
 pub(crate) enum Children {
-    /// Beside the object, owned by it.
+    /// Owned children in the object's namespace.
     Owned(&'static [&'static str]),
-    /// The same, and a change of the spec concerns only those that are made from then on.
-    MadeAnew(&'static [&'static str]),
-    /// In a namespace of the object's name, which it makes too.
-    InItsNamespace(&'static [&'static str]),
+    /// Owned children. A changed spec applies only to new ones.
+    Recreated(&'static [&'static str]),
+    /// Children in a namespace with the object's name, which the controller also creates.
+    InNamespace(&'static [&'static str]),
 }
 
-/// A kind under test, and the controller that looks after it.
+/// A kind under test and its controller.
 pub(crate) struct Subject {
-    /// Runs as long as it is held.
+    /// Keeps the controller running.
     _harness: Arc<Harness>,
     pub(crate) schema: Value,
     pub(crate) base: Value,
@@ -52,12 +52,12 @@ impl Subject {
         Api::namespaced_with(self.client.clone(), &self.home, &self.resource)
     }
 
-    /// An object of that name and spec.
+    /// Returns an object with this name and spec.
     fn object(&self, name: &str, spec: &Value) -> DynamicObject {
         DynamicObject::new(name, &self.resource).data(json!({ "spec": spec }))
     }
 
-    /// The spec as the API server would store it; nothing if it refuses it.
+    /// Returns the spec as the API server would store it, or `None` if it rejects it.
     pub(crate) async fn admitted(&self, spec: &Value) -> Option<Value> {
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         let answer = self.api().create(&dry_run, &self.object("admitted", spec)).await.ok()?;
@@ -69,13 +69,13 @@ impl Subject {
         Ok(())
     }
 
-    /// Changes the spec, and returns what it is then; nothing if the API server refuses it.
+    /// Changes the spec and returns the stored spec, or `None` if the API server rejects it.
     pub(crate) async fn change(&self, name: &str, spec: &Value) -> Option<Value> {
         let patch = Patch::Merge(json!({ "spec": spec }));
         let changed = self.api().patch(name, &PatchParams::default(), &patch).await.ok()?;
-        if let Children::MadeAnew(kinds) = self.children {
-            // The controller has the new spec before it sees that pods are missing.
-            self.until_seen(name).await;
+        if let Children::Recreated(kinds) = self.children {
+            // // The controller must observe the new spec before it recreates the Pods.
+            self.until_observed(name).await;
             let children = self.children_of(&changed, kinds, &self.home).await.unwrap();
             for child in children {
                 let api = self.namespaced(kinds[0], &self.home);
@@ -94,22 +94,22 @@ impl Subject {
         self.api().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    async fn until_seen(&self, name: &str) {
-        eventually(&format!("{name} to be seen"), PATIENCE, async || {
-            Ok(is_seen(&self.api().get(name).await?))
+    async fn until_observed(&self, name: &str) {
+        eventually(&format!("{name} to be observed"), PATIENCE, async || {
+            Ok(is_observed(&self.api().get(name).await?))
         })
         .await
         .unwrap();
     }
 
-    /// Waits until two objects, which have the same spec, have come to the same.
-    pub(crate) async fn until_alike(&self, one: &str, other: &str, after: &str) {
+    /// Waits until two objects with the same spec have the same state.
+    pub(crate) async fn until_equal(&self, one: &str, other: &str, after: &str) {
         eventually(
-            &format!("{one}, changed by {after}, to be like {other}, which is new"),
+            &format!("{one}, changed by {after}, to equal the new object {other}"),
             PATIENCE,
             async || {
                 let (mut one, mut other) = (self.state(one).await?, self.state(other).await?);
-                // What cannot become ready keeps the pods that it had before, and says so.
+                // // An object that cannot become ready keeps its previous Pods and reports it.
                 if !other["conditions"].to_string().contains(r#"["Ready","True""#) {
                     one["conditions"] = Value::Null;
                     other["conditions"] = Value::Null;
@@ -121,15 +121,15 @@ impl Subject {
         .unwrap();
     }
 
-    /// What an object has come to: its children and its conditions, with names of its own taken out.
+    /// Returns the state of an object: its children and conditions, without names.
     async fn state(&self, name: &str) -> Result<Value> {
         let object = self.api().get(name).await?;
-        anyhow::ensure!(is_seen(&object), "{name} has not been looked at");
+        anyhow::ensure!(is_observed(&object), "{name} has not been observed");
         let children = match self.children {
-            Children::Owned(kinds) | Children::MadeAnew(kinds) => {
+            Children::Owned(kinds) | Children::Recreated(kinds) => {
                 self.children_of(&object, kinds, &self.home).await?
             }
-            Children::InItsNamespace(kinds) => {
+            Children::InNamespace(kinds) => {
                 let namespaces =
                     Api::<DynamicObject>::all_with(self.client.clone(), &parsed("v1/Namespace/namespaces"));
                 let mut children = vec![namespaces.get(name).await?];
@@ -137,7 +137,7 @@ impl Subject {
                 children
             }
         };
-        let mut children: Vec<_> = children.iter().map(essence).collect();
+        let mut children: Vec<_> = children.iter().map(comparable_parts).collect();
         children.sort_by_key(ToString::to_string);
         let conditions = object.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let conditions: Vec<_> =
@@ -165,7 +165,7 @@ impl Subject {
                 .list(&ListParams::default())
                 .await
                 .context(kind.to_string())?;
-            let is_in_its_own = matches!(self.children, Children::InItsNamespace(_));
+            let is_in_its_own = matches!(self.children, Children::InNamespace(_));
             let is_owned = |child: &DynamicObject| {
                 is_in_its_own
                     || child
@@ -184,11 +184,11 @@ impl Subject {
 }
 
 fn parsed(kind: &str) -> ApiResource {
-    let words: Vec<_> = kind.split('/').collect();
-    let (group, version, kind, plural) = match words[..] {
+    let parts: Vec<_> = kind.split('/').collect();
+    let (group, version, kind, plural) = match parts[..] {
         [version, kind, plural] => ("", version, kind, plural),
         [group, version, kind, plural] => (group, version, kind, plural),
-        _ => panic!("{kind} is no kind"),
+        _ => panic!("{kind} is not a kind"),
     };
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     ApiResource {
@@ -200,7 +200,7 @@ fn parsed(kind: &str) -> ApiResource {
     }
 }
 
-/// What the states do not have in common, line by line.
+/// Returns the lines in which two states differ.
 fn difference(one: &Value, other: &Value) -> String {
     let (one, other) = (format!("{one:#}"), format!("{other:#}"));
     let lacks = |text: &str, line: &str| !text.lines().any(|present| present == line);
@@ -211,17 +211,17 @@ fn difference(one: &Value, other: &Value) -> String {
     [only("changed:", &one, &other), only("new:", &other, &one)].concat().join("\n")
 }
 
-/// Whether the controller has looked at the present spec.
-fn is_seen(object: &DynamicObject) -> bool {
+/// Returns whether the controller has observed the current spec.
+fn is_observed(object: &DynamicObject) -> bool {
     object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation
 }
 
-/// What begins the name of the volume with a pod's token; the rest is drawn by lot.
+/// Prefix of the name of a Pod's token volume. The suffix is random.
 const TOKEN_VOLUME: &str = "kube-api-access-";
-const DRAWN: usize = 5;
+const RANDOM_SUFFIX_LENGTH: usize = 5;
 
-/// What is the same in two objects that were made alike.
-fn essence(child: &DynamicObject) -> Value {
+/// Returns the parts of an object that are equal in two objects with the same spec.
+fn comparable_parts(child: &DynamicObject) -> Value {
     let mut value = serde_json::to_value(child).unwrap();
     value["kind"] = child.types.as_ref().map(|types| types.kind.clone()).into();
     value.as_object_mut().unwrap().remove("status");
@@ -229,11 +229,11 @@ fn essence(child: &DynamicObject) -> Value {
     metadata
         .retain(|field, _| ["name", "labels", "annotations", "deletionTimestamp"].contains(&field.as_str()));
     if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
-        // The API server copies them from the node that a pod comes to.
+        // // The API server copies these labels from the Pod's node.
         labels.retain(|label, _| !label.starts_with("topology.kubernetes.io/"));
     }
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-        // How often the Deployment's controller has rolled out.
+        // // Number of rollouts.
         annotations.remove("deployment.kubernetes.io/revision");
     }
     if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
@@ -243,9 +243,9 @@ fn essence(child: &DynamicObject) -> Value {
     }
     let mut text = value.to_string();
     while let Some(place) = text.find(TOKEN_VOLUME) {
-        text.replace_range(place..place + TOKEN_VOLUME.len() + DRAWN, "TOKEN");
+        text.replace_range(place..place + TOKEN_VOLUME.len() + RANDOM_SUFFIX_LENGTH, "TOKEN");
     }
-    // The number of a pod depends on which were there before.
+    // // The number of a Pod depends on the Pods that existed before.
     let name = child.name_any();
     if let Some((set, _)) = name.rsplit_once("-pod-") {
         text = text.replace(&name, &format!("{set}-pod-n"));
