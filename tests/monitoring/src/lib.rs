@@ -1,1 +1,1 @@
-//! The tests of the alert rules and of the dashboard are in `tests`.
+//! Tests of the alert rules and the dashboard, see `tests`.

@@ -1,4 +1,4 @@
-//! The alert rules.
+//! Alert rules.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{path, query::check, read};
 
 const TESTS: &str = "tests/monitoring/alerts";
 
-/// What Prometheus itself would load: the `spec` of the PrometheusRule.
+/// Returns the rules that Prometheus loads: the `spec` of the PrometheusRule.
 fn rules() -> Value {
     let manifest: Value = serde_saphyr::from_str(&read("deploy/monitoring/prometheusrule.yaml")).unwrap();
     manifest["spec"].clone()
@@ -33,20 +33,20 @@ fn run(args: &[&str]) {
         fs::copy(test.path(), folder.path().join(test.file_name())).unwrap();
     }
     let output = Command::new(promtool().unwrap()).current_dir(folder.path()).args(args).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    let output_text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output_text));
 }
 
 #[test]
-fn prometheus_understands_the_rules() {
+fn rules_are_valid() {
     run(&["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"]);
 }
 
 #[test]
-fn every_alert_fires_when_it_should_and_stays_quiet_when_not() {
+fn every_alert_passes_its_tests() {
     let rules = rules();
     let names: BTreeSet<_> = alerts(&rules).into_iter().map(name).collect();
-    assert_eq!(names.len(), alerts(&rules).len(), "each has a name of its own");
+    assert_eq!(names.len(), alerts(&rules).len(), "each alert must have a unique name");
     let files: BTreeSet<_> = fs::read_dir(path(TESTS))
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap().trim_end_matches(".yaml").to_owned())
@@ -57,22 +57,22 @@ fn every_alert_fires_when_it_should_and_stays_quiet_when_not() {
         "one file of tests for each"
     );
     for name in &names {
-        let (loud, quiet) = told(name);
-        assert!(loud > 0 && quiet > 0, "{name}: {loud} tests of firing, {quiet} of quiet");
+        let (firing, silent) = count_tests(name);
+        assert!(firing > 0 && silent > 0, "{name}: {firing} firing and {silent} silent tests");
     }
     let files: Vec<_> = names.iter().map(|name| format!("{name}.yaml")).collect();
     run(&["test", "rules"].into_iter().chain(files.iter().map(String::as_str)).collect::<Vec<_>>());
 }
 
-/// How many tests of an alert let it fire, and how many hold it to being quiet.
-fn told(name: &str) -> (usize, usize) {
+/// Returns the numbers of tests in which the alert fires and does not fire.
+fn count_tests(name: &str) -> (usize, usize) {
     let tests: Value = serde_saphyr::from_str(&read(&format!("{TESTS}/{name}.yaml"))).unwrap();
     let mut counts = (0, 0);
     for test in tests["tests"].as_array().unwrap() {
-        for asked in test["promql_expr_test"].as_array().unwrap() {
+        for query_test in test["promql_expr_test"].as_array().unwrap() {
             let query = format!("ALERTS{{alertname=\"{name}\", alertstate=\"firing\"}}");
-            assert_eq!(asked["expr"], json!(query));
-            match asked["exp_samples"].as_array().unwrap().len() {
+            assert_eq!(query_test["expr"], json!(query));
+            match query_test["exp_samples"].as_array().unwrap().len() {
                 0 => counts.1 += 1,
                 _ => counts.0 += 1,
             }
@@ -88,14 +88,14 @@ fn told(name: &str) -> (usize, usize) {
 }
 
 #[test]
-fn every_alert_asks_for_metrics_that_there_are() {
+fn every_alert_uses_existing_metrics() {
     for alert in alerts(&rules()) {
         check(alert["expr"].as_str().unwrap());
     }
 }
 
 #[test]
-fn every_alert_says_what_is_wrong_and_where_to_read_on() {
+fn every_alert_has_summary_and_runbook() {
     for alert in alerts(&rules()) {
         let (name, annotations) = (name(alert), &alert["annotations"]);
         assert!(matches!(alert["labels"]["severity"].as_str(), Some("critical" | "warning")), "{name}");
@@ -112,12 +112,12 @@ fn every_alert_says_what_is_wrong_and_where_to_read_on() {
         for part in ["## Meaning", "## Diagnosis", "## Mitigation"] {
             assert!(page.contains(part), "{runbook}: no {part:?}");
         }
-        assert!(page.contains("```console"), "{runbook}: no command to look with");
+        assert!(page.contains("```console"), "{runbook}: no command to run");
     }
 }
 
 #[test]
-fn no_runbook_is_left_over_and_all_stand_in_the_index() {
+fn every_runbook_has_an_alert_and_an_index_entry() {
     let rules = rules();
     let index = read("docs/operations/alerts.md");
     let mut pages: BTreeSet<_> = fs::read_dir(path("docs/operations/runbooks"))
@@ -129,5 +129,5 @@ fn no_runbook_is_left_over_and_all_stand_in_the_index() {
         assert!(index.contains(&format!("(runbooks/{page})")), "alerts.md has no link to {page}");
         pages.remove(&page);
     }
-    assert_eq!(pages, BTreeSet::new(), "no alert leads to these");
+    assert_eq!(pages, BTreeSet::new(), "no alert links to these runbooks");
 }

@@ -1,4 +1,4 @@
-//! The dashboard.
+//! Dashboard.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&read("deploy/monitoring/dashboard.json")).unwrap()
 }
 
-/// The panels that show something.
+/// Returns the panels that show data.
 fn panels(dashboard: &Value) -> impl Iterator<Item = &Value> {
     dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row")
 }
@@ -19,18 +19,18 @@ fn queries(panel: &Value) -> impl Iterator<Item = &str> {
     panel["targets"].as_array().unwrap().iter().map(|target| target["expr"].as_str().unwrap())
 }
 
-/// With Grafana's variables as it fills them in.
-fn filled(query: &str) -> String {
+/// Replaces Grafana's variables by values.
+fn substitute(query: &str) -> String {
     query.replace("$__rate_interval", "2m").replace("$controller", ".*").replace("$pod", ".*")
 }
 
 #[test]
-fn every_query_asks_for_metrics_that_there_are() {
+fn every_query_uses_existing_metrics() {
     let dashboard = dashboard();
     for panel in panels(&dashboard) {
-        assert!(queries(panel).count() > 0, "{} asks for nothing", panel["title"]);
+        assert!(queries(panel).count() > 0, "{} has no query", panel["title"]);
         for query in queries(panel) {
-            let query = filled(query);
+            let query = substitute(query);
             assert!(!query.contains('$'), "{query}: an unknown variable");
             check(&query);
         }
@@ -38,21 +38,21 @@ fn every_query_asks_for_metrics_that_there_are() {
 }
 
 #[test]
-fn its_variables_are_filled_from_metrics_that_there_are() {
+fn variables_use_existing_metrics() {
     let dashboard = dashboard();
     let variables = dashboard["templating"]["list"].as_array().unwrap();
     let names: Vec<_> = variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["datasource", "controller", "pod"]);
     for variable in &variables[1..] {
         let definition = variable["definition"].as_str().unwrap();
-        let asked = definition.strip_prefix("label_values(").unwrap().strip_suffix(')').unwrap();
-        let (metric, label) = asked.split_once(", ").unwrap();
+        let arguments = definition.strip_prefix("label_values(").unwrap().strip_suffix(')').unwrap();
+        let (metric, label) = arguments.split_once(", ").unwrap();
         check(&format!("count by ({label}) ({metric})"));
     }
 }
 
 #[test]
-fn every_part_of_the_manager_has_a_row_and_panels_do_not_overlap() {
+fn rows_cover_all_areas_and_panels_do_not_overlap() {
     let dashboard = dashboard();
     let all = dashboard["panels"].as_array().unwrap();
     let rows: Vec<_> =
@@ -60,7 +60,7 @@ fn every_part_of_the_manager_has_a_row_and_panels_do_not_overlap() {
     let parts = ["Reconciles", "Queue", "API server", "Admission", "Leadership", "Certificates", "Process"];
     assert_eq!(rows, parts);
     let ids: BTreeSet<_> = all.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
-    assert_eq!(ids.len(), all.len(), "each panel has an id of its own");
+    assert_eq!(ids.len(), all.len(), "each panel must have a unique ID");
     let places: BTreeSet<_> = all
         .iter()
         .map(|panel| (panel["gridPos"]["y"].as_u64().unwrap(), panel["gridPos"]["x"].as_u64().unwrap()))
@@ -69,7 +69,7 @@ fn every_part_of_the_manager_has_a_row_and_panels_do_not_overlap() {
 }
 
 #[test]
-fn several_replicas_are_summed_or_told_apart() {
+fn queries_aggregate_or_name_replicas() {
     let dashboard = dashboard();
     for query in panels(&dashboard).flat_map(queries) {
         let aggregates =

@@ -1,4 +1,4 @@
-//! The alert rules and the dashboard: they fire when they should, and ask for what there is.
+//! Tests of the alert rules and the dashboard.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file of the repository.
+/// Returns the path of a file in the repository.
 fn path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(relative)
 }

@@ -1,4 +1,4 @@
-//! Whether a query asks for metrics that there are, by labels that they have.
+//! Checks queries against the existing metrics and their labels.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,25 +10,25 @@ use promql_parser::{
     util::{ExprVisitor, walk_expr},
 };
 
-/// What Prometheus itself adds to every series.
+/// Labels that Prometheus adds to every series.
 const TARGET: [&str; 4] = ["job", "namespace", "pod", "instance"];
 
-/// Holds a query to asking for nothing that there is not.
+/// Asserts that a query uses only existing metrics, labels, and label values.
 pub(crate) fn check(query: &str) {
     let expression = parse(query).unwrap_or_else(|error| panic!("{query}: {error}"));
-    let mut seen = Seen::default();
-    walk_expr(&mut seen, &expression).unwrap();
-    assert!(!seen.selectors.is_empty(), "{query}: asks for nothing");
+    let mut usage = Usage::default();
+    walk_expr(&mut usage, &expression).unwrap();
+    assert!(!usage.selectors.is_empty(), "{query}: selects no metric");
     let mut labels: HashSet<&str> = TARGET.into();
-    for selector in &seen.selectors {
+    for selector in &usage.selectors {
         labels.extend(check_selector(query, selector));
     }
-    for label in &seen.groupings {
+    for label in &usage.groupings {
         assert!(labels.contains(label.as_str()), "{query}: none of its metrics has a label {label}");
     }
 }
 
-/// The labels of the metric that is selected.
+/// Returns the labels of the selected metric.
 fn check_selector(query: &str, selector: &VectorSelector) -> Vec<&'static str> {
     let name = selector.name.as_deref().unwrap_or_else(|| panic!("{query}: a selector without a name"));
     let metric = METRICS.iter().find(|metric| metric.series().iter().any(|series| series == name));
@@ -47,39 +47,39 @@ fn check_selector(query: &str, selector: &VectorSelector) -> Vec<&'static str> {
     metric.labels.iter().map(|label| label.name).chain(bound).collect()
 }
 
-/// A bucket that is asked for has to be one.
+/// A requested bucket must exist.
 fn check_bound(query: &str, metric: &Metric, matcher: &Matcher) {
-    let asked: f64 = matcher.value.parse().unwrap_or_else(|_| panic!("{query}: {matcher} is no bound"));
+    let bound: f64 = matcher.value.parse().unwrap_or_else(|_| panic!("{query}: {matcher} is no bound"));
     let is_bound =
-        asked.is_infinite() || metric.bounds.iter().any(|bound| bound.to_bits() == asked.to_bits());
-    assert!(is_bound, "{query}: {asked} is none of the bounds {:?}", metric.bounds);
+        bound.is_infinite() || metric.bounds.iter().any(|known| known.to_bits() == bound.to_bits());
+    assert!(is_bound, "{query}: {bound} is none of the bounds {:?}", metric.bounds);
 }
 
-/// Where all values of a label are known, every word that is asked for has to be one of them.
+/// If all values of a label are known, a requested value must be one of them.
 fn check_values(query: &str, label: &Label, matcher: &Matcher) {
     let known: BTreeSet<&str> = match label.values {
         Values::Controllers => CONTROLLERS.iter().map(|controller| controller.name).collect(),
         Values::These(values) => values().into_iter().collect(),
         Values::Few(_) => return,
     };
-    let words: Vec<_> = match &matcher.op {
+    let values: Vec<_> = match &matcher.op {
         MatchOp::Equal | MatchOp::NotEqual => vec![matcher.value.as_str()],
         MatchOp::Re(_) | MatchOp::NotRe(_) => matcher.value.split('|').collect(),
     };
-    for word in words.into_iter().filter(|word| *word != ".*") {
-        assert!(known.contains(word), "{query}: {} is never {word:?}; known are {known:?}", label.name);
+    for value in values.into_iter().filter(|value| *value != ".*") {
+        assert!(known.contains(value), "{query}: {} is never {value:?}; known are {known:?}", label.name);
     }
 }
 
-/// What a query asks for.
+/// Selectors and groupings of a query.
 #[derive(Default)]
-struct Seen {
+struct Usage {
     selectors: Vec<VectorSelector>,
-    /// The labels that it sums and matches by.
+    /// Labels used for aggregation and matching.
     groupings: BTreeSet<String>,
 }
 
-impl ExprVisitor for Seen {
+impl ExprVisitor for Usage {
     type Error = std::convert::Infallible;
 
     fn pre_visit(&mut self, expression: &Expr) -> Result<bool, Self::Error> {
@@ -100,21 +100,21 @@ impl ExprVisitor for Seen {
 }
 
 #[test]
-fn what_there_is_not_is_found() {
-    for (query, says) in [
+fn detects_missing_metrics_labels_and_values() {
+    for (query, expected) in [
         ("sum(rate(ensemble_reconciles_total[5m]))", "there is no ensemble_reconciles_total"),
         ("ensemble_queue_wait_seconds", "there is no ensemble_queue_wait_seconds"),
         ("ensemble_queue_depth{name=\"a\"}", "has no label name"),
         ("sum by (name) (ensemble_queue_depth)", "none of its metrics has a label name"),
         ("ensemble_reconcile_total{result=\"error\"}", "result is never \"error\""),
         ("ensemble_reconcile_total{result=~\"done|error\"}", "result is never \"error\""),
-        ("ensemble_leader{controller=\"nobody\"}", "controller is never \"nobody\""),
+        ("ensemble_leader{controller=\"unknown\"}", "controller is never \"unknown\""),
         ("ensemble_admission_duration_seconds_bucket{le=\"0.7\"}", "0.7 is none of the bounds"),
         ("absent(nothing)", "there is no nothing"),
         ("sum(", "sum("),
     ] {
         let wrong = std::panic::catch_unwind(|| check(query)).expect_err(query);
         let wrong = wrong.downcast_ref::<String>().unwrap();
-        assert!(wrong.contains(says), "{query}: {wrong}");
+        assert!(wrong.contains(expected), "{query}: {wrong}");
     }
 }
