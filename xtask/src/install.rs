@@ -19,8 +19,8 @@ use operator_core::{
     informer::Scope,
 };
 use operator_runtime::{
+    cleanup::{self, Report},
     connect::connect,
-    release::{self, Report},
 };
 use serde_json::json;
 use tokio::time::timeout;
@@ -67,17 +67,17 @@ pub(crate) async fn uninstall() -> Result<()> {
     }
     let mut report = Report::default();
     // The objects are being deleted, so no manager adds its finalizers again.
-    release::finalizers(&client, CONTROLLERS, &Scope::Cluster, &mut report).await;
+    cleanup::remove_finalizers(&client, CONTROLLERS, &Scope::Cluster, &mut report).await;
     for (crd, uid) in terminating {
         wait_for_deletion(&client, &crd, &uid).await?;
     }
-    release::leftovers(&client, CONTROLLERS, &mut report).await;
+    cleanup::delete_leftovers(&client, CONTROLLERS, &mut report).await;
     workstation::remove_leftovers(&client).await?;
-    release::policies(&client, CONTROLLERS, &mut report).await;
-    for done in &report.done {
-        println!("{done}");
+    cleanup::delete_policies(&client, CONTROLLERS, &mut report).await;
+    for change in &report.changes {
+        println!("{change}");
     }
-    match report.failed.into_iter().next() {
+    match report.errors.into_iter().next() {
         Some(error) => Err(error.into()),
         None => Ok(()),
     }

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt, api::ListParams};
 use manager::{ACCOUNT, Flags, NAMESPACE, parse_args_and_env};
 use operator_core::{Registration, error::status};
-use operator_runtime::release::manager_selector;
+use operator_runtime::cleanup::manager_selector;
 
 use crate::{cluster::Cluster, kinds};
 

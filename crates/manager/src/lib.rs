@@ -1,10 +1,10 @@
 //! The manager: one process that runs the controllers selected by its flags.
 
 mod certificates;
+mod cleanup;
 mod flags;
 mod metrics;
 mod namespaces;
-mod release;
 mod select;
 
 use std::{sync::Arc, time::Instant};
@@ -61,7 +61,7 @@ pub async fn run(flags: Flags) -> Result<()> {
     let telemetry = telemetry::start(flags.log_format, &flags.log_level, collector(&flags).as_ref())?;
     let result = match flags.task {
         Task::Run => run_controllers(flags, telemetry.level.clone()).await,
-        Task::Release { patience } => release::run(&flags, patience).await,
+        Task::Cleanup { wait } => cleanup::run(&flags, wait).await,
     };
     telemetry.end().await;
     result
@@ -112,7 +112,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
         None => None,
     };
     supervisor::run(&flags.controllers, &environment, election).await?;
-    release::if_removed(&flags, &environment).await;
+    cleanup::run_if_namespace_deleted(&flags, &environment).await;
     if let Some(server) = webhooks {
         server.ended.await?;
     }

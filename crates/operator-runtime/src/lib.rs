@@ -4,6 +4,7 @@
 //! `operator-core` is the library for controllers. This crate runs them.
 
 pub mod certificates;
+pub mod cleanup;
 pub mod connect;
 pub mod crds;
 pub mod election;
@@ -12,7 +13,6 @@ pub mod https;
 pub mod logs;
 pub mod metrics;
 pub mod probes;
-pub mod release;
 mod server;
 pub mod signals;
 pub mod supervisor;

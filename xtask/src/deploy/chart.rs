@@ -15,7 +15,7 @@ use operator_core::{
 };
 use serde_json::{Value, json};
 
-use super::{COMMAND, release};
+use super::{COMMAND, cleanup};
 use crate::{crds, generate::Generated, rbac, webhooks, workspace};
 
 /// Folders and names of the files in `deploy` that are not generated.
@@ -38,12 +38,12 @@ pub(super) fn folders(manager: &[Generated]) -> Result<Vec<(&'static str, Vec<Ge
     let copy = |file: &Generated| Generated { name: file.name.clone(), text: file.text.clone() };
     Ok(vec![
         ("", table),
+        ("cleanup", cleanup::files()?),
+        ("cleanup/namespaced", cleanup::namespaced()?),
         ("crds", crds::files()?),
         ("manager", manager.iter().map(copy).collect()),
         ("namespaced", rbac::namespaced()?),
         ("rbac", rbac::deployed()?),
-        ("release", release::files()?),
-        ("release/namespaced", release::namespaced()?),
         ("webhooks", webhooks::files()?),
     ])
 }

@@ -4,10 +4,10 @@
 //! the tag of its image is the version.
 
 mod chart;
+mod cleanup;
 mod install;
 mod manager;
 mod ports;
-mod release;
 
 use anyhow::Result;
 pub(crate) use ports::Ports;

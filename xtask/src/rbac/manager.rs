@@ -8,7 +8,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::core::ObjectMeta;
 use operator_core::{labels, rbac::Grant};
-use operator_runtime::release::rules;
+use operator_runtime::cleanup::namespace_rules;
 
 use super::{ACCOUNT, NAMESPACE, manifest};
 use crate::generate::{Generated, document};
@@ -17,7 +17,7 @@ use crate::generate::{Generated, document};
 const PART: &str = "manager";
 
 pub(super) fn file() -> Result<Generated> {
-    let grant = Grant::new(PART, rules(NAMESPACE));
+    let grant = Grant::new(PART, namespace_rules(NAMESPACE));
     let binding = grant.role_binding(Some(NAMESPACE), NAMESPACE, ACCOUNT);
     let role = grant.role(Some(NAMESPACE));
     let documents = [document(&namespace())?, document(&account())?, document(&role)?, document(&binding)?];

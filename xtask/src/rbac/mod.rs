@@ -6,6 +6,7 @@
 //! - `deploy/rbac/optional` are the permissions of features that are disabled by default.
 
 mod certificates;
+mod cleanup;
 mod controllers;
 mod hook_secrets;
 mod install_crds;
@@ -13,7 +14,6 @@ mod leader_election;
 mod manager;
 mod metrics;
 mod page;
-mod removal;
 
 pub(crate) use ::manager::{ACCOUNT, NAMESPACE};
 use anyhow::Result;
@@ -30,7 +30,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut namespaced = namespaced()?;
     namespaced.push(Generated::kustomization("gen-rbac", &namespaced));
     sync_folder("deploy/rbac/namespaced", &namespaced, "gen-rbac", check)?;
-    let optional = [hook_secrets::file()?, install_crds::file()?, removal::command()?];
+    let optional = [hook_secrets::file()?, install_crds::file()?, cleanup::command()?];
     sync_folder("deploy/rbac/optional", &optional, "gen-rbac", check)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn deployed() -> Result<Vec<Generated>> {
         certificates::file()?,
         leader_election::file()?,
         metrics::file()?,
-        removal::file()?,
+        cleanup::file()?,
     ];
     files.extend(controllers::files()?);
     Ok(files)

@@ -22,7 +22,7 @@ const GRANTS: (&str, &str) = ("ensemble-capsuleconfiguration", "namespaces");
 /// Role with which the manager detects that its namespace is being deleted.
 const DETECT_DELETION: &str = "ensemble-manager";
 /// ClusterRole with which the manager cleans up when its namespace is deleted.
-const CLEAN_UP: &str = "ensemble-removal";
+const CLEAN_UP: &str = "ensemble-admission-cleanup";
 
 /// Fields of a Role or ClusterRole that the page shows. Other objects have no rules.
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use operator_runtime::release::manager_selector;
+use operator_runtime::cleanup::manager_selector;
 
 use super::Finding;
 use crate::installation::Installation;

@@ -15,7 +15,7 @@ use kube::{
 };
 use manager::ca_bundle_targets;
 use operator_core::{error::chain, labels::MANAGED_SELECTOR};
-use operator_runtime::{certificates::CaBundleTarget, release::manager_selector};
+use operator_runtime::{certificates::CaBundleTarget, cleanup::manager_selector};
 use serde::Serialize;
 use serde_json::{Value, json};
 

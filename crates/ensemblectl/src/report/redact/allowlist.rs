@@ -39,7 +39,7 @@ const ADDRESSES: [&str; 1] = ["otlp-endpoint"];
 
 /// Programs and subcommands.
 const ARGUMENTS: [&str; 8] =
-    ["ensemble-manager", "/ensemble-manager", "release", "sh", "/bin/sh", "bash", "/bin/bash", "sleep"];
+    ["ensemble-manager", "/ensemble-manager", "cleanup", "sh", "/bin/sh", "bash", "/bin/bash", "sleep"];
 
 /// Returns whether the value of an environment variable is kept.
 pub(super) fn is_variable(name: &str) -> bool {

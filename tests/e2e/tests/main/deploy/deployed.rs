@@ -1,14 +1,14 @@
-//! A Deployment of the manager or a Job, and a process that runs as one of its pods would.
+//! Processes that run as the Pods of a Deployment or Job.
 
 use cluster::{Companion, audit::Entry};
 use serde_json::Value;
 
 use crate::support::{Manager, TestEnv, Webhooks, free_port, program};
 
-/// Time for the pods of a Deployment to be ready, for kubectl.
+/// Timeout for the Pods of a Deployment to be ready, for kubectl.
 const PATIENCE: &str = "--timeout=60s";
 
-/// A Deployment, or a pod of a Job, as the API server has it.
+/// Pod template of a Deployment, or Pod of a Job, as the API server stores it.
 pub(crate) struct Deployed {
     namespace: String,
     name: String,
@@ -16,19 +16,22 @@ pub(crate) struct Deployed {
 }
 
 impl Deployed {
-    /// Reads a Deployment, and holds its pods to being admitted, scheduled and ready.
+    /// Reads a Deployment after its Pods have been admitted, scheduled, and become ready.
     pub(crate) async fn read(stage: &TestEnv, namespace: &str, name: &str) -> Self {
         let (deployment, within) = (format!("deployment/{name}"), format!("--namespace={namespace}"));
         let enforced = stage.read(&["get", "namespace", namespace]).await;
         let labels = &enforced["metadata"]["labels"];
-        assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted", "else it says nothing");
+        assert_eq!(
+            labels["pod-security.kubernetes.io/enforce"], "restricted",
+            "the namespace must enforce the restricted Pod Security Standard"
+        );
         stage.kubectl(&["rollout", "status", &deployment, &within, PATIENCE]).await.unwrap();
         let mut read = stage.read(&["get", &deployment, &within]).await;
         let pod = read["spec"]["template"]["spec"].take();
         Self { namespace: namespace.to_owned(), name: name.to_owned(), pod }
     }
 
-    /// A pod of a Job in a namespace, as the API server has it.
+    /// Returns the Pod of a Job.
     pub(crate) fn of_job(namespace: &str, name: &str, mut pod: Value) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), pod: pod["spec"].take() }
     }
@@ -37,13 +40,13 @@ impl Deployed {
         &self.pod["containers"][0]
     }
 
-    /// The arguments of the manager.
+    /// Returns the arguments of the manager.
     pub(crate) fn args(&self) -> Vec<String> {
         let args = self.container()["args"].as_array().unwrap().iter();
         args.map(|arg| arg.as_str().unwrap().to_owned()).collect()
     }
 
-    /// As whom the API server knows the pods.
+    /// Returns the user name of the ServiceAccount.
     fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.account())
     }
@@ -52,8 +55,9 @@ impl Deployed {
         self.pod["serviceAccountName"].as_str().unwrap()
     }
 
-    /// Starts the manager with the arguments, the ServiceAccount and the environment of a pod, and waits until the probes
-    /// of the Deployment succeed. Only the addresses are others: many managers run on one machine here.
+    /// Starts the manager with the arguments, ServiceAccount, and environment of a Pod, and waits until the
+    /// probes of the Deployment succeed. Only the addresses differ, because several managers run on this
+    /// machine.
     pub(crate) async fn run(&self, stage: &TestEnv, webhooks: Webhooks) -> Manager {
         let [probes, metrics] = [free_port(), free_port()];
         let addresses = [
@@ -72,39 +76,41 @@ impl Deployed {
         manager
     }
 
-    /// Starts the program with the arguments, the ServiceAccount and the environment of a pod, and more of the latter.
-    pub(crate) async fn launch(&self, stage: &TestEnv, more: &[(&str, String)]) -> Companion {
+    /// Starts the program with the arguments, ServiceAccount, and environment of a Pod, and with additional
+    /// environment variables.
+    pub(crate) async fn launch(&self, stage: &TestEnv, extra_env: &[(&str, String)]) -> Companion {
         let account =
             stage.cluster.service_account_kubeconfig(&self.namespace, self.account()).await.unwrap();
         let mut env = vec![("KUBECONFIG".to_owned(), account.display().to_string())];
-        env.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        env.extend(extra_env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         env.extend(self.container()["env"].as_array().unwrap().iter().map(|variable| self.value(variable)));
         stage.cluster.companion(&self.name, program(), &self.args(), &env).unwrap()
     }
 
-    /// What the kubelet would put into a variable of the environment.
+    /// Resolves an environment variable as the kubelet does.
     fn value(&self, variable: &Value) -> (String, String) {
         let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
             Some("metadata.name") => format!("{}-0", self.name),
             Some("metadata.namespace") => self.namespace.clone(),
-            other => panic!("{other:?} is nothing that the manager has asked for so far"),
+            other => panic!("unsupported field path {other:?}"),
         };
         (variable["name"].as_str().unwrap().to_owned(), value)
     }
 
-    /// Holds the manager to asking for nothing that it may not. What was allowed when it asked again is no such thing: for
-    /// some seconds the API server does not know a new kind well enough to let children block the deletion of their owner.
+    /// Asserts that the API server rejected no request as forbidden, except requests that later succeeded.
+    /// For some seconds after a kind is created, the API server rejects owner references to it that block
+    /// deletion.
     pub(crate) fn assert_no_forbidden_requests(&self, stage: &TestEnv) {
         let requests = stage.cluster.audit().unwrap().by_user(&self.user()).entries;
-        assert!(!requests.is_empty(), "{} has asked for nothing", self.user());
-        let was_allowed = |refused: &Entry| {
+        assert!(!requests.is_empty(), "{} has sent no request", self.user());
+        let was_allowed_later = |forbidden: &Entry| {
             let is_same = |other: &&Entry| {
-                (&refused.verb, &refused.request_uri, &refused.name)
+                (&forbidden.verb, &forbidden.request_uri, &forbidden.name)
                     == (&other.verb, &other.request_uri, &other.name)
             };
-            requests.iter().filter(is_same).any(|other| other.code < 400 && other.time > refused.time)
+            requests.iter().filter(is_same).any(|other| other.code < 400 && other.time > forbidden.time)
         };
-        let mut refused = requests.iter().filter(|entry| entry.code == 403);
-        assert_eq!(refused.find(|entry| !was_allowed(entry)), None);
+        let mut forbidden = requests.iter().filter(|entry| entry.code == 403);
+        assert_eq!(forbidden.find(|entry| !was_allowed_later(entry)), None);
     }
 }

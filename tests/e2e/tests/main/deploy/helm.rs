@@ -1,30 +1,31 @@
-//! The Helm chart.
+//! Tests of the Helm chart.
 
 use std::fs;
 
 use cluster::wait::eventually;
 use serde_json::{Value, json};
 
-use super::{Deployed, Helm, RELEASE, create_namespace, objects, until_it_works};
+use super::{Deployed, Helm, RELEASE, create_namespace, manifests, wait_until_reconciled};
 use crate::support::{PATIENCE, TestEnv, Webhooks, path};
 
-/// Where the chart is installed. Not where the generated manifests are for, so that it shows what was not replaced.
+/// Namespace of the chart. It differs from the namespace of the generated manifests, so that a name that
+/// the templates did not replace fails the tests.
 const NAMESPACE: &str = "platform";
 
 #[test]
-fn without_values_the_chart_is_what_install_yaml_is() {
+fn default_values_render_install_yaml() {
     let helm = Helm::new();
     helm.run(&["lint", "--strict", &path("deploy/helm/ensemble")]).unwrap();
-    let mut rendered = objects::read(&helm.template(&["crds.keep=false"]).unwrap());
-    // What Helm does at the end has no counterpart.
+    let mut rendered = manifests::read(&helm.template(&["crds.keep=false"]).unwrap());
+    // install.yaml has no cleanup Job.
     rendered.retain(|_, object| object["metadata"]["annotations"]["helm.sh/hook"] != "post-delete");
-    let mut wanted = objects::read(&fs::read_to_string(path("deploy/install.yaml")).unwrap());
-    // The namespace of a release is made by whoever installs it.
+    let mut wanted = manifests::read(&fs::read_to_string(path("deploy/install.yaml")).unwrap());
+    // Helm does not create the namespace of a release from the chart.
     wanted.retain(|(kind, ..), _| kind != "Namespace");
     for (key, object) in &mut rendered {
         let Some(wanted) = wanted.get_mut(key) else { continue };
         if key.0 == "Lease" {
-            // Made at the first installation, and the manager's from then on.
+            // Helm creates the Leases once, and the manager owns them afterwards.
             let annotations = object["metadata"].as_object_mut().unwrap().remove("annotations").unwrap();
             assert_eq!(annotations, json!({ "helm.sh/hook": "pre-install" }));
         }
@@ -34,13 +35,13 @@ fn without_values_the_chart_is_what_install_yaml_is() {
             wanted["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = Value::Null;
         }
     }
-    objects::assert_same(&rendered, &wanted);
+    manifests::assert_same(&rendered, &wanted);
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused_with_what_is_wrong() {
+fn rejects_invalid_values() {
     let helm = Helm::new();
-    for (set, says) in [
+    for (set, expected) in [
         (&["replica=2"][..], "additional properties 'replica' not allowed"),
         (&["crds.kep=true"], "additional properties 'kep' not allowed"),
         (&["replicas=many"], "got string, want integer"),
@@ -67,16 +68,17 @@ fn values_that_make_no_sense_are_refused_with_what_is_wrong() {
             "there is nothing to scrape with metrics.enabled=false",
         ),
     ] {
-        let refused = helm.template(set).expect_err("it should be refused");
-        assert!(refused.contains(says), "{set:?}: {refused}");
+        let error = helm.template(set).expect_err("the values must be rejected");
+        assert!(error.contains(expected), "{set:?}: {error}");
     }
     let chart = path("deploy/helm/ensemble");
-    let refused = helm.run(&["template", &chart, "--kube-version=1.29.9"]).expect_err("it is too old");
-    assert!(refused.contains("chart requires kubeVersion: >=1.30"), "{refused}");
+    let error =
+        helm.run(&["template", &chart, "--kube-version=1.29.9"]).expect_err("the version must be rejected");
+    assert!(error.contains("chart requires kubeVersion: >=1.30"), "{error}");
 }
 
 #[test]
-fn every_value_has_its_effect() {
+fn renders_every_value() {
     let helm = Helm::new();
     let digest = format!("image.digest=sha256:{}", "a".repeat(64));
     let rendered = helm.template(&[
@@ -97,7 +99,7 @@ fn every_value_has_its_effect() {
         "podAnnotations.team=platform",
         "webhook.clientCA.configMap=api-server-clients",
     ]);
-    let objects = objects::read(&rendered.unwrap());
+    let objects = manifests::read(&rendered.unwrap());
     let within = |kind: &str, name: &str| {
         let key = (kind.to_owned(), "ensemble-system".to_owned(), name.to_owned());
         objects.get(&key).unwrap_or_else(|| panic!("there is no {key:?}"))
@@ -113,10 +115,10 @@ fn every_value_has_its_effect() {
     assert_eq!(deployment["spec"]["nodeSelector"], json!({ "disk": "fast" }));
     assert_eq!(deployment["metadata"]["annotations"]["team"], "platform");
     assert_eq!(deployment["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"], "manager");
-    let job = &within("Job", "ensemble-release")["spec"]["template"];
-    let [releasing] = job["spec"]["containers"].as_array().unwrap().as_slice() else { panic!("{job}") };
-    let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json", "release"];
-    assert_eq!((&releasing["image"], &releasing["args"]), (&container["image"], &json!(args)));
+    let job = &within("Job", "ensemble-cleanup")["spec"]["template"];
+    let [cleanup] = job["spec"]["containers"].as_array().unwrap().as_slice() else { panic!("{job}") };
+    let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json", "cleanup"];
+    assert_eq!((&cleanup["image"], &cleanup["args"]), (&container["image"], &json!(args)));
     assert_eq!(job["spec"]["nodeSelector"], json!({ "disk": "fast" }));
     assert_eq!(job["metadata"]["annotations"], json!({ "team": "platform" }));
     assert_eq!(within("PodDisruptionBudget", "ensemble-manager")["spec"]["maxUnavailable"], "50%");
@@ -129,11 +131,11 @@ fn every_value_has_its_effect() {
 }
 
 #[test]
-fn cluster_roles_that_tenants_may_give_are_one_value() {
+fn bindable_cluster_roles_are_one_value() {
     let helm = Helm::new();
     let name = |suffix: &str| format!("ensemble-bindable-cluster-roles{suffix}");
     let cluster = |kind: &str, suffix: &str| (kind.to_owned(), String::new(), name(suffix));
-    let without = objects::read(&helm.template(&[]).unwrap());
+    let without = manifests::read(&helm.template(&[]).unwrap());
     assert!(!without.contains_key(&cluster("ClusterRole", "")));
     let set = "bindableClusterRoles={our-developers,team:auditors}";
     for (more, suffix, account) in [
@@ -141,7 +143,7 @@ fn cluster_roles_that_tenants_may_give_are_one_value() {
         ("perController=true", "-tenant", "ensemble-tenant"),
     ] {
         let controllers = "controllers={podset,tenant}";
-        let rendered = objects::read(&helm.template(&[set, more, controllers]).unwrap());
+        let rendered = manifests::read(&helm.template(&[set, more, controllers]).unwrap());
         let rules = json!([{
             "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
             "resourceNames": ["our-developers", "team:auditors"],
@@ -154,33 +156,34 @@ fn cluster_roles_that_tenants_may_give_are_one_value() {
 }
 
 #[test]
-fn what_lets_go_at_the_end_is_no_more_than_what_is_there_and_can_be_left_out() {
+fn cleanup_hooks_match_enabled_controllers_and_can_be_disabled() {
     let helm = Helm::new();
     let hooks = |set: &[&str]| {
-        let mut objects = objects::read(&helm.template(set).unwrap());
+        let mut objects = manifests::read(&helm.template(set).unwrap());
         objects.retain(|_, object| object["metadata"]["annotations"]["helm.sh/hook"] == "post-delete");
         objects.into_keys().map(|(kind, namespace, name)| format!("{kind} {namespace}/{name}")).collect()
     };
     let one: Vec<String> =
         hooks(&["controllers={memcached,podset}", "watchNamespaces={shop}", "perController=true"]);
     let wanted = [
-        "Job ensemble-system/ensemble-release",
-        "Role ensemble-system/ensemble-release",
-        "Role shop/ensemble-release-memcached",
-        "RoleBinding ensemble-system/ensemble-release",
-        "RoleBinding shop/ensemble-release-memcached",
-        "ServiceAccount ensemble-system/ensemble-release",
+        "Job ensemble-system/ensemble-cleanup",
+        "Role ensemble-system/ensemble-cleanup",
+        "Role shop/ensemble-cleanup-memcached",
+        "RoleBinding ensemble-system/ensemble-cleanup",
+        "RoleBinding shop/ensemble-cleanup-memcached",
+        "ServiceAccount ensemble-system/ensemble-cleanup",
     ];
     assert_eq!(one, wanted);
     let all: Vec<String> = hooks(&[]);
-    assert!(all.contains(&"ClusterRole /ensemble-release-tenant".to_owned()), "{all:?}");
-    let none: Vec<String> = hooks(&["release.enabled=false"]);
+    assert!(all.contains(&"ClusterRole /ensemble-cleanup-tenant".to_owned()), "{all:?}");
+    let none: Vec<String> = hooks(&["cleanup.enabled=false"]);
     assert!(none.is_empty(), "{none:?}");
 }
 
-/// The values are given in the order of their rights, the fewest first: what a release had before does not help the next.
+/// The values with the fewest permissions come first, so that no step uses the permissions of a previous
+/// one.
 #[tokio::test]
-async fn the_chart_is_installed_upgraded_and_uninstalled() {
+async fn installs_upgrades_and_uninstalls() {
     let stage = TestEnv::bare().await;
     let helm = Helm::with(stage.cluster.kubeconfig());
     for namespace in [NAMESPACE, "shop"] {
@@ -188,10 +191,10 @@ async fn the_chart_is_installed_upgraded_and_uninstalled() {
     }
     let restricted = "pod-security.kubernetes.io/enforce=restricted";
     stage.kubectl(&["label", "namespace", NAMESPACE, restricted]).await.unwrap();
-    beside_capsule_nothing_is_touched(&stage, &helm).await;
-    only_in_a_namespace(&stage, &helm).await;
-    one_for_each_controller(&stage, &helm).await;
-    one_for_all(&stage, &helm).await;
+    rejects_cluster_with_capsule(&stage, &helm).await;
+    namespaced(&stage, &helm).await;
+    deployment_per_controller(&stage, &helm).await;
+    single_deployment(&stage, &helm).await;
 
     helm.run(&["uninstall", RELEASE, "--namespace", NAMESPACE]).unwrap();
     let ours = "--selector=app.kubernetes.io/part-of=ensemble";
@@ -199,13 +202,16 @@ async fn the_chart_is_installed_upgraded_and_uninstalled() {
         "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations";
     stage.until_empty(&[kinds, ours]).await;
     let definitions = stage.names(&["customresourcedefinitions", ours]).await;
-    assert!(definitions.contains(&"podsets.app.example.com".to_owned()), "they are kept: {definitions:?}");
+    assert!(
+        definitions.contains(&"podsets.app.example.com".to_owned()),
+        "CustomResourceDefinitions must stay: {definitions:?}"
+    );
 }
 
-async fn beside_capsule_nothing_is_touched(stage: &TestEnv, helm: &Helm) {
+async fn rejects_cluster_with_capsule(stage: &TestEnv, helm: &Helm) {
     stage.install_foreign_crd("capsule.clastix.io", "v1beta2", "Tenant", "tenants").await;
-    let refused = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
-    assert!(refused.contains("tenants.capsule.clastix.io is there already"), "{refused}");
+    let error = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
+    assert!(error.contains("tenants.capsule.clastix.io is there already"), "{error}");
     stage.kubectl(&["delete", "crd", "tenants.capsule.clastix.io"]).await.unwrap();
     let guard = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -217,26 +223,26 @@ async fn beside_capsule_nothing_is_touched(stage: &TestEnv, helm: &Helm) {
         }],
     });
     stage.cluster.apply_yaml(&guard.to_string()).await.unwrap();
-    let refused = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
-    assert!(refused.contains("Capsule runs in this cluster") && refused.contains("guard"), "{refused}");
+    let error = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
+    assert!(error.contains("Capsule runs in this cluster") && error.contains("guard"), "{error}");
     stage.kubectl(&["delete", "validatingwebhookconfiguration", "guard"]).await.unwrap();
     stage.until_empty(&["customresourcedefinitions"]).await;
     stage.until_empty(&["deployments", "--namespace", NAMESPACE]).await;
 }
 
-async fn only_in_a_namespace(stage: &TestEnv, helm: &Helm) {
+async fn namespaced(stage: &TestEnv, helm: &Helm) {
     let values = ["controllers={memcached,podset}", "watchNamespaces={shop}", "metrics.enabled=false"];
-    let told = helm.apply("install", RELEASE, NAMESPACE, &values).unwrap();
-    assert!(told.contains("Deployment ensemble-manager: memcached, podset"), "{told}");
+    let notes = helm.apply("install", RELEASE, NAMESPACE, &values).unwrap();
+    assert!(notes.contains("Deployment ensemble-manager: memcached, podset"), "{notes}");
     stage.until_empty(&["clusterroles", "--selector=app.kubernetes.io/part-of=ensemble"]).await;
     let deployed = Deployed::read(stage, NAMESPACE, "ensemble-manager").await;
     let manager = deployed.run(stage, Webhooks::new()).await;
-    until_it_works(stage, "shop", "one").await;
+    wait_until_reconciled(stage, "shop", "one").await;
     manager.stop().await;
     deployed.assert_no_forbidden_requests(stage);
 }
 
-async fn one_for_each_controller(stage: &TestEnv, helm: &Helm) {
+async fn deployment_per_controller(stage: &TestEnv, helm: &Helm) {
     let values = ["controllers={memcached,podset}", "perController=true"];
     helm.apply("upgrade", RELEASE, NAMESPACE, &values).unwrap();
     let names = stage.names(&["deployments", "--namespace", NAMESPACE]).await;
@@ -244,7 +250,7 @@ async fn one_for_each_controller(stage: &TestEnv, helm: &Helm) {
     let memcached = Deployed::read(stage, NAMESPACE, "ensemble-memcached").await;
     let podset = Deployed::read(stage, NAMESPACE, "ensemble-podset").await;
     let managers = [memcached.run(stage, Webhooks::new()).await, podset.run(stage, Webhooks::new()).await];
-    until_it_works(stage, "default", "two").await;
+    wait_until_reconciled(stage, "default", "two").await;
     for manager in managers {
         manager.stop().await;
     }
@@ -252,31 +258,31 @@ async fn one_for_each_controller(stage: &TestEnv, helm: &Helm) {
     podset.assert_no_forbidden_requests(stage);
     let account = format!("--as=system:serviceaccount:{NAMESPACE}:ensemble-podset");
     let other = ["auth", "can-i", "list", "memcacheds", "--all-namespaces", &account];
-    assert!(stage.kubectl(&other).await.is_err(), "rights are not shared");
+    assert!(stage.kubectl(&other).await.is_err(), "permissions must not be shared");
 }
 
-async fn one_for_all(stage: &TestEnv, helm: &Helm) {
+async fn single_deployment(stage: &TestEnv, helm: &Helm) {
     let account = format!("--as=system:serviceaccount:{NAMESPACE}:ensemble-manager");
     let may_bind = async |role: &str| {
         let role = format!("clusterroles/{role}");
         stage.kubectl(&["auth", "can-i", "bind", &role, &account]).await.is_ok()
     };
     let until = async |role: &str, expected: bool| {
-        let what = format!("the right to bind {role} to be {expected}");
+        let what = format!("the permission to bind {role} to be {expected}");
         eventually(&what, PATIENCE, async || Ok(may_bind(role).await == expected)).await.unwrap();
     };
     helm.apply("upgrade", RELEASE, NAMESPACE, &["bindableClusterRoles={our-developers}"]).unwrap();
     until("our-developers", true).await;
     until("admin", true).await;
-    assert!(!may_bind("cluster-admin").await, "only those that are named");
+    assert!(!may_bind("cluster-admin").await, "only the named roles may be bound");
     helm.apply("upgrade", RELEASE, NAMESPACE, &[]).unwrap();
     until("our-developers", false).await;
     let deployed = Deployed::read(stage, NAMESPACE, "ensemble-manager").await;
     assert_eq!(deployed.args(), ["--controllers=*"]);
     let manager = deployed.run(stage, Webhooks::new()).await;
-    until_it_works(stage, "default", "three").await;
+    wait_until_reconciled(stage, "default", "three").await;
     manager.stop().await;
     deployed.assert_no_forbidden_requests(stage);
-    let refused = helm.apply("install", "again", "default", &["crds.install=false"]).unwrap_err();
-    assert!(refused.contains("the release controllers in the namespace platform looks after"), "{refused}");
+    let error = helm.apply("install", "again", "default", &["crds.install=false"]).unwrap_err();
+    assert!(error.contains("the release controllers in the namespace platform looks after"), "{error}");
 }

@@ -1,10 +1,10 @@
-//! The overlays of kustomize, and the one file that needs no kustomize.
+//! Tests of the Kustomize overlays and of `install.yaml`.
 
 use cluster::wait::eventually;
 use serde_json::json;
 
-use super::{Deployed, create_namespace, objects, until_it_works};
-use crate::support::{NAMESPACE, NAMESPACE_PLUS, PATIENCE, TENANT, TestEnv, Webhooks, path, sample};
+use super::{Deployed, create_namespace, manifests, wait_until_reconciled};
+use crate::support::{NAMESPACE, NAMESPACE_PLUS, PATIENCE, TestEnv, TENANT, Webhooks, path, sample};
 
 const DEPLOYMENT: &str = "ensemble-manager";
 
@@ -14,38 +14,38 @@ impl TestEnv {
         self.kubectl(&["apply", "--server-side", "-k", &folder]).await.unwrap();
     }
 
-    /// Applies an overlay and starts what it deploys.
+    /// Applies an overlay and waits until its Pods are ready.
     async fn deploy(&self, overlay: &str) -> Deployed {
         self.apply(overlay).await;
         Deployed::read(self, NAMESPACE, DEPLOYMENT).await
     }
 }
 
-/// The overlays are applied in the order of their rights, the fewest first: what one has does not help those before it.
+/// The overlays with the fewest permissions come first, so that no step uses the permissions of another.
 #[tokio::test]
-async fn each_overlay_is_taken_and_what_it_deploys_works() {
+async fn every_overlay_deploys_working_manager() {
     let stage = TestEnv::bare().await;
-    only_in_a_namespace(&stage).await;
-    some_controllers(&stage).await;
-    with_others(&stage).await;
+    namespaced(&stage).await;
+    subset_of_controllers(&stage).await;
+    with_cert_manager_and_prometheus(&stage).await;
     all_controllers(&stage).await;
 }
 
-async fn only_in_a_namespace(stage: &TestEnv) {
+async fn namespaced(stage: &TestEnv) {
     create_namespace(stage, "shop").await;
     let deployed = stage.deploy("namespaced").await;
     let manager = deployed.run(stage, Webhooks::new()).await;
-    until_it_works(stage, "shop", "one").await;
+    wait_until_reconciled(stage, "shop", "one").await;
     manager.stop().await;
     deployed.assert_no_forbidden_requests(stage);
     let ours = "--selector=app.kubernetes.io/part-of=ensemble";
     stage.until_empty(&["clusterroles,clusterrolebindings", ours]).await;
 }
 
-async fn some_controllers(stage: &TestEnv) {
+async fn subset_of_controllers(stage: &TestEnv) {
     let deployed = stage.deploy("subset").await;
     let manager = deployed.run(stage, Webhooks::new()).await;
-    until_it_works(stage, "default", "two").await;
+    wait_until_reconciled(stage, "default", "two").await;
     manager.stop().await;
     deployed.assert_no_forbidden_requests(stage);
     let definitions = stage.names(&["customresourcedefinitions"]).await;
@@ -61,8 +61,8 @@ async fn some_controllers(stage: &TestEnv) {
 async fn all_controllers(stage: &TestEnv) {
     let file = path("deploy/install.yaml");
     let overlay = stage.kubectl(&["kustomize", &path("deploy/overlays/all")]).await.unwrap();
-    let in_one_file = objects::read(&std::fs::read_to_string(&file).unwrap());
-    objects::assert_same(&in_one_file, &objects::read(&overlay));
+    let install = manifests::read(&std::fs::read_to_string(&file).unwrap());
+    manifests::assert_same(&install, &manifests::read(&overlay));
 
     stage.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
     let deployed = Deployed::read(stage, NAMESPACE, DEPLOYMENT).await;
@@ -70,7 +70,7 @@ async fn all_controllers(stage: &TestEnv) {
     let manager = deployed.run(stage, webhooks).await;
     stage.configure(webhooks).await;
     stage.until_tenants_reviewed().await;
-    until_it_works(stage, "default", "three").await;
+    wait_until_reconciled(stage, "default", "three").await;
     for file in ["tenant", "namespaceplus"] {
         stage.kubectl(&["apply", "--namespace=default", "-f", &sample(file)]).await.unwrap();
     }
@@ -80,9 +80,9 @@ async fn all_controllers(stage: &TestEnv) {
     deployed.assert_no_forbidden_requests(stage);
 }
 
-/// The role allows what the manager itself may not do.
+/// The role grants a permission that the manager itself does not have.
 #[tokio::test]
-async fn a_tenant_gives_the_cluster_roles_that_an_overlay_names() {
+async fn overlay_lets_tenants_bind_named_cluster_roles() {
     let stage = TestEnv::bare().await;
     let (verbs, role) = ("--verb=get,deletecollection", "our-developers");
     stage.kubectl(&["create", "clusterrole", role, verbs, "--resource=secrets"]).await.unwrap();
@@ -96,9 +96,9 @@ async fn a_tenant_gives_the_cluster_roles_that_an_overlay_names() {
     stage.create(&TENANT, "", "gas", json!({ "additionalRoleBindings": bindings })).await;
     stage.join("gas", "gas-dev").await;
     stage.until_tenant_ready("gas", 1).await;
-    let who = ["--as=dora", "--as-group=developers", "--namespace=gas-dev"];
-    let may = [&["auth", "can-i", "deletecollection", "secrets"], &who[..]].concat();
-    eventually("the role to be given", PATIENCE, async || stage.kubectl(&may).await.map(|_| true))
+    let subject = ["--as=dora", "--as-group=developers", "--namespace=gas-dev"];
+    let can_i = [&["auth", "can-i", "deletecollection", "secrets"], &subject[..]].concat();
+    eventually("the role to be bound", PATIENCE, async || stage.kubectl(&can_i).await.map(|_| true))
         .await
         .unwrap();
     stage.until_ready(&TENANT, "", "gas").await;
@@ -106,8 +106,9 @@ async fn a_tenant_gives_the_cluster_roles_that_an_overlay_names() {
     deployed.assert_no_forbidden_requests(&stage);
 }
 
-/// Beside cert-manager and the Prometheus Operator, of which only the definitions are here.
-async fn with_others(stage: &TestEnv) {
+/// Deploys next to cert-manager and the Prometheus Operator, of which only the CustomResourceDefinitions
+/// exist.
+async fn with_cert_manager_and_prometheus(stage: &TestEnv) {
     for (group, version, kind, plural) in [
         ("cert-manager.io", "v1", "Issuer", "issuers"),
         ("cert-manager.io", "v1", "Certificate", "certificates"),
@@ -123,8 +124,8 @@ async fn with_others(stage: &TestEnv) {
 
     let deployed = stage.deploy("monitoring").await;
     assert_eq!(deployed.args(), ["--controllers=*"]);
-    let watched = ["get", "servicemonitors,prometheusrules", "--namespace", NAMESPACE];
-    assert_eq!(stage.read(&watched).await["items"].as_array().unwrap().len(), 2);
+    let monitoring = ["get", "servicemonitors,prometheusrules", "--namespace", NAMESPACE];
+    assert_eq!(stage.read(&monitoring).await["items"].as_array().unwrap().len(), 2);
     let dashboard = stage.read(&["get", "configmap", "ensemble-dashboard", "--namespace", NAMESPACE]).await;
     let text = dashboard["data"]["ensemble.json"].as_str().unwrap();
     assert_eq!(text, std::fs::read_to_string(path("deploy/monitoring/dashboard.json")).unwrap());

@@ -1,19 +1,19 @@
-//! What is in `deploy`, as it is installed: the API server takes all of it, its pods are admitted, and a manager that is
-//! started as the Deployment says, with the rights that come along, does its work.
+//! Installation from `deploy`: the API server accepts all manifests, the Pods are admitted, and a manager
+//! works with the arguments and permissions of its Deployment.
 
-mod chart;
 mod deployed;
 mod helm;
+mod helm_cli;
 mod kustomize;
-mod objects;
+mod manifests;
 
-pub(crate) use chart::{Helm, RELEASE, Started};
 pub(crate) use deployed::Deployed;
+pub(crate) use helm_cli::{Helm, HelmProcess, RELEASE};
 use serde_json::json;
 
 use crate::support::{MEMCACHED, POD_SET, TestEnv};
 
-/// A namespace in which pods can be made: until it has a ServiceAccount, they are refused.
+/// Creates a namespace and waits for its ServiceAccount, without which the API server rejects Pods.
 pub(crate) async fn create_namespace(stage: &TestEnv, name: &str) {
     stage.kubectl(&["create", "namespace", name]).await.unwrap();
     let within = format!("--namespace={name}");
@@ -21,8 +21,8 @@ pub(crate) async fn create_namespace(stage: &TestEnv, name: &str) {
     stage.kubectl(&created).await.unwrap();
 }
 
-/// Has the manager make a PodSet and a Memcached, both of which work in any cluster.
-async fn until_it_works(stage: &TestEnv, namespace: &str, name: &str) {
+/// Creates a PodSet and a Memcached, which work in any cluster, and waits until they are reconciled.
+async fn wait_until_reconciled(stage: &TestEnv, namespace: &str, name: &str) {
     stage.create(&POD_SET, namespace, name, json!({ "replicas": 1 })).await;
     stage.create(&MEMCACHED, namespace, name, json!({ "size": 1 })).await;
     stage.until_ready(&POD_SET, namespace, name).await;

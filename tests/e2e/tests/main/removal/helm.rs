@@ -1,14 +1,14 @@
-//! What Helm installed, removed in the orders that make a difference.
+//! `helm uninstall` in the orders that make a difference.
 //!
-//! Helm deletes the manager with its rights and then lets go of the cluster itself, by a Job. So what counts is what is being deleted when it begins: nothing, the
-//! definitions, or the namespace, in which no Job can be made then.
+//! Helm deletes the manager and its permissions, and then runs the cleanup in a Job. The outcome depends
+//! on what is being deleted when Helm starts: nothing, the CustomResourceDefinitions, or the namespace,
+//! in which Helm cannot create the Job.
 
 use serde_json::{Value, json};
 
 use super::{
-    LET_GO, collect_garbage_of_new_kinds,
+    COMPLETE, create_namespace_as_jane, discover_new_kinds,
     installation::{Installation, KINDS},
-    jane_makes_a_namespace,
     kubelet::{self, PLATFORM},
     snapshot::Snapshot,
 };
@@ -18,19 +18,19 @@ use crate::{
 };
 
 const WITHIN: &str = "--namespace=platform";
-const OURS: &str = "--selector=app.kubernetes.io/part-of=ensemble";
+const SELECTOR: &str = "--selector=app.kubernetes.io/part-of=ensemble";
 
 #[tokio::test]
-async fn what_helm_uninstalls_lets_go_of_the_cluster() {
+async fn helm_uninstall_removes_finalizers_and_permissions() {
     let (stage, before) = begin().await;
-    within_a_namespace(&stage).await;
-    release_first(&stage).await;
-    definitions_then_release(&stage).await;
+    namespaced_release(&stage).await;
+    release_only(&stage).await;
+    crds_then_release(&stage).await;
     remove_the_rest(&stage, &before).await;
 }
 
 #[tokio::test]
-async fn a_namespace_that_goes_before_its_release_leaves_nothing_that_cannot_be_removed() {
+async fn cleanup_succeeds_after_helm_uninstall_in_terminating_namespace() {
     let (stage, before) = begin().await;
     namespace_then_release(&stage).await;
     remove_the_rest(&stage, &before).await;
@@ -52,32 +52,32 @@ async fn begin() -> (TestEnv, Snapshot) {
 /// Installs the chart.
 fn install(stage: &TestEnv, set: &[&str]) {
     Helm::with(stage.cluster.kubeconfig()).apply("install", RELEASE, PLATFORM, set).unwrap();
-    collect_garbage_of_new_kinds(stage);
+    discover_new_kinds(stage);
 }
 
-/// Starts what a Deployment of the chart has in its pods.
+/// Runs a manager as the Pods of a Deployment of the chart do.
 async fn run(stage: &TestEnv, deployment: &str, webhooks: Webhooks) -> Manager {
     Deployed::read(stage, PLATFORM, deployment).await.run(stage, webhooks).await
 }
 
-/// Installs all of it, with objects of every kind.
+/// Installs the chart and creates an object of every kind.
 async fn install_all<'s>(stage: &'s TestEnv, set: &[&str], name: &str) -> Installation<'s> {
     let webhooks = Webhooks::new();
     install(stage, set);
     let manager = run(stage, "ensemble-manager", webhooks).await;
-    answer_by_url(stage, webhooks).await;
+    serve_webhooks_by_url(stage, webhooks).await;
     let installation = Installation { stage, manager };
     installation.populate(&[name]).await;
     installation
 }
 
-/// Has the API server call the manager on this machine. What else stands in the configurations is Helm's.
-async fn answer_by_url(stage: &TestEnv, webhooks: Webhooks) {
+/// Points the webhook configurations of the chart to the manager on this machine.
+async fn serve_webhooks_by_url(stage: &TestEnv, webhooks: Webhooks) {
     stage.convert(webhooks).await;
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
-    let there = stage.read(&["get", kinds, OURS]).await["items"].as_array().unwrap().clone();
-    assert!(!there.is_empty(), "there are webhooks");
-    for configuration in webhooks.configurations(&there) {
+    let deployed = stage.read(&["get", kinds, SELECTOR]).await["items"].as_array().unwrap().clone();
+    assert!(!deployed.is_empty(), "the chart has webhooks");
+    for configuration in webhooks.configurations(&deployed) {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (kind, name) = (text(&configuration["kind"]), text(&configuration["metadata"]["name"]));
         let patch = json!({ "webhooks": configuration["webhooks"] }).to_string();
@@ -87,8 +87,8 @@ async fn answer_by_url(stage: &TestEnv, webhooks: Webhooks) {
     stage.until_tenants_reviewed().await;
 }
 
-/// With Roles instead of rights on the cluster, and a Deployment for each controller.
-async fn within_a_namespace(stage: &TestEnv) {
+/// Installs with Roles instead of ClusterRoles, and with a Deployment for each controller.
+async fn namespaced_release(stage: &TestEnv) {
     create_namespace(stage, "shop").await;
     let controllers = "controllers={memcached,podset}";
     install(stage, &[controllers, "perController=true", "watchNamespaces={shop}", "metrics.enabled=false"]);
@@ -98,54 +98,59 @@ async fn within_a_namespace(stage: &TestEnv) {
     stage.until_ready(&MEMCACHED, "shop", "sold").await;
     let log = kubelet::uninstall(stage, [memcached, podset]).await;
     assert!(log.contains("object=shop/sold finalizer=cache.example.com/finalizer"), "{log}");
-    nothing_holds(stage).await;
+    assert_clean(stage).await;
     stage.kubectl(&["delete", "namespace", "shop", "--wait=false"]).await.unwrap();
 }
 
-async fn release_first(stage: &TestEnv) {
+async fn release_only(stage: &TestEnv) {
     let Installation { manager, .. } = install_all(stage, &[], "kept").await;
     let log = kubelet::uninstall(stage, [manager]).await;
-    assert!(log.contains(LET_GO), "{log}");
-    assert!(log.contains("deleted kind=ClusterRoleBinding object=capsule-namespace-provisioner"), "{log}");
-    nothing_holds(stage).await;
-    assert!(stage.names(&["memcacheds"]).await.contains(&"kept".to_owned()), "objects stay");
+    assert!(log.contains(COMPLETE), "{log}");
+    assert!(
+        log.contains("deleted object kind=ClusterRoleBinding object=capsule-namespace-provisioner"),
+        "{log}"
+    );
+    assert_clean(stage).await;
+    assert!(stage.names(&["memcacheds"]).await.contains(&"kept".to_owned()), "the objects must stay");
     Installation::delete_all_objects(stage).await;
     for kind in KINDS {
         stage.until_empty(&[kind.singular(), "--all-namespaces"]).await;
     }
-    Installation::delete_definitions(stage).await;
+    Installation::delete_crds(stage).await;
     stage.until_empty(&["customresourcedefinitions"]).await;
 }
 
-async fn definitions_then_release(stage: &TestEnv) {
+async fn crds_then_release(stage: &TestEnv) {
     let Installation { manager, .. } = install_all(stage, &["crds.keep=false"], "gone").await;
-    Installation::delete_definitions(stage).await;
+    Installation::delete_crds(stage).await;
     let log = kubelet::uninstall(stage, [manager]).await;
-    assert!(log.contains(LET_GO), "{log}");
+    assert!(log.contains(COMPLETE), "{log}");
     stage.until_empty(&["customresourcedefinitions"]).await;
-    nothing_holds(stage).await;
+    assert_clean(stage).await;
 }
 
-/// Nothing can be made in a namespace that goes, so Helm's last step fails and says so. It has taken the manager's rights by then.
+/// Helm cannot create the Job in a terminating namespace and reports an error. At that time it has
+/// already deleted the permissions of the manager.
 async fn namespace_then_release(stage: &TestEnv) {
-    let Installation { manager, .. } = install_all(stage, &[], "held").await;
-    kubelet::hold_pods(stage).await;
+    let Installation { manager, .. } = install_all(stage, &[], "terminating").await;
+    kubelet::keep_pods(stage).await;
     stage.kubectl(&["delete", "namespace", PLATFORM, "--wait=false"]).await.unwrap();
-    let refused = kubelet::ask_helm(stage).until_exit().await.unwrap_err();
-    assert!(refused.contains("because it is being terminated"), "{refused}");
-    kubelet::end(manager).await;
-    kubelet::let_pods_go(stage).await;
+    let error = kubelet::start_uninstall(stage).wait().await.unwrap_err();
+    assert!(error.contains("because it is being terminated"), "{error}");
+    kubelet::stop(manager).await;
+    kubelet::finalize_pods(stage).await;
     let administrator = stage.cluster.kubeconfig().display().to_string();
-    let done = run_to_exit(&["release"], &[("KUBECONFIG", &administrator), ("POD_NAMESPACE", PLATFORM)]);
+    let done = run_to_exit(&["cleanup"], &[("KUBECONFIG", &administrator), ("POD_NAMESPACE", PLATFORM)]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.stderr.contains(LET_GO), "{done:?}");
-    jane_makes_a_namespace(stage).await.unwrap();
-    let again = kubelet::ask_helm(stage).until_exit().await.unwrap_err();
+    assert!(done.said.contains(COMPLETE), "{done:?}");
+    create_namespace_as_jane(stage).await.unwrap();
+    let again = kubelet::start_uninstall(stage).wait().await.unwrap_err();
     assert!(again.contains("not found"), "{again}");
 }
 
-/// Objects that are there have no finalizer, nobody asks a manager, and nothing of Helm's last step is left.
-async fn nothing_holds(stage: &TestEnv) {
+/// Asserts that no object has a finalizer, that no webhook is registered, and that the objects of the
+/// cleanup Job are gone.
+async fn assert_clean(stage: &TestEnv) {
     let definitions = stage.names(&["customresourcedefinitions"]).await;
     for kind in KINDS.into_iter().filter(|kind| definitions.contains(&kind.definition())) {
         let objects = stage.read(&["get", kind.singular(), "--all-namespaces"]).await;
@@ -155,10 +160,10 @@ async fn nothing_holds(stage: &TestEnv) {
     }
     let kinds = "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,\
                  validatingadmissionpolicies,validatingadmissionpolicybindings";
-    stage.until_empty(&[kinds, OURS]).await;
+    stage.until_empty(&[kinds, SELECTOR]).await;
     let namespaced = "serviceaccounts,roles,rolebindings,jobs,pods,deployments";
-    stage.until_empty(&[namespaced, OURS, WITHIN]).await;
-    jane_makes_a_namespace(stage).await.unwrap();
+    stage.until_empty(&[namespaced, SELECTOR, WITHIN]).await;
+    create_namespace_as_jane(stage).await.unwrap();
 }
 
 async fn remove_the_rest(stage: &TestEnv, before: &Snapshot) {
@@ -167,9 +172,9 @@ async fn remove_the_rest(stage: &TestEnv, before: &Snapshot) {
         stage.kubectl(&["delete", "customresourcedefinition", &definition, "--wait=false"]).await.unwrap();
     }
     stage.kubectl(&["delete", "namespace", PLATFORM, "--wait=false", "--ignore-not-found"]).await.unwrap();
-    let made = |name: &String| ["plus-", "member-of-"].iter().any(|prefix| name.starts_with(prefix));
-    for name in stage.names(&["namespaces"]).await.into_iter().filter(made) {
+    let is_created = |name: &String| ["plus-", "member-of-"].iter().any(|prefix| name.starts_with(prefix));
+    for name in stage.names(&["namespaces"]).await.into_iter().filter(is_created) {
         stage.kubectl(&["delete", "namespace", &name, "--wait=false"]).await.unwrap();
     }
-    before.until_again(&stage.cluster, &[]).await;
+    before.wait_until_equal(&stage.cluster, &[]).await;
 }

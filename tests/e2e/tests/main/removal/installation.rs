@@ -1,17 +1,17 @@
-//! A manager as it is deployed, with objects of every kind, and the ways in which people take it away.
+//! A deployed manager with objects of every kind, and the steps that uninstall it.
 
 use serde_json::json;
 
 use crate::support::{
-    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, TENANT, TENANT_OWNER,
-    TestEnv, Webhooks, path,
+    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, TestEnv, TENANT, TENANT_OWNER,
+    Webhooks, path,
 };
 
-/// The kinds that people write.
+/// Kinds that users create.
 pub(super) const KINDS: [&Kind; 6] =
     [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT, &TENANT_OWNER, &CONFIGURATION];
 
-/// A manager that runs.
+/// A running manager.
 pub(super) struct Installation<'s> {
     pub(super) stage: &'s TestEnv,
     pub(super) manager: Manager,
@@ -30,7 +30,7 @@ impl<'s> Installation<'s> {
         Self { stage, manager }
     }
 
-    /// Makes an object of every kind under each of these names, and waits until all are as asked.
+    /// Creates an object of every kind under each name, and waits until all are reconciled.
     pub(super) async fn populate(&self, names: &[&str]) {
         let stage = self.stage;
         for name in names {
@@ -50,7 +50,7 @@ impl<'s> Installation<'s> {
         stage.until_ready(&CONFIGURATION, "", "default").await;
     }
 
-    /// Asks for the deletion of the objects of a name.
+    /// Deletes the objects of a name. Does not wait.
     pub(super) async fn delete_objects(&self, name: &str) {
         let stage = self.stage;
         for (kind, namespace, name) in [
@@ -64,21 +64,21 @@ impl<'s> Installation<'s> {
         }
     }
 
-    /// Deletes the namespace, and lets the manager end by that. Returns its log.
-    pub(super) async fn end_with_its_namespace(self) -> String {
+    /// Deletes the manager's namespace and waits until the manager has stopped. Returns its log.
+    pub(super) async fn delete_namespace_and_wait(self) -> String {
         let log = self.stage.delete_manager_namespace(self.manager).await;
         self.stage.remove_manager_pod().await;
         log
     }
 
-    /// Asks the manager to end, as the deletion of its Deployment does. Returns its log.
-    pub(super) async fn end(self) -> String {
+    /// Stops the manager, as the deletion of its Deployment does. Returns its log.
+    pub(super) async fn stop(self) -> String {
         let log = self.manager.stop().await;
         self.stage.remove_manager_pod().await;
         log
     }
 
-    /// Asks for the deletion of all objects that there are.
+    /// Deletes all objects. Does not wait.
     pub(super) async fn delete_all_objects(stage: &TestEnv) {
         for kind in KINDS {
             let all = ["delete", kind.singular(), "--all", "--all-namespaces", "--wait=false"];
@@ -86,26 +86,26 @@ impl<'s> Installation<'s> {
         }
     }
 
-    /// Asks for the deletion of the definitions, and with them of all objects.
-    pub(super) async fn delete_definitions(stage: &TestEnv) {
+    /// Deletes the CustomResourceDefinitions, and with them all objects. Does not wait.
+    pub(super) async fn delete_crds(stage: &TestEnv) {
         stage.kubectl(&["delete", "-f", &path("deploy/crds"), "--wait=false"]).await.unwrap();
     }
 
-    /// Asks for the deletion of the manager's namespace.
+    /// Deletes the manager's namespace. Does not wait.
     pub(super) async fn delete_namespace(stage: &TestEnv) {
         stage.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]).await.unwrap();
     }
 
-    /// Deletes what else was applied, and the namespaces that people have got by NamespacePlus: those stay where nobody
-    /// deletes them, and by default in any case.
+    /// Deletes the other applied objects, and the namespaces of NamespacePlus objects, which stay by
+    /// default or if no manager runs.
     pub(super) async fn delete_the_rest(stage: &TestEnv) {
         let plus = stage.names(&["namespaces"]).await.into_iter().filter(|name| name.starts_with("plus-"));
         for name in plus {
             stage.kubectl(&["delete", "namespace", &name, "--wait=false"]).await.unwrap();
         }
         let mut applied = vec!["delete", "--ignore-not-found", "--wait=false"];
-        let folders = ["deploy/rbac", "deploy/rbac/optional/release.yaml", "deploy/webhooks"].map(path);
-        applied.extend(folders.iter().flat_map(|folder| ["-f", folder.as_str()]));
+        let files = ["deploy/rbac", "deploy/rbac/optional/cleanup.yaml", "deploy/webhooks"].map(path);
+        applied.extend(files.iter().flat_map(|file| ["-f", file.as_str()]));
         stage.kubectl(&applied).await.unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! The part of the kubelets while Helm uninstalls: pods that go when their process has ended, and a Job that is what its process is.
+//! Simulation of the kubelet during `helm uninstall`: a Pod is gone when its process has ended, and the
+//! Pod of the Job succeeds with its process.
 
 use std::time::Duration;
 
@@ -7,26 +8,26 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    deploy::{Deployed, Helm, RELEASE, Started},
+    deploy::{Deployed, Helm, HelmProcess, RELEASE},
     support::{Manager, PATIENCE, TestEnv},
 };
 
-/// Where the chart is installed.
+/// Namespace of the chart.
 pub(super) const PLATFORM: &str = "platform";
 const WITHIN: &str = "--namespace=platform";
 const MANAGERS: &str = "--selector=app.kubernetes.io/name=ensemble,app.kubernetes.io/component=manager";
-const JOB: &str = "--selector=batch.kubernetes.io/job-name=ensemble-release";
-/// What holds a pod for as long as its process runs.
-const KUBELET: &str = "example.com/kubelet";
-/// How long a process may take to end.
-const GRACE: Duration = Duration::from_secs(30);
+const JOB: &str = "--selector=batch.kubernetes.io/job-name=ensemble-cleanup";
+/// Finalizer of a Pod whose process runs.
+const PROCESS_FINALIZER: &str = "example.com/kubelet";
+/// Timeout for a process to end.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Keeps the pods of managers until [`let_pods_go`].
-pub(super) async fn hold_pods(stage: &TestEnv) {
-    set_finalizers(stage, &json!([KUBELET])).await;
+/// Keeps the Pods of managers until [`finalize_pods`].
+pub(super) async fn keep_pods(stage: &TestEnv) {
+    set_finalizers(stage, &json!([PROCESS_FINALIZER])).await;
 }
 
-pub(super) async fn let_pods_go(stage: &TestEnv) {
+pub(super) async fn finalize_pods(stage: &TestEnv) {
     set_finalizers(stage, &Value::Null).await;
 }
 
@@ -37,36 +38,36 @@ async fn set_finalizers(stage: &TestEnv, finalizers: &Value) {
     }
 }
 
-/// Ends a manager as its kubelet does. Returns its log.
-pub(super) async fn end(manager: Manager) -> String {
+/// Stops a manager as the kubelet does. Returns its log.
+pub(super) async fn stop(manager: Manager) -> String {
     manager.signal(Signal::TERM);
-    let (end, log) = manager.until_exit(GRACE).await;
+    let (end, log) = manager.until_exit(EXIT_TIMEOUT).await;
     assert!(end.contains("exit code 0"), "{end}");
     log
 }
 
 /// Starts `helm uninstall`.
-pub(super) fn ask_helm(stage: &TestEnv) -> Started {
+pub(super) fn start_uninstall(stage: &TestEnv) -> HelmProcess {
     Helm::with(stage.cluster.kubeconfig()).start(&["uninstall", RELEASE, WITHIN])
 }
 
-/// Uninstalls the release under managers that run. Helm's Job begins before they have ended. Holds all of them to success and
-/// the Job to asking for nothing that it may not; returns what it has logged.
+/// Uninstalls the chart while managers run, so that the Job starts before they have ended. Asserts that
+/// all processes succeed and that no request of the Job is forbidden. Returns the log of the Job.
 pub(super) async fn uninstall(stage: &TestEnv, managers: impl IntoIterator<Item = Manager>) -> String {
-    hold_pods(stage).await;
-    // Simulated nodes end the pods of Jobs at once, so this one gets none.
+    keep_pods(stage).await;
+    // A simulated node would complete the Pod of the Job immediately, so it must stay unscheduled.
     stage.kubectl(&["cordon", "--selector=kubernetes.io/os=linux"]).await.unwrap();
-    let helm = ask_helm(stage);
-    let pod = until_the_job_has_a_pod(stage).await;
+    let helm = start_uninstall(stage);
+    let pod = wait_for_pod_of_job(stage).await;
     let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
     let deployed = Deployed::of_job(PLATFORM, &name, pod);
-    let release = Manager::new(deployed.launch(stage, &[]).await, 0);
-    release.until_logged("waiting for managers to end").await;
+    let cleanup = Manager::new(deployed.launch(stage, &[]).await, 0);
+    cleanup.until_logged("waiting for managers to stop").await;
     for manager in managers {
-        end(manager).await;
+        stop(manager).await;
     }
-    let_pods_go(stage).await;
-    let (end, log) = release.until_exit(GRACE).await;
+    finalize_pods(stage).await;
+    let (end, log) = cleanup.until_exit(EXIT_TIMEOUT).await;
     assert!(end.contains("exit code 0"), "{end}");
     deployed.assert_no_forbidden_requests(stage);
 
@@ -74,14 +75,14 @@ pub(super) async fn uninstall(stage: &TestEnv, managers: impl IntoIterator<Item 
     let patch =
         ["patch", "pod", &name, WITHIN, "--subresource=status", "--type=merge", "--patch", &succeeded];
     stage.kubectl(&patch).await.unwrap();
-    let told = helm.until_exit().await.unwrap();
-    assert!(told.contains("release \"controllers\" uninstalled"), "{told}");
+    let output = helm.wait().await.unwrap();
+    assert!(output.contains("release \"controllers\" uninstalled"), "{output}");
     stage.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"]).await.unwrap();
     log
 }
 
-async fn until_the_job_has_a_pod(stage: &TestEnv) -> Value {
-    eventually("Helm's Job to have a pod", PATIENCE, async || {
+async fn wait_for_pod_of_job(stage: &TestEnv) -> Value {
+    eventually("the cleanup Job to have a Pod", PATIENCE, async || {
         let pods = stage.read(&["get", "pods", WITHIN, JOB]).await;
         Ok(pods["items"].as_array().and_then(|pods| pods.first()).cloned())
     })

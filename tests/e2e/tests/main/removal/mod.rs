@@ -1,25 +1,26 @@
-//! Removed without a scar: in whatever order people take things away, nothing of ours is left.
+//! Uninstalling in any order leaves nothing behind.
 //!
-//! Four things can be taken away: the manager (its Deployment, which asks it to end), its namespace, the definitions and
-//! the objects. Of the 24 orders many are one:
+//! There are four steps: stop the manager (delete its Deployment), delete its namespace, delete the
+//! CustomResourceDefinitions, and delete the objects. Many of the 24 orders are equivalent:
 //!
-//! - A namespace that is deleted ends the manager that runs in it. So an order in which the manager is stopped after its
-//!   namespace is the order without that stop.
-//! - Objects go with their definitions. So an order in which they are deleted after those is the order without that.
-//! - Once no manager runs, nobody of ours acts: what is deleted from then on is deleted in whatever order.
+//! - Deleting the namespace stops the manager that runs in it. To stop the manager after that has no
+//!   effect.
+//! - Deleting the CustomResourceDefinitions deletes their objects. To delete the objects after that
+//!   has no effect.
+//! - Once no manager runs, the order of the remaining steps has no effect.
 //!
-//! What counts is how the manager ends, and what is being deleted when it does: nothing, the objects, or the definitions.
-//! These are six, and each is tried, two at a time where they are about different objects. Deletions are asked for and
-//! not waited for, so that the next step meets them under way.
+//! Two questions are left: how does the manager stop, and what is being deleted at that time? The six
+//! combinations are tested, two at a time if they concern different objects. A step does not wait for
+//! its deletions, so the next step starts while they are in progress.
 //!
-//! | the manager ends by | nothing before | objects before | definitions before |
+//! | manager stops by | nothing before | objects before | CustomResourceDefinitions before |
 //! |---|---|---|---|
-//! | its namespace | [`namespace_first`] | [`namespace_first`] | [`definitions_then_namespace`] |
-//! | its Deployment | [`manager_first`] | [`manager_first`] | [`definitions_then_manager`] |
+//! | its namespace | [`namespace_first`] | [`namespace_first`] | [`crds_then_namespace`] |
+//! | its Deployment | [`manager_first`] | [`manager_first`] | [`crds_then_manager`] |
 //!
-//! What Helm installed is removed by [`helm`], which has orders of its own.
+//! [`helm`] uninstalls the Helm chart, in its own orders.
 
-mod definitions;
+mod crd_deletion;
 mod helm;
 mod installation;
 mod kubelet;
@@ -33,29 +34,29 @@ use snapshot::Snapshot;
 
 use crate::support::{Account, MEMCACHED, NAMESPACE, PATIENCE, TestEnv, path, run_to_exit};
 
-/// What a manager says that has let go of everything.
-const LET_GO: &str = "nothing holds the cluster any more";
-/// The finalizer of the Memcached controller.
-const OURS: &str = "cache.example.com/finalizer";
-/// The finalizer of somebody else.
-const FOREIGN: &str = "example.com/foreign";
+/// Log message of a complete cleanup.
+const COMPLETE: &str = "cleanup is complete";
+/// Finalizer of the Memcached controller.
+const MEMCACHED_FINALIZER: &str = "cache.example.com/finalizer";
+/// Finalizer of another controller.
+const FOREIGN_FINALIZER: &str = "example.com/foreign";
 
 #[tokio::test]
-async fn a_manager_whose_namespace_is_deleted_leaves_nothing() {
+async fn deleting_namespace_of_manager_leaves_nothing() {
     let (mut stage, before) = begin().await;
     namespace_first(&mut stage, &before).await;
-    definitions_then_namespace(&mut stage, &before).await;
+    crds_then_namespace(&mut stage, &before).await;
 }
 
 #[tokio::test]
-async fn a_manager_that_was_stopped_leaves_nothing_that_release_does_not_let_go_of() {
+async fn cleanup_after_stopped_manager_leaves_nothing() {
     let (mut stage, before) = begin().await;
     manager_first(&mut stage, &before).await;
-    let manager = definitions::come_back_under_a_manager(&mut stage).await;
-    definitions_then_manager(manager, &before).await;
+    let manager = crd_deletion::recreate_while_manager_runs(&mut stage).await;
+    crds_then_manager(manager, &before).await;
 }
 
-/// A cluster that knows the kinds, and how it was before.
+/// Creates a cluster with the CustomResourceDefinitions. Returns it with a snapshot of its state before.
 async fn begin() -> (TestEnv, Snapshot) {
     let cluster = cluster::isolated().await.unwrap();
     let rights = ["create", "clusterrole", "jane", "--verb=create,delete", "--resource=namespaces"];
@@ -66,18 +67,18 @@ async fn begin() -> (TestEnv, Snapshot) {
         .unwrap();
     let before = Snapshot::of(&cluster).await.unwrap();
     let stage = TestEnv::bare_on(cluster).await;
-    define(&stage).await;
+    install_crds(&stage).await;
     (stage, before)
 }
 
-/// Installs the definitions. The garbage collector looks for new kinds at its start and every 30 s, and what it does not know
-/// it leaves alone.
-async fn define(stage: &TestEnv) {
+/// Installs the CustomResourceDefinitions.
+async fn install_crds(stage: &TestEnv) {
     stage.install_crds().await;
-    collect_garbage_of_new_kinds(stage);
+    discover_new_kinds(stage);
 }
 
-fn collect_garbage_of_new_kinds(stage: &TestEnv) {
+/// Restarts the garbage collector, which otherwise discovers new kinds only every 30 s.
+fn discover_new_kinds(stage: &TestEnv) {
     stage.cluster.stop_component(Component::KubeControllerManager).unwrap();
     stage.cluster.start_component(Component::KubeControllerManager).unwrap();
 }
@@ -87,90 +88,90 @@ async fn namespace_first(stage: &mut TestEnv, before: &Snapshot) {
     let stage = manager.stage;
     manager.populate(&["early", "late"]).await;
     manager.delete_objects("early").await;
-    let log = manager.end_with_its_namespace().await;
-    assert!(log.contains(LET_GO), "{log}");
+    let log = manager.delete_namespace_and_wait().await;
+    assert!(log.contains(COMPLETE), "{log}");
     Installation::delete_all_objects(stage).await;
-    jane_makes_a_namespace(stage).await.unwrap();
+    create_namespace_as_jane(stage).await.unwrap();
     Installation::delete_the_rest(stage).await;
-    before.until_again(&stage.cluster, &snapshot::DEFINITIONS).await;
+    before.wait_until_equal(&stage.cluster, &snapshot::CRD_KINDS).await;
 }
 
-async fn definitions_then_namespace(stage: &mut TestEnv, before: &Snapshot) {
+async fn crds_then_namespace(stage: &mut TestEnv, before: &Snapshot) {
     let manager = Installation::begin(stage, "second").await;
     let stage = manager.stage;
     manager.populate(&["late"]).await;
-    Installation::delete_definitions(stage).await;
-    let log = manager.end_with_its_namespace().await;
-    assert!(log.contains(LET_GO), "{log}");
-    jane_makes_a_namespace(stage).await.unwrap();
+    Installation::delete_crds(stage).await;
+    let log = manager.delete_namespace_and_wait().await;
+    assert!(log.contains(COMPLETE), "{log}");
+    create_namespace_as_jane(stage).await.unwrap();
     Installation::delete_the_rest(stage).await;
-    before.until_again(&stage.cluster, &[]).await;
+    before.wait_until_equal(&stage.cluster, &[]).await;
 }
 
 async fn manager_first(stage: &mut TestEnv, before: &Snapshot) {
     let manager = Installation::begin(stage, "first").await;
     let stage = manager.stage;
     manager.populate(&["early", "late"]).await;
-    hold_by_somebody_else(stage).await;
+    add_foreign_finalizer(stage).await;
     manager.delete_objects("early").await;
-    let log = manager.end().await;
-    assert!(!log.contains(LET_GO), "a stop alone is not for good: {log}");
+    let log = manager.stop().await;
+    assert!(!log.contains(COMPLETE), "stopping the manager must not clean up: {log}");
     Installation::delete_all_objects(stage).await;
 
-    // What a manager that is gone left: webhooks that nobody answers, and finalizers.
-    let refused = jane_makes_a_namespace(stage).await.unwrap_err();
+    // The stopped manager leaves webhooks without a server, and finalizers.
+    let refused = create_namespace_as_jane(stage).await.unwrap_err();
     assert!(format!("{refused:#}").contains("failed calling webhook"), "{refused:#}");
-    let held = stage.api(&MEMCACHED, "default").await.get("late").await.unwrap();
-    assert!(held.finalizers().iter().any(|finalizer| finalizer == OURS), "{held:?}");
-    assert!(held.metadata.deletion_timestamp.is_some(), "{held:?}");
+    let memcached = stage.api(&MEMCACHED, "default").await.get("late").await.unwrap();
+    assert!(memcached.finalizers().iter().any(|finalizer| finalizer == MEMCACHED_FINALIZER), "{memcached:?}");
+    assert!(memcached.metadata.deletion_timestamp.is_some(), "{memcached:?}");
 
-    let releaser = stage.account("releaser").await;
-    let refused = run_to_exit(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
+    let cleaner = stage.account("cleaner").await;
+    let refused = run_to_exit(&["cleanup"], &[("KUBECONFIG", kubeconfig(&cleaner))]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("apply deploy/rbac/optional/release.yaml"), "{refused:?}");
-    let file = path("deploy/rbac/optional/release.yaml");
+    assert!(refused.said.contains("apply deploy/rbac/optional/cleanup.yaml"), "{refused:?}");
+    let file = path("deploy/rbac/optional/cleanup.yaml");
     stage.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
-    stage.grant_controller_rights(&releaser, "release").await;
-    let subject = format!("--serviceaccount={NAMESPACE}:releaser");
+    stage.grant_controller_rights(&cleaner, "cleanup").await;
+    let subject = format!("--serviceaccount={NAMESPACE}:cleaner");
     let within = format!("--namespace={NAMESPACE}");
-    let sees = ["create", "rolebinding", "releaser-release", "--role=ensemble-release", &subject, &within];
-    stage.kubectl(&sees).await.unwrap();
-    let done = run_to_exit(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
+    let binding = ["create", "rolebinding", "cleaner-cleanup", "--role=ensemble-cleanup", &subject, &within];
+    stage.kubectl(&binding).await.unwrap();
+    let done = run_to_exit(&["cleanup"], &[("KUBECONFIG", kubeconfig(&cleaner))]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    for told in [
-        "deleted kind=ValidatingWebhookConfiguration object=ensemble-tenant",
-        "deleted kind=ClusterRoleBinding object=capsule-namespace-provisioner",
-        "the finalizer is taken off kind=Memcached object=default/late finalizer=cache.example.com/finalizer",
+    for line in [
+        "deleted object kind=ValidatingWebhookConfiguration object=ensemble-tenant",
+        "deleted object kind=ClusterRoleBinding object=capsule-namespace-provisioner",
+        "removed finalizer kind=Memcached object=default/late finalizer=cache.example.com/finalizer",
     ] {
-        assert!(done.stderr.contains(told), "{told}: {}", done.stderr);
+        assert!(done.said.contains(line), "{line}: {}", done.said);
     }
-    let again = run_to_exit(&["release"], &[("KUBECONFIG", kubeconfig(&releaser))]);
+    let again = run_to_exit(&["cleanup"], &[("KUBECONFIG", kubeconfig(&cleaner))]);
     assert_eq!(again.code, Some(0), "{again:?}");
-    assert!(again.stderr.contains(&format!("{LET_GO} count=0")), "{again:?}");
+    assert!(again.said.contains(&format!("{COMPLETE} count=0")), "{again:?}");
 
-    jane_makes_a_namespace(stage).await.unwrap();
-    let_go_by_somebody_else(stage).await;
+    create_namespace_as_jane(stage).await.unwrap();
+    remove_foreign_finalizer(stage).await;
     Installation::delete_namespace(stage).await;
     Installation::delete_the_rest(stage).await;
-    stage.kubectl(&["delete", "clusterrolebinding", "releaser-release"]).await.unwrap();
-    before.until_again(&stage.cluster, &snapshot::DEFINITIONS).await;
+    stage.kubectl(&["delete", "clusterrolebinding", "cleaner-cleanup"]).await.unwrap();
+    before.wait_until_equal(&stage.cluster, &snapshot::CRD_KINDS).await;
 }
 
-async fn definitions_then_manager(manager: Installation<'_>, before: &Snapshot) {
+async fn crds_then_manager(manager: Installation<'_>, before: &Snapshot) {
     let stage = manager.stage;
-    Installation::delete_definitions(stage).await;
-    manager.end().await;
+    Installation::delete_crds(stage).await;
+    manager.stop().await;
     Installation::delete_namespace(stage).await;
     let administrator = stage.cluster.kubeconfig().display().to_string();
-    let done = run_to_exit(&["release"], &[("KUBECONFIG", &administrator)]);
+    let done = run_to_exit(&["cleanup"], &[("KUBECONFIG", &administrator)]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    jane_makes_a_namespace(stage).await.unwrap();
+    create_namespace_as_jane(stage).await.unwrap();
     Installation::delete_the_rest(stage).await;
-    before.until_again(&stage.cluster, &[]).await;
+    before.wait_until_equal(&stage.cluster, &[]).await;
 }
 
-/// Somebody who has nothing to do with Tenants makes a namespace, and deletes it.
-async fn jane_makes_a_namespace(stage: &TestEnv) -> anyhow::Result<()> {
+/// Creates and deletes a namespace as a user who is not a Tenant owner.
+async fn create_namespace_as_jane(stage: &TestEnv) -> anyhow::Result<()> {
     stage.kubectl(&["create", "namespace", "janes", "--as=jane"]).await?;
     stage.kubectl(&["delete", "namespace", "janes", "--as=jane", "--wait=false"]).await?;
     Ok(())
@@ -180,16 +181,17 @@ fn kubeconfig(account: &Account) -> &str {
     account.kubeconfig().to_str().unwrap()
 }
 
-/// A finalizer that is not ours, on an object that is.
-async fn hold_by_somebody_else(stage: &TestEnv) {
-    let patch = json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": FOREIGN }]).to_string();
+/// Adds the finalizer of another controller to a Memcached.
+async fn add_foreign_finalizer(stage: &TestEnv) {
+    let patch =
+        json!([{ "op": "add", "path": "/metadata/finalizers/-", "value": FOREIGN_FINALIZER }]).to_string();
     stage.kubectl(&["patch", "memcached", "late", "--type=json", "-p", &patch]).await.unwrap();
 }
 
-/// Theirs is the only one that is left.
-async fn let_go_by_somebody_else(stage: &TestEnv) {
-    let is_alone = |object: &DynamicObject| object.finalizers() == [FOREIGN];
-    stage.until(&MEMCACHED, "default", "late", "to be held by somebody else alone", is_alone).await;
+/// Waits until the finalizer of another controller is the only one, and removes it.
+async fn remove_foreign_finalizer(stage: &TestEnv) {
+    let is_last = |object: &DynamicObject| object.finalizers() == [FOREIGN_FINALIZER];
+    stage.until(&MEMCACHED, "default", "late", "to have only the foreign finalizer", is_last).await;
     let patch = json!({ "metadata": { "finalizers": null } }).to_string();
     stage.kubectl(&["patch", "memcached", "late", "--type=merge", "-p", &patch]).await.unwrap();
     eventually("the last object to be gone", PATIENCE, async || {

@@ -1,4 +1,4 @@
-//! All objects of a cluster.
+//! Comparison of all objects of a cluster at two times.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use crate::support::PATIENCE;
 
-/// The kinds that come and go with definitions.
-pub(super) const DEFINITIONS: [&str; 2] = ["customresourcedefinitions", "apiservices"];
-/// What the cluster writes by itself all the time, and the objects that are made from others.
-const RESTLESS: [&str; 3] = ["events", "leases", "componentstatuses"];
+/// Kinds of the objects that a CustomResourceDefinition consists of.
+pub(super) const CRD_KINDS: [&str; 2] = ["customresourcedefinitions", "apiservices"];
+/// Kinds that the cluster itself writes all the time, and kinds that are computed from others.
+const IGNORED_KINDS: [&str; 3] = ["events", "leases", "componentstatuses"];
 
-/// All objects that there are, with what people and controllers write on each.
+/// All objects of a cluster, each with the metadata that users and controllers write.
 #[derive(Debug)]
 pub(super) struct Snapshot(BTreeMap<String, Value>);
 
@@ -29,7 +29,9 @@ impl Snapshot {
         let discovery = Discovery::new(client.clone()).run().await?;
         let mut objects = BTreeMap::new();
         for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
-            if RESTLESS.contains(&resource.plural.as_str()) || !capabilities.supports_operation(verbs::LIST) {
+            if IGNORED_KINDS.contains(&resource.plural.as_str())
+                || !capabilities.supports_operation(verbs::LIST)
+            {
                 continue;
             }
             let all = Api::<DynamicObject>::all_with(client.clone(), &resource);
@@ -40,35 +42,35 @@ impl Snapshot {
         Ok(Self(objects))
     }
 
-    /// Waits until everything is as it was, apart from these kinds.
-    pub(super) async fn until_again(&self, cluster: &Cluster, apart_from: &[&str]) {
-        eventually("the cluster to be as it was", 2 * PATIENCE, async || {
-            let differences = self.differences(&Self::of(cluster).await?, apart_from);
+    /// Waits until the cluster equals the snapshot, except for new objects of these kinds.
+    pub(super) async fn wait_until_equal(&self, cluster: &Cluster, ignored: &[&str]) {
+        eventually("the cluster to equal the snapshot", 2 * PATIENCE, async || {
+            let differences = self.differences(&Self::of(cluster).await?, ignored);
             Ok(if differences.is_empty() { Ok(()) } else { Err(differences) })
         })
         .await
         .unwrap();
     }
 
-    fn differences(&self, now: &Self, apart_from: &[&str]) -> Vec<String> {
-        let counts = |key: &&String| !apart_from.iter().any(|kind| key.starts_with(&format!("{kind}.")));
-        let gone = self.0.keys().filter(|key| !now.0.contains_key(*key)).map(|key| format!("- {key}"));
-        let new = now.0.keys().filter(counts).filter(|key| !self.0.contains_key(*key));
-        let new = new.map(|key| format!("+ {key}"));
+    fn differences(&self, now: &Self, ignored: &[&str]) -> Vec<String> {
+        let counts = |key: &&String| !ignored.iter().any(|kind| key.starts_with(&format!("{kind}.")));
+        let deleted = self.0.keys().filter(|key| !now.0.contains_key(*key)).map(|key| format!("- {key}"));
+        let created = now.0.keys().filter(counts).filter(|key| !self.0.contains_key(*key));
+        let created = created.map(|key| format!("+ {key}"));
         let changed = self.0.iter().filter_map(|(key, before)| {
             let after = now.0.get(key).filter(|after| *after != before)?;
             Some(format!("! {key}: {before} {after}"))
         });
-        gone.chain(new).chain(changed).collect()
+        deleted.chain(created).chain(changed).collect()
     }
 }
 
 fn entry(resource: &ApiResource, object: &PartialObjectMeta<DynamicObject>) -> (String, Value) {
     let ApiResource { plural, group, .. } = resource;
     let namespace = object.namespace().unwrap_or_default();
-    let written = json!({
+    let metadata = json!({
         "labels": object.labels(), "annotations": object.annotations(), "finalizers": object.finalizers(),
         "owners": object.owner_references(), "deleted": object.metadata.deletion_timestamp,
     });
-    (format!("{plural}.{group} {namespace}/{}", object.name_any()), written)
+    (format!("{plural}.{group} {namespace}/{}", object.name_any()), metadata)
 }

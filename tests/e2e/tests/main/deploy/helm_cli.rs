@@ -1,4 +1,4 @@
-//! Helm, and the chart.
+//! Helm commands.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use tempfile::{NamedTempFile, TempDir};
 
 use crate::support::{PATIENCE, path};
 
-/// What the tests call the release.
+/// Name of the Helm release.
 pub(crate) const RELEASE: &str = "controllers";
 
-/// Helm with nothing of the tester's own configuration.
+/// Helm with an empty configuration.
 pub(crate) struct Helm {
     program: PathBuf,
     kubeconfig: PathBuf,
@@ -22,30 +22,33 @@ pub(crate) struct Helm {
 }
 
 impl Helm {
-    /// For commands that ask no cluster.
+    /// Returns Helm for commands that need no cluster.
     pub(crate) fn new() -> Self {
         Self::with(Path::new("/nonexistent"))
     }
 
-    /// For a cluster, by its kubeconfig.
+    /// Returns Helm for the cluster of a kubeconfig.
     pub(crate) fn with(kubeconfig: &Path) -> Self {
         let home = tempfile::tempdir().unwrap();
         Self { program: go_tools::helm().unwrap(), kubeconfig: kubeconfig.to_owned(), home }
     }
 
-    /// What it prints; in the error, what it complains of.
+    /// Runs a command. Returns its output.
+    ///
+    /// # Errors
+    /// Returns its error output if the command fails.
     pub(crate) fn run(&self, args: &[&str]) -> Result<String, String> {
         let output = self.command(args).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
-    /// Starts a command that takes as long as others let it.
-    pub(crate) fn start(self, args: &[&str]) -> Started {
-        let said = NamedTempFile::new().unwrap();
-        let output = said.reopen().unwrap();
+    /// Starts a command and does not wait for it.
+    pub(crate) fn start(self, args: &[&str]) -> HelmProcess {
+        let log = NamedTempFile::new().unwrap();
+        let output = log.reopen().unwrap();
         let child = self.command(args).stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
-        Started { child, said, _helm: self }
+        HelmProcess { child, log, _helm: self }
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -60,7 +63,7 @@ impl Helm {
         self.run(&[&["template", RELEASE, &chart, "--namespace=ensemble-system"], &*sets(set)].concat())
     }
 
-    /// `install` or `upgrade`, with values that hold instead of all that were given before.
+    /// Runs `install` or `upgrade`. The values replace all previous values.
     pub(crate) fn apply(
         &self,
         verb: &str,
@@ -78,26 +81,26 @@ fn sets<'a>(values: &[&'a str]) -> Vec<&'a str> {
     values.iter().flat_map(|value| ["--set", value]).collect()
 }
 
-/// A command of Helm's that runs. Killed when dropped: a test that fails need not wait for it.
-pub(crate) struct Started {
+/// Running Helm command. Killed when dropped, so that a failed test does not wait for it.
+pub(crate) struct HelmProcess {
     child: Child,
-    said: NamedTempFile,
+    log: NamedTempFile,
     _helm: Helm,
 }
 
-impl Started {
-    /// Waits until it has ended. What it said is the error if it has failed.
-    pub(crate) async fn until_exit(mut self) -> Result<String, String> {
+impl HelmProcess {
+    /// Waits until the command has ended. Returns its output, as the error if it failed.
+    pub(crate) async fn wait(mut self) -> Result<String, String> {
         let child = &mut self.child;
         let status = eventually("Helm to end", 2 * PATIENCE, async || Ok(child.try_wait()?)).await.unwrap();
-        let said = fs::read_to_string(self.said.path()).unwrap();
-        if status.success() { Ok(said) } else { Err(said) }
+        let output = fs::read_to_string(self.log.path()).unwrap();
+        if status.success() { Ok(output) } else { Err(output) }
     }
 }
 
-impl Drop for Started {
+impl Drop for HelmProcess {
     fn drop(&mut self) {
-        // It may have ended.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,7 @@
-//! `files/release` of the chart: what Helm runs once it has uninstalled the rest, which is `ensemble-manager release`, with an account and rights of its own.
-//! Each object is a hook of Helm's, so all of it is there for that time only.
+//! `files/cleanup` of the chart: the Job that runs `ensemble-manager cleanup` after Helm has
+//! uninstalled everything else, with its own ServiceAccount and permissions.
+//!
+//! All objects are Helm hooks, so they exist only while the Job runs.
 
 use ::manager::CONTROLLERS;
 use anyhow::Result;
@@ -9,7 +11,7 @@ use operator_core::{
     Registration, labels,
     rbac::{Grant, Rule},
 };
-use operator_runtime::release::{pod_rules, release_rules};
+use operator_runtime::cleanup::{cleanup_rules, pod_rules};
 use serde_json::{Value, json};
 
 use super::{COMMAND, manager};
@@ -18,69 +20,70 @@ use crate::{
     rbac::NAMESPACE,
 };
 
-/// The account, and the Job.
-const NAME: &str = "ensemble-release";
-const PART: &str = "release";
+/// Name of the ServiceAccount and the Job.
+const NAME: &str = "ensemble-cleanup";
+const PART: &str = "cleanup";
 
-/// In which order Helm makes them.
-const RIGHTS: &str = "0";
-const JOB: &str = "1";
+/// Hook weight of the permissions. Helm creates objects in the order of their weights.
+const RBAC_WEIGHT: &str = "0";
+/// Hook weight of the Job.
+const JOB_WEIGHT: &str = "1";
 
-/// How often it is tried. Each time waits for managers to end for as long as `release` does unless told otherwise.
-const RETRIES: u8 = 2;
-/// In seconds, for all that: less than the 5 min after which Helm gives up, which then tells why it failed.
-const LIMIT: u16 = 270;
-/// How long a failure can be looked into, in seconds.
-const KEPT: u16 = 3600;
+/// Retries of the Job. Each attempt waits for managers to stop, for the default of `--wait`.
+const BACKOFF_LIMIT: u8 = 2;
+/// Deadline of the Job in seconds, all attempts included. Less than the 5 minutes of `helm --timeout`,
+/// so that Helm reports why the Job failed.
+const ACTIVE_DEADLINE: u16 = 270;
+/// Seconds for which a failed Job stays.
+const TTL: u16 = 3600;
 
-/// What is there in any case, and a file for each controller of which something has to be let go, with rights in the cluster.
+/// Returns the ServiceAccount, the Job, and a file for each controller with something to clean up, with
+/// cluster-wide permissions.
 pub(super) fn files() -> Result<Vec<Generated>> {
     let pods = Grant::new(PART, pod_rules());
     let account = [
-        hook(document(&account())?, RIGHTS),
-        hook(document(&pods.role(Some(NAMESPACE)))?, RIGHTS),
-        hook(document(&pods.role_binding(Some(NAMESPACE), NAMESPACE, NAME))?, RIGHTS),
+        hook(document(&account())?, RBAC_WEIGHT),
+        hook(document(&pods.role(Some(NAMESPACE)))?, RBAC_WEIGHT),
+        hook(document(&pods.role_binding(Some(NAMESPACE), NAMESPACE, NAME))?, RBAC_WEIGHT),
     ];
     let mut files = vec![
         Generated::manifest("account.yaml".to_owned(), COMMAND, &account)?,
-        Generated::manifest("job.yaml".to_owned(), COMMAND, &[hook(job(), JOB)])?,
+        Generated::manifest("job.yaml".to_owned(), COMMAND, &[hook(job(), JOB_WEIGHT)])?,
     ];
     for (name, grant) in CONTROLLERS.iter().filter_map(grant) {
-        let role =
+        let documents =
             [document(&grant.cluster_role())?, document(&grant.cluster_role_binding(NAMESPACE, NAME))?];
-        files.push(rights(name, role)?);
+        files.push(rbac(name, documents)?);
     }
     Ok(files)
 }
 
-/// The same as Roles, of those controllers for which Roles are enough.
+/// Returns the files with Roles instead, for the controllers that need no cluster-wide permissions.
 pub(super) fn namespaced() -> Result<Vec<Generated>> {
-    let fit = |controller: &&Registration| Grant::of(controller).rules().iter().all(Rule::is_namespaced);
-    let grants = CONTROLLERS.iter().filter(fit).filter_map(grant);
+    let is_namespaced =
+        |controller: &&Registration| Grant::of(controller).rules().iter().all(Rule::is_namespaced);
+    let grants = CONTROLLERS.iter().filter(is_namespaced).filter_map(grant);
     grants
         .map(|(name, grant)| {
-            rights(
-                name,
-                [document(&grant.role(None))?, document(&grant.role_binding(None, NAMESPACE, NAME))?],
-            )
+            rbac(name, [document(&grant.role(None))?, document(&grant.role_binding(None, NAMESPACE, NAME))?])
         })
         .collect()
 }
 
-/// What it takes to let go of what a controller holds, if it holds anything.
+/// Returns the permissions to clean up after a controller, or `None` if there is nothing to clean up.
 fn grant(controller: &Registration) -> Option<(&'static str, Grant)> {
-    let rules = release_rules(&[*controller]);
+    let rules = cleanup_rules(&[*controller]);
     let part = format!("{PART}-{}", controller.name);
     (!rules.is_empty()).then(|| (controller.name, Grant::new(&part, rules)))
 }
 
-fn rights(controller: &str, documents: [Value; 2]) -> Result<Generated> {
-    let documents = documents.map(|document| hook(document, RIGHTS));
+fn rbac(controller: &str, documents: [Value; 2]) -> Result<Generated> {
+    let documents = documents.map(|document| hook(document, RBAC_WEIGHT));
     Generated::manifest(format!("{controller}.yaml"), COMMAND, &documents)
 }
 
-/// Not a part of the release: Helm makes it when the rest is deleted, and deletes it when all have succeeded. A Job that has
-/// failed stays to be looked at.
+/// Makes an object a `post-delete` hook. Helm deletes it when all hooks have succeeded, so a failed Job
+/// stays for inspection.
 fn hook(mut object: Value, weight: &str) -> Value {
     let annotations = json!({
         "helm.sh/hook": "post-delete",
@@ -104,12 +107,13 @@ fn account() -> ServiceAccount {
     ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
 }
 
-/// Without the priority of managers: the quota that allows it in some clusters is gone by then.
+/// Returns the Job. It has no priority class, because the ResourceQuota that allows the class in some
+/// clusters is already deleted.
 fn job() -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": manager::metadata(NAME, PART),
         "spec": {
-            "backoffLimit": RETRIES, "activeDeadlineSeconds": LIMIT, "ttlSecondsAfterFinished": KEPT,
+            "backoffLimit": BACKOFF_LIMIT, "activeDeadlineSeconds": ACTIVE_DEADLINE, "ttlSecondsAfterFinished": TTL,
             "template": {
                 "metadata": { "labels": manager::labels(PART) },
                 "spec": {
@@ -121,7 +125,7 @@ fn job() -> Value {
                     "containers": [{
                         "name": PART,
                         "image": super::IMAGE,
-                        "args": ["--controllers=*", "release"],
+                        "args": ["--controllers=*", "cleanup"],
                         "env": manager::environment(),
                         "resources": manager::resources(),
                         "securityContext": manager::container_security(),
