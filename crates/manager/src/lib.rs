@@ -114,7 +114,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     supervisor::run(&flags.controllers, &environment, election).await?;
     cleanup::run_if_namespace_deleted(&flags, &environment).await;
     if let Some(server) = webhooks {
-        server.ended.await?;
+        server.task.await?;
     }
     if let Some(certificates) = certificates {
         certificates.await??;

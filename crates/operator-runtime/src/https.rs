@@ -1,4 +1,4 @@
-//! HTTPS servers that share one certificate, which may be changed while they run.
+//! HTTPS servers that share one certificate, which can be replaced while they run.
 
 mod client_ca;
 
@@ -7,7 +7,7 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 use anyhow::{Context, Result};
 use axum::Router;
 pub use client_ca::ClientCa;
-use client_ca::Configs;
+use client_ca::ReloadingConfig;
 use parking_lot::RwLock;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -21,34 +21,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server;
 
-/// The certificate that the process's servers show. Cheap to clone; all clones are one.
+/// Serving certificate of the HTTPS servers of a process. Cheap to clone; all clones share it.
 ///
-/// What is shown may be changed at any time: connections that are open stay, new ones see the new certificate.
+/// The certificate can be replaced at any time. Open connections stay; new connections use the new
+/// certificate.
 #[derive(Clone, Default)]
 pub struct Identity {
-    shown: Arc<RwLock<Option<Arc<CertifiedKey>>>>,
+    current: Arc<RwLock<Option<Arc<CertifiedKey>>>>,
 }
 
 impl Identity {
-    /// Shows this chain, the server's own certificate first, from now on.
+    /// Replaces the certificate chain, which starts with the serving certificate, and its key.
     ///
     /// # Errors
-    /// When it is no PEM, or the key is not that of the certificate. What was shown before stays.
-    pub fn show(&self, chain_pem: &[u8], key_pem: &[u8]) -> Result<()> {
+    /// Returns an error and keeps the current certificate if the input is not PEM or the key does not
+    /// match the certificate.
+    pub fn set(&self, chain_pem: &[u8], key_pem: &[u8]) -> Result<()> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()
-            .context("the serving certificate is no PEM")?;
-        let key =
-            PrivateKeyDer::from_pem_slice(key_pem).context("the key of the serving certificate is no PEM")?;
+            .context("cannot read the serving certificate: not PEM")?;
+        let key = PrivateKeyDer::from_pem_slice(key_pem)
+            .context("cannot read the key of the serving certificate: not PEM")?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())
-            .context("the serving certificate and its key cannot be used together")?;
-        *self.shown.write() = Some(Arc::new(certified));
+            .context("cannot use the serving certificate with its key")?;
+        *self.current.write() = Some(Arc::new(certified));
         Ok(())
     }
 
-    /// Whether there is a certificate to show. Without one, handshakes fail.
+    /// Returns whether there is a certificate. Without one, TLS handshakes fail.
     pub fn is_present(&self) -> bool {
-        self.shown.read().is_some()
+        self.current.read().is_some()
     }
 }
 
@@ -60,24 +62,24 @@ impl fmt::Debug for Identity {
 
 impl ResolvesServerCert for Identity {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.shown.read().clone()
+        self.current.read().clone()
     }
 }
 
-/// A server that runs.
+/// Running server.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens: with the port that was chosen, if it was left open.
+    /// Address with the actual port, if port 0 was requested.
     pub address: SocketAddr,
-    /// Ends when the server has.
-    pub ended: JoinHandle<()>,
+    /// Completes when the server has stopped.
+    pub task: JoinHandle<()>,
 }
 
-/// Serves HTTP/1.1 and HTTP/2 over TLS until `stop`, then lets requests that are under way end.
-/// Keeps at most `limit` connections open.
+/// Serves HTTP/1.1 and HTTP/2 over TLS until `stop`, then finishes the requests in progress. Keeps at
+/// most `limit` connections open.
 ///
 /// # Errors
-/// When the address cannot be listened on: it is taken, or not this machine's.
+/// Returns an error if the address is in use or does not belong to this machine.
 pub async fn serve(
     address: SocketAddr,
     router: Router,
@@ -89,12 +91,14 @@ pub async fn serve(
     listen(address, router, Arc::new(move || config.clone()), limit, stop).await
 }
 
-/// Like [`serve`], and asks clients for a certificate of this authority. Those that show none are served as
-/// well; their requests say so. What clients show that is not of the authority is refused.
+/// Serves like [`serve`] and requests a client certificate. A certificate that no authority in `clients`
+/// signed fails the handshake. Clients without a certificate are served; see
+/// [`HasClientCertificate`](server::HasClientCertificate).
 ///
 /// # Errors
-/// When the address cannot be listened on: it is taken, or not this machine's.
-pub(crate) async fn serve_asking(
+/// Returns an error if the address is in use or does not belong to this machine, or the authorities
+/// cannot be read.
+pub(crate) async fn serve_with_client_ca(
     address: SocketAddr,
     router: Router,
     identity: Identity,
@@ -102,8 +106,8 @@ pub(crate) async fn serve_asking(
     limit: usize,
     stop: CancellationToken,
 ) -> Result<Server> {
-    let configs = Configs::new(identity, clients)?;
-    listen(address, router, Arc::new(move || configs.current()), limit, stop).await
+    let config = ReloadingConfig::new(identity, clients)?;
+    listen(address, router, Arc::new(move || config.current()), limit, stop).await
 }
 
 async fn listen(
@@ -114,25 +118,25 @@ async fn listen(
     stop: CancellationToken,
 ) -> Result<Server> {
     let (listener, address) = server::bind(address).await?;
-    Ok(Server { address, ended: server::spawn(listener, Some(config), router, limit, stop) })
+    Ok(Server { address, task: server::spawn(listener, Some(config), router, limit, stop) })
 }
 
 fn tls(identity: &Identity, clients: Option<RootCertStore>) -> Result<ServerConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .context("the TLS library has no usable protocol version")?;
+        .context("cannot configure TLS: no protocol version is available")?;
     let builder = match clients {
         Some(roots) => {
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
             let verifier = verifier.allow_unauthenticated().build();
-            builder.with_client_cert_verifier(verifier.context("the authority of clients cannot be used")?)
+            builder.with_client_cert_verifier(verifier.context("cannot use the client CA")?)
         }
         None => builder.with_no_client_auth(),
     };
     let mut config = builder.with_cert_resolver(Arc::new(identity.clone()));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Sessions are not resumed: a new connection is verified anew, and nothing is kept for clients.
+    // Without session resumption, every connection is verified and no client state is stored.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
@@ -144,7 +148,7 @@ mod tests {
 
     use axum::routing::get;
     use futures::future::join_all;
-    use rcgen::{CertifiedKey as Made, generate_simple_self_signed};
+    use rcgen::{CertifiedKey as Generated, generate_simple_self_signed};
     use rustls::{ClientConfig, pki_types::ServerName};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -155,59 +159,62 @@ mod tests {
 
     use super::*;
 
-    /// How long a surplus connection may stay open.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    /// Timeout for the server to close a surplus connection.
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Shows a new self-signed certificate and returns it.
-    fn show(identity: &Identity) -> CertificateDer<'static> {
-        let Made { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        identity.show(cert.pem().as_bytes(), signing_key.serialize_pem().as_bytes()).unwrap();
+    /// Sets a new self-signed certificate and returns it.
+    fn set_new_certificate(identity: &Identity) -> CertificateDer<'static> {
+        let Generated { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        identity.set(cert.pem().as_bytes(), signing_key.serialize_pem().as_bytes()).unwrap();
         cert.der().clone()
     }
 
     /// Returns the response to a client that trusts this certificate only.
-    async fn ask(address: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<String> {
-        ask_with(address, client(trusted, None)).await
+    async fn get_root(address: SocketAddr, trusted: &CertificateDer<'static>) -> std::io::Result<String> {
+        get_root_with(address, client(trusted, None)).await
     }
 
     #[tokio::test]
-    async fn the_certificate_is_changed_while_the_server_runs() {
+    async fn uses_replaced_certificate_for_new_connections() {
         let (identity, stop) = (Identity::default(), CancellationToken::new());
         let router = Router::new().route("/", get(async || "here"));
         let server =
             serve(([127, 0, 0, 1], 0).into(), router, identity.clone(), 16, stop.clone()).await.unwrap();
-        let stranger = show(&Identity::default());
-        assert!(ask(server.address, &stranger).await.is_err(), "without a certificate there is no handshake");
+        let untrusted = set_new_certificate(&Identity::default());
+        assert!(
+            get_root(server.address, &untrusted).await.is_err(),
+            "the handshake must fail without a certificate"
+        );
 
-        let first = show(&identity);
-        assert!(ask(server.address, &first).await.unwrap().ends_with("here"));
-        let second = show(&identity);
-        assert!(ask(server.address, &first).await.is_err());
-        assert!(ask(server.address, &second).await.unwrap().ends_with("here"));
+        let first = set_new_certificate(&identity);
+        assert!(get_root(server.address, &first).await.unwrap().ends_with("here"));
+        let second = set_new_certificate(&identity);
+        assert!(get_root(server.address, &first).await.is_err());
+        assert!(get_root(server.address, &second).await.unwrap().ends_with("here"));
 
         stop.cancel();
-        server.ended.await.unwrap();
-        assert!(ask(server.address, &second).await.is_err());
+        server.task.await.unwrap();
+        assert!(get_root(server.address, &second).await.is_err());
     }
 
     #[test]
-    fn what_makes_no_sense_leaves_what_is_shown() {
+    fn keeps_certificate_if_replacement_is_invalid() {
         let identity = Identity::default();
-        show(&identity);
+        set_new_certificate(&identity);
         let other = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let another = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (chain, key) = (other.cert.pem(), another.signing_key.serialize_pem());
         for (chain, key) in [("", key.as_str()), (chain.as_str(), ""), (&chain, &key), ("garbage", "garbage")]
         {
-            assert!(identity.show(chain.as_bytes(), key.as_bytes()).is_err());
+            assert!(identity.set(chain.as_bytes(), key.as_bytes()).is_err());
         }
         assert!(identity.is_present());
     }
 
     #[tokio::test]
-    async fn an_address_that_is_taken_is_named() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap();
+    async fn error_names_address_in_use() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
         let error = serve(address, Router::new(), Identity::default(), 16, CancellationToken::new())
             .await
             .unwrap_err();
@@ -227,7 +234,7 @@ mod tests {
         Authority { pem, issuer: rcgen::Issuer::new(params, key) }
     }
 
-    /// A configuration of a client that shows a certificate of this authority, or none.
+    /// Returns a client configuration with a certificate that `authority` signs, or without one.
     fn client(server: &CertificateDer<'static>, authority: Option<&Authority>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(server.clone()).unwrap();
@@ -250,70 +257,72 @@ mod tests {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
-    async fn ask_with(address: SocketAddr, config: ClientConfig) -> std::io::Result<String> {
+    async fn get_root_with(address: SocketAddr, config: ClientConfig) -> std::io::Result<String> {
         let mut stream = connect(address, config).await?;
         stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await?;
+        Ok(response)
     }
 
     #[tokio::test]
-    async fn thousands_of_clients_that_idle_after_the_handshake_do_not_keep_others_out() {
+    async fn serves_clients_while_thousands_idle_after_handshake() {
         const COUNT: usize = 5000;
         const BATCH: usize = 50;
         const LIMIT: usize = 64;
         let (identity, stop) = (Identity::default(), CancellationToken::new());
-        let shown = show(&identity);
+        let certificate = set_new_certificate(&identity);
         let router = Router::new().route("/", get(async || "here"));
-        let served = serve(([127, 0, 0, 1], 0).into(), router, identity, LIMIT, stop).await.unwrap();
-        let config = client(&shown, None);
+        let server = serve(([127, 0, 0, 1], 0).into(), router, identity, LIMIT, stop).await.unwrap();
+        let config = client(&certificate, None);
         let mut open = Vec::new();
         for _ in 0..COUNT / BATCH {
-            let more = (0..BATCH).map(|_| connect(served.address, config.clone()));
+            let more = (0..BATCH).map(|_| connect(server.address, config.clone()));
             open.extend(join_all(more).await.into_iter().map(Result::unwrap));
-            assert!(ask(served.address, &shown).await.unwrap().ends_with("here"));
+            assert!(get_root(server.address, &certificate).await.unwrap().ends_with("here"));
             let surplus = open.len().saturating_sub(LIMIT);
             let closed = open.drain(..surplus).map(async |mut stream| {
                 let mut rest = Vec::new();
-                timeout(PATIENCE, stream.read_to_end(&mut rest)).await.is_ok()
+                timeout(TIMEOUT, stream.read_to_end(&mut rest)).await.is_ok()
             });
             assert!(join_all(closed).await.into_iter().all(|is_closed| is_closed));
         }
     }
 
     #[tokio::test]
-    async fn requests_say_whether_the_client_has_a_certificate_of_the_authority() {
+    async fn request_extension_shows_client_certificate() {
         let (identity, stop) = (Identity::default(), CancellationToken::new());
-        let shown = show(&identity);
+        let certificate = set_new_certificate(&identity);
         let (ours, foreign) = (authority(), authority());
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &ours.pem).unwrap();
-        let tell =
+        let handler =
             get(async |client: axum::Extension<server::HasClientCertificate>| format!("{:?}", client.0.0));
-        let router = Router::new().route("/", tell);
+        let router = Router::new().route("/", handler);
         let address = ([127, 0, 0, 1], 0).into();
-        let served =
-            serve_asking(address, router, identity, ClientCa::new(file.path()), 16, stop).await.unwrap();
-        let ask = async |authority| ask_with(served.address, client(&shown, authority)).await;
-        assert!(ask(Some(&ours)).await.unwrap().ends_with("true"));
-        assert!(ask(None).await.unwrap().ends_with("false"));
-        let refused = ask(Some(&foreign)).await;
-        assert!(refused.as_ref().is_err() || refused.as_ref().is_ok_and(String::is_empty), "{refused:?}");
+        let server = serve_with_client_ca(address, router, identity, ClientCa::new(file.path()), 16, stop)
+            .await
+            .unwrap();
+        let get_root = async |authority| get_root_with(server.address, client(&certificate, authority)).await;
+        assert!(get_root(Some(&ours)).await.unwrap().ends_with("true"));
+        assert!(get_root(None).await.unwrap().ends_with("false"));
+        let rejected = get_root(Some(&foreign)).await;
+        assert!(rejected.as_ref().is_err() || rejected.as_ref().is_ok_and(String::is_empty), "{rejected:?}");
     }
 
     #[tokio::test]
-    async fn an_authority_that_cannot_be_used_is_named_with_its_file() {
+    async fn error_names_file_of_invalid_client_ca() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let serve = async |path: &std::path::Path| {
             let (address, stop) = (([127, 0, 0, 1], 0).into(), CancellationToken::new());
             let clients = ClientCa::new(path);
-            let served = serve_asking(address, Router::new(), Identity::default(), clients, 16, stop).await;
-            format!("{:#}", served.unwrap_err())
+            let server =
+                serve_with_client_ca(address, Router::new(), Identity::default(), clients, 16, stop).await;
+            format!("{:#}", server.unwrap_err())
         };
         let error = serve(file.path()).await;
         assert!(
-            error.contains("holds no certificate") && error.contains(file.path().to_str().unwrap()),
+            error.contains("contains no certificate") && error.contains(file.path().to_str().unwrap()),
             "{error}"
         );
         let error = serve(std::path::Path::new("/nowhere/ca.crt")).await;

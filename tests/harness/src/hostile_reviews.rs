@@ -98,19 +98,21 @@ pub fn conversion(sizes: &'static [usize]) -> impl Iterator<Item = HostileReview
     let envelopes = sizes.iter().flat_map(|size| {
         SHAPES.iter().flat_map(move |(name, shape)| {
             ENVELOPES.iter().map(move |envelope| {
-                Hostile::new(name, move || envelope.replace(&format!("\"{PLACE}\""), &shape(*size)))
+                HostileReview::new(name, move || {
+                    envelope.replace(&format!("\"{PLACEHOLDER}\""), &shape(*size))
+                })
             })
         })
     });
     lists.chain(tenants).chain(fields).chain(envelopes)
 }
 
-/// Places of a conversion review outside its objects.
+/// Conversion reviews with a hostile value outside their objects.
 const ENVELOPES: [&str; 4] = [
-    r#""(what is bad)""#,
-    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"(what is bad)"}"#,
-    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":"(what is bad)"}"#,
-    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"(what is bad)","desiredAPIVersion":"capsule.clastix.io/v1beta2","objects":[]}}"#,
+    r#""(hostile value)""#,
+    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"(hostile value)"}"#,
+    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":"(hostile value)"}"#,
+    r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"(hostile value)","desiredAPIVersion":"capsule.clastix.io/v1beta2","objects":[]}}"#,
 ];
 
 /// Path of a webhook and a rule that it is registered with.

@@ -69,7 +69,8 @@ impl HostileReviews {
             .into_iter()
             .flat_map(|path| hostile_reviews::conversion(&CONVERSIONS).map(move |body| (path.clone(), body)));
         let bodies = reviews.chain(conversions).step_by(usize::from(self.hostile_step));
-        let outcome = hostile_reviews::attack(&target, self.hostile_connections, bodies, (path, &valid)).await?;
+        let outcome =
+            hostile_reviews::attack(&target, self.hostile_connections, bodies, (path, &valid)).await?;
         let peak_memory = peak(running.pid())?;
         for (status, count) in &outcome.answers {
             let status = if *status == 0 { "disconnected".to_owned() } else { status.to_string() };

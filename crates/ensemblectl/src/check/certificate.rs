@@ -8,7 +8,7 @@ use kube::Api;
 use operator_core::error::status;
 use operator_runtime::{
     certificates::{CHAIN, SECRET, lifetime},
-    release::manager_selector,
+    cleanup::manager_selector,
 };
 
 use super::Finding;

@@ -1,4 +1,4 @@
-//! The certificate authority of clients, read from a file that may be replaced.
+//! Certificate authorities of clients, from a file that can be replaced.
 
 use std::{
     fs,
@@ -18,17 +18,17 @@ use tracing::{info, warn};
 
 use super::{Identity, tls};
 
-/// How often the file is read again, at most: when a client connects.
-const REFRESH: Duration = Duration::from_secs(10);
+/// Minimum time between two reads of the file. A new connection triggers the read.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The certificate authority whose certificates clients have to show, in a file.
+/// PEM file with the certificate authorities that sign client certificates.
 #[derive(Clone, Debug)]
 pub struct ClientCa {
     file: PathBuf,
 }
 
 impl ClientCa {
-    /// The authority in this file, in PEM. There may be several, so that one can replace another.
+    /// Creates it from the path. The file can contain several authorities, for a rotation.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into() }
     }
@@ -38,42 +38,44 @@ impl ClientCa {
     }
 }
 
-/// The TLS configuration for the authority that the file holds now.
-pub(super) struct Configs {
+/// TLS configuration for the current authorities in the file.
+pub(super) struct ReloadingConfig {
     identity: Identity,
     clients: ClientCa,
     state: Mutex<State>,
 }
 
 struct State {
-    read: Instant,
+    last_read: Instant,
     pem: Vec<u8>,
     config: Arc<ServerConfig>,
-    /// Whether the last attempt to read the file failed, so that each turn is logged once.
+    /// Whether the last read failed, so that an outage is logged once.
     is_failing: bool,
 }
 
-impl Configs {
+impl ReloadingConfig {
+    /// Reads the file.
+    ///
     /// # Errors
-    /// Returns an error if the file cannot be read or holds no certificate.
+    /// Returns an error if the file cannot be read or contains no certificate.
     pub(super) fn new(identity: Identity, clients: ClientCa) -> Result<Self> {
         let pem = clients.read()?;
         let config = Arc::new(tls(&identity, Some(roots(&pem, &clients.file)?))?);
-        let state = State { read: Instant::now(), pem, config, is_failing: false };
+        let state = State { last_read: Instant::now(), pem, config, is_failing: false };
         Ok(Self { identity, clients, state: Mutex::new(state) })
     }
 
-    /// Returns the configuration for a new connection. Keeps the last good one while the file
-    /// cannot be used.
+    /// Returns the configuration for a new connection. Keeps the last valid one while the file is
+    /// invalid.
     pub(super) fn current(&self) -> Arc<ServerConfig> {
         let mut state = self.state.lock();
-        if state.read.elapsed() >= REFRESH {
-            state.read = Instant::now();
-            match self.refresh(&state.pem) {
+        if state.last_read.elapsed() >= REFRESH_INTERVAL {
+            state.last_read = Instant::now();
+            match self.reload(&state.pem) {
                 Ok(new) => {
                     state.is_failing = false;
                     if let Some((pem, config)) = new {
-                        info!(file = %self.clients.file.display(), "the client CA was replaced");
+                        info!(file = %self.clients.file.display(), "reloaded the client CA");
                         (state.pem, state.config) = (pem, config);
                     }
                 }
@@ -81,17 +83,17 @@ impl Configs {
                 Err(error) => {
                     state.is_failing = true;
                     let error = format!("{error:#}");
-                    warn!(error, "the client CA cannot be read again; the last one stays in use");
+                    warn!(error, "cannot reload the client CA; keeping the previous one");
                 }
             }
         }
         state.config.clone()
     }
 
-    /// Returns what the file holds now, if that is not what it held before.
-    fn refresh(&self, known: &[u8]) -> Result<Option<(Vec<u8>, Arc<ServerConfig>)>> {
+    /// Returns the content of the file and its configuration, or `None` if the content is unchanged.
+    fn reload(&self, previous: &[u8]) -> Result<Option<(Vec<u8>, Arc<ServerConfig>)>> {
         let pem = self.clients.read()?;
-        if pem == known {
+        if pem == previous {
             return Ok(None);
         }
         let config = tls(&self.identity, Some(roots(&pem, &self.clients.file)?))?;
@@ -103,13 +105,11 @@ fn roots(pem: &[u8], file: &Path) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate =
-            certificate.with_context(|| format!("the client CA {} is no PEM", file.display()))?;
+            certificate.with_context(|| format!("cannot read the client CA {}: not PEM", file.display()))?;
         let added = roots.add(certificate);
-        added.with_context(|| {
-            format!("the client CA {} holds a certificate that cannot be used", file.display())
-        })?;
+        added.with_context(|| format!("cannot use a certificate in the client CA {}", file.display()))?;
     }
-    ensure!(!roots.is_empty(), "the client CA {} holds no certificate in PEM", file.display());
+    ensure!(!roots.is_empty(), "the client CA {} contains no certificate in PEM", file.display());
     Ok(roots)
 }
 
@@ -122,21 +122,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_replaced_is_followed_and_a_bad_one_changes_nothing() {
+    fn reloads_replaced_file_and_ignores_invalid_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), authority()).unwrap();
-        let configs = Configs::new(Identity::default(), ClientCa::new(file.path())).unwrap();
-        let first = configs.current();
+        let config = ReloadingConfig::new(Identity::default(), ClientCa::new(file.path())).unwrap();
+        let first = config.current();
         let current = || {
-            let long_ago = Instant::now().checked_sub(REFRESH).unwrap();
-            configs.state.lock().read = long_ago;
-            configs.current()
+            let long_ago = Instant::now().checked_sub(REFRESH_INTERVAL).unwrap();
+            config.state.lock().last_read = long_ago;
+            config.current()
         };
-        assert!(Arc::ptr_eq(&first, &current()), "nothing changed");
-        fs::write(file.path(), "no certificate").unwrap();
+        assert!(Arc::ptr_eq(&first, &current()), "the file is unchanged");
+        fs::write(file.path(), "invalid").unwrap();
         assert!(Arc::ptr_eq(&first, &current()));
         fs::write(file.path(), authority()).unwrap();
-        assert!(Arc::ptr_eq(&first, &configs.current()), "it is not read at each connection");
+        assert!(Arc::ptr_eq(&first, &config.current()), "the file must not be read for each connection");
         let second = current();
         assert!(!Arc::ptr_eq(&first, &second));
         fs::remove_file(file.path()).unwrap();

@@ -57,7 +57,7 @@ pub async fn serve(
     let server = match door {
         Door::Open => server::bind(address).await.map(|(listener, address)| Server {
             address,
-            ended: server::spawn(listener, None, router, CONNECTIONS, stop),
+            task: server::spawn(listener, None, router, CONNECTIONS, stop),
         }),
         Door::Guarded { identity, client } => {
             let router = router.route_layer(from_fn_with_state(Authorizer::new(client), authorize));

@@ -1,4 +1,4 @@
-//! Requests of one connection: how many are under way, and until when the connection may stay open.
+//! Requests in flight and deadline of one connection.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,16 @@ use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-/// How long a client may take from the connection to its first whole head, the TLS handshake included.
-pub(super) const FIRST: Duration = Duration::from_secs(10);
-/// How long one request may take from its head to the last byte of its response.
-pub(super) const REQUEST: Duration = Duration::from_secs(30);
-/// How long a connection may be idle. Longer than Go's clients keep theirs, so that they close them first.
-pub(super) const IDLE: Duration = Duration::from_mins(2);
-/// How many more requests than were answered a client may give up before its connection is closed.
-pub(super) const GIVEN_UP: u64 = 100;
+/// Timeout from the connection to the headers of the first request, including the TLS handshake.
+pub(super) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of one request, from its headers to the last byte of its response.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of an idle connection. Longer than that of Go's clients, so that they close connections first.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
+/// Maximum excess of cancelled over answered requests before a connection is closed.
+pub(super) const MAX_CANCELLED: u64 = 100;
 
-/// What happens on one connection.
+/// Activity of one connection.
 pub(super) struct Activity {
     accepted: Instant,
     state: Mutex<State>,
@@ -30,22 +30,22 @@ pub(super) struct Activity {
 
 #[derive(Default)]
 struct State {
-    /// When the requests that are under way began.
-    under_way: BTreeMap<u64, Instant>,
+    /// Start times of the requests in flight.
+    in_flight: BTreeMap<u64, Instant>,
     next: u64,
     answered: u64,
-    given_up: u64,
+    cancelled: u64,
     idle_since: Option<Instant>,
 }
 
-/// How little a connection is needed: the smallest is closed first.
+/// Priority of a connection. A full server closes the connection with the lowest priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
-    /// It has never sent a request, since then.
+pub(super) enum Priority {
+    /// No request since the connection was accepted at this time.
     Unused(Instant),
-    /// It is idle since then.
+    /// Idle since this time.
     Idle(Instant),
-    /// It has had a request under way since then.
+    /// The oldest request in flight started at this time.
     Busy(Instant),
 }
 
@@ -54,92 +54,93 @@ impl Activity {
         Self { accepted: Instant::now(), state: Mutex::default() }
     }
 
-    /// Begins a request, which ends when what is returned is dropped.
-    pub(super) fn begin(activity: &Arc<Self>, slot: Option<OwnedSemaphorePermit>) -> UnderWay {
+    /// Starts a request. It ends when the returned value is dropped.
+    pub(super) fn start_request(activity: &Arc<Self>, permit: Option<OwnedSemaphorePermit>) -> InFlight {
         let mut state = activity.state.lock();
         let number = state.next;
         state.next += 1;
-        state.under_way.insert(number, Instant::now());
-        UnderWay { activity: activity.clone(), number, slot, is_answered: false }
+        state.in_flight.insert(number, Instant::now());
+        InFlight { activity: activity.clone(), number, permit, is_answered: false }
     }
 
-    /// When the connection is to be closed unless something happens before.
+    /// Returns the time at which the connection is closed unless its activity changes.
     pub(super) fn deadline(&self) -> Instant {
         let state = self.state.lock();
-        if state.given_up > state.answered + GIVEN_UP {
+        if state.cancelled > state.answered + MAX_CANCELLED {
             return self.accepted;
         }
-        match (state.under_way.values().next(), state.idle_since) {
-            (Some(began), _) => *began + REQUEST,
-            (None, Some(since)) => since + IDLE,
-            (None, None) => self.accepted + FIRST,
+        match (state.in_flight.values().next(), state.idle_since) {
+            (Some(started), _) => *started + REQUEST_TIMEOUT,
+            (None, Some(since)) => since + IDLE_TIMEOUT,
+            (None, None) => self.accepted + FIRST_REQUEST_TIMEOUT,
         }
     }
 
-    /// Whether no request is under way.
+    /// Returns whether no request is in flight.
     pub(super) fn is_idle(&self) -> bool {
-        self.state.lock().under_way.is_empty()
+        self.state.lock().in_flight.is_empty()
     }
 
-    pub(super) fn need(&self) -> Need {
+    pub(super) fn priority(&self) -> Priority {
         let state = self.state.lock();
-        match (state.under_way.values().next(), state.idle_since) {
-            (Some(began), _) => Need::Busy(*began),
-            (None, Some(since)) => Need::Idle(since),
-            (None, None) => Need::Unused(self.accepted),
+        match (state.in_flight.values().next(), state.idle_since) {
+            (Some(started), _) => Priority::Busy(*started),
+            (None, Some(since)) => Priority::Idle(since),
+            (None, None) => Priority::Unused(self.accepted),
         }
     }
 }
 
-/// A request that is under way.
-pub(super) struct UnderWay {
+/// Request in flight.
+pub(super) struct InFlight {
     activity: Arc<Activity>,
     number: u64,
-    slot: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
     is_answered: bool,
 }
 
-impl UnderWay {
-    /// Whether there was room for the request.
-    pub(super) fn has_slot(&self) -> bool {
-        self.slot.is_some()
+impl InFlight {
+    /// Returns whether the server had a permit for the request.
+    pub(super) fn has_permit(&self) -> bool {
+        self.permit.is_some()
     }
 
-    /// Records that there is a response: the client has not given the request up.
-    pub(super) fn answered(&mut self) {
+    /// Records that the handler has returned a response. Otherwise the request counts as cancelled.
+    pub(super) fn mark_answered(&mut self) {
         self.is_answered = true;
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let mut state = self.activity.state.lock();
-        state.under_way.remove(&self.number);
+        state.in_flight.remove(&self.number);
         if self.is_answered {
             state.answered += 1;
         } else {
-            state.given_up += 1;
+            state.cancelled += 1;
         }
-        if state.under_way.is_empty() {
+        if state.in_flight.is_empty() {
             state.idle_since = Some(Instant::now());
         }
     }
 }
 
-/// The body of a response. The request ends when the last byte was handed to the system, not when
-/// it was queued: a client that does not read still has its request under way.
-pub(super) struct Tracked {
+/// Response body that keeps its request in flight until the last byte is written to the socket.
+///
+/// A client that does not read its response therefore still has a request in flight.
+pub(super) struct TrackedBody {
     body: Body,
-    under_way: Arc<UnderWay>,
+    in_flight: Arc<InFlight>,
 }
 
-impl Tracked {
-    pub(super) fn new(body: Body, under_way: UnderWay) -> Self {
-        Self { body, under_way: Arc::new(under_way) }
+impl TrackedBody {
+    pub(super) fn new(body: Body, in_flight: InFlight) -> Self {
+        Self { body, in_flight: Arc::new(in_flight) }
     }
 }
 
-impl HttpBody for Tracked {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -148,8 +149,8 @@ impl HttpBody for Tracked {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let under_way = &self.under_way;
-        let tracked = |bytes| Bytes::from_owner(TrackedBytes { bytes, _under_way: under_way.clone() });
+        let in_flight = &self.in_flight;
+        let tracked = |bytes| Bytes::from_owner(TrackedBytes { bytes, _in_flight: in_flight.clone() });
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(tracked))))
     }
 
@@ -164,7 +165,7 @@ impl HttpBody for Tracked {
 
 struct TrackedBytes {
     bytes: Bytes,
-    _under_way: Arc<UnderWay>,
+    _in_flight: Arc<InFlight>,
 }
 
 impl AsRef<[u8]> for TrackedBytes {
@@ -177,55 +178,52 @@ impl AsRef<[u8]> for TrackedBytes {
 mod tests {
     use super::*;
 
-    fn begin(activity: &Arc<Activity>) -> UnderWay {
-        Activity::begin(activity, None)
+    fn start(activity: &Arc<Activity>) -> InFlight {
+        Activity::start_request(activity, None)
     }
 
     #[test]
-    fn a_connection_has_a_deadline_at_all_times() {
+    fn connection_always_has_deadline() {
         let activity = Arc::new(Activity::new());
-        assert_eq!(activity.deadline(), activity.accepted + FIRST);
-        let first = begin(&activity);
-        let began = Instant::now();
-        let second = begin(&activity);
-        assert!(activity.deadline() <= began + REQUEST, "it is that of the oldest request");
+        assert_eq!(activity.deadline(), activity.accepted + FIRST_REQUEST_TIMEOUT);
+        let first = start(&activity);
+        let started = Instant::now();
+        let second = start(&activity);
+        assert!(activity.deadline() <= started + REQUEST_TIMEOUT, "the oldest request sets the deadline");
         drop(first);
-        assert!(activity.deadline() >= began + REQUEST);
+        assert!(activity.deadline() >= started + REQUEST_TIMEOUT);
         assert!(!activity.is_idle());
         drop(second);
-        assert!(activity.is_idle() && activity.deadline() >= began + IDLE);
+        assert!(activity.is_idle() && activity.deadline() >= started + IDLE_TIMEOUT);
     }
 
     #[test]
-    fn who_gives_up_many_requests_and_waits_for_few_answers_is_overdue() {
+    fn deadline_passes_after_too_many_cancelled_requests() {
         let activity = Arc::new(Activity::new());
-        let answer = || {
-            let mut under_way = begin(&activity);
-            under_way.answered();
+        let answer_one = || {
+            let mut in_flight = start(&activity);
+            in_flight.mark_answered();
         };
-        for _ in 0..10 * GIVEN_UP {
-            answer();
-            drop(begin(&activity));
+        for _ in 0..10 * MAX_CANCELLED {
+            answer_one();
+            drop(start(&activity));
         }
-        assert!(
-            activity.deadline() > Instant::now(),
-            "an API server that is in a hurry now and then is none of them"
-        );
-        for _ in 0..=GIVEN_UP {
-            drop(begin(&activity));
+        assert!(activity.deadline() > Instant::now(), "some cancelled requests are allowed");
+        for _ in 0..=MAX_CANCELLED {
+            drop(start(&activity));
         }
         assert!(activity.deadline() <= Instant::now());
     }
 
     #[tokio::test]
-    async fn a_request_ends_when_the_last_byte_of_its_answer_is_gone() {
+    async fn request_ends_when_response_is_sent() {
         let activity = Arc::new(Activity::new());
-        let mut body = Tracked::new(Body::from("answer"), begin(&activity));
+        let mut body = TrackedBody::new(Body::from("response"), start(&activity));
         let frame = futures::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
         let bytes = frame.unwrap().unwrap().into_data().unwrap();
         drop(body);
-        assert!(!activity.is_idle(), "it is queued, not sent");
-        assert_eq!(bytes, "answer");
+        assert!(!activity.is_idle(), "the response is queued, not sent");
+        assert_eq!(bytes, "response");
         drop(bytes);
         assert!(activity.is_idle());
     }

@@ -1,4 +1,4 @@
-//! The open connections of one server, and which of them goes when there are too many.
+//! Open connections of one server, limited in number.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::activity::Activity;
 
-/// The open connections of one server.
+/// Open connections of one server.
 pub(super) struct Connections {
     limit: usize,
     open: Arc<Mutex<Open>>,
@@ -15,7 +15,7 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct Open {
-    places: HashMap<u64, Entry>,
+    entries: HashMap<u64, Entry>,
     next: u64,
 }
 
@@ -29,48 +29,49 @@ impl Connections {
         Self { limit, open: Arc::default() }
     }
 
-    /// Takes in a connection. If there are too many, closes the one that is needed least: first
-    /// those that have never sent a request, then those that are idle, the longest first, and
-    /// last the one whose request takes the longest.
-    pub(super) fn admit(&self) -> Place {
+    /// Adds a connection. If the server is full, closes the connection with the lowest priority.
+    ///
+    /// The order is: connections without a request, then idle connections, then connections with requests
+    /// in flight. Within each group, the oldest is first.
+    pub(super) fn add(&self) -> Connection {
         let mut open = self.open.lock();
-        while open.places.len() >= self.limit {
-            let least = open.places.iter().min_by_key(|(_, entry)| entry.activity.need());
-            let Some(number) = least.map(|(number, _)| *number) else { break };
-            if let Some(entry) = open.places.remove(&number) {
+        while open.entries.len() >= self.limit {
+            let lowest = open.entries.iter().min_by_key(|(_, entry)| entry.activity.priority());
+            let Some(number) = lowest.map(|(number, _)| *number) else { break };
+            if let Some(entry) = open.entries.remove(&number) {
                 entry.close.cancel();
             }
         }
         let (activity, close) = (Arc::new(Activity::new()), CancellationToken::new());
         let number = open.next;
         open.next += 1;
-        open.places.insert(number, Entry { activity: activity.clone(), close: close.clone() });
-        Place { number, activity, close, open: self.open.clone() }
+        open.entries.insert(number, Entry { activity: activity.clone(), close: close.clone() });
+        Connection { number, activity, close, open: self.open.clone() }
     }
 }
 
-/// The place of one connection among the open ones; free again when it is dropped.
-pub(super) struct Place {
+/// Entry of one connection. Dropping it removes the entry.
+pub(super) struct Connection {
     number: u64,
     activity: Arc<Activity>,
     close: CancellationToken,
     open: Arc<Mutex<Open>>,
 }
 
-impl Place {
+impl Connection {
     pub(super) fn activity(&self) -> &Arc<Activity> {
         &self.activity
     }
 
-    /// Completes when another connection needs the place.
+    /// Completes when a new connection replaces this one.
     pub(super) fn closed(&self) -> WaitForCancellationFuture<'_> {
         self.close.cancelled()
     }
 }
 
-impl Drop for Place {
+impl Drop for Connection {
     fn drop(&mut self) {
-        self.open.lock().places.remove(&self.number);
+        self.open.lock().entries.remove(&self.number);
     }
 }
 
@@ -78,53 +79,53 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// Whether each of these was closed.
-    fn closed<const N: usize>(places: [&Place; N]) -> [bool; N] {
-        places.map(|place| place.close.is_cancelled())
+    /// Returns whether each connection was closed.
+    fn closed<const N: usize>(connections: [&Connection; N]) -> [bool; N] {
+        connections.map(|connection| connection.close.is_cancelled())
     }
 
     #[test]
-    fn the_connection_that_is_needed_least_is_closed_first() {
+    fn closes_unused_then_idle_connections() {
         let connections = Connections::new(3);
-        let [busy, idle, unused] = [(); 3].map(|()| connections.admit());
-        let request = Activity::begin(busy.activity(), None);
-        drop(Activity::begin(idle.activity(), None));
+        let [busy, idle, unused] = [(); 3].map(|()| connections.add());
+        let request = Activity::start_request(busy.activity(), None);
+        drop(Activity::start_request(idle.activity(), None));
 
-        let second = connections.admit();
+        let second = connections.add();
         assert_eq!(closed([&busy, &idle, &unused, &second]), [false, false, true, false]);
-        let third = connections.admit();
+        let third = connections.add();
         assert_eq!(closed([&busy, &idle, &second, &third]), [false, false, true, false]);
         drop(request);
     }
 
     #[test]
-    fn of_several_idle_connections_the_one_that_is_idle_the_longest_goes() {
+    fn closes_longest_idle_connection() {
         let connections = Connections::new(2);
-        let [first, second] = [(); 2].map(|()| connections.admit());
-        drop(Activity::begin(first.activity(), None));
-        drop(Activity::begin(second.activity(), None));
-        drop(Activity::begin(first.activity(), None));
-        let third = connections.admit();
+        let [first, second] = [(); 2].map(|()| connections.add());
+        drop(Activity::start_request(first.activity(), None));
+        drop(Activity::start_request(second.activity(), None));
+        drop(Activity::start_request(first.activity(), None));
+        let third = connections.add();
         assert_eq!(closed([&first, &second, &third]), [false, true, false]);
     }
 
     #[test]
-    fn where_all_are_busy_the_slowest_request_gives_way() {
+    fn closes_connection_with_oldest_request_if_all_are_busy() {
         let connections = Connections::new(2);
-        let [slow, quick] = [(); 2].map(|()| connections.admit());
-        let waiting = Activity::begin(slow.activity(), None);
-        let at_work = Activity::begin(quick.activity(), None);
-        let _third = connections.admit();
-        assert_eq!(closed([&slow, &quick]), [true, false]);
-        drop((waiting, at_work));
+        let [older, newer] = [(); 2].map(|()| connections.add());
+        let first = Activity::start_request(older.activity(), None);
+        let second = Activity::start_request(newer.activity(), None);
+        let _third = connections.add();
+        assert_eq!(closed([&older, &newer]), [true, false]);
+        drop((first, second));
     }
 
     #[test]
-    fn a_closed_connection_frees_its_place() {
+    fn dropped_connection_removes_its_entry() {
         let connections = Connections::new(1);
-        drop(connections.admit());
-        let first = connections.admit();
-        assert_eq!(connections.open.lock().places.len(), 1);
+        drop(connections.add());
+        let first = connections.add();
+        assert_eq!(connections.open.lock().entries.len(), 1);
         assert_eq!(closed([&first]), [false]);
     }
 }

@@ -1,8 +1,8 @@
-//! Accept loop of the HTTP servers of a process, with bounds on what their clients can hold.
+//! Accept loop of the HTTP servers of a process, with limits for their clients.
 //!
-//! Anybody in the cluster's network can connect, so every connection has a deadline at all times
-//! (see [`activity`]), their number is bounded, and a full server closes the connection that is
-//! needed least (see [`connections`]).
+//! Every Pod in the cluster network can connect. Every connection therefore has a deadline at all times
+//! (see [`activity`]), and the number of connections is limited. A full server closes the connection with
+//! the lowest priority (see [`connections`]).
 
 mod activity;
 mod connections;
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use activity::{Activity, Tracked};
+use activity::{Activity, TrackedBody};
 use anyhow::{Context, Result};
 use axum::{
     Router,
@@ -27,7 +27,7 @@ use axum::{
     http::{Request, Response, StatusCode},
     response::IntoResponse,
 };
-use connections::{Connections, Place};
+use connections::{Connection, Connections};
 use hyper::{body::Incoming, rt, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -45,36 +45,38 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
-/// How long requests that are under way may still take when a server is asked to stop, and how
-/// long a client has to leave a connection that was idle for too long.
-const GRACE: Duration = Duration::from_secs(2);
-/// How long a client of HTTP/1.1 may take to send the head of a request.
-const HEAD: Duration = Duration::from_secs(10);
-/// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Time to finish requests in progress after `stop`, and time for a client to close a connection that
+/// was idle for too long.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
+/// Timeout for the headers of an HTTP/1.1 request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of HTTP/2 pings.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// Timeout of an HTTP/2 ping.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many requests one HTTP/2 connection may have under way. Clients, Go's among them, assume 100 until they are told.
-const STREAMS: u32 = 100;
-/// How many requests all connections of one server may have under way together.
-const REQUESTS: usize = 1024;
-/// How much of the bodies of one HTTP/2 connection is taken in before it is read.
+/// Maximum concurrent requests of one HTTP/2 connection. Clients such as Go's assume 100 before they
+/// receive the settings.
+const MAX_STREAMS: u32 = 100;
+/// Maximum concurrent requests of all connections of one server.
+const MAX_REQUESTS: usize = 1024;
+/// Bytes of request bodies that one HTTP/2 connection buffers before the handler reads them.
 const WINDOW: u32 = 64 * 1024;
-/// How much of a response is kept for a client that does not read it.
+/// Bytes of a response that are buffered for a client that does not read it.
 const SEND_BUFFER: usize = 64 * 1024;
-/// The largest head of a request. Bearer tokens may have 16 KiB.
-const LARGEST_HEAD: u32 = 24 * 1024;
-/// Streams that a client of HTTP/2 may reset before they are accepted.
-const RESETS: usize = 20;
-/// Streams of one HTTP/2 connection that may end by errors of the client.
-const ERRORS: usize = 100;
-/// How long no connection is accepted after an attempt failed: the process has no file descriptor left, say.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Largest headers of a request. Bearer tokens can have 16 KiB.
+const MAX_HEADERS: u32 = 24 * 1024;
+/// Maximum streams that an HTTP/2 client can reset before the server accepts them.
+const MAX_RESET_STREAMS: usize = 20;
+/// Maximum streams of one HTTP/2 connection that can fail because of protocol errors of the client.
+const MAX_ERROR_STREAMS: usize = 100;
+/// Wait after a failed accept, for example because no file descriptor is left.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// The TLS configuration of each new connection; `None` for plain HTTP.
+/// Returns the TLS configuration for each new connection. `None` means plain HTTP.
 pub(crate) type Tls = Option<Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>>;
 
-/// Whether the client of a connection has shown a certificate of the authority that was asked for.
-/// An extension of every request.
+/// Extension of every request: whether the client has presented a certificate that an authority of the
+/// server signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasClientCertificate(pub(crate) bool);
 
@@ -84,12 +86,12 @@ pub(crate) struct HasClientCertificate(pub(crate) bool);
 /// Returns an error if the address is in use or is not an address of this machine.
 pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
-    let address = listener.local_addr().context("cannot tell the address that is listened on")?;
+    let address = listener.local_addr().context("cannot read the address of the listener")?;
     Ok((listener, address))
 }
 
-/// Serves HTTP/1.1 and HTTP/2 until `stop`, then lets requests that are under way end. Keeps at
-/// most `limit` connections open.
+/// Serves HTTP/1.1 and HTTP/2 until `stop`, then finishes the requests in progress. Keeps at most
+/// `limit` connections open.
 pub(crate) fn spawn(
     listener: TcpListener,
     tls: Tls,
@@ -104,12 +106,12 @@ pub(crate) fn spawn(
         while let Some(accepted) = server.stop.run_until_cancelled(listener.accept()).await {
             match accepted {
                 Ok((stream, _)) => {
-                    let place = connections.admit();
-                    tasks.spawn(server.clone().serve(stream, place));
+                    let connection = connections.add();
+                    tasks.spawn(server.clone().serve(stream, connection));
                 }
                 Err(error) => {
-                    warn!(%error, "a connection could not be accepted");
-                    sleep(PAUSE).await;
+                    warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_RETRY).await;
                 }
             }
         }
@@ -120,7 +122,7 @@ pub(crate) fn spawn(
 }
 
 fn requests() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(REQUESTS))
+    Arc::new(Semaphore::new(MAX_REQUESTS))
 }
 
 fn builder() -> Builder<TokioExecutor> {
@@ -128,24 +130,24 @@ fn builder() -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(usize::try_from(LARGEST_HEAD).unwrap_or(usize::MAX));
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(usize::try_from(MAX_HEADERS).unwrap_or(usize::MAX));
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .max_send_buf_size(SEND_BUFFER)
-        .max_header_list_size(LARGEST_HEAD)
-        .max_pending_accept_reset_streams(RESETS)
-        .max_local_error_reset_streams(ERRORS);
+        .max_header_list_size(MAX_HEADERS)
+        .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(MAX_ERROR_STREAMS);
     builder
 }
 
-/// What all connections of a server share.
+/// State that all connections of a server share.
 struct Server {
     tls: Tls,
     router: Router,
@@ -155,69 +157,69 @@ struct Server {
 }
 
 impl Server {
-    /// Serves one connection until either side closes it, or it is overdue.
-    async fn serve(self: Arc<Self>, stream: TcpStream, place: Place) {
-        // Reviews are small and are waited for.
+    /// Serves one connection until either side closes it or its deadline passes.
+    async fn serve(self: Arc<Self>, stream: TcpStream, connection: Connection) {
+        // Responses are small, so batching packets would only delay them.
         if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "a connection keeps small packets back");
+            debug!(%error, "cannot disable delayed packets of a connection");
         }
         let Some(tls) = &self.tls else {
-            return self.drive(stream, HasClientCertificate(false), &place).await;
+            return self.drive(stream, HasClientCertificate(false), &connection).await;
         };
         let handshake = TlsAcceptor::from(tls()).accept(stream);
         let stream = tokio::select! {
             stream = handshake => stream,
-            () = place.closed() => return,
-            () = sleep_until(place.activity().deadline()) => return,
+            () = connection.closed() => return,
+            () = sleep_until(connection.activity().deadline()) => return,
             () = self.stop.cancelled() => return,
         };
         match stream {
             Ok(stream) => {
                 let (_, session) = stream.get_ref();
-                let is_known = session.peer_certificates().is_some_and(|chain| !chain.is_empty());
-                self.drive(stream, HasClientCertificate(is_known), &place).await;
+                let has_certificate = session.peer_certificates().is_some_and(|chain| !chain.is_empty());
+                self.drive(stream, HasClientCertificate(has_certificate), &connection).await;
             }
-            Err(error) => debug!(%error, "a TLS handshake failed"),
+            Err(error) => debug!(%error, "TLS handshake failed"),
         }
     }
 
-    async fn drive<I>(&self, stream: I, client: HasClientCertificate, place: &Place)
+    async fn drive<I>(&self, stream: I, client: HasClientCertificate, connection: &Connection)
     where
         I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + 'static,
         TokioIo<I>: rt::Read + rt::Write,
     {
-        let activity = place.activity();
-        let service = service_fn(|request: Request<Incoming>| self.answer(request, client, activity));
-        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
-        let mut closed = pin!(place.closed());
+        let activity = connection.activity();
+        let service = service_fn(|request: Request<Incoming>| self.handle(request, client, activity));
+        let mut protocol = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
+        let mut closed = pin!(connection.closed());
         let mut stop = pin!(self.stop.cancelled());
         let mut deadline = pin!(sleep_until(activity.deadline()));
-        let mut ends: Option<Instant> = None;
+        let mut grace_end: Option<Instant> = None;
         poll_fn(|context| {
-            // A closed connection is no news: clients leave, and what they did wrong is theirs.
-            if connection.as_mut().poll(context).is_ready() || closed.as_mut().poll(context).is_ready() {
+            // Errors of a client are not logged.
+            if protocol.as_mut().poll(context).is_ready() || closed.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
-            if ends.is_none() && stop.as_mut().poll(context).is_ready() {
-                ends = Some(Instant::now() + GRACE);
-                connection.as_mut().graceful_shutdown();
+            if grace_end.is_none() && stop.as_mut().poll(context).is_ready() {
+                grace_end = Some(Instant::now() + GRACE_PERIOD);
+                protocol.as_mut().graceful_shutdown();
                 context.waker().wake_by_ref();
             }
             loop {
-                // A request that began or ended moves the deadline.
-                let next = ends.unwrap_or_else(|| activity.deadline());
+                // A request that starts or ends changes the deadline.
+                let next = grace_end.unwrap_or_else(|| activity.deadline());
                 if deadline.deadline() != next {
                     deadline.as_mut().reset(next);
                 }
                 if deadline.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
-                if ends.is_some() || !activity.is_idle() {
+                if grace_end.is_some() || !activity.is_idle() {
                     return Poll::Ready(());
                 }
                 if activity.deadline() <= Instant::now() {
-                    ends = Some(Instant::now() + GRACE);
-                    connection.as_mut().graceful_shutdown();
+                    grace_end = Some(Instant::now() + GRACE_PERIOD);
+                    protocol.as_mut().graceful_shutdown();
                     context.waker().wake_by_ref();
                 }
             }
@@ -225,25 +227,24 @@ impl Server {
         .await;
     }
 
-    fn answer(
+    fn handle(
         &self,
         request: Request<Incoming>,
         client: HasClientCertificate,
         activity: &Arc<Activity>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
-        let slot = self.requests.clone().try_acquire_owned().ok();
-        let (router, mut under_way) = (self.router.clone(), Activity::begin(activity, slot));
+        let permit = self.requests.clone().try_acquire_owned().ok();
+        let (router, mut in_flight) = (self.router.clone(), Activity::start_request(activity, permit));
         async move {
-            let response = if under_way.has_slot() {
+            let response = if in_flight.has_permit() {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(client);
                 router.oneshot(request).await?
             } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way; try again\n")
-                    .into_response()
+                (StatusCode::SERVICE_UNAVAILABLE, "too many requests in progress; retry\n").into_response()
             };
-            under_way.answered();
-            Ok(response.map(|body| Body::new(Tracked::new(body, under_way))))
+            in_flight.mark_answered();
+            Ok(response.map(|body| Body::new(TrackedBody::new(body, in_flight))))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The accept loop, by plain HTTP from clients of every sort.
+//! Tests of the accept loop over plain HTTP, with well-behaved and hostile clients.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,20 +13,20 @@ use tokio::{
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-struct Served {
+struct TestServer {
     address: SocketAddr,
-    ended: JoinHandle<()>,
+    task: JoinHandle<()>,
     stop: CancellationToken,
-    /// Requests that were never answered.
-    waiting: Arc<AtomicU32>,
+    /// Number of requests for `/never`.
+    pending: Arc<AtomicU32>,
 }
 
-/// Echoes bodies at `/`, and never answers at `/never`.
-async fn serve(limit: usize) -> Served {
-    let waiting = Arc::<AtomicU32>::default();
-    let count = waiting.clone();
+/// Starts a server that echoes bodies at `/` and never responds at `/never`.
+async fn serve(limit: usize) -> TestServer {
+    let pending = Arc::<AtomicU32>::default();
+    let count = pending.clone();
     let never = post(async move || {
         count.fetch_add(1, Ordering::Relaxed);
         std::future::pending::<()>().await;
@@ -34,112 +34,112 @@ async fn serve(limit: usize) -> Served {
     let router = Router::new().route("/", post(async |body: Bytes| body)).route("/never", never);
     let (listener, address) = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let stop = CancellationToken::new();
-    Served { address, ended: spawn(listener, None, router, limit, stop.clone()), stop, waiting }
+    TestServer { address, task: spawn(listener, None, router, limit, stop.clone()), stop, pending }
 }
 
-impl Served {
+impl TestServer {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Connects as an API server does, and sends a request.
-    async fn ask(&self) -> std::io::Result<String> {
+    /// Connects, sends a request, and returns the response.
+    async fn post(&self) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.address).await?;
         stream
             .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello")
             .await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await?;
+        Ok(response)
     }
 
-    async fn assert_answers(&self) {
-        let answer = timeout(PATIENCE, self.ask()).await.unwrap().unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
+    async fn assert_responds(&self) {
+        let response = timeout(TIMEOUT, self.post()).await.unwrap().unwrap();
+        assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("hello"), "{response}");
     }
 }
 
-/// Waits until the other side has closed the connection, whichever way.
+/// Waits until the server has closed the connection.
 async fn until_closed(mut stream: TcpStream) {
     let mut rest = Vec::new();
-    drop(timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it should be closed"));
+    drop(timeout(TIMEOUT, stream.read_to_end(&mut rest)).await.expect("the connection must be closed"));
 }
 
 #[tokio::test]
-async fn requests_are_answered_and_end_with_the_server() {
-    let served = serve(4).await;
-    served.assert_answers().await;
-    served.stop.cancel();
-    timeout(PATIENCE, served.ended).await.unwrap().unwrap();
+async fn responds_and_stops() {
+    let server = serve(4).await;
+    server.assert_responds().await;
+    server.stop.cancel();
+    timeout(TIMEOUT, server.task).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_stops_lets_a_request_end_but_does_not_wait_for_ever() {
-    let served = serve(4).await;
-    let mut slow = served.connect().await;
+async fn stop_finishes_requests_within_grace_period() {
+    let server = serve(4).await;
+    let mut slow = server.connect().await;
     slow.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe").await.unwrap();
-    let mut never = served.connect().await;
+    let mut never = server.connect().await;
     never.write_all(b"POST /never HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await.unwrap();
-    // Both have arrived once a later one was answered.
-    served.assert_answers().await;
-    served.stop.cancel();
+    // A response to a later request shows that both have arrived.
+    server.assert_responds().await;
+    server.stop.cancel();
     slow.write_all(b"llo").await.unwrap();
-    let mut answer = String::new();
-    slow.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.ends_with("hello"), "{answer}");
-    timeout(PATIENCE, served.ended).await.unwrap().unwrap();
+    let mut response = String::new();
+    slow.read_to_string(&mut response).await.unwrap();
+    assert!(response.ends_with("hello"), "{response}");
+    timeout(TIMEOUT, server.task).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn thousands_of_idle_connections_do_not_keep_others_out() {
+async fn serves_clients_despite_thousands_of_idle_connections() {
     const COUNT: usize = 5000;
     const LIMIT: usize = 64;
-    let served = serve(LIMIT).await;
-    // Some at a time, so that no more files are open here than a process usually may have.
+    let server = serve(LIMIT).await;
+    // In batches, to stay below the default limit of open files.
     let mut open = Vec::new();
     for _ in 0..COUNT / 100 {
-        let more: Vec<TcpStream> = join_all((0..100).map(|_| served.connect())).await;
+        let more: Vec<TcpStream> = join_all((0..100).map(|_| server.connect())).await;
         open.extend(more);
-        served.assert_answers().await;
+        server.assert_responds().await;
         let surplus = open.len().saturating_sub(LIMIT);
         join_all(open.drain(..surplus).map(until_closed)).await;
     }
 }
 
 #[tokio::test]
-async fn a_connection_in_use_is_kept_when_idle_ones_crowd_in() {
-    let served = serve(8).await;
-    let mut used = served.connect().await;
-    let mut answers = 0;
+async fn keeps_connection_in_use_when_idle_connections_exceed_limit() {
+    let server = serve(8).await;
+    let mut in_use = server.connect().await;
+    let mut responses = 0;
     for _ in 0..20 {
-        used.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await.unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"hi") {
-            assert_ne!(used.read_buf(&mut answer).await.unwrap(), 0, "the connection was closed");
+        in_use.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await.unwrap();
+        let mut response = Vec::new();
+        while !response.ends_with(b"hi") {
+            assert_ne!(in_use.read_buf(&mut response).await.unwrap(), 0, "the connection was closed");
         }
-        answers += 1;
-        drop(join_all((0..20).map(|_| served.connect())).await);
+        responses += 1;
+        drop(join_all((0..20).map(|_| server.connect())).await);
     }
-    assert_eq!(answers, 20);
+    assert_eq!(responses, 20);
 }
 
-/// Takes ten seconds: the real deadline.
+/// Takes ten seconds, the actual timeout.
 #[tokio::test]
-async fn whoever_sends_no_request_is_disconnected() {
-    let served = serve(16).await;
-    let mut began = vec![served.connect().await];
+async fn closes_connections_without_request() {
+    let server = serve(16).await;
+    let mut started = vec![server.connect().await];
     for head in [&b"PRI * HT"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"POST / HTTP/1.1\r\nHo"] {
-        let mut stream = served.connect().await;
+        let mut stream = server.connect().await;
         stream.write_all(head).await.unwrap();
-        began.push(stream);
+        started.push(stream);
     }
-    join_all(began.into_iter().map(until_closed)).await;
-    served.assert_answers().await;
+    join_all(started.into_iter().map(until_closed)).await;
+    server.assert_responds().await;
 }
 
 #[tokio::test]
-async fn slow_heads_and_slow_bodies_do_not_keep_others_out() {
-    let served = serve(16).await;
+async fn serves_clients_despite_slow_headers_and_bodies() {
+    let server = serve(16).await;
     let heads: [&[u8]; 4] = [
         b"",
         b"PRI * HT",
@@ -148,27 +148,27 @@ async fn slow_heads_and_slow_bodies_do_not_keep_others_out() {
     ];
     let mut open = Vec::new();
     for number in 0..400 {
-        let mut stream = served.connect().await;
+        let mut stream = server.connect().await;
         stream.write_all(heads[number % heads.len()]).await.unwrap();
         open.push(stream);
         if number % 50 == 49 {
-            served.assert_answers().await;
+            server.assert_responds().await;
         }
     }
 }
 
-async fn http2(served: &Served) -> (http2::SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>) {
-    let stream = TokioIo::new(served.connect().await);
+async fn http2(server: &TestServer) -> (http2::SendRequest<Full<Bytes>>, JoinHandle<hyper::Result<()>>) {
+    let stream = TokioIo::new(server.connect().await);
     let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
     (sender, tokio::spawn(connection))
 }
 
 #[tokio::test]
-async fn a_client_that_keeps_giving_requests_up_is_disconnected() {
-    let served = serve(16).await;
-    let (sender, connection) = http2(&served).await;
+async fn closes_connection_with_many_cancelled_requests() {
+    let server = serve(16).await;
+    let (sender, connection) = http2(&server).await;
     let mut ends = 0;
-    for _ in 0..activity::GIVEN_UP * 20 {
+    for _ in 0..activity::MAX_CANCELLED * 20 {
         let request = Request::post("http://a/never").body(Full::default()).unwrap();
         let mut sender = sender.clone();
         if sender.ready().await.is_err() {
@@ -176,35 +176,35 @@ async fn a_client_that_keeps_giving_requests_up_is_disconnected() {
             break;
         }
         let mut response = Box::pin(sender.send_request(request));
-        // Sent, then given up: dropping it resets the stream.
+        // Dropping the future resets the stream.
         drop(futures::poll!(&mut response));
         tokio::task::yield_now().await;
     }
     if ends == 0 {
         drop(sender);
     }
-    drop(timeout(PATIENCE, connection).await.expect("it should be disconnected").unwrap());
+    drop(timeout(TIMEOUT, connection).await.expect("the connection must be closed").unwrap());
     assert_eq!(ends, 1);
-    served.assert_answers().await;
+    server.assert_responds().await;
 }
 
 #[tokio::test]
-async fn one_connection_has_no_more_streams_than_it_may() {
-    let served = serve(16).await;
-    let (mut sender, _connection) = http2(&served).await;
-    let mut waiting = Vec::new();
-    for _ in 0..2 * STREAMS {
+async fn limits_concurrent_streams_of_connection() {
+    let server = serve(16).await;
+    let (mut sender, _connection) = http2(&server).await;
+    let mut pending = Vec::new();
+    for _ in 0..2 * MAX_STREAMS {
         sender.ready().await.unwrap();
-        waiting.push(sender.send_request(Request::post("http://a/never").body(Full::default()).unwrap()));
+        pending.push(sender.send_request(Request::post("http://a/never").body(Full::default()).unwrap()));
     }
-    let arrived = || served.waiting.load(Ordering::Relaxed);
-    timeout(PATIENCE, async {
-        while arrived() < STREAMS {
+    let arrived = || server.pending.load(Ordering::Relaxed);
+    timeout(TIMEOUT, async {
+        while arrived() < MAX_STREAMS {
             tokio::task::yield_now().await;
         }
     })
     .await
     .unwrap();
-    served.assert_answers().await;
-    assert_eq!(arrived(), STREAMS);
+    server.assert_responds().await;
+    assert_eq!(arrived(), MAX_STREAMS);
 }

@@ -1,16 +1,16 @@
-//! The server that the API server asks: admission and conversion reviews over HTTPS.
+//! Webhook server: admission and conversion reviews over HTTPS.
 //!
-//! It runs in every replica, whichever leads. What the answers are is `operator-core`'s business; here is what keeps
-//! strangers from doing harm: anybody in the cluster's network may connect.
+//! Every replica runs it, leader or not. `operator-core` computes the responses. This module limits what
+//! a client can use, because every Pod in the cluster network can connect.
 //!
 //! ```text
-//! request -> intake (method, type, length, time, room) -> answer (admission or conversion) -> log, metrics
-//!                 \-> refusal: a Status that says what was expected
+//! request -> request_limits (method, type, length, time, memory) -> handler -> logs, metrics
+//!                 \-> error_response (a Status with the expected value)
 //! ```
 
-mod answer;
-mod intake;
-mod refusal;
+mod error_response;
+mod handler;
+mod request_limits;
 #[cfg(test)]
 mod tests;
 
@@ -27,60 +27,64 @@ use tokio_util::sync::CancellationToken;
 
 use crate::https::{self, ClientCa, Identity, Server};
 
-/// How long the server goes on as before when the process is asked to stop: until the API server knows of it and
-/// asks other replicas.
-const WITHDRAWAL: Duration = Duration::from_millis(1500);
+/// Time that the server continues after the process is stopped, until the API server sends reviews to
+/// other replicas.
+const SHUTDOWN_DELAY: Duration = Duration::from_millis(1500);
 
-/// How many connections are kept open. An API server keeps one for each webhook configuration, or a few.
-const CONNECTIONS: usize = 256;
+/// Maximum number of open connections. An API server keeps one or a few for each webhook configuration.
+const MAX_CONNECTIONS: usize = 256;
 
-/// The webhooks and conversions of a process, wired to its caches.
+/// Admission and conversion webhooks of a process, with their caches.
 pub struct Webhooks {
-    served: HashMap<String, Served>,
+    routes: HashMap<String, Route>,
     metrics: Arc<dyn Metrics>,
 }
 
-/// What is served at a path.
-enum Served {
+/// Webhook at a path.
+enum Route {
     Admission(Box<Endpoint>),
     Conversion(Arc<Conversion>),
 }
 
 impl Webhooks {
-    /// Wires what the controllers declare. Must be called within a Tokio runtime.
+    /// Builds the webhooks of the controllers.
+    ///
+    /// # Panics
+    /// Panics outside a Tokio runtime, because it starts informers.
     pub fn build(controllers: &[Registration], environment: &Environment) -> Self {
-        let mut served = HashMap::new();
+        let mut routes = HashMap::new();
         for controller in controllers {
             for webhook in (controller.webhooks)() {
                 let endpoint = Endpoint::build(webhook, controller.name, environment);
-                served.insert(endpoint.path().to_owned(), Served::Admission(Box::new(endpoint)));
+                routes.insert(endpoint.path().to_owned(), Route::Admission(Box::new(endpoint)));
             }
             for conversion in (controller.conversions)() {
                 let path = conversion.path(controller.name);
-                served.insert(path, Served::Conversion(Arc::new(conversion)));
+                routes.insert(path, Route::Conversion(Arc::new(conversion)));
             }
         }
-        Self { served, metrics: environment.metrics.clone() }
+        Self { routes, metrics: environment.metrics.clone() }
     }
 
-    /// Whether there is nothing to serve.
+    /// Returns whether there are no webhooks.
     pub fn is_empty(&self) -> bool {
-        self.served.is_empty()
+        self.routes.is_empty()
     }
 
-    /// The routes of all of them. If told to, admission reviews are answered only to clients that have shown a
+    /// Returns the router. With `needs_client_certificate`, admission reviews require a client
     /// certificate.
     fn router(self, needs_client_certificate: bool) -> Router {
-        let server = Arc::new(answer::Answerer::new(self, needs_client_certificate));
-        Router::new().fallback(async move |request: Request| -> Response { server.respond(request).await })
+        let handler = Arc::new(handler::Handler::new(self, needs_client_certificate));
+        Router::new().fallback(async move |request: Request| -> Response { handler.handle(request).await })
     }
 }
 
-/// Serves the webhooks until `stop` and a little longer, then lets reviews that are under way end. With `clients`,
-/// admission reviews are answered only to clients with a certificate of that authority.
+/// Serves the webhooks until 1.5 s after `stop`, then finishes the requests in progress. With `clients`,
+/// admission reviews require a certificate that is signed by one of these authorities.
 ///
 /// # Errors
-/// When the address cannot be listened on: it is taken, or not this machine's. When the authority cannot be read.
+/// Returns an error if the address is in use or does not belong to this machine, or the authorities
+/// cannot be read.
 pub async fn serve(
     address: SocketAddr,
     webhooks: Webhooks,
@@ -88,20 +92,20 @@ pub async fn serve(
     clients: Option<ClientCa>,
     stop: CancellationToken,
 ) -> Result<Server> {
-    let (withdrawn, router) = (CancellationToken::new(), webhooks.router(clients.is_some()));
+    let (server_stop, router) = (CancellationToken::new(), webhooks.router(clients.is_some()));
     let server = match clients {
-        None => https::serve(address, router, identity, CONNECTIONS, withdrawn.clone()).await,
+        None => https::serve(address, router, identity, MAX_CONNECTIONS, server_stop.clone()).await,
         Some(clients) => {
-            let stop = withdrawn.clone();
-            https::serve_asking(address, router, identity, clients, CONNECTIONS, stop).await
+            let stop = server_stop.clone();
+            https::serve_with_client_ca(address, router, identity, clients, MAX_CONNECTIONS, stop).await
         }
     };
     let server =
         server.context("cannot serve the webhooks; choose a free address with --webhook-bind-address")?;
     tokio::spawn(async move {
         stop.cancelled().await;
-        tokio::time::sleep(WITHDRAWAL).await;
-        withdrawn.cancel();
+        tokio::time::sleep(SHUTDOWN_DELAY).await;
+        server_stop.cancel();
     });
     Ok(server)
 }

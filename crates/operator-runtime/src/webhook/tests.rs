@@ -1,4 +1,4 @@
-//! The router, asked as HTTP clients ask it; what the answers are is tested in operator-core.
+//! Tests of the router with HTTP requests. The tests of the responses are in operator-core.
 
 use std::{convert::Infallible, io::Read};
 
@@ -18,14 +18,14 @@ use tower::ServiceExt;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::{
-    intake::{Intake, Rooms},
+    request_limits::{MemoryBudgets, RequestLimits},
     *,
 };
 
-/// Denies every ConfigMap; panics at the name `panic`.
-struct Grumpy;
+/// Denies every ConfigMap. Panics for the name `panic`.
+struct DenyAll;
 
-impl Validator for Grumpy {
+impl Validator for DenyAll {
     type Object = ConfigMap;
 
     fn build(_: &mut Caches<'_>) -> Self {
@@ -34,7 +34,7 @@ impl Validator for Grumpy {
 
     async fn validate(&self, request: &admission::Request<ConfigMap>) -> Result<Verdict, BoxError> {
         assert_ne!(request.name, "panic");
-        Ok(Verdict::deny(Denial::forbidden("not today")))
+        Ok(Verdict::deny(Denial::forbidden("always denied")))
     }
 }
 
@@ -43,30 +43,30 @@ const REGISTRATION: Registration = Registration {
     companions: &[],
     rules: Vec::new,
     crds: Vec::new,
-    webhooks: || vec![Webhook::validating::<Grumpy>("grumpy").on(target::<ConfigMap>(CREATE)).build()],
+    webhooks: || vec![Webhook::validating::<DenyAll>("deny").on(target::<ConfigMap>(CREATE)).build()],
     policies: |_| Vec::new(),
     conversions: Vec::new,
     gauges: || &[],
     settings: || &[],
     owned_finalizer: || None,
     leftovers: Vec::new,
-    build: |_| unreachable!("nobody runs it"),
+    build: |_| unreachable!("the controller does not run"),
 };
 
 #[derive(Default)]
-struct Counts(Mutex<Vec<(String, ReviewResult)>>);
+struct RecordedReviews(Mutex<Vec<(String, ReviewResult)>>);
 
-impl Metrics for Counts {
-    fn reviewed(&self, webhook: &str, ended: ReviewResult, _took: Duration) {
-        self.0.lock().push((webhook.to_owned(), ended));
+impl Metrics for RecordedReviews {
+    fn reviewed(&self, webhook: &str, result: ReviewResult, _took: Duration) {
+        self.0.lock().push((webhook.to_owned(), result));
     }
 }
 
-fn router(counts: Arc<Counts>) -> Router {
+fn router(reviews: Arc<RecordedReviews>) -> Router {
     let service = tower::service_fn(|_| async {
         std::future::pending::<Result<axum::http::Response<kube::client::Body>, std::io::Error>>().await
     });
-    let environment = Environment::measured(kube::Client::new(service, "default"), counts);
+    let environment = Environment::measured(kube::Client::new(service, "default"), reviews);
     Webhooks::build(&[REGISTRATION], &environment).router(false)
 }
 
@@ -89,7 +89,7 @@ fn post(path: &str, body: impl Into<String>) -> Request<Body> {
     request.header("content-length", body.len()).body(body.into()).unwrap()
 }
 
-async fn ask(request: Request<Body>) -> (StatusCode, Value) {
+async fn send(request: Request<Body>) -> (StatusCode, Value) {
     let response = router(Arc::default()).oneshot(request).await.unwrap();
     let status = response.status();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -97,98 +97,98 @@ async fn ask(request: Request<Body>) -> (StatusCode, Value) {
 }
 
 #[tokio::test]
-async fn a_review_is_answered_and_counted() {
-    let counts = Arc::<Counts>::default();
-    let request = post("/test/grumpy?timeout=5s", review("a").to_string());
-    let response = router(counts.clone()).oneshot(request).await.unwrap();
+async fn responds_to_review_and_counts_it() {
+    let reviews = Arc::<RecordedReviews>::default();
+    let request = post("/test/deny?timeout=5s", review("a").to_string());
+    let response = router(reviews.clone()).oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "application/json");
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["response"]["status"]["message"], "not today");
+    assert_eq!(body["response"]["status"]["message"], "always denied");
     let panics =
-        router(counts.clone()).oneshot(post("/test/grumpy", review("panic").to_string())).await.unwrap();
+        router(reviews.clone()).oneshot(post("/test/deny", review("panic").to_string())).await.unwrap();
     assert_eq!(panics.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    let path = "/test/grumpy".to_owned();
-    assert_eq!(*counts.0.lock(), [(path.clone(), ReviewResult::Denied), (path, ReviewResult::Failed)]);
+    let path = "/test/deny".to_owned();
+    assert_eq!(*reviews.0.lock(), [(path.clone(), ReviewResult::Denied), (path, ReviewResult::Failed)]);
 }
 
 #[tokio::test]
-async fn a_review_is_a_span_that_says_how_it_ended() {
+async fn review_span_has_outcome() {
     let (mut read, write) = std::io::pipe().unwrap();
     let log = tracing_subscriber::fmt().json().with_max_level(tracing::Level::DEBUG);
     let log = log.with_span_events(FmtSpan::CLOSE).with_writer(std::sync::Mutex::new(write)).finish();
     let logging = tracing::subscriber::set_default(log);
-    ask(post("/test/grumpy", review("a").to_string())).await;
+    send(post("/test/deny", review("a").to_string())).await;
     drop(logging);
     let mut lines = String::new();
     read.read_to_string(&mut lines).unwrap();
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let closed = lines.iter().find(|line| line["fields"]["message"] == "close").unwrap();
-    let expected = json!({ "name": "review", "path": "/test/grumpy", "uid": "1", "outcome": "denied" });
+    let expected = json!({ "name": "review", "path": "/test/deny", "uid": "1", "outcome": "denied" });
     assert_eq!(closed["span"], expected, "{lines:?}");
 }
 
 #[tokio::test]
-async fn paths_of_strangers_are_not_counted() {
-    let counts = Arc::<Counts>::default();
-    let response = router(counts.clone()).oneshot(post("/test/other", "{}")).await.unwrap();
+async fn unknown_path_is_not_counted() {
+    let reviews = Arc::<RecordedReviews>::default();
+    let response = router(reviews.clone()).oneshot(post("/test/other", "{}")).await.unwrap();
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
-    assert!(counts.0.lock().is_empty());
+    assert!(reviews.0.lock().is_empty());
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_with_what_was_expected() {
+async fn rejects_invalid_requests_with_expected_values() {
     let truncated = review("a").to_string().split_off(20);
     let unknown = review("a").to_string().replace("admission.k8s.io/v1", "admission.k8s.io/v7");
     let other = review("a").to_string().replace("configmaps", "secrets");
     let json = |request: axum::http::request::Builder| request.header("content-type", "application/json");
-    for (request, status, says) in [
+    for (request, status, expected) in [
         (post("/", "{}"), 404, "no webhook is served at this path"),
-        (Request::get("/test/grumpy").body(Body::empty()).unwrap(), 405, "by POST"),
-        (Request::post("/test/grumpy").body(Body::empty()).unwrap(), 415, "application/json"),
-        (json(Request::post("/test/grumpy")).body(Body::empty()).unwrap(), 411, "Content-Length"),
+        (Request::get("/test/deny").body(Body::empty()).unwrap(), 405, "with POST"),
+        (Request::post("/test/deny").body(Body::empty()).unwrap(), 415, "application/json"),
+        (json(Request::post("/test/deny")).body(Body::empty()).unwrap(), 411, "Content-Length"),
         (
-            json(Request::post("/test/grumpy")).header("content-length", "12").body("short".into()).unwrap(),
+            json(Request::post("/test/deny")).header("content-length", "12").body("short".into()).unwrap(),
             400,
-            "not as long",
+            "differs from Content-Length",
         ),
         (
-            json(Request::post("/test/grumpy")).header("content-length", "2").body("longer".into()).unwrap(),
+            json(Request::post("/test/deny")).header("content-length", "2").body("longer".into()).unwrap(),
             400,
-            "not as long",
+            "differs from Content-Length",
         ),
         (
-            json(Request::post("/test/grumpy")).header("content-length", "-1").body("x".into()).unwrap(),
+            json(Request::post("/test/deny")).header("content-length", "-1").body("x".into()).unwrap(),
             411,
             "Content-Length",
         ),
         (
-            json(Request::post("/test/grumpy")).header("content-length", "9000000").body("x".into()).unwrap(),
+            json(Request::post("/test/deny")).header("content-length", "9000000").body("x".into()).unwrap(),
             413,
-            "at most 4 MiB",
+            "the limit is 4 MiB",
         ),
-        (post("/test/grumpy", ""), 400, "no AdmissionReview in JSON"),
-        (post("/test/grumpy", truncated), 400, "no AdmissionReview in JSON"),
-        (post("/test/grumpy", unknown), 400, "found kind AdmissionReview of admission.k8s.io/v7"),
+        (post("/test/deny", ""), 400, "no AdmissionReview in JSON"),
+        (post("/test/deny", truncated), 400, "no AdmissionReview in JSON"),
+        (post("/test/deny", unknown), 400, "found kind AdmissionReview of admission.k8s.io/v7"),
         (
-            post("/test/grumpy", other),
+            post("/test/deny", other),
             400,
             "reviews CREATE of configmaps of v1; this is CREATE of secrets of v1",
         ),
-        (post("/test/grumpy", "[".repeat(100_000)), 400, "levels deep"),
-        (post("/test/grumpy", review(&"x".repeat(5000)).to_string()), 400, "no AdmissionReview in JSON"),
-        (post("/test/grumpy", format!("[{}0]", "{},".repeat(1_000_000))), 413, "too many values"),
+        (post("/test/deny", "[".repeat(100_000)), 400, "levels deep"),
+        (post("/test/deny", review(&"x".repeat(5000)).to_string()), 400, "no AdmissionReview in JSON"),
+        (post("/test/deny", format!("[{}0]", "{},".repeat(1_000_000))), 413, "too many values"),
     ] {
-        let (answered, body) = ask(request).await;
-        assert_eq!(answered.as_u16(), status, "{body}");
+        let (actual, body) = send(request).await;
+        assert_eq!(actual.as_u16(), status, "{body}");
         assert_eq!((&body["kind"], &body["code"]), (&json!("Status"), &json!(status)));
         let message = body["message"].as_str().unwrap();
-        assert!(message.contains(says), "{message:?} should say {says:?}");
+        assert!(message.contains(expected), "{message:?} must contain {expected:?}");
     }
 }
 
-fn endless(length: usize) -> Request<Body> {
+fn stalled(length: usize) -> Request<Body> {
     let request = Request::post("/").header("content-type", "application/json");
     request
         .header("content-length", length)
@@ -196,75 +196,81 @@ fn endless(length: usize) -> Request<Body> {
         .unwrap()
 }
 
-/// So much room for small and large bodies to arrive, and enough to be answered.
-fn intake(limit: usize, time: Duration, arriving: [usize; 2]) -> Arc<Intake> {
-    Arc::new(Intake::new(limit, time, &Rooms::new(arriving, [1 << 20, 1 << 23])))
+/// Returns limits with 1 MiB for small reviews and 8 MiB for large reviews.
+fn limits(max_body: usize, timeout: Duration, bodies: [usize; 2]) -> Arc<RequestLimits> {
+    Arc::new(RequestLimits::new(max_body, timeout, &MemoryBudgets::new(bodies, [1 << 20, 1 << 23])))
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_arrive_is_not_waited_for_for_ever() {
-    let intake = intake(1024, Duration::from_millis(10), [1 << 20; 2]);
-    let refusal = intake.take(endless(10)).await.unwrap_err();
-    assert_eq!(refusal.status, StatusCode::REQUEST_TIMEOUT);
+async fn stalled_body_times_out() {
+    let limits = limits(1024, Duration::from_millis(10), [1 << 20; 2]);
+    let error = limits.read_body(stalled(10)).await.unwrap_err();
+    assert_eq!(error.status, StatusCode::REQUEST_TIMEOUT);
 }
 
 #[tokio::test]
-async fn there_is_room_for_so_much_and_no_more() {
-    // Of the smallest bodies, two.
-    let intake = intake(1024, Duration::from_mins(1), [8 * 1024; 2]);
+async fn rejects_bodies_above_memory_budget() {
+    // Memory for two bodies of the minimum size.
+    let limits = limits(1024, Duration::from_mins(1), [8 * 1024; 2]);
     let [first, second] = [0, 1].map(|_| {
-        let intake = intake.clone();
-        tokio::spawn(async move { intake.take(endless(10)).await })
+        let limits = limits.clone();
+        tokio::spawn(async move { limits.read_body(stalled(10)).await })
     });
     tokio::task::yield_now().await;
-    let refusal = intake.take(post("/", "{}")).await.unwrap_err();
-    assert_eq!(refusal.status, StatusCode::TOO_MANY_REQUESTS);
+    let error = limits.read_body(post("/", "{}")).await.unwrap_err();
+    assert_eq!(error.status, StatusCode::TOO_MANY_REQUESTS);
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, b"{}");
+    assert_eq!(limits.read_body(post("/", "{}")).await.unwrap().bytes, b"{}");
     second.abort();
 }
 
 #[tokio::test]
-async fn large_bodies_that_do_not_arrive_hold_up_no_small_ones() {
-    let intake = intake(1024 * 1024, Duration::from_mins(1), [1 << 20; 2]);
-    let waiting = intake.clone();
-    let large = tokio::spawn(async move { waiting.take(endless(1024 * 1024)).await });
+async fn stalled_large_bodies_do_not_block_small_ones() {
+    let limits = limits(1024 * 1024, Duration::from_mins(1), [1 << 20; 2]);
+    let background = limits.clone();
+    let large = tokio::spawn(async move { background.read_body(stalled(1024 * 1024)).await });
     tokio::task::yield_now().await;
-    assert_eq!(intake.take(endless(1024 * 1024)).await.unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(intake.take(post("/", "{}")).await.unwrap().body, b"{}");
+    assert_eq!(
+        limits.read_body(stalled(1024 * 1024)).await.unwrap_err().status,
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    assert_eq!(limits.read_body(post("/", "{}")).await.unwrap().bytes, b"{}");
     large.abort();
 }
 
 #[tokio::test]
-async fn what_a_body_parses_into_is_what_counts() {
-    let intake = intake(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
+async fn memory_of_parsed_values_counts() {
+    let limits = limits(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
     let many = |count: usize| post("/", format!("[{}{{}}]", "{},".repeat(count)));
-    let hungry = intake.take(many(100_000)).await.unwrap();
-    let refusal = intake.room_to_admit(&hungry, 1).await.unwrap_err();
-    assert_eq!(refusal.status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert!(refusal.message.contains("too many values"), "{}", refusal.message);
+    let expensive = limits.read_body(many(100_000)).await.unwrap();
+    let error = limits.reserve_for_admission(&expensive, 1).await.unwrap_err();
+    assert_eq!(error.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(error.message.contains("too many values"), "{}", error.message);
 
-    // Two that fit, but not both at once; a small one goes past them.
-    let large = intake.take(many(10_000)).await.unwrap();
-    let room = intake.room_to_admit(&large, 1).await.unwrap();
-    assert_eq!(intake.room_to_admit(&large, 1).await.unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
-    let small = intake.take(post("/", "{}")).await.unwrap();
-    intake.room_to_admit(&small, 1).await.unwrap();
-    drop(room);
-    intake.room_to_admit(&large, 1).await.unwrap();
+    // Two large reviews exceed the pool together. A small review has its own pool.
+    let large = limits.read_body(many(10_000)).await.unwrap();
+    let reservation = limits.reserve_for_admission(&large, 1).await.unwrap();
+    assert_eq!(
+        limits.reserve_for_admission(&large, 1).await.unwrap_err().status,
+        StatusCode::TOO_MANY_REQUESTS
+    );
+    let small = limits.read_body(post("/", "{}")).await.unwrap();
+    limits.reserve_for_admission(&small, 1).await.unwrap();
+    drop(reservation);
+    limits.reserve_for_admission(&large, 1).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_large_conversion_has_the_room_for_itself() {
-    let intake = intake(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
-    let large = intake.take(post("/", " ".repeat(1 << 19))).await.unwrap();
-    let (room, share) = intake.room_to_convert(&large, |_| 0).await.unwrap();
-    assert_eq!(share.object + share.answer, 1 << 23);
-    let again = intake.room_to_convert(&large, |_| 0).await.unwrap_err();
+async fn large_conversion_reserves_whole_pool() {
+    let limits = limits(1 << 20, Duration::from_mins(1), [1 << 20; 2]);
+    let large = limits.read_body(post("/", " ".repeat(1 << 19))).await.unwrap();
+    let (reservation, memory) = limits.reserve_for_conversion(&large, |_| 0).await.unwrap();
+    assert_eq!(memory.object + memory.response, 1 << 23);
+    let again = limits.reserve_for_conversion(&large, |_| 0).await.unwrap_err();
     assert_eq!(again.status, StatusCode::TOO_MANY_REQUESTS);
-    let small = intake.take(post("/", "{}")).await.unwrap();
-    let (_, share) = intake.room_to_convert(&small, |_| 7).await.unwrap();
-    assert_eq!(share.object, 7);
-    drop(room);
+    let small = limits.read_body(post("/", "{}")).await.unwrap();
+    let (_, memory) = limits.reserve_for_conversion(&small, |_| 7).await.unwrap();
+    assert_eq!(memory.object, 7);
+    drop(reservation);
 }

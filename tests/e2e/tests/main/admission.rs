@@ -21,9 +21,9 @@ async fn validates_and_labels_tenants() {
     let expected = "admission webhook \"tenants.tenant.ensemble\" denied the request: \
                 spec.containerRegistries.allowedRegex: the pattern";
     assert!(refused.contains(expected), "{refused}");
-    manager.until_logged("denied path=\"/tenant/tenants\" uid=").await;
+    manager.until_logged("denied request path=\"/tenant/tenants\" uid=").await;
     let log = manager.log();
-    let line = log.lines().find(|line| line.contains("denied path")).unwrap();
+    let line = log.lines().find(|line| line.contains("denied request")).unwrap();
     assert!(
         line.contains("code=422") && line.contains("CREATE of tenants of capsule.clastix.io/v1beta2"),
         "{line}"

@@ -20,7 +20,7 @@ impl Publisher {
     /// Serves this certificate on new connections.
     pub(crate) fn publish(&self, serving: &Serving, authority: Option<&Authority>) {
         // Parsing has verified that certificate and key belong together, so this does not fail.
-        if let Err(error) = self.identity.show(&serving.chain_pem, &serving.key_pem) {
+        if let Err(error) = self.identity.set(&serving.chain_pem, &serving.key_pem) {
             error!(error = %format!("{error:#}"), "cannot serve the certificate");
             return;
         }

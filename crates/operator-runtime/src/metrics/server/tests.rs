@@ -30,7 +30,7 @@ async fn on_this_machine_alone_metrics_can_be_open() {
     assert!(answer.contains("ensemble_build_info{version=\"1.2.3\"} 1\n"), "{answer}");
     assert!(ask(server.address, "/debug").await.ends_with("more"));
     stop.cancel();
-    server.ended.await.unwrap();
+    server.task.await.unwrap();
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ impl Stage {
     /// Ends the server; the API server goes on asking it.
     pub(super) async fn end_server(&mut self) {
         self.stop.cancel();
-        self.server.take().unwrap().ended.await.unwrap();
+        self.server.take().unwrap().task.await.unwrap();
     }
 
     /// Takes back what the API server was told.
@@ -153,7 +153,7 @@ fn identity() -> (Identity, ByteString) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let identity = Identity::default();
     let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    identity.show(chain.as_bytes(), key.as_bytes()).unwrap();
+    identity.set(chain.as_bytes(), key.as_bytes()).unwrap();
     (identity, ByteString(chain.into_bytes()))
 }
 

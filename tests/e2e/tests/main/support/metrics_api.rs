@@ -49,7 +49,7 @@ impl MetricsApi {
             .with_state(figures);
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let identity = Identity::default();
-        identity.show(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).unwrap();
+        identity.set(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).unwrap();
         let stop = CancellationToken::new();
         let server =
             https::serve(([127, 0, 0, 1], 0).into(), router, identity, 64, stop.clone()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Requests that are not answered: with a `Status`, which the API server shows to whoever asked it.
+//! Error responses of webhooks. The body is a `Status`, which the API server returns to the client.
 
 use axum::{
     body::Body,
@@ -7,14 +7,14 @@ use axum::{
 };
 use serde_json::json;
 
-/// Why a request is not answered.
+/// Response to a request that the webhook server rejects.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ErrorResponse {
     pub(super) status: StatusCode,
     pub(super) message: String,
 }
 
-impl Refusal {
+impl ErrorResponse {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
@@ -35,7 +35,7 @@ impl Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response<Body> {
         let status = json!({
             "apiVersion": "v1",
@@ -45,12 +45,12 @@ impl IntoResponse for Refusal {
             "reason": self.reason(),
             "message": self.message,
         });
-        respond(self.status, status.to_string().into_bytes())
+        json_response(self.status, status.to_string().into_bytes())
     }
 }
 
-/// A response in JSON.
-pub(super) fn respond(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+/// Returns a response with a JSON body.
+pub(super) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
