@@ -28,8 +28,9 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_secs(20);
 /// With a `wait` of zero, it does not check whether managers run.
 ///
 /// # Errors
-/// Returns an error if managers still run after `wait`, before anything has been changed. Returns an
-/// error if the API server cannot be reached or a cleanup step failed; each failed step is logged.
+/// Returns an error if managers still run after `wait`, before anything has been changed. Returns
+/// an error if the API server cannot be reached or a cleanup step failed; each failed step is
+/// logged.
 pub(crate) async fn run(flags: &Flags, wait: Duration) -> Result<()> {
     let client = Clients::new(connect().await?).named(AGENT);
     if !wait.is_zero() {

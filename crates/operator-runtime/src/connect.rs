@@ -14,8 +14,8 @@ use operator_core::{
 };
 use tower::{ServiceBuilder, retry::RetryLayer, service_fn};
 
-/// Returns a client for the cluster of `KUBECONFIG` or `~/.kube/config`, or otherwise of the Pod's ServiceAccount. Sends
-/// no request.
+/// Returns a client for the cluster of `KUBECONFIG` or `~/.kube/config`, or otherwise of the Pod's
+/// ServiceAccount. Sends no request.
 ///
 /// # Errors
 /// Returns an error if no configuration exists or the kubeconfig is not readable.
@@ -31,8 +31,8 @@ pub async fn connect_measured(metrics: Arc<dyn Metrics>) -> Result<Client> {
     client(configuration().await?, metrics).context("the cluster configuration cannot be used")
 }
 
-/// Returns a client like [`connect`] with its own connections and without retries, for callers that must know when each
-/// request was sent.
+/// Returns a client like [`connect`] with its own connections and without retries, for callers that
+/// must know when each request was sent.
 ///
 /// # Errors
 /// Returns the errors of [`connect`].
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_busy_api_server_is_asked_again_and_that_is_counted() {
+    async fn retries_and_counts_throttled_requests() {
         let router = Router::new().route("/version", get(busy)).with_state(Arc::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_is_not_sent_again_once_its_fence_has_closed() {
+    async fn closed_fence_prevents_retry_of_write() {
         let (fence, asked) = (Fence::open(), Arc::new(AtomicUsize::new(0)));
         let (closes, counts) = (fence.clone(), asked.clone());
         let busy = async move || {

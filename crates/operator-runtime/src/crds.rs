@@ -19,8 +19,8 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Maximum time until the API server serves a new CustomResourceDefinition.
 const ESTABLISH: Duration = Duration::from_secs(30);
 
-/// Applies the CustomResourceDefinitions and waits until the API server serves them. Makes no change if they are up to
-/// date.
+/// Applies the CustomResourceDefinitions and waits until the API server serves them. Makes no
+/// change if they are up to date.
 ///
 /// # Errors
 /// Returns an error if the API server rejects a definition or is unreachable.
@@ -40,7 +40,8 @@ pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Resu
     Ok(())
 }
 
-/// Installs the definitions like [`install`], but retries an unreachable API server and logs that once.
+/// Installs the definitions like [`install`], but retries an unreachable API server and logs that
+/// once.
 ///
 /// # Errors
 /// Returns an error if the API server rejects a definition.
@@ -74,7 +75,8 @@ fn refused(error: kube::Error, name: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("cannot install the CustomResourceDefinition {name}{advice}"))
 }
 
-/// Two processes that create the same definition at once get a conflict. The second attempt finds the definition.
+/// Two processes that create the same definition at once get a conflict. The second attempt finds
+/// the definition.
 async fn apply(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> kube::Result<()> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match api.patch(&crd.name_any(), &params, &Patch::Apply(crd)).await {

@@ -34,8 +34,8 @@ impl Identity {
     /// Replaces the certificate chain, which starts with the serving certificate, and its key.
     ///
     /// # Errors
-    /// Returns an error and keeps the current certificate if the input is not PEM or the key does not
-    /// match the certificate.
+    /// Returns an error and keeps the current certificate if the input is not PEM or the key does
+    /// not match the certificate.
     pub fn set(&self, chain_pem: &[u8], key_pem: &[u8]) -> Result<()> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()
@@ -75,8 +75,8 @@ pub struct Server {
     pub task: JoinHandle<()>,
 }
 
-/// Serves HTTP/1.1 and HTTP/2 over TLS until `stop`, then finishes the requests in progress. Keeps at
-/// most `limit` connections open.
+/// Serves HTTP/1.1 and HTTP/2 over TLS until `stop`, then finishes the requests in progress. Keeps
+/// at most `limit` connections open.
 ///
 /// # Errors
 /// Returns an error if the address is in use or does not belong to this machine.
@@ -91,8 +91,8 @@ pub async fn serve(
     listen(address, router, Arc::new(move || config.clone()), limit, stop).await
 }
 
-/// Serves like [`serve`] and requests a client certificate. A certificate that no authority in `clients`
-/// signed fails the handshake. Clients without a certificate are served; see
+/// Serves like [`serve`] and requests a client certificate. A certificate that no authority in
+/// `clients` signed fails the handshake. Clients without a certificate are served; see
 /// [`HasClientCertificate`](server::HasClientCertificate).
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Runtime of a controller process: connection, leader election, supervision, graceful shutdown, webhooks, certificates,
-//! metrics, logs, and probes.
+//! Runtime of a controller process: connection, leader election, supervision, graceful shutdown,
+//! webhooks, certificates, metrics, logs, and probes.
 //!
 //! `operator-core` is the library for controllers. This crate runs them.
 

@@ -35,9 +35,10 @@ pub struct Readiness {
 /// Serves the health endpoints until the process stops.
 ///
 /// - `/healthz` returns 200 as long as the process answers.
-/// - `/readyz` returns 200 once all caches have synced and all conditions hold. Before that, and when the process
-///   stops, it returns 503 and lists what is missing. A process that watches selected namespaces lists the namespaces
-///   for which it lacks rights, and is ready without them if at least one other namespace is left.
+/// - `/readyz` returns 200 once all caches have synced and all conditions hold. Before that, and
+///   when the process stops, it returns 503 and lists what is missing. A process that watches
+///   selected namespaces lists the namespaces for which it lacks rights, and is ready without them
+///   if at least one other namespace is left.
 ///
 /// # Errors
 /// Returns an error if the address is in use or does not belong to this machine.
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_ready_when_nothing_is_missing_and_until_it_stops() {
+    fn ready_when_synced_until_stop() {
         assert_eq!(answer(&[], &[], &[], false), (StatusCode::OK, "ok".into()));
         assert_eq!(answer(&[], &[], &[], true).0, StatusCode::SERVICE_UNAVAILABLE);
         let unsynced = ["Pod".into(), "PodSet".into()];
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_gives_no_rights_is_told_and_does_not_make_the_others_unready() {
+    fn lists_forbidden_namespace_and_stays_ready() {
         let (status, body) = answer(&[], &["Pod in shop".into()], &[], false);
         assert_eq!((status, &*body), (StatusCode::OK, "ok; without rights to watch Pod in shop"));
     }

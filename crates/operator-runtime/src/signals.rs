@@ -7,12 +7,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// How soon after the first a second signal is taken for the same request: a terminal sends SIGINT to the whole process
-/// group, and a parent process that receives it passes it on.
+/// How soon after the first a second signal is taken for the same request: a terminal sends SIGINT
+/// to the whole process group, and a parent process that receives it passes it on.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
-/// Returns a token that SIGTERM and SIGINT cancel. A second signal, half a second later or more, exits the process
-/// immediately.
+/// Returns a token that SIGTERM and SIGINT cancel. A second signal, half a second later or more,
+/// exits the process immediately.
 ///
 /// # Errors
 /// Returns an error if a signal handler cannot be installed.

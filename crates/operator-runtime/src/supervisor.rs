@@ -18,14 +18,16 @@ const WINDOW: Duration = Duration::from_mins(10);
 /// Wait before the first restart. It doubles with each end that still counts.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// Runs the controllers until the environment stops, each while this process leads it. Without leader election, a
-/// controller always runs.
+/// Runs the controllers until the environment stops, each while this process leads it. Without
+/// leader election, a controller always runs.
 ///
-/// A controller that ends unexpectedly, which is a bug, is restarted with backoff. A controller becomes a candidate only
-/// after its caches have synced, because another replica may be able to run it.
+/// A controller that ends unexpectedly, which is a bug, is restarted with backoff. A controller
+/// becomes a candidate only after its caches have synced, because another replica may be able to
+/// run it.
 ///
 /// # Errors
-/// Returns an error if a controller keeps ending. Restart the process then. The other controllers have been stopped.
+/// Returns an error if a controller keeps ending. Restart the process then. The other controllers
+/// have been stopped.
 pub async fn run(
     controllers: &[Registration],
     environment: &Environment,
@@ -83,8 +85,8 @@ impl Candidacy {
         })
     }
 
-    /// Ends the candidacy. The Lease is released only if the controller has drained. Otherwise a request may be in flight and
-    /// the Lease expires.
+    /// Ends the candidacy. The Lease is released only if the controller has drained. Otherwise a
+    /// request may be in flight and the Lease expires.
     async fn end(self, drained: DrainResult) {
         if let (Some(leadership), DrainResult::Complete) = (self.leadership, drained) {
             leadership.resign().await;
@@ -125,7 +127,8 @@ async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wai
     }
 }
 
-/// Runs a controller for one term of leadership after another. A lost lease ends a term immediately.
+/// Runs a controller for one term of leadership after another. A lost lease ends a term
+/// immediately.
 async fn live(
     runnable: &mut dyn Runnable,
     candidacy: &mut Candidacy,
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_controller_that_keeps_ending_ends_the_process_and_the_others_in_order() {
+    async fn repeated_crashes_of_controller_stop_process_gracefully() {
         let environment = environment();
         let ended = run_with(&[BAD, GOOD], &environment, None, Duration::from_millis(1)).await;
         let error = ended.unwrap_err().to_string();
@@ -251,14 +254,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_ends_all_of_them() {
+    async fn stop_ends_all_controllers() {
         let environment = environment();
         environment.stop.cancel();
         run(&[GOOD, GOOD], &environment, None).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_controller_runs_anew_in_each_term_and_ends_with_it() {
+    async fn controller_runs_once_per_leadership_term() {
         let environment = environment();
         let runs = watch::Sender::default();
         let mut follow = runs.subscribe();

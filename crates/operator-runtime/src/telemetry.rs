@@ -30,8 +30,8 @@ pub struct Telemetry {
 /// Starts logging like [`logs::start`], and tracing if there is a collector.
 ///
 /// # Errors
-/// Returns an error if the filter is invalid, logging has already started, or the collector's address is invalid. An
-/// unreachable collector is logged and does not stop the process.
+/// Returns an error if the filter is invalid, logging has already started, or the collector's
+/// address is invalid. An unreachable collector is logged and does not stop the process.
 #[cfg(feature = "otlp")]
 pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Result<Telemetry> {
     let traces = collector.map(otlp::start).transpose()?;
@@ -42,8 +42,8 @@ pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Res
 /// Starts logging like [`logs::start`].
 ///
 /// # Errors
-/// Returns an error if the filter is invalid, logging has already started, or a collector is set although traces are not
-/// built in.
+/// Returns an error if the filter is invalid, logging has already started, or a collector is set
+/// although traces are not built in.
 #[cfg(not(feature = "otlp"))]
 pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Result<Telemetry> {
     anyhow::ensure!(collector.is_none(), "traces are not built in; build with the feature otlp");
@@ -51,7 +51,8 @@ pub fn start(format: Format, filter: &str, collector: Option<&Collector>) -> Res
 }
 
 impl Telemetry {
-    /// Sends the remaining spans. Returns after a few seconds even if the collector does not answer.
+    /// Sends the remaining spans. Returns after a few seconds even if the collector does not
+    /// answer.
     #[cfg_attr(not(feature = "otlp"), expect(clippy::unused_async, reason = "there is nothing to wait for"))]
     pub async fn end(self) {
         #[cfg(feature = "otlp")]

@@ -31,14 +31,14 @@ const JOB_WEIGHT: &str = "1";
 
 /// Retries of the Job. Each attempt waits for managers to stop, for the default of `--wait`.
 const BACKOFF_LIMIT: u8 = 2;
-/// Deadline of the Job in seconds, all attempts included. Less than the 5 minutes of `helm --timeout`,
-/// so that Helm reports why the Job failed.
+/// Deadline of the Job in seconds, all attempts included. Less than the 5 minutes of `helm
+/// --timeout`, so that Helm reports why the Job failed.
 const ACTIVE_DEADLINE: u16 = 270;
 /// Seconds for which a failed Job stays.
 const TTL: u16 = 3600;
 
-/// Returns the ServiceAccount, the Job, and a file for each controller with something to clean up, with
-/// cluster-wide permissions.
+/// Returns the ServiceAccount, the Job, and a file for each controller with something to clean up,
+/// with cluster-wide permissions.
 pub(super) fn files() -> Result<Vec<Generated>> {
     let pods = Grant::new(PART, pod_rules());
     let account = [
@@ -70,7 +70,8 @@ pub(super) fn namespaced() -> Result<Vec<Generated>> {
         .collect()
 }
 
-/// Returns the permissions to clean up after a controller, or `None` if there is nothing to clean up.
+/// Returns the permissions to clean up after a controller, or `None` if there is nothing to clean
+/// up.
 fn grant(controller: &Registration) -> Option<(&'static str, Grant)> {
     let rules = cleanup_rules(&[*controller]);
     let part = format!("{PART}-{}", controller.name);
@@ -82,8 +83,8 @@ fn rbac(controller: &str, documents: [Value; 2]) -> Result<Generated> {
     Generated::manifest(format!("{controller}.yaml"), COMMAND, &documents)
 }
 
-/// Makes an object a `post-delete` hook. Helm deletes it when all hooks have succeeded, so a failed Job
-/// stays for inspection.
+/// Makes an object a `post-delete` hook. Helm deletes it when all hooks have succeeded, so a failed
+/// Job stays for inspection.
 fn hook(mut object: Value, weight: &str) -> Value {
     let annotations = json!({
         "helm.sh/hook": "post-delete",
@@ -107,8 +108,8 @@ fn account() -> ServiceAccount {
     ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
 }
 
-/// Returns the Job. It has no priority class, because the ResourceQuota that allows the class in some
-/// clusters is already deleted.
+/// Returns the Job. It has no priority class, because the ResourceQuota that allows the class in
+/// some clusters is already deleted.
 fn job() -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": manager::metadata(NAME, PART),

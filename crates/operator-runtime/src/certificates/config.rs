@@ -18,7 +18,8 @@ pub const METRICS_SERVICE: &str = "ensemble-metrics";
 pub enum Source {
     /// The manager issues them with a certificate authority of its own.
     Managed(Lifetimes),
-    /// cert-manager writes `tls.crt`, `tls.key`, and `ca.crt` of the Secret. The manager only reads them.
+    /// cert-manager writes `tls.crt`, `tls.key`, and `ca.crt` of the Secret. The manager only reads
+    /// them.
     CertManager,
 }
 
@@ -47,8 +48,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns every name that the serving certificate has to be valid for. API servers call a Service by
-    /// `<name>.<namespace>.svc`; the cluster domain is never part of it.
+    /// Returns every name that the serving certificate has to be valid for. API servers call a
+    /// Service by `<name>.<namespace>.svc`; the cluster domain is never part of it.
     pub(super) fn names(&self) -> Vec<ServerName<'static>> {
         let services =
             [WEBHOOK_SERVICE, METRICS_SERVICE].map(|name| format!("{name}.{}.svc", self.namespace));
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_names_or_addresses_and_nothing_else() {
+    fn accepts_dns_names_and_addresses_as_hosts() {
         for host in ["127.0.0.1", "::1", "localhost", "dev.example.com"] {
             assert_eq!(host.parse::<Host>().unwrap().to_string(), host);
         }

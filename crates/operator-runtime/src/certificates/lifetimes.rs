@@ -71,10 +71,12 @@ impl Lifetimes {
         self.serving
     }
 
-    /// Returns how long a new authority is trusted before it signs, so that every client trusts it by then.
+    /// Returns how long a new authority is trusted before it signs, so that every client trusts it
+    /// by then.
     ///
-    /// This is 10 minutes, or a twelfth of the lifetime of a serving certificate if that is shorter. A third of the
-    /// lifetime is left when a certificate is due, so there is always enough time.
+    /// This is 10 minutes, or a twelfth of the lifetime of a serving certificate if that is
+    /// shorter. A third of the lifetime is left when a certificate is due, so there is always
+    /// enough time.
     pub fn propagation(self) -> Duration {
         LONGEST_PROPAGATION.min(self.serving / 12)
     }
@@ -95,7 +97,8 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// Returns the validity of a certificate that is issued at `now`, in whole seconds and never longer than `life`.
+    /// Returns the validity of a certificate that is issued at `now`, in whole seconds and never
+    /// longer than `life`.
     pub(super) fn starting(now: Timestamp, life: Duration) -> Self {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         Self { not_before: before(now, BACKDATED), not_after: after(now, life) }
@@ -136,7 +139,7 @@ mod tests {
     const HOUR: Duration = Duration::from_hours(1);
 
     #[test]
-    fn lifetimes_that_cannot_work_are_refused_with_the_reason() {
+    fn rejects_invalid_lifetimes_with_reason() {
         for (authority, serving, says) in [
             (HOUR, Duration::from_secs(9), "9s is too short"),
             (HOUR, HOUR * 2, "3600s is too short"),
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_lifetimes_that_work() {
+    fn default_lifetimes_are_valid() {
         let default = Lifetimes::default();
         assert_eq!(Lifetimes::new(default.authority, default.serving), Ok(default));
         assert_eq!(default.propagation(), LONGEST_PROPAGATION);
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_due_when_two_thirds_of_its_life_are_over() {
+    fn certificate_is_due_after_two_thirds_of_its_lifetime() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let validity = Validity::starting(now, HOUR);
         assert_eq!(validity.issued_at(), now);
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_time_are_no_end_of_the_program() {
+    fn extreme_timestamps_do_not_panic() {
         let validity = Validity { not_before: Timestamp::MAX, not_after: Timestamp::MIN };
         assert_eq!(validity.renewal_time(), Timestamp::MAX);
         assert_eq!(Validity::starting(Timestamp::MAX, HOUR).not_after, Timestamp::MAX);

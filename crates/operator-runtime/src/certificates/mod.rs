@@ -1,11 +1,12 @@
-//! Serving certificates of the process: issued, shared between replicas through one Secret, rotated with overlap, and
-//! injected into `caBundle`.
+//! Serving certificates of the process: issued, shared between replicas through one Secret, rotated
+//! with overlap, and injected into `caBundle`.
 //!
-//! The Secret `ensemble-certificates` holds all state, and there is no leader. Every replica reads the Secret when it
-//! changes and when a certificate becomes due, [computes](rotation::plan) the contents that the Secret should have,
-//! and replaces it with the resource version that it read. On a conflict it starts again. Every replica serves what
-//! the Secret holds, without a restart, and keeps `caBundle` equal to the Secret's bundle in every webhook
-//! configuration and CustomResourceDefinition that refers to this manager.
+//! The Secret `ensemble-certificates` holds all state, and there is no leader. Every replica reads
+//! the Secret when it changes and when a certificate becomes due, [computes](rotation::plan) the
+//! contents that the Secret should have, and replaces it with the resource version that it read. On
+//! a conflict it starts again. Every replica serves what the Secret holds, without a restart, and
+//! keeps `caBundle` equal to the Secret's bundle in every webhook configuration and
+//! CustomResourceDefinition that refers to this manager.
 //!
 //! ```text
 //! store         reads and writes the Secret, and parses what it holds
@@ -53,9 +54,9 @@ const AGENT: &str = "certificates";
 
 /// Rotates the certificates until the environment stops.
 ///
-/// `identity` serves the certificate as soon as the Secret holds one; nothing is served that the Secret does not
-/// hold. An unreachable API server or a missing right is logged once and retried, and the certificate that is being
-/// served stays in use.
+/// `identity` serves the certificate as soon as the Secret holds one; nothing is served that the
+/// Secret does not hold. An unreachable API server or a missing right is logged once and retried,
+/// and the certificate that is being served stays in use.
 ///
 /// # Errors
 /// Returns an error if one of its tasks panicked, which is a bug. Restart the process then.
@@ -71,7 +72,8 @@ pub async fn run(config: Config, environment: &Environment, identity: Identity) 
     let rotator = Arc::new(Rotator::new(secret, publisher, mode));
 
     let mut tasks = JoinSet::new();
-    // The metadata is enough to see that the Secret changed. Its keys are read only when they are needed.
+    // The metadata is enough to see that the Secret changed. Its keys are read only when they are
+    // needed.
     let secrets = Api::<PartialObjectMeta<Secret>>::namespaced(client.clone(), &config.namespace);
     let changes = object_watch::watch_object(secrets, SECRET, metrics);
     tasks.spawn(rotator.clone().run(changes, environment.stop.clone()));

@@ -24,7 +24,8 @@ const WATCH_SECONDS: u32 = 55;
 /// Backoff after a broken watch: minimum and maximum.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// Returns a stream of the object's states, with `None` while it does not exist. The stream never ends.
+/// Returns a stream of the object's states, with `None` while it does not exist. The stream never
+/// ends.
 pub(super) fn watch_object<K: Kind>(
     api: Api<K>,
     name: &str,

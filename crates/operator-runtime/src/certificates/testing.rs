@@ -23,8 +23,8 @@ pub(super) fn names(names: &[&str]) -> Vec<ServerName<'static>> {
 /// Host name of the certificates in tests.
 pub(super) const NAME: &str = "ensemble-webhook.ensemble-system.svc";
 
-/// Returns three hours and one hour: the authority is due after 7200 s, the serving certificate after 2400 s, and a new
-/// authority signs after 300 s.
+/// Returns three hours and one hour: the authority is due after 7200 s, the serving certificate
+/// after 2400 s, and a new authority signs after 300 s.
 pub(super) fn lifetimes() -> Lifetimes {
     Lifetimes::new(Duration::from_hours(3), Duration::from_hours(1)).unwrap()
 }

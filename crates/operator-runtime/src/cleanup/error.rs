@@ -41,7 +41,8 @@ pub enum CleanupError {
         /// Response of the API server.
         source: kube::Error,
     },
-    /// The admission configuration was kept because it restricts permissions that are still granted.
+    /// The admission configuration was kept because it restricts permissions that are still
+    /// granted.
     #[error(
         "cannot delete webhook configurations and admission policies: permissions that they restrict are still \
          granted; delete the objects that could not be deleted, and run the cleanup again"

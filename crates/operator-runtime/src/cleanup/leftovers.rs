@@ -1,5 +1,5 @@
-//! Deletion of cluster-scoped objects that have no owner, so that garbage collection does not delete
-//! them.
+//! Deletion of cluster-scoped objects that have no owner, so that garbage collection does not
+//! delete them.
 
 use kube::{
     Api, Client,

@@ -52,8 +52,8 @@ pub enum ManagerPodsError {
     },
 }
 
-/// Returns the label selector of the Deployments and Pods of managers, which is also the selector of
-/// the webhook Service.
+/// Returns the label selector of the Deployments and Pods of managers, which is also the selector
+/// of the webhook Service.
 pub fn manager_selector() -> String {
     let labels = labels::recommended("ensemble", "ensemble", "manager");
     let own = ["name", "component"].map(|key| format!("app.kubernetes.io/{key}"));
@@ -67,8 +67,8 @@ pub fn manager_selector() -> String {
 /// count. A manager that runs outside a Pod is not detected.
 ///
 /// # Errors
-/// Returns an error with the names of the Pods and a remedy if Pods are left after `limit`, or if the
-/// Pods cannot be listed.
+/// Returns an error with the names of the Pods and a remedy if Pods are left after `limit`, or if
+/// the Pods cannot be listed.
 pub async fn wait_for_managers_to_stop(
     client: &Client,
     namespace: &str,

@@ -2,14 +2,15 @@
 //!
 //! The steps run in this order, because each one is safe only after the previous one:
 //!
-//! 1. Delete the permissions that controllers granted to users, because admission restricts their use.
+//! 1. Delete the permissions that controllers granted to users, because admission restricts their
+//!    use.
 //! 2. Delete the webhook configurations and admission policies. Without a manager, the API server
 //!    rejects the requests that the webhooks cover.
 //! 3. Remove the finalizers of this project, so that deleted objects do not wait for a controller.
 //!
 //! Custom resources and the objects created for them stay. A missing object is not an error, so the
-//! cleanup can be repeated, and several processes can run it at the same time. A running manager adds
-//! the permissions and finalizers again. Other processes therefore call
+//! cleanup can be repeated, and several processes can run it at the same time. A running manager
+//! adds the permissions and finalizers again. Other processes therefore call
 //! [`wait_for_managers_to_stop`] first.
 
 mod admission;
@@ -99,8 +100,8 @@ impl Report {
 
 /// Runs all steps for these controllers within `scope`. Logs each change and each error.
 ///
-/// The webhook configurations and admission policies stay if the permissions that they restrict could
-/// not be deleted.
+/// The webhook configurations and admission policies stay if the permissions that they restrict
+/// could not be deleted.
 pub async fn clean_up(client: &Client, controllers: &[Registration], scope: &Scope) -> Report {
     let mut report = Report::default();
     delete_leftovers(client, controllers, &mut report).await;
@@ -116,8 +117,8 @@ pub async fn clean_up(client: &Client, controllers: &[Registration], scope: &Sco
     report
 }
 
-/// Deletes the cluster-scoped objects of the controllers that have no owner, such as the permissions
-/// of Tenant owners.
+/// Deletes the cluster-scoped objects of the controllers that have no owner, such as the
+/// permissions of Tenant owners.
 pub async fn delete_leftovers(client: &Client, controllers: &[Registration], report: &mut Report) {
     for leftovers in controllers.iter().flat_map(|controller| (controller.leftovers)()) {
         leftovers::delete(client, &leftovers, report).await;

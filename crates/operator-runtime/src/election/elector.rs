@@ -1,4 +1,5 @@
-//! Runs the election of one controller: performs the steps of the state machine and reports leadership.
+//! Runs the election of one controller: performs the steps of the state machine and reports
+//! leadership.
 
 use std::{
     sync::{
@@ -28,8 +29,8 @@ use super::{
     timing::Timing,
 };
 
-/// Extra delay before acquiring a free Lease for each controller that this process already leads, so that replicas share
-/// the controllers, and its maximum.
+/// Extra delay before acquiring a free Lease for each controller that this process already leads,
+/// so that replicas share the controllers, and its maximum.
 const ACQUIRE_DELAY: Duration = Duration::from_millis(200);
 const MAX_ACQUIRE_DELAY: Duration = Duration::from_secs(1);
 
@@ -97,8 +98,9 @@ impl Elector {
 
     /// Runs the election until asked to resign, and then releases the Lease.
     ///
-    /// Returns early if resource versions went backwards, for example because etcd was restored from a backup. The
-    /// caches of this process are invalid then, and watches deliver nothing until versions reach their former height.
+    /// Returns early if resource versions went backwards, for example because etcd was restored
+    /// from a backup. The caches of this process are invalid then, and watches deliver nothing
+    /// until versions reach their former height.
     pub(super) async fn run(mut self, mut resign: oneshot::Receiver<()>) {
         let mut resigned = false;
         loop {
@@ -140,7 +142,8 @@ impl Elector {
         }
     }
 
-    /// Returns the timeout of a request, which never exceeds the time for which this process still leads.
+    /// Returns the timeout of a request, which never exceeds the time for which this process still
+    /// leads.
     fn request_timeout(&self) -> Duration {
         let left = self.machine.leads_until().saturating_sub(now());
         let attempt = self.process.timing.attempt();
@@ -171,7 +174,8 @@ impl Elector {
         self.machine.write_done(&write, started, now(), written);
     }
 
-    /// Returns the Lease to write, or `None` if the version to replace is not the one that was read last.
+    /// Returns the Lease to write, or `None` if the version to replace is not the one that was read
+    /// last.
     fn desired(&self, write: &Write) -> Option<Lease> {
         let unused = || lease::unused(self.controller, &self.process.namespace);
         let last_read = |version: &String| {
@@ -209,7 +213,8 @@ impl Elector {
         }
     }
 
-    /// Detects resource versions that went backwards. Every write gets a higher version than all before it.
+    /// Detects resource versions that went backwards. Every write gets a higher version than all
+    /// before it.
     fn check_version(&mut self, lease: &Lease) {
         let version = lease.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
         let version = version.unwrap_or(self.highest_version);
@@ -289,7 +294,8 @@ impl Drop for Elector {
     }
 }
 
-/// Classifies an error: a rejection by the API server is final, and after any other error the write may have happened.
+/// Classifies an error: a rejection by the API server is final, and after any other error the write
+/// may have happened.
 fn classify(error: &kube::Error) -> WriteResult {
     match error {
         kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {

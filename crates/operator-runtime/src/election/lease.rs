@@ -10,8 +10,8 @@ use operator_core::labels;
 
 use super::{machine::LeaseRecord, timing::Timing};
 
-/// Annotation of a Lease whose last holder released it after all its work had stopped. The next holder removes it, so a
-/// Lease that is emptied by hand does not have it.
+/// Annotation of a Lease whose last holder released it after all its work had stopped. The next
+/// holder removes it, so a Lease that is emptied by hand does not have it.
 const RELEASED: &str = "ensemble.example.com/released";
 
 /// Returns the name of a controller's Lease.
@@ -19,7 +19,8 @@ pub fn name(controller: &str) -> String {
     format!("ensemble-{controller}")
 }
 
-/// Returns a controller's Lease as it is deployed. It has never been held, so the first candidate leads at once.
+/// Returns a controller's Lease as it is deployed. It has never been held, so the first candidate
+/// leads at once.
 pub fn unused(controller: &str, namespace: &str) -> Lease {
     Lease {
         metadata: ObjectMeta {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_free_when_it_was_never_held_or_was_given_back() {
+    fn unused_or_released_lease_is_free() {
         let (identity, now) = (writer("identity"), Timestamp::UNIX_EPOCH);
         assert!(record(&lease()).free);
         assert!(!record(&identity.unheld(lease())).free, "it may have been deleted under a leader");
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_kept_as_client_go_keeps_them() {
+    fn writes_fields_like_client_go() {
         let moment = |second| Timestamp::from_second(second).unwrap();
         let held = writer("identity").hold(lease(), moment(1));
         let renewed = writer("identity").hold(held.clone(), moment(2)).spec.unwrap();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_in_a_lease_stays() {
+    fn keeps_foreign_fields_of_lease() {
         let mut lease = lease();
         lease.metadata.annotations = Some([("note".to_owned(), "mine".to_owned())].into());
         lease.metadata.labels = Some([("team".to_owned(), "blue".to_owned())].into());
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_make_no_sense_are_none() {
+    fn ignores_invalid_numbers() {
         let mut lease = lease();
         lease.spec = Some(LeaseSpec { lease_duration_seconds: Some(-5), ..LeaseSpec::default() });
         assert_eq!(record(&lease).duration, std::time::Duration::ZERO);

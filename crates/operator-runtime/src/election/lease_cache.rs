@@ -1,4 +1,5 @@
-//! Cache of all Leases of a process, fed by one watch. It gives hints only: a candidate reads its Lease before it acts.
+//! Cache of all Leases of a process, fed by one watch. It gives hints only: a candidate reads its
+//! Lease before it acts.
 
 use std::{collections::BTreeMap, pin::pin};
 

@@ -1,15 +1,17 @@
 //! State machine of one candidate for a Lease, without a client and without a clock.
 //!
-//! Every write contains the resource version that it replaces. A successful write therefore proves that nobody else
-//! wrote since that version was read. A candidate leads only by a write that replaces one of the following:
+//! Every write contains the resource version that it replaces. A successful write therefore proves
+//! that nobody else wrote since that version was read. A candidate leads only by a write that
+//! replaces one of the following:
 //! - a *free* Lease: its holder released it after its work had stopped, or it has never been held
 //! - a Lease that this candidate has observed unchanged for a whole lease duration
 //! - the version that this candidate wrote when it last led (a *renewal*)
 //!
-//! The candidate leads until the renew deadline, counted from the *start* of that write. Its successor starts at least a
-//! lease duration after it observed the result of that write. The difference of the two durations is the safety margin.
-//! Watch events only make a candidate read the Lease. A missing Lease proves nothing, because it may have been deleted
-//! under a partitioned leader: a candidate then creates a Lease without a holder, which has to age like any other.
+//! The candidate leads until the renew deadline, counted from the *start* of that write. Its
+//! successor starts at least a lease duration after it observed the result of that write. The
+//! difference of the two durations is the safety margin. Watch events only make a candidate read
+//! the Lease. A missing Lease proves nothing, because it may have been deleted under a partitioned
+//! leader: a candidate then creates a Lease without a holder, which has to age like any other.
 
 use std::time::Duration;
 
@@ -27,7 +29,8 @@ pub(super) struct LeaseRecord {
     pub(super) holder: String,
     /// Lease duration that the holder wrote.
     pub(super) duration: Duration,
-    /// Whether nobody can lead by it: its last holder released it after all work stopped, or it has never been held.
+    /// Whether nobody can lead by it: its last holder released it after all work stopped, or it has
+    /// never been held.
     pub(super) free: bool,
 }
 
@@ -108,7 +111,8 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// Creates a candidate without any knowledge. `identity` must be unique, even among earlier processes.
+    /// Creates a candidate without any knowledge. `identity` must be unique, even among earlier
+    /// processes.
     pub(super) fn new(identity: String, timing: Timing, now: Moment) -> Self {
         Self {
             identity,
@@ -141,8 +145,8 @@ impl Machine {
         self.lost
     }
 
-    /// Returns the next step. `acquire_delay` is how long to leave a free Lease to other candidates. `watched` is whether
-    /// the watch delivers changes.
+    /// Returns the next step. `acquire_delay` is how long to leave a free Lease to other
+    /// candidates. `watched` is whether the watch delivers changes.
     pub(super) fn next(&mut self, now: Moment, acquire_delay: Duration, watched: bool) -> Step {
         self.expire(now);
         let next_read = match self.next_read {
@@ -187,8 +191,8 @@ impl Machine {
         }
     }
 
-    /// Returns the age at which a version counts as free. The duration that the holder wrote counts if it is longer than
-    /// the configured one. A shorter one may be a manual edit.
+    /// Returns the age at which a version counts as free. The duration that the holder wrote counts
+    /// if it is longer than the configured one. A shorter one may be a manual edit.
     fn age_when_free(&self, record: &LeaseRecord) -> Duration {
         if record.free {
             return Duration::ZERO;
@@ -215,8 +219,9 @@ impl Machine {
         }
     }
 
-    /// Decides whether this candidate still owns a version that it read. Until the deadline, it still owns a Lease that was
-    /// emptied, or that was deleted and then created by another candidate.
+    /// Decides whether this candidate still owns a version that it read. Until the deadline, it
+    /// still owns a Lease that was emptied, or that was deleted and then created by another
+    /// candidate.
     fn check_ownership(&mut self, now: Moment, record: &LeaseRecord) {
         let is_own = record.holder == self.identity || (record.holder.is_empty() && !record.free);
         let is_exclusive = now < self.until || self.own.as_ref() == Some(&record.version);

@@ -7,17 +7,19 @@
 //! ```
 //!
 //! # Guarantees
-//! - At most one replica leads a controller at any instant. This holds if processes are killed, frozen, or partitioned,
-//!   if Leases are deleted or edited, and if clocks are wrong, as long as clocks run at about the same speed: see
-//!   [`Timing::new`].
+//! - At most one replica leads a controller at any instant. This holds if processes are killed,
+//!   frozen, or partitioned, if Leases are deleted or edited, and if clocks are wrong, as long as
+//!   clocks run at about the same speed: see [`Timing::new`].
 //! - A leader that cannot renew its Lease stops before another replica can start.
 //! - A clean stop hands over immediately.
-//! - A process exits if the resource versions of its Leases show that etcd was restored from a backup.
+//! - A process exits if the resource versions of its Leases show that etcd was restored from a
+//!   backup.
 //!
 //! # Not guaranteed
-//! A write that was in flight when the network failed can still arrive late. Names, owner references, and preconditions
-//! protect against that. Whoever forges the annotation of a clean stop, or replaces a held Lease with an unused one,
-//! moves leadership without the leader's consent.
+//! A write that was in flight when the network failed can still arrive late. Names, owner
+//! references, and preconditions protect against that. Whoever forges the annotation of a clean
+//! stop, or replaces a held Lease with an unused one, moves leadership without the leader's
+//! consent.
 
 mod elector;
 mod lease;
@@ -54,7 +56,8 @@ pub use timing::{MAX_LEASE_DURATION, Timing, TimingError};
 /// Timeout of the release of a Lease. A Lease that is not released expires.
 const RELEASE: Duration = Duration::from_secs(1);
 
-/// Returns the RBAC rules in the namespace of the Leases. `leases` are the names that the manager may update.
+/// Returns the RBAC rules in the namespace of the Leases. `leases` are the names that the manager
+/// may update.
 pub fn rules<'a>(leases: impl IntoIterator<Item = &'a str>) -> Vec<Rule> {
     vec![rule::<Lease>(LIST | WATCH | CREATE), rule::<Lease>(GET | UPDATE).named(leases)]
 }
@@ -69,8 +72,9 @@ pub struct Election {
 impl Election {
     /// Starts to watch the Leases of a namespace.
     ///
-    /// `client` must not retry requests and must not share a limit of requests in flight. `instance` identifies the
-    /// process to people, for example the name of its Pod. Must be called within a Tokio runtime.
+    /// `client` must not retry requests and must not share a limit of requests in flight.
+    /// `instance` identifies the process to people, for example the name of its Pod. Must be called
+    /// within a Tokio runtime.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -97,7 +101,8 @@ impl Election {
         &self.process.identity
     }
 
-    /// Becomes a candidate for a controller. The fence is open exactly while this process leads the controller.
+    /// Becomes a candidate for a controller. The fence is open exactly while this process leads the
+    /// controller.
     pub fn campaign(&self, controller: &'static str, fence: Fence) -> Leadership {
         let (leads, told) = watch::channel(false);
         let (resign, resigned) = oneshot::channel();
@@ -130,7 +135,8 @@ impl Leadership {
     /// Waits until this process leads.
     ///
     /// # Errors
-    /// Returns an error if the candidate ended, because resource versions went backwards or because of a bug.
+    /// Returns an error if the candidate ended, because resource versions went backwards or because
+    /// of a bug.
     pub async fn gained(&mut self) -> Result<()> {
         self.leads.wait_for(|leads| *leads).await.context("the election ended; the log says why")?;
         Ok(())
@@ -145,8 +151,8 @@ impl Leadership {
         let _ = self.leads.wait_for(|leads| !*leads).await;
     }
 
-    /// Releases the Lease, so that the next leader starts immediately. Call it only after the controller stopped and none
-    /// of its writes is in flight.
+    /// Releases the Lease, so that the next leader starts immediately. Call it only after the
+    /// controller stopped and none of its writes is in flight.
     pub async fn resign(mut self) {
         if let Some((resign, task)) = self.candidate.take() {
             let _ = resign.send(());
@@ -165,13 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_process_has_a_name_of_its_own() {
+    fn identity_is_unique_per_process() {
         assert!(identity("pod-1").starts_with("pod-1_"));
         assert_ne!(identity("pod-1"), identity("pod-1"));
     }
 
     #[test]
-    fn only_its_own_leases_may_be_changed() {
+    fn rules_allow_only_own_leases() {
         let policies: Vec<_> = rules(["ensemble-podset"]).into_iter().map(Rule::into_policy).collect();
         for policy in policies {
             let changes = policy.verbs.iter().any(|verb| verb == "update");

@@ -15,8 +15,8 @@ impl OutageLog {
         Self { controller, namespace: namespace.to_owned(), reported: None }
     }
 
-    /// Logs a failed request; `None` is a timeout. Conflicts with another candidate are expected and not logged as an
-    /// outage.
+    /// Logs a failed request; `None` is a timeout. Conflicts with another candidate are expected
+    /// and not logged as an outage.
     pub(super) fn failed(&mut self, doing: &str, error: Option<&kube::Error>) {
         let (controller, namespace) = (self.controller, &self.namespace);
         let why = error.map_or_else(|| "the request timed out".to_owned(), |error| chain(error));

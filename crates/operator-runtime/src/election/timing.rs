@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Maximum lease duration. A longer duration in a Lease was not written by a manager, so the wait for a lost leader is
-/// bounded.
+/// Maximum lease duration. A longer duration in a Lease was not written by a manager, so the wait
+/// for a lost leader is bounded.
 pub const MAX_LEASE_DURATION: Duration = Duration::from_mins(10);
 
 /// Durations of leader election; see [`Timing::new`].
@@ -44,9 +44,10 @@ impl Timing {
     /// Creates and checks the durations.
     ///
     /// - `lease`: how long other candidates wait before they acquire a Lease that is not renewed.
-    /// - `renew_deadline`: how long a leader continues after the start of its last successful renewal. The rest of the
-    ///   lease duration is the margin for clocks of different speed and for writes in flight. The speed of each clock may
-    ///   be off by (lease - deadline) / (lease + deadline), which is a fifth with the defaults.
+    /// - `renew_deadline`: how long a leader continues after the start of its last successful
+    ///   renewal. The rest of the lease duration is the margin for clocks of different speed and
+    ///   for writes in flight. The speed of each clock may be off by (lease - deadline) / (lease +
+    ///   deadline), which is a fifth with the defaults.
     /// - `retry`: how long to wait after a failed request.
     ///
     /// # Errors
@@ -79,8 +80,8 @@ impl Timing {
         self.retry
     }
 
-    /// Returns the time between the starts of two renewals. It leaves time for a few more attempts without loading the API
-    /// server more than necessary.
+    /// Returns the time between the starts of two renewals. It leaves time for a few more attempts
+    /// without loading the API server more than necessary.
     pub(super) fn renewal(self) -> Duration {
         (self.lease / 3).min(self.renew_deadline / 2)
     }
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_do_not_fit_are_refused() {
+    fn rejects_inconsistent_durations() {
         assert_eq!(milliseconds(15_000, 10_000, 2_000), Ok(Timing::default()));
         assert_eq!(milliseconds(0, 0, 0), Err(TimingError::Lease));
         assert_eq!(milliseconds(1_500, 1_000, 100), Err(TimingError::Lease));
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_has_time_for_a_second_attempt() {
+    fn renew_deadline_allows_second_attempt() {
         for timing in [Timing::default(), milliseconds(3_000, 2_000, 500).unwrap()] {
             assert!(timing.renewal() + timing.retry() * 2 <= timing.renew_deadline());
         }

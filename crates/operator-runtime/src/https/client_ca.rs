@@ -90,7 +90,8 @@ impl ReloadingConfig {
         state.config.clone()
     }
 
-    /// Returns the content of the file and its configuration, or `None` if the content is unchanged.
+    /// Returns the content of the file and its configuration, or `None` if the content is
+    /// unchanged.
     fn reload(&self, previous: &[u8]) -> Result<Option<(Vec<u8>, Arc<ServerConfig>)>> {
         let pem = self.clients.read()?;
         if pem == previous {

@@ -12,8 +12,9 @@ use super::Level;
 /// Maximum length of a filter in bytes.
 const LONGEST: usize = 4096;
 
-/// Serves the log level. `GET /debug/log-level` returns the current filter. `PUT` sets the filter in its body and returns
-/// 200 with the new filter, or 400 if the filter is invalid. The caller must authorize requests.
+/// Serves the log level. `GET /debug/log-level` returns the current filter. `PUT` sets the filter
+/// in its body and returns 200 with the new filter, or 400 if the filter is invalid. The caller
+/// must authorize requests.
 pub fn router(level: Level) -> Router {
     Router::new()
         .route("/debug/log-level", get(show).put(change))
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_level_is_shown_and_changed_and_nonsense_is_refused() {
+    async fn reads_and_sets_level_and_rejects_invalid_filter() {
         let (filter, level) = adjustable("info").unwrap();
         // The filter lives as long as its subscriber.
         let _logs = tracing_subscriber::registry().with(fmt::layer().with_filter(filter));

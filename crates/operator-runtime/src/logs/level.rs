@@ -7,8 +7,9 @@ use parking_lot::Mutex;
 use tracing::{enabled, info, level_filters::LevelFilter};
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-/// kube logs every failed attempt of a request without naming it, and prints the whole body of a response that it cannot
-/// parse, which may be a Secret. The callers log failures once. A filter that names these targets enables them again.
+/// kube logs every failed attempt of a request without naming it, and prints the whole body of a
+/// response that it cannot parse, which may be a Secret. The callers log failures once. A filter
+/// that names these targets enables them again.
 const QUIET: &str = "kube_client::client=error,kube_client::client::builder=off,kube_runtime::watcher=error";
 
 /// The current log filter. Cheap to clone; clones share their state.
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn another_level_shows_other_lines_and_is_told_once() {
+    fn new_level_applies_and_is_logged_once() {
         let lines = logged("info", |level| {
             debug!("before");
             level.set("debug").unwrap();
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_makes_no_sense_is_refused_and_the_old_one_stays() {
+    fn invalid_filter_keeps_current_one() {
         let lines = logged("info", |level| {
             for (bad, says) in [
                 ("verbose", "`verbose` is no log level; use off, error"),
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_and_directives_are_understood() {
+    fn accepts_levels_and_directives() {
         for filter in ["info", "WARN", "off", "info,kube=debug", "warn,podset[reconcile{name=a}]=trace"] {
             parse(filter).unwrap();
         }

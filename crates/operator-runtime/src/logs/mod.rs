@@ -22,8 +22,9 @@ pub enum Format {
 /// A layer that does not depend on the layers below it.
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts logging. `filter` is a level, or directives such as `info,kube=debug`. The returned handle changes it at run
-/// time. Colours are used on terminals only. Lines that cannot be written are dropped, so that work continues.
+/// Starts logging. `filter` is a level, or directives such as `info,kube=debug`. The returned
+/// handle changes it at run time. Colours are used on terminals only. Lines that cannot be written
+/// are dropped, so that work continues.
 ///
 /// # Errors
 /// Returns an error if the filter is invalid or logging has already started.
@@ -37,7 +38,8 @@ pub(crate) fn start_with(format: Format, filter: &str, more: Vec<Boxed>) -> Resu
     let lines = fmt::layer()
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
-        // Otherwise the layer reports a failure on standard error, which panics if that is what failed.
+        // Otherwise the layer reports a failure on standard error, which panics if that is what
+        // failed.
         .log_internal_errors(false);
     let lines: Boxed = match format {
         Format::Text => lines.with_target(false).with_filter(filter).boxed(),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_few_whatever_comes() {
+    fn limits_number_of_values() {
         let limit = LabelLimit::default();
         let said: HashSet<_> = (0..10_000).map(|number| limit.value(&format!("value-{number}"))).collect();
         assert_eq!(said.len(), MOST + 1);

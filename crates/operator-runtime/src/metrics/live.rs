@@ -1,4 +1,5 @@
-//! Metrics that are read when they are scraped: queue depth, cache sizes, and gauges that controllers define.
+//! Metrics that are read when they are scraped: queue depth, cache sizes, and gauges that
+//! controllers define.
 
 use std::{
     collections::BTreeMap,

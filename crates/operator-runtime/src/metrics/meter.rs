@@ -25,8 +25,8 @@ use super::{
 /// Counts and times events in a process.
 ///
 /// # Guarantees
-/// The number of series is bounded: label values that come from outside are counted as `other` when there are too many.
-/// Calls never block. All values are zero when the process starts.
+/// The number of series is bounded: label values that come from outside are counted as `other` when
+/// there are too many. Calls never block. All values are zero when the process starts.
 pub struct Meter {
     registry: Registry,
     live: Arc<Live>,
@@ -51,8 +51,8 @@ pub struct Meter {
 impl Meter {
     /// Creates a meter for a manager of this version that runs these controllers.
     ///
-    /// Series of a controller exist from the start with the value 0, because `rate` misses the first increment of a new
-    /// series.
+    /// Series of a controller exist from the start with the value 0, because `rate` misses the
+    /// first increment of a new series.
     pub fn new(version: &'static str, controllers: impl IntoIterator<Item = &'static str>) -> Self {
         let mut registry = Registry::default();
         let of = &mut registry;

@@ -112,7 +112,8 @@ impl Metric {
         Self { unit: Some(unit), ..self }
     }
 
-    /// Returns the name of the metric. The series of a histogram append `_bucket`, `_sum`, and `_count` to it.
+    /// Returns the name of the metric. The series of a histogram append `_bucket`, `_sum`, and
+    /// `_count` to it.
     pub fn name(&self) -> String {
         let family = self.family();
         match self.kind {

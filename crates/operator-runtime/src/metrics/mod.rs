@@ -1,12 +1,14 @@
 //! Metrics and the server that exposes them.
 //!
-//! - [`reference`] lists all metrics. The registry, the reference page, and the tests are generated from it.
+//! - [`reference`] lists all metrics. The registry, the reference page, and the tests are generated
+//!   from it.
 //! - [`Meter`] records values. Controllers and the runtime call it.
-//! - [`serve`] answers `GET /metrics` in OpenMetrics text, and further paths that need the same authorization.
+//! - [`serve`] answers `GET /metrics` in OpenMetrics text, and further paths that need the same
+//!   authorization.
 //!
 //! # Authorization
-//! A request needs a bearer token. The server authenticates it by a TokenReview and authorizes it by a
-//! SubjectAccessReview of the path and the method. Results are cached for a short time.
+//! A request needs a bearer token. The server authenticates it by a TokenReview and authorizes it
+//! by a SubjectAccessReview of the path and the method. Results are cached for a short time.
 
 mod authorization;
 mod label_limit;

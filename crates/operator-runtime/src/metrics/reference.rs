@@ -1,7 +1,8 @@
 //! List of all metrics. The registry, the reference page, and the tests are generated from it.
 //!
-//! Names follow Prometheus: counters end in `_total`, metrics with a unit end in the unit, and units are base units.
-//! No label contains the name of an object or a user, a message, or a request path. Each label has few values.
+//! Names follow Prometheus: counters end in `_total`, metrics with a unit end in the unit, and
+//! units are base units. No label contains the name of an object or a user, a message, or a request
+//! path. Each label has few values.
 
 use operator_core::metrics::{Certificate, ReconcileResult, ReviewResult, WatchRestart};
 

@@ -40,10 +40,12 @@ pub enum Door {
     },
 }
 
-/// Serves `/metrics` until `stop`, and behind the same door `more`: other paths for those who look after the process.
+/// Serves `/metrics` until `stop`, and behind the same door `more`: other paths for those who look
+/// after the process.
 ///
 /// # Errors
-/// When the address cannot be listened on: it is taken, not this machine's, or open to others without a guard.
+/// When the address cannot be listened on: it is taken, not this machine's, or open to others
+/// without a guard.
 pub async fn serve(
     address: SocketAddr,
     door: Door,

@@ -17,7 +17,8 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 pub(super) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of one request, from its headers to the last byte of its response.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout of an idle connection. Longer than that of Go's clients, so that they close connections first.
+/// Timeout of an idle connection. Longer than that of Go's clients, so that they close connections
+/// first.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// Maximum excess of cancelled over answered requests before a connection is closed.
 pub(super) const MAX_CANCELLED: u64 = 100;

@@ -31,8 +31,8 @@ impl Connections {
 
     /// Adds a connection. If the server is full, closes the connection with the lowest priority.
     ///
-    /// The order is: connections without a request, then idle connections, then connections with requests
-    /// in flight. Within each group, the oldest is first.
+    /// The order is: connections without a request, then idle connections, then connections with
+    /// requests in flight. Within each group, the oldest is first.
     pub(super) fn add(&self) -> Connection {
         let mut open = self.open.lock();
         while open.entries.len() >= self.limit {

@@ -1,8 +1,8 @@
 //! Accept loop of the HTTP servers of a process, with limits for their clients.
 //!
-//! Every Pod in the cluster network can connect. Every connection therefore has a deadline at all times
-//! (see [`activity`]), and the number of connections is limited. A full server closes the connection with
-//! the lowest priority (see [`connections`]).
+//! Every Pod in the cluster network can connect. Every connection therefore has a deadline at all
+//! times (see [`activity`]), and the number of connections is limited. A full server closes the
+//! connection with the lowest priority (see [`connections`]).
 
 mod activity;
 mod connections;
@@ -45,8 +45,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
-/// Time to finish requests in progress after `stop`, and time for a client to close a connection that
-/// was idle for too long.
+/// Time to finish requests in progress after `stop`, and time for a client to close a connection
+/// that was idle for too long.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// Timeout for the headers of an HTTP/1.1 request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,8 +54,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Timeout of an HTTP/2 ping.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum concurrent requests of one HTTP/2 connection. Clients such as Go's assume 100 before they
-/// receive the settings.
+/// Maximum concurrent requests of one HTTP/2 connection. Clients such as Go's assume 100 before
+/// they receive the settings.
 const MAX_STREAMS: u32 = 100;
 /// Maximum concurrent requests of all connections of one server.
 const MAX_REQUESTS: usize = 1024;
@@ -75,8 +75,8 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// Returns the TLS configuration for each new connection. `None` means plain HTTP.
 pub(crate) type Tls = Option<Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>>;
 
-/// Extension of every request: whether the client has presented a certificate that an authority of the
-/// server signed.
+/// Extension of every request: whether the client has presented a certificate that an authority of
+/// the server signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HasClientCertificate(pub(crate) bool);
 

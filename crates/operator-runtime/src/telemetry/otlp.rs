@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_has_an_address() {
+    fn rejects_invalid_collector_address() {
         assert_eq!(traces_endpoint("http://collector:4318").unwrap(), "http://collector:4318/v1/traces");
         assert_eq!(traces_endpoint("https://collector/otlp/").unwrap(), "https://collector/otlp/v1/traces");
         for bad in ["", "collector:4318", "http://", "unix:///socket", "a b"] {

@@ -98,8 +98,8 @@ impl Handler {
         }
     }
 
-    /// Checks the client certificate of an admission review. Conversion reviews are not checked, because
-    /// the API server never presents a certificate with them.
+    /// Checks the client certificate of an admission review. Conversion reviews are not checked,
+    /// because the API server never presents a certificate with them.
     fn authenticate(&self, request: &Request) -> Result<(), ErrorResponse> {
         let client = request.extensions().get::<HasClientCertificate>();
         if !self.needs_client_certificate || client == Some(&HasClientCertificate(true)) {

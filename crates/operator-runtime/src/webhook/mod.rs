@@ -1,7 +1,7 @@
 //! Webhook server: admission and conversion reviews over HTTPS.
 //!
-//! Every replica runs it, leader or not. `operator-core` computes the responses. This module limits what
-//! a client can use, because every Pod in the cluster network can connect.
+//! Every replica runs it, leader or not. `operator-core` computes the responses. This module limits
+//! what a client can use, because every Pod in the cluster network can connect.
 //!
 //! ```text
 //! request -> request_limits (method, type, length, time, memory) -> handler -> logs, metrics
@@ -27,11 +27,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::https::{self, ClientCa, Identity, Server};
 
-/// Time that the server continues after the process is stopped, until the API server sends reviews to
-/// other replicas.
+/// Time that the server continues after the process is stopped, until the API server sends reviews
+/// to other replicas.
 const SHUTDOWN_DELAY: Duration = Duration::from_millis(1500);
 
-/// Maximum number of open connections. An API server keeps one or a few for each webhook configuration.
+/// Maximum number of open connections. An API server keeps one or a few for each webhook
+/// configuration.
 const MAX_CONNECTIONS: usize = 256;
 
 /// Admission and conversion webhooks of a process, with their caches.
@@ -79,8 +80,8 @@ impl Webhooks {
     }
 }
 
-/// Serves the webhooks until 1.5 s after `stop`, then finishes the requests in progress. With `clients`,
-/// admission reviews require a certificate that is signed by one of these authorities.
+/// Serves the webhooks until 1.5 s after `stop`, then finishes the requests in progress. With
+/// `clients`, admission reviews require a certificate that is signed by one of these authorities.
 ///
 /// # Errors
 /// Returns an error if the address is in use or does not belong to this machine, or the authorities

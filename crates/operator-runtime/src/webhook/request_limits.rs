@@ -4,10 +4,10 @@
 //! Content-Length -> memory for the body -> read body -> memory for its values -> handler
 //! ```
 //!
-//! The limits apply to the memory that a review needs, because three bytes of JSON can become hundreds
-//! of bytes of values. Each memory budget has one pool for small reviews, which are most of them, and
-//! one for large reviews, so that large reviews do not delay small ones. A request that waits for the
-//! second budget never waits for the first, so requests cannot deadlock.
+//! The limits apply to the memory that a review needs, because three bytes of JSON can become
+//! hundreds of bytes of values. Each memory budget has one pool for small reviews, which are most
+//! of them, and one for large reviews, so that large reviews do not delay small ones. A request
+//! that waits for the second budget never waits for the first, so requests cannot deadlock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,8 +48,8 @@ const MAX_CONVERSION_STRING: usize = 2 * MIB;
 /// Largest response of a conversion review.
 const MAX_CONVERSION_RESPONSE: usize = 24 * MIB;
 
-/// Memory budgets of all reviews of a process. Their sum and the memory of an idle manager stay below
-/// 96 MiB.
+/// Memory budgets of all reviews of a process. Their sum and the memory of an idle manager stay
+/// below 96 MiB.
 #[derive(Clone)]
 pub(super) struct MemoryBudgets {
     bodies: Pools,
@@ -122,14 +122,14 @@ pub(super) struct ConversionMemory {
 }
 
 impl RequestLimits {
-    /// Returns the limits of admission reviews. An object in etcd has at most 1.5 MiB. A review contains
-    /// the old and the new object, and the attributes of the request.
+    /// Returns the limits of admission reviews. An object in etcd has at most 1.5 MiB. A review
+    /// contains the old and the new object, and the attributes of the request.
     pub(super) fn admission(budgets: &MemoryBudgets) -> Self {
         Self::new(4 * MIB, Duration::from_secs(3), budgets)
     }
 
-    /// Returns the limits of conversion reviews. A review can contain all objects of a list, such as some
-    /// thousand Tenants.
+    /// Returns the limits of conversion reviews. A review can contain all objects of a list, such
+    /// as some thousand Tenants.
     pub(super) fn conversion(budgets: &MemoryBudgets) -> Self {
         Self::new(16 * MIB, Duration::from_secs(10), budgets)
     }
@@ -141,8 +141,8 @@ impl RequestLimits {
     /// Reads the body of a review.
     ///
     /// # Errors
-    /// Returns an error response if the request is not a review, its body is too large or arrives too
-    /// slowly, or the memory for bodies is in use.
+    /// Returns an error response if the request is not a review, its body is too large or arrives
+    /// too slowly, or the memory for bodies is in use.
     pub(super) async fn read_body(&self, request: Request) -> Result<ReviewBody, ErrorResponse> {
         check_method(request.method())?;
         check_content_type(request.headers())?;
@@ -169,8 +169,8 @@ impl RequestLimits {
     /// Waits for the memory of an admission review that stores its objects `copies` times.
     ///
     /// # Errors
-    /// Returns an error response if the review needs more memory than the budget has, or the memory is
-    /// in use.
+    /// Returns an error response if the review needs more memory than the budget has, or the memory
+    /// is in use.
     pub(super) async fn reserve_for_admission(
         &self,
         body: &ReviewBody,
@@ -221,8 +221,8 @@ impl RequestLimits {
         Ok((Reservation { _permit: reserve(pool, needed).await? }, memory))
     }
 
-    /// Returns the length of the body. The header is required, because the memory is reserved before the
-    /// body is read. The API server always sends it.
+    /// Returns the length of the body. The header is required, because the memory is reserved
+    /// before the body is read. The API server always sends it.
     fn content_length(&self, headers: &HeaderMap) -> Result<usize, ErrorResponse> {
         let length: Option<usize> =
             headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());

@@ -1,4 +1,5 @@
-//! Client configurations of webhooks: how the API server reaches one, and which authorities it trusts.
+//! Client configurations of webhooks: how the API server reaches one, and which authorities it
+//! trusts.
 
 use http::Uri;
 use k8s_openapi::{ByteString, api::admissionregistration::v1::WebhookClientConfig};
@@ -73,7 +74,7 @@ mod tests {
     use crate::certificates::testing::names;
 
     #[test]
-    fn only_client_configs_of_this_manager_are_contained() {
+    fn selects_only_client_configs_of_this_manager() {
         let service = |namespace: &str, name: &str| ServiceName {
             namespace: namespace.to_owned(),
             name: name.to_owned(),

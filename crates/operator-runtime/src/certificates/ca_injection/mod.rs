@@ -1,7 +1,9 @@
-//! Injects the certificate authorities into `caBundle` of webhook configurations and CustomResourceDefinitions.
+//! Injects the certificate authorities into `caBundle` of webhook configurations and
+//! CustomResourceDefinitions.
 //!
-//! Each write is a patch that contains only `caBundle` and the resource version that was read. It has a field manager
-//! of its own, so applying the manifests again, which have no `caBundle`, does not remove it.
+//! Each write is a patch that contains only `caBundle` and the resource version that was read. It
+//! has a field manager of its own, so applying the manifests again, which have no `caBundle`, does
+//! not remove it.
 
 mod client_config;
 mod target;
@@ -100,7 +102,8 @@ impl<K: Target> Injector<K> {
         if self.outdated(object, &known).is_empty() {
             return Ok(());
         }
-        // Read the Secret before writing: a replica that has not seen a new bundle yet must not write the old one.
+        // Read the Secret before writing: a replica that has not seen a new bundle yet must not
+        // write the old one.
         let bundle = self.rotator.sync().await?.bundle;
         let client_configs = self.outdated(object, &bundle);
         if client_configs.is_empty() {
@@ -110,8 +113,8 @@ impl<K: Target> Injector<K> {
         self.write(object, &client_configs, bundle).await
     }
 
-    /// Returns the client configurations that refer to this manager and do not have the bundle. Empty if there is no
-    /// bundle yet.
+    /// Returns the client configurations that refer to this manager and do not have the bundle.
+    /// Empty if there is no bundle yet.
     fn outdated(&self, object: &K, bundle: &[u8]) -> Vec<ClientConfig> {
         if bundle.is_empty() {
             return Vec::new();

@@ -112,7 +112,7 @@ mod tests {
     use crate::certificates::testing::{names, time};
 
     #[test]
-    fn what_was_made_is_trusted_for_its_names_and_for_its_life() {
+    fn issued_certificate_is_valid_for_its_names_and_lifetime() {
         let (lifetimes, now) = (Lifetimes::default(), time(0));
         let (authority, key) = super::new_authority(now, lifetimes).unwrap();
         let wanted = names(&["a.b.svc", "10.0.0.1", "::1"]);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_serving_certificate_does_not_outlive_its_authority() {
+    fn serving_certificate_does_not_outlive_its_authority() {
         let lifetimes = Lifetimes::default();
         let (authority, key) = super::new_authority(time(0), lifetimes).unwrap();
         let late = authority.validity.renewal_time();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_known_by_its_authority_only() {
+    fn key_matches_only_its_authority() {
         let (authority, key) = super::new_authority(time(0), Lifetimes::default()).unwrap();
         let (_, other) = super::new_authority(time(0), Lifetimes::default()).unwrap();
         let read = SigningKey::read(&key.pem()).unwrap();

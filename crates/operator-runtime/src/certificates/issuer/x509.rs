@@ -26,7 +26,8 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// Parses a bundle in its order and without duplicates. Leaves out whatever is not a certificate authority.
+    /// Parses a bundle in its order and without duplicates. Leaves out whatever is not a
+    /// certificate authority.
     pub(crate) fn read_all(pem: &[u8]) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for der in CertificateDer::pem_slice_iter(pem).filter_map(Result::ok) {
@@ -57,7 +58,8 @@ pub(crate) fn bundle(authorities: &[Authority]) -> Vec<u8> {
     encode(authorities.iter().map(|authority| &authority.der))
 }
 
-/// Returns the readable certificates of a bundle from another issuer, including self-signed serving certificates.
+/// Returns the readable certificates of a bundle from another issuer, including self-signed serving
+/// certificates.
 pub(crate) fn readable_certificates(bundle: &[u8]) -> Vec<u8> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
     encode(certificates.iter().filter(|der| parse(der).is_some()))
@@ -154,7 +156,8 @@ fn parse<'a>(der: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
     parse_x509_certificate(der).ok().map(|(_, certificate)| certificate)
 }
 
-/// Returns `notBefore` and `notAfter` of the first certificate in a PEM text, or `None` if it is not readable.
+/// Returns `notBefore` and `notAfter` of the first certificate in a PEM text, or `None` if it is
+/// not readable.
 pub fn lifetime(pem: &[u8]) -> Option<(Timestamp, Timestamp)> {
     let der = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
     let Validity { not_before, not_after } = validity(&parse(&der)?)?;

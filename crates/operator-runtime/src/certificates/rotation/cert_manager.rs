@@ -25,7 +25,8 @@ impl CertManager {
         Self { names, served: None }
     }
 
-    /// Reads the Secret and serves its certificate. An expired certificate is served only if no valid one is known.
+    /// Reads the Secret and serves its certificate. An expired certificate is served only if no
+    /// valid one is known.
     pub(crate) async fn sync(
         &mut self,
         secret: &SharedSecret,

@@ -1,4 +1,5 @@
-//! Rotation of certificates: compares the Secret with what it should hold, corrects it, and serves its certificate.
+//! Rotation of certificates: compares the Secret with what it should hold, corrects it, and serves
+//! its certificate.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -131,7 +132,8 @@ impl Rotator {
         Ok(synced)
     }
 
-    /// Runs [`Self::sync`] when the Secret changes and when a certificate becomes due, until `stop`.
+    /// Runs [`Self::sync`] when the Secret changes and when a certificate becomes due, until
+    /// `stop`.
     pub(crate) async fn run<T>(self: Arc<Self>, changes: impl Stream<Item = T>, stop: CancellationToken) {
         let mut changes = pin!(changes);
         let mut outages = OutageLog::new(format!("rotate the certificates in the Secret {}", self.secret));

@@ -1,15 +1,15 @@
-//! Computes what the Secret should hold. A pure function of the time, the Secret, and the certificate that this
-//! process serves.
+//! Computes what the Secret should hold. A pure function of the time, the Secret, and the
+//! certificate that this process serves.
 //!
-//! - After two thirds of its lifetime, a certificate authority gets a successor. The successor is added to the bundle
-//!   and signs only after [`Lifetimes::propagation`], when every client trusts it. The key of the previous authority is
-//!   removed at once. Its certificate stays in the bundle until it expires, because certificates that it signed are
-//!   still served.
-//! - The serving certificate is renewed after two thirds of its lifetime, when it lacks a host name, and when the
-//!   newest authority may sign.
-//! - Lost or damaged parts of the Secret are restored from the certificate that this process serves, while that is
-//!   valid. The key of an authority is stored only in the Secret. If it is lost, a new authority is created, with the
-//!   same overlap.
+//! - After two thirds of its lifetime, a certificate authority gets a successor. The successor is
+//!   added to the bundle and signs only after [`Lifetimes::propagation`], when every client trusts
+//!   it. The key of the previous authority is removed at once. Its certificate stays in the bundle
+//!   until it expires, because certificates that it signed are still served.
+//! - The serving certificate is renewed after two thirds of its lifetime, when it lacks a host
+//!   name, and when the newest authority may sign.
+//! - Lost or damaged parts of the Secret are restored from the certificate that this process
+//!   serves, while that is valid. The key of an authority is stored only in the Secret. If it is
+//!   lost, a new authority is created, with the same overlap.
 
 use std::fmt;
 
@@ -44,7 +44,8 @@ pub(crate) enum Change {
     AuthorityDue,
     /// The private key of the authority is missing.
     AuthorityKeyLost,
-    /// The bundle was damaged or replaced; the authorities that this process knows were added again.
+    /// The bundle was damaged or replaced; the authorities that this process knows were added
+    /// again.
     BundleRestored,
     /// Expired or unreadable authorities were removed from the bundle.
     BundlePruned,
@@ -104,7 +105,8 @@ pub(crate) struct Inputs<'a> {
 /// Computes what the Secret should hold instead of `stored`.
 ///
 /// # Errors
-/// Returns an error if keys cannot be generated because the operating system provides no randomness.
+/// Returns an error if keys cannot be generated because the operating system provides no
+/// randomness.
 pub(crate) fn plan(stored: &Data, inputs: Inputs<'_>) -> Result<Plan, IssueError> {
     let mut plan = Plan { contents: Contents::read(stored), changes: Vec::new() };
     plan.restore_bundle(stored, inputs);
@@ -144,8 +146,9 @@ impl Served {
 }
 
 impl Plan {
-    /// Removes expired authorities from the bundle. If the bundle was damaged or replaced, adds every authority that
-    /// this process knows, because other replicas may serve certificates of any of them.
+    /// Removes expired authorities from the bundle. If the bundle was damaged or replaced, adds
+    /// every authority that this process knows, because other replicas may serve certificates of
+    /// any of them.
     fn restore_bundle(&mut self, stored: &Data, inputs: Inputs<'_>) {
         let Inputs { now, served, .. } = inputs;
         let authorities = &mut self.contents.authorities;
@@ -173,7 +176,8 @@ impl Plan {
         }
     }
 
-    /// Keeps the Secret's serving certificate if it is valid, and otherwise restores the one that this process serves.
+    /// Keeps the Secret's serving certificate if it is valid, and otherwise restores the one that
+    /// this process serves.
     fn restore_serving(&mut self, Inputs { now, served, .. }: Inputs<'_>) {
         let is_valid = |serving: &Serving| serving.issuer(&self.contents.authorities, now).is_some();
         if self.contents.serving.as_ref().is_ok_and(is_valid) {
@@ -205,8 +209,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Limits the size of the bundle. Authorities of certificates that are being served stay. Authorities that have not
-    /// signed yet are removed first, then the oldest.
+    /// Limits the size of the bundle. Authorities of certificates that are being served stay.
+    /// Authorities that have not signed yet are removed first, then the oldest.
     fn prune_authorities(&mut self, Inputs { now, lifetimes, served, .. }: Inputs<'_>) {
         let authorities = &mut self.contents.authorities;
         let serving = self.contents.serving.as_ref().ok();
@@ -234,7 +238,8 @@ impl Plan {
         if change == Change::ServingNameMissing
             && let Ok(serving) = &self.contents.serving
         {
-            // Another replica may need names that this one does not. They are dropped at the next regular renewal.
+            // Another replica may need names that this one does not. They are dropped at the next
+            // regular renewal.
             names.extend(serving.names().into_iter().filter(|name| !inputs.names.contains(name)));
         }
         self.contents.serving = Ok(issue_serving(now, lifetimes, &names, signer, &key)?);

@@ -32,8 +32,8 @@ impl Propagation {
 
     /// Processes the contents of the Secret. `uptime` is a monotonic clock.
     ///
-    /// While the current certificate is valid, a certificate is not served until its authority has been in the bundle
-    /// for `propagation`: some API servers may not trust it yet.
+    /// While the current certificate is valid, a certificate is not served until its authority has
+    /// been in the bundle for `propagation`: some API servers may not trust it yet.
     pub(crate) fn observe(
         &mut self,
         contents: &Contents,

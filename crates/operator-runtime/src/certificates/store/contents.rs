@@ -26,11 +26,13 @@ pub(crate) fn bytes<'a>(data: &'a Data, key: &str) -> &'a [u8] {
     data.get(key).map(|ByteString(bytes)| bytes.as_slice()).unwrap_or_default()
 }
 
-/// The readable parts of a Secret's data. Whether a certificate is valid depends on the time and is not checked here.
+/// The readable parts of a Secret's data. Whether a certificate is valid depends on the time and is
+/// not checked here.
 #[derive(Clone)]
 pub(crate) struct Contents {
     pub(crate) authorities: Vec<Authority>,
-    /// Private key of the signing authority in PEM. Kept even if it belongs to none of `authorities`.
+    /// Private key of the signing authority in PEM. Kept even if it belongs to none of
+    /// `authorities`.
     authority_key: Vec<u8>,
     pub(crate) serving: Result<Serving, InvalidServing>,
 }
@@ -69,8 +71,8 @@ impl Contents {
         Some((authority, key))
     }
 
-    /// Adds a new authority in front of the others. Its key replaces the previous one, so older authorities no longer
-    /// sign.
+    /// Adds a new authority in front of the others. Its key replaces the previous one, so older
+    /// authorities no longer sign.
     pub(crate) fn prepend_authority(&mut self, authority: Authority, key: &SigningKey) {
         self.authorities.insert(0, authority);
         self.authority_key = key.pem();

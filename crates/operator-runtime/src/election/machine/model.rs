@@ -1,7 +1,8 @@
-//! Several machines, one API server, and everything that can happen between them, in any order. Never do two lead.
+//! Several machines, one API server, and everything that can happen between them, in any order.
+//! Never do two lead.
 //!
-//! Time is real time in milliseconds; each machine has a clock of its own, which begins anywhere and is as wrong as the
-//! margin between renew deadline and lease duration allows.
+//! Time is real time in milliseconds; each machine has a clock of its own, which begins anywhere
+//! and is as wrong as the margin between renew deadline and lease duration allows.
 
 use proptest::{collection::vec, prelude::*, strategy::ValueTree};
 
@@ -162,7 +163,8 @@ impl World {
         version
     }
 
-    /// Handles a request as the API server does: a create only if there is nothing, a replace only of that version.
+    /// Handles a request as the API server does: a create only if there is nothing, a replace only
+    /// of that version.
     fn serve(&mut self, request: &Request) -> Answer {
         let Step::Write(write) = &request.step else { return Answer::Found(self.lease().cloned()) };
         let is_possible = match write {
@@ -337,7 +339,7 @@ proptest! {
     #![proptest_config(config(2_000))]
 
     #[test]
-    fn never_do_two_lead(clocks in clocks(), events in vec(event(), 1..300)) {
+    fn at_most_one_leader(clocks in clocks(), events in vec(event(), 1..300)) {
         let mut world = World::new(&clocks);
         for event in &events {
             world.happen(event);
@@ -350,7 +352,7 @@ proptest! {
     #![proptest_config(config(200))]
 
     #[test]
-    fn in_the_end_one_leads_whatever_was_before(clocks in clocks(), events in vec(event(), 1..100)) {
+    fn eventually_one_leader(clocks in clocks(), events in vec(event(), 1..100)) {
         let mut world = World::new(&clocks);
         for event in &events {
             world.happen(event);
@@ -362,7 +364,7 @@ proptest! {
 
 /// The model is worth something only if leaders come and go in it.
 #[test]
-fn leadership_changes_hands_in_the_model() {
+fn model_reaches_leadership_changes() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut terms = 0;
     let cases = 100;

@@ -33,7 +33,7 @@ fn leader() -> Machine {
 }
 
 #[test]
-fn a_released_lease_is_taken_at_once_and_renewed_every_third_of_it() {
+fn acquires_released_lease_immediately_and_renews_every_third() {
     let mut machine = leader();
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(5)));
     does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Committed("3".into()));
@@ -42,7 +42,7 @@ fn a_released_lease_is_taken_at_once_and_renewed_every_third_of_it() {
 }
 
 #[test]
-fn a_lease_that_another_holds_is_taken_when_it_has_not_changed_for_its_duration() {
+fn acquires_lease_that_did_not_change_for_its_duration() {
     let mut machine = candidate();
     assert_eq!(next(&mut machine, Duration::ZERO), Step::Read);
     machine.read_done(seconds(1), Ok(Some(record("1", "other"))));
@@ -58,7 +58,7 @@ fn a_lease_that_another_holds_is_taken_when_it_has_not_changed_for_its_duration(
 }
 
 #[test]
-fn the_longer_of_two_durations_counts() {
+fn longer_lease_duration_applies() {
     for (written, wait) in [(1, 15), (60, 60), (1_000_000, 600)] {
         let mut machine = candidate();
         machine.read_done(
@@ -70,7 +70,7 @@ fn the_longer_of_two_durations_counts() {
 }
 
 #[test]
-fn without_news_a_candidate_reads_the_lease_itself() {
+fn candidate_without_watch_events_reads_lease() {
     let mut machine = candidate();
     machine.read_done(Duration::ZERO, Ok(Some(record("1", "other"))));
     assert_eq!(machine.next(seconds(1), Duration::ZERO, false), Step::Wait(seconds(2)));
@@ -78,7 +78,7 @@ fn without_news_a_candidate_reads_the_lease_itself() {
 }
 
 #[test]
-fn an_absent_lease_is_made_and_has_to_age_for_it_may_have_been_deleted_under_a_leader() {
+fn created_lease_must_age_because_a_leader_may_exist() {
     let mut machine = candidate();
     machine.read_done(Duration::ZERO, Ok(None));
     does(&mut machine, seconds(1), Write::Create, WriteResult::Committed("1".into()));
@@ -87,14 +87,14 @@ fn an_absent_lease_is_made_and_has_to_age_for_it_may_have_been_deleted_under_a_l
 }
 
 #[test]
-fn an_emptied_lease_has_to_age() {
+fn emptied_lease_must_age() {
     let mut machine = candidate();
     machine.read_done(Duration::ZERO, Ok(Some(record("1", ""))));
     assert_eq!(next(&mut machine, Duration::ZERO), Step::Wait(seconds(15)));
 }
 
 #[test]
-fn a_leader_under_whom_the_lease_is_deleted_makes_it_anew_and_leads_on() {
+fn leader_recreates_deleted_lease_and_keeps_leading() {
     let mut machine = leader();
     machine.watch_event(seconds(3), None);
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
@@ -104,7 +104,7 @@ fn a_leader_under_whom_the_lease_is_deleted_makes_it_anew_and_leads_on() {
 }
 
 #[test]
-fn a_leader_under_whom_the_lease_is_emptied_fills_it() {
+fn leader_restores_emptied_lease() {
     let mut machine = leader();
     machine.watch_event(seconds(3), Some(record("3", "")));
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
@@ -114,7 +114,7 @@ fn a_leader_under_whom_the_lease_is_emptied_fills_it() {
 }
 
 #[test]
-fn a_leader_that_finds_another_holder_stops_at_once() {
+fn leader_stops_when_lease_has_another_holder() {
     let mut machine = leader();
     machine.watch_event(seconds(3), Some(record("3", "stranger")));
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
@@ -125,7 +125,7 @@ fn a_leader_that_finds_another_holder_stops_at_once() {
 }
 
 #[test]
-fn a_leader_that_hears_old_news_looks_and_leads_on() {
+fn stale_watch_event_does_not_end_leadership() {
     let mut machine = leader();
     machine.watch_event(seconds(1), Some(record("0", "other")));
     assert_eq!(next(&mut machine, seconds(1)), Step::Read);
@@ -134,7 +134,7 @@ fn a_leader_that_hears_old_news_looks_and_leads_on() {
 }
 
 #[test]
-fn a_stranger_who_touches_the_lease_costs_a_retry() {
+fn foreign_write_to_lease_causes_one_retry() {
     let mut machine = leader();
     does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Rejected);
     assert_eq!(next(&mut machine, seconds(5)), Step::Read);
@@ -145,7 +145,7 @@ fn a_stranger_who_touches_the_lease_costs_a_retry() {
 }
 
 #[test]
-fn a_leader_that_cannot_renew_stops_at_its_deadline_and_leads_again_if_nobody_has_written() {
+fn leader_stops_at_renew_deadline_and_leads_again_if_lease_is_unchanged() {
     let mut machine = leader();
     does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(7)));
@@ -161,7 +161,7 @@ fn a_leader_that_cannot_renew_stops_at_its_deadline_and_leads_again_if_nobody_ha
 }
 
 #[test]
-fn a_version_of_its_own_that_it_does_not_know_has_to_age_when_it_leads_no_more() {
+fn own_lease_with_unknown_version_must_age_after_leadership() {
     let mut machine = leader();
     does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
     machine.read_done(seconds(12), Ok(Some(record("3", "identity"))));
@@ -169,7 +169,7 @@ fn a_version_of_its_own_that_it_does_not_know_has_to_age_when_it_leads_no_more()
 }
 
 #[test]
-fn a_term_counts_from_the_start_of_the_write() {
+fn lease_duration_counts_from_start_of_write() {
     let mut machine = candidate();
     machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
     machine.write_done(
@@ -182,7 +182,7 @@ fn a_term_counts_from_the_start_of_the_write() {
 }
 
 #[test]
-fn a_leader_that_resigns_gives_back_what_is_its_own_and_is_done() {
+fn resigning_leader_releases_its_lease() {
     let mut machine = leader();
     machine.resign(seconds(3));
     assert_eq!(machine.leads_until(), Duration::ZERO);
@@ -194,7 +194,7 @@ fn a_leader_that_resigns_gives_back_what_is_its_own_and_is_done() {
 }
 
 #[test]
-fn one_that_never_led_gives_nothing_back() {
+fn candidate_that_never_led_releases_nothing() {
     let mut machine = candidate();
     machine.read_done(Duration::ZERO, Ok(Some(record("1", "other"))));
     machine.resign(seconds(1));
@@ -202,7 +202,7 @@ fn one_that_never_led_gives_nothing_back() {
 }
 
 #[test]
-fn a_lease_that_is_made_anew_too_late_is_not_led_by() {
+fn lease_recreated_after_deadline_grants_no_leadership() {
     let mut machine = leader();
     machine.read_done(seconds(8), Ok(None));
     assert_eq!(next(&mut machine, seconds(8)), Step::Write(Write::Recreate));
@@ -212,7 +212,7 @@ fn a_lease_that_is_made_anew_too_late_is_not_led_by() {
 }
 
 #[test]
-fn a_lease_that_another_gave_back_is_not_ours_any_more() {
+fn lease_released_by_another_holder_is_not_held() {
     let mut machine = leader();
     machine.read_done(seconds(1), Ok(Some(LeaseRecord { free: true, ..record("9", "") })));
     assert_eq!(machine.leads_until(), Moment::ZERO);

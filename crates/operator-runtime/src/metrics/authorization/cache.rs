@@ -46,7 +46,8 @@ impl RequestAttributes<'_> {
     }
 }
 
-/// Cached results. Allowed and denied ones are separate, so that many invalid tokens cannot evict allowed ones.
+/// Cached results. Allowed and denied ones are separate, so that many invalid tokens cannot evict
+/// allowed ones.
 #[derive(Default)]
 pub(super) struct ReviewCache {
     allowed: HashMap<Key, Entry>,
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_expires() {
+    fn result_expires() {
         let (mut cache, now) = (ReviewCache::default(), Instant::now());
         cache.insert(key("good"), Verdict::Allowed, now);
         cache.insert(key("bad"), Verdict::Unknown, now);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_applies_to_one_token_path_and_method() {
+    fn result_applies_to_one_token_path_and_method() {
         let (mut cache, now) = (ReviewCache::default(), Instant::now());
         cache.insert(key("token"), Verdict::Allowed, now);
         for (token, path, method) in [
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_result_replaces_an_older_one() {
+    fn newer_result_replaces_older_one() {
         let (mut cache, now) = (ReviewCache::default(), Instant::now());
         cache.insert(key("a"), Verdict::Unknown, now);
         cache.insert(key("a"), Verdict::Allowed, now);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn many_invalid_tokens_are_bounded_and_evict_no_allowed_ones() {
+    fn invalid_tokens_do_not_evict_allowed_results() {
         let (mut cache, now) = (ReviewCache::default(), Instant::now());
         cache.insert(key("good"), Verdict::Allowed, now);
         for number in 0..10 * MAX_ENTRIES {

@@ -29,14 +29,16 @@ use tracing::warn;
 
 use self::cache::{RequestAttributes, ReviewCache};
 
-/// Maximum number of concurrent reviews, so that unauthenticated clients cannot load the API server.
+/// Maximum number of concurrent reviews, so that unauthenticated clients cannot load the API
+/// server.
 const MAX_CONCURRENT_REVIEWS: usize = 4;
 /// Timeout of a review.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a token. Longer ones are rejected without a review.
 const MAX_TOKEN_LENGTH: usize = 16 << 10;
 
-/// Authorizes requests by asking the API server, with a cache. Cheap to clone; clones share their state.
+/// Authorizes requests by asking the API server, with a cache. Cheap to clone; clones share their
+/// state.
 #[derive(Clone)]
 pub(super) struct Authorizer {
     shared: Arc<Shared>,

@@ -7,8 +7,8 @@ use k8s_openapi::api::{
     },
 };
 
-/// Returns the user of a token, only if the API server says that it is authenticated. The absence of an error proves
-/// nothing (CVE-2023-48312).
+/// Returns the user of a token, only if the API server says that it is authenticated. The absence
+/// of an error proves nothing (CVE-2023-48312).
 pub(super) fn user(status: Option<TokenReviewStatus>) -> Option<UserInfo> {
     let status = status?;
     let is_authentic =
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn cve_2023_48312_a_token_is_nobodys_unless_it_is_said_to_be_authentic() {
+    fn cve_2023_48312_rejects_token_that_is_not_authenticated() {
         assert_eq!(user(Some(authentic())), Some(prometheus()));
         let empty = Some(String::new());
         for status in [
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_may_only_what_is_allowed_and_not_denied() {
+    fn denied_overrides_allowed() {
         let status = |allowed, denied| {
             Some(SubjectAccessReviewStatus { allowed, denied, ..SubjectAccessReviewStatus::default() })
         };
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_extra_are_part_of_the_question() {
+    fn access_review_contains_groups_and_extra() {
         let asked = UserInfo {
             groups: Some(vec!["system:masters".to_owned()]),
             extra: Some([("scopes".to_owned(), vec!["a".to_owned()])].into()),

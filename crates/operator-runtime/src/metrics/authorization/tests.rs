@@ -10,7 +10,8 @@ use tower::{ServiceExt, service_fn};
 
 use super::*;
 
-/// Answers reviews: the user of token `good` is allowed, the user of `weak` is not, and any other token is invalid.
+/// Answers reviews: the user of token `good` is allowed, the user of `weak` is not, and any other
+/// token is invalid.
 #[derive(Default)]
 struct Stub {
     asked: AtomicUsize,
@@ -86,7 +87,7 @@ async fn answer(router: &Router, path: &str, authorization: Option<&str>) -> (u1
 }
 
 #[tokio::test]
-async fn only_authorized_users_are_served_and_others_learn_why() {
+async fn serves_only_authorized_users_and_explains_rejection() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
     for (path, authorization, status, says) in [
@@ -109,7 +110,7 @@ async fn only_authorized_users_are_served_and_others_learn_why() {
 }
 
 #[tokio::test]
-async fn invalid_tokens_are_rejected_without_a_review() {
+async fn rejects_malformed_tokens_without_review() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
     let long = format!("Bearer {}", "x".repeat(MAX_TOKEN_LENGTH + 1));
@@ -120,7 +121,7 @@ async fn invalid_tokens_are_rejected_without_a_review() {
 }
 
 #[tokio::test]
-async fn results_are_cached_while_the_api_server_is_unavailable() {
+async fn uses_cached_results_during_outage() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
     for _ in 0..20 {
@@ -138,7 +139,7 @@ async fn results_are_cached_while_the_api_server_is_unavailable() {
 }
 
 #[tokio::test]
-async fn many_invalid_tokens_cause_few_concurrent_reviews() {
+async fn limits_concurrent_reviews() {
     let stub = Arc::new(Stub::default());
     let router = router(&stub);
     let strangers = (0..200).map(|number| {

@@ -43,7 +43,7 @@ fn shape(series: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn what_is_exported_is_what_the_reference_says() {
+fn exports_all_metrics_of_reference() {
     let text = exercised().encode().unwrap();
     let exported: BTreeSet<_> = samples(&text).into_iter().map(|(series, _)| shape(series)).collect();
     let referenced: BTreeSet<_> = METRICS
@@ -66,7 +66,7 @@ fn what_is_exported_is_what_the_reference_says() {
 }
 
 #[test]
-fn what_happened_is_counted() {
+fn records_events() {
     let text = exercised().encode().unwrap();
     for (series, expected) in [
         (r#"ensemble_build_info{version="1.2.3"}"#, "1"),
@@ -89,7 +89,7 @@ fn what_happened_is_counted() {
 }
 
 #[test]
-fn what_can_be_counted_of_a_controller_is_there_from_the_start() {
+fn series_of_controllers_exist_from_start() {
     let text = Meter::new("1.2.3", ["podset", "tenant"]).encode().unwrap();
     for series in [
         r#"ensemble_reconcile_total{controller="tenant",result="panicked"}"#,
@@ -103,7 +103,7 @@ fn what_can_be_counted_of_a_controller_is_there_from_the_start() {
 }
 
 #[test]
-fn a_leader_that_stays_leader_is_no_transition() {
+fn counts_only_leadership_transitions() {
     let meter = Meter::new("1.2.3", ["podset"]);
     for leads in [true, true, false, false, true] {
         meter.leading("podset", leads);
@@ -113,7 +113,7 @@ fn a_leader_that_stays_leader_is_no_transition() {
 }
 
 #[test]
-fn paths_of_strange_requests_do_not_make_series_without_end() {
+fn unknown_resources_do_not_create_unbounded_series() {
     let meter = Meter::new("1.2.3", []);
     for number in 0..1000 {
         let uri = format!("/apis/group-{number}/v1/things");
@@ -128,7 +128,7 @@ fn paths_of_strange_requests_do_not_make_series_without_end() {
 }
 
 #[test]
-fn a_controllers_own_gauges_are_read_when_somebody_asks() {
+fn reads_gauges_of_controller_on_scrape() {
     static SIZE: Gauge = Gauge {
         name: "shop_size",
         help: "How large it is",

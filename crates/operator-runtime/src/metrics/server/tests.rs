@@ -19,7 +19,7 @@ async fn ask(address: SocketAddr, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn on_this_machine_alone_metrics_can_be_open() {
+async fn serves_loopback_without_authorization() {
     let stop = CancellationToken::new();
     let more = Router::new().route("/debug", get(async || "more"));
     let address = "127.0.0.1:0".parse().unwrap();
@@ -34,7 +34,7 @@ async fn on_this_machine_alone_metrics_can_be_open() {
 }
 
 #[tokio::test]
-async fn open_to_other_machines_is_refused() {
+async fn rejects_insecure_address_other_than_loopback() {
     for address in ["0.0.0.0:0", "192.0.2.1:8443", "[::]:0"] {
         let address = address.parse().unwrap();
         let served = serve(address, Door::Open, meter(), None, CancellationToken::new()).await;
@@ -47,7 +47,7 @@ async fn open_to_other_machines_is_refused() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_named_with_the_flag() {
+async fn error_names_address_in_use_and_flag() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap();
     let served = serve(taken, Door::Open, meter(), None, CancellationToken::new()).await;

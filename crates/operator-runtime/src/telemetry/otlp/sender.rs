@@ -15,8 +15,8 @@ use operator_core::error::chain;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
-/// Sends batches on the runtime of the process, because the thread of the exporter has none. Logs an outage of the
-/// collector once when it begins and once when it ends.
+/// Sends batches on the runtime of the process, because the thread of the exporter has none. Logs
+/// an outage of the collector once when it begins and once when it ends.
 pub(super) struct Sender {
     client: HyperClient<HttpsConnector<HttpConnector>>,
     runtime: Handle,

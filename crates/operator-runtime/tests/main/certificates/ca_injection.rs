@@ -1,4 +1,4 @@
-//! `caBundle`, in webhook configurations and in conversions.
+//! Tests of `caBundle` in webhook configurations and CustomResourceDefinitions.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ use operator_runtime::certificates::CaBundleTarget;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::stage::{PATIENCE, Stage};
+use super::support::{TIMEOUT, TestEnv};
 
-/// All three sorts, named after the namespace.
+/// Returns a target of each type, named after the namespace.
 fn targets(namespace: &str) -> Vec<CaBundleTarget> {
     vec![
         CaBundleTarget::Validating(namespace.to_owned()),
@@ -31,7 +31,8 @@ fn definition(namespace: &str) -> String {
     format!("things.{namespace}.example.com")
 }
 
-/// Ours by Service, ours by URL, and two of others. They are asked about nothing.
+/// Returns a configuration with four webhooks: two of this manager, by Service and by URL, and two
+/// of others. Their selectors match no namespace.
 pub(super) fn webhooks(kind: &str, namespace: &str) -> Value {
     let service =
         |namespace: &str, name: &str| json!({ "service": { "namespace": namespace, "name": name } });
@@ -47,7 +48,7 @@ pub(super) fn webhooks(kind: &str, namespace: &str) -> Value {
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "clientConfig": config,
-            "namespaceSelector": { "matchLabels": { "of": "nobody" } },
+            "namespaceSelector": { "matchLabels": { "matches": "none" } },
             "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"] }],
         })
     };
@@ -59,7 +60,7 @@ pub(super) fn webhooks(kind: &str, namespace: &str) -> Value {
     })
 }
 
-fn converted(namespace: &str) -> Value {
+fn converted_crd(namespace: &str) -> Value {
     let group = format!("{namespace}.example.com");
     let schema = json!({ "openAPIV3Schema": { "type": "object" } });
     let service = json!({ "namespace": namespace, "name": "ensemble-webhook", "path": "/convert" });
@@ -80,109 +81,117 @@ fn converted(namespace: &str) -> Value {
     })
 }
 
-impl Stage {
-    /// As an administrator applies a manifest, again and again.
+impl TestEnv {
+    /// Applies a manifest as an administrator.
     pub(super) async fn apply<K: Kind + Serialize>(&self, name: &str, object: &Value) {
         let params = PatchParams::apply("kubectl").force();
         let api = Api::<K>::all_of(self);
         api.patch(name, &params, &Patch::Apply(object)).await.unwrap();
     }
 
-    /// What stands at these places when they all are as the bundle; how long that took.
-    pub(super) async fn until_trusted<K: Kind + Serialize>(
+    /// Waits until these fields contain the bundle. Returns the time that this took.
+    pub(super) async fn until_injected<K: Kind + Serialize>(
         &self,
         name: &str,
-        ours: &[&str],
+        paths: &[&str],
         bundle: &[u8],
     ) -> Duration {
         let expected = json!(k8s_openapi::ByteString(bundle.to_vec()));
-        let began = Instant::now();
-        eventually("caBundle to be the bundle", PATIENCE, async || {
+        let started = Instant::now();
+        eventually("caBundle to be the bundle", TIMEOUT, async || {
             let object = serde_json::to_value(Api::<K>::all_of(self).get(name).await?)?;
-            let held: Vec<_> = ours.iter().map(|place| object.pointer(place).cloned()).collect();
-            Ok(if held.iter().all(|held| held.as_ref() == Some(&expected)) { Ok(()) } else { Err(held) })
+            let values: Vec<_> = paths.iter().map(|path| object.pointer(path).cloned()).collect();
+            Ok(if values.iter().all(|value| value.as_ref() == Some(&expected)) {
+                Ok(())
+            } else {
+                Err(values)
+            })
         })
         .await
         .unwrap();
-        began.elapsed()
+        started.elapsed()
     }
 
-    /// As somebody with a shell does it.
-    async fn strip(&self, kind: &str, name: &str, places: &[&str]) {
+    /// Removes fields with kubectl.
+    async fn remove_fields(&self, kind: &str, name: &str, places: &[&str]) {
         let removals: Vec<_> = places.iter().map(|place| json!({ "op": "remove", "path": place })).collect();
         let removals = json!(removals).to_string();
         self.cluster.kubectl(&["patch", kind, name, "--type=json", "--patch", &removals]).await.unwrap();
     }
 }
 
-/// The API of a cluster-scoped kind.
-trait OfStage<K> {
-    fn all_of(stage: &Stage) -> Api<K>;
+/// API of a cluster-scoped kind.
+trait ApiOf<K> {
+    fn all_of(env: &TestEnv) -> Api<K>;
 }
 
-impl<K: Kind> OfStage<K> for Api<K> {
-    fn all_of(stage: &Stage) -> Self {
-        K::api(stage.client.clone(), None)
+impl<K: Kind> ApiOf<K> for Api<K> {
+    fn all_of(env: &TestEnv) -> Self {
+        K::api(env.client.clone(), None)
     }
 }
 
 pub(super) const OURS: [&str; 2] = ["/webhooks/0/clientConfig/caBundle", "/webhooks/1/clientConfig/caBundle"];
 const OTHERS: [&str; 2] = ["/webhooks/2/clientConfig/caBundle", "/webhooks/3/clientConfig/caBundle"];
 const CONVERSION: [&str; 1] = ["/spec/conversion/webhook/clientConfig/caBundle"];
-/// Someone who strips it by hand should not notice that anything failed.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// Maximum time to restore a removed `caBundle`.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn ca_bundle_is_kept_in_what_calls_us_and_in_nothing_else() {
-    let stage = Stage::new(targets).await;
-    let name = stage.namespace.to_string();
+async fn maintains_ca_bundle_only_in_own_client_configs() {
+    let env = TestEnv::new(targets).await;
+    let name = env.namespace.to_string();
     let crd = definition(&name);
-    let replicas = [stage.managed().await, stage.managed().await];
-    let bundle = stage.until("the Secret to be complete", |held| held.has_key).await.bundle;
+    let replicas = [env.managed_replica().await, env.managed_replica().await];
+    let bundle = env.until("the Secret to be complete", |contents| contents.has_key).await.bundle;
 
     let manifests = tempfile::NamedTempFile::with_suffix(".json").unwrap();
     let objects = [
         webhooks("ValidatingWebhookConfiguration", &name),
         webhooks("MutatingWebhookConfiguration", &name),
-        converted(&name),
+        converted_crd(&name),
     ];
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
     std::fs::write(manifests.path(), list.to_string()).unwrap();
     let file = manifests.path().to_str().unwrap();
-    stage.cluster.kubectl(&["apply", "-f", file]).await.unwrap();
-    stage.until_trusted::<ValidatingWebhookConfiguration>(&name, &OURS, &bundle).await;
-    stage.until_trusted::<MutatingWebhookConfiguration>(&name, &OURS, &bundle).await;
-    stage.until_trusted::<CustomResourceDefinition>(&crd, &CONVERSION, &bundle).await;
+    env.cluster.kubectl(&["apply", "-f", file]).await.unwrap();
+    env.until_injected::<ValidatingWebhookConfiguration>(&name, &OURS, &bundle).await;
+    env.until_injected::<MutatingWebhookConfiguration>(&name, &OURS, &bundle).await;
+    env.until_injected::<CustomResourceDefinition>(&crd, &CONVERSION, &bundle).await;
 
-    // The manifests have no caBundle. Applying them again, either way, does not take it away.
-    for how in [&["apply", "-f", file][..], &["apply", "--server-side", "--force-conflicts", "-f", file]] {
-        let before = stage.writes("validatingwebhookconfigurations");
-        stage.cluster.kubectl(how).await.unwrap();
-        let after = Api::<ValidatingWebhookConfiguration>::all_of(&stage).get(&name).await.unwrap();
+    // The manifests have no caBundle. Applying them again does not remove it.
+    for command in [&["apply", "-f", file][..], &["apply", "--server-side", "--force-conflicts", "-f", file]]
+    {
+        let before = env.writes("validatingwebhookconfigurations");
+        env.cluster.kubectl(command).await.unwrap();
+        let after = Api::<ValidatingWebhookConfiguration>::all_of(&env).get(&name).await.unwrap();
         let after = serde_json::to_value(after).unwrap();
-        assert!(OURS.iter().all(|place| after.pointer(place).is_some()), "{how:?}: {after}");
-        assert!(OTHERS.iter().all(|place| after.pointer(place).is_none()), "{how:?}: {after}");
-        assert_eq!(stage.writes("validatingwebhookconfigurations"), before, "nothing had to be healed");
+        assert!(OURS.iter().all(|place| after.pointer(place).is_some()), "{command:?}: {after}");
+        assert!(OTHERS.iter().all(|place| after.pointer(place).is_none()), "{command:?}: {after}");
+        assert_eq!(
+            env.writes("validatingwebhookconfigurations"),
+            before,
+            "caBundle must not be written again"
+        );
     }
 
-    stage.strip("validatingwebhookconfiguration", &name, &OURS).await;
-    let webhooks = stage.until_trusted::<ValidatingWebhookConfiguration>(&name, &OURS, &bundle).await;
-    stage.strip("crd", &crd, &CONVERSION).await;
-    let conversion = stage.until_trusted::<CustomResourceDefinition>(&crd, &CONVERSION, &bundle).await;
-    println!("caBundle was healed after {webhooks:.2?} (webhooks) and {conversion:.2?} (conversion)");
-    assert!(webhooks < AT_ONCE && conversion < AT_ONCE, "{webhooks:?} {conversion:?}");
+    env.remove_fields("validatingwebhookconfiguration", &name, &OURS).await;
+    let webhooks = env.until_injected::<ValidatingWebhookConfiguration>(&name, &OURS, &bundle).await;
+    env.remove_fields("crd", &crd, &CONVERSION).await;
+    let conversion = env.until_injected::<CustomResourceDefinition>(&crd, &CONVERSION, &bundle).await;
+    println!("caBundle was restored after {webhooks:.2?} (webhooks) and {conversion:.2?} (conversion)");
+    assert!(webhooks < RESTORE_TIMEOUT && conversion < RESTORE_TIMEOUT, "{webhooks:?} {conversion:?}");
 
     for replica in replicas {
-        replica.end().await;
+        replica.stop().await;
     }
-    let requests = stage.requests();
+    let requests = env.requests();
     assert!(requests.iter().all(|(_, _, code)| *code != 403), "{requests:?}");
     assert!(
-        stage
-            .cluster
+        env.cluster
             .kubectl(&["delete", "validatingwebhookconfiguration,mutatingwebhookconfiguration", &name])
             .await
             .is_ok()
     );
-    assert!(stage.cluster.kubectl(&["delete", "crd", &crd]).await.is_ok());
+    assert!(env.cluster.kubectl(&["delete", "crd", &crd]).await.is_ok());
 }

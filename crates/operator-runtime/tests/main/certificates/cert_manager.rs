@@ -1,43 +1,43 @@
-//! A Secret that cert-manager keeps.
+//! Secret that cert-manager writes.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use operator_runtime::certificates::{CaBundleTarget, Source};
 
 use super::{
     ca_injection::{OURS, webhooks},
-    secret::Made,
-    stage::Stage,
+    secret::ForeignCertificates,
+    support::TestEnv,
 };
 
 #[tokio::test]
-async fn what_cert_manager_writes_is_served_and_trusted_and_never_written() {
-    let stage = Stage::new(|namespace| vec![CaBundleTarget::Validating(namespace.to_owned())]).await;
-    let replica = stage.replica(Source::CertManager).await;
-    let cert_manager = |made: &Made| {
-        let [authority, _, chain, key] = made.data();
+async fn serves_and_never_writes_secret_of_cert_manager() {
+    let env = TestEnv::new(|namespace| vec![CaBundleTarget::Validating(namespace.to_owned())]).await;
+    let replica = env.replica(Source::CertManager).await;
+    let cert_manager = |issued: &ForeignCertificates| {
+        let [authority, _, chain, key] = issued.data();
         [authority, chain, key]
     };
-    let first = Made::lasting(90);
-    stage.create_secret(&cert_manager(&first)).await;
-    let held = stage.until("the Secret to be there", |held| held.serving.is_some()).await;
-    replica.until_shows(&held).await;
+    let first = ForeignCertificates::valid_for_days(90);
+    env.create_secret(&cert_manager(&first)).await;
+    let contents = env.until("the Secret to exist", |contents| contents.serving.is_some()).await;
+    replica.until_served(&contents).await;
 
-    let name = stage.namespace.to_string();
+    let name = env.namespace.to_string();
     let configuration = webhooks("ValidatingWebhookConfiguration", &name);
-    stage.apply::<ValidatingWebhookConfiguration>(&name, &configuration).await;
-    stage.until_trusted::<ValidatingWebhookConfiguration>(&name, &OURS, &held.bundle).await;
+    env.apply::<ValidatingWebhookConfiguration>(&name, &configuration).await;
+    env.until_injected::<ValidatingWebhookConfiguration>(&name, &OURS, &contents.bundle).await;
 
-    let second = Made::lasting(90);
-    stage.fill(&cert_manager(&second)).await;
-    let renewed = stage.until("the Secret to change", |now| *now != held).await;
-    replica.until_shows(&renewed).await;
-    stage.until_trusted::<ValidatingWebhookConfiguration>(&name, &OURS, &renewed.bundle).await;
+    let second = ForeignCertificates::valid_for_days(90);
+    env.patch_secret(&cert_manager(&second)).await;
+    let renewed = env.until("the Secret to change", |now| *now != contents).await;
+    replica.until_served(&renewed).await;
+    env.until_injected::<ValidatingWebhookConfiguration>(&name, &OURS, &renewed.bundle).await;
 
-    // What cannot be served leaves what is.
-    stage.fill(&[("tls.crt", b"garbage".to_vec())]).await;
-    stage.fill(&[("ca.crt", first.authority.pem().into_bytes())]).await;
-    assert_eq!(replica.shown(&renewed).await.unwrap(), renewed.serving.unwrap());
-    replica.end().await;
-    assert_eq!(stage.writes("secrets"), 0, "{:?}", stage.requests());
-    stage.cluster.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
+    // Invalid contents do not replace the served certificate.
+    env.patch_secret(&[("tls.crt", b"invalid".to_vec())]).await;
+    env.patch_secret(&[("ca.crt", first.authority.pem().into_bytes())]).await;
+    assert_eq!(replica.served_certificate(&renewed).await.unwrap(), renewed.serving.unwrap());
+    replica.stop().await;
+    assert_eq!(env.writes("secrets"), 0, "{:?}", env.requests());
+    env.cluster.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
 }

@@ -1,8 +1,8 @@
-//! Certificates in a Secret that replicas share, and the API server that has to trust them.
+//! Tests of certificates in a Secret that replicas share.
 
 mod ca_injection;
 mod cert_manager;
 mod replica;
 mod rotation;
 mod secret;
-mod stage;
+mod support;

@@ -1,4 +1,4 @@
-//! One replica: it keeps the certificates, and serves with them.
+//! Replica that rotates and serves the certificates.
 
 use std::{
     net::SocketAddr,
@@ -28,43 +28,49 @@ use serde_json::{Value, json};
 use tokio::{net::TcpStream, task::JoinHandle};
 use tokio_rustls::TlsConnector;
 
-use super::stage::{Held, PATIENCE};
+use super::support::{SecretContents, TIMEOUT};
 
 pub(super) struct Replica {
     pub(super) address: SocketAddr,
     pub(super) identity: Identity,
-    asked: Arc<AtomicUsize>,
+    reviews: Arc<AtomicUsize>,
     environment: Environment,
-    keeping: JoinHandle<()>,
+    rotation: JoinHandle<()>,
 }
 
 impl Replica {
     pub(super) async fn start(client: Client, config: Config) -> Self {
         let (environment, identity) = (Environment::new(client), Identity::default());
-        let asked = Arc::<AtomicUsize>::default();
-        let router = Router::new().route("/validate", post(allow)).with_state(asked.clone());
+        let reviews = Arc::<AtomicUsize>::default();
+        let router = Router::new().route("/validate", post(allow)).with_state(reviews.clone());
         let server =
             https::serve(([127, 0, 0, 1], 0).into(), router, identity.clone(), 16, environment.stop.clone());
         let address = server.await.unwrap().address;
-        let (kept_in, shown) = (environment.clone(), identity.clone());
-        let keeping = tokio::spawn(async move { certificates::run(config, &kept_in, shown).await.unwrap() });
-        Self { address, identity, asked, environment, keeping }
+        let (task_environment, task_identity) = (environment.clone(), identity.clone());
+        let rotation = tokio::spawn(async move {
+            certificates::run(config, &task_environment, task_identity).await.unwrap();
+        });
+        Self { address, identity, reviews, environment, rotation }
     }
 
-    /// How many reviews it has answered.
-    pub(super) fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+    /// Returns the number of answered reviews.
+    pub(super) fn review_count(&self) -> usize {
+        self.reviews.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is a certificate.
-    pub(super) async fn until_present(&self) {
-        eventually("a certificate", PATIENCE, async || Ok(self.identity.is_present())).await.unwrap();
+    /// Waits until the replica has a certificate.
+    pub(super) async fn until_certificate_present(&self) {
+        eventually("a certificate", TIMEOUT, async || Ok(self.identity.is_present())).await.unwrap();
     }
 
-    /// The certificate that a client gets who trusts what the Secret says.
-    pub(super) async fn shown(&self, held: &Held) -> anyhow::Result<CertificateDer<'static>> {
+    /// Connects with the bundle of the Secret as root certificates, and returns the serving
+    /// certificate.
+    pub(super) async fn served_certificate(
+        &self,
+        contents: &SecretContents,
+    ) -> anyhow::Result<CertificateDer<'static>> {
         let mut roots = RootCertStore::empty();
-        for authority in &held.authorities {
+        for authority in &contents.authorities {
             roots.add(authority.clone())?;
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -78,30 +84,33 @@ impl Replica {
         Ok(chain.first().unwrap().clone().into_owned())
     }
 
-    /// Waits until it shows what the Secret holds.
-    pub(super) async fn until_shows(&self, held: &Held) {
-        eventually("the Secret's certificate to be shown", PATIENCE, async || {
-            Ok(Some(self.shown(held).await?) == held.serving)
+    /// Waits until the replica serves the certificate of the Secret.
+    pub(super) async fn until_served(&self, contents: &SecretContents) {
+        eventually("the certificate of the Secret to be served", TIMEOUT, async || {
+            Ok(Some(self.served_certificate(contents).await?) == contents.serving)
         })
         .await
         .unwrap();
     }
 
-    /// Ends it and holds it to doing so in time.
-    pub(super) async fn end(self) {
+    /// Stops the replica.
+    ///
+    /// # Panics
+    /// Panics if it does not stop within 5 s.
+    pub(super) async fn stop(self) {
         self.environment.stop.cancel();
-        tokio::time::timeout(Duration::from_secs(5), self.keeping).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), self.rotation).await.unwrap().unwrap();
     }
 }
 
-/// Allows whatever is asked.
-async fn allow(State(asked): State<Arc<AtomicUsize>>, body: Bytes) -> impl IntoResponse {
-    asked.fetch_add(1, Ordering::Relaxed);
+/// Allows every request.
+async fn allow(State(reviews): State<Arc<AtomicUsize>>, body: Bytes) -> impl IntoResponse {
+    reviews.fetch_add(1, Ordering::Relaxed);
     let review: Value = serde_json::from_slice(&body).unwrap();
-    let answer = json!({
+    let response = json!({
         "apiVersion": review["apiVersion"],
         "kind": "AdmissionReview",
         "response": { "uid": review["request"]["uid"], "allowed": true },
     });
-    ([(CONTENT_TYPE, "application/json")], answer.to_string())
+    ([(CONTENT_TYPE, "application/json")], response.to_string())
 }

@@ -1,4 +1,4 @@
-//! Rotation while the API server asks all the time.
+//! Rotation while the API server continuously calls a webhook.
 
 use std::{
     collections::HashSet,
@@ -24,81 +24,83 @@ use serde_json::json;
 
 use super::{
     replica::Replica,
-    stage::{Held, PATIENCE, Stage},
+    support::{SecretContents, TIMEOUT, TestEnv},
 };
 
-/// Short enough to see several rotations; an authority is trusted for 2 s before it signs.
-const LIFE: Duration = Duration::from_secs(24);
-/// How many ask at once.
-const ASKING: usize = 4;
-/// How many more admissions there are after the last rotation.
-const AFTERWARDS: usize = 300;
-/// How long all of it may take.
-const LIMIT: Duration = Duration::from_mins(3);
+/// Lifetime of certificates, short enough for several rotations. An authority is trusted for 2 s
+/// before it signs.
+const LIFETIME: Duration = Duration::from_secs(24);
+/// Number of concurrent clients.
+const CLIENTS: usize = 4;
+/// Number of requests after the last rotation.
+const REQUESTS_AFTER_ROTATION: usize = 300;
+/// Timeout of the rotations.
+const ROTATION_TIMEOUT: Duration = Duration::from_mins(3);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_admission_fails_while_authorities_and_certificates_are_replaced() {
-    let stage = Stage::new(|namespace| vec![CaBundleTarget::Validating(namespace.to_owned())]).await;
-    let source = Source::Managed(Lifetimes::new(LIFE, LIFE).unwrap());
-    // The API server asks the first; the second takes part in keeping the Secret.
-    let replicas = [stage.replica(source).await, stage.replica(source).await];
-    stage.guard(&format!("https://{}/validate", replicas[0].address)).await;
-    stage.until_guarded(&replicas[0]).await;
+async fn admission_succeeds_during_rotation() {
+    let env = TestEnv::new(|namespace| vec![CaBundleTarget::Validating(namespace.to_owned())]).await;
+    let source = Source::Managed(Lifetimes::new(LIFETIME, LIFETIME).unwrap());
+    // The API server calls the first replica. Both rotate the Secret.
+    let replicas = [env.replica(source).await, env.replica(source).await];
+    env.register_webhook(&format!("https://{}/validate", replicas[0].address)).await;
+    env.until_webhook_called(&replicas[0]).await;
 
     let stop = AtomicBool::new(false);
-    let asked = AtomicUsize::new(0);
+    let requests = AtomicUsize::new(0);
     let (failures, seen) =
-        join!(join_all((0..ASKING).map(|number| stage.ask_until(&stop, &asked, number))), async {
-            let seen = tokio::time::timeout(LIMIT, stage.rotations()).await;
-            // The last certificate is asked for its worth, too.
-            let enough = asked.load(Ordering::Relaxed) + AFTERWARDS;
-            let asked_enough = async || Ok(asked.load(Ordering::Relaxed) >= enough);
-            eventually("some more admissions", PATIENCE, asked_enough).await.unwrap();
+        join!(join_all((0..CLIENTS).map(|number| env.send_until(&stop, &requests, number))), async {
+            let seen = tokio::time::timeout(ROTATION_TIMEOUT, env.rotations()).await;
+            // Requests with the last certificate, too.
+            let enough = requests.load(Ordering::Relaxed) + REQUESTS_AFTER_ROTATION;
+            let has_enough = async || Ok(requests.load(Ordering::Relaxed) >= enough);
+            eventually("some more admissions", TIMEOUT, has_enough).await.unwrap();
             stop.store(true, Ordering::Relaxed);
             seen
         });
-    let Seen { authorities, certificates, dropped } = seen.expect("there should be two rotations in time");
-    let asked = asked.load(Ordering::Relaxed);
+    let Rotations { authorities, certificates, dropped } = seen.expect("two rotations must complete in time");
+    let requests = requests.load(Ordering::Relaxed);
     println!(
-        "{asked} admissions during {} authorities ({dropped} of them dropped again) and {} certificates",
+        "{requests} requests during {} authorities ({dropped} of them removed again) and {} certificates",
         authorities.len(),
         certificates.len()
     );
     let failures: Vec<_> = failures.into_iter().flatten().collect();
-    assert!(failures.is_empty(), "{} of {asked} failed: {:?}", failures.len(), failures.first());
-    assert!(asked > 100 && replicas[0].asked() >= asked, "{asked}");
+    assert!(failures.is_empty(), "{} of {requests} failed: {:?}", failures.len(), failures.first());
+    assert!(requests > 100 && replicas[0].review_count() >= requests, "{requests}");
     for replica in replicas {
-        replica.end().await;
+        replica.stop().await;
     }
-    let name = stage.namespace.to_string();
-    stage.cluster.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
+    let name = env.namespace.to_string();
+    env.cluster.kubectl(&["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
 }
 
-/// What was in the Secret.
+/// Contents of the Secret over time.
 #[derive(Default)]
-struct Seen {
+struct Rotations {
     authorities: HashSet<Vec<u8>>,
     certificates: HashSet<Vec<u8>>,
-    /// Authorities that have left the bundle.
+    /// Number of authorities that were removed from the bundle.
     dropped: usize,
 }
 
-impl Seen {
-    fn take_in(&mut self, held: &Held) {
-        self.authorities.extend(held.authorities.iter().map(|authority| authority.to_vec()));
-        self.certificates.extend(held.serving.iter().map(|serving| serving.to_vec()));
-        self.dropped = self.authorities.len() - held.authorities.len();
+impl Rotations {
+    fn record(&mut self, contents: &SecretContents) {
+        self.authorities.extend(contents.authorities.iter().map(|authority| authority.to_vec()));
+        self.certificates.extend(contents.serving.iter().map(|serving| serving.to_vec()));
+        self.dropped = self.authorities.len() - contents.authorities.len();
     }
 
-    /// Two authorities have followed the first, both sign, and the first is gone.
-    fn is_enough(&self) -> bool {
+    /// Returns whether two authorities have replaced the first, both have signed, and the first is
+    /// removed.
+    fn are_complete(&self) -> bool {
         self.authorities.len() >= 3 && self.certificates.len() >= 3 && self.dropped >= 1
     }
 }
 
-impl Stage {
-    /// Has the API server ask about each ConfigMap of the namespace, and refuse what nobody answers.
-    async fn guard(&self, url: &str) {
+impl TestEnv {
+    /// Registers a webhook that fails closed for every ConfigMap of the namespace.
+    async fn register_webhook(&self, url: &str) {
         let name = self.namespace.name();
         let configuration = json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
@@ -126,40 +128,40 @@ impl Stage {
         api.create(&dry_run, &object).await.map(drop).map_err(|error| chain(&error))
     }
 
-    /// Waits until the API server asks the webhook and trusts it.
-    async fn until_guarded(&self, replica: &Replica) {
-        let guarded = eventually("the webhook to be asked and trusted", PATIENCE, async || {
-            let answer = self.try_create("first").await;
-            Ok(if answer.is_ok() && replica.asked() > 0 { Ok(()) } else { Err(answer) })
+    /// Waits until the API server calls the webhook.
+    async fn until_webhook_called(&self, replica: &Replica) {
+        let called = eventually("the webhook to be called", TIMEOUT, async || {
+            let result = self.try_create("first").await;
+            Ok(if result.is_ok() && replica.review_count() > 0 { Ok(()) } else { Err(result) })
         });
-        guarded.await.unwrap();
+        called.await.unwrap();
     }
 
-    /// Asks again and again. Returns what failed.
-    async fn ask_until(&self, stop: &AtomicBool, asked: &AtomicUsize, number: usize) -> Vec<String> {
+    /// Sends requests until `stop`. Returns the errors.
+    async fn send_until(&self, stop: &AtomicBool, requests: &AtomicUsize, number: usize) -> Vec<String> {
         let mut failures = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            asked.fetch_add(1, Ordering::Relaxed);
-            failures.extend(self.try_create(&format!("asked-{number}")).await.err());
+            requests.fetch_add(1, Ordering::Relaxed);
+            failures.extend(self.try_create(&format!("request-{number}")).await.err());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         failures
     }
 
-    /// Follows the Secret until there were enough rotations.
-    async fn rotations(&self) -> Seen {
+    /// Watches the Secret until the rotations are complete.
+    async fn rotations(&self) -> Rotations {
         let config = watcher::Config::default().fields(&format!("metadata.name={SECRET}"));
         let secrets = watcher(Api::<Secret>::namespaced(self.client.clone(), &self.namespace), config)
             .default_backoff()
             .applied_objects();
         pin_mut!(secrets);
-        let mut seen = Seen::default();
-        while !seen.is_enough() {
+        let mut rotations = Rotations::default();
+        while !rotations.are_complete() {
             let secret = secrets.next().await.unwrap();
             if let Ok(secret) = secret {
-                seen.take_in(&Held::of(Some(secret)));
+                rotations.record(&SecretContents::of(Some(secret)));
             }
         }
-        seen
+        rotations
     }
 }

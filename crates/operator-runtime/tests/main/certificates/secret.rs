@@ -1,110 +1,119 @@
-//! The Secret: made once, shared, put right.
+//! Creation and repair of the Secret.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use cluster::wait::eventually;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use super::stage::{Held, PATIENCE, Stage};
+use super::support::{SecretContents, TIMEOUT, TestEnv};
 
 #[tokio::test]
-async fn replicas_that_begin_at_the_same_instant_end_with_one_authority_that_all_serve() {
-    let stage = Stage::new(|_| Vec::new()).await;
-    let replicas = futures::future::join_all((0..4).map(|_| stage.managed())).await;
+async fn concurrent_replicas_agree_on_one_authority() {
+    let env = TestEnv::new(|_| Vec::new()).await;
+    let replicas = futures::future::join_all((0..4).map(|_| env.managed_replica())).await;
     for replica in &replicas {
-        replica.until_present().await;
+        replica.until_certificate_present().await;
     }
-    let held = stage.until("the Secret to be complete", |held| held.has_key).await;
-    assert_eq!(held.authorities.len(), 1);
+    let contents = env.until("the Secret to be complete", |contents| contents.has_key).await;
+    assert_eq!(contents.authorities.len(), 1);
     for replica in &replicas {
-        assert_eq!(replica.shown(&held).await.unwrap(), held.serving.clone().unwrap());
+        assert_eq!(replica.served_certificate(&contents).await.unwrap(), contents.serving.clone().unwrap());
     }
     for replica in replicas {
-        replica.end().await;
+        replica.stop().await;
     }
-    eventually("the audit log to tell of the create", PATIENCE, async || Ok(stage.writes("secrets") > 0))
+    eventually("the audit log to contain the create", TIMEOUT, async || Ok(env.writes("secrets") > 0))
         .await
         .unwrap();
-    assert_eq!(stage.writes("secrets"), 1, "{:?}", stage.requests());
+    assert_eq!(env.writes("secrets"), 1, "{:?}", env.requests());
 }
 
 #[tokio::test]
-async fn a_secret_that_is_deleted_or_filled_with_garbage_gets_back_what_is_served() {
-    let stage = Stage::new(|_| Vec::new()).await;
-    let replica = stage.managed().await;
-    replica.until_present().await;
-    let first = stage.until("the Secret to be complete", |held| held.has_key).await;
-    let is_mended = |held: &Held| {
-        held.has_key && held.serving == first.serving && held.authorities.contains(&first.authorities[0])
+async fn restores_deleted_or_invalid_secret() {
+    let env = TestEnv::new(|_| Vec::new()).await;
+    let replica = env.managed_replica().await;
+    replica.until_certificate_present().await;
+    let first = env.until("the Secret to be complete", |contents| contents.has_key).await;
+    let is_restored = |contents: &SecretContents| {
+        contents.has_key
+            && contents.serving == first.serving
+            && contents.authorities.contains(&first.authorities[0])
     };
 
-    stage.delete_secret().await;
-    let mended = stage.until("the Secret to come back", is_mended).await;
-    assert_eq!(mended.authorities.len(), 2, "the key was lost, so a new authority is on its way");
-    assert_ne!(mended.authorities[0], first.authorities[0]);
+    env.delete_secret().await;
+    let restored = env.until("the Secret to come back", is_restored).await;
+    assert_eq!(restored.authorities.len(), 2, "the key was lost, so a new authority is created");
+    assert_ne!(restored.authorities[0], first.authorities[0]);
 
     for key in ["ca.crt", "ca.key", "tls.crt", "tls.key"] {
-        stage.fill(&[(key, b"garbage".to_vec())]).await;
-        let held = stage.until("garbage to be replaced", is_mended).await;
-        assert_eq!(replica.shown(&held).await.unwrap(), first.serving.clone().unwrap(), "{key}");
+        env.patch_secret(&[(key, b"invalid".to_vec())]).await;
+        let contents = env.until("the invalid key to be replaced", is_restored).await;
+        assert_eq!(
+            replica.served_certificate(&contents).await.unwrap(),
+            first.serving.clone().unwrap(),
+            "{key}"
+        );
     }
-    replica.end().await;
+    replica.stop().await;
 }
 
 #[tokio::test]
-async fn the_secret_of_another_authority_is_taken_in_and_what_is_served_stays_trusted() {
-    let stage = Stage::new(|_| Vec::new()).await;
-    let replica = stage.managed().await;
-    replica.until_present().await;
-    let ours = stage.until("the Secret to be complete", |held| held.has_key).await;
-    let theirs = Made::lasting(365);
-    stage.fill(&theirs.data()).await;
-    let held = stage.until("both authorities to be trusted", |held| held.authorities.len() == 2).await;
-    assert_eq!(held.authorities, [theirs.authority.der().clone(), ours.authorities[0].clone()]);
-    assert_eq!(replica.shown(&held).await.unwrap(), ours.serving.unwrap());
-    replica.end().await;
+async fn adopts_secret_of_another_authority_and_keeps_served_certificate_trusted() {
+    let env = TestEnv::new(|_| Vec::new()).await;
+    let replica = env.managed_replica().await;
+    replica.until_certificate_present().await;
+    let ours = env.until("the Secret to be complete", |contents| contents.has_key).await;
+    let theirs = ForeignCertificates::valid_for_days(365);
+    env.patch_secret(&theirs.data()).await;
+    let contents =
+        env.until("both authorities to be trusted", |contents| contents.authorities.len() == 2).await;
+    assert_eq!(contents.authorities, [theirs.authority.der().clone(), ours.authorities[0].clone()]);
+    assert_eq!(replica.served_certificate(&contents).await.unwrap(), ours.serving.unwrap());
+    replica.stop().await;
 }
 
 #[tokio::test]
-async fn an_expired_secret_is_a_new_beginning() {
-    let stage = Stage::new(|_| Vec::new()).await;
-    let expired = Made::lasting(-1);
-    stage.create_secret(&expired.data()).await;
-    let replica = stage.managed().await;
-    let held = stage
-        .until("a new authority", |held| held.has_key && !held.authorities.contains(expired.authority.der()))
+async fn replaces_expired_secret() {
+    let env = TestEnv::new(|_| Vec::new()).await;
+    let expired = ForeignCertificates::valid_for_days(-1);
+    env.create_secret(&expired.data()).await;
+    let replica = env.managed_replica().await;
+    let contents = env
+        .until("a new authority", |contents| {
+            contents.has_key && !contents.authorities.contains(expired.authority.der())
+        })
         .await;
-    assert_eq!(held.authorities.len(), 1);
-    replica.until_shows(&held).await;
-    replica.end().await;
+    assert_eq!(contents.authorities.len(), 1);
+    replica.until_served(&contents).await;
+    replica.stop().await;
 }
 
 #[tokio::test]
-async fn a_replica_that_is_started_anew_writes_nothing() {
-    let stage = Stage::new(|_| Vec::new()).await;
-    let replica = stage.managed().await;
-    replica.until_present().await;
-    let held = stage.until("the Secret to be complete", |held| held.has_key).await;
-    replica.end().await;
-    let again = stage.managed().await;
-    again.until_present().await;
-    assert_eq!(again.shown(&held).await.unwrap(), held.serving.unwrap());
-    again.end().await;
-    assert_eq!(stage.writes("secrets"), 1, "{:?}", stage.requests());
+async fn restarted_replica_writes_nothing() {
+    let env = TestEnv::new(|_| Vec::new()).await;
+    let replica = env.managed_replica().await;
+    replica.until_certificate_present().await;
+    let contents = env.until("the Secret to be complete", |contents| contents.has_key).await;
+    replica.stop().await;
+    let again = env.managed_replica().await;
+    again.until_certificate_present().await;
+    assert_eq!(again.served_certificate(&contents).await.unwrap(), contents.serving.unwrap());
+    again.stop().await;
+    assert_eq!(env.writes("secrets"), 1, "{:?}", env.requests());
 }
 
 #[tokio::test]
-async fn the_rights_suffice() {
-    let stage = Stage::new(|_| Vec::new()).await;
-    let replica = stage.managed().await;
-    replica.until_present().await;
-    stage.delete_secret().await;
-    stage.until("the Secret to come back", |held| held.has_key).await;
-    stage.fill(&[("ca.crt", b"garbage".to_vec())]).await;
-    stage.until("garbage to be replaced", |held| !held.authorities.is_empty()).await;
-    replica.end().await;
-    let used = eventually("all verbs to be in the audit log", PATIENCE, async || {
-        let requests = stage.requests();
+async fn rbac_rules_are_sufficient() {
+    let env = TestEnv::new(|_| Vec::new()).await;
+    let replica = env.managed_replica().await;
+    replica.until_certificate_present().await;
+    env.delete_secret().await;
+    env.until("the Secret to come back", |contents| contents.has_key).await;
+    env.patch_secret(&[("ca.crt", b"invalid".to_vec())]).await;
+    env.until("the invalid key to be replaced", |contents| !contents.authorities.is_empty()).await;
+    replica.stop().await;
+    let used = eventually("all verbs to be in the audit log", TIMEOUT, async || {
+        let requests = env.requests();
         assert!(requests.iter().all(|(_, _, code)| *code != 403), "{requests:?}");
         let verbs: BTreeSet<_> = requests.into_iter().map(|(verb, _, _)| verb).collect();
         Ok(if verbs.len() == 5 { Ok(verbs) } else { Err(verbs) })
@@ -113,16 +122,16 @@ async fn the_rights_suffice() {
     assert_eq!(used, ["create", "get", "list", "update", "watch"].map(str::to_owned).into());
 }
 
-/// An authority and certificate that somebody else made.
-pub(super) struct Made {
+/// Authority and certificate that another process issued.
+pub(super) struct ForeignCertificates {
     pub(super) authority: CertifiedIssuer<'static, KeyPair>,
     pub(super) chain: String,
     key: String,
 }
 
-impl Made {
-    /// Valid since ten days ago, for so many days from now.
-    pub(super) fn lasting(days: i64) -> Self {
+impl ForeignCertificates {
+    /// Issues certificates that are valid from ten days ago until `days` from now.
+    pub(super) fn valid_for_days(days: i64) -> Self {
         let validity = |params: &mut CertificateParams| {
             let now = rcgen::date_time_ymd(1970, 1, 1)
                 + std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

@@ -1,4 +1,4 @@
-//! The webhooks of the tests: they do what the objects say.
+//! Webhooks for the tests. The data of a ConfigMap controls the response.
 
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Pod},
@@ -13,16 +13,17 @@ use operator_core::{
     informer::{Informer, Selection},
 };
 
-/// The label of what is to be left alone.
+/// Label of objects that the match conditions exclude.
 const EXEMPT: &str = "tests/exempt";
-/// The label that is put onto what carries it.
+/// Label that the mutating webhook sets on the objects that have it.
 pub(super) const STAMP: &str = "tests/stamp";
 
-fn says<'o>(object: &'o ConfigMap, key: &str) -> Option<&'o str> {
+fn value<'o>(object: &'o ConfigMap, key: &str) -> Option<&'o str> {
     object.data.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Denies and warns as a ConfigMap asks; lets nobody delete what says `keep`; knows of others by their names.
+/// Denies and warns as the data of a ConfigMap requests, denies deletion for the key `keep`, and
+/// looks up the ConfigMap in `after`.
 struct Guard {
     others: Informer<ConfigMap>,
 }
@@ -41,30 +42,31 @@ impl Validator for Guard {
         };
         let object = object.ok_or("there is no object")?;
         if request.operation == Operation::Delete {
-            let kept = says(object, "keep").map(|why| Denial::forbidden(format!("it is kept: {why}")));
+            let kept =
+                value(object, "keep").map(|why| Denial::forbidden(format!("deletion is not allowed: {why}")));
             return Ok(kept.map_or_else(Verdict::allow, Verdict::deny));
         }
-        if let Some(why) = says(object, "deny") {
-            return Ok(Verdict::deny(Denial::invalid(format!("data.deny: {why}; take it out"))));
+        if let Some(why) = value(object, "deny") {
+            return Ok(Verdict::deny(Denial::invalid(format!("data.deny: {why}; remove it"))));
         }
-        let wanted = says(object, "after").map(|name| {
+        let wanted = value(object, "after").map(|name| {
             let namespace = request.namespace.clone().unwrap_or_default();
             operator_core::ObjectKey::namespaced(&namespace, name)
         });
         if wanted.is_some_and(|key| self.others.store().get(&key).is_none()) {
-            return Ok(Verdict::deny(Denial::conflict("data.after: there is no such ConfigMap yet")));
+            return Ok(Verdict::deny(Denial::conflict("data.after: ConfigMap does not exist")));
         }
-        Ok(match says(object, "warn") {
+        Ok(match value(object, "warn") {
             Some(warning) => Verdict::allow().warn(warning),
             None => Verdict::allow(),
         })
     }
 }
 
-/// Lets no debugger in that is called `evil`.
-struct Debuggers;
+/// Denies ephemeral containers with the name `evil`.
+struct EphemeralContainers;
 
-impl Validator for Debuggers {
+impl Validator for EphemeralContainers {
     type Object = Pod;
 
     fn build(_: &mut Caches<'_>) -> Self {
@@ -73,15 +75,15 @@ impl Validator for Debuggers {
 
     async fn validate(&self, request: &Request<Pod>) -> Result<Verdict, BoxError> {
         let spec = request.new.as_ref().and_then(|pod| pod.spec.as_ref());
-        let mut debuggers = spec.into_iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
-        if debuggers.any(|debugger| debugger.name == "evil") {
-            return Ok(Verdict::deny(Denial::forbidden("spec.ephemeralContainers: evil is not let in")));
+        let mut containers = spec.into_iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+        if containers.any(|container| container.name == "evil") {
+            return Ok(Verdict::deny(Denial::forbidden("spec.ephemeralContainers: evil is not allowed")));
         }
         Ok(Verdict::allow())
     }
 }
 
-/// Fills in the stamp of whatever carries the label.
+/// Sets the value of the label [`STAMP`] to the resource.
 struct Stamper;
 
 impl Mutator for Stamper {
@@ -111,7 +113,7 @@ fn webhooks() -> Vec<Webhook> {
             .on(target::<ConfigMap>(CREATE | UPDATE | DELETE))
             .match_condition("not-exempt", &exempt)
             .build(),
-        Webhook::validating::<Debuggers>("debuggers")
+        Webhook::validating::<EphemeralContainers>("debuggers")
             .on(target::<Pod>(UPDATE).subresource("ephemeralcontainers"))
             .build(),
         Webhook::mutating::<Stamper>("stamper")
@@ -122,18 +124,18 @@ fn webhooks() -> Vec<Webhook> {
     ]
 }
 
-/// A controller with nothing but webhooks and a conversion.
+/// Controller that has only webhooks and a conversion.
 pub(super) const REGISTRATION: Registration = Registration {
     name: "webhooks",
     companions: &[],
     rules: Vec::new,
-    crds: super::sails::definitions,
+    crds: super::converted_kind::definitions,
     webhooks,
     policies: |_| Vec::new(),
-    conversions: super::sails::conversions,
+    conversions: super::converted_kind::conversions,
     gauges: || &[],
     settings: || &[],
     owned_finalizer: || None,
     leftovers: Vec::new,
-    build: |_| unreachable!("nobody runs it"),
+    build: |_| unreachable!("the controller does not run"),
 };

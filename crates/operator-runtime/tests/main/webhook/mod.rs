@@ -1,7 +1,7 @@
-//! The webhook server, asked by a real API server.
+//! Tests of the webhook server.
 
 mod admission;
 mod conversion;
+mod converted_kind;
 mod handlers;
-mod sails;
-mod stage;
+mod support;

@@ -55,9 +55,9 @@ impl Deployed {
         self.pod["serviceAccountName"].as_str().unwrap()
     }
 
-    /// Starts the manager with the arguments, ServiceAccount, and environment of a Pod, and waits until the
-    /// probes of the Deployment succeed. Only the addresses differ, because several managers run on this
-    /// machine.
+    /// Starts the manager with the arguments, ServiceAccount, and environment of a Pod, and waits
+    /// until the probes of the Deployment succeed. Only the addresses differ, because several
+    /// managers run on this machine.
     pub(crate) async fn run(&self, stage: &TestEnv, webhooks: Webhooks) -> Manager {
         let [probes, metrics] = [free_port(), free_port()];
         let addresses = [
@@ -76,8 +76,8 @@ impl Deployed {
         manager
     }
 
-    /// Starts the program with the arguments, ServiceAccount, and environment of a Pod, and with additional
-    /// environment variables.
+    /// Starts the program with the arguments, ServiceAccount, and environment of a Pod, and with
+    /// additional environment variables.
     pub(crate) async fn launch(&self, stage: &TestEnv, extra_env: &[(&str, String)]) -> Companion {
         let account =
             stage.cluster.service_account_kubeconfig(&self.namespace, self.account()).await.unwrap();
@@ -97,9 +97,9 @@ impl Deployed {
         (variable["name"].as_str().unwrap().to_owned(), value)
     }
 
-    /// Asserts that the API server rejected no request as forbidden, except requests that later succeeded.
-    /// For some seconds after a kind is created, the API server rejects owner references to it that block
-    /// deletion.
+    /// Asserts that the API server rejected no request as forbidden, except requests that later
+    /// succeeded. For some seconds after a kind is created, the API server rejects owner references
+    /// to it that block deletion.
     pub(crate) fn assert_no_forbidden_requests(&self, stage: &TestEnv) {
         let requests = stage.cluster.audit().unwrap().by_user(&self.user()).entries;
         assert!(!requests.is_empty(), "{} has sent no request", self.user());

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Deployed, Helm, RELEASE, create_namespace, manifests, wait_until_reconciled};
 use crate::support::{PATIENCE, TestEnv, Webhooks, path};
 
-/// Namespace of the chart. It differs from the namespace of the generated manifests, so that a name that
-/// the templates did not replace fails the tests.
+/// Namespace of the chart. It differs from the namespace of the generated manifests, so that a name
+/// that the templates did not replace fails the tests.
 const NAMESPACE: &str = "platform";
 
 #[test]
@@ -180,8 +180,8 @@ fn cleanup_hooks_match_enabled_controllers_and_can_be_disabled() {
     assert!(none.is_empty(), "{none:?}");
 }
 
-/// The values with the fewest permissions come first, so that no step uses the permissions of a previous
-/// one.
+/// The values with the fewest permissions come first, so that no step uses the permissions of a
+/// previous one.
 #[tokio::test]
 async fn installs_upgrades_and_uninstalls() {
     let stage = TestEnv::bare().await;

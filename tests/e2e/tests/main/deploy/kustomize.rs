@@ -21,7 +21,8 @@ impl TestEnv {
     }
 }
 
-/// The overlays with the fewest permissions come first, so that no step uses the permissions of another.
+/// The overlays with the fewest permissions come first, so that no step uses the permissions of
+/// another.
 #[tokio::test]
 async fn every_overlay_deploys_working_manager() {
     let stage = TestEnv::bare().await;
@@ -106,8 +107,8 @@ async fn overlay_lets_tenants_bind_named_cluster_roles() {
     deployed.assert_no_forbidden_requests(&stage);
 }
 
-/// Deploys next to cert-manager and the Prometheus Operator, of which only the CustomResourceDefinitions
-/// exist.
+/// Deploys next to cert-manager and the Prometheus Operator, of which only the
+/// CustomResourceDefinitions exist.
 async fn with_cert_manager_and_prometheus(stage: &TestEnv) {
     for (group, version, kind, plural) in [
         ("cert-manager.io", "v1", "Issuer", "issuers"),

@@ -1,5 +1,5 @@
-//! Installation from `deploy`: the API server accepts all manifests, the Pods are admitted, and a manager
-//! works with the arguments and permissions of its Deployment.
+//! Installation from `deploy`: the API server accepts all manifests, the Pods are admitted, and a
+//! manager works with the arguments and permissions of its Deployment.
 
 mod deployed;
 mod helm;
@@ -21,7 +21,8 @@ pub(crate) async fn create_namespace(stage: &TestEnv, name: &str) {
     stage.kubectl(&created).await.unwrap();
 }
 
-/// Creates a PodSet and a Memcached, which work in any cluster, and waits until they are reconciled.
+/// Creates a PodSet and a Memcached, which work in any cluster, and waits until they are
+/// reconciled.
 async fn wait_until_reconciled(stage: &TestEnv, namespace: &str, name: &str) {
     stage.create(&POD_SET, namespace, name, json!({ "replicas": 1 })).await;
     stage.create(&MEMCACHED, namespace, name, json!({ "size": 1 })).await;

@@ -9,11 +9,11 @@ use crate::support::{PATIENCE, TestEnv};
 const KINDS: [&str; 6] =
     ["CapsuleConfiguration", "Memcached", "NamespacePlus", "PodSet", "Tenant", "TenantOwner"];
 
-/// Deletes and recreates the CustomResourceDefinitions while the manager runs. Returns the manager with
-/// an object of each kind.
+/// Deletes and recreates the CustomResourceDefinitions while the manager runs. Returns the manager
+/// with an object of each kind.
 ///
-/// The manager finalizes the objects, logs one warning for each kind, and continues when the kind is
-/// back.
+/// The manager finalizes the objects, logs one warning for each kind, and continues when the kind
+/// is back.
 pub(super) async fn recreate_while_manager_runs(stage: &mut TestEnv) -> Installation<'_> {
     let installation = Installation::begin(stage, "second").await;
     installation.populate(&["early"]).await;

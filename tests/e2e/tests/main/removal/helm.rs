@@ -1,8 +1,8 @@
 //! `helm uninstall` in the orders that make a difference.
 //!
-//! Helm deletes the manager and its permissions, and then runs the cleanup in a Job. The outcome depends
-//! on what is being deleted when Helm starts: nothing, the CustomResourceDefinitions, or the namespace,
-//! in which Helm cannot create the Job.
+//! Helm deletes the manager and its permissions, and then runs the cleanup in a Job. The outcome
+//! depends on what is being deleted when Helm starts: nothing, the CustomResourceDefinitions, or
+//! the namespace, in which Helm cannot create the Job.
 
 use serde_json::{Value, json};
 
@@ -148,8 +148,8 @@ async fn namespace_then_release(stage: &TestEnv) {
     assert!(again.contains("not found"), "{again}");
 }
 
-/// Asserts that no object has a finalizer, that no webhook is registered, and that the objects of the
-/// cleanup Job are gone.
+/// Asserts that no object has a finalizer, that no webhook is registered, and that the objects of
+/// the cleanup Job are gone.
 async fn assert_clean(stage: &TestEnv) {
     let definitions = stage.names(&["customresourcedefinitions"]).await;
     for kind in KINDS.into_iter().filter(|kind| definitions.contains(&kind.definition())) {

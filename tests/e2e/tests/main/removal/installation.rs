@@ -96,8 +96,8 @@ impl<'s> Installation<'s> {
         stage.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]).await.unwrap();
     }
 
-    /// Deletes the other applied objects, and the namespaces of NamespacePlus objects, which stay by
-    /// default or if no manager runs.
+    /// Deletes the other applied objects, and the namespaces of NamespacePlus objects, which stay
+    /// by default or if no manager runs.
     pub(super) async fn delete_the_rest(stage: &TestEnv) {
         let plus = stage.names(&["namespaces"]).await.into_iter().filter(|name| name.starts_with("plus-"));
         for name in plus {

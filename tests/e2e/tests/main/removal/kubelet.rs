@@ -1,5 +1,5 @@
-//! Simulation of the kubelet during `helm uninstall`: a Pod is gone when its process has ended, and the
-//! Pod of the Job succeeds with its process.
+//! Simulation of the kubelet during `helm uninstall`: a Pod is gone when its process has ended, and
+//! the Pod of the Job succeeds with its process.
 
 use std::time::Duration;
 
@@ -51,8 +51,9 @@ pub(super) fn start_uninstall(stage: &TestEnv) -> HelmProcess {
     Helm::with(stage.cluster.kubeconfig()).start(&["uninstall", RELEASE, WITHIN])
 }
 
-/// Uninstalls the chart while managers run, so that the Job starts before they have ended. Asserts that
-/// all processes succeed and that no request of the Job is forbidden. Returns the log of the Job.
+/// Uninstalls the chart while managers run, so that the Job starts before they have ended. Asserts
+/// that all processes succeed and that no request of the Job is forbidden. Returns the log of the
+/// Job.
 pub(super) async fn uninstall(stage: &TestEnv, managers: impl IntoIterator<Item = Manager>) -> String {
     keep_pods(stage).await;
     // A simulated node would complete the Pod of the Job immediately, so it must stay unscheduled.

@@ -3,15 +3,15 @@
 //! There are four steps: stop the manager (delete its Deployment), delete its namespace, delete the
 //! CustomResourceDefinitions, and delete the objects. Many of the 24 orders are equivalent:
 //!
-//! - Deleting the namespace stops the manager that runs in it. To stop the manager after that has no
-//!   effect.
+//! - Deleting the namespace stops the manager that runs in it. To stop the manager after that has
+//!   no effect.
 //! - Deleting the CustomResourceDefinitions deletes their objects. To delete the objects after that
 //!   has no effect.
 //! - Once no manager runs, the order of the remaining steps has no effect.
 //!
-//! Two questions are left: how does the manager stop, and what is being deleted at that time? The six
-//! combinations are tested, two at a time if they concern different objects. A step does not wait for
-//! its deletions, so the next step starts while they are in progress.
+//! Two questions are left: how does the manager stop, and what is being deleted at that time? The
+//! six combinations are tested, two at a time if they concern different objects. A step does not
+//! wait for its deletions, so the next step starts while they are in progress.
 //!
 //! | manager stops by | nothing before | objects before | CustomResourceDefinitions before |
 //! |---|---|---|---|
@@ -56,7 +56,8 @@ async fn cleanup_after_stopped_manager_leaves_nothing() {
     crds_then_manager(manager, &before).await;
 }
 
-/// Creates a cluster with the CustomResourceDefinitions. Returns it with a snapshot of its state before.
+/// Creates a cluster with the CustomResourceDefinitions. Returns it with a snapshot of its state
+/// before.
 async fn begin() -> (TestEnv, Snapshot) {
     let cluster = cluster::isolated().await.unwrap();
     let rights = ["create", "clusterrole", "jane", "--verb=create,delete", "--resource=namespaces"];

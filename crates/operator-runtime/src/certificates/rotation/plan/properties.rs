@@ -66,8 +66,9 @@ impl Damage {
 #[derive(Default)]
 struct Replica {
     propagation: Propagation,
-    /// Until when it promises nothing: what it showed had ended, because the Secret was replaced again and again for the
-    /// last third of a certificate's life, and then the newest is better than none.
+    /// Until when it promises nothing: what it showed had ended, because the Secret was replaced
+    /// again and again for the last third of a certificate's life, and then the newest is better
+    /// than none.
     excused_until: u64,
 }
 
@@ -100,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_bytes_are_no_panic_and_lead_to_a_good_secret(
+    fn arbitrary_bytes_lead_to_valid_secret(
         values in vec(vec(any::<u8>(), 0..300), 4),
         seconds in 0..20_000_u64,
     ) {
@@ -115,10 +116,11 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Two replicas look at the Secret in turn, the second one not each time, while it is damaged and the time goes by
-    /// in steps, slow enough for a bundle to hold what was served lately. API servers know any bundle that either brought them since a propagation delay ago.
+    /// Two replicas look at the Secret in turn, the second one not each time, while it is damaged
+    /// and the time goes by in steps, slow enough for a bundle to hold what was served lately. API
+    /// servers know any bundle that either brought them since a propagation delay ago.
     #[test]
-    fn what_is_shown_is_trusted_at_every_moment_by_whoever_has_not_heard_the_latest(
+    fn served_certificate_is_always_trusted_by_stale_clients(
         steps in vec((damage(), 60..450_u64, any::<bool>()), 1..14),
     ) {
         let (mut data, mut now) = (Data::default(), 0);

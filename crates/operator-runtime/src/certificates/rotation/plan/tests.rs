@@ -34,7 +34,7 @@ fn is_valid(contents: &Contents, seconds: u64) -> bool {
 }
 
 #[test]
-fn what_is_fine_is_kept() {
+fn keeps_valid_secret() {
     let fresh = fresh();
     assert!(is_valid(&fresh, 0));
     for seconds in [0, 1, 2399] {
@@ -44,7 +44,7 @@ fn what_is_fine_is_kept() {
 }
 
 #[test]
-fn a_serving_certificate_is_renewed_by_the_same_authority_when_it_is_due() {
+fn renews_due_serving_certificate_with_same_authority() {
     let fresh = fresh();
     let plan = plan_at(2400, &fresh.data(), Some(&shows(&fresh)));
     assert_eq!(plan.changes, [Change::ServingDue]);
@@ -53,7 +53,7 @@ fn a_serving_certificate_is_renewed_by_the_same_authority_when_it_is_due() {
 }
 
 #[test]
-fn a_new_authority_is_trusted_for_a_while_before_it_signs_and_the_old_one_until_it_ends() {
+fn new_authority_is_trusted_before_it_signs_and_old_one_until_it_expires() {
     let mut held = fresh();
     for seconds in [2400, 4800] {
         held = plan_at(seconds, &held.data(), None).contents;
@@ -78,7 +78,7 @@ fn a_new_authority_is_trusted_for_a_while_before_it_signs_and_the_old_one_until_
 }
 
 #[test]
-fn a_due_serving_certificate_waits_for_the_new_authority_and_is_valid_meanwhile() {
+fn due_serving_certificate_waits_for_new_authority() {
     let held = fresh();
     // Nobody looked for long: both are due at once, which is as close as it gets.
     let renewed = plan_at(4790, &held.data(), None).contents;
@@ -89,7 +89,7 @@ fn a_due_serving_certificate_waits_for_the_new_authority_and_is_valid_meanwhile(
 }
 
 #[test]
-fn a_deleted_secret_gets_back_what_is_shown_and_a_new_authority_for_the_lost_key() {
+fn restores_deleted_secret_from_served_certificate_with_new_authority() {
     let fresh = fresh();
     let served = shows(&fresh);
     for damaged in [Data::default(), with(&Contents::read(&Data::default()), AUTHORITIES, b"garbage")] {
@@ -104,13 +104,13 @@ fn a_deleted_secret_gets_back_what_is_shown_and_a_new_authority_for_the_lost_key
 }
 
 #[test]
-fn a_deleted_secret_with_nothing_shown_is_a_new_beginning() {
+fn recreates_deleted_secret_if_nothing_is_served() {
     let plan = plan_at(100, &Data::default(), None);
     assert_eq!(plan.changes, [Change::FirstAuthority, Change::FirstServing]);
 }
 
 #[test]
-fn garbage_in_one_key_is_mended_with_what_is_shown_or_anew() {
+fn repairs_invalid_key_of_secret() {
     let fresh = fresh();
     let served = shows(&fresh);
     for (key, with_shown, without) in [
@@ -139,7 +139,7 @@ fn garbage_in_one_key_is_mended_with_what_is_shown_or_anew() {
 }
 
 #[test]
-fn the_key_of_another_certificate_is_garbage() {
+fn replaces_key_of_another_certificate() {
     let (fresh, other) = (fresh(), fresh());
     let key = other.data().remove(KEY).unwrap();
     assert_eq!(plan_at(10, &with(&fresh, KEY, &key.0), None).changes, [Change::FirstServing]);
@@ -148,7 +148,7 @@ fn the_key_of_another_certificate_is_garbage() {
 }
 
 #[test]
-fn the_secret_of_another_authority_is_taken_over_and_what_is_shown_stays_trusted() {
+fn adopts_secret_of_another_authority_and_keeps_served_one_trusted() {
     let (ours, theirs) = (shows(&fresh()), fresh());
     let plan = plan_at(10, &theirs.data(), Some(&ours));
     assert_eq!(plan.changes, [Change::BundleRestored]);
@@ -157,7 +157,7 @@ fn the_secret_of_another_authority_is_taken_over_and_what_is_shown_stays_trusted
 }
 
 #[test]
-fn a_certificate_of_an_authority_that_is_not_in_the_bundle_is_replaced() {
+fn replaces_certificate_of_authority_outside_bundle() {
     let (fresh, other) = (fresh(), fresh());
     let mut mixed = fresh.data();
     mixed.extend([CHAIN, KEY].map(|key| (key.to_owned(), other.data()[key].clone())));
@@ -167,7 +167,7 @@ fn a_certificate_of_an_authority_that_is_not_in_the_bundle_is_replaced() {
 }
 
 #[test]
-fn what_has_ended_is_a_new_beginning_even_if_it_is_shown() {
+fn replaces_expired_secret_even_if_served() {
     let fresh = fresh();
     let late = 4 * 3600;
     let plan = plan_at(late, &fresh.data(), Some(&shows(&fresh)));
@@ -176,13 +176,13 @@ fn what_has_ended_is_a_new_beginning_even_if_it_is_shown() {
 }
 
 #[test]
-fn a_certificate_that_ended_while_nobody_looked_is_made_anew() {
+fn replaces_certificate_that_expired_while_no_replica_ran() {
     let plan = plan_at(3600, &fresh().data(), None);
     assert_eq!(plan.changes, [Change::FirstServing]);
 }
 
 #[test]
-fn a_name_that_is_lacking_is_added_to_those_that_are_there_until_the_certificate_is_due() {
+fn adds_missing_name_and_keeps_others_until_renewal() {
     let fresh = fresh();
     let wanted = names(&["127.0.0.1"]);
     let inputs =
@@ -197,7 +197,7 @@ fn a_name_that_is_lacking_is_added_to_those_that_are_there_until_the_certificate
 }
 
 #[test]
-fn a_secret_that_is_deleted_again_and_again_does_not_grow_for_ever() {
+fn bundle_stays_bounded_after_repeated_deletion() {
     let served = shows(&fresh());
     let mut known = served.clone();
     for seconds in 0..20 {
@@ -209,7 +209,7 @@ fn a_secret_that_is_deleted_again_and_again_does_not_grow_for_ever() {
 }
 
 #[test]
-fn the_next_look_is_when_the_plan_changes() {
+fn next_check_is_when_plan_changes() {
     let fresh = fresh();
     let mut now = 0;
     let mut held = fresh;
@@ -235,7 +235,7 @@ fn the_next_look_is_when_the_plan_changes() {
 }
 
 #[test]
-fn keys_are_not_in_debug_output() {
+fn debug_output_hides_keys() {
     let fresh = fresh();
     let said = format!("{:?} {:?}", shows(&fresh), plan_at(0, &fresh.data(), None));
     assert!(!said.contains("PRIVATE") && said.len() < 2000, "{said}");

@@ -1,4 +1,4 @@
-//! A namespace with the rights that keeping the certificates needs, and no others.
+//! Test environment: a namespace with exactly the permissions that the certificates need.
 
 use std::time::Duration;
 
@@ -21,33 +21,33 @@ use serde_json::json;
 
 use super::replica::Replica;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-const ACCOUNT: &str = "keeper";
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+const ACCOUNT: &str = "certificates";
 
-pub(super) struct Stage {
+pub(super) struct TestEnv {
     pub(super) cluster: &'static Cluster,
     pub(super) namespace: TestNamespace,
     pub(super) client: Client,
     pub(super) secrets: Api<Secret>,
     pub(super) targets: Vec<CaBundleTarget>,
-    began: Mark,
+    started: Mark,
 }
 
-impl Stage {
-    /// With the rights on these objects, which do not exist yet.
+impl TestEnv {
+    /// Creates a namespace with permissions for `targets`, which do not exist yet.
     pub(super) async fn new(targets: impl Fn(&str) -> Vec<CaBundleTarget>) -> Self {
         let cluster = cluster::shared().await.unwrap();
-        let began = cluster.audit_mark().unwrap();
+        let started = cluster.audit_mark().unwrap();
         let namespace = cluster.namespace("certificates").await.unwrap();
         let client = cluster.client().await.unwrap();
         let secrets = Api::namespaced(client.clone(), &namespace);
         let targets = targets(&namespace);
-        let stage = Self { cluster, namespace, client, secrets, targets, began };
-        stage.permit().await;
-        stage
+        let env = Self { cluster, namespace, client, secrets, targets, started };
+        env.create_rbac().await;
+        env
     }
 
-    async fn permit(&self) {
+    async fn create_rbac(&self) {
         let namespace = self.namespace.name();
         let create = PostParams::default();
         let account = ServiceAccount {
@@ -66,7 +66,7 @@ impl Stage {
         Api::all(self.client.clone()).create(&create, &binding).await.unwrap();
     }
 
-    /// A replica that has a server, under these rights.
+    /// Starts a replica with the permissions of the ServiceAccount.
     pub(super) async fn replica(&self, source: Source) -> Replica {
         let client = self.cluster.client_for_service_account(&self.namespace, ACCOUNT).await.unwrap();
         let config = Config {
@@ -78,15 +78,15 @@ impl Stage {
         Replica::start(client, config).await
     }
 
-    pub(super) async fn managed(&self) -> Replica {
+    pub(super) async fn managed_replica(&self) -> Replica {
         self.replica(Source::Managed(Lifetimes::default())).await
     }
 
-    /// The Secret's data, when it satisfies this.
-    pub(super) async fn until(&self, what: &str, is_so: impl Fn(&Held) -> bool) -> Held {
-        let seen = eventually(what, PATIENCE, async || {
-            let held = Held::of(self.secrets.get_opt(SECRET).await?);
-            Ok(if is_so(&held) { Ok(held) } else { Err(held.authorities.len()) })
+    /// Waits until the contents of the Secret satisfy a condition.
+    pub(super) async fn until(&self, what: &str, is_so: impl Fn(&SecretContents) -> bool) -> SecretContents {
+        let seen = eventually(what, TIMEOUT, async || {
+            let contents = SecretContents::of(self.secrets.get_opt(SECRET).await?);
+            Ok(if is_so(&contents) { Ok(contents) } else { Err(contents.authorities.len()) })
         });
         seen.await.unwrap()
     }
@@ -95,15 +95,15 @@ impl Stage {
         self.secrets.delete(SECRET, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Puts these bytes into the Secret, as somebody with a shell would.
-    pub(super) async fn fill(&self, data: &[(&str, Vec<u8>)]) {
+    /// Replaces keys of the Secret.
+    pub(super) async fn patch_secret(&self, data: &[(&str, Vec<u8>)]) {
         let data: serde_json::Map<_, _> =
             data.iter().map(|(key, bytes)| ((*key).to_owned(), json!(ByteString(bytes.clone())))).collect();
         let patch = Patch::Merge(json!({ "data": data }));
         self.secrets.patch(SECRET, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// A Secret that was there before.
+    /// Creates the Secret before a replica does.
     pub(super) async fn create_secret(&self, data: &[(&str, Vec<u8>)]) {
         let data = data.iter().map(|(key, bytes)| ((*key).to_owned(), ByteString(bytes.clone()))).collect();
         let secret = Secret {
@@ -115,14 +115,14 @@ impl Stage {
         self.secrets.create(&PostParams::default(), &secret).await.unwrap();
     }
 
-    /// What the replicas have asked for: verb, resource and status of the answer.
+    /// Returns verb, resource, and status code of the requests of the replicas.
     pub(super) fn requests(&self) -> Vec<(String, String, u16)> {
         let user = format!("system:serviceaccount:{}:{ACCOUNT}", self.namespace.name());
-        let log = self.cluster.audit_since(self.began).unwrap().by_user(&user);
+        let log = self.cluster.audit_since(self.started).unwrap().by_user(&user);
         log.entries.into_iter().map(|entry| (entry.verb, entry.resource, entry.code)).collect()
     }
 
-    /// How many writes of these resources were carried out.
+    /// Returns the number of successful writes of a resource.
     pub(super) fn writes(&self, resource: &str) -> usize {
         let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
         let requests = self.requests();
@@ -130,16 +130,16 @@ impl Stage {
     }
 }
 
-/// What a Secret holds.
+/// Contents of the Secret.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Held {
+pub(super) struct SecretContents {
     pub(super) bundle: Vec<u8>,
     pub(super) authorities: Vec<CertificateDer<'static>>,
     pub(super) serving: Option<CertificateDer<'static>>,
     pub(super) has_key: bool,
 }
 
-impl Held {
+impl SecretContents {
     pub(super) fn of(secret: Option<Secret>) -> Self {
         let data = secret.and_then(|secret| secret.data).unwrap_or_default();
         let bytes = |key| data.get(key).map(|ByteString(bytes)| bytes.clone()).unwrap_or_default();

@@ -30,24 +30,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::handlers::REGISTRATION;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Looks into one namespace of the shared cluster.
-pub(super) struct Stage {
+/// Webhook server and a namespace of the shared cluster.
+pub(super) struct TestEnv {
     pub(super) cluster: &'static Cluster,
     pub(super) namespace: TestNamespace,
     pub(super) client: Client,
     server: Option<Server>,
-    pub(super) reach: ClientConfig,
+    pub(super) client_config: ClientConfig,
     pub(super) ca: ByteString,
     stop: CancellationToken,
-    /// Kept, for the informers end with it.
+    /// The informers stop when it is dropped.
     _environment: Environment,
 }
 
-impl Stage {
-    /// A server that the API server has not been told of.
-    pub(super) async fn quiet() -> Self {
+impl TestEnv {
+    /// Starts a server without webhook configurations.
+    pub(super) async fn new() -> Self {
         let cluster = cluster::shared().await.unwrap();
         let namespace = cluster.namespace("webhook").await.unwrap();
         let client = cluster.client().await.unwrap();
@@ -58,28 +58,37 @@ impl Stage {
         let address = ([127, 0, 0, 1], 0).into();
         let server = serve(address, webhooks, identity, None, stop.clone()).await.unwrap();
         let base = format!("https://{}", server.address);
-        let reach = ClientConfig::Url { base, namespace: "ensemble-system".to_owned() };
-        Self { cluster, namespace, client, server: Some(server), reach, ca, stop, _environment: environment }
+        let client_config = ClientConfig::Url { base, namespace: "ensemble-system".to_owned() };
+        Self {
+            cluster,
+            namespace,
+            client,
+            server: Some(server),
+            client_config,
+            ca,
+            stop,
+            _environment: environment,
+        }
     }
 
-    /// A server that the API server asks.
-    pub(super) async fn asked() -> Self {
-        let stage = Self::quiet().await;
-        stage.configure(None).await;
-        stage.until_asked().await;
-        stage
+    /// Starts a server and registers its webhooks.
+    pub(super) async fn with_webhooks() -> Self {
+        let env = Self::new().await;
+        env.configure(None).await;
+        env.until_called().await;
+        env
     }
 
-    /// Tells the API server of the webhooks, for the test's own namespace only.
+    /// Creates the webhook configurations for the namespace of the test.
     pub(super) async fn configure(&self, failure_policy: Option<&str>) {
-        let mut guards = validating(&REGISTRATION, &self.reach).unwrap();
+        let mut guards = validating(&REGISTRATION, &self.client_config).unwrap();
         guards.metadata = self.metadata();
         for webhook in guards.webhooks.iter_mut().flatten() {
             self.adapt(&mut webhook.client_config, webhook.namespace_selector.as_mut());
             webhook.failure_policy =
                 failure_policy.map(str::to_owned).or_else(|| webhook.failure_policy.take());
         }
-        let mut stampers = mutating(&REGISTRATION, &self.reach).unwrap();
+        let mut stampers = mutating(&REGISTRATION, &self.client_config).unwrap();
         stampers.metadata = self.metadata();
         for webhook in stampers.webhooks.iter_mut().flatten() {
             self.adapt(&mut webhook.client_config, webhook.namespace_selector.as_mut());
@@ -101,7 +110,7 @@ impl Stage {
         ObjectMeta { name: Some(self.namespace.to_string()), ..ObjectMeta::default() }
     }
 
-    /// What the part of a process does that keeps the certificates; and no other test may be disturbed.
+    /// Sets `caBundle`, and limits a webhook to the namespace of the test.
     fn adapt(&self, client_config: &mut WebhookClientConfig, selector: Option<&mut LabelSelector>) {
         client_config.ca_bundle = Some(self.ca.clone());
         selector.unwrap().match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
@@ -111,11 +120,11 @@ impl Stage {
         });
     }
 
-    /// Waits until the API server goes by the configuration.
-    pub(super) async fn until_asked(&self) {
-        eventually("the webhook to be asked", PATIENCE, async || {
+    /// Waits until the API server uses the configurations.
+    pub(super) async fn until_called(&self) {
+        eventually("the webhook to be called", TIMEOUT, async || {
             Ok(match self.try_create(&[("deny", "not yet")]).await {
-                Err(refused) if refused.contains("not yet") => Ok(()),
+                Err(error) if error.contains("not yet") => Ok(()),
                 other => Err(other),
             })
         })
@@ -127,32 +136,32 @@ impl Stage {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// What the API server says to a ConfigMap that is not to be stored.
+    /// Creates a ConfigMap in a dry run. Returns the error of the API server.
     pub(super) async fn try_create(&self, data: &[(&str, &str)]) -> Result<ConfigMap, String> {
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         let created = self.config_maps().create(&dry_run, &config_map("tried", data)).await;
         created.map_err(|error| operator_core::error::chain(&error))
     }
 
-    /// Ends the server; the API server goes on asking it.
-    pub(super) async fn end_server(&mut self) {
+    /// Stops the server. The webhook configurations stay.
+    pub(super) async fn stop_server(&mut self) {
         self.stop.cancel();
         self.server.take().unwrap().task.await.unwrap();
     }
 
-    /// Takes back what the API server was told.
-    pub(super) async fn forget(&self) {
+    /// Deletes the webhook configurations.
+    pub(super) async fn delete_webhooks(&self) {
         let (name, delete) = (self.namespace.to_string(), DeleteParams::default());
         Api::<ValidatingWebhookConfiguration>::all(self.client.clone()).delete(&name, &delete).await.unwrap();
         Api::<MutatingWebhookConfiguration>::all(self.client.clone()).delete(&name, &delete).await.unwrap();
     }
 }
 
-/// A certificate that signs itself, and what the API server is to trust.
+/// Returns a self-signed certificate and its `caBundle`.
 fn identity() -> (Identity, ByteString) {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let generated = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let identity = Identity::default();
-    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let (chain, key) = (generated.cert.pem(), generated.signing_key.serialize_pem());
     identity.set(chain.as_bytes(), key.as_bytes()).unwrap();
     (identity, ByteString(chain.into_bytes()))
 }
