@@ -4,7 +4,7 @@ use cluster::wait::eventually;
 use serde_json::json;
 
 use super::{Deployed, create_namespace, manifests, wait_until_reconciled};
-use crate::support::{NAMESPACE, NAMESPACE_PLUS, PATIENCE, TestEnv, TENANT, Webhooks, path, sample};
+use crate::support::{NAMESPACE, NAMESPACE_PLUS, PATIENCE, TENANT, TestEnv, Webhooks, path, sample};
 
 const DEPLOYMENT: &str = "ensemble-manager";
 

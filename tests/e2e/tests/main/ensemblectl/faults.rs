@@ -46,7 +46,10 @@ pub(super) async fn reports_object_held_by_finalizer(env: &TestEnv) {
     ];
     until_reported(env, &["--stuck-after=0s"], &texts).await;
     let output = ctl(env, &["wait", "podset", "web", "--for=deleted", "--timeout=100ms"]);
-    assert!(output.code == 1 && output.err.contains("it is waiting for finalizers: example.com/stays"), "{output:?}");
+    assert!(
+        output.code == 1 && output.err.contains("it is waiting for finalizers: example.com/stays"),
+        "{output:?}"
+    );
     podsets.patch("web", &PatchParams::default(), &finalizers(&[])).await.unwrap();
     let output = ctl(env, &["wait", "podset", "web", "--for=deleted", "--timeout=1m"]);
     assert_eq!(output.code, 0, "{output:?}");

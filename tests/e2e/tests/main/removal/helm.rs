@@ -142,7 +142,7 @@ async fn namespace_then_release(stage: &TestEnv) {
     let administrator = stage.cluster.kubeconfig().display().to_string();
     let done = run_to_exit(&["cleanup"], &[("KUBECONFIG", &administrator), ("POD_NAMESPACE", PLATFORM)]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.said.contains(COMPLETE), "{done:?}");
+    assert!(done.stderr.contains(COMPLETE), "{done:?}");
     create_namespace_as_jane(stage).await.unwrap();
     let again = kubelet::start_uninstall(stage).wait().await.unwrap_err();
     assert!(again.contains("not found"), "{again}");

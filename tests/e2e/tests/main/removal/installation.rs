@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::support::{
-    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, TestEnv, TENANT, TENANT_OWNER,
-    Webhooks, path,
+    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, TENANT, TENANT_OWNER,
+    TestEnv, Webhooks, path,
 };
 
 /// Kinds that users create.

@@ -129,7 +129,7 @@ async fn manager_first(stage: &mut TestEnv, before: &Snapshot) {
     let cleaner = stage.account("cleaner").await;
     let refused = run_to_exit(&["cleanup"], &[("KUBECONFIG", kubeconfig(&cleaner))]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.said.contains("apply deploy/rbac/optional/cleanup.yaml"), "{refused:?}");
+    assert!(refused.stderr.contains("apply deploy/rbac/optional/cleanup.yaml"), "{refused:?}");
     let file = path("deploy/rbac/optional/cleanup.yaml");
     stage.kubectl(&["apply", "--server-side", "-f", &file]).await.unwrap();
     stage.grant_controller_rights(&cleaner, "cleanup").await;
@@ -144,11 +144,11 @@ async fn manager_first(stage: &mut TestEnv, before: &Snapshot) {
         "deleted object kind=ClusterRoleBinding object=capsule-namespace-provisioner",
         "removed finalizer kind=Memcached object=default/late finalizer=cache.example.com/finalizer",
     ] {
-        assert!(done.said.contains(line), "{line}: {}", done.said);
+        assert!(done.stderr.contains(line), "{line}: {}", done.stderr);
     }
     let again = run_to_exit(&["cleanup"], &[("KUBECONFIG", kubeconfig(&cleaner))]);
     assert_eq!(again.code, Some(0), "{again:?}");
-    assert!(again.said.contains(&format!("{COMPLETE} count=0")), "{again:?}");
+    assert!(again.stderr.contains(&format!("{COMPLETE} count=0")), "{again:?}");
 
     create_namespace_as_jane(stage).await.unwrap();
     remove_foreign_finalizer(stage).await;
