@@ -52,7 +52,7 @@ const CREATED_BY_KUBERNETES: [(&str, &str); 2] = [("apps", "replicasets"), ("", 
 /// Returns an error if discovery fails.
 pub(crate) async fn find(client: &Client, kind: &Kind, object: DynamicObject) -> Result<ObjectTree> {
     let (mut errors, mut found) = (Vec::new(), Vec::new());
-    let (cluster_scoped, namespaced): (Vec<_>, Vec<_>) =
+    let (cluster_scoped, namespace_scoped): (Vec<_>, Vec<_>) =
         discover(client, kind).await?.into_iter().partition(|(_, scope)| *scope == Scope::Cluster);
     for (resource, _) in &cluster_scoped {
         let api = Api::all_with(client.clone(), resource);
@@ -62,7 +62,7 @@ pub(crate) async fn find(client: &Client, kind: &Kind, object: DynamicObject) ->
     let namespaces = found.iter().filter(|candidate| is(candidate, "Namespace")).map(ResourceExt::name_any);
     let namespaces: BTreeSet<_> = object.namespace().into_iter().chain(namespaces).collect();
     for namespace in &namespaces {
-        for (resource, _) in &namespaced {
+        for (resource, _) in &namespace_scoped {
             let api = Api::namespaced_with(client.clone(), namespace, resource);
             append_list(&api, resource, namespace, &mut found, &mut errors).await;
         }

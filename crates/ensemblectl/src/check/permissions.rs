@@ -43,12 +43,13 @@ pub(super) fn required_roles(installation: &Installation) -> Vec<RequiredRole> {
         roles.push(role(grant, &[namespace.to_owned()]));
     }
     if installation.needs_certificate() {
-        let namespaced = Grant::new("certificates", certificates::rules());
-        roles.push(role(namespaced, std::slice::from_ref(&installation.namespace)));
+        let grant = Grant::new("certificates", certificates::rules());
+        roles.push(role(grant, std::slice::from_ref(&installation.namespace)));
     }
     if installation.serves_webhooks() {
-        let cluster_wide = certificates::cluster_rules(&ca_bundle_targets(&flags.controllers));
-        roles.push(role(Grant::new("certificates", cluster_wide), &[]));
+        let targets = ca_bundle_targets(&flags.controllers);
+        let grant = Grant::new("certificates", certificates::cluster_rules(&targets));
+        roles.push(role(grant, &[]));
     }
     if installation.has_secure_metrics() {
         roles.push(role(Grant::new("metrics-auth", metrics::rules()), &[]));
