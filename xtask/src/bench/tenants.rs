@@ -40,8 +40,8 @@ pub(super) struct Tenants {
     namespaces: usize,
 
     /// Number of Tenants with which the change of one Tenant is measured again
-    #[arg(long, default_value_t = 1000)]
-    more_tenants: usize,
+    #[arg(long = "more-tenants", value_name = "TENANTS", default_value_t = 1000)]
+    more: usize,
 }
 
 /// Namespaces of each Tenant.
@@ -83,11 +83,11 @@ impl Tenants {
         self.create_concurrently(&env).await?;
         self.create_sequentially(&env).await?;
         env.change_tenant(self.count).await?;
-        if self.more_tenants > self.count {
-            env.create_tenants(self.count..self.more_tenants, 1).await?;
+        if self.more > self.count {
+            env.create_tenants(self.count..self.more, 1).await?;
             wait_until_idle(&env.cluster, Duration::from_secs(5)).await?;
-            env.change_tenant(self.more_tenants).await?;
-            figures::print(&format!("memory, {} Tenants", self.more_tenants), resident(env.manager)?, "MiB");
+            env.change_tenant(self.more).await?;
+            figures::print(&format!("memory, {} Tenants", self.more), resident(env.manager)?, "MiB");
         }
         running.stop()?;
         env.cluster.stop()

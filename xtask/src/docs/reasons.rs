@@ -1,5 +1,7 @@
 //! `docs/reference/reasons.md`: the reasons of conditions and Events.
 
+use std::fmt::Write as _;
+
 use operator_core::conditions::reasons::{CATALOG, Reason};
 
 use super::cell;
@@ -17,7 +19,7 @@ The pages of the controllers list the conditions that have these reasons.
 pub(super) fn page() -> String {
     let mut page = HEAD.to_owned();
     for (title, reasons) in CATALOG {
-        page.push_str(&format!("\n## {title}\n\n| reason | meaning | what to do |\n|---|---|---|\n"));
+        let _ = write!(page, "\n## {title}\n\n| reason | meaning | what to do |\n|---|---|---|\n");
         page.extend(reasons.iter().map(row));
     }
     page
