@@ -230,7 +230,7 @@ async fn until_led_by(test_cluster: &TestCluster, name: &str) -> Result<()> {
     let leases = Api::<Lease>::namespaced(test_cluster.client.clone(), NAMESPACE_OF_MANAGER);
     eventually("this manager to lead all controllers", test_cluster.patience, async || {
         let mut led = 0;
-        for controller in CONTROLLERS {
+        for controller in CONTROLLERS.iter() {
             let lease = leases.get_opt(&format!("ensemble-{controller}")).await?;
             let holder = lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default();
             led += usize::from(holder.starts_with(name));

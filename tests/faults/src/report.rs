@@ -1,4 +1,4 @@
-//! Formats the results for people and programs. Pure functions.
+//! Formats the results as text, Markdown, and JSON. Pure functions.
 
 use std::fmt::Write as _;
 
@@ -24,17 +24,17 @@ pub fn failure_line(verdict: &Verdict) -> String {
 pub fn summary(verdicts: &[Verdict]) -> String {
     let converged = verdicts.iter().filter(|verdict| verdict.difference.is_none()).count();
     let violations: usize = verdicts.iter().map(|verdict| verdict.violations.len()).sum();
-    let unstruck = verdicts.iter().filter(|verdict| !verdict.injected).count();
+    let without_fault = verdicts.iter().filter(|verdict| !verdict.injected).count();
     let mut text = format!("{converged} of {} converge, {violations} invariant violations", verdicts.len());
-    if unstruck > 0 {
-        let _ = write!(text, " ({unstruck} whose fault found nothing to strike)");
+    if without_fault > 0 {
+        let _ = write!(text, " ({without_fault} without an injected fault)");
     }
     text
 }
 
 /// Returns a Markdown table with the passed and total runs by class and controller.
 pub fn table(verdicts: &[Verdict]) -> String {
-    let mut controllers: Vec<_> = CONTROLLERS.to_vec();
+    let mut controllers = CONTROLLERS.clone();
     controllers.retain(|controller| verdicts.iter().any(|verdict| verdict.id.controller == *controller));
     let mut table = format!("| class | fault | {} | all | slowest |\n", controllers.join(" | "));
     let _ = writeln!(table, "|---|---|{}---|---|", "---|".repeat(controllers.len()));

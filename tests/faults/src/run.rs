@@ -18,7 +18,7 @@ use crate::{
 
 /// Time without changes after which a run is complete.
 pub(crate) const IDLE: Duration = Duration::from_millis(300);
-/// The same for recording a baseline: longer than the delay of status updates.
+/// Timeout for recording a baseline: longer than the delay of status updates.
 const BASELINE_IDLE: Duration = Duration::from_secs(2);
 /// Polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(20);

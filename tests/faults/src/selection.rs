@@ -30,7 +30,7 @@ impl Selection {
     /// Selects all runs.
     pub fn all() -> Self {
         Self {
-            controllers: workload::CONTROLLERS.into(),
+            controllers: workload::CONTROLLERS.clone(),
             classes: Class::all().collect(),
             only: None,
             shard: (1, 1),

@@ -1,5 +1,5 @@
 //! Tokens of runs. The name or namespace of each object starts with the token of its run, so that
-//! concurrent runs can be told apart.
+//! concurrent runs can be distinguished.
 
 use std::fmt;
 

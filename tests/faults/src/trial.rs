@@ -125,8 +125,8 @@ impl<'t> Trial<'t> {
         match &self.planned.injection {
             Injection::Requests { which, fault, .. } => inject_request(which, fault),
             Injection::Frames(frames) => {
-                for told in frames {
-                    inject_frame(told.resource.as_ref(), told.event.as_ref(), told.nth, told.fault);
+                for frame in frames {
+                    inject_frame(frame.resource.as_ref(), frame.event.as_ref(), frame.nth, frame.fault);
                 }
             }
             Injection::OutdatedCache(Trigger::Write(key, nth)) => {

@@ -11,7 +11,7 @@ use crate::{
     proxy::Proxy,
     test_cluster::{ACCOUNT, NAMESPACE_OF_MANAGER, TestCluster},
     token::Token,
-    workload::CONTROLLERS,
+    workload::{CONTROLLERS, EXCLUDED},
 };
 
 /// Short durations for leader election: a Lease of 3 s.
@@ -65,8 +65,8 @@ impl Worker {
         let (kubeconfig, name) = (dir.join(format!("{name}.proxied")), format!("faults-{name}"));
         let log = dir.join(format!("companions/{name}.log"));
         proxy.lead(&account, &kubeconfig)?;
-        // Disables the default Tenant controller, which writes independently.
-        let controllers = format!("--controllers={},-capsuleconfiguration", controllers.join(","));
+        let excluded = EXCLUDED.map(|controller| format!(",-{controller}")).concat();
+        let controllers = format!("--controllers={}{excluded}", controllers.join(","));
         let fixed = [
             controllers.as_str(),
             "--log-format=json",

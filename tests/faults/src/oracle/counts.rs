@@ -64,7 +64,7 @@ pub fn lost(token: Token, wanted: &Counts, history: &History) -> Vec<String> {
         }
         let is_lasting = known.iter().take(*made).any(|lasting| *lasting == uid);
         if is_lasting && change.is_gone {
-            lost.push(format!("{name} was deleted, but stays without a fault"));
+            lost.push(format!("{name} was deleted, but exists in the run without a fault"));
         }
     }
     lost

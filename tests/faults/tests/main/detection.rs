@@ -21,7 +21,7 @@ fn modified(steps: fn(&str) -> Vec<Step>) -> Planned {
     Planned { id, injection: Injection::Modify(steps), description: "spoilt".to_owned() }
 }
 
-/// A Pod that nobody deletes.
+/// A Pod that no client deletes.
 fn foreign_pod(run: &str) -> Vec<Step> {
     let container = json!({ "name": "a", "image": "example.com/a" });
     vec![ObjectRef::home(&POD, &format!("{run}-stranger")).with(json!({ "containers": [container] }))]

@@ -180,7 +180,7 @@ async fn list_returns_outdated_state_and_then_expires() {
     while seen.last().is_none_or(|last| last != "bookmark") {
         seen.push(next(&mut events).await);
     }
-    seen.retain(|told| told.ends_with("old") || told.ends_with("new"));
+    seen.retain(|frame| frame.ends_with("old") || frame.ends_with("new"));
     assert_eq!(seen, ["+old"]);
     fixture.proxy.rules().stale = None;
     fixture.proxy.send_control(Control::Expire(None));

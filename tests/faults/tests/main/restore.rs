@@ -77,16 +77,18 @@ type Steps = fn(&str) -> Vec<workload::Step>;
 async fn controllers_accept_restored_backup() {
     let test_cluster = Arc::new(TestCluster::start(&program(), PATIENCE).await.unwrap());
     let worker = Worker::replica(test_cluster.clone(), "restored", Vec::new()).await.unwrap();
-    let runs = CONTROLLERS.map(|controller| (change(controller), test_cluster.token()));
+    let runs = CONTROLLERS.iter().map(|controller| (change(controller), test_cluster.token()));
+    let runs: Vec<_> = runs.collect();
     go(&test_cluster, &runs, |workload| workload.before).await;
-    let ends = runs.map(|(_, token)| end_state(token, &test_cluster.observer.state(token)));
+    let end_states = runs.iter().map(|(_, token)| end_state(*token, &test_cluster.observer.state(*token)));
+    let end_states: Vec<_> = end_states.collect();
 
     let backup: PathBuf = test_cluster.cluster.record().dir.join("backup");
     while_stopped(&test_cluster, |data| copy(data, &backup)).await;
     go(&test_cluster, &runs, |workload| workload.act).await;
     reach(&test_cluster.observer, &runs).await;
 
-    let said = worker.log_position();
+    let position = worker.log_position();
     while_stopped(&test_cluster, |data| {
         std::fs::remove_dir_all(data).unwrap();
         copy(&backup, data);
@@ -98,12 +100,12 @@ async fn controllers_accept_restored_backup() {
     })
     .await
     .unwrap();
-    assert!(worker.log_since(said).unwrap().contains("the resource version of the Lease went backwards"));
+    assert!(worker.log_since(position).unwrap().contains("the resource version of the Lease went backwards"));
     worker.restart().unwrap();
     // Watches from before the restore receive no events.
     let observer = Observer::follow(&test_cluster.client);
     eventually("the state of the backup", PATIENCE, async || {
-        let differences = runs.iter().zip(&ends).filter_map(|((workload, token), end)| {
+        let differences = runs.iter().zip(&end_states).filter_map(|((workload, token), end)| {
             let differs = difference(end, &end_state(*token, &observer.state(*token)))?;
             Some(format!("{}: {differs}", workload.controller))
         });

@@ -52,8 +52,8 @@ async fn stuck_pod_runs_after_retry() {
     pods.create(&PostParams::default(), &pod).await.unwrap();
     let log = cluster.record().dir.join("kwok.log");
     eventually("the node to give up on the Pod", PATIENCE, async || {
-        let said = std::fs::read_to_string(&log)?;
-        Ok(said.lines().any(|line| line.contains("failed to apply stage") && line.contains("default/a")))
+        let log_text = std::fs::read_to_string(&log)?;
+        Ok(log_text.lines().any(|line| line.contains("failed to apply stage") && line.contains("default/a")))
     })
     .await
     .unwrap();

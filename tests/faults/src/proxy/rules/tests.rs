@@ -6,7 +6,7 @@ fn info(verb: &'static str, name: &str) -> RequestInfo {
     RequestInfo { verb, resource: "pods".to_owned(), namespace: "n".to_owned(), name: name.to_owned() }
 }
 
-fn told(event: &str, version: &str) -> FrameInfo {
+fn frame(event: &str, version: &str) -> FrameInfo {
     let (namespace, name) = ("n".to_owned(), "r000001".to_owned());
     FrameInfo { event: event.to_owned(), namespace, name, version: version.to_owned() }
 }
@@ -46,10 +46,10 @@ fn counts_frames_by_event_type() {
     let token = Token::nth(1);
     let (resource, event) = (Some("pods".to_owned()), Some("MODIFIED".to_owned()));
     rules.add_frame_fault(FrameRule { token, resource, event, nth: Some(2), fault: FrameFault::Duplicate });
-    assert_eq!(rules.fault_for_frame("pods", &told("ADDED", "1")), None);
-    assert_eq!(rules.fault_for_frame("pods", &told("MODIFIED", "2")), None);
-    assert_eq!(rules.fault_for_frame("podsets", &told("MODIFIED", "3")), None);
-    assert_eq!(rules.fault_for_frame("pods", &told("MODIFIED", "4")), Some(FrameFault::Duplicate));
+    assert_eq!(rules.fault_for_frame("pods", &frame("ADDED", "1")), None);
+    assert_eq!(rules.fault_for_frame("pods", &frame("MODIFIED", "2")), None);
+    assert_eq!(rules.fault_for_frame("podsets", &frame("MODIFIED", "3")), None);
+    assert_eq!(rules.fault_for_frame("pods", &frame("MODIFIED", "4")), Some(FrameFault::Duplicate));
     assert_eq!(rules.frame_counts(token).len(), 3);
 }
 
@@ -58,7 +58,7 @@ fn write_without_new_version_is_ineffective() {
     let mut rules = Rules::default();
     let answer = |version: &str| json!({ "metadata": { "resourceVersion": version } }).to_string();
     let update = info("update", "r000001");
-    rules.fault_for_frame("pods", &told("ADDED", "5"));
+    rules.fault_for_frame("pods", &frame("ADDED", "5"));
     for (code, version) in [(200, "5"), (200, "6"), (409, "")] {
         let before = rules.known(&update);
         rules.answered(&update, before.as_ref(), b"", code, answer(version).as_bytes());
