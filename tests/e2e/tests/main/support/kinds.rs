@@ -124,7 +124,7 @@ impl TestEnv {
     }
 }
 
-/// Whether the condition Ready is true of the present spec.
+/// Returns whether the condition Ready is true for the current spec.
 fn is_ready(object: &DynamicObject) -> bool {
     let status = &object.data["status"];
     let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
