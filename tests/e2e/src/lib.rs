@@ -1,1 +1,1 @@
-//! End-to-end tests: a running manager, seen through the Kubernetes API only. See `tests/main`.
+//! End-to-end tests of the manager, see `tests/main`.

@@ -48,8 +48,8 @@ impl CrashingManager {
         self.manager.as_ref().unwrap().until_logged("the controller starts").await;
     }
 
-    /// Waits for a random time up to [`MAX_DELAY_SECONDS`]. Short times are more likely because most writes
-    /// are early.
+    /// Waits for a random time up to [`MAX_DELAY_SECONDS`]. Short times are more likely because
+    /// most writes are early.
     async fn sleep_random(&mut self) {
         let share = self.random.f64();
         tokio::time::sleep(Duration::from_secs_f64(MAX_DELAY_SECONDS * share * share)).await;

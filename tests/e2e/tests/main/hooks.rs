@@ -111,14 +111,14 @@ async fn work(State(calls): State<Calls>, Path(milliseconds): Path<u64>, headers
 }
 
 /// Two managers, one of which leads.
-struct Managers {
+struct ManagerPair {
     env: TestEnv,
     home: TestNamespace,
     accounts: Vec<Account>,
     managers: Vec<Option<Manager>>,
 }
 
-impl Managers {
+impl ManagerPair {
     async fn start() -> Self {
         let env = TestEnv::complete().await;
         let home = env.cluster.namespace("hooks").await.unwrap();
@@ -188,7 +188,7 @@ fn name(number: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn call_of_killed_leader_is_repeated_after_timeout_with_same_key() {
-    let (mut managers, receiver) = (Managers::start().await, Receiver::start().await);
+    let (mut managers, receiver) = (ManagerPair::start().await, Receiver::start().await);
     let mut leader = managers.until_led(None).await;
     for number in 0..5 {
         managers.create(&format!("quiet-{number}"), receiver.spec(&["Created"], NO_TIME)).await;
@@ -218,7 +218,7 @@ async fn call_of_killed_leader_is_repeated_after_timeout_with_same_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resumed_leader_makes_no_calls() {
-    let (managers, receiver) = (Managers::start().await, Receiver::start().await);
+    let (managers, receiver) = (ManagerPair::start().await, Receiver::start().await);
     let first = managers.until_led(None).await;
     let uid = managers.create("frozen", receiver.spec(&["Created", "Deleted"], WORK)).await;
     receiver.until(&uid, "begin", |_| true).await;

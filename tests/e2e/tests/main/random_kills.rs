@@ -46,19 +46,19 @@ impl<'s> Replicas<'s> {
     async fn start(env: &'s TestEnv) -> Self {
         let mut accounts = Vec::new();
         for number in 0..REPLICAS {
-            accounts.push(env.replica(&format!("mortal-{number}"), &CONTROLLERS).await);
+            accounts.push(env.replica(&format!("replica-{number}"), &CONTROLLERS).await);
         }
         let managers = (0..REPLICAS).map(|_| None).collect();
-        let mut replicas_under_test =
+        let mut replicas =
             Self { env, accounts, managers, frozen: BTreeMap::new(), disruptions: BTreeMap::new() };
         for number in 0..REPLICAS {
-            replicas_under_test.start_replica(number);
+            replicas.start_replica(number);
         }
-        replicas_under_test
+        replicas
     }
 
     fn start_replica(&mut self, number: usize) {
-        let name = format!("mortal-{number}");
+        let name = format!("replica-{number}");
         let instance = format!("--instance={name}");
         let args = [&["--leader-elect", instance.as_str()], QUICK.as_slice()].concat();
         self.managers[number] = Some(self.env.start(&name, &self.accounts[number], &args));
@@ -78,7 +78,7 @@ impl<'s> Replicas<'s> {
             1 if !self.frozen.contains_key(&number) => {
                 self.managers[number].take().unwrap().stop().await;
                 self.start_replica(number);
-                *self.disruptions.entry("ended").or_default() += 1;
+                *self.disruptions.entry("stopped").or_default() += 1;
             }
             _ => {
                 self.managers[number].as_ref().unwrap().signal(Signal::STOP);
@@ -226,7 +226,7 @@ async fn replicas_survive_random_kills_without_two_leaders() {
     let spare = env.cluster.namespace("spare").await.unwrap();
     let client = env.cluster.client().await.unwrap();
     let pods = LivePods::follow(Api::<Pod>::namespaced(client.clone(), &home));
-    let mut replicas_under_test = Replicas::start(&env).await;
+    let mut replicas = Replicas::start(&env).await;
     assert_distributed(&env).await;
     let mut wanted = DesiredState::begin(&env, &home, &spare).await;
     let lasting = [("deployment", "cache"), ("service", "cache")];
@@ -237,19 +237,19 @@ async fn replicas_survive_random_kills_without_two_leaders() {
     for _ in 0..kills {
         wanted.change(&mut random).await;
         tokio::time::sleep(Duration::from_millis(random.u64(0..800))).await;
-        replicas_under_test.disrupt(&mut random).await;
+        replicas.disrupt(&mut random).await;
     }
     let took = at.elapsed();
-    replicas_under_test.resume_expired(Instant::now() + Duration::from_mins(1));
+    replicas.resume_expired(Instant::now() + Duration::from_mins(1));
     wanted.assert_converged().await;
     assert_eq!(uids(&env, &spare, &lasting).await, before, "recreated");
     let most = pods.assert_live(usize::try_from(wanted.sets[LASTING]).unwrap()).await;
     assert!(u64::try_from(most).unwrap() <= MAX_REPLICAS, "{most} Pods were alive at the same time");
-    let accounts: Vec<_> = replicas_under_test.accounts.iter().collect();
+    let accounts: Vec<_> = replicas.accounts.iter().collect();
     let (writes, hands) = env.assert_only_holders_wrote(&accounts, began);
     println!(
         "{kills} disruptions in {took:?}: {:?}; {writes} writes, {hands} failovers, at most {most} Pods",
-        replicas_under_test.disruptions
+        replicas.disruptions
     );
     assert!(hands > usize::try_from(kills / 10).unwrap(), "{hands} hand-overs");
 }

@@ -129,7 +129,7 @@ async fn replace_keeps_metadata_of_tenant() {
     alice.create(env, "replaced-dev").await.unwrap();
     let before = env.read(&["get", "namespace", "replaced-dev"]).await["metadata"].clone();
     let root = Subject::member("root", "system:masters");
-    for (who, team) in [(&alice, "a"), (&root, "b")] {
+    for (subject, team) in [(&alice, "a"), (&root, "b")] {
         let mut labels = json!({ "team": team });
         if team == "b" {
             // Removing both the label and the owner reference removes the namespace from its
@@ -137,13 +137,13 @@ async fn replace_keeps_metadata_of_tenant() {
             labels[TENANT_LABEL] = "replaced".into();
         }
         let manifest = namespace("replaced-dev", json!({ "labels": labels }));
-        let namespaces = who.namespaces(env).await;
+        let namespaces = subject.namespaces(env).await;
         let stored = namespaces.replace("replaced-dev", &PostParams::default(), &manifest).await.unwrap();
         let mut expected = before.clone();
         expected["labels"]["team"] = team.into();
         let stored = serde_json::to_value(stored).unwrap()["metadata"].clone();
         for field in ["labels", "annotations", "ownerReferences"] {
-            assert_eq!(stored[field], expected[field], "{}", who.name);
+            assert_eq!(stored[field], expected[field], "{}", subject.name);
         }
     }
     // The warning that kubectl prints.

@@ -68,10 +68,11 @@ async fn configuration_sets_administrators_ignored_groups_and_protected_names() 
     // Subjects of the owners' ClusterRole must follow the owners' rules, even in ignored groups:
     // the role allows them to patch all namespaces. The same applies to owners of a Tenant.
     let bound = Subject::user("bound").in_group("robots");
-    for who in [&robot, &bound] {
+    for subject in [&robot, &bound] {
         let relabelled = Change { labels: vec![("environment", json!("prod"))], ..Change::default() };
         let namespaces = ["kube-system", "default", "robots-own"];
-        assert_refused(env, std::slice::from_ref(who), &namespaces, &[relabelled], &[Endpoint::Itself]).await;
+        assert_refused(env, std::slice::from_ref(subject), &namespaces, &[relabelled], &[Endpoint::Itself])
+            .await;
     }
     robot.create(env, "robots-next").await.unwrap();
     assert_eq!(env.tenant_of("robots-next").await, "configured");
@@ -91,9 +92,10 @@ async fn rules_of_owners_apply_to_subjects_of_bindings() {
         Subject::without_groups("former-member").in_group("former-team"),
         Subject::account("former", "robot"),
     ];
-    for who in &subjects {
+    for subject in &subjects {
         eventually("the binding to take effect", PATIENCE, async || {
-            let created = who.dry_create(env, "formers-b").await.and(who.dry_create(env, "formers").await);
+            let created =
+                subject.dry_create(env, "formers-b").await.and(subject.dry_create(env, "formers").await);
             Ok(match created {
                 Err(refused) if refused.contains("you own no Tenant") => Ok(()),
                 other => Err(other),

@@ -21,14 +21,14 @@ const KINDS: [(&str, &str, &str, &str); 4] = [
 
 async fn api(
     env: &TestEnv,
-    who: &Subject,
+    subject: &Subject,
     kind: (&str, &str, &str, &str),
     namespace: &str,
 ) -> Api<DynamicObject> {
     let (group, version, singular, plural) = kind;
     let resource =
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, singular), plural);
-    Api::namespaced_with(who.client(env).await, namespace, &resource)
+    Api::namespaced_with(subject.client(env).await, namespace, &resource)
 }
 
 /// Creates a Tenant with a managed object of every kind. Returns its owner and its namespace.
@@ -55,8 +55,8 @@ async fn rejects_writes_of_managed_objects() {
         let (selector, within) = (format!("--selector={MANAGED}"), format!("--namespace={namespace}"));
         let names = env.names(&[kind.3, &within, &selector]).await;
         let name = names.first().unwrap_or_else(|| panic!("no {}", kind.3));
-        for who in [&alice, &inside] {
-            let api = api(env, who, kind, &namespace).await;
+        for subject in [&alice, &inside] {
+            let api = api(env, subject, kind, &namespace).await;
             let refused = |error: kube::Error| {
                 let error = error.to_string();
                 assert!(error.contains("\"managed-objects.tenant.ensemble\" denied the request"), "{error}");
@@ -143,20 +143,20 @@ async fn names_of_managed_objects_are_reserved() {
         } else {
             ("capsule-reserved-", "capsule-other-")
         };
-        let create = async |who: &Subject, metadata: &Value| {
-            let api = api(env, who, kind, &namespace).await;
+        let create = async |subject: &Subject, metadata: &Value| {
+            let api = api(env, subject, kind, &namespace).await;
             let created = api.create(&PostParams::default(), &minimal(kind, metadata)).await;
             created.map(|created| created.metadata.name.unwrap()).map_err(|error| error.to_string())
         };
-        for who in [&alice, &inside] {
+        for subject in [&alice, &inside] {
             for metadata in [json!({ "name": format!("{reserved}9") }), json!({ "generateName": reserved })] {
-                let refused = create(who, &metadata).await.unwrap_err();
+                let refused = create(subject, &metadata).await.unwrap_err();
                 let is_policy =
                     refused.contains("ValidatingAdmissionPolicy 'ensemble-tenant-reserved-names'");
-                assert!(is_policy && refused.contains("choose another name"), "{} {refused}", who.name);
+                assert!(is_policy && refused.contains("choose another name"), "{} {refused}", subject.name);
             }
-            let name = create(who, &json!({ "generateName": free })).await.unwrap();
-            let api = api(env, who, kind, &namespace).await;
+            let name = create(subject, &json!({ "generateName": free })).await.unwrap();
+            let api = api(env, subject, kind, &namespace).await;
             api.delete(&name, &DeleteParams::default()).await.unwrap();
         }
         let name = create(&root, &json!({ "name": format!("{reserved}9") })).await.unwrap();

@@ -47,9 +47,9 @@ async fn cluster_works_without_manager_except_for_tenants() {
         Subject::member("system:node:node-0", "system:nodes"),
         Subject::user("system:kube-controller-manager"),
     ];
-    for who in system {
-        let namespaces = who.namespaces(&env).await;
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "by": who.name } } }));
+    for subject in system {
+        let namespaces = subject.namespaces(&env).await;
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "by": subject.name } } }));
         for name in ["kube-system", "default", "oil-remains"] {
             namespaces.patch(name, &PatchParams::default(), &patch).await.unwrap();
         }

@@ -127,7 +127,7 @@ impl Change {
 
 /// An attempt to change a namespace.
 pub(super) struct Attempt<'s> {
-    pub(super) who: &'s Subject,
+    pub(super) subject: &'s Subject,
     /// API of namespaces with the subject's client.
     pub(super) api: &'s Api<Namespace>,
     pub(super) namespace: &'s str,
@@ -138,8 +138,8 @@ pub(super) struct Attempt<'s> {
 
 impl fmt::Debug for Attempt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { who, namespace, change, write, endpoint, .. } = self;
-        write!(f, "{} writes {namespace} by {write:?} endpoint {endpoint:?}: {change:?}", who.name)
+        let Self { subject, namespace, change, write, endpoint, .. } = self;
+        write!(f, "{} writes {namespace} by {write:?} endpoint {endpoint:?}: {change:?}", subject.name)
     }
 }
 
@@ -233,15 +233,15 @@ pub(super) async fn assert_result(
     namespaces: &[&str],
     changes: &[Change],
     endpoint: &[Endpoint],
-    end: Expected,
+    expected: Expected,
 ) -> usize {
     let mut attempts = Vec::new();
-    let apis = join_all(subjects.iter().map(|who| who.namespaces(env))).await;
-    for (who, api) in subjects.iter().zip(&apis) {
+    let apis = join_all(subjects.iter().map(|subject| subject.namespaces(env))).await;
+    for (subject, api) in subjects.iter().zip(&apis) {
         for &namespace in namespaces {
             for change in changes {
                 for write in WRITES {
-                    let of = |&endpoint| Attempt { who, api, namespace, change, write, endpoint };
+                    let of = |&endpoint| Attempt { subject, api, namespace, change, write, endpoint };
                     attempts.extend(endpoint.iter().map(of).filter(Attempt::is_possible));
                 }
             }
@@ -252,7 +252,7 @@ pub(super) async fn assert_result(
     let ended = stream::iter(attempts).map(async |attempt| (attempt.send().await, attempt));
     let ended: Vec<_> = ended.buffer_unordered(8).collect().await;
     for (ended, attempt) in ended {
-        if end == Expected::Reverted && attempt.endpoint == Endpoint::Itself {
+        if expected == Expected::Reverted && attempt.endpoint == Endpoint::Itself {
             ended.unwrap_or_else(|refused| panic!("{attempt:?}: {refused}"));
             continue;
         }
@@ -360,15 +360,19 @@ async fn rejects_creation_in_tenant_of_others() {
         json!({ "labels": { TENANT_LABEL: "unclaimed" }, "ownerReferences": [own] }),
         json!({ "ownerReferences": [forged] }),
     ];
-    for who in &subjects {
+    for subject in &subjects {
         for (at, claim) in claims.iter().enumerate() {
-            let ended = who.create_with(env, &format!("claimed-{at}"), claim.clone()).await;
-            assert!(ended.unwrap_err().contains("denied the request"), "{} {claim}", who.name);
+            let ended = subject.create_with(env, &format!("claimed-{at}"), claim.clone()).await;
+            assert!(ended.unwrap_err().contains("denied the request"), "{} {claim}", subject.name);
         }
     }
     let theirs = json!({ "labels": { TENANT_LABEL: "claimed-rival" } });
-    for who in [&subjects[0], &subjects[1], &subjects[2], &subjects[3], &subjects[5]] {
-        assert!(who.create_with(env, "claimed-theirs", theirs.clone()).await.is_err(), "{}", who.name);
+    for subject in [&subjects[0], &subjects[1], &subjects[2], &subjects[3], &subjects[5]] {
+        assert!(
+            subject.create_with(env, "claimed-theirs", theirs.clone()).await.is_err(),
+            "{}",
+            subject.name
+        );
     }
 }
 
@@ -382,9 +386,9 @@ async fn rejects_deletion_in_tenant_of_others() {
         refused.contains("it belongs to Tenant lasting, which rival-of-lasting does not own"),
         "{refused}"
     );
-    for (at, who) in subjects[..4].iter().enumerate() {
+    for (at, subject) in subjects[..4].iter().enumerate() {
         let name = format!("lasting-{at}");
-        who.create(env, &name).await.unwrap();
-        who.delete(env, &name).await.unwrap();
+        subject.create(env, &name).await.unwrap();
+        subject.delete(env, &name).await.unwrap();
     }
 }

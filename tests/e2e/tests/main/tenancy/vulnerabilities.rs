@@ -108,7 +108,7 @@ async fn cve_2026_55636_namespace_finalize_is_validated() {
     let change = Change { labels: vec![("endpoint", json!("finalize"))], ..Change::default() };
     let api = subjects[0].namespaces(env).await;
     let attempt = Attempt {
-        who: &subjects[0],
+        subject: &subjects[0],
         api: &api,
         namespace: "c55-dev",
         change: &change,
