@@ -1,4 +1,4 @@
-//! `test`: everything, with one control plane for all.
+//! `test`: runs all tests on one control plane.
 
 mod output;
 
@@ -16,16 +16,22 @@ use output::Output;
 
 use crate::workspace;
 
-/// How many failed tests are tried again. More than that have a cause in common.
-const TRIED_AGAIN: usize = 3;
-/// How many tests a test program runs at once.
+/// Maximum number of failed tests that are retried. More failures have a common cause.
+const MAX_RETRIES: usize = 3;
+/// Number of test programs in the list of the slowest ones.
+const SLOWEST: usize = 10;
+/// Number of tests that a test program runs concurrently.
 const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
+/// Prints the package and the file name of each test program before it runs. As an argument, unlike
+/// an environment variable, it does not apply to tests that run cargo.
+const RUNNER: &str = r#"target."cfg(all())".runner = ["sh", "-c", "echo \"program $CARGO_PKG_NAME ${1##*/}\"; exec \"$@\"", "run"]"#;
 
-/// Runs all tests and prints the totals. Up to three that fail are tried once more, by themselves, and named.
+/// Runs all tests, and prints the totals and the slowest test programs. Up to three failed tests
+/// are retried once, one at a time, and reported.
 #[derive(Args)]
 pub(crate) struct Test {
-    /// What to hand on to `cargo test`, after `--`; `--workspace` if nothing is given. It is run as it is: nothing
-    /// is tried again
+    /// Arguments of `cargo test`, after `--`; `--workspace` by default. With arguments, nothing is
+    /// retried
     #[arg(last = true)]
     args: Vec<String>,
 }
@@ -36,49 +42,55 @@ impl Test {
         let name = &cluster.record().name;
         let output = if self.args.is_empty() { all(name)? } else { cargo_test(name, &self.args)? };
         cluster.stop()?;
+        println!("\nslowest test programs:");
+        for (program, seconds) in output.slowest(SLOWEST) {
+            println!("{seconds:>8.1} s  {program}");
+        }
         println!("\n{} passed, {} failed, {} skipped", output.passed, output.failed, output.ignored);
         if !output.succeeded || output.failed > 0 || output.unclosed > 0 {
             bail!("tests failed: {}", output.failures.join(", "));
         }
         if output.passed == 0 {
-            bail!("no test ran");
+            bail!("no test ran; check the arguments after `--`");
         }
         Ok(())
     }
 }
 
-/// All tests, and those that failed once more.
+/// Runs all tests, and retries those that failed.
 fn all(cluster: &str) -> Result<Output> {
     let all = ["--workspace", "--no-fail-fast"];
     let first = cargo_test(cluster, &all)?;
-    if first.failures.is_empty() || first.failures.len() > TRIED_AGAIN || first.unclosed > 0 {
+    if first.failures.is_empty() || first.failures.len() > MAX_RETRIES || first.unclosed > 0 {
         return Ok(first);
     }
-    println!("\ntried again, one at a time: {}", first.failures.join(", "));
+    println!("\nretrying one at a time: {}", first.failures.join(", "));
     let names = first.failures.iter().map(String::as_str);
-    let again: Vec<_> = all.into_iter().chain(["--", "--exact", "--test-threads=1"]).chain(names).collect();
-    let again = cargo_test(cluster, &again)?;
-    for name in first.failures.iter().filter(|name| !again.failures.contains(name)) {
-        println!("FLAKY: {name} failed among the others and passed by itself");
+    let retry: Vec<_> = all.into_iter().chain(["--", "--exact", "--test-threads=1"]).chain(names).collect();
+    let retry = cargo_test(cluster, &retry)?;
+    for name in first.failures.iter().filter(|name| !retry.failures.contains(name)) {
+        println!("FLAKY: {name} failed among other tests and passed alone");
     }
-    Ok(first.with_second_try(again))
+    Ok(first.with_retry(retry))
 }
 
 fn cargo_test<S: AsRef<str>>(cluster: &str, args: &[S]) -> Result<Output> {
     let mut command = cargo_in(&workspace());
-    command.arg("test").args(args.iter().map(S::as_ref)).env(CLUSTER_VARIABLE, cluster);
+    command.args(["--config", RUNNER, "test"]).args(args.iter().map(S::as_ref));
+    command.env(CLUSTER_VARIABLE, cluster);
     if std::env::var_os(THREADS_VARIABLE).is_none() {
-        // Most tests wait for a control plane that is as busy as they are: one more than cores keeps both at work.
+        // Most tests wait for a busy control plane. One more than the number of cores keeps both
+        // busy.
         let cores = available_parallelism().map_or(1, NonZero::get);
         command.env(THREADS_VARIABLE, (cores + 1).to_string());
     }
-    let mut tests = command.stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
+    let mut tests = command.stdout(Stdio::piped()).spawn().context("run cargo")?;
     let mut output = Output::default();
     for line in tests.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines()) {
-        let line = line.context("cannot read what the tests print")?;
+        let line = line.context("read the output of the tests")?;
         println!("{line}");
-        output.take(&line);
+        output.parse_line(&line);
     }
-    output.succeeded = tests.wait().context("cannot wait for cargo")?.success();
+    output.succeeded = tests.wait().context("wait for cargo")?.success();
     Ok(output)
 }

@@ -1,26 +1,35 @@
-//! What test programs print, read.
+//! Parses the output of test programs.
 
-/// What all test programs of one run said.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Results of all test programs of one run.
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Output {
-    /// Tests that passed.
+    /// Number of tests that passed.
     pub(super) passed: usize,
-    /// Tests that failed.
+    /// Number of tests that failed.
     pub(super) failed: usize,
-    /// Tests that were not run.
+    /// Number of ignored tests.
     pub(super) ignored: usize,
-    /// Test programs that began and did not close: they were ended by a signal, or ended themselves.
+    /// Number of test programs without a result: they were killed, or exited early.
     pub(super) unclosed: usize,
-    /// The names of those that failed, each once.
+    /// Unique names of the failed tests.
     pub(super) failures: Vec<String>,
-    /// Whether the run as a whole succeeded: tests may not even compile, or a program may abort.
+    /// Whether the run as a whole succeeded. It also fails if tests do not compile or a program
+    /// aborts.
     pub(super) succeeded: bool,
+    /// Name and duration in seconds of each test program.
+    programs: Vec<(String, f64)>,
+    /// Name of the running test program.
+    running: Option<String>,
 }
 
 impl Output {
-    /// Takes in a line: `test some::name ... FAILED`, or what a test program begins and closes with, `running 4 tests`
-    /// and `test result: ok. 3 passed; 0 failed; 1 ignored; ...`. Others mean nothing here.
-    pub(super) fn take(&mut self, line: &str) {
+    /// Parses a line. Recognises the runner's `program PACKAGE FILE`, and libtest's `running 4
+    /// tests`, `test some::name ... FAILED`, and `test result: ok. 3 passed; 0 failed; ...;
+    /// finished in 0.01s`. Ignores other lines.
+    pub(super) fn parse_line(&mut self, line: &str) {
+        if let Some(program) = line.strip_prefix("program ").and_then(program) {
+            self.running = Some(program);
+        }
         if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
             self.unclosed += 1;
         }
@@ -36,8 +45,22 @@ impl Output {
         }
     }
 
+    /// Returns the slowest test programs and their durations in seconds, the slowest first.
+    pub(super) fn slowest(&self, count: usize) -> Vec<(&str, f64)> {
+        let mut programs: Vec<_> =
+            self.programs.iter().map(|(program, seconds)| (program.as_str(), *seconds)).collect();
+        programs.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        programs.truncate(count);
+        programs
+    }
+
     fn count(&mut self, numbers: &str) {
         for part in numbers.split("; ") {
+            if let Some(time) = part.strip_prefix("finished in ") {
+                let seconds = time.trim_end_matches('s').parse().unwrap_or_default();
+                self.programs.extend(self.running.take().map(|program| (program, seconds)));
+                continue;
+            }
             let Some((number, what)) = part.split_once(' ') else { continue };
             let number: usize = number.parse().unwrap_or_default();
             match what {
@@ -49,59 +72,85 @@ impl Output {
         }
     }
 
-    /// This run, of which all that failed was tried again with that outcome. What did not run the second time has
-    /// failed still.
-    pub(super) fn with_second_try(self, again: Self) -> Self {
-        let passed = again.passed.min(self.failed);
+    /// Combines this run with the retry of its failed tests. A test that the retry did not run
+    /// still counts as failed.
+    pub(super) fn with_retry(self, retry: Self) -> Self {
+        let passed = retry.passed.min(self.failed);
         let failed = self.failed - passed;
-        let failures = if failed == 0 { Vec::new() } else { again.failures };
-        let succeeded = again.succeeded && failed == 0;
-        let unclosed = self.unclosed + again.unclosed;
-        Self { passed: self.passed + passed, failed, ignored: self.ignored, unclosed, failures, succeeded }
+        let failures = if failed == 0 { Vec::new() } else { retry.failures };
+        let succeeded = retry.succeeded && failed == 0;
+        let unclosed = self.unclosed + retry.unclosed;
+        Self { passed: self.passed + passed, failed, unclosed, failures, succeeded, ..self }
     }
+}
+
+/// Returns the name of a test program from its package and its file name, which ends with a hash:
+/// `podset main`. The unit tests of a package have only the package's name.
+fn program(line: &str) -> Option<String> {
+    let (package, file) = line.split_once(' ')?;
+    let target = file.rsplit_once('-').map_or(file, |(target, _)| target);
+    let is_unit_test = target == package.replace('-', "_");
+    Some(if is_unit_test { package.to_owned() } else { format!("{package} {target}") })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(lines: &[&str]) -> Output {
+    fn parse(lines: &[&str]) -> Output {
         let mut output = Output::default();
         for line in lines {
-            output.take(line);
+            output.parse_line(line);
         }
         output
     }
 
     #[test]
-    fn the_closing_lines_of_all_test_programs_are_added_up_and_failures_are_named() {
-        let output = said(&[
+    fn sums_results_of_all_programs_and_lists_failures() {
+        let output = parse(&[
             "running 4 tests",
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "running 3 tests",
-            "test crashes::all_is_well ... ok",
-            "test crashes::nothing_is_lost ... FAILED",
+            "test crashes::first ... ok",
+            "test crashes::second ... FAILED",
             "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "running 1 test",
         ]);
-        let failures = vec!["crashes::nothing_is_lost".to_owned()];
-        let expected = Output { passed: 4, failed: 2, ignored: 1, unclosed: 1, failures, succeeded: false };
+        let failures = vec!["crashes::second".to_owned()];
+        let expected =
+            Output { passed: 4, failed: 2, ignored: 1, unclosed: 1, failures, ..Output::default() };
         assert_eq!(output, expected);
     }
 
     #[test]
-    fn what_passes_by_itself_counts_as_passed_and_what_did_not_run_again_as_failed() {
+    fn retry_turns_failures_that_pass_into_passed() {
         let failures = vec!["a".to_owned(), "b".to_owned()];
         let first = || Output { passed: 7, failed: 2, failures: failures.clone(), ..Output::default() };
         let both = Output { passed: 2, succeeded: true, ..Output::default() };
         let good = Output { passed: 9, succeeded: true, ..Output::default() };
-        assert_eq!(first().with_second_try(both), good);
+        assert_eq!(first().with_retry(both), good);
 
         let one = Output { passed: 1, failed: 1, failures: vec!["b".to_owned()], ..Output::default() };
         let bad = Output { passed: 8, failed: 1, failures: vec!["b".to_owned()], ..Output::default() };
-        assert_eq!(first().with_second_try(one), bad);
+        assert_eq!(first().with_retry(one), bad);
 
-        let none = first().with_second_try(Output { succeeded: true, ..Output::default() });
+        let none = first().with_retry(Output { succeeded: true, ..Output::default() });
         assert_eq!((none.failed, none.succeeded), (2, false));
+    }
+
+    #[test]
+    fn lists_slowest_programs_first() {
+        let result =
+            |time: &str| format!("test result: ok. 1 passed; 0 failed; 0 ignored; finished in {time}s");
+        let output = parse(&[
+            "program operator-core operator_core-068b587f498fc4f0",
+            &result("0.03"),
+            "program podset main-c987fa5fe4ce3eb9",
+            &result("61.50"),
+            "program podset rust_out",
+            &result("2.00"),
+        ]);
+        assert_eq!(output.slowest(2), [("podset main", 61.5), ("podset rust_out", 2.0)]);
+        assert_eq!(output.slowest(9).last(), Some(&("operator-core", 0.03)));
     }
 }
