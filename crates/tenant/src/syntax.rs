@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn keys_and_values_are_judged_as_by_the_api_server() {
         let cases: serde_json::Value =
-            serde_json::from_str(include_str!("../tests/fixtures/copied-values.json")).unwrap();
+            serde_json::from_str(include_str!("../tests/fixtures/propagated-values.json")).unwrap();
         let judges: [(&str, Judge); 3] = [
             ("labelKeys", is_label_key),
             ("annotationKeys", is_annotation_key),

@@ -145,7 +145,7 @@ impl Controller for ConfigurationController {
         let tenants = self.tenants.store().list();
         let users = users(&configuration.spec, owners.iter().map(AsRef::as_ref));
         let mut failures = self.grant(&configuration.spec, &users).await;
-        failures.add_all(patterns::faults(&configuration.spec).into_iter().map(Failure::Pattern));
+        failures.add_all(patterns::errors(&configuration.spec).into_iter().map(Failure::Pattern));
         if !failures.is_empty() && failures.are_passing() {
             return Err(Error::Incomplete(failures));
         }

@@ -1,4 +1,5 @@
-//! The classes that Ingresses and volume claims may name, and the ones for those that name none.
+//! Defaults and validates the IngressClass of Ingresses and the StorageClass of
+//! PersistentVolumeClaims.
 
 use std::sync::Arc;
 
@@ -20,49 +21,50 @@ use operator_core::{
 
 use super::{
     in_tenants,
-    tenancy::{Tenancy, TenancyError, seen},
+    tenant_resolver::{ResolveError, TenantResolver, wait_for_cache},
 };
 use crate::{
     allowed::{Allowed, Classes, Compiled},
     api::v1beta2::Tenant,
 };
 
-/// How Ingresses named their class at first.
-const INGRESS_ANNOTATION: &str = "kubernetes.io/ingress.class";
-/// How volume claims named their class at first; Kubernetes still goes by it.
-const CLAIM_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+/// Deprecated alternative to `spec.ingressClassName`.
+const INGRESS_CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+/// Deprecated alternative to `spec.storageClassName`, which Kubernetes still supports.
+const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// An Ingress that keeps its class can be changed whatever the Tenant allows by now, and so be deleted too.
+/// Skips updates that keep the class, so that an Ingress whose class is no longer allowed can still be
+/// changed and deleted.
 const INGRESS_CLASS_CHANGES: &str = "request.operation == 'CREATE' || \
     object.?spec.?ingressClassName.orValue('') != oldObject.?spec.?ingressClassName.orValue('') || \
     object.metadata.?annotations[?'kubernetes.io/ingress.class'].orValue('') != \
     oldObject.metadata.?annotations[?'kubernetes.io/ingress.class'].orValue('')";
-/// A claim can get its class later, once.
+/// Skips updates that keep the class. A claim without a class can get one later.
 const CLAIM_CLASS_CHANGES: &str = "request.operation == 'CREATE' || \
     object.?spec.?storageClassName.orValue('') != oldObject.?spec.?storageClassName.orValue('')";
 
-/// The webhooks about classes. Nobody is left out: Kubernetes' own controllers make claims and Ingresses for the people
-/// of a Tenant, a StatefulSet's for example.
+/// Returns the webhooks. They exclude no users, because controllers of Kubernetes create objects on
+/// behalf of tenant users, for example the claims of a StatefulSet.
 pub(super) fn webhooks() -> Vec<Webhook> {
     let ingresses = || target::<Ingress>(CREATE | UPDATE);
     let claims = || target::<PersistentVolumeClaim>(CREATE | UPDATE);
     vec![
-        Webhook::mutating::<Guard<Ingress>>("ingress-classes")
+        Webhook::mutating::<ClassAdmission<Ingress>>("ingress-classes")
             .on(ingresses())
             .in_namespaces(in_tenants())
             .match_condition("class-changes", INGRESS_CLASS_CHANGES)
             .build(),
-        Webhook::validating::<Guard<Ingress>>("ingresses")
+        Webhook::validating::<ClassAdmission<Ingress>>("ingresses")
             .on(ingresses())
             .in_namespaces(in_tenants())
             .match_condition("class-changes", INGRESS_CLASS_CHANGES)
             .build(),
-        Webhook::mutating::<Guard<PersistentVolumeClaim>>("storage-classes")
+        Webhook::mutating::<ClassAdmission<PersistentVolumeClaim>>("storage-classes")
             .on(claims())
             .in_namespaces(in_tenants())
             .match_condition("class-changes", CLAIM_CLASS_CHANGES)
             .build(),
-        Webhook::validating::<Guard<PersistentVolumeClaim>>("persistentvolumeclaims")
+        Webhook::validating::<ClassAdmission<PersistentVolumeClaim>>("persistentvolumeclaims")
             .on(claims())
             .in_namespaces(in_tenants())
             .match_condition("class-changes", CLAIM_CLASS_CHANGES)
@@ -70,46 +72,46 @@ pub(super) fn webhooks() -> Vec<Webhook> {
     ]
 }
 
-/// A class that an object names, and the field where it does.
+/// A class that an object references, and the field of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named<'o> {
+struct ClassReference<'o> {
     path: &'static str,
     class: &'o str,
 }
 
-/// A kind whose objects name a class.
-trait Classed: Kind + serde::Serialize {
+/// A kind whose objects reference a class.
+trait HasClass: Kind + serde::Serialize {
     /// The kind of the class.
     type Class: Kind;
-    /// On a class: whether Kubernetes fills it in where none is named.
-    const IS_DEFAULT: &'static str;
-    /// Where a class is named.
-    const PATH: &'static str;
+    /// Annotation of the class that Kubernetes uses by default.
+    const IS_DEFAULT_ANNOTATION: &'static str;
+    /// Path of the field that references the class.
+    const FIELD: &'static str;
 
-    /// All that it names.
-    fn named(&self) -> Vec<Named<'_>>;
+    /// Returns the references in the field and in the deprecated annotation.
+    fn class_references(&self) -> Vec<ClassReference<'_>>;
 
-    /// Has it name this class.
-    fn name(&mut self, class: &str);
+    /// Sets the field.
+    fn set_class(&mut self, class: &str);
 
-    /// What a Tenant allows.
+    /// Returns the classes that a Tenant allows, or `None` if it allows all.
     fn allowed(classes: &Classes) -> Option<&Allowed>;
 }
 
-impl Classed for Ingress {
+impl HasClass for Ingress {
     type Class = IngressClass;
-    const IS_DEFAULT: &'static str = "ingressclass.kubernetes.io/is-default-class";
-    const PATH: &'static str = "spec.ingressClassName";
+    const IS_DEFAULT_ANNOTATION: &'static str = "ingressclass.kubernetes.io/is-default-class";
+    const FIELD: &'static str = "spec.ingressClassName";
 
-    fn named(&self) -> Vec<Named<'_>> {
-        let annotation = self.annotations().get(INGRESS_ANNOTATION);
+    fn class_references(&self) -> Vec<ClassReference<'_>> {
+        let annotation = self.annotations().get(INGRESS_CLASS_ANNOTATION);
         let annotation = annotation
-            .map(|class| Named { path: "metadata.annotations[kubernetes.io/ingress.class]", class });
+            .map(|class| ClassReference { path: "metadata.annotations[kubernetes.io/ingress.class]", class });
         let field = self.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
-        field.map(|class| Named { path: Self::PATH, class }).into_iter().chain(annotation).collect()
+        field.map(|class| ClassReference { path: Self::FIELD, class }).into_iter().chain(annotation).collect()
     }
 
-    fn name(&mut self, class: &str) {
+    fn set_class(&mut self, class: &str) {
         self.spec.get_or_insert_default().ingress_class_name = Some(class.to_owned());
     }
 
@@ -118,22 +120,22 @@ impl Classed for Ingress {
     }
 }
 
-impl Classed for PersistentVolumeClaim {
+impl HasClass for PersistentVolumeClaim {
     type Class = StorageClass;
-    const IS_DEFAULT: &'static str = "storageclass.kubernetes.io/is-default-class";
-    const PATH: &'static str = "spec.storageClassName";
+    const IS_DEFAULT_ANNOTATION: &'static str = "storageclass.kubernetes.io/is-default-class";
+    const FIELD: &'static str = "spec.storageClassName";
 
-    fn named(&self) -> Vec<Named<'_>> {
-        let annotation = self.annotations().get(CLAIM_ANNOTATION);
-        let annotation = annotation.map(|class| Named {
+    fn class_references(&self) -> Vec<ClassReference<'_>> {
+        let annotation = self.annotations().get(STORAGE_CLASS_ANNOTATION);
+        let annotation = annotation.map(|class| ClassReference {
             path: "metadata.annotations[volume.beta.kubernetes.io/storage-class]",
             class,
         });
         let field = self.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
-        field.map(|class| Named { path: Self::PATH, class }).into_iter().chain(annotation).collect()
+        field.map(|class| ClassReference { path: Self::FIELD, class }).into_iter().chain(annotation).collect()
     }
 
-    fn name(&mut self, class: &str) {
+    fn set_class(&mut self, class: &str) {
         self.spec.get_or_insert_default().storage_class_name = Some(class.to_owned());
     }
 
@@ -142,66 +144,70 @@ impl Classed for PersistentVolumeClaim {
     }
 }
 
-/// Judges the classes of one kind of objects, and fills in the Tenant's own.
-struct Guard<K: Classed> {
-    tenancy: Tenancy,
+/// Defaults and validates the class of one kind.
+struct ClassAdmission<K: HasClass> {
+    resolver: TenantResolver,
     classes: Informer<K::Class>,
     compiled: Compiled,
 }
 
-impl<K: Classed> Guard<K> {
+impl<K: HasClass> ClassAdmission<K> {
     fn new(caches: &mut Caches<'_>) -> Self {
         Self {
-            tenancy: Tenancy::build(caches),
+            resolver: TenantResolver::build(caches),
             classes: caches.informer(Selection::All),
             compiled: Compiled::default(),
         }
     }
 
-    /// The Tenant that limits the classes of a request's object, and how.
+    /// Returns the Tenant and its allowed classes, or `None` if there is no Tenant or it allows all
+    /// classes.
     async fn limits(
         &self,
         request: &Request<K>,
-    ) -> Result<Option<(Arc<Tenant>, Arc<Classes>)>, TenancyError> {
-        let Some(tenant) = self.tenancy.of(request.namespace.as_deref().unwrap_or_default()).await? else {
+    ) -> Result<Option<(Arc<Tenant>, Arc<Classes>)>, ResolveError> {
+        let Some(tenant) = self.resolver.resolve(request.namespace.as_deref().unwrap_or_default()).await?
+        else {
             return Ok(None);
         };
-        let classes = self.compiled.of(&tenant, self.tenancy.tenants.store());
+        let classes = self.compiled.of(&tenant, self.resolver.tenants.store());
         Ok(K::allowed(&classes).is_some().then_some((tenant, classes)))
     }
 
-    /// Why a class is not allowed, if it is not.
-    async fn refuse(&self, allowed: &Allowed, class: &str) -> Option<Refusal> {
+    /// Returns why a class is not allowed, or `None` if it is allowed.
+    async fn check_class(&self, allowed: &Allowed, class: &str) -> Option<ClassError> {
         if allowed.has_name(class) {
             return None;
         }
         if !allowed.asks_for_labels() {
-            return Some(Refusal::NotAllowed);
+            return Some(ClassError::NotAllowed);
         }
-        match seen(&self.classes, &ObjectKey::cluster(class), |_| true).await {
+        match wait_for_cache(&self.classes, &ObjectKey::cluster(class), |_| true).await {
             Some(found) if allowed.has_labels(found.labels()) => None,
-            Some(_) => Some(Refusal::NotAllowed),
-            None => Some(Refusal::NotThere),
+            Some(_) => Some(ClassError::NotAllowed),
+            None => Some(ClassError::NotFound),
         }
     }
 
-    /// Whether Kubernetes fills this class in where none is named.
+    /// Returns whether Kubernetes uses this class by default.
     fn is_cluster_default(&self, class: &str) -> bool {
         let found = self.classes.store().get(&ObjectKey::cluster(class));
-        found.is_some_and(|found| found.annotations().get(K::IS_DEFAULT).is_some_and(|value| value == "true"))
+        found.is_some_and(|found| {
+            found.annotations().get(K::IS_DEFAULT_ANNOTATION).is_some_and(|value| value == "true")
+        })
     }
 }
 
-/// Why a class is not allowed.
+/// Reason why a class is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// The list does not have it.
+enum ClassError {
+    /// The list does not contain it, and the selector does not match it.
     NotAllowed,
-    /// It would have to be asked for its labels.
-    NotThere,
+    /// Its labels cannot be matched, because it does not exist.
+    NotFound,
 }
 
-impl<K: Classed> Validator for Guard<K> {
+impl<K: HasClass> Validator for ClassAdmission<K> {
     type Object = K;
 
     fn build(caches: &mut Caches<'_>) -> Self {
@@ -216,21 +222,21 @@ impl<K: Classed> Validator for Guard<K> {
         };
         let Some((tenant, classes)) = limits else { return Ok(Verdict::allow()) };
         let Some(allowed) = K::allowed(&classes) else { return Ok(Verdict::allow()) };
-        let named = object.named();
-        if named.is_empty() {
-            return Ok(Verdict::deny(Denial::forbidden(nothing_named::<K>(&tenant, allowed))));
+        let references = object.class_references();
+        if references.is_empty() {
+            return Ok(Verdict::deny(Denial::forbidden(missing_class_message::<K>(&tenant, allowed))));
         }
-        for Named { path, class } in named {
-            if let Some(why) = self.refuse(allowed, class).await {
-                let words = refusal::<K>(&tenant, allowed, path, class, why);
-                return Ok(Verdict::deny(Denial::forbidden(words)));
+        for ClassReference { path, class } in references {
+            if let Some(error) = self.check_class(allowed, class).await {
+                let message = denied_class_message::<K>(&tenant, allowed, path, class, error);
+                return Ok(Verdict::deny(Denial::forbidden(message)));
             }
         }
         Ok(Verdict::allow())
     }
 }
 
-impl<K: Classed> Mutator for Guard<K> {
+impl<K: HasClass> Mutator for ClassAdmission<K> {
     type Object = K;
 
     fn build(caches: &mut Caches<'_>) -> Self {
@@ -244,50 +250,56 @@ impl<K: Classed> Mutator for Guard<K> {
             return Ok(Mutation::keep());
         };
         let is_create = request.operation == Operation::Create;
-        let named = object.named();
-        if !is_to_be_filled_in::<K>(&named, |class| is_create && self.is_cluster_default(class)) {
+        let references = object.class_references();
+        if !needs_default::<K>(&references, |class| is_create && self.is_cluster_default(class)) {
             return Ok(Mutation::keep());
         }
         let mut object = object.clone();
-        object.name(default);
+        object.set_class(default);
         Ok(Mutation::change(object))
     }
 }
 
-/// Whether the Tenant's class is to be filled in: where none is named, or, in the field, the one that Kubernetes has
-/// filled in by then.
-fn is_to_be_filled_in<K: Classed>(named: &[Named<'_>], is_filled_in: impl Fn(&str) -> bool) -> bool {
-    match named {
+/// Returns whether the default class of the Tenant applies: the object references no class, or only
+/// the default class of the cluster, which Kubernetes sets before the webhook.
+fn needs_default<K: HasClass>(
+    references: &[ClassReference<'_>],
+    is_cluster_default: impl Fn(&str) -> bool,
+) -> bool {
+    match references {
         [] => true,
-        [Named { path, class }] => *path == K::PATH && is_filled_in(class),
+        [ClassReference { path, class }] => *path == K::FIELD && is_cluster_default(class),
         _ => false,
     }
 }
 
-fn nothing_named<K: Classed>(tenant: &Tenant, allowed: &Allowed) -> String {
+fn missing_class_message<K: HasClass>(tenant: &Tenant, allowed: &Allowed) -> String {
     format!(
-        "{}: name one of the {} that Tenant {} allows: {allowed}",
-        K::PATH,
-        plural::<K>(),
-        tenant.name_any()
+        "{}: Tenant {} requires a class; allowed {}: {allowed}",
+        K::FIELD,
+        tenant.name_any(),
+        plural::<K>()
     )
 }
 
-fn refusal<K: Classed>(tenant: &Tenant, allowed: &Allowed, path: &str, class: &str, why: Refusal) -> String {
-    let (name, classes) = (tenant.name_any(), plural::<K>());
-    match why {
-        Refusal::NotAllowed => {
-            format!("{path}: {class:?} is none of the {classes} that Tenant {name} allows: {allowed}")
+fn denied_class_message<K: HasClass>(
+    tenant: &Tenant,
+    allowed: &Allowed,
+    path: &str,
+    class: &str,
+    error: ClassError,
+) -> String {
+    let (name, kind, classes) = (tenant.name_any(), K::Class::kind(&()), plural::<K>());
+    let cause = match error {
+        ClassError::NotAllowed => format!("is not allowed by Tenant {name}"),
+        ClassError::NotFound => {
+            format!("does not exist, so Tenant {name} cannot allow it by its labels")
         }
-        Refusal::NotThere => format!(
-            "{path}: there is no {} {class:?} whose labels could be looked at; the {classes} that Tenant {name} allows: \
-             {allowed}",
-            K::Class::kind(&())
-        ),
-    }
+    };
+    format!("{path}: {kind} {class:?} {cause}; allowed {classes}: {allowed}")
 }
 
-fn plural<K: Classed>() -> String {
+fn plural<K: HasClass>() -> String {
     format!("{}es", K::Class::kind(&()))
 }
 
@@ -311,51 +323,56 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_found_in_the_field_and_in_the_old_annotation() {
+    fn finds_class_in_field_and_deprecated_annotation() {
         let ingress: Ingress = object(json!({
             "metadata": { "annotations": { "kubernetes.io/ingress.class": "old" } }, "spec": { "ingressClassName": "new" },
         }));
-        let classes: Vec<_> = ingress.named().into_iter().map(|named| named.class.to_owned()).collect();
+        let classes: Vec<_> =
+            ingress.class_references().into_iter().map(|reference| reference.class.to_owned()).collect();
         assert_eq!(classes, ["new", "old"]);
         let claim: PersistentVolumeClaim = object(json!({
             "metadata": { "annotations": { "volume.beta.kubernetes.io/storage-class": "old" } },
             "spec": { "storageClassName": "" },
         }));
-        let classes: Vec<_> = claim.named().into_iter().map(|named| named.class.to_owned()).collect();
+        let classes: Vec<_> =
+            claim.class_references().into_iter().map(|reference| reference.class.to_owned()).collect();
         assert_eq!(classes, ["", "old"]);
-        assert_eq!(Ingress::default().named(), []);
+        assert_eq!(Ingress::default().class_references(), []);
     }
 
     #[test]
-    fn the_tenants_class_comes_where_none_is_named_or_kubernetes_named_its_own() {
-        let in_field = |class| Named { path: "spec.ingressClassName", class };
+    fn replaces_missing_class_and_cluster_default() {
+        let in_field = |class| ClassReference { path: "spec.ingressClassName", class };
         let is_default = |class: &str| class == "cluster-default";
-        assert!(is_to_be_filled_in::<Ingress>(&[], is_default));
-        assert!(is_to_be_filled_in::<Ingress>(&[in_field("cluster-default")], is_default));
-        assert!(!is_to_be_filled_in::<Ingress>(&[in_field("nginx")], is_default));
-        let in_annotation =
-            Named { path: "metadata.annotations[kubernetes.io/ingress.class]", class: "cluster-default" };
-        assert!(!is_to_be_filled_in::<Ingress>(std::slice::from_ref(&in_annotation), is_default));
-        assert!(!is_to_be_filled_in::<Ingress>(&[in_field("cluster-default"), in_annotation], is_default));
+        assert!(needs_default::<Ingress>(&[], is_default));
+        assert!(needs_default::<Ingress>(&[in_field("cluster-default")], is_default));
+        assert!(!needs_default::<Ingress>(&[in_field("nginx")], is_default));
+        let in_annotation = ClassReference {
+            path: "metadata.annotations[kubernetes.io/ingress.class]",
+            class: "cluster-default",
+        };
+        assert!(!needs_default::<Ingress>(std::slice::from_ref(&in_annotation), is_default));
+        assert!(!needs_default::<Ingress>(&[in_field("cluster-default"), in_annotation], is_default));
     }
 
     #[test]
-    fn a_denial_says_where_what_and_what_to_do() {
-        let says = |why| {
-            refusal::<PersistentVolumeClaim>(&tenant(), &allowed(), "spec.storageClassName", "gold", why)
+    fn denial_contains_field_class_and_allowed_classes() {
+        let message = |error| {
+            let field = "spec.storageClassName";
+            denied_class_message::<PersistentVolumeClaim>(&tenant(), &allowed(), field, "gold", error)
         };
         assert_eq!(
-            says(Refusal::NotAllowed),
-            "spec.storageClassName: \"gold\" is none of the StorageClasses that Tenant oil allows: fast, slow"
+            message(ClassError::NotAllowed),
+            "spec.storageClassName: StorageClass \"gold\" is not allowed by Tenant oil; allowed StorageClasses: fast, slow"
         );
         assert_eq!(
-            says(Refusal::NotThere),
-            "spec.storageClassName: there is no StorageClass \"gold\" whose labels could be looked at; \
-             the StorageClasses that Tenant oil allows: fast, slow"
+            message(ClassError::NotFound),
+            "spec.storageClassName: StorageClass \"gold\" does not exist, so Tenant oil cannot allow it by its labels; \
+             allowed StorageClasses: fast, slow"
         );
         assert_eq!(
-            nothing_named::<Ingress>(&tenant(), &allowed()),
-            "spec.ingressClassName: name one of the IngressClasses that Tenant oil allows: fast, slow"
+            missing_class_message::<Ingress>(&tenant(), &allowed()),
+            "spec.ingressClassName: Tenant oil requires a class; allowed IngressClasses: fast, slow"
         );
     }
 }

@@ -1,8 +1,9 @@
-//! Tenants as the API server has them now, read at a bounded rate however many reviews ask.
+//! Tenants from the API server, read at a limited rate.
 //!
-//! Whoever reaches the port of the webhooks can have reviews answered, so live reads are limited: single Tenants are read
-//! while there are tokens. Then, and where all Tenants are needed, reviews share a list, which begins after they asked. So
-//! nobody gets an older answer than they would alone, and a flood costs one list after the other, with pauses.
+//! Every client that reaches the webhook port can cause reviews, so live reads are limited. Single
+//! Tenants are read while tokens are left. After that, and for all Tenants, concurrent reviews share
+//! one list. The list starts after the reviews that use it, so no review gets an older result than
+//! from a read of its own. A flood of reviews causes one list at a time, with pauses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,27 +26,27 @@ use tokio::time::sleep_until;
 
 use crate::{api::v1beta2::Tenant, syntax::is_subdomain};
 
-/// How many single Tenants are read.
+/// Rate limit for reads of single Tenants.
 const READS: Rate = Rate { burst: 100, interval: Duration::from_millis(20) };
-/// The shortest pause between two lists, and the longest: a review has 4.5 s, and may have to wait for two lists. In between,
-/// it is as long as the list before it took.
+/// Minimum and maximum pause between two lists. Within these limits, the pause is as long as the last
+/// list took. A review has 4.5 s, and may wait for two lists.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
-/// Why a Tenant is not known.
+/// Error of a live read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LiveError {
-    /// It exists and is not what a Tenant should be.
+    /// The stored object does not have the schema of a Tenant.
     #[error(
-        "cannot read Tenant {0}: it does not have the form of a Tenant; an administrator has to correct it with kubectl edit"
+        "cannot read Tenant {0}: it does not match the schema; ask an administrator to correct it with kubectl edit"
     )]
     Unreadable(String),
-    /// The API server did not answer.
+    /// The request failed.
     #[error("cannot get Tenants from the API server")]
     Api(#[from] kube::Error),
 }
 
 impl LiveError {
-    /// Returns the refusal of what depends on the Tenant, or the error if trying again helps.
+    /// Returns a denial if a retry cannot succeed, otherwise the error.
     pub(super) fn into_denial(self) -> Result<Denial, BoxError> {
         match self {
             error @ Self::Unreadable(_) => Ok(Denial::forbidden(error.to_string())),
@@ -54,29 +55,29 @@ impl LiveError {
     }
 }
 
-/// Reads Tenants.
+/// Reads Tenants from the API server.
 pub(super) struct LiveTenants {
     reader: Client,
     reads: Mutex<TokenBucket>,
-    lists: Shared<Snapshot>,
+    lists: SharedRead<Snapshot>,
 }
 
-/// All Tenants at one moment.
+/// A list of all Tenants.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    /// By name.
+    /// The Tenants by name.
     pub(super) tenants: BTreeMap<String, Arc<Tenant>>,
     unreadable: BTreeSet<String>,
 }
 
 impl LiveTenants {
     pub(super) fn new(reader: Client) -> Self {
-        Self { reader, reads: Mutex::default(), lists: Shared::default() }
+        Self { reader, reads: Mutex::default(), lists: SharedRead::default() }
     }
 
-    /// Returns the Tenant of a name, if there is one.
+    /// Returns a Tenant by name, or `None` if it does not exist.
     pub(super) async fn get(&self, name: &str) -> Result<Option<Arc<Tenant>>, LiveError> {
-        // A label or an owner reference may hold anything, and the name becomes part of the path of a request.
+        // The name comes from a label or an owner reference, and becomes part of a request path.
         if !is_subdomain(name) {
             return Ok(None);
         }
@@ -95,7 +96,7 @@ impl LiveTenants {
         Ok(all.tenants.get(name).cloned())
     }
 
-    /// Returns all Tenants. Those that cannot be read are left out: they are nobody's.
+    /// Returns all Tenants. Tenants that cannot be read are omitted, because their owners are unknown.
     pub(super) async fn list(&self) -> Result<Arc<Snapshot>, LiveError> {
         let list = async || {
             let found = list_pages::<Tenant>(self.reader.clone(), None).await?;
@@ -109,31 +110,31 @@ impl LiveTenants {
     }
 }
 
-/// Something that is read again and again, and shared by all who asked before the read began.
-struct Shared<T> {
-    last: tokio::sync::Mutex<Option<Last<T>>>,
-    waiting: AtomicUsize,
+/// A read whose result is shared by all callers that called before the read started.
+struct SharedRead<T> {
+    last: tokio::sync::Mutex<Option<LastRead<T>>>,
+    callers: AtomicUsize,
 }
 
-struct Last<T> {
+struct LastRead<T> {
     began: Instant,
     ended: Instant,
-    /// ManagedObjects while somebody waits for it.
+    /// The result, while callers wait for it.
     value: Option<Arc<T>>,
 }
 
-impl<T> Default for Shared<T> {
+impl<T> Default for SharedRead<T> {
     fn default() -> Self {
-        Self { last: tokio::sync::Mutex::default(), waiting: AtomicUsize::new(0) }
+        Self { last: tokio::sync::Mutex::default(), callers: AtomicUsize::new(0) }
     }
 }
 
-/// One who waits. The last one who leaves takes the value along.
-struct Waiting<'s, T>(&'s Shared<T>);
+/// A waiting caller. Dropping the last one releases the result.
+struct CallerGuard<'s, T>(&'s SharedRead<T>);
 
-impl<T> Drop for Waiting<'_, T> {
+impl<T> Drop for CallerGuard<'_, T> {
     fn drop(&mut self) {
-        let is_last = self.0.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_last = self.0.callers.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last
             && let Ok(mut last) = self.0.last.try_lock()
             && let Some(last) = last.as_mut()
@@ -143,14 +144,14 @@ impl<T> Drop for Waiting<'_, T> {
     }
 }
 
-impl<T> Shared<T> {
-    /// Returns what `read` gave to somebody at a time after this call.
+impl<T> SharedRead<T> {
+    /// Returns the result of a `read` that started after this call.
     async fn get<E>(&self, read: impl AsyncFnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
-        let asked = Instant::now();
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        let _waiting = Waiting(self);
+        let called = Instant::now();
+        self.callers.fetch_add(1, Ordering::AcqRel);
+        let _caller = CallerGuard(self);
         let mut last = self.last.lock().await;
-        if let Some(found) = last.as_ref().filter(|last| last.began >= asked)
+        if let Some(found) = last.as_ref().filter(|last| last.began >= called)
             && let Some(value) = &found.value
         {
             return Ok(value.clone());
@@ -162,7 +163,7 @@ impl<T> Shared<T> {
         let began = Instant::now();
         let read = read().await.map(Arc::new);
         let value = read.as_ref().ok().cloned();
-        *last = Some(Last { began, ended: Instant::now(), value });
+        *last = Some(LastRead { began, ended: Instant::now(), value });
         drop(last);
         read
     }
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_be_a_name_is_asked_for() {
+    fn accepts_only_valid_names() {
         for name in ["oil", "oil-2", "0.oil"] {
             assert!(is_subdomain(name), "{name}");
         }
@@ -187,34 +188,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_shares_reads_that_begin_after_each_asked() {
-        let (shared, reads) = (Shared::<Instant>::default(), AtomicUsize::new(0));
+    async fn concurrent_callers_share_reads_that_start_after_each_call() {
+        let (shared, reads) = (SharedRead::<Instant>::default(), AtomicUsize::new(0));
         let read = async || {
             reads.fetch_add(1, Ordering::Relaxed);
             let began = Instant::now();
             tokio::task::yield_now().await;
             Ok::<_, Infallible>(began)
         };
-        let ask = async || {
-            let asked = Instant::now();
+        let call = async || {
+            let called = Instant::now();
             let Ok(began) = shared.get(read).await;
-            assert!(*began >= asked, "the answer is older than the question");
+            assert!(*began >= called, "the read started before the call");
         };
-        join_all((0..500).map(|_| ask())).await;
+        join_all((0..500).map(|_| call())).await;
         assert!(reads.load(Ordering::Relaxed) <= 2, "{reads:?}");
-        assert!(shared.last.lock().await.as_ref().unwrap().value.is_none(), "nobody waits for it");
-        ask().await;
+        assert!(shared.last.lock().await.as_ref().unwrap().value.is_none(), "the result is released");
+        call().await;
         assert!(reads.load(Ordering::Relaxed) <= 3, "{reads:?}");
     }
 
     #[tokio::test]
-    async fn who_gives_up_and_what_fails_hold_up_nobody() {
-        let shared = Shared::<()>::default();
+    async fn canceled_and_failed_reads_do_not_block_other_callers() {
+        let shared = SharedRead::<()>::default();
         let never = async || std::future::pending::<Result<(), &str>>().await;
-        let given_up = tokio::time::timeout(Duration::from_millis(1), shared.get(never)).await;
-        assert!(given_up.is_err());
+        let canceled = tokio::time::timeout(Duration::from_millis(1), shared.get(never)).await;
+        assert!(canceled.is_err());
         assert_eq!(shared.get(async || Err("no answer")).await, Err("no answer"));
         assert_eq!(shared.get(async || Ok::<_, &str>(())).await, Ok(Arc::new(())));
-        assert_eq!(shared.waiting.load(Ordering::Relaxed), 0);
+        assert_eq!(shared.callers.load(Ordering::Relaxed), 0);
     }
 }

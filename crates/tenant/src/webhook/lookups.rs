@@ -1,5 +1,5 @@
-//! What is known of who asks and of the Tenants that a request is about: from the caches, and, before something is
-//! refused, from the API server itself.
+//! The role and the Tenants of the requesting user, and the Tenants that a request references. They
+//! are read from the caches, and before a denial from the API server.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,69 +28,70 @@ use crate::{
     subjects::{Person, Relations, Role, owns, role},
 };
 
-/// How many Tenants one namespace can name, before and after, without being refused for that alone.
-const MOST_NAMED: usize = 4;
+/// Maximum number of Tenants that a valid request references: label and owner reference, in the old
+/// and the new namespace.
+const MAX_REFERENCED_TENANTS: usize = 4;
 
-/// Finds out.
+/// Looks up users and Tenants.
 pub(super) struct Lookups {
     tenants: Informer<Tenant>,
     tenants_by_owner: Index<Tenant, Subject>,
     configurations: Informer<CapsuleConfiguration>,
     owners: Index<TenantOwner, Subject>,
     namespaces: Informer<Namespace>,
-    bindings: Index<ClusterRoleBinding, Subject>,
+    cluster_role_bindings: Index<ClusterRoleBinding, Subject>,
     role_bindings: Index<RoleBinding, Subject>,
     own_user: OwnUser,
     live: LiveTenants,
     manager_namespace: String,
 }
 
-/// Whom an object names, as an index has it.
+/// Index key: kind and name of a subject.
 type Subject = (OwnerKind, String);
 
-/// What is known.
+/// The context in which a request is validated.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
-    /// The name of who asks.
-    pub(super) who: String,
-    /// What they may do.
+pub(super) struct AdmissionContext {
+    /// The name of the requesting user.
+    pub(super) user: String,
+    /// The role of the user.
     pub(super) role: Role,
-    /// The Tenants that the request names, as far as they are there.
-    pub(super) named: BTreeMap<String, Arc<Tenant>>,
-    /// The Tenants that they own, by name.
+    /// The existing Tenants that the request references, by name.
+    pub(super) referenced: BTreeMap<String, Arc<Tenant>>,
+    /// The Tenants that the user owns, by name.
     pub(super) owned: BTreeMap<String, Arc<Tenant>>,
-    /// What holds for all Tenants.
+    /// The configuration of all Tenants.
     pub(super) configuration: CapsuleConfigurationSpec,
-    /// The namespace that the manager itself runs in.
+    /// The namespace of the manager.
     pub(super) manager_namespace: String,
 }
 
 impl Lookups {
-    /// Asks for the caches.
+    /// Registers the informers and indexes.
     pub(super) fn build(caches: &mut Caches<'_>) -> Self {
         let tenants = caches.informer::<Tenant>(Selection::All);
         let owners = caches.informer::<TenantOwner>(Selection::All);
-        // Also those of others: whoever is bound to the role has its rights.
-        let bindings = caches.informer::<ClusterRoleBinding>(Selection::All);
-        let bound = |binding: &ClusterRoleBinding| {
+        // All bindings: a binding that another program created grants the same permissions.
+        let cluster_role_bindings = caches.informer::<ClusterRoleBinding>(Selection::All);
+        let cluster_role_subjects = |binding: &ClusterRoleBinding| {
             binding.subjects.iter().flatten().filter_map(kind_and_name).collect()
         };
         let role_bindings = caches.informer::<RoleBinding>(Selection::Managed);
-        let bound_in =
+        let role_subjects =
             |binding: &RoleBinding| binding.subjects.iter().flatten().filter_map(kind_and_name).collect();
-        let spelled_out = |tenant: &Tenant| {
+        let listed_owners = |tenant: &Tenant| {
             tenant.spec.owners.iter().map(|owner| (owner.kind, owner.name.clone())).collect()
         };
         Self {
-            tenants_by_owner: tenants.store().index(spelled_out),
+            tenants_by_owner: tenants.store().index(listed_owners),
             tenants,
             configurations: caches.informer(Selection::All),
             owners: owners
                 .store()
                 .index(|owner: &TenantOwner| vec![(owner.spec.kind, owner.spec.name.clone())]),
             namespaces: caches.informer(Selection::All),
-            bindings: bindings.store().index(bound),
-            role_bindings: role_bindings.store().index(bound_in),
+            cluster_role_bindings: cluster_role_bindings.store().index(cluster_role_subjects),
+            role_bindings: role_bindings.store().index(role_subjects),
             own_user: caches.own_user(),
             live: LiveTenants::new(caches.reader()),
             manager_namespace: caches.manager_namespace().to_owned(),
@@ -105,82 +106,88 @@ impl Lookups {
         &self.namespaces
     }
 
-    /// What the caches know. `about` are the Tenants that the request names.
+    /// Returns the context of a request from the caches.
     ///
     /// # Errors
-    /// When the API server does not say who the manager itself is.
-    pub(super) async fn facts(&self, user: &UserInfo, about: &[String]) -> Result<Facts, BoxError> {
+    /// Returns an error if the API server does not return the manager's own user name.
+    pub(super) async fn context(
+        &self,
+        user: &UserInfo,
+        tenant_names: &[String],
+    ) -> Result<AdmissionContext, BoxError> {
         let person = Person::of(user);
-        let as_owners = self.as_owners(&person);
+        let tenant_owners = self.tenant_owners(&person);
         let configuration = self.configuration();
-        let role = self.role_of(&person, &configuration, &as_owners).await?;
-        let named = about.iter().filter_map(|name| self.tenant(name)).map(by_name).collect();
-        let owned = if role == Role::CapsuleUser { self.owned(&person, &as_owners) } else { BTreeMap::new() };
-        Ok(Facts {
-            who: person.name().to_owned(),
+        let role = self.role_of(&person, &configuration, &tenant_owners).await?;
+        let referenced = tenant_names.iter().filter_map(|name| self.tenant(name)).map(by_name).collect();
+        let owned =
+            if role == Role::CapsuleUser { self.owned(&person, &tenant_owners) } else { BTreeMap::new() };
+        Ok(AdmissionContext {
+            user: person.name().to_owned(),
             role,
-            named,
+            referenced,
             owned,
             configuration,
             manager_namespace: self.manager_namespace.clone(),
         })
     }
 
-    /// What somebody may do, as the caches have it.
+    /// Returns the role of a user from the caches.
     ///
     /// # Errors
-    /// As for [`facts`](Self::facts).
+    /// Same as for [`context`](Self::context).
     pub(super) async fn role(&self, user: &UserInfo) -> Result<Role, BoxError> {
         let person = Person::of(user);
-        self.role_of(&person, &self.configuration(), &self.as_owners(&person)).await
+        self.role_of(&person, &self.configuration(), &self.tenant_owners(&person)).await
     }
 
     async fn role_of(
         &self,
         person: &Person<'_>,
         configuration: &CapsuleConfigurationSpec,
-        as_owners: &[Arc<TenantOwner>],
+        tenant_owners: &[Arc<TenantOwner>],
     ) -> Result<Role, BoxError> {
         let manager = self.own_user.name().await?;
-        let relations = Cached { known: self, person, configuration, as_owners };
-        Ok(role(person, manager, configuration, as_owners, &relations))
+        let relations = CachedRelations { lookups: self, person, configuration, tenant_owners };
+        Ok(role(person, manager, configuration, tenant_owners, &relations))
     }
 
-    /// The same with Tenants as they are now: those that are named, or, for a new namespace that names none, all.
+    /// Returns the context with Tenants from the API server: the referenced ones, or all for a new
+    /// namespace that references none.
     ///
     /// # Errors
-    /// When the API server does not say, or a Tenant that is named cannot be read.
-    pub(super) async fn renewed(
+    /// Returns an error if the API server does not respond, or a referenced Tenant cannot be read.
+    pub(super) async fn refresh(
         &self,
-        mut facts: Facts,
+        mut context: AdmissionContext,
         user: &UserInfo,
-        about: &[String],
+        tenant_names: &[String],
         is_new: bool,
-    ) -> Result<Facts, LiveError> {
+    ) -> Result<AdmissionContext, LiveError> {
         let person = Person::of(user);
-        let as_owners = self.as_owners(&person);
-        // What belongs to no Tenant already is not for owners to change, whatever they own.
-        if is_new && about.is_empty() && facts.role == Role::CapsuleUser {
+        let tenant_owners = self.tenant_owners(&person);
+        // Owners may not change existing namespaces without a Tenant, whatever they own.
+        if is_new && tenant_names.is_empty() && context.role == Role::CapsuleUser {
             let all = self.live.list().await?;
-            let owned = all.tenants.iter().filter(|(_, tenant)| owns(&person, tenant, &as_owners));
-            facts.owned = owned.map(|(name, tenant)| (name.clone(), tenant.clone())).collect();
+            let owned = all.tenants.iter().filter(|(_, tenant)| owns(&person, tenant, &tenant_owners));
+            context.owned = owned.map(|(name, tenant)| (name.clone(), tenant.clone())).collect();
         }
-        if about.len() > MOST_NAMED {
-            return Ok(facts);
+        if tenant_names.len() > MAX_REFERENCED_TENANTS {
+            return Ok(context);
         }
-        for name in about {
-            facts.named.remove(name);
-            facts.owned.remove(name);
+        for name in tenant_names {
+            context.referenced.remove(name);
+            context.owned.remove(name);
             let Some(tenant) = self.live.get(name).await? else { continue };
-            if facts.role == Role::Other && owns(&person, &tenant, &as_owners) && !person.is_system() {
-                facts.role = Role::CapsuleUser;
+            if context.role == Role::Other && owns(&person, &tenant, &tenant_owners) && !person.is_system() {
+                context.role = Role::CapsuleUser;
             }
-            if facts.role == Role::CapsuleUser && owns(&person, &tenant, &as_owners) {
-                facts.owned.insert(name.clone(), tenant.clone());
+            if context.role == Role::CapsuleUser && owns(&person, &tenant, &tenant_owners) {
+                context.owned.insert(name.clone(), tenant.clone());
             }
-            facts.named.insert(name.clone(), tenant);
+            context.referenced.insert(name.clone(), tenant);
         }
-        Ok(facts)
+        Ok(context)
     }
 
     fn configuration(&self) -> CapsuleConfigurationSpec {
@@ -192,7 +199,7 @@ impl Lookups {
         self.tenants.store().get(&ObjectKey::cluster(name))
     }
 
-    /// The Tenant that keeps a RoleBinding.
+    /// Returns the Tenant that controls a RoleBinding.
     fn tenant_of(&self, binding: &RoleBinding) -> Option<Arc<Tenant>> {
         let owner = controller_of(&binding.metadata).filter(|owner| refers_to::<Tenant>(owner))?;
         self.tenant(&owner.name).filter(|tenant| tenant.uid().as_deref() == Some(owner.uid.as_str()))
@@ -203,50 +210,56 @@ impl Lookups {
         found.is_some_and(|namespace| !membership::named(&namespace.metadata).is_empty())
     }
 
-    /// The `TenantOwner`s that mean a person.
-    fn as_owners(&self, person: &Person<'_>) -> Vec<Arc<TenantOwner>> {
+    /// Returns the `TenantOwner`s that match a user.
+    fn tenant_owners(&self, person: &Person<'_>) -> Vec<Arc<TenantOwner>> {
         person.subjects().flat_map(|subject| self.owners.get(&key(subject))).collect()
     }
 
-    /// The Tenants that a person owns. All Tenants are looked at only if a `TenantOwner` means the person.
-    fn owned(&self, person: &Person<'_>, as_owners: &[Arc<TenantOwner>]) -> BTreeMap<String, Arc<Tenant>> {
-        let spelled_out = person.subjects().flat_map(|subject| self.tenants_by_owner.get(&key(subject)));
-        let all = if as_owners.is_empty() { Vec::new() } else { self.tenants.store().list() };
-        let owned = spelled_out.chain(all).filter(|tenant| owns(person, tenant, as_owners));
+    /// Returns the Tenants that a user owns. Scans all Tenants only if a `TenantOwner` matches the
+    /// user.
+    fn owned(
+        &self,
+        person: &Person<'_>,
+        tenant_owners: &[Arc<TenantOwner>],
+    ) -> BTreeMap<String, Arc<Tenant>> {
+        let listed_owners = person.subjects().flat_map(|subject| self.tenants_by_owner.get(&key(subject)));
+        let all = if tenant_owners.is_empty() { Vec::new() } else { self.tenants.store().list() };
+        let owned = listed_owners.chain(all).filter(|tenant| owns(person, tenant, tenant_owners));
         owned.map(by_name).collect()
     }
 }
 
-/// What the caches say of a person.
-struct Cached<'c> {
-    known: &'c Lookups,
+/// The relations of a user to Tenants, from the caches.
+struct CachedRelations<'c> {
+    lookups: &'c Lookups,
     person: &'c Person<'c>,
     configuration: &'c CapsuleConfigurationSpec,
-    as_owners: &'c [Arc<TenantOwner>],
+    tenant_owners: &'c [Arc<TenantOwner>],
 }
 
-impl Relations for Cached<'_> {
+impl Relations for CachedRelations<'_> {
     fn is_bound(&self) -> bool {
         let names = &self.configuration.rbac;
-        let mut bindings = self.person.subjects().flat_map(|subject| self.known.bindings.get(&key(subject)));
+        let mut bindings =
+            self.person.subjects().flat_map(|subject| self.lookups.cluster_role_bindings.get(&key(subject)));
         if bindings.any(|binding| is_provisioner(&binding, names)) {
             return true;
         }
-        // Whoever has been an owner may delete namespaces until they are unbound there.
+        // A former owner can delete namespaces until the RoleBinding is updated.
         let mut bindings =
-            self.person.subjects().flat_map(|subject| self.known.role_bindings.get(&key(subject)));
+            self.person.subjects().flat_map(|subject| self.lookups.role_bindings.get(&key(subject)));
         bindings.any(|binding| {
-            let tenant = self.known.tenant_of(&binding);
+            let tenant = self.lookups.tenant_of(&binding);
             tenant.is_some_and(|tenant| is_deleter(&binding, &tenant, names))
         })
     }
 
     fn is_owner(&self) -> bool {
-        !self.known.owned(self.person, self.as_owners).is_empty()
+        !self.lookups.owned(self.person, self.tenant_owners).is_empty()
     }
 
     fn is_member(&self, namespace: &str) -> bool {
-        self.known.is_member(namespace)
+        self.lookups.is_member(namespace)
     }
 }
 

@@ -1,25 +1,26 @@
-//! Which requests concern Tenants at all. The API server evaluates this by itself, so that who runs a cluster never
-//! waits for the manager.
+//! Match conditions of webhooks. The API server evaluates them itself, so that cluster components
+//! and cluster administrators do not depend on the manager.
 
-/// The cluster's own programs: its API server, controllers, scheduler and nodes.
-pub(super) const NOT_THE_SYSTEM: &str = "!(request.userInfo.username in ['system:apiserver', \
+/// Excludes the components of the cluster: API server, controllers, scheduler, and nodes.
+pub(super) const EXCLUDE_SYSTEM_USERS: &str = "!(request.userInfo.username in ['system:apiserver', \
     'system:kube-controller-manager', 'system:kube-scheduler']) && !(has(request.userInfo.groups) && \
     request.userInfo.groups.exists(group, group in ['system:nodes', 'system:serviceaccounts:kube-system']))";
 
-/// Whoever may do everything, unless they make or change a namespace that has to do with a Tenant, before or after.
-pub(super) const CONCERNS_A_TENANT: &str = "!(has(request.userInfo.groups) && 'system:masters' in \
+/// Excludes members of `system:masters`, except for creates and updates of namespaces that
+/// reference a Tenant before or after the request.
+pub(super) const REFERENCES_TENANT: &str = "!(has(request.userInfo.groups) && 'system:masters' in \
     request.userInfo.groups) || (request.operation != 'DELETE' && [object, oldObject].exists(one, one != null && \
     ((has(one.metadata.labels) && 'capsule.clastix.io/tenant' in one.metadata.labels) || \
     (has(one.metadata.ownerReferences) && one.metadata.ownerReferences.exists(owner, owner.kind == 'Tenant' && \
     owner.apiVersion.startsWith('capsule.clastix.io/'))))))";
 
-/// Whoever may do everything.
-pub(super) const NOT_A_MASTER: &str =
+/// Excludes members of `system:masters`.
+pub(super) const EXCLUDE_SYSTEM_MASTERS: &str =
     "!(has(request.userInfo.groups) && 'system:masters' in request.userInfo.groups)";
 
-/// A namespace that is made, or is given other labels, annotations or owner references while it names a Tenant, before or
-/// after.
-pub(super) const CHANGES_WHAT_A_TENANT_GIVES: &str = "request.operation == 'CREATE' || \
+/// Includes creates, and changes of labels, annotations, or owner references of a namespace that
+/// references a Tenant before or after the request.
+pub(super) const CHANGES_TENANT_METADATA: &str = "request.operation == 'CREATE' || \
     ([object, oldObject].exists(one, \
     one.metadata.?labels[?'capsule.clastix.io/tenant'].hasValue() || \
     one.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == 'Tenant' && \

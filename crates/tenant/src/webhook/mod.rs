@@ -1,36 +1,40 @@
-//! What the API server asks about Tenants and what belongs to them, before it stores it.
+//! Admission webhooks and policies for Tenants and the objects in their namespaces.
 //!
-//! Schema and CEL have said before what they can: the form of names, and that a pattern is RE2. What is left is
-//! whether this manager can use a pattern, whether the API server will take what is copied into other objects, and
-//! whether a Tenant may be deleted.
+//! The schema and its CEL rules validate the form of names and that a pattern is RE2. The Tenant
+//! webhook validates the rest: that the manager supports a pattern, that the API server accepts the
+//! values that are propagated to other objects, and that the Tenant may be deleted.
 //!
 //! ```text
-//! namespaces  finds the Tenant of a namespace that is created, and guards what makes it belong there
-//! classes     fills in and judges the classes of Ingresses and volume claims; services gives Services their metadata;
-//!             both ask tenancy for the Tenant of a namespace
-//! managed     guards the objects that the controller keeps; shared_quota keeps the namespaces of a Tenant within the
-//!             quotas that they share
-//! system      the policy that holds the cluster's own namespaces free of Tenants
-//! name_label  gives Tenants the label with their name
-//! copied      what a Tenant has copied into other objects, as the API server will check it there
-//! known       what is known of who asks; who is never asked about
-//! live        Tenants as the API server has them, read at a bounded rate; rate limits other work on account of reviews
+//! namespaces          assigns new namespaces to Tenants; validates changes of membership and metadata
+//! classes             defaults and validates the classes of Ingresses and PersistentVolumeClaims
+//! service_metadata    sets labels and annotations on Services
+//! managed_objects     denies writes to the objects that the controller manages
+//! shared_quota        enforces the quotas that the namespaces of a Tenant share
+//! admission_policies  ValidatingAdmissionPolicies, which also hold while the manager is down
+//! name_label          sets the label with the name of the Tenant
+//! patterns            validates regular expressions
+//! propagated_values   validates the values that the controller copies to other objects
+//! lookups             the role and the Tenants of the requesting user
+//! tenant_resolver     the Tenant of a namespace
+//! live_tenants        Tenants from the API server, read at a limited rate
+//! match_conditions    CEL expressions that exclude requests from the webhooks
+//! rate_limits         token buckets by key
 //! ```
 
+mod admission_policies;
 mod classes;
-mod copied;
 mod live_tenants;
 mod lookups;
-mod managed;
+mod managed_objects;
 mod match_conditions;
 mod name_label;
 mod namespaces;
 pub(crate) mod patterns;
+mod propagated_values;
 mod rate_limits;
-mod services;
+mod service_metadata;
 mod shared_quota;
-mod system;
-mod tenancy;
+mod tenant_resolver;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
@@ -43,41 +47,40 @@ use crate::{
     unsupported_fields,
 };
 
-/// A Tenant's finalizer and status change without its spec. Nobody is asked about that, so that the controller needs
-/// no webhook to do its work.
+/// Skips updates of finalizers and status, so that the controller works without the webhook.
 const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || object.spec != oldObject.spec";
-/// All other Tenants can be deleted without anybody being asked.
+/// Skips the deletion of Tenants that are not protected.
 const IS_PROTECTED: &str = "request.operation != 'DELETE' || \
     (has(oldObject.spec.preventDeletion) && oldObject.spec.preventDeletion)";
 
-/// The webhooks of the controller.
+/// Returns the webhooks of the controller.
 pub(crate) fn webhooks() -> Vec<Webhook> {
     let tenants = Webhook::validating::<TenantValidator>("tenants")
         .on(target::<Tenant>(CREATE | UPDATE | DELETE))
         .match_condition("spec-changes", SPEC_CHANGES)
         .match_condition("is-protected", IS_PROTECTED)
         .build();
-    let namespaces = [namespaces::assignment(), namespaces::guard()];
-    let kept = [managed::guard(), shared_quota::guard()];
-    let classes = classes::webhooks().into_iter().chain(services::webhooks());
-    [tenants, name_label::webhook()].into_iter().chain(namespaces).chain(kept).chain(classes).collect()
+    let namespaces = [namespaces::mutating_webhook(), namespaces::validating_webhook()];
+    let managed = [managed_objects::webhook(), shared_quota::webhook()];
+    let classes = classes::webhooks().into_iter().chain([service_metadata::webhook()]);
+    [tenants, name_label::webhook()].into_iter().chain(namespaces).chain(managed).chain(classes).collect()
 }
 
-/// The namespaces of Tenants.
+/// Selects the namespaces of Tenants.
 fn in_tenants() -> LabelSelector {
-    labelled(TENANT_LABEL)
+    has_label(TENANT_LABEL)
 }
 
-/// What has a label, whatever its value.
-fn labelled(label: &str) -> LabelSelector {
+/// Selects objects with a label, whatever its value.
+fn has_label(label: &str) -> LabelSelector {
     let exists =
         LabelSelectorRequirement { key: label.to_owned(), operator: "Exists".to_owned(), values: None };
     LabelSelector { match_expressions: Some(vec![exists]), match_labels: None }
 }
 
-pub(crate) use system::policies;
+pub(crate) use admission_policies::policies;
 
-/// Judges Tenants.
+/// Validates Tenants.
 struct TenantValidator;
 
 impl Validator for TenantValidator {
@@ -88,47 +91,47 @@ impl Validator for TenantValidator {
     }
 
     async fn validate(&self, request: &Request<Tenant>) -> Result<Verdict, BoxError> {
-        Ok(judge(request))
+        Ok(validate(request))
     }
 }
 
-fn judge(request: &Request<Tenant>) -> Verdict {
+fn validate(request: &Request<Tenant>) -> Verdict {
     match (request.operation, &request.old, &request.new) {
-        (Operation::Delete, Some(old), _) => may_go(old).into(),
+        (Operation::Delete, Some(old), _) => validate_deletion(old).into(),
         (Operation::Update, Some(old), Some(new)) if old.spec == new.spec => Verdict::allow(),
-        (_, old, Some(new)) => may_be(old.as_ref(), new),
+        (_, old, Some(new)) => validate_spec(old.as_ref(), new),
         _ => Verdict::allow(),
     }
 }
 
-fn may_go(tenant: &Tenant) -> Result<(), Denial> {
+fn validate_deletion(tenant: &Tenant) -> Result<(), Denial> {
     if !tenant.spec.prevent_deletion {
         return Ok(());
     }
     let name = tenant.name_any();
     Err(Denial::forbidden(format!(
-        "Tenant {name} is protected: set spec.preventDeletion to false to delete it, and all of its namespaces"
+        "Tenant {name} is protected: set spec.preventDeletion to false to delete it and all of its namespaces"
     )))
 }
 
-fn may_be(old: Option<&Tenant>, tenant: &Tenant) -> Verdict {
-    let faults: Vec<_> =
-        patterns::faults(&tenant.spec).into_iter().chain(copied_faults(old, tenant)).collect();
-    if !faults.is_empty() {
-        return Verdict::deny(Denial::invalid(faults.join("; ")));
+fn validate_spec(old: Option<&Tenant>, tenant: &Tenant) -> Verdict {
+    let errors: Vec<_> =
+        patterns::errors(&tenant.spec).into_iter().chain(new_violations(old, tenant)).collect();
+    if !errors.is_empty() {
+        return Verdict::deny(Denial::invalid(errors.join("; ")));
     }
     let warn = |verdict: Verdict, field: &str| {
-        verdict.warn(format!("{field} is set, and not enforced by this version of the manager"))
+        verdict.warn(format!("{field} is set, but this version of the manager does not enforce it"))
     };
     unsupported_fields::fields(&tenant.spec).into_iter().fold(Verdict::allow(), warn)
 }
 
-/// Says what is wrong with copied values, as far as it was not so before: a Tenant that is stored with faults can still
-/// be cordoned, protected or mended step by step.
-fn copied_faults(old: Option<&Tenant>, new: &Tenant) -> Option<String> {
-    let of = |tenant: &Tenant| copied::faults(&tenant.name_any(), &tenant.spec);
-    let before = old.map(of).unwrap_or_default();
-    of(new).since(&before).message()
+/// Returns the errors in propagated values that the old Tenant does not have. A stored Tenant with
+/// errors can therefore still be cordoned, protected, or corrected step by step.
+fn new_violations(old: Option<&Tenant>, new: &Tenant) -> Option<String> {
+    let violations = |tenant: &Tenant| propagated_values::validate(&tenant.name_any(), &tenant.spec);
+    let before = old.map(violations).unwrap_or_default();
+    violations(new).since(&before).message()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The label `kubernetes.io/metadata.name` of Tenants. Capsule sets it, and clients select Tenants by it.
+//! Sets the label `kubernetes.io/metadata.name` of Tenants. Capsule sets it too, and clients select
+//! Tenants by it.
 //!
-//! It is set in the request that writes the Tenant, so that it costs no write of its own. Whoever removes it gets it
-//! back in the same way.
+//! A mutating webhook sets the label in the request that writes the Tenant, so that it needs no
+//! additional write. If an update removes the label, the webhook sets it again.
 
 use operator_core::admission::{
     BoxError, CREATE, Caches, Metadata, Mutation, Mutator, Request, UPDATE, Webhook, target,
@@ -9,20 +10,22 @@ use operator_core::admission::{
 
 use crate::api::{names::NAMESPACE_NAME_LABEL, v1alpha1, v1beta1, v1beta2};
 
-/// Tenants that have the label, that are being deleted, or whose name the API server has yet to generate need no review.
+/// Skips Tenants that have the label, that are being deleted, or that have no generated name yet.
 const LACKS_LABEL: &str = "has(object.metadata.name) && !has(object.metadata.deletionTimestamp) && \
     (!has(object.metadata.labels) || \
     object.metadata.labels[?'kubernetes.io/metadata.name'].orValue('') != object.metadata.name)";
 
-/// A Tenant in an older version gets the label when it is next written in this one, such as with its finalizer.
+/// Skips older versions. Their Tenants get the label when they are next written in this version, for
+/// example when the controller adds the finalizer.
 const IS_NEWEST: &str = "request.kind.version == 'v1beta2'";
 
 /// Returns the webhook that sets the label.
 ///
-/// The rules name each version, and [`IS_NEWEST`] leaves older ones out. Otherwise the API server would convert Tenants
-/// before it validates them, and whoever writes an invalid one in an older version would be told of a failed conversion.
+/// The rules list each version, and [`IS_NEWEST`] excludes older ones. Otherwise the API server would
+/// convert Tenants before it validates them, and report a failed conversion for an invalid Tenant of
+/// an older version.
 pub(super) fn webhook() -> Webhook {
-    Webhook::mutating::<Labeller>("tenant-name-label")
+    Webhook::mutating::<NameLabelMutator>("tenant-name-label")
         .on(target::<v1beta2::Tenant>(CREATE | UPDATE))
         .on(target::<v1beta1::Tenant>(CREATE | UPDATE))
         .on(target::<v1alpha1::Tenant>(CREATE | UPDATE))
@@ -31,10 +34,9 @@ pub(super) fn webhook() -> Webhook {
         .build()
 }
 
-/// Sets the label.
-struct Labeller;
+struct NameLabelMutator;
 
-impl Mutator for Labeller {
+impl Mutator for NameLabelMutator {
     type Object = Metadata;
 
     fn build(_: &mut Caches<'_>) -> Self {
@@ -42,12 +44,12 @@ impl Mutator for Labeller {
     }
 
     async fn mutate(&self, request: &Request<Metadata>) -> Result<Mutation<Metadata>, BoxError> {
-        Ok(request.new.as_ref().and_then(labelled).map_or_else(Mutation::keep, Mutation::change))
+        Ok(request.new.as_ref().and_then(with_name_label).map_or_else(Mutation::keep, Mutation::change))
     }
 }
 
-/// Returns the Tenant with the label, unless it has it already.
-fn labelled(tenant: &Metadata) -> Option<Metadata> {
+/// Returns the Tenant with the label, or `None` if it already has the label.
+fn with_name_label(tenant: &Metadata) -> Option<Metadata> {
     let name = tenant.metadata.name.as_ref()?;
     let mut labelled = tenant.clone();
     let labels = labelled.metadata.labels.get_or_insert_default();
@@ -66,14 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn the_label_is_set_once() {
+    fn sets_missing_or_wrong_label() {
         let expected =
             metadata(json!({ "name": "oil", "labels": { "a": "b", "kubernetes.io/metadata.name": "oil" } }));
         for labels in [json!({ "a": "b" }), json!({ "a": "b", "kubernetes.io/metadata.name": "gas" })] {
             let tenant = metadata(json!({ "name": "oil", "labels": labels }));
-            assert_eq!(labelled(&tenant), Some(expected.clone()));
+            assert_eq!(with_name_label(&tenant), Some(expected.clone()));
         }
-        assert_eq!(labelled(&expected), None);
-        assert_eq!(labelled(&metadata(json!({ "generateName": "oil-" }))), None);
+        assert_eq!(with_name_label(&expected), None);
+        assert_eq!(with_name_label(&metadata(json!({ "generateName": "oil-" }))), None);
     }
 }

@@ -1,18 +1,18 @@
-//! The patterns in a spec. Pure.
+//! Validates the regular expressions in a spec. Pure.
 //!
-//! Found by the names of their fields wherever they stand, so that none can be forgotten.
+//! Patterns are found by the names of their fields, so that a new field cannot be missed.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::pattern;
 
-/// What is wrong with the patterns of a spec, each with the path of its field.
-pub(crate) fn faults(spec: &impl Serialize) -> Vec<String> {
+/// Returns the errors in the patterns of a spec, each with the path of its field.
+pub(crate) fn errors(spec: &impl Serialize) -> Vec<String> {
     let mut found = Vec::new();
-    // What cannot be written as JSON has come from no API server.
+    // A spec from the API server can always be serialized.
     collect(&serde_json::to_value(spec).unwrap_or_default(), "spec", &mut found);
-    found.iter().filter_map(|(path, pattern)| Some(format!("{path}: {}", fault(pattern)?))).collect()
+    found.iter().filter_map(|(path, pattern)| Some(format!("{path}: {}", error(pattern)?))).collect()
 }
 
 fn collect(value: &Value, path: &str, found: &mut Vec<(String, String)>) {
@@ -21,7 +21,7 @@ fn collect(value: &Value, path: &str, found: &mut Vec<(String, String)>) {
             for (name, value) in fields {
                 let inner = format!("{path}.{name}");
                 match (name.as_str(), value) {
-                    // Data of any shape is nobody's pattern.
+                    // spec.data has no schema.
                     ("data", _) if path == "spec" => {}
                     ("requiredMetadata", _) => collect_required(value, &inner, found),
                     (name, Value::String(pattern)) if name.ends_with("Regex") => {
@@ -32,15 +32,15 @@ fn collect(value: &Value, path: &str, found: &mut Vec<(String, String)>) {
             }
         }
         Value::Array(items) => {
-            for (place, item) in items.iter().enumerate() {
-                collect(item, &format!("{path}[{place}]"), found);
+            for (index, item) in items.iter().enumerate() {
+                collect(item, &format!("{path}[{index}]"), found);
             }
         }
         _ => {}
     }
 }
 
-/// Maps of keys to patterns.
+/// Collects the values of maps from keys to patterns.
 fn collect_required(metadata: &Value, path: &str, found: &mut Vec<(String, String)>) {
     for (map, entries) in metadata.as_object().into_iter().flatten() {
         for (key, pattern) in entries.as_object().into_iter().flatten() {
@@ -50,8 +50,7 @@ fn collect_required(metadata: &Value, path: &str, found: &mut Vec<(String, Strin
     }
 }
 
-/// Why a pattern cannot be used, if so.
-fn fault(pattern: &str) -> Option<String> {
-    let why = pattern::compile(pattern).err()?;
-    Some(format!("the pattern {pattern:?} cannot be used: {why}"))
+fn error(pattern: &str) -> Option<String> {
+    let cause = pattern::compile(pattern).err()?;
+    Some(format!("invalid pattern {pattern:?}: {cause}"))
 }

@@ -1,10 +1,10 @@
-//! Limits of how often something is done for each Tenant. Pure.
+//! Rate limits for each Tenant. Pure.
 
 use std::{collections::HashMap, hash::Hash, time::Duration};
 
 use operator_core::rate_limit::{Rate, TokenBucket};
 
-/// Tokens for each key, and for all keys together.
+/// One token bucket for each key, and one for all keys together.
 #[derive(Debug)]
 pub(super) struct KeyedBuckets<K> {
     each: Rate,
@@ -18,8 +18,8 @@ impl<K: Eq + Hash> KeyedBuckets<K> {
         Self { each, all, by_key: HashMap::new(), shared: TokenBucket::default() }
     }
 
-    /// Takes a token of the key and one of all. Returns whether there was one of both. Keys whose tokens are all back are
-    /// forgotten.
+    /// Takes a token of the key and a shared token. Returns whether both were available. Removes keys
+    /// whose bucket is full.
     pub(super) fn take(&mut self, key: K, now: Duration) -> bool {
         self.by_key.retain(|_, bucket| !bucket.is_full(now));
         self.by_key.entry(key).or_default().take(self.each, now).is_ok()
@@ -35,13 +35,13 @@ mod tests {
     const RATE: Rate = Rate { burst: 3, interval: SECOND };
 
     #[test]
-    fn each_key_has_tokens_of_its_own_and_all_together_have_a_limit() {
+    fn limits_each_key_and_all_keys_together() {
         let all = Rate { burst: 4, interval: SECOND };
         let (mut buckets, now) = (KeyedBuckets::new(RATE, all), Duration::from_hours(1));
         let mut taken = |key: &'static str| (0..10).filter(|_| buckets.take(key, now)).count();
         assert_eq!((taken("oil"), taken("gas"), taken("coal")), (3, 1, 0));
         let later = now + 100 * SECOND;
         assert!(buckets.take("oil", later));
-        assert_eq!(buckets.by_key.len(), 1, "the others are forgotten");
+        assert_eq!(buckets.by_key.len(), 1, "full buckets are removed");
     }
 }

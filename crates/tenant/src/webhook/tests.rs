@@ -30,18 +30,18 @@ fn request(operation: Operation, old: Option<Value>, new: Option<Value>) -> Requ
 }
 
 fn create(spec: Value) -> Verdict {
-    judge(&request(Operation::Create, None, Some(spec)))
+    validate(&request(Operation::Create, None, Some(spec)))
 }
 
 fn update(old: Value, new: Value) -> Verdict {
-    judge(&request(Operation::Update, Some(old), Some(new)))
+    validate(&request(Operation::Update, Some(old), Some(new)))
 }
 
 fn message(verdict: &Verdict) -> &str {
     verdict.denial.as_ref().map_or("", |denial| denial.message.as_str())
 }
 
-/// The paths of all fields of the definition that hold patterns, and what is at their ends.
+/// Collects the paths of all pattern fields of the CRD.
 fn pattern_fields(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         path.push(name.clone());
@@ -58,7 +58,7 @@ fn pattern_fields(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Vec<St
     }
 }
 
-/// A spec with nothing but this in it.
+/// Returns a spec with only this field.
 fn spec_with(path: &[String], value: &str) -> Value {
     path.iter().rev().fold(json!(value), |inner, name| json!({ name: inner }))
 }
@@ -72,20 +72,20 @@ fn all_pattern_fields() -> Vec<Vec<String>> {
 }
 
 #[test]
-fn cve_2026_61794_each_pattern_of_the_definition_is_checked_by_itself_and_told_by_its_own_path() {
+fn cve_2026_61794_validates_every_pattern_field_and_reports_its_path() {
     let fields = all_pattern_fields();
     assert!(fields.len() >= 14, "{fields:?}");
     for path in fields {
         let bad = spec_with(&path, "(unclosed");
         let good = spec_with(&path, "^closed$");
-        let told = match path.as_slice() {
+        let expected = match path.as_slice() {
             [before @ .., key] if before.iter().any(|name| name == "requiredMetadata") => {
                 format!("spec.{}[{key}]: ", before.join("."))
             }
             path => format!("spec.{}: ", path.join(".")),
         };
         let verdict = create(bad.clone());
-        assert!(message(&verdict).starts_with(&told), "{} should begin with {told}", message(&verdict));
+        assert!(message(&verdict).starts_with(&expected), "{}, expected {expected}", message(&verdict));
         assert!(message(&verdict).ends_with("unclosed group"), "{}", message(&verdict));
         assert_eq!(verdict.denial.as_ref().unwrap().reason, Reason::Invalid);
         assert_eq!(update(json!({}), bad).denial, verdict.denial);
@@ -94,7 +94,7 @@ fn cve_2026_61794_each_pattern_of_the_definition_is_checked_by_itself_and_told_b
 }
 
 #[test]
-fn cve_2026_61795_an_update_is_judged_by_what_the_tenant_is_to_become() {
+fn cve_2026_61795_validates_the_new_tenant_of_an_update() {
     for path in all_pattern_fields() {
         let (bad, good) = (spec_with(&path, "(unclosed"), spec_with(&path, "^closed$"));
         assert!(update(good.clone(), bad.clone()).denial.is_some(), "{path:?}");
@@ -102,10 +102,10 @@ fn cve_2026_61795_an_update_is_judged_by_what_the_tenant_is_to_become() {
     }
 }
 
-/// What `""` means in each field that holds a pattern: nothing. What is left of a list without one is an empty list,
-/// and a key that is required may have any value.
+/// A list with only an empty pattern equals an empty list. A required key with an empty pattern may
+/// have any value.
 #[test]
-fn an_empty_pattern_is_absent_in_every_field() {
+fn treats_empty_pattern_as_unset_in_every_field() {
     for path in all_pattern_fields() {
         let empty = spec_with(&path, "");
         assert_eq!(create(empty.clone()).denial, None, "{path:?}");
@@ -120,7 +120,7 @@ fn an_empty_pattern_is_absent_in_every_field() {
 }
 
 #[test]
-fn every_bad_pattern_is_told_at_once() {
+fn reports_all_invalid_patterns_together() {
     let verdict = create(json!({
         "storageClasses": { "allowedRegex": "[" }, "containerRegistries": { "allowedRegex": "\\Qa\\E" },
     }));
@@ -129,13 +129,13 @@ fn every_bad_pattern_is_told_at_once() {
 }
 
 #[test]
-fn a_pattern_that_grows_too_large_is_refused() {
+fn rejects_pattern_that_compiles_too_large() {
     let verdict = create(json!({ "storageClasses": { "allowedRegex": "(\\pL{100}){100}" } }));
     assert!(message(&verdict).contains("it is too large"), "{}", message(&verdict));
 }
 
 #[test]
-fn what_the_api_server_would_refuse_in_other_objects_is_refused_in_the_tenant() {
+fn rejects_values_that_the_api_server_rejects_in_other_objects() {
     let bad = || json!({ "serviceOptions": { "additionalMetadata": { "labels": { "bad key!": "a" } } } });
     let verdict = create(bad());
     assert!(
@@ -147,7 +147,7 @@ fn what_the_api_server_would_refuse_in_other_objects_is_refused_in_the_tenant() 
     assert_eq!(verdict.denial.as_ref().unwrap().reason, Reason::Invalid);
     assert_eq!(update(json!({}), bad()).denial, verdict.denial);
     assert_eq!(update(bad(), json!({})).denial, None);
-    // One that is stored with faults can be changed elsewhere, and gets no others.
+    // A stored Tenant with errors can be changed elsewhere, but gets no new errors.
     let mut changed = bad();
     changed["preventDeletion"] = true.into();
     assert_eq!(update(bad(), changed.clone()).denial, None);
@@ -156,23 +156,23 @@ fn what_the_api_server_would_refuse_in_other_objects_is_refused_in_the_tenant() 
     let many: Value =
         (0..40).map(|at| (format!("bad key {at}"), json!("a"))).collect::<serde_json::Map<_, _>>().into();
     let verdict = create(json!({ "nodeSelector": many }));
-    assert!(message(&verdict).ends_with("; and 24 more faults"), "{}", message(&verdict));
+    assert!(message(&verdict).ends_with("; and 24 more errors"), "{}", message(&verdict));
 }
 
 #[test]
-fn what_was_stored_before_stays_usable_while_the_spec_does_not_change() {
+fn allows_update_of_invalid_tenant_with_unchanged_spec() {
     let bad = json!({ "storageClasses": { "allowedRegex": "(" } });
     assert_eq!(update(bad.clone(), bad), Verdict::allow());
 }
 
 #[test]
-fn free_data_is_nobodys_pattern() {
+fn does_not_validate_patterns_in_data() {
     assert_eq!(create(json!({ "data": { "nameRegex": "(" } })).denial, None);
 }
 
 #[test]
-fn a_protected_tenant_is_not_deleted() {
-    let delete = |spec| judge(&request(Operation::Delete, Some(spec), None));
+fn denies_deletion_of_protected_tenant() {
+    let delete = |spec| validate(&request(Operation::Delete, Some(spec), None));
     let verdict = delete(json!({ "preventDeletion": true }));
     assert!(message(&verdict).contains("set spec.preventDeletion to false"), "{}", message(&verdict));
     assert_eq!(verdict.denial.unwrap().reason, Reason::Forbidden);
@@ -180,13 +180,14 @@ fn a_protected_tenant_is_not_deleted() {
 }
 
 #[test]
-fn fields_that_nothing_enforces_yet_are_warned_of() {
+fn warns_about_fields_that_are_not_enforced() {
     let verdict = create(json!({ "cordoned": true, "preventDeletion": true }));
     assert_eq!(verdict.denial, None);
-    assert_eq!(verdict.warnings, ["spec.cordoned is set, and not enforced by this version of the manager"]);
+    let warning = "spec.cordoned is set, but this version of the manager does not enforce it";
+    assert_eq!(verdict.warnings, [warning]);
 }
 
 #[test]
-fn the_declaration_has_no_fault() {
+fn webhook_declarations_are_valid() {
     assert_eq!(faults(&register::<TenantController>()), [""; 0]);
 }

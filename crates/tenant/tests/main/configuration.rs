@@ -431,7 +431,7 @@ async fn what_makes_no_sense_is_refused_with_a_sentence() {
     }
     // The API server reads more patterns than the manager, and owners cannot create namespaces meanwhile.
     stage.change(json!({ "protectedNamespaceRegex": "\\Qa\\E" })).await;
-    stage.until_said("False", "spec.protectedNamespaceRegex: the pattern").await;
+    stage.until_said("False", "spec.protectedNamespaceRegex: invalid pattern").await;
     stage.change(json!({ "protectedNamespaceRegex": "" })).await;
     stage.until_ready().await;
     let malformed = json!([{ "kind": "ServiceAccount", "name": "x" }, { "kind": "User", "name": "anna" }]);

@@ -9,13 +9,13 @@
 
 mod bad_input;
 mod configuration;
-mod copied;
 mod deletion;
 mod drift;
 mod membership;
 mod metadata;
 mod oil;
 mod owners;
+mod propagated_values;
 mod quiet;
 mod quotas;
 mod race;

@@ -19,7 +19,7 @@ async fn validates_and_labels_tenants() {
     let quoted = json!({ "containerRegistries": { "allowedRegex": "\\Qa.b\\E" } });
     let refused = env.try_tenant("oil", quoted).await.unwrap_err();
     let expected = "admission webhook \"tenants.tenant.ensemble\" denied the request: \
-                spec.containerRegistries.allowedRegex: the pattern";
+                spec.containerRegistries.allowedRegex: invalid pattern";
     assert!(refused.contains(expected), "{refused}");
     manager.until_logged("denied request path=\"/tenant/tenants\" uid=").await;
     let log = manager.log();

@@ -186,7 +186,7 @@ async fn owner_has_full_rights_only_within_the_tenant() {
         let about =
             "--field-selector=involvedObject.kind=Tenant,involvedObject.name=oil,reason=NamespaceDenied";
         let events = env.kubectl(&["get", "events", "--namespace=default", about]).await?;
-        Ok(if events.contains("refused to alice") { Ok(()) } else { Err(events) })
+        Ok(if events.contains("denied request of alice") { Ok(()) } else { Err(events) })
     })
     .await
     .unwrap();

@@ -164,7 +164,7 @@ async fn walk_through(manifest: &str) {
     std::fs::write(file.path(), claim.to_string()).unwrap();
     let create_claim = [&["create", "-f", file.path().to_str().unwrap()], &alice[..]].concat();
     let refused = format!("{:#}", env.kubectl(&create_claim).await.unwrap_err());
-    assert!(refused.contains("is none of the StorageClasses that Tenant oil allows: default"), "{refused}");
+    assert!(refused.contains("is not allowed by Tenant oil; allowed StorageClasses: default"), "{refused}");
 
     // A Tenant user without a Tenant gets no rights of alice. An administrator's namespace
     // belongs to no Tenant.
@@ -222,7 +222,7 @@ async fn older_versions_are_validated_like_the_newest() {
         (
             "v1alpha1",
             json!({ "owner": "alice", "ingressClasses": { "allowedRegex": "(" } }),
-            "spec.ingressOptions.allowedClasses.allowedRegex: the pattern",
+            "spec.ingressOptions.allowedClasses.allowedRegex: invalid pattern",
         ),
         ("v1beta1", json!({}), "spec.owners: Required value"),
         ("v1beta1", json!({ "owners": [], "storageClasses": { "allowedRegex": "(" } }), "valid RE2"),

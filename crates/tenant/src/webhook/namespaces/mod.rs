@@ -1,11 +1,12 @@
-//! Namespaces: which Tenant one belongs to, and who may say so.
+//! Webhooks for namespaces: assign namespaces to Tenants, and validate changes of their membership
+//! and metadata.
 
-mod assign;
-mod claim;
+mod assignment;
 mod metadata;
-mod names;
-mod reserve;
-mod restore;
+mod name_rules;
+mod reservations;
+mod restoration;
+mod tenant_references;
 mod validate;
 
 use std::time::Duration;
@@ -24,68 +25,71 @@ use operator_core::{
 use parking_lot::Mutex;
 
 use self::{
-    assign::assign,
-    reserve::Reservations,
-    restore::Assigned,
-    validate::{Admitted, judge},
+    assignment::assign,
+    reservations::QuotaReservations,
+    restoration::MutatedNamespace,
+    validate::{Admission, validate},
 };
 use super::{
-    lookups::{Facts, Lookups},
-    match_conditions::{CHANGES_WHAT_A_TENANT_GIVES, CONCERNS_A_TENANT, NOT_THE_SYSTEM},
+    lookups::{AdmissionContext, Lookups},
+    match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_SYSTEM_USERS, REFERENCES_TENANT},
     rate_limits::KeyedBuckets,
 };
 use crate::{membership::named, reasons::NAMESPACE_DENIED};
 
-/// How many refusals Events tell of about one Tenant.
-const EVENTS_EACH: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
-/// The same about all Tenants.
-const EVENTS_ALL: Rate = Rate { burst: 100, interval: Duration::from_secs(1) };
+/// Rate limit for Events about denials, for each Tenant.
+const EVENTS_PER_TENANT: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
+/// Rate limit for Events about denials, for all Tenants together.
+const EVENTS_TOTAL: Rate = Rate { burst: 100, interval: Duration::from_secs(1) };
 
-/// Makes a new namespace part of its Tenant, and keeps it there with what the Tenant gives it.
-pub(super) fn assignment() -> Webhook {
-    Webhook::mutating::<Assignment>("namespace-assignment")
+/// Returns the webhook that assigns a new namespace to its Tenant, and that restores the label, owner
+/// reference, and metadata of the Tenant when an update removes them.
+pub(super) fn mutating_webhook() -> Webhook {
+    Webhook::mutating::<NamespaceMutator>("namespace-assignment")
         .on(target::<Namespace>(CREATE | UPDATE))
-        .match_condition("not-by-the-system", NOT_THE_SYSTEM)
-        .match_condition("concerns-a-tenant", CONCERNS_A_TENANT)
-        .match_condition("changes-what-a-tenant-gives", CHANGES_WHAT_A_TENANT_GIVES)
+        .match_condition("exclude-system-users", EXCLUDE_SYSTEM_USERS)
+        .match_condition("references-tenant", REFERENCES_TENANT)
+        .match_condition("changes-tenant-metadata", CHANGES_TENANT_METADATA)
         .build()
 }
 
-/// Guards namespaces, through every resource by which they can be written.
-pub(super) fn guard() -> Webhook {
-    Webhook::validating::<Guard>("namespaces")
+/// Returns the webhook that validates writes of namespaces and of their subresources.
+pub(super) fn validating_webhook() -> Webhook {
+    Webhook::validating::<NamespaceValidator>("namespaces")
         .on(target::<Namespace>(CREATE | UPDATE | DELETE))
         .on(target::<Namespace>(UPDATE).subresource("status"))
         .on(target::<Namespace>(UPDATE).subresource("finalize"))
-        .match_condition("not-by-the-system", NOT_THE_SYSTEM)
-        .match_condition("concerns-a-tenant", CONCERNS_A_TENANT)
+        .match_condition("exclude-system-users", EXCLUDE_SYSTEM_USERS)
+        .match_condition("references-tenant", REFERENCES_TENANT)
         .side_effects()
         .build()
 }
 
-struct Assignment {
-    known: Lookups,
+struct NamespaceMutator {
+    lookups: Lookups,
 }
 
-impl Mutator for Assignment {
+impl Mutator for NamespaceMutator {
     type Object = Namespace;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        Self { known: Lookups::build(caches) }
+        Self { lookups: Lookups::build(caches) }
     }
 
     async fn mutate(&self, request: &Request<Namespace>) -> Result<Mutation<Namespace>, BoxError> {
-        let names = names_of(request);
-        let facts = self.known.facts(&request.user, &names).await?;
-        let assigned = match assign(request, &facts) {
-            Err(_) => match self.known.renewed(facts, &request.user, &names, is_new(request)).await {
-                Ok(facts) => assign(request, &facts),
-                Err(error) => Err(error.into_denial()?),
-            },
-            assigned => assigned,
+        let tenant_names = referenced_tenants(request);
+        let context = self.lookups.context(&request.user, &tenant_names).await?;
+        let mutated = match assign(request, &context) {
+            Err(_) => {
+                match self.lookups.refresh(context, &request.user, &tenant_names, is_new(request)).await {
+                    Ok(context) => assign(request, &context),
+                    Err(error) => Err(error.into_denial()?),
+                }
+            }
+            mutated => mutated,
         };
-        Ok(match assigned {
-            Ok(Some(Assigned { namespace, warnings })) => {
+        Ok(match mutated {
+            Ok(Some(MutatedNamespace { namespace, warnings })) => {
                 warnings.into_iter().fold(Mutation::change(namespace), Mutation::warn)
             }
             Ok(None) => Mutation::keep(),
@@ -94,63 +98,69 @@ impl Mutator for Assignment {
     }
 }
 
-struct Guard {
-    known: Lookups,
-    places: Reservations,
+struct NamespaceValidator {
+    lookups: Lookups,
+    reservations: QuotaReservations,
     events: Events,
-    budget: Mutex<KeyedBuckets<String>>,
+    event_limits: Mutex<KeyedBuckets<String>>,
 }
 
-impl Validator for Guard {
+impl Validator for NamespaceValidator {
     type Object = Namespace;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        let known = Lookups::build(caches);
-        let budget = Mutex::new(KeyedBuckets::new(EVENTS_EACH, EVENTS_ALL));
-        Self { places: Reservations::build(caches, &known), events: caches.events(), known, budget }
+        let lookups = Lookups::build(caches);
+        let event_limits = Mutex::new(KeyedBuckets::new(EVENTS_PER_TENANT, EVENTS_TOTAL));
+        Self {
+            reservations: QuotaReservations::build(caches, &lookups),
+            events: caches.events(),
+            lookups,
+            event_limits,
+        }
     }
 
     async fn validate(&self, request: &Request<Namespace>) -> Result<Verdict, BoxError> {
-        let names = names_of(request);
-        let mut facts = self.known.facts(&request.user, &names).await?;
-        let mut judged = judge(request, &facts);
-        if judged.is_err() {
-            // The caches may be behind, so nothing is refused by what they alone say.
-            let renewed = self.known.renewed(facts.clone(), &request.user, &names, is_new(request)).await;
-            judged = match renewed {
-                Ok(renewed) => {
-                    facts = renewed;
-                    judge(request, &facts)
+        let tenant_names = referenced_tenants(request);
+        let mut context = self.lookups.context(&request.user, &tenant_names).await?;
+        let mut result = validate(request, &context);
+        if result.is_err() {
+            // The caches may lag behind. A request is denied only after a live read.
+            let refreshed =
+                self.lookups.refresh(context.clone(), &request.user, &tenant_names, is_new(request)).await;
+            result = match refreshed {
+                Ok(refreshed) => {
+                    context = refreshed;
+                    validate(request, &context)
                 }
                 Err(error) => Err(error.into_denial()?),
             };
         }
-        let judged = match judged {
-            Ok(Admitted::Freely) => Ok(()),
-            Ok(Admitted::Joining { tenant, namespace }) => {
-                self.places.take(tenant, &namespace, request.dry_run).await?
+        let result = match result {
+            Ok(Admission::Allowed) => Ok(()),
+            Ok(Admission::NeedsReservation { tenant, namespace }) => {
+                self.reservations.reserve(tenant, &namespace, request.dry_run).await?
             }
             Err(denial) => Err(denial),
         };
-        if let (Err(denial), false) = (&judged, request.dry_run) {
-            self.tell(&facts, denial);
+        if let (Err(denial), false) = (&result, request.dry_run) {
+            self.record_denial(&context, denial);
         }
-        Ok(judged.into())
+        Ok(result.into())
     }
 }
 
-impl Guard {
-    /// Says in an Event about each Tenant that the request names, or else about the only one of who asks, that it was
-    /// refused: its administrators hear of it where they look. Whoever reaches the port of the webhooks can have requests
-    /// refused, so there are no more Events than the budget allows.
-    fn tell(&self, facts: &Facts, denial: &Denial) {
-        let named: Vec<_> = facts.named.values().collect();
-        let only = facts.owned.values().take(usize::from(named.is_empty() && facts.owned.len() == 1));
+impl NamespaceValidator {
+    /// Records the denial as an Event on each Tenant that the request references, or else on the only
+    /// Tenant that the user owns. Every client that reaches the webhook port can cause denials, so the
+    /// Events are rate limited.
+    fn record_denial(&self, context: &AdmissionContext, denial: &Denial) {
+        let named: Vec<_> = context.referenced.values().collect();
+        let only = context.owned.values().take(usize::from(named.is_empty() && context.owned.len() == 1));
         for tenant in named.into_iter().chain(only) {
-            if !self.budget.lock().take(tenant.name_any(), fence::now()) {
+            if !self.event_limits.lock().take(tenant.name_any(), fence::now()) {
                 continue;
             }
-            let note = format!("refused to {}: {}", facts.who, denial.message);
+            let note = format!("denied request of {}: {}", context.user, denial.message);
             self.events.warning(tenant.object_ref(&()), NAMESPACE_DENIED, "Admission", &note);
         }
     }
@@ -160,8 +170,8 @@ fn is_new(request: &Request<Namespace>) -> bool {
     request.operation == Operation::Create
 }
 
-/// The Tenants that the namespace names, before or after.
-fn names_of(request: &Request<Namespace>) -> Vec<String> {
+/// Returns the Tenants that the old and the new namespace reference.
+fn referenced_tenants(request: &Request<Namespace>) -> Vec<String> {
     let mut names: Vec<_> = request.states().flat_map(|namespace| named(&namespace.metadata)).collect();
     names.sort();
     names.dedup();

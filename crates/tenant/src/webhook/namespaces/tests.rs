@@ -1,5 +1,5 @@
 mod metadata;
-mod restore;
+mod restoration;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,11 +11,11 @@ use super::*;
 use crate::{
     api::{names::RESERVED_LABELS, v1beta2::Tenant},
     subjects::Role,
-    webhook::lookups::Facts,
+    webhook::lookups::AdmissionContext,
 };
 
-const KEY: &str = "capsule.clastix.io/tenant";
-const SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
+const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
+const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
 fn tenant(name: &str, spec: Value) -> Arc<Tenant> {
     let metadata = json!({ "name": name, "uid": format!("uid-{name}") });
@@ -26,20 +26,20 @@ fn by_name(tenants: &[Arc<Tenant>]) -> BTreeMap<String, Arc<Tenant>> {
     tenants.iter().map(|tenant| (tenant.metadata.name.clone().unwrap(), tenant.clone())).collect()
 }
 
-/// Somebody of that role, who owns the first of the Tenants; of the others there are.
-fn facts(role: Role, owned: &[Arc<Tenant>], there: &[Arc<Tenant>]) -> Facts {
-    Facts {
-        who: "alice".to_owned(),
+/// Returns the context of a user with this role who owns the first Tenants, but not the others.
+fn context(role: Role, owned: &[Arc<Tenant>], others: &[Arc<Tenant>]) -> AdmissionContext {
+    AdmissionContext {
+        user: "alice".to_owned(),
         role,
-        named: by_name(&[owned, there].concat()),
+        referenced: by_name(&[owned, others].concat()),
         owned: if role == Role::CapsuleUser { by_name(owned) } else { BTreeMap::new() },
         configuration: serde_json::from_value(json!({})).unwrap(),
         manager_namespace: "ensemble-system".to_owned(),
     }
 }
 
-fn oil_and_gas(role: Role) -> Facts {
-    facts(role, &[tenant("oil", json!({}))], &[tenant("gas", json!({}))])
+fn oil_and_gas(role: Role) -> AdmissionContext {
+    context(role, &[tenant("oil", json!({}))], &[tenant("gas", json!({}))])
 }
 
 fn reference(tenant: &str) -> Value {
@@ -55,7 +55,7 @@ fn namespace(name: &str, metadata: Value) -> Namespace {
 }
 
 fn member(name: &str, tenant: &str) -> Namespace {
-    namespace(name, json!({ "labels": { KEY: tenant }, "ownerReferences": [reference(tenant)] }))
+    namespace(name, json!({ "labels": { TENANT_LABEL: tenant }, "ownerReferences": [reference(tenant)] }))
 }
 
 fn free(name: &str) -> Namespace {
@@ -84,171 +84,182 @@ fn request(old: Option<Namespace>, new: Option<Namespace>) -> Request<Namespace>
     }
 }
 
-fn assigned(new: Namespace, facts: &Facts) -> Result<Option<Namespace>, String> {
-    let assigned = assign(&request(None, Some(new)), facts).map_err(|denial| denial.message);
+fn created(new: Namespace, context: &AdmissionContext) -> Result<Option<Namespace>, String> {
+    let assigned = assign(&request(None, Some(new)), context).map_err(|denial| denial.message);
     assigned.map(|assigned| assigned.map(|assigned| assigned.namespace))
 }
 
-/// What becomes of a change before it is judged.
-fn changed(old: Namespace, new: Namespace, facts: &Facts) -> Option<Assigned> {
-    assign(&request(Some(old), Some(new)), facts).unwrap()
+/// Returns the namespace after the mutating webhook, if it changes an update.
+fn updated(old: Namespace, new: Namespace, context: &AdmissionContext) -> Option<MutatedNamespace> {
+    assign(&request(Some(old), Some(new)), context).unwrap()
 }
 
-/// The Tenant that a new namespace is given, by label and reference.
-fn tenant_of(new: Namespace, facts: &Facts) -> String {
-    let given = assigned(new, facts).unwrap().unwrap();
-    let references = given.metadata.owner_references.unwrap();
+/// Returns the Tenant that is assigned to a new namespace.
+fn tenant_of(new: Namespace, context: &AdmissionContext) -> String {
+    let namespace = created(new, context).unwrap().unwrap();
+    let references = namespace.metadata.owner_references.unwrap();
     assert_eq!(references.len(), 1);
     assert_eq!((references[0].controller, references[0].block_owner_deletion), (None, None));
     assert_eq!(references[0].uid, format!("uid-{}", references[0].name));
-    assert_eq!(given.metadata.labels.unwrap()[KEY], references[0].name);
+    assert_eq!(namespace.metadata.labels.unwrap()[TENANT_LABEL], references[0].name);
     references[0].name.clone()
 }
 
-fn judged(old: Option<Namespace>, new: Option<Namespace>, facts: &Facts) -> Result<Option<String>, Denial> {
-    judge(&request(old, new), facts).map(|admitted| match admitted {
-        Admitted::Freely => None,
-        Admitted::Joining { tenant, .. } => tenant.metadata.name.clone(),
+fn validated(
+    old: Option<Namespace>,
+    new: Option<Namespace>,
+    context: &AdmissionContext,
+) -> Result<Option<String>, Denial> {
+    validate(&request(old, new), context).map(|admitted| match admitted {
+        Admission::Allowed => None,
+        Admission::NeedsReservation { tenant, .. } => tenant.metadata.name.clone(),
     })
 }
 
-fn said(old: Option<Namespace>, new: Option<Namespace>, facts: &Facts) -> String {
-    judged(old, new, facts).err().map_or_else(String::new, |denial| denial.message)
+fn denial(old: Option<Namespace>, new: Option<Namespace>, context: &AdmissionContext) -> String {
+    validated(old, new, context).err().map_or_else(String::new, |denial| denial.message)
 }
 
 #[test]
-fn a_namespace_finds_its_tenant_by_label_then_by_the_only_one_then_by_the_longest_prefix() {
-    let one = facts(Role::CapsuleUser, &[tenant("oil", json!({}))], &[]);
+fn chooses_tenant_by_label_then_only_tenant_then_longest_prefix() {
+    let one = context(Role::CapsuleUser, &[tenant("oil", json!({}))], &[]);
     assert_eq!(tenant_of(free("anything"), &one), "oil");
     let several: Vec<_> = ["gas", "oil", "oil-north"].map(|name| tenant(name, json!({}))).into();
-    let several = facts(Role::CapsuleUser, &several, &[]);
-    assert_eq!(tenant_of(namespace("oil-x", json!({ "labels": { KEY: "gas" } })), &several), "gas");
+    let several = context(Role::CapsuleUser, &several, &[]);
+    assert_eq!(tenant_of(namespace("oil-x", json!({ "labels": { TENANT_LABEL: "gas" } })), &several), "gas");
     assert_eq!(tenant_of(free("oil-dev"), &several), "oil");
     assert_eq!(tenant_of(free("oil-north-dev"), &several), "oil-north");
     assert_eq!(tenant_of(free("oil-northern"), &several), "oil");
-    let mut made_up = free("");
-    made_up.metadata.name = None;
-    made_up.metadata.generate_name = Some("oil-north-".to_owned());
-    assert_eq!(tenant_of(made_up, &several), "oil-north");
-    let refused = assigned(free("dev"), &several).unwrap_err();
-    assert!(refused.contains("you own several Tenants (gas, oil, oil-north)"), "{refused}");
-    assert!(assigned(free("oil-"), &several).is_err(), "a dash alone makes no name");
+    let mut generated = free("");
+    generated.metadata.name = None;
+    generated.metadata.generate_name = Some("oil-north-".to_owned());
+    assert_eq!(tenant_of(generated, &several), "oil-north");
+    let message = created(free("dev"), &several).unwrap_err();
+    assert!(message.contains("you own several Tenants (gas, oil, oil-north)"), "{message}");
+    assert!(created(free("oil-"), &several).is_err(), "the name is only the prefix");
 }
 
 #[test]
-fn who_owns_no_tenant_or_names_another_is_told_so() {
-    let nobody = facts(Role::CapsuleUser, &[], &[tenant("gas", json!({}))]);
-    assert!(assigned(free("dev"), &nobody).unwrap_err().contains("you own no Tenant"));
-    let named = |tenant: &str| namespace("dev", json!({ "labels": { KEY: tenant } }));
-    assert!(assigned(named("gas"), &nobody).unwrap_err().contains("is not owned by alice"));
-    assert!(assigned(named("coal"), &nobody).unwrap_err().contains("does not exist"));
+fn denies_namespace_of_user_without_tenant_or_of_other_tenant() {
+    let nobody = context(Role::CapsuleUser, &[], &[tenant("gas", json!({}))]);
+    assert!(created(free("dev"), &nobody).unwrap_err().contains("you own no Tenant"));
+    let named = |tenant: &str| namespace("dev", json!({ "labels": { TENANT_LABEL: tenant } }));
+    assert!(created(named("gas"), &nobody).unwrap_err().contains("is not owned by alice"));
+    assert!(created(named("coal"), &nobody).unwrap_err().contains("does not exist"));
 }
 
 #[test]
-fn a_new_namespace_has_at_once_what_its_tenant_says_of_it() {
+fn sets_metadata_of_the_tenant_on_a_new_namespace() {
     let spec = json!({
         "nodeSelector": { "pool": "oil" },
         "namespaceOptions": { "additionalMetadataList": [
             { "namespaceSelector": { "matchLabels": { "env": "dev" } }, "labels": { "of": "{{namespace}}" } },
         ] },
     });
-    let facts = facts(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
-    let new = namespace("a", json!({ "labels": { "env": "dev" }, "annotations": { SELECTOR: "pool=mine" } }));
-    let given = assigned(new, &facts).unwrap().unwrap();
-    assert_eq!(given.metadata.labels.as_ref().unwrap()["of"], "a");
-    assert_eq!(given.metadata.annotations.as_ref().unwrap()[SELECTOR], "pool=oil");
-    assert_eq!(judged(None, Some(given), &facts).unwrap().unwrap(), "oil");
+    let context = context(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
+    let new =
+        namespace("a", json!({ "labels": { "env": "dev" }, "annotations": { NODE_SELECTOR: "pool=mine" } }));
+    let namespace = created(new, &context).unwrap().unwrap();
+    assert_eq!(namespace.metadata.labels.as_ref().unwrap()["of"], "a");
+    assert_eq!(namespace.metadata.annotations.as_ref().unwrap()[NODE_SELECTOR], "pool=oil");
+    assert_eq!(validated(None, Some(namespace), &context).unwrap().unwrap(), "oil");
 }
 
-/// Else the label would stay there, and the controller would take it for the person's own.
+/// Otherwise the controller would mistake the label for one that the user set.
 #[test]
-fn what_would_undo_its_own_choice_is_left_to_the_controller() {
+fn does_not_set_metadata_that_changes_its_own_selector() {
     let spec = json!({ "namespaceOptions": { "additionalMetadataList": [{
         "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] },
         "labels": { "a": "b" },
     }] } });
-    let given = assigned(free("a"), &facts(Role::CapsuleUser, &[tenant("oil", spec)], &[])).unwrap().unwrap();
-    assert_eq!(given.metadata.labels.unwrap().len(), 1);
+    let namespace =
+        created(free("a"), &context(Role::CapsuleUser, &[tenant("oil", spec)], &[])).unwrap().unwrap();
+    assert_eq!(namespace.metadata.labels.unwrap().len(), 1);
 
     let undoing = json!({ "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] }, "labels": { "a": "b" } });
     let options =
         json!({ "additionalMetadata": { "labels": { "team": "oil" } }, "additionalMetadataList": [undoing] });
     let spec = json!({ "namespaceOptions": options });
-    let facts = facts(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
-    let given = assigned(free("a"), &facts).unwrap().unwrap();
-    let labels: Vec<_> = given.metadata.labels.clone().unwrap().into_keys().collect();
-    assert_eq!(labels, [KEY, "team"], "what every namespace has is given at once");
-    assert_eq!(said(None, Some(given), &facts), "");
+    let context = context(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
+    let namespace = created(free("a"), &context).unwrap().unwrap();
+    let labels: Vec<_> = namespace.metadata.labels.clone().unwrap().into_keys().collect();
+    assert_eq!(labels, [TENANT_LABEL, "team"], "metadata without a selector is set");
+    assert_eq!(denial(None, Some(namespace), &context), "");
 }
 
 #[test]
-fn an_administrator_gives_the_label_and_gets_the_reference() {
+fn adds_owner_reference_for_label_of_administrator() {
     let root = oil_and_gas(Role::Administrator);
-    assert_eq!(tenant_of(namespace("dev", json!({ "labels": { KEY: "oil" } })), &root), "oil");
-    assert_eq!(assigned(free("dev"), &root), Ok(None));
+    assert_eq!(tenant_of(namespace("dev", json!({ "labels": { TENANT_LABEL: "oil" } })), &root), "oil");
+    assert_eq!(created(free("dev"), &root), Ok(None));
     let mut moved = member("dev", "oil");
-    moved.metadata.labels.as_mut().unwrap().insert(KEY.to_owned(), "gas".to_owned());
-    let given = changed(member("dev", "oil"), moved, &root).unwrap();
-    assert_eq!(given.namespace.metadata, member("dev", "gas").metadata);
-    assert_eq!(given.warnings, [] as [&str; 0]);
+    moved.metadata.labels.as_mut().unwrap().insert(TENANT_LABEL.to_owned(), "gas".to_owned());
+    let mutated = updated(member("dev", "oil"), moved, &root).unwrap();
+    assert_eq!(mutated.namespace.metadata, member("dev", "gas").metadata);
+    assert_eq!(mutated.warnings, [] as [&str; 0]);
 }
 
 #[test]
-fn of_others_nothing_is_silently_changed() {
+fn does_not_change_owner_references_for_other_users() {
     for role in [Role::CapsuleUser, Role::Other] {
-        let facts = oil_and_gas(role);
-        let moved =
-            namespace("dev", json!({ "labels": { KEY: "gas" }, "ownerReferences": [reference("oil")] }));
-        assert_eq!(changed(member("dev", "oil"), moved, &facts), None);
+        let context = oil_and_gas(role);
+        let moved = namespace(
+            "dev",
+            json!({ "labels": { TENANT_LABEL: "gas" }, "ownerReferences": [reference("oil")] }),
+        );
+        assert_eq!(updated(member("dev", "oil"), moved, &context), None);
     }
-    let labelled = namespace("dev", json!({ "labels": { KEY: "oil" } }));
-    assert_eq!(assigned(labelled, &oil_and_gas(Role::Other)), Ok(None));
+    let labelled = namespace("dev", json!({ "labels": { TENANT_LABEL: "oil" } }));
+    assert_eq!(created(labelled, &oil_and_gas(Role::Other)), Ok(None));
 }
 
 #[test]
-fn an_owner_creates_namespaces_of_their_own_tenants_and_no_others() {
+fn owner_creates_namespaces_only_in_own_tenants() {
     let alice = oil_and_gas(Role::CapsuleUser);
-    assert_eq!(judged(None, Some(member("dev", "oil")), &alice).unwrap().unwrap(), "oil");
-    assert!(said(None, Some(member("dev", "gas")), &alice).contains("Tenant gas, which alice does not own"));
-    assert!(said(None, Some(free("dev")), &alice).contains("the manager did not answer in time"));
-    let nobody = facts(Role::CapsuleUser, &[], &[]);
-    assert!(said(None, Some(free("dev")), &nobody).contains("you own no Tenant"));
-    let label_alone = namespace("dev", json!({ "labels": { KEY: "oil" } }));
-    assert!(said(None, Some(label_alone), &alice).contains("no owner reference to the Tenant"));
+    assert_eq!(validated(None, Some(member("dev", "oil")), &alice).unwrap().unwrap(), "oil");
+    assert!(
+        denial(None, Some(member("dev", "gas")), &alice).contains("Tenant gas, which alice does not own")
+    );
+    assert!(denial(None, Some(free("dev")), &alice).contains("the manager did not answer in time"));
+    let nobody = context(Role::CapsuleUser, &[], &[]);
+    assert!(denial(None, Some(free("dev")), &nobody).contains("you own no Tenant"));
+    let label_alone = namespace("dev", json!({ "labels": { TENANT_LABEL: "oil" } }));
+    assert!(denial(None, Some(label_alone), &alice).contains("no owner reference to the Tenant"));
     let mut forged = member("dev", "oil");
     forged.metadata.owner_references.as_mut().unwrap()[0].uid = "other".to_owned();
-    assert!(said(None, Some(forged), &alice).contains("are not those of this Tenant"));
-    let both = namespace("dev", json!({ "labels": { KEY: "oil" }, "ownerReferences": [reference("gas")] }));
-    assert!(said(None, Some(both), &alice).contains("several Tenants"));
+    assert!(denial(None, Some(forged), &alice).contains("are not those of this Tenant"));
+    let both =
+        namespace("dev", json!({ "labels": { TENANT_LABEL: "oil" }, "ownerReferences": [reference("gas")] }));
+    assert!(denial(None, Some(both), &alice).contains("several Tenants"));
 }
 
 #[test]
-fn everybody_else_creates_namespaces_of_no_tenant() {
+fn other_users_create_only_namespaces_without_tenant() {
     let other = oil_and_gas(Role::Other);
-    assert_eq!(judged(None, Some(free("dev")), &other), Ok(None));
-    assert!(said(None, Some(member("dev", "oil")), &other).contains("alice is neither"));
+    assert_eq!(validated(None, Some(free("dev")), &other), Ok(None));
+    assert!(denial(None, Some(member("dev", "oil")), &other).contains("alice is neither"));
     assert!(
-        said(None, Some(namespace("dev", json!({ "labels": { KEY: "coal" } }))), &other)
+        denial(None, Some(namespace("dev", json!({ "labels": { TENANT_LABEL: "coal" } }))), &other)
             .contains("does not exist")
     );
     let root = oil_and_gas(Role::Administrator);
-    assert_eq!(judged(None, Some(free("dev")), &root), Ok(None));
-    assert_eq!(judged(None, Some(member("dev", "oil")), &root).unwrap().unwrap(), "oil");
-    assert!(said(None, Some(member("dev", "coal")), &root).contains("there is no Tenant coal"));
+    assert_eq!(validated(None, Some(free("dev")), &root), Ok(None));
+    assert_eq!(validated(None, Some(member("dev", "oil")), &root).unwrap().unwrap(), "oil");
+    assert!(denial(None, Some(member("dev", "coal")), &root).contains("Tenant coal does not exist"));
 }
 
 #[test]
-fn nobody_takes_what_the_cluster_consists_of_into_a_tenant() {
+fn denies_tenant_of_cluster_namespaces_to_every_role() {
     for role in [Role::CapsuleUser, Role::Administrator, Role::Manager] {
         for name in ["kube-system", "default", "ensemble-system"] {
-            let refused = said(Some(free(name)), Some(member(name, "oil")), &oil_and_gas(role));
-            assert!(!refused.is_empty(), "{name} by {role:?}");
+            let message = denial(Some(free(name)), Some(member(name, "oil")), &oil_and_gas(role));
+            assert!(!message.is_empty(), "{name} by {role:?}");
         }
     }
 }
 
 #[test]
-fn membership_is_changed_by_administrators_alone_and_only_to_what_is_right() {
+fn only_administrators_change_membership_and_only_consistently() {
     let mut doubled = member("dev", "oil");
     doubled
         .metadata
@@ -256,7 +267,7 @@ fn membership_is_changed_by_administrators_alone_and_only_to_what_is_right() {
         .as_mut()
         .unwrap()
         .push(serde_json::from_value(reference("gas")).unwrap());
-    let half = namespace("dev", json!({ "labels": { KEY: "oil" } }));
+    let half = namespace("dev", json!({ "labels": { TENANT_LABEL: "oil" } }));
     let changes = [
         (free("dev"), member("dev", "oil"), true),
         (member("dev", "oil"), free("dev"), true),
@@ -266,48 +277,48 @@ fn membership_is_changed_by_administrators_alone_and_only_to_what_is_right() {
     ];
     for (old, new, is_right) in changes {
         for role in [Role::CapsuleUser, Role::Other] {
-            let refused = said(Some(old.clone()), Some(new.clone()), &oil_and_gas(role));
-            assert!(refused.contains("only administrators of Tenants may change"), "{refused}");
+            let message = denial(Some(old.clone()), Some(new.clone()), &oil_and_gas(role));
+            assert!(message.contains("only administrators of Tenants may change"), "{message}");
         }
         for role in [Role::Administrator, Role::Manager] {
-            let ended = judged(Some(old.clone()), Some(new.clone()), &oil_and_gas(role));
+            let ended = validated(Some(old.clone()), Some(new.clone()), &oil_and_gas(role));
             assert_eq!(ended.is_ok(), is_right, "{ended:?}");
         }
     }
-    // Whoever moves in needs a place.
+    // A namespace that joins a Tenant needs a reservation.
     let root = oil_and_gas(Role::Administrator);
-    assert_eq!(judged(Some(free("dev")), Some(member("dev", "oil")), &root).unwrap().unwrap(), "oil");
+    assert_eq!(validated(Some(free("dev")), Some(member("dev", "oil")), &root).unwrap().unwrap(), "oil");
     assert_eq!(
-        judged(Some(member("dev", "oil")), Some(member("dev", "gas")), &root).unwrap().unwrap(),
+        validated(Some(member("dev", "oil")), Some(member("dev", "gas")), &root).unwrap().unwrap(),
         "gas"
     );
 }
 
-/// CVE-2022-46167: the first version of the check took it for granted that the old namespace has owner references.
+/// CVE-2022-46167: Capsule assumed that the old namespace has owner references.
 #[test]
-fn cve_2022_46167_a_namespace_without_owner_references_is_no_exception() {
-    let broken = namespace("dev", json!({ "labels": { KEY: "oil" } }));
+fn cve_2022_46167_validates_namespace_without_owner_references() {
+    let broken = namespace("dev", json!({ "labels": { TENANT_LABEL: "oil" } }));
     let mut changed = broken.clone();
     changed.metadata.labels.as_mut().unwrap().insert("team".to_owned(), "a".to_owned());
-    let refused = said(Some(broken.clone()), Some(changed.clone()), &oil_and_gas(Role::CapsuleUser));
-    assert!(refused.contains("it cannot belong to Tenant oil"), "{refused}");
-    assert_eq!(judged(Some(broken), Some(changed), &oil_and_gas(Role::Other)), Ok(None));
+    let message = denial(Some(broken.clone()), Some(changed.clone()), &oil_and_gas(Role::CapsuleUser));
+    assert!(message.contains("it cannot belong to Tenant oil"), "{message}");
+    assert_eq!(validated(Some(broken), Some(changed), &oil_and_gas(Role::Other)), Ok(None));
 }
 
-/// CVE-2025-55205: what belongs to no Tenant is not for Tenants' people to change, whatever it is that they change.
+/// CVE-2025-55205: users of Tenants could change labels of namespaces without a Tenant.
 #[test]
-fn cve_2025_55205_tenants_people_change_nothing_that_belongs_to_no_tenant() {
+fn cve_2025_55205_tenant_users_cannot_change_namespaces_without_tenant() {
     let labelled = namespace("shop", json!({ "labels": { "team": "oil" } }));
-    let refused = said(Some(free("shop")), Some(labelled.clone()), &oil_and_gas(Role::CapsuleUser));
-    assert!(refused.contains("it belongs to no Tenant"), "{refused}");
+    let message = denial(Some(free("shop")), Some(labelled.clone()), &oil_and_gas(Role::CapsuleUser));
+    assert!(message.contains("it belongs to no Tenant"), "{message}");
     assert!(
-        said(Some(free("shop")), None, &oil_and_gas(Role::CapsuleUser)).contains("it belongs to no Tenant")
+        denial(Some(free("shop")), None, &oil_and_gas(Role::CapsuleUser)).contains("it belongs to no Tenant")
     );
-    assert_eq!(judged(Some(free("shop")), Some(labelled), &oil_and_gas(Role::Other)), Ok(None));
+    assert_eq!(validated(Some(free("shop")), Some(labelled), &oil_and_gas(Role::Other)), Ok(None));
 }
 
 #[test]
-fn an_owner_changes_and_deletes_namespaces_of_their_own_tenants_and_no_others() {
+fn owner_updates_and_deletes_namespaces_only_of_own_tenants() {
     let with = |tenant: &str| {
         let mut changed = member("dev", tenant);
         changed.metadata.labels.as_mut().unwrap().insert("team".to_owned(), "a".to_owned());
@@ -315,46 +326,48 @@ fn an_owner_changes_and_deletes_namespaces_of_their_own_tenants_and_no_others() 
     };
     let alice = oil_and_gas(Role::CapsuleUser);
     let (old, new) = with("oil");
-    assert_eq!(judged(old.clone(), new, &alice), Ok(None));
-    assert_eq!(judged(old, None, &alice), Ok(None));
+    assert_eq!(validated(old.clone(), new, &alice), Ok(None));
+    assert_eq!(validated(old, None, &alice), Ok(None));
     let (old, new) = with("gas");
-    assert!(said(old.clone(), new, &alice).contains("Tenant gas, which alice does not own"));
-    assert!(said(old, None, &alice).contains("Tenant gas, which alice does not own"));
+    assert!(denial(old.clone(), new, &alice).contains("Tenant gas, which alice does not own"));
+    assert!(denial(old, None, &alice).contains("Tenant gas, which alice does not own"));
 }
 
 #[test]
-fn what_only_the_tenant_says_is_left_alone_by_its_owners() {
+fn denies_owner_changes_of_managed_metadata_and_reserved_keys() {
     let spec = json!({ "nodeSelector": { "pool": "oil" }, "storageClasses": { "allowed": ["fast"] } });
-    let alice = facts(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
-    let given = |annotations: Value| {
+    let alice = context(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
+    let with_annotations = |annotations: Value| {
         let mut one = member("dev", "oil");
         one.metadata.annotations = serde_json::from_value(annotations).unwrap();
         one
     };
-    let old = || given(json!({ SELECTOR: "pool=oil" }));
-    let tried = |annotations: Value| said(Some(old()), Some(given(annotations)), &alice);
-    for annotations in [json!({}), json!({ SELECTOR: "pool=gas" })] {
-        let refused = tried(annotations);
-        assert!(refused.contains("for Tenant oil to say in spec.nodeSelector"), "{refused}");
+    let old = || with_annotations(json!({ NODE_SELECTOR: "pool=oil" }));
+    let tried = |annotations: Value| denial(Some(old()), Some(with_annotations(annotations)), &alice);
+    for annotations in [json!({}), json!({ NODE_SELECTOR: "pool=gas" })] {
+        let message = tried(annotations);
+        assert!(message.contains("is managed by Tenant oil in spec.nodeSelector"), "{message}");
     }
-    let theirs = json!({ SELECTOR: "pool=oil", "capsule.clastix.io/storage-classes": "slow" });
+    let theirs = json!({ NODE_SELECTOR: "pool=oil", "capsule.clastix.io/storage-classes": "slow" });
     assert!(
-        tried(theirs).contains("the annotation capsule.clastix.io/storage-classes is for Tenant oil to say")
+        tried(theirs).contains("the annotation capsule.clastix.io/storage-classes is managed by Tenant oil")
     );
-    let wanted = json!({ SELECTOR: "pool=oil", "capsule.clastix.io/storage-classes": "fast", "team": "a" });
-    assert_eq!(tried(wanted), "", "what the Tenant wants may always be put there");
+    let wanted =
+        json!({ NODE_SELECTOR: "pool=oil", "capsule.clastix.io/storage-classes": "fast", "team": "a" });
+    assert_eq!(tried(wanted), "", "owners may set the value that the Tenant sets");
 
-    let judged =
-        |key: &&str| ![KEY, "projectcapsule.dev/cordoned", "kubernetes.io/metadata.name"].contains(key);
+    let is_checked = |key: &&str| {
+        ![TENANT_LABEL, "projectcapsule.dev/cordoned", "kubernetes.io/metadata.name"].contains(key)
+    };
     let annotations = ["capsule.clastix.io/allowed-registries-regexp", "used.resources.capsule.clastix.io/x"];
-    for key in RESERVED_LABELS.into_iter().filter(judged).chain(annotations) {
+    for key in RESERVED_LABELS.into_iter().filter(is_checked).chain(annotations) {
         let mut labelled = old();
         labelled.metadata.labels.as_mut().unwrap().insert(key.to_owned(), "x".to_owned());
-        let refused = said(Some(old()), Some(labelled.clone()), &alice);
-        assert!(refused.contains(&format!("the label {key} is for Tenant oil")), "{refused}");
-        assert!(said(None, Some(labelled), &alice).contains(key));
+        let message = denial(Some(old()), Some(labelled.clone()), &alice);
+        assert!(message.contains(&format!("the label {key} is managed by Tenant oil")), "{message}");
+        assert!(denial(None, Some(labelled), &alice).contains(key));
     }
-    // Other keys of the same domains are free.
+    // Other keys with the same prefixes are not reserved.
     for key in [
         "projectcapsule.dev/cordoned",
         "kubernetes.io/metadata.name",
@@ -368,46 +381,46 @@ fn what_only_the_tenant_says_is_left_alone_by_its_owners() {
     ] {
         let mut labelled = old();
         labelled.metadata.labels.as_mut().unwrap().insert(key.to_owned(), "x".to_owned());
-        assert_eq!(said(Some(old()), Some(labelled), &alice), "");
+        assert_eq!(denial(Some(old()), Some(labelled), &alice), "");
     }
 }
 
 #[test]
-fn names_are_protected_and_prefixed_where_the_configuration_or_the_tenant_says_so() {
-    let refused = |name: &str, spec: Value, configuration: Value| {
-        let mut alice = facts(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
+fn enforces_name_prefix_and_protected_names() {
+    let message = |name: &str, spec: Value, configuration: Value| {
+        let mut alice = context(Role::CapsuleUser, &[tenant("oil", spec)], &[]);
         alice.configuration = serde_json::from_value(configuration).unwrap();
-        said(None, Some(member(name, "oil")), &alice)
+        denial(None, Some(member(name, "oil")), &alice)
     };
     let forced = || json!({ "forceTenantPrefix": true });
-    assert!(refused("dev", forced(), json!({})).contains("must begin with oil-; call it oil-dev"));
-    assert!(refused("dev", json!({}), forced()).contains("must begin with oil-"));
-    assert_eq!(refused("dev", json!({ "forceTenantPrefix": false }), forced()), "");
-    assert_eq!(refused("oil-dev", forced(), json!({})), "");
-    assert!(refused("oil-", forced(), json!({})).contains("must begin with oil-"));
+    assert!(message("dev", forced(), json!({})).contains("must begin with oil-; use the name oil-dev"));
+    assert!(message("dev", json!({}), forced()).contains("must begin with oil-"));
+    assert_eq!(message("dev", json!({ "forceTenantPrefix": false }), forced()), "");
+    assert_eq!(message("oil-dev", forced(), json!({})), "");
+    assert!(message("oil-", forced(), json!({})).contains("must begin with oil-"));
     let longest = format!("oil-{}", "x".repeat(59));
     assert_eq!(longest.len(), 63);
-    assert_eq!(refused(&longest, forced(), json!({})), "");
-    assert!(refused(&"x".repeat(63), forced(), json!({})).contains("would be too long"));
+    assert_eq!(message(&longest, forced(), json!({})), "");
+    assert!(message(&"x".repeat(63), forced(), json!({})).contains("would be longer than 63 characters"));
 
     let protected = |pattern: &str| json!({ "protectedNamespaceRegex": pattern });
     assert!(
-        refused("my-prod-1", json!({}), protected("prod"))
+        message("my-prod-1", json!({}), protected("prod"))
             .contains("names that match \"prod\" are protected")
     );
-    assert_eq!(refused("dev", json!({}), protected("^prod")), "");
-    assert_eq!(refused("dev", json!({}), protected("")), "", "an empty pattern protects nothing");
-    assert!(refused("dev", json!({}), protected("(")).contains("an administrator has to correct it"));
+    assert_eq!(message("dev", json!({}), protected("^prod")), "");
+    assert_eq!(message("dev", json!({}), protected("")), "", "an empty pattern matches nothing");
+    assert!(message("dev", json!({}), protected("(")).contains("ask an administrator to correct it"));
 }
 
 #[test]
-fn a_tenant_that_is_being_deleted_takes_no_more_namespaces_and_lets_them_go() {
+fn terminating_tenant_denies_new_namespaces_and_allows_deletes() {
     let mut leaving = Tenant::clone(&tenant("oil", json!({})));
     leaving.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     let leaving = [Arc::new(leaving)];
     for role in [Role::CapsuleUser, Role::Administrator] {
-        let facts = facts(role, &leaving, &[]);
-        assert!(said(None, Some(member("dev", "oil")), &facts).contains("is being deleted"));
-        assert_eq!(judged(Some(member("dev", "oil")), None, &facts), Ok(None));
+        let context = context(role, &leaving, &[]);
+        assert!(denial(None, Some(member("dev", "oil")), &context).contains("is being deleted"));
+        assert_eq!(validated(Some(member("dev", "oil")), None, &context), Ok(None));
     }
 }

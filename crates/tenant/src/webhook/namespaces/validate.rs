@@ -1,4 +1,4 @@
-//! What may become of a namespace. Pure.
+//! Validates writes of namespaces. Pure.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use operator_core::{
 };
 
 use super::{
-    assign::{choose, not_owned},
-    claim::Claim,
-    metadata, names,
+    assignment::{choose_tenant, not_owned},
+    metadata, name_rules,
+    tenant_references::TenantReferences,
 };
 use crate::{
     api::v1beta2::Tenant,
     membership::{self, Mismatch, named},
     subjects::Role,
-    webhook::lookups::Facts,
+    webhook::lookups::AdmissionContext,
 };
 
-/// How something is admitted.
+/// How a request is admitted.
 #[derive(Clone, Debug)]
-pub(super) enum Admitted {
-    /// Without more ado.
-    Freely,
-    /// If the Tenant has a place for the namespace.
-    Joining {
+pub(super) enum Admission {
+    /// Without further checks.
+    Allowed,
+    /// If the namespace quota of the Tenant has room for the namespace.
+    NeedsReservation {
         /// The Tenant.
         tenant: Arc<Tenant>,
         /// The name of the namespace.
@@ -35,144 +35,147 @@ pub(super) enum Admitted {
     },
 }
 
-/// Whether the request may go on.
-pub(super) fn judge(request: &Request<Namespace>, facts: &Facts) -> Result<Admitted, Denial> {
-    // One that the API server made up may stand in the object alone.
-    let made_up = request.new.as_ref().and_then(|new| new.metadata.name.as_deref()).unwrap_or_default();
-    let name = if request.name.is_empty() { made_up } else { request.name.as_str() };
-    let case = Case { name, facts };
+/// Returns how the request is admitted, or the denial.
+pub(super) fn validate(
+    request: &Request<Namespace>,
+    context: &AdmissionContext,
+) -> Result<Admission, Denial> {
+    // A generated name is only in the object.
+    let generated = request.new.as_ref().and_then(|new| new.metadata.name.as_deref()).unwrap_or_default();
+    let name = if request.name.is_empty() { generated } else { request.name.as_str() };
+    let review = NamespaceReview { name, context };
     match (request.operation, &request.old, &request.new) {
-        (Operation::Create, _, Some(new)) => case.create(&new.metadata),
-        (Operation::Update, Some(old), Some(new)) => case.update(&old.metadata, &new.metadata),
-        (Operation::Delete, Some(old), _) => case.delete(&old.metadata),
-        _ => Ok(Admitted::Freely),
+        (Operation::Create, _, Some(new)) => review.create(&new.metadata),
+        (Operation::Update, Some(old), Some(new)) => review.update(&old.metadata, &new.metadata),
+        (Operation::Delete, Some(old), _) => review.delete(&old.metadata),
+        _ => Ok(Admission::Allowed),
     }
 }
 
-struct Case<'c> {
+struct NamespaceReview<'c> {
     /// The name of the namespace.
     name: &'c str,
-    facts: &'c Facts,
+    context: &'c AdmissionContext,
 }
 
-impl Case<'_> {
-    fn create(&self, new: &ObjectMeta) -> Result<Admitted, Denial> {
-        match (self.facts.role, Claim::of(new).is_none()) {
-            (Role::CapsuleUser, true) => Err(self.unassigned()),
-            (_, true) => Ok(Admitted::Freely),
-            (Role::Other, _) => Err(self.no_user(new)),
+impl NamespaceReview<'_> {
+    fn create(&self, new: &ObjectMeta) -> Result<Admission, Denial> {
+        match (self.context.role, TenantReferences::of(new).is_none()) {
+            (Role::CapsuleUser, true) => Err(self.missing_tenant()),
+            (_, true) => Ok(Admission::Allowed),
+            (Role::Other, _) => Err(self.not_permitted(new)),
             (Role::CapsuleUser, _) => self.create_as_owner(new),
-            (Role::Administrator | Role::Manager, _) => self.joining(self.rightful(new)?),
+            (Role::Administrator | Role::Manager, _) => self.join(self.tenant_of(new)?),
         }
     }
 
-    fn create_as_owner(&self, new: &ObjectMeta) -> Result<Admitted, Denial> {
-        let tenant = self.own(new)?;
-        names::check(self.name, tenant, &self.facts.configuration)?;
+    fn create_as_owner(&self, new: &ObjectMeta) -> Result<Admission, Denial> {
+        let tenant = self.owned_tenant_of(new)?;
+        name_rules::check(self.name, tenant, &self.context.configuration)?;
         metadata::check(tenant, None, new)?;
-        metadata::check_given(tenant, new)?;
-        self.joining(tenant)
+        metadata::check_initial_metadata(tenant, new)?;
+        self.join(tenant)
     }
 
-    fn update(&self, old: &ObjectMeta, new: &ObjectMeta) -> Result<Admitted, Denial> {
-        if Claim::of(old) != Claim::of(new) {
+    fn update(&self, old: &ObjectMeta, new: &ObjectMeta) -> Result<Admission, Denial> {
+        if TenantReferences::of(old) != TenantReferences::of(new) {
             return self.change_membership(old, new);
         }
-        match (self.facts.role, self.rightful(old)) {
-            (Role::CapsuleUser, _) => metadata::check(self.own(old)?, Some(old), new)?,
-            (Role::Other, Ok(tenant)) => metadata::check_kept(tenant, old, new)?,
+        match (self.context.role, self.tenant_of(old)) {
+            (Role::CapsuleUser, _) => metadata::check(self.owned_tenant_of(old)?, Some(old), new)?,
+            (Role::Other, Ok(tenant)) => metadata::check_managed(tenant, old, new)?,
             _ => {}
         }
-        Ok(Admitted::Freely)
+        Ok(Admission::Allowed)
     }
 
-    fn change_membership(&self, old: &ObjectMeta, new: &ObjectMeta) -> Result<Admitted, Denial> {
-        if matches!(self.facts.role, Role::CapsuleUser | Role::Other) {
-            return Err(self.refused(
+    fn change_membership(&self, old: &ObjectMeta, new: &ObjectMeta) -> Result<Admission, Denial> {
+        if matches!(self.context.role, Role::CapsuleUser | Role::Other) {
+            return Err(self.denial(
                 "only administrators of Tenants may change its label capsule.clastix.io/tenant and its owner references to \
-                 Tenants; leave them as they are",
+                 Tenants; leave them unchanged",
             ));
         }
-        if Claim::of(new).is_none() {
-            return Ok(Admitted::Freely);
+        if TenantReferences::of(new).is_none() {
+            return Ok(Admission::Allowed);
         }
-        let tenant = self.rightful(new)?;
-        let was_there = membership::judge(old, tenant, &self.facts.manager_namespace).is_ok();
-        if was_there { Ok(Admitted::Freely) } else { self.joining(tenant) }
+        let tenant = self.tenant_of(new)?;
+        let was_member = membership::judge(old, tenant, &self.context.manager_namespace).is_ok();
+        if was_member { Ok(Admission::Allowed) } else { self.join(tenant) }
     }
 
-    fn delete(&self, old: &ObjectMeta) -> Result<Admitted, Denial> {
-        if self.facts.role == Role::CapsuleUser {
-            self.own(old)?;
+    fn delete(&self, old: &ObjectMeta) -> Result<Admission, Denial> {
+        if self.context.role == Role::CapsuleUser {
+            self.owned_tenant_of(old)?;
         }
-        Ok(Admitted::Freely)
+        Ok(Admission::Allowed)
     }
 
-    /// The Tenant to which the namespace belongs, whoever asks.
-    fn rightful(&self, metadata: &ObjectMeta) -> Result<&Arc<Tenant>, Denial> {
+    /// Returns the Tenant of the namespace, whether or not the user owns it.
+    fn tenant_of(&self, metadata: &ObjectMeta) -> Result<&Arc<Tenant>, Denial> {
         let tenants = named(metadata);
         let [name] = tenants.as_slice() else {
-            return Err(self.refused(&format!(
-                "it names several Tenants by its label and owner references ({}); it can belong to one only",
+            return Err(self.denial(&format!(
+                "its label and owner references name several Tenants ({}); a namespace can belong to only one",
                 tenants.join(", ")
             )));
         };
-        let tenant = self.facts.named.get(name);
-        let tenant = tenant.ok_or_else(|| self.refused(&format!("there is no Tenant {name}")))?;
-        let mut whole = metadata.clone();
-        whole.name.get_or_insert_with(|| self.name.to_owned());
-        match membership::judge(&whole, tenant, &self.facts.manager_namespace) {
+        let tenant = self.context.referenced.get(name);
+        let tenant = tenant.ok_or_else(|| self.denial(&format!("Tenant {name} does not exist")))?;
+        let mut named_metadata = metadata.clone();
+        named_metadata.name.get_or_insert_with(|| self.name.to_owned());
+        match membership::judge(&named_metadata, tenant, &self.context.manager_namespace) {
             Ok(()) => Ok(tenant),
             Err(why) => Err(self.mismatch(name, why)),
         }
     }
 
-    /// The Tenant to which the namespace belongs, if they who ask own it.
-    fn own(&self, metadata: &ObjectMeta) -> Result<&Arc<Tenant>, Denial> {
-        if Claim::of(metadata).is_none() {
-            return Err(self.refused(
+    /// Returns the Tenant of the namespace, or a denial if the user does not own it.
+    fn owned_tenant_of(&self, metadata: &ObjectMeta) -> Result<&Arc<Tenant>, Denial> {
+        if TenantReferences::of(metadata).is_none() {
+            return Err(self.denial(
                 "it belongs to no Tenant, and you may change only namespaces of Tenants that you own",
             ));
         }
-        let tenant = self.rightful(metadata)?;
+        let tenant = self.tenant_of(metadata)?;
         let name = tenant.name_any();
-        if self.facts.owned.contains_key(&name) {
+        if self.context.owned.contains_key(&name) {
             return Ok(tenant);
         }
-        Err(self.refused(&format!("it belongs to Tenant {name}, which {} does not own", self.facts.who)))
+        Err(self.denial(&format!("it belongs to Tenant {name}, which {} does not own", self.context.user)))
     }
 
-    fn joining(&self, tenant: &Arc<Tenant>) -> Result<Admitted, Denial> {
+    fn join(&self, tenant: &Arc<Tenant>) -> Result<Admission, Denial> {
         if is_deleting(tenant.as_ref()) {
             let name = tenant.name_any();
-            return Err(self.refused(&format!("Tenant {name} is being deleted and takes no more namespaces")));
+            return Err(self.denial(&format!("Tenant {name} is being deleted and accepts no new namespaces")));
         }
-        Ok(Admitted::Joining { tenant: tenant.clone(), namespace: self.name.to_owned() })
+        Ok(Admission::NeedsReservation { tenant: tenant.clone(), namespace: self.name.to_owned() })
     }
 
-    /// Why a namespace of one of the Tenants' people is still nobody's.
-    fn unassigned(&self) -> Denial {
-        choose(self.name, &self.facts.owned).err().unwrap_or_else(|| {
-            self.refused("it was not given its Tenant, since the manager did not answer in time; try again")
+    /// Returns the denial for a new namespace of a tenant user without a Tenant.
+    fn missing_tenant(&self) -> Denial {
+        choose_tenant(self.name, &self.context.owned).err().unwrap_or_else(|| {
+            self.denial("it has no Tenant, because the manager did not answer in time; try again")
         })
     }
 
-    fn no_user(&self, metadata: &ObjectMeta) -> Denial {
-        match Claim::of(metadata).label {
-            Some(label) if !self.facts.named.contains_key(label) => not_owned(self.name, label, self.facts),
-            _ => self.refused(&format!(
-                "it names a Tenant, and only owners who are among the users of CapsuleConfiguration default, and \
-                 administrators, may create such namespaces; {} is neither",
-                self.facts.who
+    fn not_permitted(&self, metadata: &ObjectMeta) -> Denial {
+        match TenantReferences::of(metadata).label {
+            Some(label) if !self.context.referenced.contains_key(label) => not_owned(self.name, label, self.context),
+            _ => self.denial(&format!(
+                "it names a Tenant, and only administrators and owners who are users of CapsuleConfiguration default may \
+                 create such namespaces; {} is neither",
+                self.context.user
             )),
         }
     }
 
     fn mismatch(&self, tenant: &str, why: Mismatch) -> Denial {
-        self.refused(&format!("it cannot belong to Tenant {tenant}: {why}"))
+        self.denial(&format!("it cannot belong to Tenant {tenant}: {why}"))
     }
 
-    fn refused(&self, why: &str) -> Denial {
-        Denial::forbidden(format!("namespace {}: {why}", self.name))
+    fn denial(&self, cause: &str) -> Denial {
+        Denial::forbidden(format!("namespace {}: {cause}", self.name))
     }
 }

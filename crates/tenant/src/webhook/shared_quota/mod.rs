@@ -1,11 +1,13 @@
-//! Quotas that the namespaces of a Tenant share.
+//! Enforces the quotas that the namespaces of a Tenant share.
 //!
-//! Before the API server admits what uses up a quota, it notes the use in the status of the namespace's ResourceQuota,
-//! whatever kind of object it is. So this one write is guarded: it goes through as long as all namespaces together stay
-//! within the whole. Namespaces that race for what is left are told one after the other.
+//! Before the API server admits an object that counts against a quota, it writes the new usage to the
+//! status of the namespace's ResourceQuota. The webhook validates this write: it is admitted as long
+//! as the total usage of all namespaces stays within the shared quota. One replica validates
+//! concurrent writes one after the other.
 //!
-//! Other replicas may admit in the same moment what this one has not seen yet, and while none answers the API server
-//! goes on by each ResourceQuota alone; what gets past the whole then is bounded and healed as [`crate::quota`] says.
+//! Two replicas can admit concurrent writes that exceed the quota together. While no replica
+//! responds, the API server enforces each ResourceQuota alone. [`crate::quota`] describes how such an
+//! excess is limited and corrected.
 
 mod pending_admissions;
 
@@ -23,8 +25,8 @@ use operator_core::{
 };
 use parking_lot::Mutex;
 
-use self::pending_admissions::{Count, Excess, Ledger};
-use super::{in_tenants, labelled, tenancy::Tenants};
+use self::pending_admissions::{PendingAdmissions, QuotaExceeded, QuotaUsage};
+use super::{has_label, in_tenants, tenant_resolver::TenantReader};
 use crate::{
     api::{
         names::{OBJECT_TENANT_LABEL, QUOTA_HARD_ANNOTATION, RESOURCE_QUOTA_LABEL},
@@ -33,88 +35,89 @@ use crate::{
     quota::Resources,
 };
 
-/// Everybody else only takes note of what there is already.
-const COUNTS: &str = "request.userInfo.username == 'system:apiserver'";
+/// Skips the quota controller, which only recalculates the usage of existing objects.
+const BY_API_SERVER: &str = "request.userInfo.username == 'system:apiserver'";
 
-/// A `ResourceQuota` that has a part of a whole says how much the whole is.
-fn has_a_part() -> String {
+/// Returns the match condition for ResourceQuotas with the annotation of a shared quota.
+fn has_shared_quota() -> String {
     let hard = QUOTA_HARD_ANNOTATION;
     format!(
         "has(oldObject.metadata.annotations) && oldObject.metadata.annotations.exists(key, key.startsWith('{hard}'))"
     )
 }
 
-/// The guard of shared quotas.
-pub(super) fn guard() -> Webhook {
-    Webhook::validating::<SharedQuotas>("shared-quotas")
+/// Returns the webhook.
+pub(super) fn webhook() -> Webhook {
+    Webhook::validating::<SharedQuotaValidator>("shared-quotas")
         .on(target::<ResourceQuota>(UPDATE).subresource("status"))
         .in_namespaces(in_tenants())
-        .with_labels(labelled(RESOURCE_QUOTA_LABEL))
-        .match_condition("counts-what-is-asked-for", COUNTS)
-        .match_condition("has-a-part-of-a-whole", &has_a_part())
-        // Nobody's pods depend on an answer.
+        .with_labels(has_label(RESOURCE_QUOTA_LABEL))
+        .match_condition("by-api-server", BY_API_SERVER)
+        .match_condition("has-shared-quota", &has_shared_quota())
+        // Pods can be created while the manager is down.
         .failure_policy(FailurePolicy::Ignore)
         .timeout_seconds(2)
         .build()
 }
 
-/// Lets the ResourceQuotas of a Tenant count up to the whole and no further.
-struct SharedQuotas {
-    tenants: Tenants,
-    together: Index<ResourceQuota, Share>,
-    ledger: Mutex<Ledger>,
+/// Denies usage beyond the shared quota.
+struct SharedQuotaValidator {
+    tenants: TenantReader,
+    quotas_by_share: Index<ResourceQuota, Share>,
+    pending: Mutex<PendingAdmissions>,
 }
 
-/// The quota of a Tenant that a ResourceQuota is a part of: the Tenant's name, and the index in its list.
+/// A shared quota: the name of the Tenant, and the index in `spec.resourceQuotas.items`.
 type Share = (String, usize);
 
-impl Validator for SharedQuotas {
+impl Validator for SharedQuotaValidator {
     type Object = ResourceQuota;
 
     fn build(caches: &mut Caches<'_>) -> Self {
         let quotas = caches.informer::<ResourceQuota>(Selection::Managed);
-        let together = quotas.store().index(|quota: &ResourceQuota| share(quota).into_iter().collect());
-        Self { tenants: Tenants::build(caches), together, ledger: Mutex::default() }
+        let quotas_by_share =
+            quotas.store().index(|quota: &ResourceQuota| share(quota).into_iter().collect());
+        Self { tenants: TenantReader::build(caches), quotas_by_share, pending: Mutex::default() }
     }
 
     async fn validate(&self, request: &Request<ResourceQuota>) -> Result<Verdict, BoxError> {
         let (Some(old), Some(new)) = (&request.old, &request.new) else { return Ok(Verdict::allow()) };
         let Some(share) = share(old) else { return Ok(Verdict::allow()) };
-        // One that cannot be read is an error, not a refusal: the API server goes by each ResourceQuota alone.
+        // A failed read is an error, not a denial: the API server then enforces each ResourceQuota alone.
         let Some(tenant) = self.tenants.get(&share.0).await? else { return Ok(Verdict::allow()) };
-        Ok(self
-            .judge(&tenant, &share, old, new)
-            .map_or_else(Verdict::allow, |excess| Verdict::deny(Denial::forbidden(told(&share.0, &excess)))))
+        let exceeded = self.check(&tenant, &share, old, new);
+        let denial = exceeded.map(|exceeded| Denial::forbidden(denial_message(&share.0, &exceeded)));
+        Ok(denial.map_or_else(Verdict::allow, Verdict::deny))
     }
 }
 
-impl SharedQuotas {
-    /// What would be too much, if anything.
-    fn judge(
+impl SharedQuotaValidator {
+    /// Returns the resource that would exceed the shared quota, if any.
+    fn check(
         &self,
         tenant: &Tenant,
         share: &Share,
         old: &ResourceQuota,
         new: &ResourceQuota,
-    ) -> Option<Excess> {
-        // Whoever made up the labels is not the Tenant.
-        let is_its_own = |quota: &ResourceQuota| {
+    ) -> Option<QuotaExceeded> {
+        // Labels can be forged. Only ResourceQuotas that the Tenant controls count.
+        let is_controlled = |quota: &ResourceQuota| {
             controller_of(quota.meta()).is_some_and(|owner| Some(&owner.uid) == tenant.metadata.uid.as_ref())
         };
-        let wanted =
+        let shared =
             tenant.spec.resource_quotas.as_ref().filter(|quotas| quotas.scope == QuotaScope::Tenant)?;
-        let hard = wanted.items.get(share.1)?.hard.as_ref()?;
-        if !is_its_own(old) {
+        let hard = shared.items.get(share.1)?.hard.as_ref()?;
+        if !is_controlled(old) {
             return None;
         }
         let key = ObjectKey::of(old);
-        let together = self.together.get(share);
+        let quotas = self.quotas_by_share.get(share);
         let others =
-            together.iter().filter(|quota| ObjectKey::of(quota.as_ref()) != key && is_its_own(quota));
+            quotas.iter().filter(|quota| ObjectKey::of(quota.as_ref()) != key && is_controlled(quota));
         let none = Resources::new();
-        let others: Vec<_> = others.map(|quota| count(quota, &none)).collect();
-        let asked = used(new).unwrap_or(&none);
-        self.ledger.lock().admit(hard, &count(old, &none), asked, &others, Instant::now()).err()
+        let others: Vec<_> = others.map(|quota| usage(quota, &none)).collect();
+        let requested = used(new).unwrap_or(&none);
+        self.pending.lock().admit(hard, &usage(old, &none), requested, &others, Instant::now()).err()
     }
 }
 
@@ -123,8 +126,8 @@ fn share(quota: &ResourceQuota) -> Option<Share> {
     Some((labels.get(OBJECT_TENANT_LABEL)?.clone(), labels.get(RESOURCE_QUOTA_LABEL)?.parse().ok()?))
 }
 
-fn count<'q>(quota: &'q ResourceQuota, none: &'q Resources) -> Count<'q> {
-    Count {
+fn usage<'q>(quota: &'q ResourceQuota, none: &'q Resources) -> QuotaUsage<'q> {
+    QuotaUsage {
         quota: ObjectKey::of(quota),
         version: quota.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default(),
         used: used(quota).unwrap_or(none),
@@ -135,8 +138,8 @@ fn used(quota: &ResourceQuota) -> Option<&Resources> {
     quota.status.as_ref()?.used.as_ref()
 }
 
-fn told(tenant: &str, excess: &Excess) -> String {
-    let Excess { resource, limit, before, after } = excess;
+fn denial_message(tenant: &str, exceeded: &QuotaExceeded) -> String {
+    let QuotaExceeded { resource, limit, used: before, requested: after } = exceeded;
     format!(
         "exceeded quota of Tenant {tenant}: its namespaces use {before} of {limit} {resource} together, and would use \
          {after}"

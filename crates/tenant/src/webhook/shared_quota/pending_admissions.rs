@@ -1,4 +1,4 @@
-//! What was admitted and is not in the cache yet. Pure.
+//! Usage that was admitted but is not in the cache yet. Pure.
 
 use std::{
     collections::HashMap,
@@ -9,53 +9,55 @@ use operator_core::{ObjectKey, quantity::Quantity};
 
 use crate::quota::Resources;
 
-/// How long an admitted count is believed that is never seen. The API server may have dropped it: another write came
-/// first, or another webhook refused.
-const UNSEEN: Duration = Duration::from_secs(2);
+/// How long an admitted usage counts if it does not appear in the cache. The API server may have
+/// dropped the write because of a conflict, or because another webhook denied it.
+const EXPIRY: Duration = Duration::from_secs(2);
 
-/// What the ResourceQuota of one namespace counts.
-pub(super) struct Count<'q> {
+/// Usage in the status of a ResourceQuota.
+pub(super) struct QuotaUsage<'q> {
     pub(super) quota: ObjectKey,
-    /// The resource version at which it counts that.
+    /// The resource version of the ResourceQuota.
     pub(super) version: u64,
     pub(super) used: &'q Resources,
 }
 
-/// More than the whole would be used.
+/// A resource whose shared quota would be exceeded.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Excess {
+pub(super) struct QuotaExceeded {
     pub(super) resource: String,
     pub(super) limit: String,
-    /// What all namespaces use without what is asked for, and with it.
-    pub(super) before: String,
-    pub(super) after: String,
+    /// The total usage of all namespaces without the request.
+    pub(super) used: String,
+    /// The total usage of all namespaces with the request.
+    pub(super) requested: String,
 }
 
-/// Counts that were admitted, of all Tenants.
+/// Admitted usage by ResourceQuota, for all Tenants.
 #[derive(Default)]
-pub(super) struct Ledger(HashMap<ObjectKey, Admitted>);
+pub(super) struct PendingAdmissions(HashMap<ObjectKey, PendingAdmission>);
 
-struct Admitted {
+struct PendingAdmission {
     used: Resources,
-    /// The version that it takes the place of: what is at most as old is older than this.
+    /// The resource version that the write replaces. The cache contains the write, or a later one, once
+    /// it has a higher version.
     replaced: u64,
-    until: Instant,
+    expires: Instant,
 }
 
-impl Ledger {
-    /// Lets `asked` take the place of what `present` counts, if all of it together stays within `hard`. What goes down,
-    /// or stays, is never held up.
+impl PendingAdmissions {
+    /// Replaces the usage `current` by `requested` if the total usage stays within `hard`. Usage that
+    /// does not increase is always admitted.
     pub(super) fn admit(
         &mut self,
         hard: &Resources,
-        present: &Count<'_>,
-        asked: &Resources,
-        others: &[Count<'_>],
+        current: &QuotaUsage<'_>,
+        requested: &Resources,
+        others: &[QuotaUsage<'_>],
         now: Instant,
-    ) -> Result<(), Excess> {
-        self.0.retain(|_, admitted| now < admitted.until);
+    ) -> Result<(), QuotaExceeded> {
+        self.0.retain(|_, admitted| now < admitted.expires);
         for (resource, limit) in hard {
-            let (before, after) = (amount(present.used, resource), amount(asked, resource));
+            let (before, after) = (quantity(current.used, resource), quantity(requested, resource));
             let Ok(limit) = Quantity::try_from(limit) else { continue };
             if after <= before {
                 continue;
@@ -64,32 +66,34 @@ impl Ledger {
             let others = others.fold(Quantity::ZERO, Quantity::saturating_add);
             let total = others.saturating_add(after);
             if total > limit {
-                return Err(Excess {
+                return Err(QuotaExceeded {
                     resource: resource.clone(),
                     limit: limit.to_string(),
-                    before: others.saturating_add(before).to_string(),
-                    after: total.to_string(),
+                    used: others.saturating_add(before).to_string(),
+                    requested: total.to_string(),
                 });
             }
         }
-        let admitted = Admitted { used: asked.clone(), replaced: present.version, until: now + UNSEEN };
-        self.0.insert(present.quota.clone(), admitted);
+        let admitted =
+            PendingAdmission { used: requested.clone(), replaced: current.version, expires: now + EXPIRY };
+        self.0.insert(current.quota.clone(), admitted);
         Ok(())
     }
 
-    /// What a namespace uses, as far as it is seen or was admitted.
-    fn used(&self, count: &Count<'_>, resource: &str) -> Quantity {
-        let seen = amount(count.used, resource);
-        match self.0.get(&count.quota).filter(|admitted| count.version <= admitted.replaced) {
-            Some(admitted) => seen.max(amount(&admitted.used, resource)),
-            None => seen,
+    /// Returns the cached usage of a ResourceQuota, or the pending one if it is higher.
+    fn used(&self, usage: &QuotaUsage<'_>, resource: &str) -> Quantity {
+        let cached = quantity(usage.used, resource);
+        match self.0.get(&usage.quota).filter(|admitted| usage.version <= admitted.replaced) {
+            Some(admitted) => cached.max(quantity(&admitted.used, resource)),
+            None => cached,
         }
     }
 }
 
-/// Nothing, where it cannot be read: the API server counts in quantities that it has written itself.
-fn amount(used: &Resources, resource: &str) -> Quantity {
-    used.get(resource).and_then(|amount| Quantity::try_from(amount).ok()).unwrap_or(Quantity::ZERO)
+/// Returns the usage of a resource, or zero if it is missing or invalid. The API server writes only
+/// valid quantities.
+fn quantity(used: &Resources, resource: &str) -> Quantity {
+    used.get(resource).and_then(|used| Quantity::try_from(used).ok()).unwrap_or(Quantity::ZERO)
 }
 
 #[cfg(test)]
@@ -102,48 +106,59 @@ mod tests {
         [("pods".to_owned(), ApiQuantity(count.to_string()))].into()
     }
 
-    fn count<'q>(namespace: &str, version: u64, used: &'q Resources) -> Count<'q> {
-        Count { quota: ObjectKey::namespaced(namespace, "q"), version, used }
+    fn usage<'q>(namespace: &str, version: u64, used: &'q Resources) -> QuotaUsage<'q> {
+        QuotaUsage { quota: ObjectKey::namespaced(namespace, "q"), version, used }
     }
 
-    /// Namespace a asks for more, beside b.
-    fn ask(ledger: &mut Ledger, from: u32, to: u32, b: (u64, u32), now: Instant) -> Result<(), Excess> {
-        let (present, asked, other) = (pods(from), pods(to), pods(b.1));
-        ledger.admit(&pods(5), &count("a", 1, &present), &asked, &[count("b", b.0, &other)], now)
+    /// Requests usage in namespace a while namespace b has another usage.
+    fn admit(
+        pending: &mut PendingAdmissions,
+        from: u32,
+        to: u32,
+        b: (u64, u32),
+        now: Instant,
+    ) -> Result<(), QuotaExceeded> {
+        let (current, requested, other) = (pods(from), pods(to), pods(b.1));
+        pending.admit(&pods(5), &usage("a", 1, &current), &requested, &[usage("b", b.0, &other)], now)
     }
 
     #[test]
-    fn what_fits_the_whole_is_admitted_and_no_more() {
+    fn admits_usage_up_to_the_limit() {
         let now = Instant::now();
-        let mut ledger = Ledger::default();
-        assert_eq!(ask(&mut ledger, 1, 2, (1, 3), now), Ok(()));
-        let excess = ask(&mut ledger, 2, 3, (1, 3), now).unwrap_err();
+        let mut pending = PendingAdmissions::default();
+        assert_eq!(admit(&mut pending, 1, 2, (1, 3), now), Ok(()));
+        let exceeded = admit(&mut pending, 2, 3, (1, 3), now).unwrap_err();
         assert_eq!(
-            excess,
-            Excess { resource: "pods".into(), limit: "5".into(), before: "5".into(), after: "6".into() }
+            exceeded,
+            QuotaExceeded {
+                resource: "pods".into(),
+                limit: "5".into(),
+                used: "5".into(),
+                requested: "6".into()
+            }
         );
     }
 
     #[test]
-    fn what_goes_down_is_never_held_up() {
-        let mut ledger = Ledger::default();
-        assert_eq!(ask(&mut ledger, 9, 8, (1, 9), Instant::now()), Ok(()));
-        assert_eq!(ask(&mut ledger, 9, 9, (1, 9), Instant::now()), Ok(()));
+    fn admits_usage_that_does_not_increase() {
+        let mut pending = PendingAdmissions::default();
+        assert_eq!(admit(&mut pending, 9, 8, (1, 9), Instant::now()), Ok(()));
+        assert_eq!(admit(&mut pending, 9, 9, (1, 9), Instant::now()), Ok(()));
     }
 
     #[test]
-    fn what_was_admitted_counts_until_it_is_seen_or_was_dropped() {
+    fn counts_pending_usage_until_it_is_cached_or_expires() {
         let now = Instant::now();
-        let mut ledger = Ledger::default();
+        let mut pending = PendingAdmissions::default();
         let (none, four) = (pods(0), pods(4));
-        let admitted = ledger.admit(&pods(5), &count("b", 7, &none), &four, &[], now);
+        let admitted = pending.admit(&pods(5), &usage("b", 7, &none), &four, &[], now);
         assert_eq!(admitted, Ok(()));
-        // The cache still shows b as it was.
-        assert!(ask(&mut ledger, 0, 2, (7, 0), now).is_err());
-        // It shows a later state, in which b gave two back.
-        assert_eq!(ask(&mut ledger, 0, 2, (9, 2), now), Ok(()));
-        // It never was written.
+        // The cache still contains the old state of b.
+        assert!(admit(&mut pending, 0, 2, (7, 0), now).is_err());
+        // The cache contains a later state of b with less usage.
+        assert_eq!(admit(&mut pending, 0, 2, (9, 2), now), Ok(()));
+        // The write was dropped.
         let later = now + Duration::from_secs(3);
-        assert_eq!(ask(&mut ledger, 0, 2, (7, 0), later), Ok(()));
+        assert_eq!(admit(&mut pending, 0, 2, (7, 0), later), Ok(()));
     }
 }

@@ -106,7 +106,7 @@ async fn administrator_moves_namespaces_by_label() {
     }
     env.until_tenant_ready("from", 0).await;
     let refused = format!("{:#}", set(&format!("{TENANT_LABEL}=missing")).await.unwrap_err());
-    assert!(refused.contains("there is no Tenant missing"), "{refused}");
+    assert!(refused.contains("Tenant missing does not exist"), "{refused}");
     // Removing only the label is a mistake, so the label is restored.
     set(&format!("{TENANT_LABEL}-")).await.unwrap();
     assert_eq!(env.tenant_of("moving").await, "to");
@@ -163,7 +163,7 @@ async fn enforces_name_prefix_of_tenant() {
     let alice = Subject::user("alice-of-prefixed");
     env.tenant("prefixed", &[&alice], json!({ "forceTenantPrefix": true })).await;
     let refused = alice.create(env, "dev").await.unwrap_err();
-    assert!(refused.contains("must begin with prefixed-; call it prefixed-dev"), "{refused}");
+    assert!(refused.contains("must begin with prefixed-; use the name prefixed-dev"), "{refused}");
     let longest = format!("prefixed-{}", "x".repeat(54));
     assert_eq!(longest.len(), 63);
     alice.create(env, &longest).await.unwrap();
@@ -193,7 +193,7 @@ async fn owners_cannot_change_metadata_of_tenant() {
     }
     let refused = annotate("capsule.clastix.io/storage-classes", json!("mine")).await.unwrap_err();
     assert!(
-        refused.contains("the annotation capsule.clastix.io/storage-classes is for Tenant owned"),
+        refused.contains("the annotation capsule.clastix.io/storage-classes is managed by Tenant owned"),
         "{refused}"
     );
 }
@@ -231,7 +231,7 @@ async fn pod_security_level_of_tenant_applies_at_creation() {
     env.until_tenant_ready("level", 3).await;
     let older = ("pod-security.kubernetes.io/enforce-version", json!("v1.0"));
     let refused = alice.create_with(env, "level-older", json!({ "labels": { older.0: older.1 } })).await;
-    assert!(refused.unwrap_err().contains("is for Tenant level to say"));
+    assert!(refused.unwrap_err().contains("is managed by Tenant level"));
 
     let subjects =
         [alice, Subject::account("level-dev", "robot"), Subject::without_groups("passer-by-of-level")];
@@ -268,7 +268,7 @@ async fn deleted_tenant_accepts_no_namespaces() {
     .unwrap();
     assert!(tenants.get("leaving").await.unwrap().metadata.deletion_timestamp.is_some());
     let refused = alice.create(env, "leaving-late").await.unwrap_err();
-    assert!(refused.contains("is being deleted and takes no more namespaces"), "{refused}");
+    assert!(refused.contains("is being deleted and accepts no new namespaces"), "{refused}");
     // Owners can still remove their finalizers.
     let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     let namespaces: Api<_> = alice.namespaces(env).await;

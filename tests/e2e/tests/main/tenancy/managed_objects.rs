@@ -62,7 +62,10 @@ async fn rejects_writes_of_managed_objects() {
                 assert!(error.contains("\"managed-objects.tenant.ensemble\" denied the request"), "{error}");
                 assert!(
                     error
-                        .contains(&format!("{} {namespace}/{name} is kept by the Tenant controller", kind.2)),
+                        .contains(&format!(
+                        "{} {namespace}/{name} is managed by the Tenant controller",
+                        kind.2
+                    )),
                     "{error}"
                 );
             };
@@ -96,10 +99,10 @@ async fn owners_create_own_objects_but_not_with_managed_label() {
     api.create(&PostParams::default(), &range("mine", json!({ "team": "a" }))).await.unwrap();
     let label = json!({ "metadata": { "labels": { "projectcapsule.dev/managed-by": "controller" } } });
     let refused = api.patch("mine", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap_err();
-    assert!(refused.to_string().contains("leave it out"), "{refused}");
+    assert!(refused.to_string().contains("remove it"), "{refused}");
     let passed_off = range("passed-off", json!({ "projectcapsule.dev/managed-by": "controller" }));
     let refused = api.create(&PostParams::default(), &passed_off).await.unwrap_err();
-    assert!(refused.to_string().contains("leave it out"), "{refused}");
+    assert!(refused.to_string().contains("remove it"), "{refused}");
     api.delete("mine", &DeleteParams::default()).await.unwrap();
 }
 

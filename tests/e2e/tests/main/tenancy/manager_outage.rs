@@ -62,7 +62,7 @@ async fn cluster_works_without_manager_except_for_tenants() {
     // A policy still rejects the assignment of system namespaces.
     let label = ["label", "namespace", "kube-system", "capsule.clastix.io/tenant=oil"];
     let refused = format!("{:#}", env.kubectl(&label).await.unwrap_err());
-    assert!(refused.contains("is part of the cluster, and belongs to no Tenant"), "{refused}");
+    assert!(refused.contains("is part of the cluster and cannot belong to a Tenant"), "{refused}");
 
     let manager = env.start_with_webhooks("manager-again", webhooks, &[]);
     manager.until_readyz(200, "ok").await;

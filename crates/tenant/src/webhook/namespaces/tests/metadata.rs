@@ -1,10 +1,11 @@
-//! What a Tenant gives its namespaces.
+//! Metadata that a Tenant sets on its namespaces.
 
 use super::*;
 
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 
-/// A Tenant that gives all of its namespaces a level, and those with `env: dev` another label.
+/// Returns a Tenant that sets a Pod Security level on all namespaces, and a label on those with
+/// `env: dev`.
 fn restricted() -> Arc<Tenant> {
     let options = json!({
         "additionalMetadata": { "labels": { LEVEL: "restricted" }, "annotations": { "note": "x" } },
@@ -15,7 +16,7 @@ fn restricted() -> Arc<Tenant> {
     tenant("oil", json!({ "namespaceOptions": options }))
 }
 
-/// One of its namespaces.
+/// Returns a namespace of the Tenant with additional labels.
 fn labelled(labels: Value) -> Namespace {
     let mut one = member("dev", "oil");
     let more: BTreeMap<String, String> = serde_json::from_value(labels).unwrap();
@@ -25,7 +26,7 @@ fn labelled(labels: Value) -> Namespace {
 }
 
 #[test]
-fn what_a_tenant_gives_is_changed_by_administrators_alone() {
+fn only_administrators_change_metadata_of_the_tenant() {
     let old = || labelled(json!({ LEVEL: "restricted", "env": "dev", "of": "dev" }));
     let changes = [
         (
@@ -51,52 +52,52 @@ fn what_a_tenant_gives_is_changed_by_administrators_alone() {
     ];
     for (new, what) in changes {
         for role in [Role::CapsuleUser, Role::Other] {
-            let refused = said(Some(old()), Some(new.clone()), &facts(role, &[restricted()], &[]));
-            assert!(refused.contains(&format!("{what} is for Tenant oil to say")), "{role:?}: {refused}");
+            let message = denial(Some(old()), Some(new.clone()), &context(role, &[restricted()], &[]));
+            assert!(message.contains(&format!("{what} is managed by Tenant oil")), "{role:?}: {message}");
         }
         for role in [Role::Administrator, Role::Manager] {
-            assert_eq!(said(Some(old()), Some(new.clone()), &facts(role, &[restricted()], &[])), "");
+            assert_eq!(denial(Some(old()), Some(new.clone()), &context(role, &[restricted()], &[])), "");
         }
     }
     for role in [Role::CapsuleUser, Role::Other] {
-        let facts = facts(role, &[restricted()], &[]);
+        let context = context(role, &[restricted()], &[]);
         let free = labelled(
             json!({ LEVEL: "restricted", "env": "test", "pod-security.kubernetes.io/warn-version": "v1.0" }),
         );
-        assert_eq!(said(Some(old()), Some(free), &facts), "", "{role:?}: what selectors go by is theirs");
-        let worse = labelled(json!({ LEVEL: "baseline" }));
         assert_eq!(
-            said(Some(worse.clone()), Some(worse.clone()), &facts),
+            denial(Some(old()), Some(free), &context),
             "",
-            "{role:?}: nothing is changed"
+            "{role:?}: keys that selectors match can be changed"
         );
-        assert_eq!(said(Some(worse), Some(labelled(json!({ LEVEL: "restricted" }))), &facts), "");
+        let worse = labelled(json!({ LEVEL: "baseline" }));
+        assert_eq!(denial(Some(worse.clone()), Some(worse.clone()), &context), "", "{role:?}: no change");
+        assert_eq!(denial(Some(worse), Some(labelled(json!({ LEVEL: "restricted" }))), &context), "");
     }
 }
 
 #[test]
-fn what_the_controller_gave_does_not_choose_for_itself() {
+fn ignores_labels_of_the_controller_when_matching_selectors() {
     let entry = json!({
         "namespaceSelector": { "matchExpressions": [{ "key": LEVEL, "operator": "DoesNotExist" }] },
         "labels": { LEVEL: "baseline" },
     });
     let spec = json!({ "namespaceOptions": { "additionalMetadataList": [entry] } });
     let mut oil = Tenant::clone(&tenant("oil", spec));
-    let given = json!({ "name": "dev", "uid": "u", "metadata": { "labels": { LEVEL: "baseline" } } });
-    oil.status = serde_json::from_value(json!({ "spaces": [given] })).unwrap();
+    let space = json!({ "name": "dev", "uid": "u", "metadata": { "labels": { LEVEL: "baseline" } } });
+    oil.status = serde_json::from_value(json!({ "spaces": [space] })).unwrap();
     let of = |level: &str| {
         let mut one = labelled(json!({ LEVEL: level }));
         one.metadata.uid = Some("u".to_owned());
         one
     };
-    let alice = facts(Role::CapsuleUser, &[Arc::new(oil)], &[]);
-    let refused = said(Some(of("baseline")), Some(of("privileged")), &alice);
-    assert!(refused.contains("is for Tenant oil to say"), "{refused}");
-    // What they chose themselves is theirs.
+    let alice = context(Role::CapsuleUser, &[Arc::new(oil)], &[]);
+    let message = denial(Some(of("baseline")), Some(of("privileged")), &alice);
+    assert!(message.contains("is managed by Tenant oil"), "{message}");
+    // Users may change labels that they set themselves.
     let mut theirs = of("privileged");
     theirs.metadata.uid = Some("another".to_owned());
     assert_eq!(
-        said(
+        denial(
             Some(theirs.clone()),
             Some({
                 theirs.metadata.labels.as_mut().unwrap().insert(LEVEL.to_owned(), "baseline".to_owned());
@@ -109,33 +110,33 @@ fn what_the_controller_gave_does_not_choose_for_itself() {
 }
 
 #[test]
-fn a_new_namespace_has_the_level_that_its_tenant_gives_or_is_refused() {
-    let alice = facts(Role::CapsuleUser, &[restricted()], &[]);
+fn denies_new_namespace_without_metadata_of_the_tenant() {
+    let alice = context(Role::CapsuleUser, &[restricted()], &[]);
     let asked = namespace("dev", json!({ "labels": { LEVEL: "privileged" } }));
-    let given = assigned(asked, &alice).unwrap().unwrap();
-    assert_eq!(given.metadata.labels.as_ref().unwrap()[LEVEL], "restricted");
-    assert_eq!(said(None, Some(given), &alice), "");
-    // As if the manager had not been asked in time.
+    let namespace = created(asked, &alice).unwrap().unwrap();
+    assert_eq!(namespace.metadata.labels.as_ref().unwrap()[LEVEL], "restricted");
+    assert_eq!(denial(None, Some(namespace), &alice), "");
+    // The mutating webhook was skipped.
     for (new, key) in [
         (labelled(json!({})), LEVEL),
         (labelled(json!({ LEVEL: "privileged" })), LEVEL),
         (member("dev", "oil"), LEVEL),
     ] {
-        let refused = said(None, Some(new), &alice);
-        assert!(refused.contains(key), "{refused}");
+        let message = denial(None, Some(new), &alice);
+        assert!(message.contains(key), "{message}");
     }
-    let refused = said(None, Some(labelled(json!({}))), &alice);
-    assert!(refused.contains("did not answer in time; try again"), "{refused}");
+    let message = denial(None, Some(labelled(json!({}))), &alice);
+    assert!(message.contains("did not answer in time; try again"), "{message}");
 }
 
 #[test]
-fn a_namespace_whose_name_is_made_up_later_has_at_once_what_does_not_depend_on_it() {
-    let alice = facts(Role::CapsuleUser, &[restricted()], &[]);
+fn sets_name_independent_metadata_on_namespace_with_generated_name() {
+    let alice = context(Role::CapsuleUser, &[restricted()], &[]);
     let mut new = namespace("", json!({ "generateName": "oil-", "labels": { "env": "dev" } }));
     new.metadata.name = None;
-    let mut given = assigned(new, &alice).unwrap().unwrap();
-    let labels = given.metadata.labels.clone().unwrap();
+    let mut namespace = created(new, &alice).unwrap().unwrap();
+    let labels = namespace.metadata.labels.clone().unwrap();
     assert_eq!((labels.get(LEVEL).map(String::as_str), labels.get("of")), (Some("restricted"), None));
-    given.metadata.name = Some("oil-x7k2p".to_owned());
-    assert_eq!(said(None, Some(given), &alice), "");
+    namespace.metadata.name = Some("oil-x7k2p".to_owned());
+    assert_eq!(denial(None, Some(namespace), &alice), "");
 }

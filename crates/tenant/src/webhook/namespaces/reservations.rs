@@ -1,4 +1,5 @@
-//! Takes places within quotas of namespaces: the one thing that a review writes.
+//! Reserves namespaces within the namespace quota of a Tenant. Only this part of the webhooks writes
+//! to the API server.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,19 +25,19 @@ use crate::{
     webhook::lookups::Lookups,
 };
 
-/// Takes places.
-pub(super) struct Reservations {
+/// Writes reservations into the status of Tenants.
+pub(super) struct QuotaReservations {
     writer: Client,
     tenants: Informer<Tenant>,
     members: Index<Namespace, String>,
     manager_namespace: String,
-    turns: Turns,
+    locks: TenantLocks,
     sightings: Arc<Mutex<Sightings>>,
     _observing: Subscription,
 }
 
-impl Reservations {
-    pub(super) fn build(caches: &Caches<'_>, known: &Lookups) -> Self {
+impl QuotaReservations {
+    pub(super) fn build(caches: &Caches<'_>, lookups: &Lookups) -> Self {
         let by_tenant = |namespace: &Namespace| named(&namespace.metadata);
         let sightings = Arc::<Mutex<Sightings>>::default();
         let seen = sightings.clone();
@@ -46,22 +47,22 @@ impl Reservations {
             (None, None) => {}
         };
         Self {
-            _observing: known.tenants().subscribe(observe),
+            _observing: lookups.tenants().subscribe(observe),
             sightings,
             writer: caches.writer(),
-            tenants: known.tenants().clone(),
-            members: known.namespaces().store().index(by_tenant),
+            tenants: lookups.tenants().clone(),
+            members: lookups.namespaces().store().index(by_tenant),
             manager_namespace: caches.manager_namespace().to_owned(),
-            turns: Turns::default(),
+            locks: TenantLocks::default(),
         }
     }
 
-    /// Takes a place for a namespace that is about to become part of the Tenant, or says why there is none. In a dry run
-    /// it is only looked whether there is one.
+    /// Reserves a namespace that joins the Tenant, or returns a denial if the quota is used up. A dry
+    /// run only checks the quota.
     ///
     /// # Errors
-    /// When the API server does not answer, or others are always faster.
-    pub(super) async fn take(
+    /// Returns an error if a request to the API server fails.
+    pub(super) async fn reserve(
         &self,
         tenant: Arc<Tenant>,
         namespace: &str,
@@ -70,13 +71,13 @@ impl Reservations {
         if quota(&tenant).is_none() {
             return Ok(Ok(()));
         }
-        let asked = Instant::now();
-        let turn = self.turns.of(&tenant.name_any());
-        let mut turn = turn.lock().await;
+        let started = Instant::now();
+        let lock = self.locks.get(&tenant.name_any());
+        let mut last_list = lock.lock().await;
         let mut tenant = self.newest(tenant);
         let cached = self.cached_members(&tenant);
         let mut live: Option<Arc<BTreeSet<String>>> = None;
-        // Others who write the status at the same time make progress with each round. The review's own time is the end.
+        // On a conflict, another writer made progress. The timeout of the review ends the loop.
         loop {
             let members = live.as_ref().map_or(Members::Cached(&cached), |live| Members::Live(live));
             match self.place(&tenant, members, namespace) {
@@ -84,8 +85,9 @@ impl Reservations {
                 Place::None { taken, quota } if live.is_some() => {
                     return Ok(Err(full(&tenant, namespace, taken, quota)));
                 }
-                // In this order: what is created before the Tenant is read again has a reservation.
-                Place::None { .. } => live = Some(self.live_members(&tenant, &mut turn, asked).await?),
+                // The order matters: a namespace that is created before the Tenant is read again has a
+                // reservation.
+                Place::None { .. } => live = Some(self.live_members(&tenant, &mut last_list, started).await?),
                 Place::Give(_) if dry_run => return Ok(Ok(())),
                 Place::Give(status) => {
                     if self.write(&tenant, *status).await? {
@@ -108,13 +110,13 @@ impl Reservations {
         place(tenant, members, namespace, Timestamp::now(), is_over)
     }
 
-    /// What this process knows of the Tenant, which may be its own last write.
+    /// Returns the Tenant from the cache, which contains the last write of this process.
     fn newest(&self, tenant: Arc<Tenant>) -> Arc<Tenant> {
         let newest = self.tenants.store().get(&ObjectKey::of(tenant.as_ref()));
         newest.filter(|newest| newest.uid() == tenant.uid()).unwrap_or(tenant)
     }
 
-    /// The names of its namespaces, as the cache has them.
+    /// Returns the names of its namespaces from the cache.
     fn cached_members(&self, tenant: &Tenant) -> BTreeSet<String> {
         let cached = self.members.get(&tenant.name_any());
         let is_member =
@@ -123,20 +125,20 @@ impl Reservations {
         cached.map(|namespace| namespace.name_any()).collect()
     }
 
-    /// The names of its namespaces, as the API server had them at a moment after a review `asked`. Reviews that wait for
-    /// their turn share what one of them has listed.
+    /// Returns the names of its namespaces from the API server, not older than `started`. Reviews that
+    /// wait for the lock share one list.
     async fn live_members(
         &self,
         tenant: &Tenant,
-        turn: &mut Turn,
-        asked: Instant,
+        last_list: &mut LastList,
+        started: Instant,
     ) -> Result<Arc<BTreeSet<String>>, BoxError> {
-        if let Some((_, members)) = turn.as_ref().filter(|(began, _)| *began >= asked) {
+        if let Some((_, members)) = last_list.as_ref().filter(|(began, _)| *began >= started) {
             return Ok(members.clone());
         }
         let began = Instant::now();
         let members = Arc::new(live_members(&self.writer, tenant, &self.manager_namespace).await?);
-        *turn = Some((began, members.clone()));
+        *last_list = Some((began, members.clone()));
         Ok(members)
     }
 
@@ -145,7 +147,7 @@ impl Reservations {
         Ok(live.filter(|live| live.uid() == tenant.uid()))
     }
 
-    /// Writes the status unless the Tenant has changed. Says whether it did.
+    /// Writes the status. Returns false on a conflict.
     async fn write(&self, tenant: &Tenant, status: TenantStatus) -> Result<bool, BoxError> {
         let mut tenant = tenant.clone();
         tenant.status = Some(status);
@@ -166,28 +168,29 @@ impl Reservations {
 fn full(tenant: &Tenant, namespace: &str, taken: usize, quota: usize) -> Denial {
     let name = tenant.name_any();
     Denial::forbidden(format!(
-        "namespace {namespace}: Tenant {name} may have {quota} namespaces and has {taken}, with those that are just being \
+        "namespace {namespace}: Tenant {name} may have {quota} namespaces and has {taken}, including those that are being \
          created; delete one, or ask an administrator to raise spec.namespaceOptions.quota of the Tenant"
     ))
 }
 
 fn gone(tenant: &Tenant, namespace: &str) -> Denial {
-    Denial::forbidden(format!("namespace {namespace}: there is no Tenant {}", tenant.name_any()))
+    Denial::forbidden(format!("namespace {namespace}: Tenant {} does not exist", tenant.name_any()))
 }
 
-/// Lets the reviews of one process come one after the other where they concern the same Tenant, so that only other
-/// replicas can be in the way.
+/// One lock for each Tenant. Reviews of the same Tenant run one after the other in a process, so that
+/// conflicts come only from other replicas and the controller.
 #[derive(Default)]
-struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<Turn>>>>);
+struct TenantLocks(Mutex<HashMap<String, Arc<tokio::sync::Mutex<LastList>>>>);
 
-/// What was listed last and when that began, as long as reviews wait for their turn.
-type Turn = Option<(Instant, Arc<BTreeSet<String>>)>;
+/// The start time and result of the last list, while reviews wait for the lock.
+type LastList = Option<(Instant, Arc<BTreeSet<String>>)>;
 
-impl Turns {
-    fn of(&self, tenant: &str) -> Arc<tokio::sync::Mutex<Turn>> {
-        let mut turns = self.0.lock();
-        turns.retain(|name, turn| name == tenant || Arc::strong_count(turn) > 1);
-        turns.entry(tenant.to_owned()).or_default().clone()
+impl TenantLocks {
+    /// Returns the lock of a Tenant. Removes unused locks of other Tenants.
+    fn get(&self, tenant: &str) -> Arc<tokio::sync::Mutex<LastList>> {
+        let mut locks = self.0.lock();
+        locks.retain(|name, lock| name == tenant || Arc::strong_count(lock) > 1);
+        locks.entry(tenant.to_owned()).or_default().clone()
     }
 }
 
@@ -196,16 +199,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn reviews_about_one_tenant_take_turns_and_leave_nothing_behind() {
-        let turns = Turns::default();
-        let (one, same, other) = (turns.of("oil"), turns.of("oil"), turns.of("gas"));
+    async fn locks_each_tenant_and_removes_unused_locks() {
+        let locks = TenantLocks::default();
+        let (one, same, other) = (locks.get("oil"), locks.get("oil"), locks.get("gas"));
         let held = one.lock().await;
         assert!(same.try_lock().is_err());
         assert!(other.try_lock().is_ok());
         drop(held);
         assert!(same.try_lock().is_ok());
         drop((one, same, other));
-        turns.of("coal");
-        assert_eq!(turns.0.lock().len(), 1);
+        locks.get("coal");
+        assert_eq!(locks.0.lock().len(), 1);
     }
 }

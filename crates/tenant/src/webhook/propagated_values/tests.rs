@@ -2,14 +2,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn told(spec: Value) -> Vec<String> {
-    faults("oil", &serde_json::from_value(spec).unwrap()).spelled
+fn messages(spec: Value) -> Vec<String> {
+    validate("oil", &serde_json::from_value(spec).unwrap()).messages
 }
 
-/// The paths that are refused, and nothing else.
-fn assert_refused(spec: Value, paths: &[&str]) {
-    let found = told(spec.clone());
-    let found: Vec<_> = found.iter().map(|fault| fault.split(": ").next().unwrap()).collect();
+/// Asserts that exactly these paths are rejected.
+fn assert_rejected(spec: Value, paths: &[&str]) {
+    let found = messages(spec.clone());
+    let found: Vec<_> = found.iter().map(|error| error.split(": ").next().unwrap()).collect();
     assert_eq!(found, paths, "{spec}");
 }
 
@@ -17,8 +17,9 @@ fn long() -> String {
     "x".repeat(MAX_ANNOTATIONS_SIZE)
 }
 
-/// A spec in which metadata of this shape stands where it is copied as it is, with the path of each.
-fn places(metadata: &Value) -> Vec<(Value, &'static str)> {
+/// Returns specs with this metadata in every field that is copied without rendering, with the path of
+/// the field.
+fn locations(metadata: &Value) -> Vec<(Value, &'static str)> {
     let with = |mut object: Value| {
         let fields = object.as_object_mut().unwrap();
         fields.extend(metadata.as_object().unwrap().clone());
@@ -48,13 +49,13 @@ fn places(metadata: &Value) -> Vec<(Value, &'static str)> {
 }
 
 #[test]
-fn malformed_labels_and_annotations_are_refused_wherever_they_are_copied_from() {
+fn rejects_invalid_labels_and_annotations_in_every_field() {
     let good = json!({
         "labels": { "team": "oil", "example.com/env": "", "a.b/C_d": "1" },
         "annotations": { "Example.com/note": "any text {{ at all }}\n" },
     });
-    for (spec, _) in places(&good) {
-        assert_eq!(told(spec.clone()), [""; 0], "{spec}");
+    for (spec, _) in locations(&good) {
+        assert_eq!(messages(spec.clone()), [""; 0], "{spec}");
     }
     for (bad, at) in [
         (json!({ "labels": { "bad key!": "a" } }), "labels[bad key!]"),
@@ -66,34 +67,34 @@ fn malformed_labels_and_annotations_are_refused_wherever_they_are_copied_from() 
         (json!({ "annotations": { "bad key!": "a" } }), "annotations[bad key!]"),
         (json!({ "annotations": { "/a": "a" } }), "annotations[/a]"),
     ] {
-        for (spec, path) in places(&bad) {
-            assert_refused(spec, &[&format!("{path}.{at}")]);
+        for (spec, path) in locations(&bad) {
+            assert_rejected(spec, &[&format!("{path}.{at}")]);
         }
     }
 }
 
 #[test]
-fn annotations_that_are_too_large_together_are_refused() {
-    for (spec, path) in places(&json!({ "annotations": { "note": long() } })) {
-        let found = told(spec);
+fn rejects_annotations_whose_total_size_is_too_large() {
+    for (spec, path) in locations(&json!({ "annotations": { "note": long() } })) {
+        let found = messages(spec);
         assert!(
             found[0].starts_with(&format!("{path}.annotations: the annotations of an object")),
             "{found:?}"
         );
     }
-    // Each of them fits, and all that a namespace gets does not.
+    // Each entry fits, but the annotations of a namespace do not.
     let half = || json!({ "annotations": { "a": "x".repeat(MAX_ANNOTATIONS_SIZE / 2) } });
     let other = json!({ "annotations": { "b": "x".repeat(MAX_ANNOTATIONS_SIZE / 2) } });
-    assert_refused(
+    assert_rejected(
         json!({ "namespaceOptions": { "additionalMetadata": half(), "additionalMetadataList": [other] } }),
         &["spec"],
     );
-    assert_refused(json!({ "namespaceOptions": { "additionalMetadata": half() } }), &[]);
+    assert_rejected(json!({ "namespaceOptions": { "additionalMetadata": half() } }), &[]);
 }
 
-/// What is known of a template: the name of the Tenant, and that a namespace has a name of at least one letter.
+/// Templates are rendered with the name of the Tenant and the shortest name of a namespace.
 #[test]
-fn templates_are_judged_by_what_they_become() {
+fn validates_rendered_templates() {
     let list =
         |labels: Value| json!({ "namespaceOptions": { "additionalMetadataList": [{ "labels": labels }] } });
     for labels in [
@@ -102,7 +103,7 @@ fn templates_are_judged_by_what_they_become() {
         json!({ "{{tenant.name}}.example.com/{{ namespace }}": "a" }),
         json!({ "of": format!("{{{{namespace}}}}{}", "x".repeat(62)) }),
     ] {
-        assert_eq!(told(list(labels.clone())), [""; 0], "{labels}");
+        assert_eq!(messages(list(labels.clone())), [""; 0], "{labels}");
     }
     for labels in [
         json!({ "of": "{{unknown}}" }),
@@ -111,25 +112,25 @@ fn templates_are_judged_by_what_they_become() {
         json!({ "of": format!("{{{{namespace}}}}{}", "x".repeat(63)) }),
         json!({ "{{unknown}}": "a" }),
     ] {
-        assert_eq!(told(list(labels.clone())).len(), 1, "{labels}");
+        assert_eq!(messages(list(labels.clone())).len(), 1, "{labels}");
     }
-    // Here nothing is filled in.
+    // additionalMetadata has no templates.
     let options = json!({ "additionalMetadata": { "labels": { "of": "{{tenant.name}}" } } });
-    assert_refused(
+    assert_rejected(
         json!({ "namespaceOptions": options }),
         &["spec.namespaceOptions.additionalMetadata.labels[of]"],
     );
 }
 
 #[test]
-fn node_selectors_and_required_keys_are_refused_if_nothing_can_have_them() {
-    assert_refused(json!({ "nodeSelector": { "kubernetes.io/os": "linux", "pool": "" } }), &[]);
-    assert_refused(
+fn rejects_node_selectors_and_required_keys_that_nothing_can_match() {
+    assert_rejected(json!({ "nodeSelector": { "kubernetes.io/os": "linux", "pool": "" } }), &[]);
+    assert_rejected(
         json!({ "nodeSelector": { "a,b": "c", "pool": "x=y" } }),
         &["spec.nodeSelector[a,b]", "spec.nodeSelector[pool]"],
     );
     let required = json!({ "labels": { "a b": "", "c": "^d$" }, "annotations": { "e f": "" } });
-    assert_refused(
+    assert_rejected(
         json!({ "namespaceOptions": { "requiredMetadata": required } }),
         &[
             "spec.namespaceOptions.requiredMetadata.labels[a b]",
@@ -139,10 +140,10 @@ fn node_selectors_and_required_keys_are_refused_if_nothing_can_have_them() {
 }
 
 #[test]
-fn roles_and_subjects_that_no_role_binding_can_have_are_refused() {
+fn rejects_roles_and_subjects_that_are_invalid_in_role_bindings() {
     let owner = |roles: Value| json!({ "owners": [{ "kind": "User", "name": "a", "clusterRoles": roles }] });
-    assert_refused(owner(json!(["admin", "system:view"])), &[]);
-    assert_refused(
+    assert_rejected(owner(json!(["admin", "system:view"])), &[]);
+    assert_rejected(
         owner(json!(["admin", "", "a/b"])),
         &["spec.owners[0].clusterRoles[1]", "spec.owners[0].clusterRoles[2]"],
     );
@@ -154,9 +155,9 @@ fn roles_and_subjects_that_no_role_binding_can_have_are_refused() {
         json!({ "kind": "ServiceAccount", "name": "deployer" }),
         json!({ "kind": "ServiceAccount", "name": "a.b", "namespace": "default", "apiGroup": "" }),
     ] {
-        assert_refused(binding("view", subject), &[]);
+        assert_rejected(binding("view", subject), &[]);
     }
-    assert_refused(
+    assert_rejected(
         binding("..", json!({ "kind": "User", "name": "" })),
         &[&format!("{at}.clusterRoleName"), &format!("{at}.subjects[0].name")],
     );
@@ -164,14 +165,14 @@ fn roles_and_subjects_that_no_role_binding_can_have_are_refused() {
         json!({ "kind": "ServiceAccount", "name": "a", "apiGroup": RBAC_GROUP }),
         json!({ "kind": "User", "name": "a", "apiGroup": "apps" }),
     ] {
-        assert_refused(binding("view", subject), &[&format!("{at}.subjects[0].apiGroup")]);
+        assert_rejected(binding("view", subject), &[&format!("{at}.subjects[0].apiGroup")]);
     }
     let account = json!({ "kind": "ServiceAccount", "name": "system:serviceaccount:a:b" });
-    assert_refused(binding("view", account), &[&format!("{at}.subjects[0].name")]);
+    assert_rejected(binding("view", account), &[&format!("{at}.subjects[0].name")]);
 }
 
 #[test]
-fn selectors_that_choose_nothing_are_refused() {
+fn rejects_invalid_selectors() {
     let good = json!({ "matchLabels": { "a": "b" }, "matchExpressions": [
         { "key": "c", "operator": "In", "values": ["d", ""] }, { "key": "e", "operator": "DoesNotExist" },
     ] });
@@ -187,7 +188,7 @@ fn selectors_that_choose_nothing_are_refused() {
         "matchExpressions[2].values",
         "matchExpressions[2].values[0]",
     ];
-    let places = |selector: &Value| {
+    let locations = |selector: &Value| {
         [
             (json!({ "permissions": { "matchOwners": [selector] } }), "spec.permissions.matchOwners[0]"),
             (
@@ -208,47 +209,47 @@ fn selectors_that_choose_nothing_are_refused() {
             ),
         ]
     };
-    for (spec, _) in places(&good) {
-        assert_refused(spec, &[]);
+    for (spec, _) in locations(&good) {
+        assert_rejected(spec, &[]);
     }
-    for (spec, path) in places(&bad) {
+    for (spec, path) in locations(&bad) {
         let paths: Vec<_> = ends.iter().map(|end| format!("{path}.{end}")).collect();
-        assert_refused(spec, &paths.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_rejected(spec, &paths.iter().map(String::as_str).collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn what_is_repeated_to_the_user_is_short_and_printable() {
-    assert_eq!(shown("a\u{7}b"), "a\\u{7}b");
-    assert_eq!(shown(&"x".repeat(100)).len(), MAX_SHOWN + 3);
+fn quotes_only_the_first_characters_and_escapes_them() {
+    assert_eq!(quoted("a\u{7}b"), "a\\u{7}b");
+    assert_eq!(quoted(&"x".repeat(100)).len(), MAX_QUOTED_CHARS + 3);
 }
 
 #[test]
-fn however_many_faults_there_are_few_are_kept_and_new_ones_are_noticed() {
+fn limits_recorded_violations_and_detects_new_ones() {
     let with = |count: usize| {
         let labels: BTreeMap<_, _> =
             (0..count).map(|at| (format!("bad key {at:06}"), String::new())).collect();
-        faults("oil", &TenantSpec { node_selector: labels, ..TenantSpec::default() })
+        validate("oil", &TenantSpec { node_selector: labels, ..TenantSpec::default() })
     };
     let many = with(10_000);
-    assert_eq!((many.spelled.len(), many.count), (MAX_SPELLED, 10_000));
+    assert_eq!((many.messages.len(), many.count), (MAX_RECORDED, 10_000));
     assert_eq!(with(1_000).since(&with(1_000)).message(), None);
     assert_eq!(with(999).since(&with(1_000)).message(), None);
-    assert_eq!(with(1_001).since(&with(1_000)).message().unwrap(), "and 1 more faults");
-    assert!(with(18).since(&Faults::default()).message().unwrap().ends_with("; and 2 more faults"));
+    assert_eq!(with(1_001).since(&with(1_000)).message().unwrap(), "and 1 more errors");
+    assert!(with(18).since(&Violations::default()).message().unwrap().ends_with("; and 2 more errors"));
 }
 
-/// The same cases are put to a real API server by the test `the_api_server_judges_copied_values_alike`.
+/// The test `api_server_rejects_the_same_propagated_values` runs the same cases on a real API server.
 #[test]
-fn policies_that_the_api_server_refuses_are_refused() {
+fn rejects_child_specs_that_the_api_server_rejects() {
     let cases: Value =
-        serde_json::from_str(include_str!("../../../tests/fixtures/copied-values.json")).unwrap();
+        serde_json::from_str(include_str!("../../../tests/fixtures/propagated-values.json")).unwrap();
     let cases = cases["specs"].as_array().unwrap();
     assert!(cases.len() > 20);
     for case in cases {
         let field = if case["kind"] == "LimitRange" { "limitRanges" } else { "networkPolicies" };
-        let path = case["fault"].as_str().map(|fault| format!("spec.{field}.items[0].{fault}"));
+        let path = case["error"].as_str().map(|error| format!("spec.{field}.items[0].{error}"));
         let paths: Vec<_> = path.iter().map(String::as_str).collect();
-        assert_refused(json!({ field: { "items": [case["spec"]] } }), &paths);
+        assert_rejected(json!({ field: { "items": [case["spec"]] } }), &paths);
     }
 }

@@ -1,6 +1,7 @@
-//! LimitRanges and NetworkPolicies of a Tenant, as far as the API server refuses them whatever its version. Pure.
+//! Validates the LimitRanges and NetworkPolicies of a Tenant. Pure.
 //!
-//! What may be allowed by a newer version is left to it, such as names of resources and scopes.
+//! Only rules that hold for all versions of the API server are checked. Values that a newer version
+//! may accept, such as names of resources and scopes, are not.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
@@ -13,34 +14,35 @@ use k8s_openapi::{
 };
 use operator_core::quantity::Quantity;
 
-use super::Faults;
+use super::Violations;
 use crate::{cidr, quota::Resources};
 
-/// Length limit of the name of a port.
+/// Maximum length of a port name.
 const MAX_PORT_NAME_LENGTH: usize = 15;
 
-impl Faults {
+impl Violations {
     pub(super) fn limit_range(&mut self, path: &str, range: &LimitRangeSpec) {
         let mut types = BTreeSet::new();
         for (index, item) in range.limits.iter().enumerate() {
             let path = format!("{path}.limits[{index}]");
             let at = format!("{path}.type");
-            self.require(types.insert(&item.type_), &at, "a LimitRange has one entry for each type");
+            self.require(types.insert(&item.type_), &at, "a LimitRange may have one entry for each type");
             self.limits(&path, item);
         }
     }
 
     fn limits(&mut self, path: &str, item: &LimitRangeItem) {
         if item.type_ == "Pod" {
-            let why = "there is no default for the type Pod; use the type Container";
-            self.require(is_none(item.default.as_ref()), &format!("{path}.default"), why);
-            self.require(is_none(item.default_request.as_ref()), &format!("{path}.defaultRequest"), why);
+            let message = "the type Pod has no defaults; use the type Container";
+            self.require(is_none(item.default.as_ref()), &format!("{path}.default"), message);
+            self.require(is_none(item.default_request.as_ref()), &format!("{path}.defaultRequest"), message);
         }
         if item.type_ == "PersistentVolumeClaim" {
-            let has_storage =
-                |amounts: Option<&Resources>| amounts.is_some_and(|found| found.contains_key("storage"));
+            let has_storage = |quantities: Option<&Resources>| {
+                quantities.is_some_and(|found| found.contains_key("storage"))
+            };
             let is_limited = has_storage(item.min.as_ref()) || has_storage(item.max.as_ref());
-            self.require(is_limited, path, "the type PersistentVolumeClaim needs min or max of storage");
+            self.require(is_limited, path, "the type PersistentVolumeClaim requires min or max of storage");
         }
         let (min, max) = (("min", item.min.as_ref()), ("max", item.max.as_ref()));
         let default = ("default", item.default.as_ref());
@@ -52,24 +54,28 @@ impl Faults {
         }
     }
 
-    /// Checks that no amount of one field is larger than that of another field for the same resource.
+    /// Checks that no quantity of one field is larger than the quantity of the other field for the same
+    /// resource.
     fn ordered(
         &mut self,
         path: &str,
-        (smaller, few): (&str, Option<&Resources>),
-        (larger, many): (&str, Option<&Resources>),
+        (smaller, smaller_quantities): (&str, Option<&Resources>),
+        (larger, larger_quantities): (&str, Option<&Resources>),
     ) {
-        for (name, amount) in few.into_iter().flatten() {
-            let Some(limit) = many.and_then(|many| many.get(name)) else { continue };
-            // What is no quantity is refused by the definition.
-            let (Ok(amount), Ok(limit)) = (Quantity::try_from(amount), Quantity::try_from(limit)) else {
+        for (name, quantity) in smaller_quantities.into_iter().flatten() {
+            let Some(limit) = larger_quantities.and_then(|larger_quantities| larger_quantities.get(name))
+            else {
                 continue;
             };
-            let is_ordered = amount.cmp(&limit) != Ordering::Greater;
+            // The CRD rejects invalid quantities.
+            let (Ok(quantity), Ok(limit)) = (Quantity::try_from(quantity), Quantity::try_from(limit)) else {
+                continue;
+            };
+            let is_ordered = quantity.cmp(&limit) != Ordering::Greater;
             self.require(
                 is_ordered,
-                &format!("{path}.{smaller}[{}]", super::shown(name)),
-                &format!("it is larger than {larger}"),
+                &format!("{path}.{smaller}[{}]", super::quoted(name)),
+                &format!("it must not be larger than {larger}"),
             );
         }
     }
@@ -105,8 +111,8 @@ impl Faults {
                 }
             }
             let selects = peer.pod_selector.is_some() || peer.namespace_selector.is_some();
-            let why = "a peer has either an ipBlock or selectors";
-            self.require(peer.ip_block.is_some() != selects, &path, why);
+            let message = "a peer must have either an ipBlock or selectors";
+            self.require(peer.ip_block.is_some() != selects, &path, message);
             if let Some(block) = &peer.ip_block {
                 self.block(&format!("{path}.ipBlock"), block);
             }
@@ -119,7 +125,7 @@ impl Faults {
             self.require(
                 is_within,
                 &format!("{path}.except[{index}]"),
-                "it must be a part of the cidr, and smaller",
+                "it must be a smaller range within the cidr",
             );
         }
     }
@@ -130,18 +136,22 @@ impl Faults {
             let is_known = matches!(port.protocol.as_deref(), None | Some("TCP" | "UDP" | "SCTP"));
             self.require(is_known, &format!("{path}.protocol"), "it must be TCP, UDP or SCTP");
             let is_port = port.port.as_ref().is_none_or(is_port);
-            self.require(is_port, &format!("{path}.port"), "it must be 1 to 65535, or the name of a port");
+            self.require(
+                is_port,
+                &format!("{path}.port"),
+                "it must be between 1 and 65535, or the name of a port",
+            );
             let Some(end) = port.end_port else { continue };
             let is_range =
                 matches!(port.port, Some(IntOrString::Int(first)) if (first..=65535).contains(&end));
-            let why = "it must be between port, which must be a number, and 65535";
-            self.require(is_range, &format!("{path}.endPort"), why);
+            let message = "it must be between port, which must be a number, and 65535";
+            self.require(is_range, &format!("{path}.endPort"), message);
         }
     }
 }
 
-fn is_none(amounts: Option<&Resources>) -> bool {
-    amounts.is_none_or(Resources::is_empty)
+fn is_none(quantities: Option<&Resources>) -> bool {
+    quantities.is_none_or(Resources::is_empty)
 }
 
 fn is_port(port: &IntOrString) -> bool {

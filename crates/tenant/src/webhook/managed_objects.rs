@@ -1,4 +1,4 @@
-//! The objects that the controller keeps in the namespaces of Tenants: nobody else writes them.
+//! Denies writes to the objects that the controller manages in the namespaces of Tenants.
 
 use k8s_openapi::{
     api::{
@@ -16,21 +16,22 @@ use operator_core::admission::{
 use super::{
     in_tenants,
     lookups::Lookups,
-    match_conditions::{NOT_A_MASTER, NOT_THE_SYSTEM},
+    match_conditions::{EXCLUDE_SYSTEM_MASTERS, EXCLUDE_SYSTEM_USERS},
 };
 use crate::{
     api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL},
     subjects::Role,
 };
 
-/// Guards them. Of an update the API server looks for the label in either state, so it cannot be taken off first.
-pub(super) fn guard() -> Webhook {
+/// Returns the webhook. For an update, the API server matches the label on the old and the new
+/// object, so removing the label does not bypass the webhook.
+pub(super) fn webhook() -> Webhook {
     let all = CREATE | UPDATE | DELETE;
-    Webhook::validating::<Guard>("managed-objects")
+    Webhook::validating::<ManagedObjectValidator>("managed-objects")
         .on(target::<LimitRange>(all))
         .on(target::<NetworkPolicy>(all))
         .on(target::<ResourceQuota>(all))
-        // Its other writer is the API server.
+        // Only the API server writes the status.
         .on(target::<ResourceQuota>(UPDATE).subresource("status"))
         .on(target::<RoleBinding>(all))
         .in_namespaces(in_tenants())
@@ -38,28 +39,28 @@ pub(super) fn guard() -> Webhook {
             match_labels: Some([(OBJECT_MANAGER_LABEL.to_owned(), OBJECT_MANAGER.to_owned())].into()),
             ..LabelSelector::default()
         })
-        .match_condition("not-by-the-system", NOT_THE_SYSTEM)
-        .match_condition("not-by-a-master", NOT_A_MASTER)
+        .match_condition("exclude-system-users", EXCLUDE_SYSTEM_USERS)
+        .match_condition("exclude-system-masters", EXCLUDE_SYSTEM_MASTERS)
         .build()
 }
 
-struct Guard {
-    known: Lookups,
+struct ManagedObjectValidator {
+    lookups: Lookups,
 }
 
-impl Validator for Guard {
+impl Validator for ManagedObjectValidator {
     type Object = Metadata;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        Self { known: Lookups::build(caches) }
+        Self { lookups: Lookups::build(caches) }
     }
 
     async fn validate(&self, request: &Request<Metadata>) -> Result<Verdict, BoxError> {
-        Ok(judge(request, self.known.role(&request.user).await?).into())
+        Ok(authorize(request, self.lookups.role(&request.user).await?).into())
     }
 }
 
-fn judge(request: &Request<Metadata>, role: Role) -> Result<(), Denial> {
+fn authorize(request: &Request<Metadata>, role: Role) -> Result<(), Denial> {
     if matches!(role, Role::Manager | Role::Administrator) {
         return Ok(());
     }
@@ -68,12 +69,12 @@ fn judge(request: &Request<Metadata>, role: Role) -> Result<(), Denial> {
     let was_managed = request.old.as_ref().is_some_and(is_managed);
     Err(Denial::forbidden(if request.operation == Operation::Create || !was_managed {
         format!(
-            "{name}: the label {OBJECT_MANAGER_LABEL} is for what the Tenant controller makes; leave it out"
+            "{name}: the label {OBJECT_MANAGER_LABEL} is reserved for objects of the Tenant controller; remove it"
         )
     } else {
         format!(
-            "{name} is kept by the Tenant controller as the Tenant says, and nobody else may write it; have an \
-             administrator change the Tenant, or make an object of another name"
+            "{name} is managed by the Tenant controller and cannot be changed; ask an administrator to change the \
+             Tenant, or create an object with another name"
         )
     }))
 }
@@ -118,12 +119,12 @@ mod tests {
         }
     }
 
-    fn refused(old: Option<Value>, new: Option<Value>, role: Role) -> String {
-        judge(&request(old, new), role).err().map_or_else(String::new, |denial| denial.message)
+    fn denial(old: Option<Value>, new: Option<Value>, role: Role) -> String {
+        authorize(&request(old, new), role).err().map_or_else(String::new, |denial| denial.message)
     }
 
     #[test]
-    fn nobody_but_the_manager_and_administrators_writes_what_is_managed() {
+    fn only_the_manager_and_administrators_write_managed_objects() {
         let managed = || Some(json!({ "projectcapsule.dev/managed-by": "controller" }));
         let own = || Some(json!({ "team": "a" }));
         for (old, new) in [
@@ -134,13 +135,13 @@ mod tests {
             (own(), managed()),
         ] {
             for role in [Role::CapsuleUser, Role::Other] {
-                let said = refused(old.clone(), new.clone(), role);
-                assert!(said.starts_with("LimitRange oil-dev/limits"), "{said}");
-                let is_theirs = said.contains("leave it out");
-                assert_eq!(is_theirs, old != managed(), "{said}");
+                let denial = denial(old.clone(), new.clone(), role);
+                assert!(denial.starts_with("LimitRange oil-dev/limits"), "{denial}");
+                let is_new = denial.contains("remove it");
+                assert_eq!(is_new, old != managed(), "{denial}");
             }
             for role in [Role::Manager, Role::Administrator] {
-                assert_eq!(refused(old.clone(), new.clone(), role), "");
+                assert_eq!(denial(old.clone(), new.clone(), role), "");
             }
         }
     }

@@ -1,10 +1,10 @@
-//! Values of a Tenant that become part of other objects. Pure.
+//! Validates the values of a Tenant that the controller copies to other objects. Pure.
 //!
-//! The API server checks them when it stores those objects, and would refuse every one of them. The Tenant is
-//! refused instead, with the path of the field. CEL rules in the definition cannot do so: the estimated cost of a
-//! rule over the keys of a map exceeds the budget, since keys have no maximum length.
+//! The API server would reject every object with an invalid value. The webhook denies the Tenant
+//! instead, with the path of the field. CEL rules in the CRD cannot do this: keys of maps have no
+//! maximum length, so the estimated cost of a rule over keys exceeds the budget.
 
-mod policies;
+mod child_specs;
 
 use std::collections::BTreeMap;
 
@@ -19,87 +19,89 @@ use crate::{
     },
 };
 
-/// A namespace for what depends on the name of one: if a value is malformed with this name, it is with every name.
+/// Namespace name for rendering templates. A value that is invalid with this name is invalid with
+/// every name.
 const SHORTEST_NAME: &str = "x";
-/// How much of a key or value is repeated to the user.
-const MAX_SHOWN: usize = 80;
-/// How many faults are spelled out, so that they can be compared with those of the stored Tenant.
-const MAX_SPELLED: usize = 256;
-/// How many faults are told.
-const MAX_TOLD: usize = 16;
+/// Maximum number of characters of a key or value in a message.
+const MAX_QUOTED_CHARS: usize = 80;
+/// Maximum number of messages that are recorded, to compare them with those of the stored Tenant.
+const MAX_RECORDED: usize = 256;
+/// Maximum number of messages in a denial.
+const MAX_REPORTED: usize = 16;
 /// API group of users and groups.
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 type Entries = BTreeMap<String, String>;
 
-/// Returns what the API server would refuse in the objects that are made for a Tenant, each with the path of its field.
-pub(super) fn faults(tenant: &str, spec: &TenantSpec) -> Faults {
-    let mut faults = Faults::default();
+/// Returns the values that the API server would reject in the objects of a Tenant.
+pub(super) fn validate(tenant: &str, spec: &TenantSpec) -> Violations {
+    let mut violations = Violations::default();
     if let Some(options) = &spec.namespace_options {
-        faults.namespaces(tenant, options);
+        violations.namespaces(tenant, options);
     }
-    faults.all_annotations(
+    violations.all_annotations(
         "spec",
         &namespace::wanted(tenant, spec, SHORTEST_NAME, &Entries::new()).0.annotations,
     );
     let services = spec.service_options.iter().filter_map(|options| options.additional_metadata.as_ref());
-    services.for_each(|metadata| faults.metadata("spec.serviceOptions.additionalMetadata", metadata));
+    services.for_each(|metadata| violations.metadata("spec.serviceOptions.additionalMetadata", metadata));
     let pods = spec.pod_options.iter().filter_map(|options| options.additional_metadata.as_ref());
-    pods.for_each(|metadata| faults.metadata("spec.podOptions.additionalMetadata", metadata));
-    faults.labels("spec.nodeSelector", &spec.node_selector, str::to_owned);
+    pods.for_each(|metadata| violations.metadata("spec.podOptions.additionalMetadata", metadata));
+    violations.labels("spec.nodeSelector", &spec.node_selector, str::to_owned);
     for (index, owner) in spec.owners.iter().enumerate() {
-        faults.owner(&format!("spec.owners[{index}]"), owner);
+        violations.owner(&format!("spec.owners[{index}]"), owner);
     }
     for (index, binding) in spec.additional_role_bindings.iter().enumerate() {
-        faults.binding(&format!("spec.additionalRoleBindings[{index}]"), binding);
+        violations.binding(&format!("spec.additionalRoleBindings[{index}]"), binding);
     }
-    faults.selectors(spec);
+    violations.selectors(spec);
     for (index, range) in spec.limit_ranges.iter().flat_map(|ranges| &ranges.items).enumerate() {
-        faults.limit_range(&format!("spec.limitRanges.items[{index}]"), range);
+        violations.limit_range(&format!("spec.limitRanges.items[{index}]"), range);
     }
     for (index, policy) in spec.network_policies.iter().flat_map(|policies| &policies.items).enumerate() {
-        faults.network_policy(&format!("spec.networkPolicies.items[{index}]"), policy);
+        violations.network_policy(&format!("spec.networkPolicies.items[{index}]"), policy);
     }
-    faults
+    violations
 }
 
-/// What was found so far. Only the first faults are spelled out: a request can have hundreds of thousands of them.
+/// Violations found so far. Only the first ones have a message, because a request can contain hundreds
+/// of thousands of them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Faults {
-    spelled: Vec<String>,
+pub(super) struct Violations {
+    messages: Vec<String>,
     count: usize,
 }
 
-impl Faults {
-    /// Returns the faults that were not there before: none if a Tenant that is stored with faults changes elsewhere.
+impl Violations {
+    /// Returns the violations that `before` does not contain.
     pub(super) fn since(mut self, before: &Self) -> Self {
-        let unspelled = self.count.saturating_sub(self.spelled.len());
-        self.spelled.retain(|fault| !before.spelled.contains(fault));
-        let others = unspelled.saturating_sub(before.count.saturating_sub(before.spelled.len()));
-        self.count = self.spelled.len().saturating_add(others);
+        let unrecorded = self.count.saturating_sub(self.messages.len());
+        self.messages.retain(|error| !before.messages.contains(error));
+        let others = unrecorded.saturating_sub(before.count.saturating_sub(before.messages.len()));
+        self.count = self.messages.len().saturating_add(others);
         self
     }
 
-    /// Returns what to say of them, if there are any.
+    /// Returns the message of a denial, or `None` if there are no violations.
     pub(super) fn message(mut self) -> Option<String> {
-        self.spelled.truncate(MAX_TOLD);
-        let more = self.count.saturating_sub(self.spelled.len());
+        self.messages.truncate(MAX_REPORTED);
+        let more = self.count.saturating_sub(self.messages.len());
         if more > 0 {
-            self.spelled.push(format!("and {more} more faults"));
+            self.messages.push(format!("and {more} more errors"));
         }
-        (!self.spelled.is_empty()).then(|| self.spelled.join("; "))
+        (!self.messages.is_empty()).then(|| self.messages.join("; "))
     }
 
-    fn add(&mut self, path: &str, why: &str) {
+    fn add(&mut self, path: &str, message: &str) {
         self.count = self.count.saturating_add(1);
-        if self.spelled.len() < MAX_SPELLED {
-            self.spelled.push(format!("{path}: {why}"));
+        if self.messages.len() < MAX_RECORDED {
+            self.messages.push(format!("{path}: {message}"));
         }
     }
 
-    fn require(&mut self, is_so: bool, path: &str, why: &str) {
-        if !is_so {
-            self.add(path, why);
+    fn require(&mut self, is_valid: bool, path: &str, message: &str) {
+        if !is_valid {
+            self.add(path, message);
         }
     }
 
@@ -136,7 +138,7 @@ impl Faults {
 
     fn labels(&mut self, path: &str, labels: &Entries, render: impl Fn(&str) -> String) {
         for (key, value) in labels {
-            let at = format!("{path}[{}]", shown(key));
+            let at = format!("{path}[{}]", quoted(key));
             self.require(is_label_key(&render(key)), &at, LABEL_KEY);
             self.require(is_label_value(&render(value)), &at, LABEL_VALUE);
         }
@@ -145,7 +147,7 @@ impl Faults {
     fn annotations(&mut self, path: &str, annotations: &Entries, render: impl Fn(&str) -> String) {
         let keys: Vec<_> = annotations.keys().map(|key| (key, render(key))).collect();
         for (key, rendered) in keys {
-            self.require(is_annotation_key(&rendered), &format!("{path}[{}]", shown(key)), ANNOTATION_KEY);
+            self.require(is_annotation_key(&rendered), &format!("{path}[{}]", quoted(key)), ANNOTATION_KEY);
         }
         self.all_annotations(path, annotations);
     }
@@ -153,10 +155,10 @@ impl Faults {
     fn all_annotations(&mut self, path: &str, annotations: &Entries) {
         let size = annotations_size(annotations);
         if size > MAX_ANNOTATIONS_SIZE {
-            let why = format!(
-                "the annotations of an object have at most {MAX_ANNOTATIONS_SIZE} bytes together; these have {size}"
+            let message = format!(
+                "the annotations of an object may have at most {MAX_ANNOTATIONS_SIZE} bytes in total; these have {size}"
             );
-            self.add(path, &why);
+            self.add(path, &message);
         }
     }
 
@@ -165,10 +167,10 @@ impl Faults {
         path: &str,
         keys: impl IntoIterator<Item = &'k String>,
         is_key: fn(&str) -> bool,
-        why: &str,
+        message: &str,
     ) {
         for key in keys {
-            self.require(is_key(key), &format!("{path}[{}]", shown(key)), why);
+            self.require(is_key(key), &format!("{path}[{}]", quoted(key)), message);
         }
     }
 
@@ -198,11 +200,11 @@ impl Faults {
             self.require(!subject.name.is_empty(), &name, "the name of a subject must not be empty");
         }
         let expected = if is_account { "" } else { RBAC_GROUP };
-        let why = format!("the API group of a {} is {expected:?}; leave it out", subject.kind);
-        self.require(group.is_empty() || group == expected, &format!("{path}.apiGroup"), &why);
+        let message = format!("the API group of a {} must be {expected:?}; remove it", subject.kind);
+        self.require(group.is_empty() || group == expected, &format!("{path}.apiGroup"), &message);
     }
 
-    /// Checks the selectors by which the Tenant chooses, which choose nothing if they are malformed.
+    /// Validates the selectors of the Tenant. An invalid selector would match nothing.
     fn selectors(&mut self, spec: &TenantSpec) {
         let owners = spec.permissions.iter().flat_map(|permissions| &permissions.match_owners);
         for (index, selector) in owners.enumerate() {
@@ -240,13 +242,13 @@ impl Faults {
             let at = format!("{path}.values");
             match requirement.operator.as_str() {
                 "In" | "NotIn" => {
-                    self.require(!values.is_empty(), &at, "the operators In and NotIn need values");
+                    self.require(!values.is_empty(), &at, "the operators In and NotIn require values");
                 }
                 "Exists" | "DoesNotExist" => {
                     self.require(
                         values.is_empty(),
                         &at,
-                        "the operators Exists and DoesNotExist take no values",
+                        "the operators Exists and DoesNotExist do not allow values",
                     );
                 }
                 _ => self.add(
@@ -261,13 +263,13 @@ impl Faults {
     }
 }
 
-/// Returns the beginning of a text, without control characters.
-fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MAX_SHOWN).is_some() {
-        shown.push_str("...");
+/// Returns the first characters of a text, with control characters escaped.
+fn quoted(text: &str) -> String {
+    let mut quoted: String = text.chars().take(MAX_QUOTED_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_QUOTED_CHARS).is_some() {
+        quoted.push_str("...");
     }
-    shown
+    quoted
 }
 
 #[cfg(test)]

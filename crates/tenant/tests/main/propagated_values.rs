@@ -31,9 +31,9 @@ async fn is_taken(world: &World, (group, kind): (&str, &str), metadata: Value, s
 }
 
 #[tokio::test]
-async fn the_api_server_judges_copied_values_alike() {
+async fn api_server_rejects_the_same_propagated_values() {
     let world = World::new().await;
-    let cases: Value = serde_json::from_str(include_str!("../fixtures/copied-values.json")).unwrap();
+    let cases: Value = serde_json::from_str(include_str!("../fixtures/propagated-values.json")).unwrap();
     let text = |key: &str, value: &str| json!({ key: value });
     for (list, expected) in [("valid", true), ("invalid", false)] {
         let each = |name: &str| {
@@ -53,7 +53,7 @@ async fn the_api_server_judges_copied_values_alike() {
         let kind = case["kind"].as_str().unwrap();
         let group = if kind == "LimitRange" { "" } else { "networking.k8s.io" };
         let taken = is_taken(&world, (group, kind), json!({}), Some(&case["spec"])).await;
-        assert_eq!(taken, case["fault"].is_null(), "{case}");
+        assert_eq!(taken, case["error"].is_null(), "{case}");
     }
     // As many bytes as there may be, and one more.
     for (size, expected) in [(256 * 1024 - 1, true), (256 * 1024, false)] {

@@ -1,0 +1,87 @@
+//! Sets the labels and annotations of Services. Kubernetes copies the labels to their EndpointSlices.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Service;
+use operator_core::admission::{
+    BoxError, CREATE, Caches, Metadata, Mutation, Mutator, Request, UPDATE, Webhook, target,
+};
+
+use super::{in_tenants, tenant_resolver::TenantResolver};
+use crate::api::v1beta2::{AdditionalMetadata, Tenant};
+
+/// Returns the webhook.
+pub(super) fn webhook() -> Webhook {
+    Webhook::mutating::<ServiceMetadataMutator>("service-metadata")
+        .on(target::<Service>(CREATE | UPDATE))
+        .in_namespaces(in_tenants())
+        .build()
+}
+
+/// Adds the metadata from `spec.serviceOptions` of the Tenant.
+struct ServiceMetadataMutator {
+    resolver: TenantResolver,
+}
+
+impl Mutator for ServiceMetadataMutator {
+    type Object = Metadata;
+
+    fn build(caches: &mut Caches<'_>) -> Self {
+        Self { resolver: TenantResolver::build(caches) }
+    }
+
+    async fn mutate(&self, request: &Request<Metadata>) -> Result<Mutation<Metadata>, BoxError> {
+        let namespace = request.namespace.as_deref().unwrap_or_default();
+        let (Some(object), Some(tenant)) = (&request.new, self.resolver.resolve(namespace).await?) else {
+            return Ok(Mutation::keep());
+        };
+        Ok(service_metadata(&tenant)
+            .and_then(|metadata| with_metadata(object, metadata))
+            .map_or_else(Mutation::keep, Mutation::change))
+    }
+}
+
+fn service_metadata(tenant: &Tenant) -> Option<&AdditionalMetadata> {
+    tenant.spec.service_options.as_ref()?.additional_metadata.as_ref()
+}
+
+/// Returns the object with the metadata. Returns `None` if it already has it or is being deleted.
+fn with_metadata(object: &Metadata, added: &AdditionalMetadata) -> Option<Metadata> {
+    if object.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let mut changed = object.clone();
+    extend(&mut changed.metadata.labels, &added.labels);
+    extend(&mut changed.metadata.annotations, &added.annotations);
+    (changed != *object).then_some(changed)
+}
+
+fn extend(entries: &mut Option<BTreeMap<String, String>>, added: &BTreeMap<String, String>) {
+    if !added.is_empty() {
+        entries.get_or_insert_default().extend(added.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn metadata(value: serde_json::Value) -> Metadata {
+        serde_json::from_value(json!({ "metadata": value })).unwrap()
+    }
+
+    #[test]
+    fn sets_metadata_of_the_tenant_and_keeps_other_metadata() {
+        let added: AdditionalMetadata =
+            serde_json::from_value(json!({ "labels": { "team": "oil" }, "annotations": { "a": "b" } }))
+                .unwrap();
+        let service = metadata(json!({ "labels": { "team": "gas", "app": "web" } }));
+        let expected =
+            metadata(json!({ "labels": { "team": "oil", "app": "web" }, "annotations": { "a": "b" } }));
+        assert_eq!(with_metadata(&service, &added), Some(expected.clone()));
+        assert_eq!(with_metadata(&expected, &added), None);
+        assert_eq!(with_metadata(&service, &AdditionalMetadata::default()), None);
+    }
+}
