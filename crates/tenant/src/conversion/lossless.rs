@@ -1,127 +1,133 @@
-//! What one version says and another cannot: the difference between two values that can be put back later, when what
-//! it was taken from may have been edited. Pure.
+//! The difference between two values, which can be applied later to an edited value. Pure.
 //!
-//! An entry is put back only where the edited value is still as it was. What is more than it was stays as it is.
+//! Conversion stores the fields that another version does not have as such a difference. An entry is
+//! applied only if the edit did not change its field. Additions of the edit are kept.
+//!
+//! The serialized form is stored in annotations of Tenants, so the serde names must not change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// A difference from one value to another.
+/// The difference between two values.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Preserved {
-    /// Some fields of an object differ.
-    In(BTreeMap<String, Self>),
-    /// Some items of a list differ.
+    /// Fields of an object differ.
+    #[serde(rename = "in")]
+    Fields(BTreeMap<String, Self>),
+    /// Items of a list differ.
     Items(Items),
-    /// It is another value.
+    /// The values differ as a whole.
     Value(Values),
 }
 
-/// One value and the other; none where it is left out.
+/// Two values. `None` means that the field is absent.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(super) struct Values {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    was: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    is: Option<Value>,
+    #[serde(default, rename = "was", skip_serializing_if = "Option::is_none")]
+    before: Option<Value>,
+    #[serde(default, rename = "is", skip_serializing_if = "Option::is_none")]
+    after: Option<Value>,
 }
 
-/// Items that are told apart by their names, or else by what they are.
+/// Differences of lists. Items are identified by kind and name, or else by their value.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(super) struct Items {
-    /// What differs, with the item that it differs from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    each: Vec<(Value, Preserved)>,
-    /// Items that are not in the one list.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    more: Vec<Value>,
-    /// The items of the one list in its order, and of the other in its own, if those differ.
+    /// Changed items, each with its key or its old value.
+    #[serde(default, rename = "each", skip_serializing_if = "Vec::is_empty")]
+    changed: Vec<(Value, Preserved)>,
+    /// Items that are only in the second list.
+    #[serde(default, rename = "more", skip_serializing_if = "Vec::is_empty")]
+    added: Vec<Value>,
+    /// The keys of both lists, if their order differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     order: Option<(Vec<Value>, Vec<Value>)>,
 }
 
 impl Preserved {
-    /// What has to be done to `was` to make it `is`; nothing if they are equal.
-    pub(super) fn between(was: &Value, is: &Value) -> Option<Self> {
-        if was == is {
+    /// Returns the difference, or `None` if the values are equal.
+    pub(super) fn between(before: &Value, after: &Value) -> Option<Self> {
+        if before == after {
             return None;
         }
-        let kept = match (was, is) {
-            (Value::Object(was), Value::Object(is)) => Self::In(fields(was, is)),
-            (Value::Array(was), Value::Array(is)) => match items(was, is) {
+        let preserved = match (before, after) {
+            (Value::Object(before), Value::Object(after)) => Self::Fields(fields(before, after)),
+            (Value::Array(before), Value::Array(after)) => match items(before, after) {
                 Some(items) => Self::Items(items),
-                None => Self::other(Some(json!(was)), Some(json!(is))),
+                None => Self::value(Some(json!(before)), Some(json!(after))),
             },
-            _ => Self::other(Some(was.clone()), Some(is.clone())),
+            _ => Self::value(Some(before.clone()), Some(after.clone())),
         };
-        Some(kept)
+        Some(preserved)
     }
 
-    fn other(was: Option<Value>, is: Option<Value>) -> Self {
-        Self::Value(Values { was, is })
+    fn value(before: Option<Value>, after: Option<Value>) -> Self {
+        Self::Value(Values { before, after })
     }
 
-    /// Does to `now` what had to be done to what it was, where it is still so.
+    /// Applies the difference to `now`, except where `now` was edited.
     pub(super) fn restore(&self, now: Value) -> Value {
         self.restore_at("", Some(now)).unwrap_or_default()
     }
 
     fn restore_at(&self, name: &str, now: Option<Value>) -> Option<Value> {
         match (self, now) {
-            (Self::In(kept), Some(Value::Object(mut fields))) => {
-                for (name, kept) in kept {
+            (Self::Fields(preserved), Some(Value::Object(mut fields))) => {
+                for (name, preserved) in preserved {
                     let field = fields.remove(name);
-                    if let Some(field) = kept.restore_at(name, field) {
+                    if let Some(field) = preserved.restore_at(name, field) {
                         fields.insert(name.clone(), field);
                     }
                 }
                 Some(Value::Object(fields))
             }
-            (Self::Items(kept), Some(Value::Array(items))) => Some(Value::Array(kept.restore(items))),
-            (Self::Value(Values { was, is }), now)
-                if means(name, now.as_ref()) == means(name, was.as_ref()) =>
+            (Self::Items(preserved), Some(Value::Array(items))) => {
+                Some(Value::Array(preserved.restore(items)))
+            }
+            (Self::Value(Values { before, after }), now)
+                if with_default(name, now.as_ref()) == with_default(name, before.as_ref()) =>
             {
-                is.clone()
+                after.clone()
             }
-            // Of an object that was not there at all, some fields may have come.
-            (Self::Value(Values { was: None, is: Some(Value::Object(is)) }), Some(Value::Object(fields))) => {
-                Some(Value::Object(fill(fields, is)))
-            }
+            // The object was absent before. The edit may have added some of its fields.
+            (
+                Self::Value(Values { before: None, after: Some(Value::Object(after)) }),
+                Some(Value::Object(fields)),
+            ) => Some(Value::Object(fill(fields, after))),
             (_, now) => now,
         }
     }
 }
 
-fn fields(was: &Map<String, Value>, is: &Map<String, Value>) -> BTreeMap<String, Preserved> {
-    let mut names: Vec<_> = was.keys().chain(is.keys()).collect();
+fn fields(before: &Map<String, Value>, after: &Map<String, Value>) -> BTreeMap<String, Preserved> {
+    let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
     names.sort();
     names.dedup();
     let differ = names.into_iter().filter_map(|name| {
-        let kept = match (was.get(name), is.get(name)) {
-            (Some(was), Some(is)) => Preserved::between(was, is)?,
-            (was, is) => Preserved::other(was.cloned(), is.cloned()),
+        let preserved = match (before.get(name), after.get(name)) {
+            (Some(before), Some(after)) => Preserved::between(before, after)?,
+            (before, after) => Preserved::value(before.cloned(), after.cloned()),
         };
-        Some((name.clone(), kept))
+        Some((name.clone(), preserved))
     });
     differ.collect()
 }
 
-fn fill(mut fields: Map<String, Value>, is: &Map<String, Value>) -> Map<String, Value> {
-    for (name, is) in is {
+fn fill(mut fields: Map<String, Value>, after: &Map<String, Value>) -> Map<String, Value> {
+    for (name, after) in after {
         let field = fields.remove(name);
-        if let Some(field) = Preserved::other(None, Some(is.clone())).restore_at(name, field) {
+        if let Some(field) = Preserved::value(None, Some(after.clone())).restore_at(name, field) {
             fields.insert(name.clone(), field);
         }
     }
     fields
 }
 
-/// What a field says, also where it is left out: some are always written.
-fn means(name: &str, value: Option<&Value>) -> Option<Value> {
-    let left_out = || match name {
+/// Returns the value of a field, or its default if it is absent. Some fields are always serialized.
+fn with_default(name: &str, value: Option<&Value>) -> Option<Value> {
+    let default = || match name {
         "cordoned" | "preventDeletion" | "managedMetadataOnly" | "allowWildcardHostnames" => {
             Some(json!(false))
         }
@@ -130,10 +136,10 @@ fn means(name: &str, value: Option<&Value>) -> Option<Value> {
         "conditions" => Some(json!([])),
         _ => None,
     };
-    value.cloned().or_else(left_out)
+    value.cloned().or_else(default)
 }
 
-/// What tells an item from the others of its list: its kind and name.
+/// Returns the key of an item: its kind and name.
 fn key(item: &Value) -> Option<Value> {
     item.get("name")?.as_str()?;
     let mut key = Map::new();
@@ -145,66 +151,73 @@ fn key(item: &Value) -> Option<Value> {
     Some(Value::Object(key))
 }
 
-/// The keys of all items, if each has one of its own.
+/// Returns the keys of all items, or `None` if a key is missing or not unique.
 fn keys(items: &[Value]) -> Option<Vec<Value>> {
     let keys: Vec<_> = items.iter().map(key).collect::<Option<_>>()?;
     let distinct: HashSet<&Value> = keys.iter().collect();
     (distinct.len() == keys.len()).then_some(keys)
 }
 
-/// Where each value is first.
-fn places<'v>(values: impl IntoIterator<Item = &'v Value>) -> HashMap<&'v Value, usize> {
-    let mut places = HashMap::new();
-    for (place, value) in values.into_iter().enumerate() {
-        places.entry(value).or_insert(place);
+/// Returns the first position of each value.
+fn positions<'v>(values: impl IntoIterator<Item = &'v Value>) -> HashMap<&'v Value, usize> {
+    let mut positions = HashMap::new();
+    for (position, value) in values.into_iter().enumerate() {
+        positions.entry(value).or_insert(position);
     }
-    places
+    positions
 }
 
-fn items(was: &[Value], is: &[Value]) -> Option<Items> {
-    match (keys(was), keys(is)) {
-        (Some(was_keys), Some(is_keys)) => named_items(was, was_keys, is, is_keys),
-        _ => placed_items(was, is),
+fn items(before: &[Value], after: &[Value]) -> Option<Items> {
+    match (keys(before), keys(after)) {
+        (Some(before_keys), Some(after_keys)) => named_items(before, before_keys, after, after_keys),
+        _ => unnamed_items(before, after),
     }
 }
 
-fn named_items(was: &[Value], was_keys: Vec<Value>, is: &[Value], is_keys: Vec<Value>) -> Option<Items> {
-    let known = places(&was_keys);
-    let remaining = is_keys.iter().filter(|key| known.contains_key(key)).count();
-    if was_keys.is_empty() || remaining < was_keys.len() {
+fn named_items(
+    before: &[Value],
+    before_keys: Vec<Value>,
+    after: &[Value],
+    after_keys: Vec<Value>,
+) -> Option<Items> {
+    let positions_before = positions(&before_keys);
+    let remaining = after_keys.iter().filter(|key| positions_before.contains_key(key)).count();
+    if before_keys.is_empty() || remaining < before_keys.len() {
         return None;
     }
     let mut items = Items::default();
-    for (key, item) in is_keys.iter().zip(is) {
-        match known.get(key).and_then(|place| was.get(*place)) {
-            Some(before) => {
-                items.each.extend(Preserved::between(before, item).map(|kept| (key.clone(), kept)));
+    for (key, item) in after_keys.iter().zip(after) {
+        match positions_before.get(key).and_then(|position| before.get(*position)) {
+            Some(old) => {
+                items.changed.extend(Preserved::between(old, item).map(|preserved| (key.clone(), preserved)));
             }
-            None => items.more.push(item.clone()),
+            None => items.added.push(item.clone()),
         }
     }
-    let more = items.more.iter().filter_map(key);
-    let usual: Vec<_> = was_keys.iter().cloned().chain(more).collect();
-    items.order = (usual != is_keys).then_some((was_keys, is_keys));
+    let added = items.added.iter().filter_map(key);
+    let default_order: Vec<_> = before_keys.iter().cloned().chain(added).collect();
+    items.order = (default_order != after_keys).then_some((before_keys, after_keys));
     Some(items)
 }
 
-/// Items without names, one for one.
-fn placed_items(was: &[Value], is: &[Value]) -> Option<Items> {
-    if was.len() != is.len() || !was.iter().all(Value::is_object) {
+/// Compares items without names by position.
+fn unnamed_items(before: &[Value], after: &[Value]) -> Option<Items> {
+    if before.len() != after.len() || !before.iter().all(Value::is_object) {
         return None;
     }
-    let differ: Vec<_> = was.iter().zip(is).filter(|(was, is)| was != is).collect();
+    let differ: Vec<_> = before.iter().zip(after).filter(|(before, after)| before != after).collect();
     let mut counts = HashMap::<&Value, usize>::new();
-    for item in was {
+    for item in before {
         *counts.entry(item).or_default() += 1;
     }
-    // Of two equal items it could not be told which is meant.
-    if differ.iter().any(|(was, _)| counts.get(was) != Some(&1)) {
+    // Equal items cannot be told apart later.
+    if differ.iter().any(|(before, _)| counts.get(before) != Some(&1)) {
         return None;
     }
-    let each = differ.into_iter().filter_map(|(was, is)| Some((was.clone(), Preserved::between(was, is)?)));
-    Some(Items { each: each.collect(), ..Items::default() })
+    let changed = differ
+        .into_iter()
+        .filter_map(|(before, after)| Some((before.clone(), Preserved::between(before, after)?)));
+    Some(Items { changed: changed.collect(), ..Items::default() })
 }
 
 impl Items {
@@ -212,42 +225,42 @@ impl Items {
         if now.is_empty() {
             return now;
         }
-        let before = keys(&now);
-        for (place, (_, kept)) in self.places_in(&now).into_iter().zip(&self.each) {
-            if let Some(item) = place.and_then(|place| now.get_mut(place)) {
-                *item = kept.restore(item.take());
+        let current_keys = keys(&now);
+        for (position, (_, preserved)) in self.positions_in(&now).into_iter().zip(&self.changed) {
+            if let Some(item) = position.and_then(|position| now.get_mut(position)) {
+                *item = preserved.restore(item.take());
             }
         }
         let mut present: HashSet<Option<Value>> = now.iter().map(key).collect();
-        for item in &self.more {
+        for item in &self.added {
             if present.insert(key(item)) {
                 now.push(item.clone());
             }
         }
         match &self.order {
-            Some((was, is)) if before.as_ref() == Some(was) => {
-                let places = places(is);
-                now.sort_by_cached_key(|item| places.get(&key(item)?).copied());
+            Some((before, after)) if current_keys.as_ref() == Some(before) => {
+                let positions = positions(after);
+                now.sort_by_cached_key(|item| positions.get(&key(item)?).copied());
                 now
             }
             _ => now,
         }
     }
 
-    /// Where the items that differ are now: the first that is equal, or has the key.
-    fn places_in(&self, now: &[Value]) -> Vec<Option<usize>> {
-        if self.each.is_empty() {
+    /// Returns the current position of each changed item: the first item that is equal or has the key.
+    fn positions_in(&self, now: &[Value]) -> Vec<Option<usize>> {
+        if self.changed.is_empty() {
             return Vec::new();
         }
-        let equal = places(now);
+        let equal = positions(now);
         let mut named = HashMap::new();
-        for (place, item) in now.iter().enumerate() {
+        for (position, item) in now.iter().enumerate() {
             if let Some(key) = key(item) {
-                named.entry(key).or_insert(place);
+                named.entry(key).or_insert(position);
             }
         }
-        let place = |which| equal.get(which).into_iter().chain(named.get(which)).min().copied();
-        self.each.iter().map(|(which, _)| place(which)).collect()
+        let position = |which| equal.get(which).into_iter().chain(named.get(which)).min().copied();
+        self.changed.iter().map(|(which, _)| position(which)).collect()
     }
 }
 
@@ -274,93 +287,97 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_not_edited_becomes_what_it_is_to_be(was in value(), is in value()) {
-            if let Some(kept) = Preserved::between(&was, &is) {
-                let text = serde_json::to_string(&kept).unwrap();
-                let kept: Preserved = serde_json::from_str(&text).unwrap();
-                prop_assert_eq!(kept.restore(was), is);
+        fn restores_unedited_value(before in value(), after in value()) {
+            if let Some(preserved) = Preserved::between(&before, &after) {
+                let text = serde_json::to_string(&preserved).unwrap();
+                let preserved: Preserved = serde_json::from_str(&text).unwrap();
+                prop_assert_eq!(preserved.restore(before), after);
             } else {
-                prop_assert_eq!(was, is);
+                prop_assert_eq!(before, after);
             }
         }
 
         #[test]
-        fn nothing_is_put_back_into_what_has_nothing_in_common(was in value(), is in value(), now in value()) {
-            if let Some(kept) = Preserved::between(&json!({ "a": was }), &json!({ "a": is })) {
-                prop_assert_eq!(kept.restore(json!([now.clone()])), json!([now]));
+        fn does_not_change_unrelated_value(before in value(), after in value(), now in value()) {
+            if let Some(preserved) = Preserved::between(&json!({ "a": before }), &json!({ "a": after })) {
+                prop_assert_eq!(preserved.restore(json!([now.clone()])), json!([now]));
             }
         }
     }
 
-    fn edited(was: Value, is: Value, now: Value) -> Value {
-        Preserved::between(&was, &is).unwrap().restore(now)
+    fn edited(before: Value, after: Value, now: Value) -> Value {
+        Preserved::between(&before, &after).unwrap().restore(now)
     }
 
     #[test]
-    fn an_edit_of_another_field_loses_nothing() {
-        let (was, is) = (json!({ "a": 1 }), json!({ "a": 1, "b": { "c": 2 } }));
-        assert_eq!(edited(was, is, json!({ "a": 3 })), json!({ "a": 3, "b": { "c": 2 } }));
+    fn edit_of_another_field_keeps_preserved_fields() {
+        let (before, after) = (json!({ "a": 1 }), json!({ "a": 1, "b": { "c": 2 } }));
+        assert_eq!(edited(before, after, json!({ "a": 3 })), json!({ "a": 3, "b": { "c": 2 } }));
     }
 
     #[test]
-    fn an_edit_of_the_same_field_wins() {
-        let (was, is) = (json!({ "a": [1, 2] }), json!({ "a": [2, 1] }));
-        assert_eq!(edited(was.clone(), is.clone(), json!({ "a": [1, 2, 3] })), json!({ "a": [1, 2, 3] }));
-        assert_eq!(edited(was, is, json!({})), json!({}));
+    fn edit_of_the_same_field_wins() {
+        let (before, after) = (json!({ "a": [1, 2] }), json!({ "a": [2, 1] }));
+        assert_eq!(
+            edited(before.clone(), after.clone(), json!({ "a": [1, 2, 3] })),
+            json!({ "a": [1, 2, 3] })
+        );
+        assert_eq!(edited(before, after, json!({})), json!({}));
     }
 
     #[test]
-    fn what_was_taken_out_stays_out_with_all_that_was_in_it() {
-        let (was, is) = (
+    fn does_not_restore_fields_of_a_removed_object() {
+        let (before, after) = (
             json!({ "list": { "allowed": ["a"] } }),
             json!({ "list": { "allowed": ["a"], "default": "a" } }),
         );
-        assert_eq!(edited(was, is, json!({})), json!({}));
+        assert_eq!(edited(before, after, json!({})), json!({}));
     }
 
     #[test]
-    fn fields_that_are_always_written_are_no_edit() {
-        let (was, is) = (json!({}), json!({ "options": { "managedMetadataOnly": true, "x": 1 } }));
+    fn default_of_serialized_field_is_not_an_edit() {
+        let (before, after) = (json!({}), json!({ "options": { "managedMetadataOnly": true, "x": 1 } }));
         let now = json!({ "options": { "managedMetadataOnly": false, "quota": 3 } });
         assert_eq!(
-            edited(was, is, now),
+            edited(before, after, now),
             json!({ "options": { "managedMetadataOnly": true, "x": 1, "quota": 3 } })
         );
     }
 
     #[test]
-    fn items_are_found_by_kind_and_name() {
+    fn matches_items_by_kind_and_name() {
         let owner = |kind: &str, name: &str| json!({ "kind": kind, "name": name });
-        let was = json!([owner("User", "a"), owner("User", "b")]);
+        let before = json!([owner("User", "a"), owner("User", "b")]);
         let mut labelled = owner("User", "b");
         labelled["labels"] = json!({ "x": "y" });
-        let is = json!([labelled.clone(), owner("User", "a"), owner("Group", "c,d")]);
+        let after = json!([labelled.clone(), owner("User", "a"), owner("Group", "c,d")]);
         let now = json!([owner("User", "e"), owner("User", "b")]);
         let expected = json!([owner("User", "e"), labelled, owner("Group", "c,d")]);
-        assert_eq!(edited(was.clone(), is.clone(), now), expected);
-        assert_eq!(edited(was.clone(), is.clone(), was), is);
+        assert_eq!(edited(before.clone(), after.clone(), now), expected);
+        assert_eq!(edited(before.clone(), after.clone(), before), after);
     }
 
-    /// What a list of so many items was and is; which of the three ways it goes is told by its items.
+    /// Returns two lists with this number of items.
     fn long(count: usize, item: impl Fn(usize) -> [Value; 2]) -> [Vec<Value>; 2] {
-        let (was, is) = (0..count).map(item).map(|[was, is]| (was, is)).unzip();
-        [was, is]
+        let (before, after) = (0..count).map(item).map(|[before, after]| (before, after)).unzip();
+        [before, after]
     }
 
     #[test]
-    fn long_lists_take_no_longer_than_they_are_long() {
+    fn restores_long_lists_in_linear_time() {
         const COUNT: usize = 10_000;
         let owner = |number: usize, more: Value| json!({ "kind": "User", "name": format!("owner-{number}"), "more": more });
-        let [was, mut is] = long(COUNT, |number| [owner(number, json!(0)), owner(number, json!(number + 1))]);
-        is.reverse();
-        is.extend((COUNT..2 * COUNT).map(|number| owner(number, json!(1))));
+        let [before, mut after] =
+            long(COUNT, |number| [owner(number, json!(0)), owner(number, json!(number + 1))]);
+        after.reverse();
+        after.extend((COUNT..2 * COUNT).map(|number| owner(number, json!(1))));
         let anonymous = long(COUNT, |number| [json!({ "is": number }), json!({ "is": number, "more": 1 })]);
         let began = std::time::Instant::now();
-        for [was, is] in [[was, is], anonymous] {
-            let (was, is) = (Value::from(was), Value::from(is));
-            assert_eq!(edited(was.clone(), is.clone(), was), is);
+        for [before, after] in [[before, after], anonymous] {
+            let (before, after) = (Value::from(before), Value::from(after));
+            assert_eq!(edited(before.clone(), after.clone(), before), after);
         }
-        // Comparing each with each took minutes.
+        // A quadratic comparison took minutes.
         assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
     }
 }

@@ -1,72 +1,67 @@
 //! Conversion between the versions of the Tenant. Pure.
 //!
-//! `v1beta2` is stored. Each older version has two functions, `up` and `down`, that say in one version what the other
-//! says, as far as it can; [`v1alpha1`] goes by way of [`v1beta1`].
+//! `v1beta2` is the storage version. Each older version has the functions `up` and `down`, which
+//! convert the fields that both versions have. [`v1alpha1`] converts by way of [`v1beta1`].
 //!
-//! What is lost on the way is found by going back, and [`kept`] in one annotation on the other side:
-//! `conversion.ensemble/v1beta2` on a Tenant of an older version holds what only `v1beta2` can say, and
-//! `conversion.ensemble/v1alpha1` on the stored Tenant holds what was said in other words than would be used today.
-//! So nothing is lost in either direction. An edit wins over what was kept where both speak of the same field.
+//! Conversion is [`lossless`]: after each conversion, the result is converted back, and the fields
+//! that were lost are preserved in an annotation. `conversion.ensemble/v1beta2` on a Tenant of an older
+//! version contains the fields that only `v1beta2` has. `conversion.ensemble/v1alpha1` on the stored
+//! Tenant contains the fields that the old version represents in another form. If an edit changes a
+//! preserved field, the edit wins.
 
+mod annotations;
 mod convertible;
-mod features;
 mod lossless;
 mod v1alpha1;
 mod v1beta1;
 
 use operator_core::admission::{Conversion, Footprint, Version};
 
-use self::convertible::{Convertible, change, convertible_parts};
+use self::convertible::{Convertible, convertible_parts, transform};
 use self::features::check_entries;
 use crate::api::{self, v1beta2::Tenant};
 
-/// Begins the keys of the annotations that keep what a version cannot say; the version whose words they are follows.
-const KEPT_PREFIX: &str = "conversion.ensemble/";
-/// The most memory that is parsed out of one such annotation. All annotations of an object together have at most
-/// 256 KiB of text, so what was really kept takes less.
-const LARGEST_KEPT: usize = 16 * 1024 * 1024;
+/// Prefix of the annotations with preserved fields. The version of the fields follows.
+const PRESERVED_PREFIX: &str = "conversion.ensemble/";
+/// Maximum memory for one parsed annotation. The annotations of an object have at most 256 KiB in
+/// total, so a valid annotation needs less.
+const MAX_PRESERVED_BYTES: usize = 16 * 1024 * 1024;
 
-/// Why a Tenant cannot be converted.
+/// Error of a conversion.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversionError {
-    /// An annotation that means something has a value that does not.
+    /// An annotation has an invalid value.
     #[error("metadata.annotations[{key}]: {value:?} is not {expected}")]
     Annotation {
         /// The key of the annotation.
         key: String,
         /// Its value.
         value: String,
-        /// What it should be.
+        /// The valid values.
         expected: &'static str,
     },
-    /// What was kept cannot be put back.
-    #[error("metadata.annotations[{key}] does not fit the rest of the Tenant; remove it")]
-    Unfit {
+    /// Preserved fields cannot be restored.
+    #[error(
+        "cannot restore the fields in metadata.annotations[{key}]: they are not valid in the Tenant; remove it"
+    )]
+    Incompatible {
         /// The key of the annotation.
         key: String,
-        /// What became of the Tenant with it.
+        /// The error of the restored Tenant.
         source: serde_json::Error,
     },
-    /// The lists in the annotations have too many entries.
-    #[error("metadata.annotations[{key}]: the annotations list more than {limit} entries; list fewer")]
-    TooManyEntries {
-        /// The key of the annotation with which the limit is exceeded.
-        key: String,
-        /// How many entries all annotations may have together.
-        limit: usize,
-    },
-    /// What was kept takes more memory than a conversion may.
-    #[error("metadata.annotations[{key}] holds more than can be put back; remove it")]
+    /// Preserved fields need too much memory.
+    #[error("cannot restore the fields in metadata.annotations[{key}]: it is too large; remove it")]
     TooLarge {
         /// The key of the annotation.
         key: String,
     },
-    /// A Tenant cannot be written as JSON.
-    #[error("the Tenant cannot be written as JSON")]
-    Unwritable(#[source] serde_json::Error),
+    /// A Tenant cannot be serialized.
+    #[error("cannot serialize the Tenant as JSON")]
+    Serialize(#[source] serde_json::Error),
 }
 
-/// The conversion that the controller serves.
+/// Returns the conversion webhook of the Tenant.
 pub(crate) fn conversion() -> Conversion {
     Conversion::hub::<Tenant>()
         .spoke::<api::v1beta1::Tenant, _>(from_v1beta1, to_v1beta1)
@@ -74,78 +69,80 @@ pub(crate) fn conversion() -> Conversion {
         .build()
 }
 
-/// A Tenant of `v1beta1` as it is stored.
+/// Converts a Tenant from `v1beta1` to the storage version.
 ///
 /// # Errors
-/// When what was kept of `v1beta2` was tampered with.
+/// Returns an error if the annotation with preserved fields is invalid.
 pub fn from_v1beta1(old: api::v1beta1::Tenant) -> Result<Tenant, ConversionError> {
     check_entries(&old)?;
     convert(old, |old| Ok(v1beta1::up(old)), |new| Ok(v1beta1::down(new)))
 }
 
-/// A stored Tenant in `v1beta1`.
+/// Converts a Tenant from the storage version to `v1beta1`.
 ///
 /// # Errors
-/// When what was kept of the older version was tampered with.
+/// Returns an error if the annotation with preserved fields is invalid.
 pub fn to_v1beta1(new: Tenant) -> Result<api::v1beta1::Tenant, ConversionError> {
     convert(new, |new| Ok(v1beta1::down(new)), |old| Ok(v1beta1::up(old)))
 }
 
-/// A Tenant of `v1alpha1` as it is stored.
+/// Converts a Tenant from `v1alpha1` to the storage version.
 ///
 /// # Errors
-/// When an annotation that means something makes no sense.
+/// Returns an error if an annotation has an invalid value.
 pub fn from_v1alpha1(old: api::v1alpha1::Tenant) -> Result<Tenant, ConversionError> {
     check_entries(&old)?;
     convert(old, v1alpha1::up, |new| Ok(v1alpha1::down(new)))
 }
 
-/// A stored Tenant in `v1alpha1`.
+/// Converts a Tenant from the storage version to `v1alpha1`.
 ///
 /// # Errors
-/// When what was kept of the older version was tampered with.
+/// Returns an error if the annotation with preserved fields is invalid.
 pub fn to_v1alpha1(new: Tenant) -> Result<api::v1alpha1::Tenant, ConversionError> {
     convert(new, |new| Ok(v1alpha1::down(new)), v1alpha1::up)
 }
 
-/// Says `from` as a `B`, with what was kept for that, and keeps what was lost.
+/// Converts `from` to version `B`. Restores the fields that were preserved for `B`, and preserves the
+/// fields of `A` that `B` does not have.
 fn convert<A: Convertible, B: Convertible>(
     mut from: A,
-    there: impl Fn(A) -> Result<B, ConversionError>,
-    back: impl Fn(B) -> Result<A, ConversionError>,
+    convert_to: impl Fn(A) -> Result<B, ConversionError>,
+    convert_back: impl Fn(B) -> Result<A, ConversionError>,
 ) -> Result<B, ConversionError> {
-    let kept_here = take_kept(&mut from, &key_for::<B>())?;
-    let meant = convertible_parts(&from).map_err(ConversionError::Unwritable)?;
-    let mut to = there(from)?;
-    if let Some(kept) = kept_here {
-        to = change(&to, |words| kept.restore(words))
-            .map_err(|source| ConversionError::Unfit { key: key_for::<B>(), source })?;
+    let preserved = take_preserved(&mut from, &key_for::<B>())?;
+    let original = convertible_parts(&from).map_err(ConversionError::Serialize)?;
+    let mut to = convert_to(from)?;
+    if let Some(preserved) = preserved {
+        to = transform(&to, |parts| preserved.restore(parts))
+            .map_err(|source| ConversionError::Incompatible { key: key_for::<B>(), source })?;
     }
-    let understood = convertible_parts(&back(to.clone())?).map_err(ConversionError::Unwritable)?;
-    if let Some(lost) = lossless::Preserved::between(&understood, &meant) {
-        let text = serde_json::to_string(&lost).map_err(ConversionError::Unwritable)?;
+    let round_trip = convertible_parts(&convert_back(to.clone())?).map_err(ConversionError::Serialize)?;
+    if let Some(lost) = lossless::Preserved::between(&round_trip, &original) {
+        let text = serde_json::to_string(&lost).map_err(ConversionError::Serialize)?;
         to.annotations_mut().insert(key_for::<A>(), text);
     }
     Ok(to)
 }
 
 fn key_for<V: Version>() -> String {
-    format!("{KEPT_PREFIX}{}", V::version(&()))
+    format!("{PRESERVED_PREFIX}{}", V::version(&()))
 }
 
-/// Takes out what was kept. What cannot be read was not written by us, and stays.
-fn take_kept<A: Convertible>(
+/// Removes the annotation with preserved fields and parses it. An annotation that cannot be parsed was
+/// written by another program, and stays.
+fn take_preserved<A: Convertible>(
     object: &mut A,
     key: &str,
 ) -> Result<Option<lossless::Preserved>, ConversionError> {
     let Some(text) = object.annotations().get(key) else { return Ok(None) };
-    // JSON within a text: the bounds of the object that it is in do not see what it parses into.
-    if !Footprint::of(text.as_bytes()).is_ok_and(|found| found.bytes(1) <= LARGEST_KEPT) {
+    // The annotation contains JSON as text, so the size limit of the request does not cover its parsed size.
+    if !Footprint::of(text.as_bytes()).is_ok_and(|found| found.bytes(1) <= MAX_PRESERVED_BYTES) {
         return Err(ConversionError::TooLarge { key: key.to_owned() });
     }
-    let Ok(kept) = serde_json::from_str(text) else { return Ok(None) };
+    let Ok(preserved) = serde_json::from_str(text) else { return Ok(None) };
     object.annotations_mut().remove(key);
-    Ok(Some(kept))
+    Ok(Some(preserved))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use self::generated::{annotations_of_2020, stored, v1alpha1 as any_v1alpha1, v1beta1 as any_v1beta1};
+use self::generated::{old_annotations, stored, v1alpha1 as any_v1alpha1, v1beta1 as any_v1beta1};
 use super::*;
 
 type Old = api::v1alpha1::Tenant;
@@ -29,9 +29,9 @@ fn new(spec: Value) -> Tenant {
     }))
 }
 
-/// Without what was kept of another version.
+/// Returns the object without preserved fields of other versions.
 fn plain<K: ResourceExt>(mut object: K) -> K {
-    object.annotations_mut().retain(|key, _| !key.starts_with(KEPT_PREFIX));
+    object.annotations_mut().retain(|key, _| !key.starts_with(PRESERVED_PREFIX));
     object.meta_mut().annotations.take_if(|annotations| annotations.is_empty());
     object
 }
@@ -44,41 +44,40 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn nothing_is_lost_from_the_stored_version_through_v1beta1(tenant in stored()) {
+    fn storage_version_round_trips_through_v1beta1(tenant in stored()) {
         let back = from_v1beta1(to_v1beta1(tenant.clone()).unwrap()).unwrap();
         prop_assert_eq!(back, tenant);
     }
 
     #[test]
-    fn nothing_is_lost_from_the_stored_version_through_v1alpha1(tenant in stored()) {
+    fn storage_version_round_trips_through_v1alpha1(tenant in stored()) {
         let back = from_v1alpha1(to_v1alpha1(tenant.clone()).unwrap()).unwrap();
         prop_assert_eq!(back, tenant);
     }
 
     #[test]
-    fn nothing_is_lost_from_v1beta1_through_the_stored_version(tenant in any_v1beta1()) {
+    fn v1beta1_round_trips_through_storage_version(tenant in any_v1beta1()) {
         let back = to_v1beta1(from_v1beta1(tenant.clone()).unwrap()).unwrap();
         prop_assert_eq!(back, tenant);
     }
 
     #[test]
-    fn nothing_is_lost_from_v1alpha1_through_the_stored_version(tenant in any_v1alpha1()) {
+    fn v1alpha1_round_trips_through_storage_version(tenant in any_v1alpha1()) {
         let stored = from_v1alpha1(tenant.clone()).unwrap();
         prop_assert_eq!(to_v1alpha1(stored.clone()).unwrap(), tenant);
-        // What was kept does not change when it goes round once more.
+        // A second round trip does not change the preserved fields.
         let again = from_v1alpha1(to_v1alpha1(stored.clone()).unwrap()).unwrap();
         prop_assert_eq!(again, stored);
     }
 
     #[test]
-    fn v1alpha1_through_v1beta1_is_v1alpha1(tenant in any_v1alpha1()) {
+    fn v1alpha1_round_trips_through_v1beta1(tenant in any_v1alpha1()) {
         let middle = to_v1beta1(from_v1alpha1(tenant.clone()).unwrap()).unwrap();
         prop_assert_eq!(to_v1alpha1(from_v1beta1(middle).unwrap()).unwrap(), tenant);
     }
 
-    /// A person reads a Tenant in an old version, writes something else there, and reads that.
     #[test]
-    fn an_edit_through_v1alpha1_reads_back_as_it_was_written(tenant in stored(), edit in any_v1alpha1()) {
+    fn edit_in_v1alpha1_is_read_as_written(tenant in stored(), edit in any_v1alpha1()) {
         let mut seen = to_v1alpha1(tenant).unwrap();
         seen.spec = edit.spec;
         let written = seen.clone();
@@ -87,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn an_edit_through_v1beta1_reads_back_as_it_was_written(tenant in stored(), edit in any_v1beta1()) {
+    fn edit_in_v1beta1_is_read_as_written(tenant in stored(), edit in any_v1beta1()) {
         let mut seen = to_v1beta1(tenant).unwrap();
         seen.spec = edit.spec;
         let written = seen.clone();
@@ -95,9 +94,8 @@ proptest! {
         prop_assert_eq!(plain(read), plain(written));
     }
 
-    /// And one in the stored version is not undone by what was kept of an old one.
     #[test]
-    fn an_edit_of_the_stored_version_counts(tenant in any_v1alpha1(), edit in stored()) {
+    fn edit_in_storage_version_wins_over_preserved_fields(tenant in any_v1alpha1(), edit in stored()) {
         let mut seen = from_v1alpha1(tenant).unwrap();
         seen.spec = edit.spec;
         let written = seen.clone();
@@ -106,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn annotations_of_old_features_are_understood_or_refused(annotations in annotations_of_2020()) {
+    fn converts_or_rejects_annotations_of_old_versions(annotations in old_annotations()) {
         let tenant = old(json!(annotations), json!({ "owner": { "kind": "User", "name": "alice" } }));
         if let Ok(stored) = from_v1alpha1(tenant.clone()) {
             prop_assert_eq!(to_v1alpha1(stored).unwrap(), tenant);
@@ -115,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn the_tenant_of_2020_says_the_same_today() {
+fn converts_every_field_and_annotation_of_v1alpha1() {
     let tenant = old(
         json!({
             "owners.capsule.clastix.io/group": "drillers, welders",
@@ -193,14 +191,14 @@ fn the_tenant_of_2020_says_the_same_today() {
 }
 
 #[test]
-fn the_shapes_of_the_first_weeks_are_read_and_read_back() {
+fn round_trips_early_formats_of_v1alpha1() {
     let spec = json!({ "owner": "alice", "namespaceQuota": 3, "ingressClasses": ["nginx"], "storageClasses": ["fast"] });
     let tenant = old(json!({}), spec.clone());
     let stored = from_v1alpha1(tenant).unwrap();
     assert_eq!(stored.spec.owners[0].name, "alice");
     assert_eq!(stored.spec.storage_classes.as_ref().unwrap().allowed, ["fast"]);
     assert_eq!(spec_of(&to_v1alpha1(stored.clone()).unwrap()), spec);
-    // Who edits one of them today sees the other as it was.
+    // Editing one field does not change the format of the others.
     let mut edited = stored;
     edited.spec.storage_classes.as_mut().unwrap().allowed.push("slow".to_owned());
     let read = spec_of(&to_v1alpha1(edited).unwrap());
@@ -209,30 +207,30 @@ fn the_shapes_of_the_first_weeks_are_read_and_read_back() {
 }
 
 #[test]
-fn an_owner_of_neither_shape_is_refused() {
+fn rejects_owner_in_unknown_format() {
     let tenant = json!({
         "apiVersion": "capsule.clastix.io/v1alpha1", "kind": "Tenant", "metadata": { "name": "oil" },
         "spec": { "owner": { "kind": "Robot", "name": "r2" } },
     });
-    let refused = conversion().convert(tenant, "capsule.clastix.io/v1beta2").unwrap_err();
-    assert!(refused.to_string().contains("Tenant oil of capsule.clastix.io/v1alpha1"), "{refused}");
+    let error = conversion().convert(tenant, "capsule.clastix.io/v1beta2").unwrap_err();
+    assert!(error.to_string().contains("Tenant oil of capsule.clastix.io/v1alpha1"), "{error}");
 }
 
 #[test]
-fn an_annotation_that_makes_no_sense_is_named() {
+fn error_contains_invalid_annotation() {
     let owner = json!({ "owner": "alice" });
-    let refused = |key: &str, value: &str| {
+    let error = |key: &str, value: &str| {
         from_v1alpha1(old(json!({ key: value }), owner.clone())).unwrap_err().to_string()
     };
     assert_eq!(
-        refused("capsule.clastix.io/enable-node-ports", "maybe"),
+        error("capsule.clastix.io/enable-node-ports", "maybe"),
         "metadata.annotations[capsule.clastix.io/enable-node-ports]: \"maybe\" is not true or false"
     );
-    assert!(refused("capsule.clastix.io/allowed-image-pull-policy", "Always,Often").contains("\"Often\""));
+    assert!(error("capsule.clastix.io/allowed-image-pull-policy", "Always,Often").contains("\"Often\""));
 }
 
 #[test]
-fn cordoning_is_a_label_an_annotation_and_a_field() {
+fn converts_cordoned_to_label_and_annotation() {
     let stored = new(json!({ "cordoned": true, "preventDeletion": true }));
     let middle = to_v1beta1(stored.clone()).unwrap();
     assert_eq!(middle.annotations()["capsule.clastix.io/cordon"], "true");
@@ -246,7 +244,7 @@ fn cordoning_is_a_label_an_annotation_and_a_field() {
 }
 
 #[test]
-fn an_edit_through_an_old_version_loses_nothing_of_the_new() {
+fn edit_in_old_version_keeps_fields_of_new_version() {
     let stored = new(json!({
         "owners": [
             { "kind": "User", "name": "alice", "labels": { "a": "b" } },
@@ -282,7 +280,7 @@ fn an_edit_through_an_old_version_loses_nothing_of_the_new() {
 }
 
 #[test]
-fn roles_stay_with_their_owners_when_an_old_version_moves_them() {
+fn keeps_roles_of_owners_that_are_reordered_in_old_version() {
     let stored = new(json!({ "owners": [
         { "kind": "User", "name": "alice" },
         { "kind": "Group", "name": "a:b", "clusterRoles": ["view"] },
@@ -298,7 +296,7 @@ fn roles_stay_with_their_owners_when_an_old_version_moves_them() {
 }
 
 #[test]
-fn roles_by_place_are_read() {
+fn reads_roles_by_index() {
     let mut tenant: Middle = parsed(json!({
         "apiVersion": "capsule.clastix.io/v1beta1", "kind": "Tenant", "metadata": { "name": "oil" },
         "spec": { "owners": [{ "kind": "User", "name": "alice" }, { "kind": "User", "name": "bob" }] },
@@ -312,7 +310,7 @@ fn roles_by_place_are_read() {
 }
 
 #[test]
-fn a_name_with_a_comma_is_never_read_as_two_owners() {
+fn does_not_list_owner_with_comma_in_name() {
     let stored = new(json!({ "owners": [
         { "kind": "User", "name": "alice" }, { "kind": "Group", "name": "cn=a,mallory" },
     ] }));
@@ -321,28 +319,19 @@ fn a_name_with_a_comma_is_never_read_as_two_owners() {
 }
 
 #[test]
-fn an_annotation_that_parses_into_too_much_is_refused_unparsed() {
-    let key = format!("{KEPT_PREFIX}v1beta2");
+fn rejects_annotation_that_is_too_large_before_parsing() {
+    let key = format!("{PRESERVED_PREFIX}v1beta2");
     let many = format!(r#"{{"Items":{{"more":[{}{{}}]}}}}"#, r#"{"a":0},"#.repeat(100_000));
     let old: Middle = parsed(json!({
         "apiVersion": "capsule.clastix.io/v1beta1", "kind": "Tenant",
         "metadata": { "name": "oil", "annotations": { key.clone(): many } }, "spec": { "owners": [] },
     }));
     let error = from_v1beta1(old).unwrap_err().to_string();
-    assert!(error.contains(&key) && error.contains("more than can be put back"), "{error}");
+    assert!(error.contains(&key) && error.contains("too large"), "{error}");
 }
 
 #[test]
-fn rejects_lists_in_annotations_that_become_too_many_entries() {
-    let key = "owners.capsule.clastix.io/user";
-    let names = vec!["a"; 20_000].join(",");
-    let owner = json!({ "owner": { "kind": "User", "name": "a" } });
-    let error = from_v1alpha1(old(json!({ key: names }), owner)).unwrap_err().to_string();
-    assert!(error.contains(key) && error.contains("more than 16384 entries"), "{error}");
-}
-
-#[test]
-fn what_was_kept_and_tampered_with_is_refused_or_ignored() {
+fn rejects_or_ignores_invalid_preserved_fields() {
     let seen = to_v1beta1(new(json!({ "forceTenantPrefix": true }))).unwrap();
     let key = "conversion.ensemble/v1beta2";
     let with = |text: &str| {
@@ -350,11 +339,13 @@ fn what_was_kept_and_tampered_with_is_refused_or_ignored() {
         seen.annotations_mut().insert(key.to_owned(), text.to_owned());
         from_v1beta1(seen)
     };
-    let unfit = r#"{"in":{"spec":{"in":{"forceTenantPrefix":{"value":{"is":"often"}}}}}}"#;
-    let refused = with(unfit).unwrap_err().to_string();
+    let incompatible = r#"{"in":{"spec":{"in":{"forceTenantPrefix":{"value":{"is":"often"}}}}}}"#;
+    let error = with(incompatible).unwrap_err().to_string();
     assert_eq!(
-        refused,
-        format!("metadata.annotations[{key}] does not fit the rest of the Tenant; remove it")
+        error,
+        format!(
+            "cannot restore the fields in metadata.annotations[{key}]: they are not valid in the Tenant; remove it"
+        )
     );
     assert_eq!(with("not ours").unwrap().spec.force_tenant_prefix, None);
 }

@@ -1,4 +1,4 @@
-//! `v1alpha1` and `v1beta2`, each in the words of the other, by way of `v1beta1`.
+//! Conversion between `v1alpha1` and `v1beta2`, by way of `v1beta1`.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use kube::{Resource, ResourceExt};
 
 use super::{
     ConversionError,
-    features::{
+    annotations::{
         Annotations, COLLISION_SCOPE, CORDON, CORDON_ENABLED, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORTS,
         OWNERS, PRIORITY_CLASSES, PRIORITY_CLASSES_REGEX, PROXY, PULL_POLICIES, QUOTA_SCOPE, V1ALPHA1,
         is_entry,
@@ -23,28 +23,29 @@ use crate::api::{
     },
 };
 
-/// A Tenant of `v1alpha1` in `v1beta2`.
+/// Converts a Tenant from `v1alpha1` to `v1beta2`.
 pub(super) fn up(tenant: old::Tenant) -> Result<new::Tenant, ConversionError> {
-    Ok(v1beta1::up(to_middle(tenant)?))
+    Ok(v1beta1::up(to_v1beta1(tenant)?))
 }
 
-/// A Tenant of `v1beta2` in `v1alpha1`.
+/// Converts a Tenant from `v1beta2` to `v1alpha1`.
 pub(super) fn down(mut tenant: new::Tenant) -> old::Tenant {
-    arrange(&mut tenant.spec.owners);
-    from_middle(v1beta1::down(tenant))
+    sort_owners(&mut tenant.spec.owners);
+    from_v1beta1(v1beta1::down(tenant))
 }
 
-/// Brings the owners into the order of the annotations that list them, without those that no list can name.
-fn arrange(owners: &mut Vec<new::OwnerSpec>) {
+/// Sorts the owners as the annotations list them. Removes owners that a comma-separated list cannot
+/// contain.
+fn sort_owners(owners: &mut Vec<new::OwnerSpec>) {
     let mut first = true;
     owners.retain(|owner| std::mem::take(&mut first) || is_entry(&owner.name));
-    let place = |kind| OWNERS.iter().position(|(_, listed)| *listed == kind);
+    let position = |kind| OWNERS.iter().position(|(_, listed)| *listed == kind);
     if let Some((_, rest)) = owners.split_first_mut() {
-        rest.sort_by_key(|owner| place(owner.kind));
+        rest.sort_by_key(|owner| position(owner.kind));
     }
 }
 
-fn to_middle(mut tenant: old::Tenant) -> Result<middle::Tenant, ConversionError> {
+fn to_v1beta1(mut tenant: old::Tenant) -> Result<middle::Tenant, ConversionError> {
     let mut annotations = Annotations::take(&mut tenant);
     let spec = tenant.spec;
     let middle_spec = middle::TenantSpec {
@@ -55,8 +56,8 @@ fn to_middle(mut tenant: old::Tenant) -> Result<middle::Tenant, ConversionError>
         ingress_options: ingress_up(spec.ingress_classes, spec.ingress_hostnames, &mut annotations),
         container_registries: spec.container_registries,
         node_selector: spec.node_selector,
-        network_policies: some(spec.network_policies).map(|items| NetworkPolicies { items }),
-        limit_ranges: some(spec.limit_ranges).map(|items| LimitRanges { items }),
+        network_policies: non_empty(spec.network_policies).map(|items| NetworkPolicies { items }),
+        limit_ranges: non_empty(spec.limit_ranges).map(|items| LimitRanges { items }),
         resource_quotas: quotas_up(spec.resource_quotas, &mut annotations),
         additional_role_bindings: spec.additional_role_bindings.into_iter().map(binding_up).collect(),
         image_pull_policies: pull_policies(&mut annotations)?,
@@ -72,7 +73,7 @@ fn to_middle(mut tenant: old::Tenant) -> Result<middle::Tenant, ConversionError>
     Ok(converted)
 }
 
-fn from_middle(mut tenant: middle::Tenant) -> old::Tenant {
+fn from_v1beta1(mut tenant: middle::Tenant) -> old::Tenant {
     let mut annotations = Annotations::take(&mut tenant);
     annotations.remove_all(V1ALPHA1);
     annotations.remove_all(OWNERS.map(|(key, _)| key));
@@ -94,7 +95,7 @@ fn from_middle(mut tenant: middle::Tenant) -> old::Tenant {
     let namespaces = spec.namespace_options.unwrap_or_default();
     let services = spec.service_options.unwrap_or_default();
     if let Some(allowed) = services.allowed_services {
-        say_services(&mut annotations, &allowed);
+        set_services(&mut annotations, &allowed);
     }
     let ingress = spec.ingress_options.unwrap_or_default();
     if ingress.hostname_collision_scope != HostnameCollisionScope::Disabled {
@@ -129,7 +130,7 @@ fn from_middle(mut tenant: middle::Tenant) -> old::Tenant {
     converted
 }
 
-fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+fn non_empty<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
 
@@ -154,7 +155,7 @@ fn owners_up(owner: Owner, annotations: &mut Annotations) -> Vec<middle::OwnerSp
         .collect()
 }
 
-/// One entry for each kind of objects.
+/// Returns one entry for each kind.
 fn proxy(allowed: impl Iterator<Item = (new::ProxyKind, ProxyOperation)>) -> Vec<ProxySettings> {
     let mut settings: Vec<ProxySettings> = Vec::new();
     for (kind, operation) in allowed {
@@ -223,8 +224,8 @@ fn services_up(
     let mut flag = |key| annotations.flag(key).transpose();
     let (node_port, external_name, load_balancer) =
         (flag(NODE_PORTS)?, flag(EXTERNAL_NAME)?, flag(LOAD_BALANCER)?);
-    let says = [node_port, external_name, load_balancer].iter().any(Option::is_some);
-    let allowed_services = says.then(|| AllowedServices {
+    let is_set = [node_port, external_name, load_balancer].iter().any(Option::is_some);
+    let allowed_services = is_set.then(|| AllowedServices {
         node_port: node_port.unwrap_or(true),
         external_name: external_name.unwrap_or(true),
         load_balancer: load_balancer.unwrap_or(true),
@@ -240,8 +241,8 @@ fn services_up(
     }))
 }
 
-/// Says which types of Services may not be used.
-fn say_services(annotations: &mut Annotations, allowed: &AllowedServices) {
+/// Sets the annotations of disallowed Service types.
+fn set_services(annotations: &mut Annotations, allowed: &AllowedServices) {
     let all = [
         (NODE_PORTS, allowed.node_port),
         (EXTERNAL_NAME, allowed.external_name),
@@ -285,7 +286,7 @@ fn quotas_up(
         Some("Namespace") => QuotaScope::Namespace,
         _ => QuotaScope::Tenant,
     };
-    some(items).map(|items| ResourceQuotas { scope, items })
+    non_empty(items).map(|items| ResourceQuotas { scope, items })
 }
 
 fn pull_policies(annotations: &mut Annotations) -> Result<Vec<PullPolicy>, ConversionError> {

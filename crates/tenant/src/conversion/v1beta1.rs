@@ -1,10 +1,10 @@
-//! `v1beta1` and `v1beta2`, each in the words of the other.
+//! Conversion between `v1beta1` and `v1beta2`.
 
 use std::collections::HashMap;
 
 use kube::ResourceExt;
 
-use super::features::{
+use super::annotations::{
     AT, Annotations, CLUSTER_ROLES, CORDON, CORDON_ENABLED, DENY_WILDCARD, FORBIDDEN_ANNOTATIONS,
     FORBIDDEN_ANNOTATIONS_REGEXP, FORBIDDEN_LABELS, FORBIDDEN_LABELS_REGEXP, PROTECTED, V1BETA1, entries,
 };
@@ -13,17 +13,17 @@ use crate::api::{
     v1beta2::{self as new, AllowedList, DefaultAllowedList, ForbiddenList, TenantState},
 };
 
-/// The longest name in the key of an annotation.
-const LONGEST_KEY: usize = 63;
+/// Maximum length of the name part of an annotation key.
+const MAX_KEY_LENGTH: usize = 63;
 
-/// A Tenant of `v1beta1` in `v1beta2`.
+/// Converts a Tenant from `v1beta1` to `v1beta2`.
 pub(super) fn up(mut tenant: old::Tenant) -> new::Tenant {
     let mut annotations = Annotations::take(&mut tenant);
     let cordoned_by_label = tenant.labels_mut().remove(CORDON).is_some_and(|value| value == CORDON_ENABLED);
     let spec = tenant.spec;
     let roles = roles(&annotations);
     let owners = spec.owners.into_iter().enumerate();
-    let owners = owners.map(|(place, owner)| owner_up(owner, place, &roles)).collect();
+    let owners = owners.map(|(index, owner)| owner_up(owner, index, &roles)).collect();
     let new_spec = new::TenantSpec {
         owners,
         ingress_options: ingress_up(spec.ingress_options, annotations.text(DENY_WILDCARD).as_deref()),
@@ -38,7 +38,7 @@ pub(super) fn up(mut tenant: old::Tenant) -> new::Tenant {
         resource_quotas: spec.resource_quotas,
         additional_role_bindings: spec.additional_role_bindings,
         image_pull_policies: spec.image_pull_policies,
-        // What is neither true nor false does not cordon.
+        // Invalid values do not cordon.
         cordoned: annotations.flag(CORDON).is_some_and(Result::unwrap_or_default) || cordoned_by_label,
         prevent_deletion: annotations.text(PROTECTED).is_some(),
         ..new::TenantSpec::default()
@@ -51,7 +51,7 @@ pub(super) fn up(mut tenant: old::Tenant) -> new::Tenant {
     converted
 }
 
-/// A Tenant of `v1beta2` in `v1beta1`.
+/// Converts a Tenant from `v1beta2` to `v1beta1`.
 pub(super) fn down(mut tenant: new::Tenant) -> old::Tenant {
     let mut annotations = Annotations::take(&mut tenant);
     annotations.remove_all(V1BETA1);
@@ -59,7 +59,7 @@ pub(super) fn down(mut tenant: new::Tenant) -> old::Tenant {
     tenant.labels_mut().remove(CORDON);
     let spec = tenant.spec;
     for owner in &spec.owners {
-        say_roles(&mut annotations, owner);
+        set_roles(&mut annotations, owner);
     }
     let allows_wildcard =
         spec.ingress_options.as_ref().is_some_and(|options| options.allow_wildcard_hostnames);
@@ -96,16 +96,16 @@ fn without_empty_labels<K: ResourceExt>(object: &mut K) {
     object.meta_mut().labels.take_if(|labels| labels.is_empty());
 }
 
-fn owner_up(owner: old::OwnerSpec, place: usize, roles: &HashMap<String, String>) -> new::OwnerSpec {
+fn owner_up(owner: old::OwnerSpec, index: usize, roles: &HashMap<String, String>) -> new::OwnerSpec {
     let old::OwnerSpec { kind, name, proxy_settings } = owner;
-    // A name is surer than a place, which changes with others.
+    // The name takes precedence, because the index changes with other owners.
     let by_name = roles.get(&format!("{kind:?}.{name}").to_lowercase());
-    let cluster_roles = by_name.or_else(|| roles.get(&place.to_string())).map(|roles| entries(roles));
+    let cluster_roles = by_name.or_else(|| roles.get(&index.to_string())).map(|roles| entries(roles));
     let new = new::OwnerSpec { kind, name, proxy_settings, ..new::OwnerSpec::default() };
     new::OwnerSpec { cluster_roles: cluster_roles.unwrap_or_else(new::default_cluster_roles), ..new }
 }
 
-/// The roles that annotations give to owners, by name or by place.
+/// Returns the roles of owners from annotations, by name or index.
 fn roles(annotations: &Annotations) -> HashMap<String, String> {
     let mut roles = HashMap::new();
     for (key, value) in &annotations.0 {
@@ -116,9 +116,10 @@ fn roles(annotations: &Annotations) -> HashMap<String, String> {
     roles
 }
 
-/// Says by name which roles an owner has, if they are not the usual ones and the name can stand in a key. A place in
-/// the list is never used: after an edit of the list it would give the roles to somebody else.
-fn say_roles(annotations: &mut Annotations, owner: &new::OwnerSpec) {
+/// Sets the annotation with the roles of an owner, if they are not the default ones and the name is
+/// valid in a key. Indexes are never written: after an edit of the list, another owner would get the
+/// roles.
+fn set_roles(annotations: &mut Annotations, owner: &new::OwnerSpec) {
     let name = format!("{:?}.{}", owner.kind, owner.name).to_lowercase().replace('@', AT);
     if owner.cluster_roles != new::default_cluster_roles() && is_key(&name) {
         annotations.set(&format!("{CLUSTER_ROLES}{name}"), owner.cluster_roles.join(","));
@@ -126,7 +127,7 @@ fn say_roles(annotations: &mut Annotations, owner: &new::OwnerSpec) {
 }
 
 fn is_key(name: &str) -> bool {
-    name.len() <= LONGEST_KEY
+    name.len() <= MAX_KEY_LENGTH
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
         && name.ends_with(|c: char| c.is_ascii_alphanumeric())
 }
@@ -161,20 +162,20 @@ fn forbidden(annotations: &mut Annotations, names: &str, pattern: &str) -> Optio
 }
 
 fn namespaces_down(options: new::NamespaceOptions, annotations: &mut Annotations) -> old::NamespaceOptions {
-    let mut say = |list: Option<ForbiddenList>, names: &str, pattern: &str| {
+    let mut set = |list: Option<ForbiddenList>, names: &str, pattern: &str| {
         let Some(list) = list else { return };
         annotations.set_list(names, &list.denied);
         if let Some(denied) = list.denied_regex.filter(|denied| !denied.is_empty()) {
             annotations.set(pattern, denied);
         }
     };
-    say(options.forbidden_labels, FORBIDDEN_LABELS, FORBIDDEN_LABELS_REGEXP);
-    say(options.forbidden_annotations, FORBIDDEN_ANNOTATIONS, FORBIDDEN_ANNOTATIONS_REGEXP);
+    set(options.forbidden_labels, FORBIDDEN_LABELS, FORBIDDEN_LABELS_REGEXP);
+    set(options.forbidden_annotations, FORBIDDEN_ANNOTATIONS, FORBIDDEN_ANNOTATIONS_REGEXP);
     old::NamespaceOptions { quota: options.quota, additional_metadata: options.additional_metadata }
 }
 
 fn ingress_up(options: Option<old::IngressOptions>, denied: Option<&str>) -> Option<new::IngressOptions> {
-    let allow_wildcard_hostnames = denied.and_then(super::features::flag).is_some_and(|denied| !denied);
+    let allow_wildcard_hostnames = denied.and_then(super::annotations::flag).is_some_and(|denied| !denied);
     if options.is_none() && !allow_wildcard_hostnames {
         return None;
     }

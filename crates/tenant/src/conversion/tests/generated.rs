@@ -1,4 +1,4 @@
-//! Tenants of each version, with anything in them that the versions disagree on.
+//! Strategies that generate Tenants of each version, with all fields that differ between versions.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn one_of<const N: usize>(values: [Value; N]) -> Any {
     Union::new(values.map(Just)).boxed()
 }
 
-/// An object of these fields, each of which may be left out.
+/// Generates an object with these optional fields.
 fn object(fields: Vec<(&'static str, Any)>) -> Any {
     let (names, values): (Vec<_>, Vec<_>) =
         fields.into_iter().map(|(name, value)| (name, option::of(value))).unzip();
@@ -263,8 +263,8 @@ fn old_status() -> Any {
     object(vec![("size", (0..9).prop_map(Value::from).boxed()), ("namespaces", names())])
 }
 
-/// Annotations that older versions understand, and others.
-pub(super) fn annotations_of_2020() -> impl Strategy<Value = BTreeMap<String, String>> {
+/// Generates annotations of older versions, and others.
+pub(super) fn old_annotations() -> impl Strategy<Value = BTreeMap<String, String>> {
     let keys = [
         "theirs",
         "capsule.clastix.io/resource-quota-scope",
@@ -298,19 +298,19 @@ fn tenant<T: DeserializeOwned + std::fmt::Debug + 'static>(
     spec: Any,
     status: Any,
 ) -> impl Strategy<Value = T> {
-    // What no version can read is refused, and said by a test of its own.
-    let sensible = |annotations: &BTreeMap<String, String>| {
+    // Another test covers annotations that every conversion rejects.
+    let is_valid = |annotations: &BTreeMap<String, String>| {
         let flag = annotations.get("capsule.clastix.io/enable-node-ports").map(String::as_str);
         matches!(flag, None | Some("true" | "1" | "False"))
     };
     let labels = prop::collection::btree_map("a|capsule.clastix.io/cordon", "b|enabled", 0..2);
-    let annotations = annotations_of_2020().prop_filter("annotations that are refused", sensible);
+    let annotations = old_annotations().prop_filter("annotations that are rejected", is_valid);
     (spec, option::of(status), labels, annotations).prop_map(move |(spec, status, labels, annotations)| {
         let mut tenant = json!({
             "apiVersion": format!("capsule.clastix.io/{version}"), "kind": "Tenant", "metadata": { "name": "oil" },
             "spec": spec,
         });
-        // As the API server has them: what is empty is not there.
+        // The API server omits empty maps.
         if !labels.is_empty() {
             tenant["metadata"]["labels"] = json!(labels);
         }

@@ -1,4 +1,4 @@
-//! What older versions say by annotations and labels.
+//! Annotations and labels that older versions use instead of fields.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,9 @@ use kube::ResourceExt;
 use super::ConversionError;
 use crate::api::v1beta2::{OwnerKind, ProxyKind, ProxyOperation};
 
-/// Part of the key of every annotation that a conversion reads.
-const DOMAIN: &str = "capsule.clastix.io";
-/// The most entries that the lists in the annotations of a Tenant may have together: four times as
-/// many as a list in its spec.
-const MAX_ENTRIES: usize = 16_384;
-
-/// The cluster roles of an owner; `<kind>.<name>` in lower case or the place in the list follows.
+/// Cluster roles of an owner. `<kind>.<name>` in lower case, or the index of the owner, follows.
 pub(super) const CLUSTER_ROLES: &str = "clusterrolenames.capsule.clastix.io/";
-/// Stands for `@`, which no key of an annotation may have.
+/// Replaces `@`, which is not valid in keys of annotations.
 pub(super) const AT: &str = "__AT__";
 pub(super) const FORBIDDEN_LABELS: &str = "capsule.clastix.io/forbidden-namespace-labels";
 pub(super) const FORBIDDEN_LABELS_REGEXP: &str = "capsule.clastix.io/forbidden-namespace-labels-regexp";
@@ -24,11 +18,11 @@ pub(super) const FORBIDDEN_ANNOTATIONS_REGEXP: &str =
     "capsule.clastix.io/forbidden-namespace-annotations-regexp";
 pub(super) const DENY_WILDCARD: &str = "capsule.clastix.io/deny-wildcard";
 pub(super) const CORDON: &str = "capsule.clastix.io/cordon";
-/// The value of the label [`CORDON`]; the annotation of that name is true or false.
+/// Value of the label [`CORDON`]. The annotation with the same key is true or false.
 pub(super) const CORDON_ENABLED: &str = "enabled";
 pub(super) const PROTECTED: &str = "capsule.clastix.io/protected";
 
-/// What `v1beta1` says by annotations, the [`CLUSTER_ROLES`] apart.
+/// Annotations of `v1beta1`, in addition to [`CLUSTER_ROLES`].
 pub(super) const V1BETA1: [&str; 7] = [
     FORBIDDEN_LABELS,
     FORBIDDEN_LABELS_REGEXP,
@@ -48,7 +42,7 @@ pub(super) const EXTERNAL_NAME: &str = "capsule.clastix.io/enable-external-name"
 pub(super) const LOAD_BALANCER: &str = "capsule.clastix.io/enable-loadbalancer-service";
 pub(super) const COLLISION_SCOPE: &str = "ingress.capsule.clastix.io/hostname-collision-scope";
 
-/// What `v1alpha1` says by annotations in addition, [`OWNERS`] and [`PROXY`] apart.
+/// Annotations of `v1alpha1`, in addition to those of `v1beta1`, [`OWNERS`], and [`PROXY`].
 pub(super) const V1ALPHA1: [&str; 8] = [
     QUOTA_SCOPE,
     PULL_POLICIES,
@@ -60,14 +54,14 @@ pub(super) const V1ALPHA1: [&str; 8] = [
     COLLISION_SCOPE,
 ];
 
-/// Lists of the owners beyond the first, in the order in which they follow it.
+/// Annotations that list the owners after the first one, in order.
 pub(super) const OWNERS: [(&str, OwnerKind); 3] = [
     ("owners.capsule.clastix.io/user", OwnerKind::User),
     ("owners.capsule.clastix.io/group", OwnerKind::Group),
     ("owners.capsule.clastix.io/serviceaccount", OwnerKind::ServiceAccount),
 ];
 
-/// Lists of the owners who may do something by way of the proxy.
+/// Annotations that list the owners who may use an operation of the proxy.
 pub(super) const PROXY: [(&str, ProxyKind, ProxyOperation); 12] = [
     ("capsule.clastix.io/enable-node-listing", ProxyKind::Nodes, ProxyOperation::List),
     ("capsule.clastix.io/enable-node-update", ProxyKind::Nodes, ProxyOperation::Update),
@@ -83,7 +77,7 @@ pub(super) const PROXY: [(&str, ProxyKind, ProxyOperation); 12] = [
     ("capsule.clastix.io/enable-priorityclass-deletion", ProxyKind::PriorityClasses, ProxyOperation::Delete),
 ];
 
-/// The annotations of an object, taken out one by one.
+/// The annotations of an object. Reading an annotation removes it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Annotations(pub(super) BTreeMap<String, String>);
 
@@ -104,12 +98,12 @@ pub(super) fn check_entries<K: ResourceExt>(object: &K) -> Result<(), Conversion
 }
 
 impl Annotations {
-    /// Takes them out of the object.
+    /// Moves the annotations out of the object.
     pub(super) fn take<K: ResourceExt>(object: &mut K) -> Self {
         Self(std::mem::take(object.annotations_mut()))
     }
 
-    /// Puts them into the object.
+    /// Moves the annotations into the object.
     pub(super) fn put<K: ResourceExt>(self, object: &mut K) {
         object.meta_mut().annotations = (!self.0.is_empty()).then_some(self.0);
     }
@@ -118,12 +112,12 @@ impl Annotations {
         self.0.remove(key)
     }
 
-    /// The entries of a list that commas part.
+    /// Returns the entries of a comma-separated list.
     pub(super) fn list(&mut self, key: &str) -> Option<Vec<String>> {
         Some(entries(&self.text(key)?))
     }
 
-    /// True or false as Go writes it, or what is wrong.
+    /// Returns a boolean in the syntax of Go.
     pub(super) fn flag(&mut self, key: &str) -> Option<Result<bool, ConversionError>> {
         let value = self.text(key)?;
         Some(flag(&value).ok_or_else(|| ConversionError::Annotation {
@@ -137,7 +131,7 @@ impl Annotations {
         self.0.insert(key.to_owned(), value.into());
     }
 
-    /// Writes a list, unless it is empty.
+    /// Sets a comma-separated list, unless it is empty.
     pub(super) fn set_list(&mut self, key: &str, entries: &[String]) {
         if !entries.is_empty() {
             self.set(key, entries.join(","));
@@ -155,7 +149,7 @@ pub(super) fn entries(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether a name can stand in a list that commas part.
+/// Returns whether a comma-separated list can contain a name.
 pub(super) fn is_entry(name: &str) -> bool {
     entries(name) == [name]
 }
