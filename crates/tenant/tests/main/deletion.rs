@@ -1,4 +1,4 @@
-//! The end of a Tenant.
+//! Deletion of Tenants.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use kube::{
 use operator_core::conditions::find;
 use serde_json::{Value, json, to_value};
 
-use crate::support::{PATIENCE, World, label, said, status};
+use crate::support::{TIMEOUT, TestEnv, condition, label, status};
 
-/// The garbage collector learns of a kind that is new to the cluster at most half a minute later.
+/// The garbage collector discovers a new kind after up to 30 seconds.
 const UNTIL_COLLECTED: Duration = Duration::from_mins(2);
 
 fn spec() -> Value {
@@ -23,9 +23,9 @@ fn spec() -> Value {
     })
 }
 
-async fn until_gone(world: &World) {
-    eventually("the Tenant to be gone", PATIENCE, async || {
-        let tenant = world.tenants().get_opt(&world.name).await?;
+async fn until_gone(env: &TestEnv) {
+    eventually("the Tenant to be gone", TIMEOUT, async || {
+        let tenant = env.tenants().get_opt(&env.name).await?;
         Ok(tenant.map_or(Ok(()), |tenant| Err(Box::new(tenant.status))))
     })
     .await
@@ -33,71 +33,70 @@ async fn until_gone(world: &World) {
 }
 
 #[tokio::test]
-async fn a_tenant_without_namespaces_is_gone_at_once() {
-    let world = World::new().await;
-    world.ready(spec(), &[]).await;
-    world.tenants().delete(&world.name, &DeleteParams::default()).await.unwrap();
-    assert!(world.tenants().get_opt(&world.name).await.unwrap().is_none());
+async fn deletes_tenant_without_namespaces_immediately() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &[]).await;
+    env.tenants().delete(&env.name, &DeleteParams::default()).await.unwrap();
+    assert!(env.tenants().get_opt(&env.name).await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn a_deleted_tenant_waits_for_its_namespaces_and_takes_no_others() {
-    let world = World::new().await;
-    world.ready(spec(), &["a", "b"]).await;
-    world.namespace("stranger", json!({ "labels": label(&world.name) })).await;
+async fn terminating_tenant_waits_only_for_its_namespaces() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &["a", "b"]).await;
+    env.namespace("foreign", json!({ "labels": label(&env.name) })).await;
     let held: ConfigMap = serde_json::from_value(json!({
         "metadata": { "name": "held", "finalizers": ["example.com/wait"] },
     }))
     .unwrap();
-    let config_maps = world.api::<ConfigMap>(&world.named("a"));
+    let config_maps = env.api::<ConfigMap>(&env.prefixed("a"));
     config_maps.create(&PostParams::default(), &held).await.unwrap();
 
-    world.tenants().delete(&world.name, &DeleteParams::default()).await.unwrap();
-    let tenant = world
+    env.tenants().delete(&env.name, &DeleteParams::default()).await.unwrap();
+    let tenant = env
         .until("the Tenant to wait for the held namespace", |tenant| {
-            status(tenant).namespaces == [world.named("a")]
+            status(tenant).namespaces == [env.prefixed("a")]
         })
         .await;
     assert_eq!(to_value(status(&tenant).state).unwrap(), "Terminating");
     assert!(tenant.metadata.deletion_timestamp.is_some());
-    let (is, reason, message) = said(&tenant, "Ready").unwrap();
+    let (is, reason, message) = condition(&tenant, "Ready").unwrap();
     assert_eq!((is.as_str(), reason.as_str()), ("False", "Terminating"));
-    assert!(message.contains(&world.named("a")), "{message}");
-    world
-        .until("what holds it up", |tenant| {
-            let conditions = &status(tenant).spaces[0].conditions;
-            let found = find(conditions, "Terminating");
-            found.is_some_and(|found| found.reason == "PendingUnmanagedContent")
-        })
-        .await;
+    assert!(message.contains(&env.prefixed("a")), "{message}");
+    env.until("the condition of the namespace", |tenant| {
+        let conditions = &status(tenant).spaces[0].conditions;
+        let found = find(conditions, "Terminating");
+        found.is_some_and(|found| found.reason == "PendingUnmanagedContent")
+    })
+    .await;
 
     let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     config_maps.patch("held", &PatchParams::default(), &free).await.unwrap();
-    until_gone(&world).await;
+    until_gone(&env).await;
     for end in ["a", "b"] {
-        assert!(world.namespaces().get_opt(&world.named(end)).await.unwrap().is_none());
+        assert!(env.namespaces().get_opt(&env.prefixed(end)).await.unwrap().is_none());
     }
-    let stranger = world.namespaces().get(&world.named("stranger")).await.unwrap();
-    assert!(stranger.metadata.deletion_timestamp.is_none());
+    let foreign = env.namespaces().get(&env.prefixed("foreign")).await.unwrap();
+    assert!(foreign.metadata.deletion_timestamp.is_none());
 }
 
 #[tokio::test]
-async fn a_deleted_tenant_says_which_namespace_waits_for_what_and_ends_when_that_is_let_go() {
-    let world = World::new().await;
-    world.ready(spec(), &["a", "b", "c"]).await;
+async fn reports_what_blocks_the_deletion_of_each_namespace() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &["a", "b", "c"]).await;
     let held: ConfigMap = serde_json::from_value(json!({
         "metadata": { "name": "held", "finalizers": ["example.com/backup"] }, "data": { "precious": "yes" },
     }))
     .unwrap();
-    let config_maps = world.api::<ConfigMap>(&world.named("a"));
+    let config_maps = env.api::<ConfigMap>(&env.prefixed("a"));
     config_maps.create(&PostParams::default(), &held).await.unwrap();
-    world.patch_namespace("b", json!({ "finalizers": ["example.com/audit"] })).await;
+    env.patch_namespace("b", json!({ "finalizers": ["example.com/audit"] })).await;
 
-    world.tenants().delete(&world.name, &DeleteParams::default()).await.unwrap();
-    let (a, b) = (world.named("a"), world.named("b"));
-    let tenant = world
-        .until("to say what each namespace waits for", |tenant| {
-            let (_, _, message) = said(tenant, "Ready").unwrap_or_default();
+    env.tenants().delete(&env.name, &DeleteParams::default()).await.unwrap();
+    let (a, b) = (env.prefixed("a"), env.prefixed("b"));
+    let tenant = env
+        .until("the message to contain what blocks each namespace", |tenant| {
+            let (_, _, message) = condition(tenant, "Ready").unwrap_or_default();
             status(tenant).namespaces == [a.clone(), b.clone()]
                 && message.contains("example.com/backup in 1 resource instances")
                 && message
@@ -108,33 +107,33 @@ async fn a_deleted_tenant_says_which_namespace_waits_for_what_and_ends_when_that
     let waits = |at: usize| find(&spaces[at].conditions, "Terminating").unwrap().message.clone();
     assert!(waits(0).contains("example.com/backup"), "{}", waits(0));
     assert!(waits(1).contains("example.com/audit"), "{}", waits(1));
-    assert_eq!(config_maps.get("held").await.unwrap().data.unwrap()["precious"], "yes", "nothing is lost");
+    assert_eq!(config_maps.get("held").await.unwrap().data.unwrap()["precious"], "yes", "the data is intact");
 
-    world.patch_namespace("b", json!({ "finalizers": null })).await;
-    world.until("only the other to be left", |tenant| status(tenant).namespaces == [a.clone()]).await;
+    env.patch_namespace("b", json!({ "finalizers": null })).await;
+    env.until("only the other namespace to remain", |tenant| status(tenant).namespaces == [a.clone()]).await;
     let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     config_maps.patch("held", &PatchParams::default(), &free).await.unwrap();
-    until_gone(&world).await;
+    until_gone(&env).await;
     for end in ["a", "b", "c"] {
-        assert!(world.namespaces().get_opt(&world.named(end)).await.unwrap().is_none());
+        assert!(env.namespaces().get_opt(&env.prefixed(end)).await.unwrap().is_none());
     }
 }
 
 #[tokio::test]
-async fn deleting_with_orphan_keeps_the_namespaces() {
-    let world = World::new().await;
-    let before = world.ready(spec(), &["a"]).await;
-    let namespace = world.namespaces().get(&world.named("a")).await.unwrap();
+async fn orphan_deletion_keeps_namespaces() {
+    let env = TestEnv::new().await;
+    let before = env.ready(spec(), &["a"]).await;
+    let namespace = env.namespaces().get(&env.prefixed("a")).await.unwrap();
     let orphan =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
-    world.tenants().delete(&world.name, &orphan).await.unwrap();
+    env.tenants().delete(&env.name, &orphan).await.unwrap();
     eventually("the Tenant to be gone", UNTIL_COLLECTED, async || {
-        Ok(world.tenants().get_opt(&world.name).await?.is_none())
+        Ok(env.tenants().get_opt(&env.name).await?.is_none())
     })
     .await
     .unwrap();
-    let kept = world.namespaces().get(&world.named("a")).await.unwrap();
+    let kept = env.namespaces().get(&env.prefixed("a")).await.unwrap();
     assert_eq!((kept.uid(), &kept.metadata.deletion_timestamp), (namespace.uid(), &None));
     assert!(kept.owner_references().iter().all(|owner| Some(&owner.uid) != before.uid().as_ref()));
-    world.until_objects::<RoleBinding>("a", "to stay", |found| found.len() == 1).await;
+    env.until_objects::<RoleBinding>("a", "to stay", |found| found.len() == 1).await;
 }

@@ -7,20 +7,20 @@
     reason = "a test fails by panicking"
 )]
 
+mod adoption;
 mod bad_input;
 mod configuration;
 mod deletion;
 mod drift;
 mod membership;
 mod metadata;
-mod oil;
+mod no_op;
 mod owners;
+mod permissions;
 mod propagated_values;
-mod quiet;
+mod quota_race;
 mod quotas;
-mod race;
-mod rights;
-mod services;
-mod strangers;
+mod sample;
+mod service_metadata;
+mod status;
 mod support;
-mod told;

@@ -1,4 +1,4 @@
-//! Which namespaces belong to a Tenant.
+//! Membership of namespaces in Tenants.
 
 use k8s_openapi::api::{core::v1::LimitRange, rbac::v1::RoleBinding};
 use kube::{
@@ -8,7 +8,7 @@ use kube::{
 use operator_core::finalizer;
 use serde_json::{Value, json};
 
-use crate::support::{World, label, reference, status, tenant};
+use crate::support::{TestEnv, label, reference, status, tenant};
 
 fn spec() -> Value {
     json!({
@@ -18,43 +18,43 @@ fn spec() -> Value {
     })
 }
 
-/// That a namespace was not touched, which it would have been by the time that a member is ready.
-fn assert_untouched(world: &World, end: &str) {
-    let name = world.named(end);
-    let log = world.harness.requests().unwrap().writes();
+/// Asserts that the controller did not write to a namespace. Call it after a member is ready.
+fn assert_untouched(env: &TestEnv, end: &str) {
+    let name = env.prefixed(end);
+    let log = env.harness.requests().unwrap().writes();
     let about_it = log.filter(|entry| entry.namespace == name || entry.name == name);
     assert_eq!(about_it.entries, [], "{name}");
 }
 
 #[tokio::test]
-async fn the_label_alone_does_not_join_nor_the_reference_alone() {
-    let world = World::new().await;
-    let tenant = world.create(spec()).await;
-    world.namespace("label", json!({ "labels": label(&world.name) })).await;
-    world.namespace("reference", json!({ "ownerReferences": [reference(&tenant)] })).await;
-    world.join("member").await;
-    world.until_ready(&["member"]).await;
-    let words = format!("namespace {} does not belong to the Tenant: it has the label", world.named("label"));
-    world.until_said("Ready", "True", &words).await;
-    let words =
-        format!("namespace {} does not belong to the Tenant: it has an owner", world.named("reference"));
-    world.until_said("Ready", "True", &words).await;
-    assert_untouched(&world, "label");
-    assert_untouched(&world, "reference");
+async fn requires_both_label_and_owner_reference() {
+    let env = TestEnv::new().await;
+    let tenant = env.create(spec()).await;
+    env.namespace("label", json!({ "labels": label(&env.name) })).await;
+    env.namespace("reference", json!({ "ownerReferences": [reference(&tenant)] })).await;
+    env.join("member").await;
+    env.until_ready(&["member"]).await;
+    let text = format!("namespace {} does not belong to the Tenant: it has the label", env.prefixed("label"));
+    env.until_condition("Ready", "True", &text).await;
+    let text =
+        format!("namespace {} does not belong to the Tenant: it has an owner", env.prefixed("reference"));
+    env.until_condition("Ready", "True", &text).await;
+    assert_untouched(&env, "label");
+    assert_untouched(&env, "reference");
 
-    // An administrator adds what is missing.
-    world.patch_namespace("label", json!({ "ownerReferences": [reference(&tenant)] })).await;
-    world.patch_namespace("reference", json!({ "labels": label(&world.name) })).await;
-    world.until_ready(&["label", "member", "reference"]).await;
+    // An administrator adds the missing label and owner reference.
+    env.patch_namespace("label", json!({ "ownerReferences": [reference(&tenant)] })).await;
+    env.patch_namespace("reference", json!({ "labels": label(&env.name) })).await;
+    env.until_ready(&["label", "member", "reference"]).await;
 }
 
 #[tokio::test]
-async fn a_forged_doubled_or_controlling_reference_does_not_join() {
-    let world = World::new().await;
-    let mine = world.create(spec()).await;
-    let other = world
+async fn ignores_forged_duplicate_and_controlling_references() {
+    let env = TestEnv::new().await;
+    let mine = env.create(spec()).await;
+    let other = env
         .tenants()
-        .create(&PostParams::default(), &tenant(&world.named("other"), json!({})))
+        .create(&PostParams::default(), &tenant(&env.prefixed("other"), json!({})))
         .await
         .unwrap();
     let mut forged = reference(&mine);
@@ -66,92 +66,90 @@ async fn a_forged_doubled_or_controlling_reference_does_not_join() {
         ("doubled", json!([reference(&mine), reference(&other)])),
         ("controlling", json!([controlling])),
     ] {
-        world.namespace(end, json!({ "labels": label(&world.name), "ownerReferences": references })).await;
+        env.namespace(end, json!({ "labels": label(&env.name), "ownerReferences": references })).await;
     }
-    world.join("member").await;
-    world.until_ready(&["member"]).await;
-    world.until_said("Ready", "True", "owner references to several Tenants").await;
-    world.until_said("Ready", "True", "says controller: true").await;
+    env.join("member").await;
+    env.until_ready(&["member"]).await;
+    env.until_condition("Ready", "True", "owner references to several Tenants").await;
+    env.until_condition("Ready", "True", "says controller: true").await;
     for end in ["forged", "doubled", "controlling"] {
-        assert_untouched(&world, end);
+        assert_untouched(&env, end);
     }
-    let other = world.tenants().get(&world.named("other")).await.unwrap();
+    let other = env.tenants().get(&env.prefixed("other")).await.unwrap();
     assert_eq!(status(&other).size, 0);
-    world.tenants().delete(&world.named("other"), &DeleteParams::default()).await.unwrap();
+    env.tenants().delete(&env.prefixed("other"), &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]
-async fn namespaces_of_the_cluster_itself_never_join() {
-    let world = World::new().await;
-    let tenant = world.create(spec()).await;
-    let own = json!({ "labels": label(&world.name), "ownerReferences": [reference(&tenant)] });
-    let name = format!("kube-{}", world.name);
+async fn ignores_namespaces_of_the_cluster() {
+    let env = TestEnv::new().await;
+    let tenant = env.create(spec()).await;
+    let own = json!({ "labels": label(&env.name), "ownerReferences": [reference(&tenant)] });
+    let name = format!("kube-{}", env.name);
     let namespace = json!({ "metadata": {
         "name": name, "labels": own["labels"], "ownerReferences": own["ownerReferences"],
     } });
-    world
-        .namespaces()
+    env.namespaces()
         .create(&PostParams::default(), &serde_json::from_value(namespace).unwrap())
         .await
         .unwrap();
-    world.until_said("Ready", "True", "namespaces of the cluster itself").await;
-    world.until_ready(&[]).await;
-    world.namespaces().delete(&name, &DeleteParams::default()).await.unwrap();
+    env.until_condition("Ready", "True", "namespaces of the cluster itself").await;
+    env.until_ready(&[]).await;
+    env.namespaces().delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_namespace_that_leaves_loses_what_the_tenant_made_in_it() {
-    let world = World::new().await;
-    world.ready(spec(), &["a", "b"]).await;
-    world.patch_namespace("a", json!({ "labels": { "capsule.clastix.io/tenant": null } })).await;
-    world.until_ready(&["b"]).await;
-    world.until_objects::<LimitRange>("a", "to be gone", <[_]>::is_empty).await;
-    world.until_objects::<RoleBinding>("a", "to be gone", <[_]>::is_empty).await;
-    world.until_objects::<LimitRange>("b", "to stay", |found| found.len() == 1).await;
+async fn deletes_objects_in_namespace_that_leaves_the_tenant() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &["a", "b"]).await;
+    env.patch_namespace("a", json!({ "labels": { "capsule.clastix.io/tenant": null } })).await;
+    env.until_ready(&["b"]).await;
+    env.until_objects::<LimitRange>("a", "to be gone", <[_]>::is_empty).await;
+    env.until_objects::<RoleBinding>("a", "to be gone", <[_]>::is_empty).await;
+    env.until_objects::<LimitRange>("b", "to stay", |found| found.len() == 1).await;
 
-    world.patch_namespace("b", json!({ "ownerReferences": null })).await;
-    let tenant = world.until_ready(&[]).await;
-    world.until_objects::<RoleBinding>("b", "to be gone", <[_]>::is_empty).await;
+    env.patch_namespace("b", json!({ "ownerReferences": null })).await;
+    let tenant = env.until_ready(&[]).await;
+    env.until_objects::<RoleBinding>("b", "to be gone", <[_]>::is_empty).await;
     let has = |tenant: &_| finalizer::has(tenant, "controller.projectcapsule.dev/finalize");
     if has(&tenant) {
-        world.until("the finalizer to go", |tenant| !has(tenant)).await;
+        env.until("the finalizer to go", |tenant| !has(tenant)).await;
     }
 }
 
 #[tokio::test]
-async fn a_namespace_moves_to_another_tenant_by_both_label_and_reference() {
-    let (from, to) = (World::new().await, World::new().await);
+async fn moves_namespace_to_another_tenant() {
+    let (from, to) = (TestEnv::new().await, TestEnv::new().await);
     from.ready(spec(), &["a"]).await;
     let target = to.create(spec()).await;
     from.patch_namespace("a", json!({ "labels": label(&to.name) })).await;
     from.until_ready(&[]).await;
-    from.until_said("Ready", "True", "does not belong to the Tenant").await;
-    to.until_said("Ready", "True", "does not belong to the Tenant").await;
+    from.until_condition("Ready", "True", "does not belong to the Tenant").await;
+    to.until_condition("Ready", "True", "does not belong to the Tenant").await;
     from.patch_namespace("a", json!({ "ownerReferences": [reference(&target)] })).await;
-    let is_theirs = |tenant: &tenant::Tenant| status(tenant).namespaces == [from.named("a")];
-    to.until("the namespace to be theirs", is_theirs).await;
+    let is_theirs = |tenant: &tenant::Tenant| status(tenant).namespaces == [from.prefixed("a")];
+    to.until("the namespace to belong to the other Tenant", is_theirs).await;
     from.until_objects::<RoleBinding>("a", "to belong to the other Tenant", |bindings| {
         bindings.len() == 1 && bindings[0].owner_references()[0].name == to.name
     })
     .await;
-    to.until_said("Ready", "True", "reconciled").await;
+    to.until_condition("Ready", "True", "reconciled").await;
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_stays_in_the_status_until_it_is_gone() {
-    let world = World::new().await;
-    world.ready(spec(), &["a", "b"]).await;
-    world.patch_namespace("a", json!({ "finalizers": ["example.com/wait"] })).await;
-    world.namespaces().delete(&world.named("a"), &DeleteParams::default()).await.unwrap();
-    world
-        .until("the namespace to be told as leaving", |tenant| {
-            let spaces = status(tenant).spaces;
-            spaces.len() == 2
-                && operator_core::conditions::is_true(&spaces[0].conditions, "Terminating")
-                && !operator_core::conditions::is_true(&spaces[0].conditions, "Ready")
-        })
-        .await;
-    world.until_objects::<LimitRange>("a", "not to be made again", <[_]>::is_empty).await;
-    world.patch_namespace("a", json!({ "finalizers": null })).await;
-    world.until_ready(&["b"]).await;
+async fn keeps_terminating_namespace_in_status() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &["a", "b"]).await;
+    env.patch_namespace("a", json!({ "finalizers": ["example.com/wait"] })).await;
+    env.namespaces().delete(&env.prefixed("a"), &DeleteParams::default()).await.unwrap();
+    env.until("the namespace to be reported as terminating", |tenant| {
+        let spaces = status(tenant).spaces;
+        spaces.len() == 2
+            && operator_core::conditions::is_true(&spaces[0].conditions, "Terminating")
+            && !operator_core::conditions::is_true(&spaces[0].conditions, "Ready")
+    })
+    .await;
+    env.until_objects::<LimitRange>("a", "not to be made again", <[_]>::is_empty).await;
+    env.patch_namespace("a", json!({ "finalizers": null })).await;
+    env.until_ready(&["b"]).await;
 }

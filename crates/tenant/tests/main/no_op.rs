@@ -1,13 +1,13 @@
-//! Nothing is written when nothing changed, and as little as can be when something did.
+//! A reconcile without a change writes nothing, and each change needs only the necessary writes.
 
 use harness::status::{assert_repairs, edits, patch_status};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::World;
+use crate::support::TestEnv;
 
-/// As large as the sample, with amounts that the API server spells otherwise and fields that it fills in.
+/// Returns a spec with quantities that the API server normalizes, and fields that it defaults.
 fn spec() -> serde_json::Value {
     json!({
         "owners": [{ "kind": "User", "name": "alice", "labels": { "team": "blue" } }],
@@ -26,34 +26,33 @@ fn spec() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_tenant_that_is_as_asked_costs_no_write() {
-    let world = World::new().await;
-    world.ready(spec(), &["a", "b"]).await;
+async fn writes_nothing_without_changes() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &["a", "b"]).await;
     let settled = Timestamp::now();
 
-    // A change of a namespace that means nothing to the Tenant makes the controller look at it; the change of
-    // the other Tenant shows that it has.
+    // The annotation triggers reconciles without an effect. The other Tenant is ready after them.
     for round in 0..3 {
-        world.patch_namespace("a", json!({ "annotations": { "round": round.to_string() } })).await;
+        env.patch_namespace("a", json!({ "annotations": { "round": round.to_string() } })).await;
     }
-    let before = world.tenants().get(&world.name).await.unwrap();
-    let other = World::new().await;
+    let before = env.tenants().get(&env.name).await.unwrap();
+    let other = TestEnv::new().await;
     other.ready(spec(), &["a"]).await;
-    assert_eq!(world.writes(settled), [] as [String; 0]);
-    let after = world.tenants().get(&world.name).await.unwrap();
+    assert_eq!(env.writes(settled), [] as [String; 0]);
+    let after = env.tenants().get(&env.name).await.unwrap();
     assert_eq!(after.resource_version(), before.resource_version());
 }
 
 #[tokio::test]
-async fn a_namespace_that_joins_costs_one_write_for_each_object() {
-    let world = World::new().await;
-    world.ready(spec(), &[]).await;
+async fn new_namespace_needs_one_write_for_each_object() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &[]).await;
     let before = Timestamp::now();
-    world.join("a").await;
-    world.until_ready(&["a"]).await;
-    let writes = world.writes(before);
-    let count = |words: &str| writes.iter().filter(|write| write.starts_with(words)).count();
-    for (words, expected) in [
+    env.join("a").await;
+    env.until_ready(&["a"]).await;
+    let writes = env.writes(before);
+    let count = |text: &str| writes.iter().filter(|write| write.starts_with(text)).count();
+    for (text, expected) in [
         ("create limitranges", 1),
         ("create networkpolicies", 2),
         ("create resourcequotas", 1),
@@ -65,17 +64,17 @@ async fn a_namespace_that_joins_costs_one_write_for_each_object() {
         ("update rolebindings", 0),
         ("delete", 0),
     ] {
-        assert_eq!(count(words), expected, "{words}: {writes:?}");
+        assert_eq!(count(text), expected, "{text}: {writes:?}");
     }
     assert!(count("update tenants/status") <= 2, "{writes:?}");
     assert_eq!(count("patch tenants"), 1, "the finalizer: {writes:?}");
-    assert_eq!(world.in_vain(before), [] as [String; 0]);
+    assert_eq!(env.wasted_requests(before), [] as [String; 0]);
 }
 
 #[tokio::test]
-async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written() {
-    let world = World::new().await;
-    world.ready(spec(), &["a"]).await;
+async fn repairs_a_status_that_was_changed_by_hand_and_then_writes_nothing() {
+    let env = TestEnv::new().await;
+    env.ready(spec(), &["a"]).await;
     let before = Timestamp::now();
     let mut edits = edits("/status/size", json!(9));
     edits.extend([
@@ -83,18 +82,18 @@ async fn a_status_that_somebody_changed_is_repaired_and_then_nothing_is_written(
         json!({ "op": "replace", "path": "/status/spaces/0/conditions/0/message", "value": "all is lost" }),
         json!({ "op": "remove", "path": "/status/spaces/0" }),
     ]);
-    assert_repairs(&world.tenants(), &world.name, &edits).await.unwrap();
+    assert_repairs(&env.tenants(), &env.name, &edits).await.unwrap();
 
-    // Admission writes these.
+    // The webhook writes reservations, so the controller keeps them.
     let until = json!([{ "namespace": "x", "until": Timestamp::now() }]);
     let reserved = json!({ "op": "add", "path": "/status/reservations", "value": until });
-    let reserved = patch_status(&world.tenants(), &world.name, &reserved).await.unwrap();
-    World::new().await.ready(spec(), &["a"]).await;
-    let after = world.tenants().get(&world.name).await.unwrap();
+    let reserved = patch_status(&env.tenants(), &env.name, &reserved).await.unwrap();
+    TestEnv::new().await.ready(spec(), &["a"]).await;
+    let after = env.tenants().get(&env.name).await.unwrap();
     assert_eq!(after.resource_version(), reserved.resource_version());
-    let writes = world.writes(before);
+    let writes = env.writes(before);
     let (status, others): (Vec<_>, Vec<_>) =
         writes.iter().partition(|write| write.starts_with("update tenants/status"));
-    assert!(status.len() <= 2 * edits.len(), "at most what is noted first, and what follows: {status:?}");
+    assert!(status.len() <= 2 * edits.len(), "at most two writes for each edit: {status:?}");
     assert!(others.is_empty(), "{others:?}");
 }

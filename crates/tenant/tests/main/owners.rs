@@ -1,4 +1,4 @@
-//! Owners whom a Tenant picks from the TenantOwners.
+//! Owners that a Tenant selects from the TenantOwners.
 
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::{
@@ -8,96 +8,94 @@ use kube::{
 use serde_json::{Value, json};
 use tenant::api::v1beta2::TenantOwner;
 
-use crate::support::{World, status};
+use crate::support::{TestEnv, status};
 
-fn owners(world: &World) -> Api<TenantOwner> {
-    Api::all(world.client.clone())
+fn owners(env: &TestEnv) -> Api<TenantOwner> {
+    Api::all(env.client.clone())
 }
 
-async fn create(world: &World, end: &str, labels: Value, spec: Value) {
-    let owner = json!({ "metadata": { "name": world.named(end), "labels": labels }, "spec": spec });
-    owners(world).create(&PostParams::default(), &serde_json::from_value(owner).unwrap()).await.unwrap();
+async fn create(env: &TestEnv, end: &str, labels: Value, spec: Value) {
+    let owner = json!({ "metadata": { "name": env.prefixed(end), "labels": labels }, "spec": spec });
+    owners(env).create(&PostParams::default(), &serde_json::from_value(owner).unwrap()).await.unwrap();
 }
 
-async fn label(world: &World, end: &str, labels: Value) {
+async fn label(env: &TestEnv, end: &str, labels: Value) {
     let patch = Patch::Merge(json!({ "metadata": { "labels": labels } }));
-    owners(world).patch(&world.named(end), &PatchParams::default(), &patch).await.unwrap();
+    owners(env).patch(&env.prefixed(end), &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Waits until exactly these own the Tenant and have one role each in the namespace, `name role`.
-async fn until_owned(world: &World, by: &[&str]) {
-    world
-        .until(&format!("to be owned by {by:?}"), |tenant| {
-            let owners = status(tenant).owners;
-            owners
-                .iter()
-                .map(|owner| format!("{} {}", owner.name, owner.cluster_roles.join("+")))
-                .eq(by.iter().copied())
-        })
-        .await;
+/// Waits until exactly these owners, given as `name role`, are in the status and in RoleBindings.
+async fn until_owned(env: &TestEnv, by: &[&str]) {
+    env.until(&format!("to be owned by {by:?}"), |tenant| {
+        let owners = status(tenant).owners;
+        owners
+            .iter()
+            .map(|owner| format!("{} {}", owner.name, owner.cluster_roles.join("+")))
+            .eq(by.iter().copied())
+    })
+    .await;
     let mut wanted: Vec<_> = by.iter().map(|owner| (*owner).to_owned()).collect();
     wanted.sort();
-    world
-        .until_objects::<RoleBinding>("a", &format!("for {by:?}"), |found| {
-            let who = |binding: &RoleBinding| {
-                let subject = &binding.subjects.as_ref().unwrap()[0];
-                format!("{} {}", subject.name, binding.role_ref.name)
-            };
-            let mut found: Vec<_> = found.iter().map(who).collect();
-            found.sort();
-            found == wanted
-        })
-        .await;
+    env.until_objects::<RoleBinding>("a", &format!("for {by:?}"), |found| {
+        let who = |binding: &RoleBinding| {
+            let subject = &binding.subjects.as_ref().unwrap()[0];
+            format!("{} {}", subject.name, binding.role_ref.name)
+        };
+        let mut found: Vec<_> = found.iter().map(who).collect();
+        found.sort();
+        found == wanted
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn owners_are_picked_by_label_and_by_selector_and_lose_their_rights_with_it() {
-    let world = World::new().await;
-    let name = world.name.clone();
+async fn selects_owners_by_label_and_selector_and_revokes_their_roles() {
+    let env = TestEnv::new().await;
+    let name = env.name.clone();
     let alice = json!({ "kind": "User", "name": "alice", "clusterRoles": ["admin"] });
     let selecting =
         json!({ "matchOwners": [{ "matchLabels": { "team": name } }, { "matchLabels": { "all": name } }] });
-    world.ready(json!({ "owners": [alice], "permissions": selecting }), &["a"]).await;
-    until_owned(&world, &["alice admin"]).await;
+    env.ready(json!({ "owners": [alice], "permissions": selecting }), &["a"]).await;
+    until_owned(&env, &["alice admin"]).await;
 
     let view = |name: &str| json!({ "kind": "User", "name": name, "clusterRoles": ["view"] });
-    create(&world, "anna", json!({ "projectcapsule.dev/tenant": name }), view("anna")).await;
-    create(&world, "bob", json!({ "team": name }), view("bob")).await;
-    create(&world, "eve", json!({ "team": "other" }), view("eve")).await;
-    until_owned(&world, &["alice admin", "anna view", "bob view"]).await;
+    create(&env, "anna", json!({ "projectcapsule.dev/tenant": name }), view("anna")).await;
+    create(&env, "bob", json!({ "team": name }), view("bob")).await;
+    create(&env, "eve", json!({ "team": "other" }), view("eve")).await;
+    until_owned(&env, &["alice admin", "anna view", "bob view"]).await;
 
-    label(&world, "bob", json!({ "team": null })).await;
-    label(&world, "eve", json!({ "all": name })).await;
-    until_owned(&world, &["alice admin", "anna view", "eve view"]).await;
+    label(&env, "bob", json!({ "team": null })).await;
+    label(&env, "eve", json!({ "all": name })).await;
+    until_owned(&env, &["alice admin", "anna view", "eve view"]).await;
 
     let edit = Patch::Merge(json!({ "spec": { "clusterRoles": ["edit"] } }));
-    owners(&world).patch(&world.named("anna"), &PatchParams::default(), &edit).await.unwrap();
-    until_owned(&world, &["alice admin", "anna edit", "eve view"]).await;
+    owners(&env).patch(&env.prefixed("anna"), &PatchParams::default(), &edit).await.unwrap();
+    until_owned(&env, &["alice admin", "anna edit", "eve view"]).await;
 
-    owners(&world).delete(&world.named("anna"), &DeleteParams::default()).await.unwrap();
-    world.change(json!({ "permissions": null })).await;
-    until_owned(&world, &["alice admin"]).await;
-    world.until_ready(&["a"]).await;
+    owners(&env).delete(&env.prefixed("anna"), &DeleteParams::default()).await.unwrap();
+    env.change(json!({ "permissions": null })).await;
+    until_owned(&env, &["alice admin"]).await;
+    env.until_ready(&["a"]).await;
     for end in ["bob", "eve"] {
-        owners(&world).delete(&world.named(end), &DeleteParams::default()).await.unwrap();
+        owners(&env).delete(&env.prefixed(end), &DeleteParams::default()).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_selector_that_cannot_be_used_is_told_and_the_others_pick() {
-    let world = World::new().await;
+async fn reports_invalid_selector_and_uses_the_others() {
+    let env = TestEnv::new().await;
     let odd = json!({ "matchExpressions": [{ "key": "team", "operator": "Like" }] });
-    let good = json!({ "matchLabels": { "team": world.name } });
+    let good = json!({ "matchLabels": { "team": env.name } });
     create(
-        &world,
+        &env,
         "anna",
-        json!({ "team": world.name }),
+        json!({ "team": env.name }),
         json!({ "kind": "User", "name": "anna", "clusterRoles": ["view"] }),
     )
     .await;
-    world.create(json!({ "permissions": { "matchOwners": [odd, good] } })).await;
-    world.join("a").await;
-    world.until_said("Ready", "False", "spec.permissions.matchOwners[0] cannot be used").await;
-    until_owned(&world, &["anna view"]).await;
-    owners(&world).delete(&world.named("anna"), &DeleteParams::default()).await.unwrap();
+    env.create(json!({ "permissions": { "matchOwners": [odd, good] } })).await;
+    env.join("a").await;
+    env.until_condition("Ready", "False", "spec.permissions.matchOwners[0] cannot be used").await;
+    until_owned(&env, &["anna view"]).await;
+    owners(&env).delete(&env.prefixed("anna"), &DeleteParams::default()).await.unwrap();
 }

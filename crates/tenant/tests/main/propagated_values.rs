@@ -1,4 +1,5 @@
-//! What the webhook of Tenants refuses is what the API server refuses in the objects that a Tenant has made.
+//! The values that the Tenant webhook denies are the ones that the API server rejects in other
+//! objects.
 
 use kube::{
     Api,
@@ -7,16 +8,21 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 const NAMESPACE: &str = "default";
 
-/// Whether the API server would store an object. Anything but a refusal of what is in it fails the test.
-async fn is_taken(world: &World, (group, kind): (&str, &str), metadata: Value, spec: Option<&Value>) -> bool {
+/// Returns whether the API server accepts an object. Panics on an error other than invalid content.
+async fn is_accepted(
+    env: &TestEnv,
+    (group, kind): (&str, &str),
+    metadata: Value,
+    spec: Option<&Value>,
+) -> bool {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-    let api = Api::<DynamicObject>::namespaced_with(world.client.clone(), NAMESPACE, &kind);
+    let api = Api::<DynamicObject>::namespaced_with(env.client.clone(), NAMESPACE, &kind);
     let mut object = json!({
-        "apiVersion": kind.api_version, "kind": kind.kind, "metadata": { "name": world.name },
+        "apiVersion": kind.api_version, "kind": kind.kind, "metadata": { "name": env.name },
     });
     object["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
     if let Some(spec) = spec {
@@ -32,7 +38,7 @@ async fn is_taken(world: &World, (group, kind): (&str, &str), metadata: Value, s
 
 #[tokio::test]
 async fn api_server_rejects_the_same_propagated_values() {
-    let world = World::new().await;
+    let env = TestEnv::new().await;
     let cases: Value = serde_json::from_str(include_str!("../fixtures/propagated-values.json")).unwrap();
     let text = |key: &str, value: &str| json!({ key: value });
     for (list, expected) in [("valid", true), ("invalid", false)] {
@@ -45,19 +51,19 @@ async fn api_server_rejects_the_same_propagated_values() {
         let annotations =
             each("annotationKeys").into_iter().map(|key| json!({ "annotations": text(&key, "") }));
         for metadata in labels.chain(values).chain(annotations) {
-            let taken = is_taken(&world, ("", "ConfigMap"), metadata.clone(), None).await;
-            assert_eq!(taken, expected, "{metadata}");
+            let accepted = is_accepted(&env, ("", "ConfigMap"), metadata.clone(), None).await;
+            assert_eq!(accepted, expected, "{metadata}");
         }
     }
     for case in cases["specs"].as_array().unwrap() {
         let kind = case["kind"].as_str().unwrap();
         let group = if kind == "LimitRange" { "" } else { "networking.k8s.io" };
-        let taken = is_taken(&world, (group, kind), json!({}), Some(&case["spec"])).await;
-        assert_eq!(taken, case["error"].is_null(), "{case}");
+        let accepted = is_accepted(&env, (group, kind), json!({}), Some(&case["spec"])).await;
+        assert_eq!(accepted, case["error"].is_null(), "{case}");
     }
-    // As many bytes as there may be, and one more.
+    // The maximum size and one byte more.
     for (size, expected) in [(256 * 1024 - 1, true), (256 * 1024, false)] {
         let annotations = json!({ "annotations": { "a": "x".repeat(size) } });
-        assert_eq!(is_taken(&world, ("", "ConfigMap"), annotations, None).await, expected, "{size}");
+        assert_eq!(is_accepted(&env, ("", "ConfigMap"), annotations, None).await, expected, "{size}");
     }
 }

@@ -1,4 +1,5 @@
-//! Namespaces that race for what is left of a quota of their Tenant: by how much they get past it, and that it is put right.
+//! Concurrent requests of several namespaces for a shared quota: how far they exceed it, and that the
+//! controller corrects it.
 
 use std::collections::BTreeMap;
 
@@ -17,70 +18,71 @@ use serde_json::json;
 
 use crate::{
     quotas::{pod, run, until_hard},
-    support::{PATIENCE, World},
+    support::{TIMEOUT, TestEnv},
 };
 
-/// How many pods the Tenant may have.
-const MOST: usize = 20;
-/// How many requests each namespace has under way at a time.
-const AT_ONCE: usize = 4;
+/// Number of Pods in the quota of the Tenant.
+const QUOTA: usize = 20;
+/// Number of concurrent requests for each namespace.
+const CONCURRENCY: usize = 4;
 
-const ENDS: [&str; 4] = ["a", "b", "c", "d"];
+const NAMESPACES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// How a creation ended.
+/// Result of a create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReconcileResult {
-    LetIn,
-    Refused,
+enum Attempt {
+    Created,
+    Denied,
 }
 
-/// Creates a pod. The API server may answer that its count of the quota was overtaken; then it is asked again, as
-/// every controller does. Returns how often that was.
-async fn attempt(pods: &Api<Pod>, name: &str) -> (ReconcileResult, usize) {
-    let mut overtaken = 0;
+/// Creates a Pod. Retries conflicts of the quota status, as every controller does. Returns the number
+/// of conflicts.
+async fn attempt(pods: &Api<Pod>, name: &str) -> (Attempt, usize) {
+    let mut conflicts = 0;
     loop {
         let Err(error) = pods.create(&PostParams::default(), &pod(name)).await else {
-            return (ReconcileResult::LetIn, overtaken);
+            return (Attempt::Created, conflicts);
         };
         if error.to_string().contains("exceeded quota") {
-            return (ReconcileResult::Refused, overtaken);
+            return (Attempt::Denied, conflicts);
         }
         assert!(matches!(&error, kube::Error::Api(status) if status.is_conflict()), "{error}");
-        overtaken += 1;
+        conflicts += 1;
     }
 }
 
-/// Creates as many pods in each of the namespaces as the whole Tenant may have, as fast as it goes. Returns how many were
-/// let in where, and how often a count was overtaken.
-async fn race(world: &World, ends: &[&str]) -> (BTreeMap<String, usize>, usize) {
+/// Creates the full quota of Pods in each namespace concurrently. Returns the number of created Pods
+/// by namespace, and the number of conflicts.
+async fn race(env: &TestEnv, ends: &[&str]) -> (BTreeMap<String, usize>, usize) {
     let in_one = async |end: &str| {
-        let pods = world.api::<Pod>(&world.named(end));
-        let names: Vec<_> = (0..MOST).map(|number| format!("racer-{number}")).collect();
+        let pods = env.api::<Pod>(&env.prefixed(end));
+        let names: Vec<_> = (0..QUOTA).map(|number| format!("racer-{number}")).collect();
         let attempts = names.iter().map(|name| attempt(&pods, name));
-        let made: Vec<_> = stream::iter(attempts).buffer_unordered(AT_ONCE).collect().await;
-        let let_in = made.iter().filter(|(ended, _)| *ended == ReconcileResult::LetIn).count();
-        (end.to_owned(), let_in, made.iter().map(|(_, overtaken)| overtaken).sum::<usize>())
+        let made: Vec<_> = stream::iter(attempts).buffer_unordered(CONCURRENCY).collect().await;
+        let created = made.iter().filter(|(ended, _)| *ended == Attempt::Created).count();
+        (end.to_owned(), created, made.iter().map(|(_, conflicts)| conflicts).sum::<usize>())
     };
     let done: Vec<_> = join_all(ends.iter().map(|end| in_one(end))).await;
-    let overtaken = done.iter().map(|(_, _, overtaken)| overtaken).sum();
-    (done.into_iter().map(|(end, let_in, _)| (end, let_in)).collect(), overtaken)
+    let conflicts = done.iter().map(|(_, _, conflicts)| conflicts).sum();
+    (done.into_iter().map(|(end, created, _)| (end, created)).collect(), conflicts)
 }
 
-/// What the API server counts in each namespace, once each is granted that and all that is left of the whole. Kubernetes'
-/// quota controller may count one pod too few for some minutes: it looks at a ResourceQuota before it has heard of the pod.
-async fn until_granted(world: &World, ends: &[&str]) -> Vec<usize> {
-    let quota = format!("capsule-{}-0", world.name);
-    eventually("each namespace to be granted its use and what is left", PATIENCE, async || {
+/// Waits until the limit of each namespace is its usage plus the rest of the shared quota. Returns the
+/// usage of each namespace. For some minutes, the quota controller of Kubernetes may count one Pod too
+/// few, because it may recalculate a ResourceQuota before its cache contains the Pod.
+async fn until_granted(env: &TestEnv, ends: &[&str]) -> Vec<usize> {
+    let quota = format!("capsule-{}-0", env.name);
+    eventually("the limit of each namespace to be its usage plus the rest", TIMEOUT, async || {
         let mut counts = Vec::new();
         for end in ends {
-            let found = world.api::<ResourceQuota>(&world.named(end)).get(&quota).await?;
+            let found = env.api::<ResourceQuota>(&env.prefixed(end)).get(&quota).await?;
             let (spec, status) = (found.spec.unwrap_or_default(), found.status.unwrap_or_default());
             let pods = |amounts: Option<BTreeMap<String, Quantity>>| -> Option<usize> {
                 amounts?.get("pods")?.0.parse().ok()
             };
             counts.push((pods(spec.hard), pods(status.used).unwrap_or_default()));
         }
-        let left = MOST.saturating_sub(counts.iter().map(|(_, used)| used).sum());
+        let left = QUOTA.saturating_sub(counts.iter().map(|(_, used)| used).sum());
         let is_granted = counts.iter().all(|(hard, used)| *hard == Some(used + left));
         Ok(if is_granted { Ok(counts.iter().map(|(_, used)| *used).collect()) } else { Err(counts) })
     })
@@ -88,105 +90,103 @@ async fn until_granted(world: &World, ends: &[&str]) -> Vec<usize> {
     .unwrap()
 }
 
-/// Has these namespaces race, and holds them to the bound and to what comes after.
-async fn past_the_quota_and_back(ends: &[&str]) {
-    let world = World::new().await;
-    let quotas = json!({ "items": [{ "hard": { "pods": MOST.to_string() } }] });
-    world.ready(json!({ "resourceQuotas": quotas }), ends).await;
+/// Exceeds the quota from these namespaces, and checks the limit of the excess and its correction.
+async fn exceed_and_correct(ends: &[&str]) {
+    let env = TestEnv::new().await;
+    let quotas = json!({ "items": [{ "hard": { "pods": QUOTA.to_string() } }] });
+    env.ready(json!({ "resourceQuotas": quotas }), ends).await;
     for end in ends {
-        until_hard(&world, end, &MOST.to_string()).await;
-        // So that the namespace has what pods need, and a refusal is one of the quota.
-        run(&world, end, "first").await;
-        let pods = world.api::<Pod>(&world.named(end));
+        until_hard(&env, end, &QUOTA.to_string()).await;
+        // The first Pod shows that the namespace is usable, so that later denials come from the quota.
+        run(&env, end, "first").await;
+        let pods = env.api::<Pod>(&env.prefixed(end));
         pods.delete("first", &DeleteParams::default().grace_period(0)).await.unwrap();
     }
     for end in ends {
-        until_hard(&world, end, &MOST.to_string()).await;
+        until_hard(&env, end, &QUOTA.to_string()).await;
     }
     let began = Timestamp::now();
-    let (let_in, overtaken) = race(&world, ends).await;
-    let together: usize = let_in.values().sum();
-    let past = together.saturating_sub(MOST);
-    assert!(past <= (ends.len() - 1) * MOST, "{let_in:?}");
+    let (created, conflicts) = race(&env, ends).await;
+    let total: usize = created.values().sum();
+    let excess = total.saturating_sub(QUOTA);
+    assert!(excess <= (ends.len() - 1) * QUOTA, "{created:?}");
 
-    // What is there stays; nobody gets any more, and what is granted is what is used.
-    let counted: usize = until_granted(&world, ends).await.into_iter().sum();
-    assert!(counted >= MOST, "{counted} are counted of {let_in:?}");
+    // Existing Pods stay, no new Pods are admitted, and the limits shrink to the usage.
+    let counted: usize = until_granted(&env, ends).await.into_iter().sum();
+    assert!(counted >= QUOTA, "{counted} are counted of {created:?}");
     for end in ends {
-        let more = world.api::<Pod>(&world.named(end)).create(&PostParams::default(), &pod("more")).await;
+        let more = env.api::<Pod>(&env.prefixed(end)).create(&PostParams::default(), &pod("more")).await;
         assert!(more.unwrap_err().to_string().contains("exceeded quota"));
     }
-    let writes =
-        world.writes(began).iter().filter(|write| write.starts_with("update resourcequotas")).count();
+    let writes = env.writes(began).iter().filter(|write| write.starts_with("update resourcequotas")).count();
     println!(
-        "{} namespaces raced for {MOST} pods: {let_in:?}, {past} too many; {overtaken} conflicts; {writes} writes of \
+        "{} namespaces raced for {QUOTA} pods: {created:?}, {excess} too many; {conflicts} conflicts; {writes} writes of \
          ResourceQuotas, {} at most",
         ends.len(),
-        together * ends.len()
+        total * ends.len()
     );
-    assert!(writes <= together * ends.len(), "{writes} writes for {together} pods");
+    assert!(writes <= total * ends.len(), "{writes} writes for {total} pods");
 
-    // One below the limit, there is one again, for whoever is first.
-    let mut too_many = past + 1;
+    // After the usage drops below the quota, one Pod is available again.
+    let mut too_many = excess + 1;
     for end in ends {
-        let pods = world.api::<Pod>(&world.named(end));
+        let pods = env.api::<Pod>(&env.prefixed(end));
         let there = pods.list(&ListParams::default()).await.unwrap().items;
         for pod in there.iter().take(too_many) {
             pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await.unwrap();
             too_many -= 1;
         }
     }
-    eventually("there to be some left", PATIENCE, async || {
-        let counted: usize = until_granted(&world, ends).await.into_iter().sum();
-        Ok(counted < MOST)
+    eventually("quota to be available", TIMEOUT, async || {
+        let counted: usize = until_granted(&env, ends).await.into_iter().sum();
+        Ok(counted < QUOTA)
     })
     .await
     .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_namespaces_that_race_past_a_quota_are_bounded_and_what_is_granted_shrinks_to_what_is_used() {
-    past_the_quota_and_back(&ENDS[..2]).await;
+async fn limits_and_corrects_quota_excess_of_two_namespaces() {
+    exceed_and_correct(&NAMESPACES[..2]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_namespaces_that_race_past_a_quota_are_bounded_and_what_is_granted_shrinks_to_what_is_used() {
-    past_the_quota_and_back(&ENDS).await;
+async fn limits_and_corrects_quota_excess_of_four_namespaces() {
+    exceed_and_correct(&NAMESPACES).await;
 }
 
 #[tokio::test]
-async fn a_burst_in_one_namespace_costs_one_write_for_each_change_at_most_and_none_when_it_is_over() {
+async fn burst_of_pods_needs_at_most_one_write_for_each_change_and_namespace() {
     const BURST: usize = 30;
-    let world = World::new().await;
-    world.ready(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "100" } }] } }), &["a", "b"]).await;
-    until_hard(&world, "a", "100").await;
-    run(&world, "a", "first").await;
-    until_hard(&world, "b", "99").await;
+    let env = TestEnv::new().await;
+    env.ready(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "100" } }] } }), &["a", "b"]).await;
+    until_hard(&env, "a", "100").await;
+    run(&env, "a", "first").await;
+    until_hard(&env, "b", "99").await;
     let began = Timestamp::now();
-    let pods = world.api::<Pod>(&world.named("a"));
+    let pods = env.api::<Pod>(&env.prefixed("a"));
     let create = |number: usize| {
         let pods = pods.clone();
         async move { pods.create(&PostParams::default(), &pod(&format!("burst-{number}"))).await }
     };
     let made: Vec<_> = stream::iter((0..BURST).map(create)).buffer_unordered(8).collect().await;
     assert!(made.iter().all(Result::is_ok));
-    until_hard(&world, "b", &(99 - BURST).to_string()).await;
-    let quota = format!("capsule-{}-0", world.name);
+    until_hard(&env, "b", &(99 - BURST).to_string()).await;
+    let quota = format!("capsule-{}-0", env.name);
     for end in ["a", "b"] {
-        world
-            .until_object::<ResourceQuota>(end, &quota, "to say what is used", |quota| {
-                quota.annotations()["quota.capsule.clastix.io/used-pods"] == (BURST + 1).to_string()
-            })
-            .await;
+        env.until_object::<ResourceQuota>(end, &quota, "to contain the usage", |quota| {
+            quota.annotations()["quota.capsule.clastix.io/used-pods"] == (BURST + 1).to_string()
+        })
+        .await;
     }
     let over = Timestamp::now();
-    let writes = world.writes(began);
+    let writes = env.writes(began);
     println!("{BURST} pods in one of two namespaces: {} writes", writes.len());
     assert!(writes.len() <= 2 * BURST, "{writes:?}");
 
-    // The namespace is looked at again, for a change that has nothing to do with it.
-    world.patch_namespace("a", json!({ "annotations": { "note": "x" } })).await;
-    let other = World::new().await;
+    // The annotation triggers a reconcile without an effect.
+    env.patch_namespace("a", json!({ "annotations": { "note": "x" } })).await;
+    let other = TestEnv::new().await;
     other.ready(json!({}), &["a"]).await;
-    assert_eq!(world.writes(over), [] as [String; 0]);
+    assert_eq!(env.writes(over), [] as [String; 0]);
 }

@@ -1,4 +1,4 @@
-//! Quotas of a Tenant as a whole, and of each namespace alone.
+//! Quotas that namespaces share, and quotas for each namespace.
 
 use k8s_openapi::{
     api::core::v1::{Pod, ResourceQuota},
@@ -7,7 +7,7 @@ use k8s_openapi::{
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 pub(crate) fn pod(name: &str) -> Pod {
     let containers = json!([{ "name": "main", "image": "example.com/main" }]);
@@ -15,22 +15,21 @@ pub(crate) fn pod(name: &str) -> Pod {
         .unwrap()
 }
 
-/// Waits until the grant is given and in force: the API server holds people to what stands in the status.
-pub(crate) async fn until_hard(world: &World, end: &str, pods: &str) {
-    let name = format!("capsule-{}-0", world.name);
-    world
-        .until_object::<ResourceQuota>(end, &name, &format!("to grant {pods} pods"), |quota| {
-            let given = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
-            let in_force = quota.status.as_ref().and_then(|status| status.hard.as_ref());
-            [given, in_force].iter().all(|hard| hard.is_some_and(|hard| hard["pods"].0 == pods))
-        })
-        .await;
+/// Waits until the limit is in the spec and in the status, which the API server enforces.
+pub(crate) async fn until_hard(env: &TestEnv, end: &str, pods: &str) {
+    let name = format!("capsule-{}-0", env.name);
+    env.until_object::<ResourceQuota>(end, &name, &format!("to grant {pods} pods"), |quota| {
+        let given = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+        let in_force = quota.status.as_ref().and_then(|status| status.hard.as_ref());
+        [given, in_force].iter().all(|hard| hard.is_some_and(|hard| hard["pods"].0 == pods))
+    })
+    .await;
 }
 
-/// Creates a pod as soon as the namespace has what pods need.
-pub(crate) async fn run(world: &World, end: &str, name: &str) {
-    let pods = world.api::<Pod>(&world.named(end));
-    cluster::wait::eventually("the pod to be made", crate::support::PATIENCE, async || {
+/// Creates a Pod as soon as the ServiceAccount of the namespace exists.
+pub(crate) async fn run(env: &TestEnv, end: &str, name: &str) {
+    let pods = env.api::<Pod>(&env.prefixed(end));
+    cluster::wait::eventually("the pod to be made", crate::support::TIMEOUT, async || {
         pods.create(&PostParams::default(), &pod(name)).await?;
         Ok(true)
     })
@@ -39,78 +38,76 @@ pub(crate) async fn run(world: &World, end: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn a_quota_of_the_tenant_is_what_its_namespaces_have_together() {
-    let world = World::new().await;
+async fn namespaces_share_the_quota_of_the_tenant() {
+    let env = TestEnv::new().await;
     let quotas = json!({ "items": [{ "hard": { "pods": "3" } }] });
-    world.ready(json!({ "resourceQuotas": quotas }), &["a", "b"]).await;
-    until_hard(&world, "a", "3").await;
-    run(&world, "a", "one").await;
-    until_hard(&world, "b", "2").await;
-    until_hard(&world, "a", "3").await;
-    run(&world, "b", "two").await;
-    run(&world, "b", "three").await;
-    until_hard(&world, "a", "1").await;
-    until_hard(&world, "b", "2").await;
-    let refused = world.api(&world.named("a")).create(&PostParams::default(), &pod("four")).await;
-    assert!(refused.unwrap_err().to_string().contains("exceeded quota"));
+    env.ready(json!({ "resourceQuotas": quotas }), &["a", "b"]).await;
+    until_hard(&env, "a", "3").await;
+    run(&env, "a", "one").await;
+    until_hard(&env, "b", "2").await;
+    until_hard(&env, "a", "3").await;
+    run(&env, "b", "two").await;
+    run(&env, "b", "three").await;
+    until_hard(&env, "a", "1").await;
+    until_hard(&env, "b", "2").await;
+    let error = env.api(&env.prefixed("a")).create(&PostParams::default(), &pod("four")).await;
+    assert!(error.unwrap_err().to_string().contains("exceeded quota"));
 
-    let pods = world.api::<Pod>(&world.named("b"));
+    let pods = env.api::<Pod>(&env.prefixed("b"));
     pods.delete("two", &DeleteParams::default().grace_period(0)).await.unwrap();
-    until_hard(&world, "a", "2").await;
-    run(&world, "a", "four").await;
+    until_hard(&env, "a", "2").await;
+    run(&env, "a", "four").await;
 
-    world.change(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "10" } }] } })).await;
-    until_hard(&world, "a", "9").await;
-    until_hard(&world, "b", "8").await;
-    world.until_ready(&["a", "b"]).await;
+    env.change(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "10" } }] } })).await;
+    until_hard(&env, "a", "9").await;
+    until_hard(&env, "b", "8").await;
+    env.until_ready(&["a", "b"]).await;
 }
 
 #[tokio::test]
-async fn a_pod_costs_one_write_for_each_namespace_at_most() {
-    let world = World::new().await;
+async fn new_pod_needs_at_most_one_write_for_each_namespace() {
+    let env = TestEnv::new().await;
     let items = json!([{ "hard": { "pods": "5", "count/pods": "7" } }, { "hard": { "services": "3" } }]);
-    world.ready(json!({ "resourceQuotas": { "items": items } }), &["a", "b"]).await;
+    env.ready(json!({ "resourceQuotas": { "items": items } }), &["a", "b"]).await;
     let before = Timestamp::now();
-    run(&world, "a", "one").await;
-    until_hard(&world, "b", "4").await;
-    world.until_ready(&["a", "b"]).await;
-    let mut writes = world.writes(before);
+    run(&env, "a", "one").await;
+    until_hard(&env, "b", "4").await;
+    env.until_ready(&["a", "b"]).await;
+    let mut writes = env.writes(before);
     writes.sort();
-    let update = format!("update resourcequotas/ capsule-{}-0", world.name);
+    let update = format!("update resourcequotas/ capsule-{}-0", env.name);
     assert_eq!(writes, [update.clone(), update]);
 }
 
 #[tokio::test]
-async fn a_quota_of_each_namespace_is_the_same_whatever_is_used() {
-    let world = World::new().await;
+async fn quota_of_each_namespace_does_not_depend_on_usage() {
+    let env = TestEnv::new().await;
     let item = json!({ "hard": { "pods": "3" } });
-    world.ready(json!({ "resourceQuotas": { "scope": "Namespace", "items": [item] } }), &["a", "b"]).await;
-    until_hard(&world, "b", "3").await;
-    run(&world, "a", "one").await;
-    let name = format!("capsule-{}-0", world.name);
-    world
-        .until_object::<ResourceQuota>("a", &name, "to count the pod", |quota| {
-            let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
-            used.is_some_and(|used| used["pods"].0 == "1")
-        })
+    env.ready(json!({ "resourceQuotas": { "scope": "Namespace", "items": [item] } }), &["a", "b"]).await;
+    until_hard(&env, "b", "3").await;
+    run(&env, "a", "one").await;
+    let name = format!("capsule-{}-0", env.name);
+    env.until_object::<ResourceQuota>("a", &name, "to count the pod", |quota| {
+        let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
+        used.is_some_and(|used| used["pods"].0 == "1")
+    })
+    .await;
+    // This change is applied after all reconciles that the usage may have triggered.
+    env.change(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "5" } }], "scope": "Namespace" } }))
         .await;
-    // The change of scope is carried out after whatever the use may have led to.
-    world
-        .change(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "5" } }], "scope": "Namespace" } }))
-        .await;
-    until_hard(&world, "b", "5").await;
-    until_hard(&world, "a", "5").await;
-    world.change(json!({ "resourceQuotas": { "scope": "Tenant" } })).await;
-    until_hard(&world, "b", "4").await;
-    until_hard(&world, "a", "5").await;
+    until_hard(&env, "b", "5").await;
+    until_hard(&env, "a", "5").await;
+    env.change(json!({ "resourceQuotas": { "scope": "Tenant" } })).await;
+    until_hard(&env, "b", "4").await;
+    until_hard(&env, "a", "5").await;
 }
 
 #[tokio::test]
-async fn a_namespace_that_joins_later_shares_what_is_left() {
-    let world = World::new().await;
-    world.ready(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "3" } }] } }), &["a"]).await;
-    run(&world, "a", "one").await;
-    world.join("b").await;
-    until_hard(&world, "b", "2").await;
-    until_hard(&world, "a", "3").await;
+async fn new_namespace_gets_the_rest_of_the_quota() {
+    let env = TestEnv::new().await;
+    env.ready(json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "3" } }] } }), &["a"]).await;
+    run(&env, "a", "one").await;
+    env.join("b").await;
+    until_hard(&env, "b", "2").await;
+    until_hard(&env, "a", "3").await;
 }

@@ -1,10 +1,10 @@
-//! Services that are there before their Tenant wants something on them.
+//! Metadata of Services that exist before the Tenant sets it.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{ResourceExt, api::PostParams};
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 fn service() -> Service {
     let service = json!({
@@ -13,29 +13,29 @@ fn service() -> Service {
     serde_json::from_value(service).unwrap()
 }
 
-fn wants(team: &str) -> Value {
+fn spec_with_label(team: &str) -> Value {
     json!({ "serviceOptions": { "additionalMetadata": { "labels": { "team": team } } } })
 }
 
-fn has(team: &str) -> impl Fn(&Service) -> bool {
+fn has_label(team: &str) -> impl Fn(&Service) -> bool {
     move |service| service.labels().get("team").is_some_and(|there| there == team)
 }
 
 #[tokio::test]
-async fn they_get_it_when_the_tenant_changes_and_when_their_namespace_joins() {
-    let world = World::new().await;
-    world.ready(json!({}), &["a"]).await;
-    world.api::<Service>(&world.named("a")).create(&PostParams::default(), &service()).await.unwrap();
-    world.change(wants("oil")).await;
-    let marked = world.until_object::<Service>("a", "web", "to be marked", has("oil")).await;
-    assert_eq!(marked.labels()["app"], "web");
+async fn updates_existing_services_when_tenant_changes_or_namespace_joins() {
+    let env = TestEnv::new().await;
+    env.ready(json!({}), &["a"]).await;
+    env.api::<Service>(&env.prefixed("a")).create(&PostParams::default(), &service()).await.unwrap();
+    env.change(spec_with_label("oil")).await;
+    let updated = env.until_object::<Service>("a", "web", "to be updated", has_label("oil")).await;
+    assert_eq!(updated.labels()["app"], "web");
 
-    let joins = world.named("b");
-    world.namespace("b", json!({})).await;
-    world.api::<Service>(&joins).create(&PostParams::default(), &service()).await.unwrap();
-    let tenant = world.tenants().get(&world.name).await.unwrap();
-    let member = json!({ "labels": crate::support::label(&world.name), "ownerReferences": [crate::support::reference(&tenant)] });
-    world.patch_namespace("b", member).await;
-    world.until_object::<Service>("b", "web", "to be marked", has("oil")).await;
-    world.until_ready(&["a", "b"]).await;
+    let joins = env.prefixed("b");
+    env.namespace("b", json!({})).await;
+    env.api::<Service>(&joins).create(&PostParams::default(), &service()).await.unwrap();
+    let tenant = env.tenants().get(&env.name).await.unwrap();
+    let member = json!({ "labels": crate::support::label(&env.name), "ownerReferences": [crate::support::reference(&tenant)] });
+    env.patch_namespace("b", member).await;
+    env.until_object::<Service>("b", "web", "to be updated", has_label("oil")).await;
+    env.until_ready(&["a", "b"]).await;
 }

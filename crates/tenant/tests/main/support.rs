@@ -1,4 +1,4 @@
-//! What the tests share: a Tenant of the test's own, and namespaces that an administrator joins to it.
+//! Test environment and helpers.
 
 use std::{
     fmt::Debug,
@@ -20,17 +20,17 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tenant::{Tenant, TenantController, TenantStatus};
 
-/// Long enough for a busy machine, short enough to notice. Deleting a namespace takes Kubernetes some seconds.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout for a single step on a slow machine. Kubernetes needs some seconds to delete a namespace.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The name of a Tenant that no other test has, and the cluster where the controller runs.
-pub(crate) struct World {
+/// A unique name for the Tenant of one test, on the shared cluster on which the controller runs.
+pub(crate) struct TestEnv {
     pub(crate) harness: Arc<Harness>,
     pub(crate) client: Client,
     pub(crate) name: String,
 }
 
-/// A kind whose objects live in namespaces.
+/// A namespaced kind.
 pub(crate) trait Namespaced:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -53,7 +53,7 @@ impl<K> Namespaced for K where
 {
 }
 
-impl World {
+impl TestEnv {
     pub(crate) async fn new() -> Self {
         let harness = harness::controller::<TenantController>().await.unwrap();
         let client = harness.cluster.client().await.unwrap();
@@ -84,19 +84,19 @@ impl World {
         self.tenants().patch(&self.name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// The full name of a namespace of the test.
-    pub(crate) fn named(&self, end: &str) -> String {
+    /// Returns the name with the name of the Tenant as prefix.
+    pub(crate) fn prefixed(&self, end: &str) -> String {
         format!("{}-{end}", self.name)
     }
 
     /// Creates a namespace with this metadata besides its name.
     pub(crate) async fn namespace(&self, end: &str, mut metadata: Value) -> Namespace {
-        metadata["name"] = self.named(end).into();
+        metadata["name"] = self.prefixed(end).into();
         let namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
         self.namespaces().create(&PostParams::default(), &namespace).await.unwrap()
     }
 
-    /// Creates a namespace that an administrator joins to the Tenant, by label and owner reference.
+    /// Creates a namespace of the Tenant as the administrator, with label and owner reference.
     pub(crate) async fn join(&self, end: &str) -> Namespace {
         let tenant = self.tenants().get(&self.name).await.unwrap();
         self.namespace(end, json!({ "labels": label(&self.name), "ownerReferences": [reference(&tenant)] }))
@@ -106,10 +106,10 @@ impl World {
     /// Changes a namespace by a merge patch of its metadata.
     pub(crate) async fn patch_namespace(&self, end: &str, metadata: Value) {
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        self.namespaces().patch(&self.named(end), &PatchParams::default(), &patch).await.unwrap();
+        self.namespaces().patch(&self.prefixed(end), &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// A Tenant with that spec and those namespaces, ready.
+    /// Creates the Tenant and its namespaces, and waits until they are ready.
     pub(crate) async fn ready(&self, spec: Value, namespaces: &[&str]) -> Tenant {
         self.create(spec).await;
         for end in namespaces {
@@ -120,7 +120,7 @@ impl World {
 
     /// Waits until `is_so` holds for the Tenant.
     pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Tenant) -> bool) -> Tenant {
-        eventually(what, PATIENCE, async || {
+        eventually(what, TIMEOUT, async || {
             let tenant = self.tenants().get(&self.name).await?;
             Ok(if is_so(&tenant) { Ok(tenant) } else { Err(tenant.status) })
         })
@@ -128,9 +128,9 @@ impl World {
         .unwrap()
     }
 
-    /// Waits until the Tenant says that all is as its spec asks, in exactly these namespaces.
+    /// Waits until the Tenant is ready for its current spec, with exactly these namespaces.
     pub(crate) async fn until_ready(&self, namespaces: &[&str]) -> Tenant {
-        let names: Vec<_> = namespaces.iter().map(|end| self.named(end)).collect();
+        let names: Vec<_> = namespaces.iter().map(|end| self.prefixed(end)).collect();
         self.until(&format!("{} to be ready with {names:?}", self.name), |tenant| {
             let status = status(tenant);
             status.observed_generation == tenant.metadata.generation
@@ -143,22 +143,23 @@ impl World {
         .await
     }
 
-    /// Waits until a condition of the Tenant has this status and its message contains these words.
-    pub(crate) async fn until_said(&self, type_: &str, says: &str, words: &str) -> Tenant {
-        self.until(&format!("{type_} to be {says} with {words:?}"), |tenant| {
-            said(tenant, type_).is_some_and(|(status, _, message)| status == says && message.contains(words))
+    /// Waits until a condition of the Tenant has this status, and its message contains this text.
+    pub(crate) async fn until_condition(&self, type_: &str, expected: &str, text: &str) -> Tenant {
+        self.until(&format!("{type_} to be {expected} with {text:?}"), |tenant| {
+            condition(tenant, type_)
+                .is_some_and(|(status, _, message)| status == expected && message.contains(text))
         })
         .await
     }
 
-    /// Waits until `is_so` holds for the objects of a kind in a namespace, and returns them sorted by name.
+    /// Waits until `is_so` holds for the objects of a kind in a namespace. Returns them sorted by name.
     pub(crate) async fn until_objects<K: Namespaced>(
         &self,
         end: &str,
         what: &str,
         is_so: impl Fn(&[K]) -> bool,
     ) -> Vec<K> {
-        eventually(&format!("{} {what}", K::plural(&())), PATIENCE, async || {
+        eventually(&format!("{} {what}", K::plural(&())), TIMEOUT, async || {
             let objects = self.objects::<K>(end).await?;
             Ok(if is_so(&objects) { Ok(objects) } else { Err(serde_json::to_string(&objects)) })
         })
@@ -174,8 +175,8 @@ impl World {
         what: &str,
         is_so: impl Fn(&K) -> bool,
     ) -> K {
-        eventually(&format!("{} {name} {what}", K::kind(&())), PATIENCE, async || {
-            let object = self.api::<K>(&self.named(end)).get_opt(name).await?;
+        eventually(&format!("{} {name} {what}", K::kind(&())), TIMEOUT, async || {
+            let object = self.api::<K>(&self.prefixed(end)).get_opt(name).await?;
             Ok(match object {
                 Some(object) if is_so(&object) => Ok(object),
                 other => Err(serde_json::to_string(&other)),
@@ -186,32 +187,31 @@ impl World {
     }
 
     async fn objects<K: Namespaced>(&self, end: &str) -> anyhow::Result<Vec<K>> {
-        let mut objects = self.api::<K>(&self.named(end)).list(&ListParams::default()).await?.items;
+        let mut objects = self.api::<K>(&self.prefixed(end)).list(&ListParams::default()).await?.items;
         objects.sort_by_key(ResourceExt::name_any);
         Ok(objects)
     }
 
-    /// What the controller itself has written since then in the test's namespaces, to the namespaces, and to
-    /// the Tenant.
+    /// Returns the writes of the controller to the Tenant, its namespaces, and the objects in them.
     pub(crate) fn writes(&self, since: Timestamp) -> Vec<String> {
         self.requests(|entry| entry.time > since && entry.is_write())
     }
 
-    /// What the controller has asked since then that was refused, or that its caches could have told it.
-    pub(crate) fn in_vain(&self, since: Timestamp) -> Vec<String> {
+    /// Returns the requests of the controller that failed, or that it could have read from its caches.
+    pub(crate) fn wasted_requests(&self, since: Timestamp) -> Vec<String> {
         self.requests(|entry| entry.time > since && (entry.code >= 400 || entry.verb == "get"))
     }
 
     fn requests(&self, keep: impl Fn(&Entry) -> bool) -> Vec<String> {
         let log = self.harness.requests().unwrap();
-        let ours = |name: &str| name == self.name || name.starts_with(&format!("{}-", self.name));
-        let about_ours = |entry: &Entry| ours(&entry.namespace) || ours(&entry.name);
-        let kept = log.filter(|entry| keep(entry) && entry.group != "events.k8s.io" && about_ours(entry));
-        let words = kept
+        let is_of_test = |name: &str| name == self.name || name.starts_with(&format!("{}-", self.name));
+        let concerns_test = |entry: &Entry| is_of_test(&entry.namespace) || is_of_test(&entry.name);
+        let kept = log.filter(|entry| keep(entry) && entry.group != "events.k8s.io" && concerns_test(entry));
+        let text = kept
             .entries
             .iter()
             .map(|entry| format!("{} {}/{} {}", entry.verb, entry.resource, entry.subresource, entry.name));
-        words.collect()
+        text.collect()
     }
 
     pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
@@ -219,12 +219,12 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         if self.harness.cluster.is_owned() {
             return;
         }
-        // In a cluster that outlives the test, the Tenant takes its namespaces with it.
+        // The cluster is reused by other tests. Deleting the Tenant also deletes its namespaces.
         let _ = Command::new(self.harness.cluster.record().kubectl())
             .arg("--kubeconfig")
             .arg(self.harness.cluster.kubeconfig())
@@ -247,7 +247,7 @@ pub(crate) fn label(tenant: &str) -> Value {
     json!({ "capsule.clastix.io/tenant": tenant })
 }
 
-/// An owner reference to the Tenant, as a member has it.
+/// Returns the owner reference of a namespace of the Tenant.
 pub(crate) fn reference(tenant: &Tenant) -> Value {
     json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
@@ -259,8 +259,8 @@ pub(crate) fn status(tenant: &Tenant) -> TenantStatus {
     tenant.status.clone().unwrap_or_default()
 }
 
-/// Status, reason and message of a condition.
-pub(crate) fn said(tenant: &Tenant, type_: &str) -> Option<(String, String, String)> {
+/// Returns status, reason, and message of a condition.
+pub(crate) fn condition(tenant: &Tenant, type_: &str) -> Option<(String, String, String)> {
     let conditions = status(tenant).conditions;
     find(&conditions, type_).map(|found| (found.status.clone(), found.reason.clone(), found.message.clone()))
 }
