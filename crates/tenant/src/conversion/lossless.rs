@@ -1,7 +1,7 @@
 //! The difference between two values, which can be applied later to an edited value. Pure.
 //!
-//! Conversion stores the fields that another version does not have as such a difference. An entry is
-//! applied only if the edit did not change its field. Additions of the edit are kept.
+//! Conversion stores the fields that another version does not have as such a difference. An entry
+//! is applied only if the edit did not change its field. Additions of the edit are kept.
 //!
 //! The serialized form is stored in annotations of Tenants, so the serde names must not change.
 
@@ -247,7 +247,8 @@ impl Items {
         }
     }
 
-    /// Returns the current position of each changed item: the first item that is equal or has the key.
+    /// Returns the current position of each changed item: the first item that is equal or has the
+    /// key.
     fn positions_in(&self, now: &[Value]) -> Vec<Option<usize>> {
         if self.changed.is_empty() {
             return Vec::new();

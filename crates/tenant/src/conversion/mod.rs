@@ -4,10 +4,10 @@
 //! convert the fields that both versions have. [`v1alpha1`] converts by way of [`v1beta1`].
 //!
 //! Conversion is [`lossless`]: after each conversion, the result is converted back, and the fields
-//! that were lost are preserved in an annotation. `conversion.ensemble/v1beta2` on a Tenant of an older
-//! version contains the fields that only `v1beta2` has. `conversion.ensemble/v1alpha1` on the stored
-//! Tenant contains the fields that the old version represents in another form. If an edit changes a
-//! preserved field, the edit wins.
+//! that were lost are preserved in an annotation. `conversion.ensemble/v1beta2` on a Tenant of an
+//! older version contains the fields that only `v1beta2` has. `conversion.ensemble/v1alpha1` on the
+//! stored Tenant contains the fields that the old version represents in another form. If an edit
+//! changes a preserved field, the edit wins.
 
 mod annotations;
 mod convertible;
@@ -103,8 +103,8 @@ pub fn to_v1alpha1(new: Tenant) -> Result<api::v1alpha1::Tenant, ConversionError
     convert(new, |new| Ok(v1alpha1::down(new)), v1alpha1::up)
 }
 
-/// Converts `from` to version `B`. Restores the fields that were preserved for `B`, and preserves the
-/// fields of `A` that `B` does not have.
+/// Converts `from` to version `B`. Restores the fields that were preserved for `B`, and preserves
+/// the fields of `A` that `B` does not have.
 fn convert<A: Convertible, B: Convertible>(
     mut from: A,
     convert_to: impl Fn(A) -> Result<B, ConversionError>,
@@ -129,14 +129,15 @@ fn key_for<V: Version>() -> String {
     format!("{PRESERVED_PREFIX}{}", V::version(&()))
 }
 
-/// Removes the annotation with preserved fields and parses it. An annotation that cannot be parsed was
-/// written by another program, and stays.
+/// Removes the annotation with preserved fields and parses it. An annotation that cannot be parsed
+/// was written by another program, and stays.
 fn take_preserved<A: Convertible>(
     object: &mut A,
     key: &str,
 ) -> Result<Option<lossless::Preserved>, ConversionError> {
     let Some(text) = object.annotations().get(key) else { return Ok(None) };
-    // The annotation contains JSON as text, so the size limit of the request does not cover its parsed size.
+    // The annotation contains JSON as text, so the size limit of the request does not cover its
+    // parsed size.
     if !Footprint::of(text.as_bytes()).is_ok_and(|found| found.bytes(1) <= MAX_PRESERVED_BYTES) {
         return Err(ConversionError::TooLarge { key: key.to_owned() });
     }

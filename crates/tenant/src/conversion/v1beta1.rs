@@ -117,8 +117,8 @@ fn roles(annotations: &Annotations) -> HashMap<String, String> {
 }
 
 /// Sets the annotation with the roles of an owner, if they are not the default ones and the name is
-/// valid in a key. Indexes are never written: after an edit of the list, another owner would get the
-/// roles.
+/// valid in a key. Indexes are never written: after an edit of the list, another owner would get
+/// the roles.
 fn set_roles(annotations: &mut Annotations, owner: &new::OwnerSpec) {
     let name = format!("{:?}.{}", owner.kind, owner.name).to_lowercase().replace('@', AT);
     if owner.cluster_roles != new::default_cluster_roles() && is_key(&name) {

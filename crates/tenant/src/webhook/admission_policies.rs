@@ -1,5 +1,5 @@
-//! ValidatingAdmissionPolicies, which also hold while the manager is down. Namespaces of the cluster
-//! cannot belong to a Tenant, and the names of managed objects are reserved.
+//! ValidatingAdmissionPolicies, which also hold while the manager is down. Namespaces of the
+//! cluster cannot belong to a Tenant, and the names of managed objects are reserved.
 
 use k8s_openapi::api::{
     core::v1::{LimitRange, Namespace, ResourceQuota},
@@ -23,8 +23,8 @@ const NO_REFERENCE: &str = "!has(object.metadata.ownerReferences) || object.meta
     (oldObject != null && has(oldObject.metadata.ownerReferences) && \
     oldObject.metadata.ownerReferences.exists(old, old.uid == owner.uid && old.name == owner.name)))";
 
-/// Forbids the names that the manager uses in this Tenant, except for users who may patch the Tenant:
-/// the manager and administrators.
+/// Forbids the names that the manager uses in this Tenant, except for users who may patch the
+/// Tenant: the manager and administrators.
 ///
 /// Generated names are set before the policy is evaluated.
 const NO_RESERVED_NAME: &str = "!(request.resource.resource == 'rolebindings' ? \

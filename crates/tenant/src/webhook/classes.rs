@@ -33,8 +33,8 @@ const INGRESS_CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 /// Deprecated alternative to `spec.storageClassName`, which Kubernetes still supports.
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Skips updates that keep the class, so that an Ingress whose class is no longer allowed can still be
-/// changed and deleted.
+/// Skips updates that keep the class, so that an Ingress whose class is no longer allowed can still
+/// be changed and deleted.
 const INGRESS_CLASS_CHANGES: &str = "request.operation == 'CREATE' || \
     object.?spec.?ingressClassName.orValue('') != oldObject.?spec.?ingressClassName.orValue('') || \
     object.metadata.?annotations[?'kubernetes.io/ingress.class'].orValue('') != \

@@ -1,9 +1,9 @@
 //! Tenants from the API server, read at a limited rate.
 //!
 //! Every client that reaches the webhook port can cause reviews, so live reads are limited. Single
-//! Tenants are read while tokens are left. After that, and for all Tenants, concurrent reviews share
-//! one list. The list starts after the reviews that use it, so no review gets an older result than
-//! from a read of its own. A flood of reviews causes one list at a time, with pauses.
+//! Tenants are read while tokens are left. After that, and for all Tenants, concurrent reviews
+//! share one list. The list starts after the reviews that use it, so no review gets an older result
+//! than from a read of its own. A flood of reviews causes one list at a time, with pauses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,8 +28,8 @@ use crate::{api::v1beta2::Tenant, syntax::is_subdomain};
 
 /// Rate limit for reads of single Tenants.
 const READS: Rate = Rate { burst: 100, interval: Duration::from_millis(20) };
-/// Minimum and maximum pause between two lists. Within these limits, the pause is as long as the last
-/// list took. A review has 4.5 s, and may wait for two lists.
+/// Minimum and maximum pause between two lists. Within these limits, the pause is as long as the
+/// last list took. A review has 4.5 s, and may wait for two lists.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 
 /// Error of a live read.
@@ -96,7 +96,8 @@ impl LiveTenants {
         Ok(all.tenants.get(name).cloned())
     }
 
-    /// Returns all Tenants. Tenants that cannot be read are omitted, because their owners are unknown.
+    /// Returns all Tenants. Tenants that cannot be read are omitted, because their owners are
+    /// unknown.
     pub(super) async fn list(&self) -> Result<Arc<Snapshot>, LiveError> {
         let list = async || {
             let found = list_pages::<Tenant>(self.reader.clone(), None).await?;

@@ -8,7 +8,7 @@ pub(super) const EXCLUDE_SYSTEM_USERS: &str = "!(request.userInfo.username in ['
 
 /// Excludes members of `system:masters`, except for creates and updates of namespaces that
 /// reference a Tenant before or after the request.
-pub(super) const REFERENCES_TENANT: &str = "!(has(request.userInfo.groups) && 'system:masters' in \
+pub(super) const EXCLUDE_MASTERS_WITHOUT_TENANT: &str = "!(has(request.userInfo.groups) && 'system:masters' in \
     request.userInfo.groups) || (request.operation != 'DELETE' && [object, oldObject].exists(one, one != null && \
     ((has(one.metadata.labels) && 'capsule.clastix.io/tenant' in one.metadata.labels) || \
     (has(one.metadata.ownerReferences) && one.metadata.ownerReferences.exists(owner, owner.kind == 'Tenant' && \

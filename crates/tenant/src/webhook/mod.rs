@@ -5,7 +5,7 @@
 //! values that are propagated to other objects, and that the Tenant may be deleted.
 //!
 //! ```text
-//! namespaces          assigns new namespaces to Tenants; validates changes of membership and metadata
+//! namespaces          assigns new namespaces to Tenants; validates membership and metadata
 //! classes             defaults and validates the classes of Ingresses and PersistentVolumeClaims
 //! service_metadata    sets labels and annotations on Services
 //! managed_objects     denies writes to the objects that the controller manages

@@ -15,15 +15,15 @@ const LACKS_LABEL: &str = "has(object.metadata.name) && !has(object.metadata.del
     (!has(object.metadata.labels) || \
     object.metadata.labels[?'kubernetes.io/metadata.name'].orValue('') != object.metadata.name)";
 
-/// Skips older versions. Their Tenants get the label when they are next written in this version, for
-/// example when the controller adds the finalizer.
+/// Skips older versions. Their Tenants get the label when they are next written in this version,
+/// for example when the controller adds the finalizer.
 const IS_NEWEST: &str = "request.kind.version == 'v1beta2'";
 
 /// Returns the webhook that sets the label.
 ///
-/// The rules list each version, and [`IS_NEWEST`] excludes older ones. Otherwise the API server would
-/// convert Tenants before it validates them, and report a failed conversion for an invalid Tenant of
-/// an older version.
+/// The rules list each version, and [`IS_NEWEST`] excludes older ones. Otherwise the API server
+/// would convert Tenants before it validates them, and report a failed conversion for an invalid
+/// Tenant of an older version.
 pub(super) fn webhook() -> Webhook {
     Webhook::mutating::<NameLabelMutator>("tenant-name-label")
         .on(target::<v1beta2::Tenant>(CREATE | UPDATE))

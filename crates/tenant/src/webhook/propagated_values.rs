@@ -64,8 +64,8 @@ pub(super) fn validate(tenant: &str, spec: &TenantSpec) -> Violations {
     violations
 }
 
-/// Violations found so far. Only the first ones have a message, because a request can contain hundreds
-/// of thousands of them.
+/// Violations found so far. Only the first ones have a message, because a request can contain
+/// hundreds of thousands of them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Violations {
     messages: Vec<String>,

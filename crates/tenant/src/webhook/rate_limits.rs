@@ -18,8 +18,8 @@ impl<K: Eq + Hash> KeyedBuckets<K> {
         Self { each, all, by_key: HashMap::new(), shared: TokenBucket::default() }
     }
 
-    /// Takes a token of the key and a shared token. Returns whether both were available. Removes keys
-    /// whose bucket is full.
+    /// Takes a token of the key and a shared token. Returns whether both were available. Removes
+    /// keys whose bucket is full.
     pub(super) fn take(&mut self, key: K, now: Duration) -> bool {
         self.by_key.retain(|_, bucket| !bucket.is_full(now));
         self.by_key.entry(key).or_default().take(self.each, now).is_ok()

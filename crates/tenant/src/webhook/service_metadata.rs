@@ -1,4 +1,5 @@
-//! Sets the labels and annotations of Services. Kubernetes copies the labels to their EndpointSlices.
+//! Sets the labels and annotations of Services. Kubernetes copies the labels to their
+//! EndpointSlices.
 
 use std::collections::BTreeMap;
 

@@ -107,8 +107,9 @@ impl ConfigurationEnv {
 
     async fn until_condition(&self, status: &str, text: &str) -> CapsuleConfiguration {
         self.until(&format!("to be {status} with {text:?}"), |configuration| {
-            let said = configuration.status.as_ref();
-            said.is_some_and(|said| said.observed_generation == configuration.metadata.generation)
+            let observed = configuration.status.as_ref().and_then(|status| status.observed_generation);
+            configuration.status.is_some()
+                && observed == configuration.metadata.generation
                 && ready(configuration).is_some_and(|(is, message)| is == status && message.contains(text))
         })
         .await
@@ -119,11 +120,12 @@ impl ConfigurationEnv {
     }
 
     /// Returns a unique name.
-    fn prefixed(&self, end: &str) -> String {
-        self.base.prefixed(end)
+    fn prefixed(&self, suffix: &str) -> String {
+        self.base.prefixed(suffix)
     }
 
-    /// Permits the manager to update and delete cluster roles and bindings with these names, as documented.
+    /// Permits the manager to update and delete cluster roles and bindings with these names, as
+    /// documented.
     async fn permit(&self, names: &[&str]) {
         let name = self.prefixed("names");
         let (resources, verbs) = ("--resource=clusterroles,clusterrolebindings", "--verb=update,delete");

@@ -73,8 +73,8 @@ async fn terminating_tenant_waits_only_for_its_namespaces() {
     let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     config_maps.patch("held", &PatchParams::default(), &free).await.unwrap();
     until_gone(&env).await;
-    for end in ["a", "b"] {
-        assert!(env.namespaces().get_opt(&env.prefixed(end)).await.unwrap().is_none());
+    for suffix in ["a", "b"] {
+        assert!(env.namespaces().get_opt(&env.prefixed(suffix)).await.unwrap().is_none());
     }
     let foreign = env.namespaces().get(&env.prefixed("foreign")).await.unwrap();
     assert!(foreign.metadata.deletion_timestamp.is_none());
@@ -114,8 +114,8 @@ async fn reports_what_blocks_the_deletion_of_each_namespace() {
     let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
     config_maps.patch("held", &PatchParams::default(), &free).await.unwrap();
     until_gone(&env).await;
-    for end in ["a", "b", "c"] {
-        assert!(env.namespaces().get_opt(&env.prefixed(end)).await.unwrap().is_none());
+    for suffix in ["a", "b", "c"] {
+        assert!(env.namespaces().get_opt(&env.prefixed(suffix)).await.unwrap().is_none());
     }
 }
 
@@ -132,8 +132,8 @@ async fn orphan_deletion_keeps_namespaces() {
     })
     .await
     .unwrap();
-    let kept = env.namespaces().get(&env.prefixed("a")).await.unwrap();
-    assert_eq!((kept.uid(), &kept.metadata.deletion_timestamp), (namespace.uid(), &None));
-    assert!(kept.owner_references().iter().all(|owner| Some(&owner.uid) != before.uid().as_ref()));
+    let orphaned = env.namespaces().get(&env.prefixed("a")).await.unwrap();
+    assert_eq!((orphaned.uid(), &orphaned.metadata.deletion_timestamp), (namespace.uid(), &None));
+    assert!(orphaned.owner_references().iter().all(|owner| Some(&owner.uid) != before.uid().as_ref()));
     env.until_objects::<RoleBinding>("a", "to stay", |found| found.len() == 1).await;
 }

@@ -123,10 +123,10 @@ async fn deletes_objects_that_are_removed_from_the_spec() {
         "owners": null, "networkPolicies": null, "resourceQuotas": null, "limitRanges": { "items": one },
     }))
     .await;
-    for end in ["a", "b"] {
-        env.until_objects::<NetworkPolicy>(end, "to be gone", <[_]>::is_empty).await;
-        env.until_objects::<ResourceQuota>(end, "to be gone", <[_]>::is_empty).await;
-        env.until_objects::<RoleBinding>(end, "to be gone", <[_]>::is_empty).await;
+    for suffix in ["a", "b"] {
+        env.until_objects::<NetworkPolicy>(suffix, "to be gone", <[_]>::is_empty).await;
+        env.until_objects::<ResourceQuota>(suffix, "to be gone", <[_]>::is_empty).await;
+        env.until_objects::<RoleBinding>(suffix, "to be gone", <[_]>::is_empty).await;
     }
     let left = env.until_objects::<LimitRange>("b", "to be one", |found| found.len() == 1).await;
     let max = left[0].spec.as_ref().unwrap().limits[0].max.as_ref().unwrap();

@@ -19,8 +19,8 @@ fn spec() -> Value {
 }
 
 /// Asserts that the controller did not write to a namespace. Call it after a member is ready.
-fn assert_untouched(env: &TestEnv, end: &str) {
-    let name = env.prefixed(end);
+fn assert_untouched(env: &TestEnv, suffix: &str) {
+    let name = env.prefixed(suffix);
     let log = env.harness.requests().unwrap().writes();
     let about_it = log.filter(|entry| entry.namespace == name || entry.name == name);
     assert_eq!(about_it.entries, [], "{name}");
@@ -61,19 +61,19 @@ async fn ignores_forged_duplicate_and_controlling_references() {
     forged["uid"] = other.uid().into();
     let mut controlling = reference(&mine);
     controlling["controller"] = true.into();
-    for (end, references) in [
+    for (suffix, references) in [
         ("forged", json!([forged])),
         ("doubled", json!([reference(&mine), reference(&other)])),
         ("controlling", json!([controlling])),
     ] {
-        env.namespace(end, json!({ "labels": label(&env.name), "ownerReferences": references })).await;
+        env.namespace(suffix, json!({ "labels": label(&env.name), "ownerReferences": references })).await;
     }
     env.join("member").await;
     env.until_ready(&["member"]).await;
     env.until_condition("Ready", "True", "owner references to several Tenants").await;
     env.until_condition("Ready", "True", "says controller: true").await;
-    for end in ["forged", "doubled", "controlling"] {
-        assert_untouched(&env, end);
+    for suffix in ["forged", "doubled", "controlling"] {
+        assert_untouched(&env, suffix);
     }
     let other = env.tenants().get(&env.prefixed("other")).await.unwrap();
     assert_eq!(status(&other).size, 0);

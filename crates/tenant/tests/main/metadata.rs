@@ -9,9 +9,9 @@ use crate::support::{TIMEOUT, TestEnv, status};
 
 const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
-async fn until(env: &TestEnv, end: &str, what: &str, is_so: impl Fn(&Namespace) -> bool) {
+async fn until(env: &TestEnv, suffix: &str, what: &str, is_so: impl Fn(&Namespace) -> bool) {
     eventually(what, TIMEOUT, async || {
-        let namespace = env.namespaces().get(&env.prefixed(end)).await?;
+        let namespace = env.namespaces().get(&env.prefixed(suffix)).await?;
         Ok(if is_so(&namespace) { Ok(()) } else { Err(namespace.metadata) })
     })
     .await

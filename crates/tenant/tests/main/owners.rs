@@ -14,14 +14,14 @@ fn owners(env: &TestEnv) -> Api<TenantOwner> {
     Api::all(env.client.clone())
 }
 
-async fn create(env: &TestEnv, end: &str, labels: Value, spec: Value) {
-    let owner = json!({ "metadata": { "name": env.prefixed(end), "labels": labels }, "spec": spec });
+async fn create(env: &TestEnv, suffix: &str, labels: Value, spec: Value) {
+    let owner = json!({ "metadata": { "name": env.prefixed(suffix), "labels": labels }, "spec": spec });
     owners(env).create(&PostParams::default(), &serde_json::from_value(owner).unwrap()).await.unwrap();
 }
 
-async fn label(env: &TestEnv, end: &str, labels: Value) {
+async fn label(env: &TestEnv, suffix: &str, labels: Value) {
     let patch = Patch::Merge(json!({ "metadata": { "labels": labels } }));
-    owners(env).patch(&env.prefixed(end), &PatchParams::default(), &patch).await.unwrap();
+    owners(env).patch(&env.prefixed(suffix), &PatchParams::default(), &patch).await.unwrap();
 }
 
 /// Waits until exactly these owners, given as `name role`, are in the status and in RoleBindings.
@@ -76,8 +76,8 @@ async fn selects_owners_by_label_and_selector_and_revokes_their_roles() {
     env.change(json!({ "permissions": null })).await;
     until_owned(&env, &["alice admin"]).await;
     env.until_ready(&["a"]).await;
-    for end in ["bob", "eve"] {
-        owners(&env).delete(&env.prefixed(end), &DeleteParams::default()).await.unwrap();
+    for suffix in ["bob", "eve"] {
+        owners(&env).delete(&env.prefixed(suffix), &DeleteParams::default()).await.unwrap();
     }
 }
 

@@ -16,19 +16,19 @@ pub(crate) fn pod(name: &str) -> Pod {
 }
 
 /// Waits until the limit is in the spec and in the status, which the API server enforces.
-pub(crate) async fn until_hard(env: &TestEnv, end: &str, pods: &str) {
+pub(crate) async fn until_hard(env: &TestEnv, suffix: &str, pods: &str) {
     let name = format!("capsule-{}-0", env.name);
-    env.until_object::<ResourceQuota>(end, &name, &format!("to grant {pods} pods"), |quota| {
-        let given = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+    env.until_object::<ResourceQuota>(suffix, &name, &format!("to grant {pods} pods"), |quota| {
+        let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
         let in_force = quota.status.as_ref().and_then(|status| status.hard.as_ref());
-        [given, in_force].iter().all(|hard| hard.is_some_and(|hard| hard["pods"].0 == pods))
+        [hard, in_force].iter().all(|hard| hard.is_some_and(|hard| hard["pods"].0 == pods))
     })
     .await;
 }
 
 /// Creates a Pod as soon as the ServiceAccount of the namespace exists.
-pub(crate) async fn run(env: &TestEnv, end: &str, name: &str) {
-    let pods = env.api::<Pod>(&env.prefixed(end));
+pub(crate) async fn run(env: &TestEnv, suffix: &str, name: &str) {
+    let pods = env.api::<Pod>(&env.prefixed(suffix));
     cluster::wait::eventually("the pod to be made", crate::support::TIMEOUT, async || {
         pods.create(&PostParams::default(), &pod(name)).await?;
         Ok(true)

@@ -57,23 +57,23 @@ async fn creates_all_objects_in_each_namespace() {
     env.join("production").await;
     let tenant = env.until_ready(&["development", "production"]).await;
     assert!(finalizer::has(&tenant, "controller.projectcapsule.dev/finalize"));
-    for end in ["development", "production"] {
-        let namespace = env.namespaces().get(&env.prefixed(end)).await.unwrap();
+    for suffix in ["development", "production"] {
+        let namespace = env.namespaces().get(&env.prefixed(suffix)).await.unwrap();
         assert_eq!(
             namespace.annotations()["scheduler.alpha.kubernetes.io/node-selector"],
             "kubernetes.io/os=linux"
         );
         let space = status(&tenant).spaces.into_iter().find(|space| space.name == namespace.name_any());
         assert_eq!(space.unwrap().uid, namespace.uid());
-        check_limits(&env, end).await;
-        check_policy(&env, end).await;
-        check_quotas(&env, end).await;
-        check_bindings(&env, end).await;
+        check_limits(&env, suffix).await;
+        check_policy(&env, suffix).await;
+        check_quotas(&env, suffix).await;
+        check_bindings(&env, suffix).await;
     }
 }
 
-async fn check_limits(env: &TestEnv, end: &str) {
-    let ranges = env.until_objects::<LimitRange>(end, "to be one", |ranges| ranges.len() == 1).await;
+async fn check_limits(env: &TestEnv, suffix: &str) {
+    let ranges = env.until_objects::<LimitRange>(suffix, "to be one", |ranges| ranges.len() == 1).await;
     assert_eq!(ranges[0].name_any(), format!("capsule-{}-0", env.name));
     assert_is_child(env, &ranges[0], "capsule.clastix.io/limit-range", "0");
     let limits = &ranges[0].spec.as_ref().unwrap().limits;
@@ -81,8 +81,8 @@ async fn check_limits(env: &TestEnv, end: &str) {
     assert_eq!(types, ["Pod", "Container", "PersistentVolumeClaim"]);
 }
 
-async fn check_policy(env: &TestEnv, end: &str) {
-    let policies = env.until_objects::<NetworkPolicy>(end, "to be one", |found| found.len() == 1).await;
+async fn check_policy(env: &TestEnv, suffix: &str) {
+    let policies = env.until_objects::<NetworkPolicy>(suffix, "to be one", |found| found.len() == 1).await;
     assert_eq!(policies[0].name_any(), format!("capsule-{}-0", env.name));
     assert_is_child(env, &policies[0], "capsule.clastix.io/network-policy", "0");
     let spec = policies[0].spec.as_ref().unwrap();
@@ -91,8 +91,8 @@ async fn check_policy(env: &TestEnv, end: &str) {
     assert_eq!(spec.ingress.as_ref().unwrap()[0].from.as_ref().unwrap().len(), 3);
 }
 
-async fn check_quotas(env: &TestEnv, end: &str) {
-    let quotas = env.until_objects::<ResourceQuota>(end, "to be three", |found| found.len() == 3).await;
+async fn check_quotas(env: &TestEnv, suffix: &str) {
+    let quotas = env.until_objects::<ResourceQuota>(suffix, "to be three", |found| found.len() == 3).await;
     for (index, quota) in quotas.iter().enumerate() {
         assert_eq!(quota.name_any(), format!("capsule-{}-{index}", env.name));
         assert_is_child(env, quota, "capsule.clastix.io/resource-quota", &index.to_string());
@@ -106,8 +106,8 @@ async fn check_quotas(env: &TestEnv, end: &str) {
     assert_eq!(quotas[1].annotations()["quota.capsule.clastix.io/hard-pods"], "10");
 }
 
-async fn check_bindings(env: &TestEnv, end: &str) {
-    let bindings = env.until_objects::<RoleBinding>(end, "to be two", |found| found.len() == 2).await;
+async fn check_bindings(env: &TestEnv, suffix: &str) {
+    let bindings = env.until_objects::<RoleBinding>(suffix, "to be two", |found| found.len() == 2).await;
     // Other programs compute the same names.
     let expected = [
         ("capsule:managed:286b623af2586c63", "capsule-namespace-deleter"),

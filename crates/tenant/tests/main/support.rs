@@ -20,7 +20,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tenant::{Tenant, TenantController, TenantStatus};
 
-/// Timeout for a single step on a slow machine. Kubernetes needs some seconds to delete a namespace.
+/// Timeout for a single step on a slow machine. Kubernetes needs some seconds to delete a
+/// namespace.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A unique name for the Tenant of one test, on the shared cluster on which the controller runs.
@@ -85,35 +86,38 @@ impl TestEnv {
     }
 
     /// Returns the name with the name of the Tenant as prefix.
-    pub(crate) fn prefixed(&self, end: &str) -> String {
-        format!("{}-{end}", self.name)
+    pub(crate) fn prefixed(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.name)
     }
 
     /// Creates a namespace with this metadata besides its name.
-    pub(crate) async fn namespace(&self, end: &str, mut metadata: Value) -> Namespace {
-        metadata["name"] = self.prefixed(end).into();
+    pub(crate) async fn namespace(&self, suffix: &str, mut metadata: Value) -> Namespace {
+        metadata["name"] = self.prefixed(suffix).into();
         let namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
         self.namespaces().create(&PostParams::default(), &namespace).await.unwrap()
     }
 
     /// Creates a namespace of the Tenant as the administrator, with label and owner reference.
-    pub(crate) async fn join(&self, end: &str) -> Namespace {
+    pub(crate) async fn join(&self, suffix: &str) -> Namespace {
         let tenant = self.tenants().get(&self.name).await.unwrap();
-        self.namespace(end, json!({ "labels": label(&self.name), "ownerReferences": [reference(&tenant)] }))
-            .await
+        self.namespace(
+            suffix,
+            json!({ "labels": label(&self.name), "ownerReferences": [reference(&tenant)] }),
+        )
+        .await
     }
 
     /// Changes a namespace by a merge patch of its metadata.
-    pub(crate) async fn patch_namespace(&self, end: &str, metadata: Value) {
+    pub(crate) async fn patch_namespace(&self, suffix: &str, metadata: Value) {
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        self.namespaces().patch(&self.prefixed(end), &PatchParams::default(), &patch).await.unwrap();
+        self.namespaces().patch(&self.prefixed(suffix), &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Creates the Tenant and its namespaces, and waits until they are ready.
     pub(crate) async fn ready(&self, spec: Value, namespaces: &[&str]) -> Tenant {
         self.create(spec).await;
-        for end in namespaces {
-            self.join(end).await;
+        for suffix in namespaces {
+            self.join(suffix).await;
         }
         self.until_ready(namespaces).await
     }
@@ -130,7 +134,7 @@ impl TestEnv {
 
     /// Waits until the Tenant is ready for its current spec, with exactly these namespaces.
     pub(crate) async fn until_ready(&self, namespaces: &[&str]) -> Tenant {
-        let names: Vec<_> = namespaces.iter().map(|end| self.prefixed(end)).collect();
+        let names: Vec<_> = namespaces.iter().map(|suffix| self.prefixed(suffix)).collect();
         self.until(&format!("{} to be ready with {names:?}", self.name), |tenant| {
             let status = status(tenant);
             status.observed_generation == tenant.metadata.generation
@@ -152,15 +156,16 @@ impl TestEnv {
         .await
     }
 
-    /// Waits until `is_so` holds for the objects of a kind in a namespace. Returns them sorted by name.
+    /// Waits until `is_so` holds for the objects of a kind in a namespace. Returns them sorted by
+    /// name.
     pub(crate) async fn until_objects<K: Namespaced>(
         &self,
-        end: &str,
+        suffix: &str,
         what: &str,
         is_so: impl Fn(&[K]) -> bool,
     ) -> Vec<K> {
         eventually(&format!("{} {what}", K::plural(&())), TIMEOUT, async || {
-            let objects = self.objects::<K>(end).await?;
+            let objects = self.objects::<K>(suffix).await?;
             Ok(if is_so(&objects) { Ok(objects) } else { Err(serde_json::to_string(&objects)) })
         })
         .await
@@ -170,13 +175,13 @@ impl TestEnv {
     /// Waits until `is_so` holds for one object.
     pub(crate) async fn until_object<K: Namespaced>(
         &self,
-        end: &str,
+        suffix: &str,
         name: &str,
         what: &str,
         is_so: impl Fn(&K) -> bool,
     ) -> K {
         eventually(&format!("{} {name} {what}", K::kind(&())), TIMEOUT, async || {
-            let object = self.api::<K>(&self.prefixed(end)).get_opt(name).await?;
+            let object = self.api::<K>(&self.prefixed(suffix)).get_opt(name).await?;
             Ok(match object {
                 Some(object) if is_so(&object) => Ok(object),
                 other => Err(serde_json::to_string(&other)),
@@ -186,8 +191,8 @@ impl TestEnv {
         .unwrap()
     }
 
-    async fn objects<K: Namespaced>(&self, end: &str) -> anyhow::Result<Vec<K>> {
-        let mut objects = self.api::<K>(&self.prefixed(end)).list(&ListParams::default()).await?.items;
+    async fn objects<K: Namespaced>(&self, suffix: &str) -> anyhow::Result<Vec<K>> {
+        let mut objects = self.api::<K>(&self.prefixed(suffix)).list(&ListParams::default()).await?.items;
         objects.sort_by_key(ResourceExt::name_any);
         Ok(objects)
     }
@@ -197,7 +202,8 @@ impl TestEnv {
         self.requests(|entry| entry.time > since && entry.is_write())
     }
 
-    /// Returns the requests of the controller that failed, or that it could have read from its caches.
+    /// Returns the requests of the controller that failed, or that it could have read from its
+    /// caches.
     pub(crate) fn wasted_requests(&self, since: Timestamp) -> Vec<String> {
         self.requests(|entry| entry.time > since && (entry.code >= 400 || entry.verb == "get"))
     }
@@ -206,12 +212,13 @@ impl TestEnv {
         let log = self.harness.requests().unwrap();
         let is_of_test = |name: &str| name == self.name || name.starts_with(&format!("{}-", self.name));
         let concerns_test = |entry: &Entry| is_of_test(&entry.namespace) || is_of_test(&entry.name);
-        let kept = log.filter(|entry| keep(entry) && entry.group != "events.k8s.io" && concerns_test(entry));
-        let text = kept
+        let requests =
+            log.filter(|entry| keep(entry) && entry.group != "events.k8s.io" && concerns_test(entry));
+        let lines = requests
             .entries
             .iter()
             .map(|entry| format!("{} {}/{} {}", entry.verb, entry.resource, entry.subresource, entry.name));
-        text.collect()
+        lines.collect()
     }
 
     pub(crate) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {

@@ -113,8 +113,8 @@ fn reference(tenant: &Tenant) -> OwnerReference {
     }
 }
 
-/// Returns the namespace with the owner reference of the Tenant in its new label. Only administrators
-/// and the manager can change the label alone.
+/// Returns the namespace with the owner reference of the Tenant in its new label. Only
+/// administrators and the manager can change the label alone.
 fn update(old: &Namespace, new: &Namespace, context: &AdmissionContext) -> Option<Namespace> {
     let (before, after) = (TenantReferences::of(&old.metadata), TenantReferences::of(&new.metadata));
     let may = matches!(context.role, Role::Administrator | Role::Manager);

@@ -30,8 +30,8 @@ type IsManaged = fn(&str, &Entries) -> bool;
 /// Returns the metadata that the webhook sets on a new namespace. The controller sets the rest.
 ///
 /// This is all metadata of the Tenant, with two exceptions. If the metadata changes which selectors
-/// match, it is the metadata without a selector. If the name is yet to be generated, it is the metadata
-/// that does not depend on the name.
+/// match, it is the metadata without a selector. If the name is yet to be generated, it is the
+/// metadata that does not depend on the name.
 pub(super) fn initial_metadata(tenant: &Tenant, metadata: &ObjectMeta) -> Metadata {
     let labels = metadata.labels.clone().unwrap_or_default();
     let of = |name: &str| {
@@ -44,8 +44,8 @@ pub(super) fn initial_metadata(tenant: &Tenant, metadata: &ObjectMeta) -> Metada
     metadata.name.as_deref().map_or_else(|| name_independent(&provisional_name(metadata), of), of)
 }
 
-/// Checks that a new namespace has the metadata that the Tenant sets on all namespaces. It is missing
-/// if the mutating webhook was skipped.
+/// Checks that a new namespace has the metadata that the Tenant sets on all namespaces. It is
+/// missing if the mutating webhook was skipped.
 pub(super) fn check_initial_metadata(tenant: &Tenant, new: &ObjectMeta) -> Result<(), Denial> {
     let initial = name_independent(&provisional_name(new), |name| unconditional_metadata(tenant, name));
     let entries = tenant.spec.namespace_options.iter().flat_map(|options| &options.additional_metadata_list);
@@ -90,8 +90,8 @@ fn desired(tenant: &Tenant, metadata: &ObjectMeta) -> Metadata {
     namespace::wanted(&tenant.name_any(), &tenant.spec, name, &labels).0
 }
 
-/// Checks that an owner does not change metadata that the Tenant manages, or reserved keys. Owners may
-/// always set the value that the Tenant sets.
+/// Checks that an owner does not change metadata that the Tenant manages, or reserved keys. Owners
+/// may always set the value that the Tenant sets.
 pub(super) fn check(tenant: &Tenant, old: Option<&ObjectMeta>, new: &ObjectMeta) -> Result<(), Denial> {
     compare(tenant, old, new, |key, desired| is_reserved(key) || is_set_by_tenant(key, desired))
 }
@@ -101,8 +101,8 @@ pub(super) fn check_managed(tenant: &Tenant, old: &ObjectMeta, new: &ObjectMeta)
     compare(tenant, Some(old), new, is_set_by_tenant)
 }
 
-/// Restores metadata of the Tenant that an update removes or changes. Returns the restored labels and
-/// annotations for a message.
+/// Restores metadata of the Tenant that an update removes or changes. Returns the restored labels
+/// and annotations for a message.
 pub(super) fn restore_metadata(tenant: &Tenant, old: &ObjectMeta, new: &mut ObjectMeta) -> Vec<String> {
     let desired = desired(tenant, new);
     let both = [
@@ -174,15 +174,15 @@ fn unauthorized_changes(
     changed.filter(|key| new.get(*key) != desired.get(*key)).cloned().collect()
 }
 
-/// Returns whether the Tenant sets a key. If the Tenant sets a level of Pod Security, this includes the
-/// version label of the level, because older versions are less strict.
+/// Returns whether the Tenant sets a key. If the Tenant sets a level of Pod Security, this includes
+/// the version label of the level, because older versions are less strict.
 fn is_set_by_tenant(key: &str, desired: &Entries) -> bool {
     let level = key.strip_suffix("-version").filter(|level| level.starts_with(POD_SECURITY));
     desired.contains_key(key) || level.is_some_and(|level| desired.contains_key(level))
 }
 
-/// Reserved keys that are not checked here. The label of the Tenant is validated as membership, owners
-/// may cordon their namespaces, and the API server writes the name label.
+/// Reserved keys that are not checked here. The label of the Tenant is validated as membership,
+/// owners may cordon their namespaces, and the API server writes the name label.
 const NOT_VALIDATED_HERE: [&str; 3] = [TENANT_LABEL, CORDONED_LABEL, NAMESPACE_NAME_LABEL];
 
 fn is_reserved(key: &str) -> bool {

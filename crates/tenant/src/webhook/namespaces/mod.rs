@@ -32,7 +32,7 @@ use self::{
 };
 use super::{
     lookups::{AdmissionContext, Lookups},
-    match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_SYSTEM_USERS, REFERENCES_TENANT},
+    match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_MASTERS_WITHOUT_TENANT, EXCLUDE_SYSTEM_USERS},
     rate_limits::KeyedBuckets,
 };
 use crate::{membership::named, reasons::NAMESPACE_DENIED};
@@ -42,13 +42,13 @@ const EVENTS_PER_TENANT: Rate = Rate { burst: 10, interval: Duration::from_secs(
 /// Rate limit for Events about denials, for all Tenants together.
 const EVENTS_TOTAL: Rate = Rate { burst: 100, interval: Duration::from_secs(1) };
 
-/// Returns the webhook that assigns a new namespace to its Tenant, and that restores the label, owner
-/// reference, and metadata of the Tenant when an update removes them.
+/// Returns the webhook that assigns a new namespace to its Tenant, and that restores the label,
+/// owner reference, and metadata of the Tenant when an update removes them.
 pub(super) fn mutating_webhook() -> Webhook {
     Webhook::mutating::<NamespaceMutator>("namespace-assignment")
         .on(target::<Namespace>(CREATE | UPDATE))
         .match_condition("exclude-system-users", EXCLUDE_SYSTEM_USERS)
-        .match_condition("references-tenant", REFERENCES_TENANT)
+        .match_condition("exclude-masters-without-tenant", EXCLUDE_MASTERS_WITHOUT_TENANT)
         .match_condition("changes-tenant-metadata", CHANGES_TENANT_METADATA)
         .build()
 }
@@ -60,7 +60,7 @@ pub(super) fn validating_webhook() -> Webhook {
         .on(target::<Namespace>(UPDATE).subresource("status"))
         .on(target::<Namespace>(UPDATE).subresource("finalize"))
         .match_condition("exclude-system-users", EXCLUDE_SYSTEM_USERS)
-        .match_condition("references-tenant", REFERENCES_TENANT)
+        .match_condition("exclude-masters-without-tenant", EXCLUDE_MASTERS_WITHOUT_TENANT)
         .side_effects()
         .build()
 }
@@ -150,9 +150,9 @@ impl Validator for NamespaceValidator {
 }
 
 impl NamespaceValidator {
-    /// Records the denial as an Event on each Tenant that the request references, or else on the only
-    /// Tenant that the user owns. Every client that reaches the webhook port can cause denials, so the
-    /// Events are rate limited.
+    /// Records the denial as an Event on each Tenant that the request references, or else on the
+    /// only Tenant that the user owns. Every client that reaches the webhook port can cause
+    /// denials, so the Events are rate limited.
     fn record_denial(&self, context: &AdmissionContext, denial: &Denial) {
         let named: Vec<_> = context.referenced.values().collect();
         let only = context.owned.values().take(usize::from(named.is_empty() && context.owned.len() == 1));

@@ -1,5 +1,5 @@
-//! Reserves namespaces within the namespace quota of a Tenant. Only this part of the webhooks writes
-//! to the API server.
+//! Reserves namespaces within the namespace quota of a Tenant. Only this part of the webhooks
+//! writes to the API server.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,21 +33,21 @@ pub(super) struct QuotaReservations {
     manager_namespace: String,
     locks: TenantLocks,
     sightings: Arc<Mutex<Sightings>>,
-    _observing: Subscription,
+    _subscription: Subscription,
 }
 
 impl QuotaReservations {
     pub(super) fn build(caches: &Caches<'_>, lookups: &Lookups) -> Self {
         let by_tenant = |namespace: &Namespace| named(&namespace.metadata);
         let sightings = Arc::<Mutex<Sightings>>::default();
-        let seen = sightings.clone();
+        let observed = sightings.clone();
         let observe = move |change: &Change<Tenant>| match (&change.old, &change.new) {
-            (_, Some(tenant)) => seen.lock().observe(tenant, Instant::now()),
-            (Some(tenant), None) => seen.lock().forget(tenant),
+            (_, Some(tenant)) => observed.lock().observe(tenant, Instant::now()),
+            (Some(tenant), None) => observed.lock().forget(tenant),
             (None, None) => {}
         };
         Self {
-            _observing: lookups.tenants().subscribe(observe),
+            _subscription: lookups.tenants().subscribe(observe),
             sightings,
             writer: caches.writer(),
             tenants: lookups.tenants().clone(),
@@ -57,8 +57,8 @@ impl QuotaReservations {
         }
     }
 
-    /// Reserves a namespace that joins the Tenant, or returns a denial if the quota is used up. A dry
-    /// run only checks the quota.
+    /// Reserves a namespace that joins the Tenant, or returns a denial if the quota is used up. A
+    /// dry run only checks the quota.
     ///
     /// # Errors
     /// Returns an error if a request to the API server fails.
@@ -80,13 +80,13 @@ impl QuotaReservations {
         // On a conflict, another writer made progress. The timeout of the review ends the loop.
         loop {
             let members = live.as_ref().map_or(Members::Cached(&cached), |live| Members::Live(live));
-            match self.place(&tenant, members, namespace) {
+            match self.decide(&tenant, members, namespace) {
                 Place::Given => return Ok(Ok(())),
                 Place::None { taken, quota } if live.is_some() => {
-                    return Ok(Err(full(&tenant, namespace, taken, quota)));
+                    return Ok(Err(quota_exceeded(&tenant, namespace, taken, quota)));
                 }
-                // The order matters: a namespace that is created before the Tenant is read again has a
-                // reservation.
+                // The order matters: a namespace that is created before the Tenant is read again
+                // has a reservation.
                 Place::None { .. } => live = Some(self.live_members(&tenant, &mut last_list, started).await?),
                 Place::Give(_) if dry_run => return Ok(Ok(())),
                 Place::Give(status) => {
@@ -97,12 +97,12 @@ impl QuotaReservations {
             }
             match self.live(&tenant).await? {
                 Some(live) => tenant = Arc::new(live),
-                None => return Ok(Err(gone(&tenant, namespace))),
+                None => return Ok(Err(tenant_not_found(&tenant, namespace))),
             }
         }
     }
 
-    fn place(&self, tenant: &Tenant, members: Members<'_>, namespace: &str) -> Place {
+    fn decide(&self, tenant: &Tenant, members: Members<'_>, namespace: &str) -> Place {
         let now = Instant::now();
         let mut sightings = self.sightings.lock();
         sightings.observe(tenant, now);
@@ -125,8 +125,8 @@ impl QuotaReservations {
         cached.map(|namespace| namespace.name_any()).collect()
     }
 
-    /// Returns the names of its namespaces from the API server, not older than `started`. Reviews that
-    /// wait for the lock share one list.
+    /// Returns the names of its namespaces from the API server, not older than `started`. Reviews
+    /// that wait for the lock share one list.
     async fn live_members(
         &self,
         tenant: &Tenant,
@@ -165,7 +165,7 @@ impl QuotaReservations {
     }
 }
 
-fn full(tenant: &Tenant, namespace: &str, taken: usize, quota: usize) -> Denial {
+fn quota_exceeded(tenant: &Tenant, namespace: &str, taken: usize, quota: usize) -> Denial {
     let name = tenant.name_any();
     Denial::forbidden(format!(
         "namespace {namespace}: Tenant {name} may have {quota} namespaces and has {taken}, including those that are being \
@@ -173,12 +173,12 @@ fn full(tenant: &Tenant, namespace: &str, taken: usize, quota: usize) -> Denial 
     ))
 }
 
-fn gone(tenant: &Tenant, namespace: &str) -> Denial {
+fn tenant_not_found(tenant: &Tenant, namespace: &str) -> Denial {
     Denial::forbidden(format!("namespace {namespace}: Tenant {} does not exist", tenant.name_any()))
 }
 
-/// One lock for each Tenant. Reviews of the same Tenant run one after the other in a process, so that
-/// conflicts come only from other replicas and the controller.
+/// One lock for each Tenant. Reviews of the same Tenant run one after the other in a process, so
+/// that conflicts come only from other replicas and the controller.
 #[derive(Default)]
 struct TenantLocks(Mutex<HashMap<String, Arc<tokio::sync::Mutex<LastList>>>>);
 

@@ -4,7 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use crate::membership::{label, references};
 
-/// The label and the owner references by which a namespace references Tenants. They are not validated.
+/// The label and the owner references by which a namespace references Tenants. They are not
+/// validated.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TenantReferences<'m> {
     pub(super) label: Option<&'m str>,

@@ -141,11 +141,11 @@ fn chooses_tenant_by_label_then_only_tenant_then_longest_prefix() {
 
 #[test]
 fn denies_namespace_of_user_without_tenant_or_of_other_tenant() {
-    let nobody = context(Role::CapsuleUser, &[], &[tenant("gas", json!({}))]);
-    assert!(created(free("dev"), &nobody).unwrap_err().contains("you own no Tenant"));
+    let no_tenant = context(Role::CapsuleUser, &[], &[tenant("gas", json!({}))]);
+    assert!(created(free("dev"), &no_tenant).unwrap_err().contains("you own no Tenant"));
     let named = |tenant: &str| namespace("dev", json!({ "labels": { TENANT_LABEL: tenant } }));
-    assert!(created(named("gas"), &nobody).unwrap_err().contains("is not owned by alice"));
-    assert!(created(named("coal"), &nobody).unwrap_err().contains("does not exist"));
+    assert!(created(named("gas"), &no_tenant).unwrap_err().contains("is not owned by alice"));
+    assert!(created(named("coal"), &no_tenant).unwrap_err().contains("does not exist"));
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn owner_creates_namespaces_only_in_own_tenants() {
         denial(None, Some(member("dev", "gas")), &alice).contains("Tenant gas, which alice does not own")
     );
     assert!(denial(None, Some(free("dev")), &alice).contains("the manager did not answer in time"));
-    let nobody = context(Role::CapsuleUser, &[], &[]);
-    assert!(denial(None, Some(free("dev")), &nobody).contains("you own no Tenant"));
+    let no_tenant = context(Role::CapsuleUser, &[], &[]);
+    assert!(denial(None, Some(free("dev")), &no_tenant).contains("you own no Tenant"));
     let label_alone = namespace("dev", json!({ "labels": { TENANT_LABEL: "oil" } }));
     assert!(denial(None, Some(label_alone), &alice).contains("no owner reference to the Tenant"));
     let mut forged = member("dev", "oil");

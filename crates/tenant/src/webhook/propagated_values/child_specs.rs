@@ -54,8 +54,8 @@ impl Violations {
         }
     }
 
-    /// Checks that no quantity of one field is larger than the quantity of the other field for the same
-    /// resource.
+    /// Checks that no quantity of one field is larger than the quantity of the other field for the
+    /// same resource.
     fn ordered(
         &mut self,
         path: &str,

@@ -17,8 +17,8 @@ fn long() -> String {
     "x".repeat(MAX_ANNOTATIONS_SIZE)
 }
 
-/// Returns specs with this metadata in every field that is copied without rendering, with the path of
-/// the field.
+/// Returns specs with this metadata in every field that is copied without rendering, with the path
+/// of the field.
 fn locations(metadata: &Value) -> Vec<(Value, &'static str)> {
     let with = |mut object: Value| {
         let fields = object.as_object_mut().unwrap();
@@ -239,7 +239,8 @@ fn limits_recorded_violations_and_detects_new_ones() {
     assert!(with(18).since(&Violations::default()).message().unwrap().ends_with("; and 2 more errors"));
 }
 
-/// The test `api_server_rejects_the_same_propagated_values` runs the same cases on a real API server.
+/// The test `api_server_rejects_the_same_propagated_values` runs the same cases on a real API
+/// server.
 #[test]
 fn rejects_child_specs_that_the_api_server_rejects() {
     let cases: Value =

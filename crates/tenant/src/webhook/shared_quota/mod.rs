@@ -1,13 +1,13 @@
 //! Enforces the quotas that the namespaces of a Tenant share.
 //!
-//! Before the API server admits an object that counts against a quota, it writes the new usage to the
-//! status of the namespace's ResourceQuota. The webhook validates this write: it is admitted as long
-//! as the total usage of all namespaces stays within the shared quota. One replica validates
+//! Before the API server admits an object that counts against a quota, it writes the new usage to
+//! the status of the namespace's ResourceQuota. The webhook validates this write: it is admitted as
+//! long as the total usage of all namespaces stays within the shared quota. One replica validates
 //! concurrent writes one after the other.
 //!
 //! Two replicas can admit concurrent writes that exceed the quota together. While no replica
-//! responds, the API server enforces each ResourceQuota alone. [`crate::quota`] describes how such an
-//! excess is limited and corrected.
+//! responds, the API server enforces each ResourceQuota alone. [`crate::quota`] describes how such
+//! an excess is limited and corrected.
 
 mod pending_admissions;
 
@@ -83,7 +83,8 @@ impl Validator for SharedQuotaValidator {
     async fn validate(&self, request: &Request<ResourceQuota>) -> Result<Verdict, BoxError> {
         let (Some(old), Some(new)) = (&request.old, &request.new) else { return Ok(Verdict::allow()) };
         let Some(share) = share(old) else { return Ok(Verdict::allow()) };
-        // A failed read is an error, not a denial: the API server then enforces each ResourceQuota alone.
+        // A failed read is an error, not a denial: the API server then enforces each ResourceQuota
+        // alone.
         let Some(tenant) = self.tenants.get(&share.0).await? else { return Ok(Verdict::allow()) };
         let exceeded = self.check(&tenant, &share, old, new);
         let denial = exceeded.map(|exceeded| Denial::forbidden(denial_message(&share.0, &exceeded)));

@@ -38,15 +38,15 @@ pub(super) struct PendingAdmissions(HashMap<ObjectKey, PendingAdmission>);
 
 struct PendingAdmission {
     used: Resources,
-    /// The resource version that the write replaces. The cache contains the write, or a later one, once
-    /// it has a higher version.
+    /// The resource version that the write replaces. The cache contains the write, or a later one,
+    /// once it has a higher version.
     replaced: u64,
     expires: Instant,
 }
 
 impl PendingAdmissions {
-    /// Replaces the usage `current` by `requested` if the total usage stays within `hard`. Usage that
-    /// does not increase is always admitted.
+    /// Replaces the usage `current` by `requested` if the total usage stays within `hard`. Usage
+    /// that does not increase is always admitted.
     pub(super) fn admit(
         &mut self,
         hard: &Resources,

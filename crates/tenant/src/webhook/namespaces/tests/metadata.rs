@@ -112,8 +112,8 @@ fn ignores_labels_of_the_controller_when_matching_selectors() {
 #[test]
 fn denies_new_namespace_without_metadata_of_the_tenant() {
     let alice = context(Role::CapsuleUser, &[restricted()], &[]);
-    let asked = namespace("dev", json!({ "labels": { LEVEL: "privileged" } }));
-    let namespace = created(asked, &alice).unwrap().unwrap();
+    let requested = namespace("dev", json!({ "labels": { LEVEL: "privileged" } }));
+    let namespace = created(requested, &alice).unwrap().unwrap();
     assert_eq!(namespace.metadata.labels.as_ref().unwrap()[LEVEL], "restricted");
     assert_eq!(denial(None, Some(namespace), &alice), "");
     // The mutating webhook was skipped.
