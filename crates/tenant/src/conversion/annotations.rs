@@ -7,6 +7,12 @@ use kube::ResourceExt;
 use super::ConversionError;
 use crate::api::v1beta2::{OwnerKind, ProxyKind, ProxyOperation};
 
+/// Part of the key of every annotation that a conversion reads.
+const DOMAIN: &str = "capsule.clastix.io";
+/// Maximum number of entries in all lists in the annotations of a Tenant: four times the maximum of
+/// a list in its spec.
+const MAX_ENTRIES: usize = 16_384;
+
 /// Cluster roles of an owner. `<kind>.<name>` in lower case, or the index of the owner, follows.
 pub(super) const CLUSTER_ROLES: &str = "clusterrolenames.capsule.clastix.io/";
 /// Replaces `@`, which is not valid in keys of annotations.

@@ -18,7 +18,7 @@ mod v1beta1;
 use operator_core::admission::{Conversion, Footprint, Version};
 
 use self::convertible::{Convertible, convertible_parts, transform};
-use self::features::check_entries;
+use self::annotations::check_entries;
 use crate::api::{self, v1beta2::Tenant};
 
 /// Prefix of the annotations with preserved fields. The version of the fields follows.
@@ -49,6 +49,14 @@ pub enum ConversionError {
         key: String,
         /// The error of the restored Tenant.
         source: serde_json::Error,
+    },
+    /// The lists in the annotations have too many entries.
+    #[error("metadata.annotations[{key}]: the annotations list more than {limit} entries; list fewer")]
+    TooManyEntries {
+        /// The key of the annotation that exceeds the limit.
+        key: String,
+        /// The maximum number of entries in all annotations.
+        limit: usize,
     },
     /// Preserved fields need too much memory.
     #[error("cannot restore the fields in metadata.annotations[{key}]: it is too large; remove it")]

@@ -331,6 +331,15 @@ fn rejects_annotation_that_is_too_large_before_parsing() {
 }
 
 #[test]
+fn rejects_annotations_with_too_many_entries() {
+    let key = "owners.capsule.clastix.io/user";
+    let names = vec!["a"; 20_000].join(",");
+    let owner = json!({ "owner": { "kind": "User", "name": "a" } });
+    let error = from_v1alpha1(old(json!({ key: names }), owner)).unwrap_err().to_string();
+    assert!(error.contains(key) && error.contains("more than 16384 entries"), "{error}");
+}
+
+#[test]
 fn rejects_or_ignores_invalid_preserved_fields() {
     let seen = to_v1beta1(new(json!({ "forceTenantPrefix": true }))).unwrap();
     let key = "conversion.ensemble/v1beta2";
