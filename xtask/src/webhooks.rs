@@ -12,7 +12,7 @@ use operator_core::{
     Registration,
     admission::{
         configuration::{ClientConfig, PORT, SERVICE, mutating, policies, validating},
-        faults,
+        validate_webhooks,
     },
     labels,
 };
@@ -32,7 +32,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
 
 /// Returns the Service, and a file for each controller with webhooks or policies.
 pub(crate) fn files() -> Result<Vec<Generated>> {
-    let faults: Vec<_> = CONTROLLERS.iter().flat_map(faults).collect();
+    let faults: Vec<_> = CONTROLLERS.iter().flat_map(validate_webhooks).collect();
     if !faults.is_empty() {
         bail!("invalid webhook declarations:\n{}", faults.join("\n"));
     }

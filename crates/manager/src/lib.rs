@@ -79,7 +79,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     let stop = signals::stop_on_signal()?;
     let meter = Arc::new(Meter::new(env!("CARGO_PKG_VERSION"), names(&flags.controllers)));
     let client = connect_measured(meter.clone()).await?;
-    let mut environment = Environment::within(client, meter.clone(), flags.scope.clone());
+    let mut environment = Environment::with_scope(client, meter.clone(), flags.scope.clone());
     environment.settings = Arc::new(flags.settings.clone());
     environment.concurrency = flags.concurrency;
     environment.reconcile_timeout = flags.reconcile_timeout;
@@ -105,7 +105,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     }
     if webhooks.is_some() {
         // Comes before controllers write, because the reviews of their writes need the user name.
-        stop.run_until_cancelled(environment.user.learn()).await;
+        stop.run_until_cancelled(environment.user.prefetch()).await;
     }
     let election = match &flags.leader_election {
         Some(flags) => Some(Arc::new(election(flags, &environment).await?)),
@@ -165,6 +165,6 @@ fn names(controllers: &[Registration]) -> impl Iterator<Item = &'static str> + u
 /// Returns the leader election. It has its own connections, so that reconciles do not delay renewals.
 async fn election(flags: &LeaderElection, environment: &Environment) -> Result<Election> {
     let metrics = environment.metrics.clone();
-    let client = Clients::measured(connect_apart().await?, metrics.clone()).named("election");
+    let client = Clients::with_metrics(connect_apart().await?, metrics.clone()).named("election");
     Ok(Election::new(client, &flags.namespace, &environment.instance, flags.timing, metrics))
 }

@@ -18,7 +18,7 @@ use operator_core::{
     events::Events,
     kind::{Kind, describe, is_deleting},
     owner::Owner,
-    write::{Children, WriteError, Written},
+    write::{Children, OperationResult, WriteError},
 };
 use serde::Serialize;
 
@@ -103,10 +103,10 @@ impl ChildObjects {
             return self.delete_if_owned(children, cache, owner, key).await;
         };
         match children.create_or_update(key, owner, mutate).await {
-            Ok(Written::Created) => self.record_event::<K>(cache, key, CREATED, "Create"),
-            Ok(Written::Updated) => self.record_event::<K>(cache, key, UPDATED, "Update"),
-            Ok(Written::Unchanged) => {}
-            Err(error @ WriteError::NotOurs { .. })
+            Ok(OperationResult::Created) => self.record_event::<K>(cache, key, CREATED, "Create"),
+            Ok(OperationResult::Updated) => self.record_event::<K>(cache, key, UPDATED, "Update"),
+            Ok(OperationResult::Unchanged) => {}
+            Err(error @ WriteError::NotOwned { .. })
                 if belongs_to_predecessor(children, cache, owner, key) =>
             {
                 return Err(Error::AwaitingCleanup(error));
@@ -144,7 +144,7 @@ impl ChildObjects {
             name: Some(key.name().to_owned()),
             ..ObjectReference::default()
         };
-        self.events.normal_to(cache.object_ref(&()), object, reason, action, &note);
+        self.events.normal_with_related(cache.object_ref(&()), object, reason, action, &note);
     }
 }
 

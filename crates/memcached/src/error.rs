@@ -2,7 +2,7 @@
 
 use operator_core::{
     ReconcileError,
-    error::{is_namespace_terminating, is_refusal},
+    error::{is_denied, is_namespace_terminating},
     owner::OwnerError,
     write::WriteError,
 };
@@ -43,10 +43,10 @@ pub enum Error {
 impl Error {
     /// Classifies a failed write.
     pub(crate) fn from_write(error: WriteError) -> Self {
-        match error.answer() {
+        match error.api_error() {
             None => Self::NameConflict(error),
             Some(answer) if is_namespace_terminating(answer) => Self::NamespaceTerminating(error),
-            Some(answer) if is_refusal(answer) => Self::Refused(error),
+            Some(answer) if is_denied(answer) => Self::Refused(error),
             Some(_) => Self::Write(error),
         }
     }

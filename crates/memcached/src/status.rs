@@ -7,7 +7,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use operator_core::{
     ReconcileError,
-    conditions::{READY, Status, Verdict, settle},
+    conditions::{READY, Status, Verdict, set_conditions},
     error::chain,
     pod::PodView,
 };
@@ -66,7 +66,7 @@ pub(crate) fn status(cache: &Memcached, observed: &Observation<'_>, now: Timesta
         ready_replicas: ready(observed),
         selector: selector_string(cache),
         observed_generation: Some(generation),
-        conditions: settle(before, &verdicts(observed), generation, now),
+        conditions: set_conditions(before, &verdicts(observed), generation, now),
     }
 }
 

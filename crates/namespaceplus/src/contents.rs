@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::{
     ControllerBuilder, ObjectKey,
-    error::{chain, is_conflict, is_namespace_terminating, is_refusal, is_unavailable, status},
+    error::{chain, is_conflict, is_denied, is_namespace_terminating, is_unavailable, status},
     informer::{Change, Index},
     kind::is_deleting,
     owner::Owner,
@@ -50,15 +50,15 @@ impl Failure {
 
     fn answer(&self) -> Option<&kube::Error> {
         match self {
-            Self::Write(error) => error.answer(),
+            Self::Write(error) => error.api_error(),
             Self::Invalid(_) => None,
         }
     }
 
     /// Returns whether the API server denied the write. Only a change of the spec or of the cluster
     /// helps.
-    pub(crate) fn is_refusal(&self) -> bool {
-        self.answer().is_some_and(is_refusal)
+    pub(crate) fn is_denied(&self) -> bool {
+        self.answer().is_some_and(is_denied)
     }
 
     /// Returns whether the namespace is terminating, which the informer will report.
@@ -75,7 +75,7 @@ impl Failure {
 /// Returns whether the error is transient. Internal errors of the API server are not, because they
 /// include failures of admission webhooks.
 pub(crate) fn is_transient(error: &WriteError) -> bool {
-    error.answer().is_some_and(|answer| {
+    error.api_error().is_some_and(|answer| {
         is_conflict(answer)
             || (is_unavailable(answer) && status(answer).is_none_or(|status| status.code != 500))
     })
@@ -175,7 +175,7 @@ impl<K: Child> KindReconciler<K> {
 
     async fn create_or_update(&self, namespace: &str, object: &K) -> Result<(), WriteError> {
         let key = ObjectKey::namespaced(namespace, &object.name_any());
-        let owner = Owner::Mark { key: MADE_FOR_KEY, value: namespace.to_owned() };
+        let owner = Owner::Annotation { key: MADE_FOR_KEY, value: namespace.to_owned() };
         let replaced = self.children.get(&key).filter(|present| object.must_replace(present));
         if let Some(replaced) = replaced.filter(|replaced| owner.owns(replaced.meta())) {
             self.children.delete(&replaced).await?;

@@ -115,7 +115,7 @@ impl Namespaces {
                 Action::Skip(state) => Ok(state),
             }
         };
-        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
+        retry_on_conflict(attempt, WriteError::is_stale_cache).await
     }
 
     /// Returns the state of the namespace after a failed write.
@@ -139,7 +139,7 @@ impl Namespaces {
                 None => Ok(false),
             }
         };
-        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
+        retry_on_conflict(attempt, WriteError::is_stale_cache).await
     }
 
     /// Deletes the namespace if it is owned. Returns it while it still exists.
@@ -159,7 +159,7 @@ impl Namespaces {
             self.writer.delete(&current, DeletePrecondition::ResourceVersion).await?;
             Ok(self.get(name))
         };
-        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
+        retry_on_conflict(attempt, WriteError::is_stale_cache).await
     }
 
     /// Reads the namespace: from the cache on the first attempt, live after a conflict.

@@ -3,8 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use operator_core::{
-    conditions::{READY, Status, Verdict, settle},
-    error::{chain, is_refusal},
+    conditions::{READY, Status, Verdict, set_conditions},
+    error::{chain, is_denied},
     write::WriteError,
 };
 
@@ -39,7 +39,7 @@ pub(crate) fn status(
     NamespacePlusStatus {
         observed_generation: Some(generation),
         namespace: is_ours.then(|| object.name_any()),
-        conditions: settle(&before.conditions, &verdicts(object, report, &hooks), generation, now),
+        conditions: set_conditions(&before.conditions, &verdicts(object, report, &hooks), generation, now),
         hooks,
     }
 }
@@ -134,7 +134,7 @@ fn part(type_: &'static str, failures: &[Failure], fine: String) -> Verdict {
     };
     let messages: Vec<_> = failures.iter().map(Failure::describe).collect();
     let mut message = messages.join("; ");
-    if type_ == ACCESS_READY && failures.iter().any(Failure::is_refusal) {
+    if type_ == ACCESS_READY && failures.iter().any(Failure::is_denied) {
         message.push_str(
             "; the manager may bind the ClusterRoles admin, edit and view; \
              for others, an administrator grants its ServiceAccount the verb bind on the role",
@@ -152,8 +152,8 @@ fn reason_of_trouble(failure: &Failure) -> &'static str {
 
 fn reason_of_write(error: &WriteError) -> &'static str {
     match error {
-        WriteError::NotOurs { .. } => reasons::NAME_CONFLICT,
-        WriteError::Api { source, .. } if is_refusal(source) => reasons::DENIED,
+        WriteError::NotOwned { .. } => reasons::NAME_CONFLICT,
+        WriteError::Api { source, .. } if is_denied(source) => reasons::DENIED,
         WriteError::Api { .. } => reasons::WRITE_FAILED,
     }
 }

@@ -1,4 +1,4 @@
-//! How long to wait before trying again.
+//! Exponential backoff, per object and per watch.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,56 +7,57 @@ use tokio::time::Instant;
 
 use crate::kind::ObjectKey;
 
-/// The wait after the first failure of an object.
-const FIRST: Duration = Duration::from_secs(1);
-/// The longest wait between two attempts at an object.
-const LONGEST: Duration = Duration::from_mins(5);
+/// Delay after the first failure of an object.
+const INITIAL_DELAY: Duration = Duration::from_secs(1);
+/// Longest delay between two attempts for an object.
+const MAX_DELAY: Duration = Duration::from_mins(5);
 
-/// Exponential backoff for each object by itself: 1 s, 2 s, 4 s, ... 5 min, each with up to a fifth of jitter
-/// so that objects that failed together do not come back together.
+/// Exponential backoff per object: 1 s, 2 s, 4 s, up to 5 min.
 ///
-/// Only retries count. An object that fails again because something else changed meanwhile keeps the time of its
-/// next retry: a busy object must not be put off further and further.
+/// Jitter shortens each delay by up to a fifth, so that objects that failed together do not retry
+/// together. Only retries count. An object that fails again because of another change keeps the
+/// time of its next retry, so frequent changes do not postpone it.
 #[derive(Default)]
 pub(crate) struct ObjectBackoff {
-    failing: HashMap<ObjectKey, Failing>,
+    entries: HashMap<ObjectKey, Entry>,
 }
 
-struct Failing {
+struct Entry {
     failures: u32,
     retry_at: Instant,
 }
 
 impl ObjectBackoff {
-    /// Takes in a failure and says how long to wait.
+    /// Records a failure and returns the delay before the next attempt.
     pub(crate) fn failed(&mut self, key: &ObjectKey, now: Instant) -> Duration {
-        let failing = self.failing.entry(key.clone()).or_insert(Failing { failures: 0, retry_at: now });
-        if failing.retry_at <= now {
-            failing.retry_at = now + delay(failing.failures, fastrand::f64());
-            failing.failures = failing.failures.saturating_add(1);
+        let entry = self.entries.entry(key.clone()).or_insert(Entry { failures: 0, retry_at: now });
+        if entry.retry_at <= now {
+            entry.retry_at = now + delay(entry.failures, fastrand::f64());
+            entry.failures = entry.failures.saturating_add(1);
         }
-        failing.retry_at.duration_since(now)
+        entry.retry_at.duration_since(now)
     }
 
-    /// Forgets the failures of an object, after a success or its end.
+    /// Clears the failures of an object.
     pub(crate) fn reset(&mut self, key: &ObjectKey) {
-        self.failing.remove(key);
+        self.entries.remove(key);
     }
 
-    /// How often the object was tried again in vain, the first failure included.
+    /// Returns the number of failed attempts for an object.
     pub(crate) fn failures(&self, key: &ObjectKey) -> u32 {
-        self.failing.get(key).map(|failing| failing.failures).unwrap_or_default()
+        self.entries.get(key).map(|entry| entry.failures).unwrap_or_default()
     }
 }
 
-/// The wait after `failures` earlier failures; `jitter` lies between 0 and 1.
+/// Returns the delay after `failures` earlier failures. `jitter` is between 0 and 1.
 fn delay(failures: u32, jitter: f64) -> Duration {
-    let wait = FIRST.saturating_mul(2_u32.saturating_pow(failures)).min(LONGEST);
+    let wait = INITIAL_DELAY.saturating_mul(2_u32.saturating_pow(failures)).min(MAX_DELAY);
     wait.mul_f64(1.0 - 0.2 * jitter)
 }
 
-/// Exponential backoff for a watch, or for anything else of which there is one: each wait twice as long as the one
-/// before, with up to a fifth of jitter. Starts anew after each success.
+/// Exponential backoff for a watch or another single task.
+///
+/// Each delay is twice the previous one. Jitter shortens it by up to a fifth. A success resets it.
 #[derive(Debug)]
 pub struct WatchBackoff {
     first: Duration,
@@ -65,7 +66,7 @@ pub struct WatchBackoff {
 }
 
 impl WatchBackoff {
-    /// Begins with `first` and goes up to `longest`.
+    /// Returns a backoff that starts with `first` and grows up to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first }
     }
@@ -92,31 +93,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_five_minutes() {
+    fn delay_doubles_up_to_five_minutes() {
         let waits: Vec<_> = (0..10).map(|failures| delay(failures, 0.0).as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
-        assert_eq!(delay(u32::MAX, 0.0), LONGEST);
+        assert_eq!(delay(u32::MAX, 0.0), MAX_DELAY);
     }
 
     #[test]
-    fn jitter_only_shortens_and_by_a_fifth_at_most() {
+    fn jitter_shortens_by_a_fifth_at_most() {
         assert_eq!(delay(9, 1.0), Duration::from_mins(4));
     }
 
     #[test]
-    fn a_success_starts_the_waits_anew() {
+    fn success_resets_the_delay() {
         let (key, now) = (ObjectKey::cluster("a"), Instant::now());
         let mut backoff = ObjectBackoff::default();
         let first = backoff.failed(&key, now);
         let second = backoff.failed(&key, now + first);
-        assert!(second > FIRST);
+        assert!(second > INITIAL_DELAY);
         assert_eq!(backoff.failures(&key), 2);
         backoff.reset(&key);
-        assert!(backoff.failed(&key, now) <= FIRST);
+        assert!(backoff.failed(&key, now) <= INITIAL_DELAY);
     }
 
     #[test]
-    fn failures_before_the_retry_do_not_put_it_off() {
+    fn failure_before_the_retry_does_not_postpone_it() {
         let (key, now) = (ObjectKey::cluster("a"), Instant::now());
         let mut backoff = ObjectBackoff::default();
         let wait = backoff.failed(&key, now);

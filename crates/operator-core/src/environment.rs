@@ -1,4 +1,4 @@
-//! What a process gives to the controllers that it runs.
+//! Clients, informers, settings, and limits that a process provides to its controllers.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -9,76 +9,77 @@ use crate::{
     fence::Fence,
     informer::{Informers, Scope},
     metrics::{Metrics, NoMetrics},
-    own_user::OwnUser,
+    self_subject::SelfSubject,
 };
 
-/// Something that can be set about a controller on the manager's command line, or by its environment.
+/// Setting of a controller: a flag of the manager or an environment variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The flag, without the dashes: `podset-image`.
+    /// Flag without dashes, such as `podset-image`.
     pub flag: &'static str,
-    /// The environment variable that stands in for the flag: `PODSET_IMAGE`.
+    /// Environment variable, such as `PODSET_IMAGE`.
     pub env: &'static str,
-    /// The value if neither is given.
+    /// Value if neither is set.
     pub default: &'static str,
-    /// The values that it may have; any if there is none here.
+    /// Allowed values. Empty if any value is allowed.
     pub values: &'static [&'static str],
-    /// What it does, for `--help`.
+    /// Help text of the flag.
     pub help: &'static str,
 }
 
-/// The values of the settings that were given, by flag.
+/// Values of the settings that were set, by flag.
 pub type Settings = HashMap<&'static str, String>;
 
-/// What a process gives to the controllers that it runs. Cheap to clone.
+/// What a process provides to its controllers. Cheap to clone.
 #[derive(Clone)]
 pub struct Environment {
-    /// Clients over the process's one connection pool.
+    /// Clients of the shared connection pool.
     pub clients: Clients,
-    /// Clients for requests that are sent inside an admission review. They have a limit of their own.
+    /// Clients for requests within an admission review. They have their own limit.
     pub review_clients: Clients,
-    /// The process's informers.
+    /// Informers of the process.
     pub informers: Informers,
-    /// Who this process is to the API server.
-    pub user: OwnUser,
-    /// What was set on the command line.
+    /// User that the process is authenticated as.
+    pub user: SelfSubject,
+    /// Settings from the command line.
     pub settings: Arc<Settings>,
-    /// Where to report what was done.
+    /// Metrics backend.
     pub metrics: Arc<dyn Metrics>,
-    /// Holds back the writes of a controller that this process does not lead. Of each controller its own.
+    /// Blocks the writes of a controller that this process does not lead. Each controller has its
+    /// own.
     pub fence: Fence,
-    /// Cancelled when the process is asked to stop: no reconcile begins any more, running ones finish.
+    /// Cancelled when the process stops: no new reconciles start, running ones finish.
     pub stop: CancellationToken,
-    /// How many objects of one controller are reconciled at once.
+    /// Number of objects of one controller that are reconciled at the same time.
     pub concurrency: usize,
-    /// How long one reconcile may take.
+    /// Timeout of one reconcile.
     pub reconcile_timeout: Duration,
-    /// How long running reconciles may still take after `stop`.
+    /// Time that running reconciles may take after `stop`.
     pub drain_timeout: Duration,
-    /// Which of several replicas this is; stands in Events.
+    /// Name of this replica in Events.
     pub instance: String,
-    /// The namespace that the manager itself runs in; no controller touches it.
+    /// Namespace of the manager. No controller modifies it.
     pub namespace: String,
 }
 
 impl Environment {
-    /// An environment with the defaults of the manager's flags.
+    /// Returns an environment with the defaults of the manager's flags.
     pub fn new(client: kube::Client) -> Self {
-        Self::measured(client, Arc::new(NoMetrics))
+        Self::with_metrics(client, Arc::new(NoMetrics))
     }
 
-    /// As [`Environment::new`], with everything that happens told to `metrics`.
-    pub fn measured(client: kube::Client, metrics: Arc<dyn Metrics>) -> Self {
-        Self::within(client, metrics, Scope::Cluster)
+    /// Returns an environment like [`Environment::new`] that reports to `metrics`.
+    pub fn with_metrics(client: kube::Client, metrics: Arc<dyn Metrics>) -> Self {
+        Self::with_scope(client, metrics, Scope::Cluster)
     }
 
-    /// As [`Environment::measured`], for controllers that look into some namespaces only.
-    pub fn within(client: kube::Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
-        let clients = Clients::measured(client, metrics.clone());
+    /// Returns an environment like [`Environment::with_metrics`] whose informers watch `scope`.
+    pub fn with_scope(client: kube::Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
+        let clients = Clients::with_metrics(client, metrics.clone());
         let review_clients = clients.with_own_limit(MAX_IN_FLIGHT_REVIEWS);
         let lists = clients.with_own_limit(MAX_IN_FLIGHT_LISTS);
-        let informers = Informers::within(lists.named("informers"), metrics.clone(), scope);
-        let user = OwnUser::new(review_clients.named("own user"));
+        let informers = Informers::with_scope(lists.named("informers"), metrics.clone(), scope);
+        let user = SelfSubject::new(review_clients.named("own user"));
         Self {
             clients,
             review_clients,

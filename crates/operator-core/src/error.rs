@@ -1,4 +1,4 @@
-//! What can go wrong between a controller and the API server, and how it is told.
+//! Errors of the API server: classification and messages.
 
 use std::error::Error as StdError;
 
@@ -6,41 +6,86 @@ use kube::{Error, core::Status};
 
 use crate::kind::ObjectKey;
 
-/// An error with all that lies beneath it, in one line: `outer: inner: innermost`.
+/// Error of a write.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// An object with that name exists and has another owner or none. It was not modified.
+    #[error(
+        "{object} exists and is not owned by this object (its controller: {holder}); delete or rename it, or choose another name"
+    )]
+    NotOwned {
+        /// Kind and key of the object.
+        object: String,
+        /// Kind and name of its controller, or `none`.
+        holder: String,
+    },
+    /// The API server rejected the request or did not respond.
+    #[error("cannot {action} {object}")]
+    Api {
+        /// Operation that was attempted, such as `create`.
+        action: &'static str,
+        /// Kind and key of the object.
+        object: String,
+        /// Error of the request.
+        source: kube::Error,
+    },
+}
+
+impl WriteError {
+    /// Returns whether the error shows that the cache is stale: the object changed, exists already,
+    /// or does not exist.
+    pub fn is_stale_cache(&self) -> bool {
+        match self {
+            Self::Api { action: "create", source, .. } => is_already_exists(source),
+            Self::Api { source, .. } => is_conflict(source) || is_not_found(source),
+            Self::NotOwned { .. } => false,
+        }
+    }
+
+    /// Returns the error of the request, if one was sent.
+    pub fn api_error(&self) -> Option<&kube::Error> {
+        match self {
+            Self::Api { source, .. } => Some(source),
+            Self::NotOwned { .. } => None,
+        }
+    }
+}
+
+/// Returns an error with all its causes on one line: `outer: inner: innermost`.
 ///
-/// Causes that the outer error already spells out are not repeated. An answer of the API server is given in
-/// its own words, without the `Status` around them that kube prints.
+/// Skips causes that the outer message already contains. For a response of the API server, uses its
+/// message without the `Status` that kube adds.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = words(error);
-    let mut cause = beneath(error);
+    let mut text = message(error);
+    let mut cause = source(error);
     while let Some(error) = cause {
-        let message = words(error);
+        let message = message(error);
         if !text.contains(&message) {
             text.push_str(": ");
             text.push_str(&message);
         }
-        cause = beneath(error);
+        cause = source(error);
     }
     text
 }
 
-/// What lies beneath an error; nothing beneath an answer, for that is complete.
-fn beneath<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
-    if answer(error).is_some() { None } else { error.source() }
+/// Returns the cause of an error. A response of the API server has none: its message is complete.
+fn source<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e (dyn StdError + 'static)> {
+    if api_status(error).is_some() { None } else { error.source() }
 }
 
-fn words(error: &(dyn StdError + 'static)) -> String {
-    match answer(error) {
+fn message(error: &(dyn StdError + 'static)) -> String {
+    match api_status(error) {
         Some(status) if !status.message.is_empty() => status.message.clone(),
         _ => error.to_string(),
     }
 }
 
-fn answer<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Status> {
+fn api_status<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Status> {
     error.downcast_ref::<Error>().and_then(status)
 }
 
-/// The API server's answer, if the error is one.
+/// Returns the status that the API server responded with, if it responded.
 pub fn status(error: &Error) -> Option<&Status> {
     match error {
         Error::Api(status) => Some(status),
@@ -48,53 +93,54 @@ pub fn status(error: &Error) -> Option<&Status> {
     }
 }
 
-/// Whether the API server said that there is no such object.
+/// Returns whether the object does not exist (404).
 pub fn is_not_found(error: &Error) -> bool {
     status(error).is_some_and(Status::is_not_found)
 }
 
-/// Whether the API server said that the object of this key does not exist. Other answers with the same code say that it
-/// does not serve the kind.
-pub(crate) fn is_missing(error: &Error, key: &ObjectKey) -> bool {
+/// Returns whether the object with this key does not exist. A 404 without its name means that the
+/// API server does not serve the kind.
+pub(crate) fn is_object_not_found(error: &Error, key: &ObjectKey) -> bool {
     let details =
         status(error).filter(|status| status.is_not_found()).and_then(|status| status.details.as_ref());
     details.is_some_and(|details| details.name == key.name() && !details.kind.is_empty())
 }
 
-/// Whether the API server refused because the object changed in between.
+/// Returns whether the object changed since it was read (409 `Conflict`).
 pub fn is_conflict(error: &Error) -> bool {
     status(error).is_some_and(Status::is_conflict)
 }
 
-/// Whether the API server refused because an object of that name is there.
+/// Returns whether an object with that name exists already (409 `AlreadyExists`).
 pub fn is_already_exists(error: &Error) -> bool {
     status(error).is_some_and(Status::is_already_exists)
 }
 
-/// Whether the API server understood and refused: not allowed, over quota, or not valid. Only a change of
-/// the cluster or of the spec helps.
-pub fn is_refusal(error: &Error) -> bool {
+/// Returns whether the API server denied the request: it is forbidden (403), for example by RBAC or
+/// a quota, or invalid (422). A retry helps only after a change of the cluster or of the spec.
+pub fn is_denied(error: &Error) -> bool {
     status(error).is_some_and(|status| status.is_forbidden() || status.is_invalid())
 }
 
-/// Whether the API server takes no objects of the kind at present: its definition is gone, or on its way. The latter has no
-/// reason of its own.
-pub fn is_undefined(error: &Error) -> bool {
+/// Returns whether the API server does not accept objects of the kind: its definition does not
+/// exist or is being deleted. The second case has no reason of its own, so the message decides.
+pub fn is_unknown_kind(error: &Error) -> bool {
     status(error).is_some_and(|status| {
-        let is_leaving = || status.message.contains("custom resource definition is terminating");
-        status.code == 404 || (status.is_forbidden() && is_leaving())
+        let is_terminating = || status.message.contains("custom resource definition is terminating");
+        status.code == 404 || (status.is_forbidden() && is_terminating())
     })
 }
 
-/// Whether a create was refused because the namespace is being deleted.
+/// Returns whether a create was denied because the namespace is being deleted.
 pub fn is_namespace_terminating(error: &Error) -> bool {
     status(error)
         .and_then(|status| status.details.as_ref())
         .is_some_and(|details| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
 }
 
-/// Whether the API server could not be reached or was not able to answer: nothing is wrong with what was
-/// asked, and the same request will do once the server is back. Looks at all that lies beneath the error.
+/// Returns whether the API server was unreachable or overloaded (429, 502 to 504).
+///
+/// The same request can succeed later. Checks all causes of the error.
 pub fn is_unavailable(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -110,7 +156,7 @@ pub fn is_unavailable(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// Whether a conflict lies anywhere beneath the error.
+/// Returns whether any cause of the error is a conflict.
 pub(crate) fn is_conflict_within(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -131,11 +177,11 @@ mod tests {
     struct Outer(#[source] Error);
 
     #[test]
-    fn an_answer_is_told_in_the_servers_own_words() {
+    fn chain_uses_the_message_of_the_api_server() {
         let status = Status { message: "pods \"a\" is forbidden".into(), ..Status::default() };
-        let answer = Error::Api(Box::new(status));
-        assert_eq!(chain(&answer), "pods \"a\" is forbidden");
-        let error = Outer(answer);
+        let response = Error::Api(Box::new(status));
+        assert_eq!(chain(&response), "pods \"a\" is forbidden");
+        let error = Outer(response);
         assert_eq!(chain(&error), "cannot create pod a: pods \"a\" is forbidden");
     }
 }

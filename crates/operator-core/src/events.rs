@@ -1,4 +1,4 @@
-//! Events (`events.k8s.io/v1`): what happened to an object and why, for people.
+//! Events (`events.k8s.io/v1`) about objects.
 
 use std::collections::VecDeque;
 
@@ -10,47 +10,48 @@ use kube::{
 use tokio::sync::mpsc;
 use tracing::debug;
 
-/// The longest note that the API server takes, in bytes.
-const LONGEST_NOTE: usize = 1024;
-/// How many Events may wait to be sent.
-const WAITING: usize = 256;
-/// How many warnings are remembered by their words.
-const REMEMBERED: usize = 256;
+/// Longest note that the API server accepts, in bytes.
+const MAX_NOTE_BYTES: usize = 1024;
+/// Number of Events that can wait to be sent.
+const MAX_PENDING: usize = 256;
+/// Number of warnings whose notes are kept to count repetitions.
+const MAX_WARNINGS: usize = 256;
 
-/// Publishes Events about objects, in the background and in order. Cheap to clone.
+/// Publishes Events in the background and in order. Cheap to clone.
 ///
-/// Best effort, as Events are: they may be dropped when the API server is slow, and never hold up or fail a
-/// reconcile. A warning in the same words becomes the same Event with a count, and one in other words is another:
-/// another cause has to be seen. Of what goes well, Events with the same reason, action and related object are one.
+/// Publishing is best effort. Events are dropped if too many are pending, and never block or fail a
+/// reconcile. Repeated warnings with the same note are counted in one Event; another note is
+/// another Event. Normal Events are combined if reason, action, and related object are equal.
 #[derive(Clone)]
 pub struct Events {
     sender: mpsc::Sender<(Event, ObjectReference)>,
 }
 
 impl Events {
-    /// Events of a controller. Ends with the last clone; must be called within a Tokio runtime.
+    /// Returns the publisher of a controller. Must be called within a Tokio runtime. The background
+    /// task ends with the last clone.
     pub fn new(client: Client, controller: &str, instance: &str) -> Self {
-        let (sender, mut waiting) = mpsc::channel(WAITING);
+        let (sender, mut pending) = mpsc::channel(MAX_PENDING);
         let reporter =
             Reporter { controller: format!("ensemble/{controller}"), instance: Some(instance.to_owned()) };
         tokio::spawn(async move {
             let mut recorders = Recorders::new(client, reporter);
-            while let Some((event, about)) = waiting.recv().await {
+            while let Some((event, about)) = pending.recv().await {
                 if let Err(error) = recorders.of(&event).publish(&event, &about).await {
-                    debug!(%error, reason = %event.reason, "an Event could not be published");
+                    debug!(%error, reason = %event.reason, "cannot publish an Event");
                 }
             }
         });
         Self { sender }
     }
 
-    /// Tells of something that went as it should.
+    /// Publishes an Event of type `Normal`.
     pub fn normal(&self, about: ObjectReference, reason: &str, action: &str, note: &str) {
         self.publish(EventType::Normal, about, None, reason, action, note);
     }
 
-    /// As [`Events::normal`], of something that was done to another object, a child for example.
-    pub fn normal_to(
+    /// Publishes an Event of type `Normal` with a related object, such as a child.
+    pub fn normal_with_related(
         &self,
         about: ObjectReference,
         related: ObjectReference,
@@ -61,7 +62,7 @@ impl Events {
         self.publish(EventType::Normal, about, Some(related), reason, action, note);
     }
 
-    /// Tells of something that a person may want to look into.
+    /// Publishes an Event of type `Warning`.
     pub fn warning(&self, about: ObjectReference, reason: &str, action: &str, note: &str) {
         self.publish(EventType::Warning, about, None, reason, action, note);
     }
@@ -83,12 +84,13 @@ impl Events {
             secondary,
         };
         if self.sender.try_send((event, about)).is_err() {
-            debug!(reason, "too many Events are waiting, so this one was dropped");
+            debug!(reason, "dropped an Event because too many are pending");
         }
     }
 }
 
-/// kube's recorder counts Events as the same whose words differ, so warnings in other words go to another one.
+/// kube's recorder combines Events with different notes, so each warning note gets its own
+/// recorder.
 struct Recorders {
     client: Client,
     reporter: Reporter,
@@ -110,15 +112,15 @@ impl Recorders {
             return recorder.clone();
         }
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
-        self.warnings.truncate(REMEMBERED - 1);
+        self.warnings.truncate(MAX_WARNINGS - 1);
         self.warnings.push_front((event.note.clone(), recorder.clone()));
         recorder
     }
 }
 
-/// The longest beginning of the note that the API server takes.
+/// Truncates a note to the length that the API server accepts.
 fn shorten(note: &str) -> &str {
-    note.get(..note.floor_char_boundary(LONGEST_NOTE)).unwrap_or(note)
+    note.get(..note.floor_char_boundary(MAX_NOTE_BYTES)).unwrap_or(note)
 }
 
 #[cfg(test)]
@@ -126,10 +128,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_note_is_cut_between_characters() {
-        let note = "ä".repeat(LONGEST_NOTE);
-        assert_eq!(shorten(&note).len(), LONGEST_NOTE);
+    fn truncates_long_notes_between_characters() {
+        let note = "ä".repeat(MAX_NOTE_BYTES);
+        assert_eq!(shorten(&note).len(), MAX_NOTE_BYTES);
         let odd = format!("x{note}");
-        assert_eq!(shorten(&odd).len(), LONGEST_NOTE - 1);
+        assert_eq!(shorten(&odd).len(), MAX_NOTE_BYTES - 1);
     }
 }

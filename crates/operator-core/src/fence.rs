@@ -1,8 +1,8 @@
-//! The fence around a controller's writes: they leave this process only while it leads.
+//! The fence that blocks writes of a controller unless this process leads it.
 //!
-//! A leader that is cut off stops by itself before others may follow. One that was frozen finds out late: when it
-//! thaws, its tasks run on before the news of the lost lease has gone round. So each write looks at the fence in the
-//! moment in which it is sent.
+//! A paused leader can resume before it learns that its lease expired. Every write therefore checks
+//! the fence immediately before it is sent. A leader that is only disconnected closes its fence
+//! before another replica can acquire the lease.
 
 use std::{
     sync::{
@@ -14,43 +14,43 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clock that leadership is measured with: it goes on while the process is frozen and while the machine sleeps,
-/// and nobody can set it.
+/// Clock of leadership. It advances while the process is paused and while the machine sleeps, and
+/// it cannot be set.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The present moment on the clock that leadership is measured with.
+/// Returns the current time of the leadership clock.
 pub fn now() -> Duration {
     let time = clock_gettime(CLOCK);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
-/// A write was held back because this process does not lead the controller any more.
+/// A write was blocked because this process does not lead the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not sent: another replica may lead this controller now")]
+#[error("not sent: another replica may lead this controller")]
 pub struct NotLeading;
 
-/// Lets writes through until a moment that leadership moves on. Cheap to clone; all clones are one fence.
+/// Allows writes until a deadline that leadership extends. Cheap to clone; all clones share state.
 #[derive(Clone, Debug)]
 pub struct Fence {
-    /// In nanoseconds on [`now`]'s clock.
+    /// Deadline in nanoseconds of [`now`]'s clock.
     until: Arc<AtomicU64>,
 }
 
 impl Fence {
-    /// A fence that is open for ever: for a process that does not share its controllers.
+    /// Returns a fence that is always open, for a process without leader election.
     pub fn open() -> Self {
         Self { until: Arc::new(AtomicU64::new(u64::MAX)) }
     }
 
-    /// A fence that is closed until leadership opens it.
+    /// Returns a fence that is closed until [`Fence::open_until`] opens it.
     pub fn closed() -> Self {
         Self { until: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Opens the fence until a moment on [`now`]'s clock.
+    /// Opens the fence until `moment` of [`now`]'s clock.
     pub fn open_until(&self, moment: Duration) {
         self.until.store(nanoseconds(moment), Ordering::SeqCst);
     }
@@ -60,10 +60,10 @@ impl Fence {
         self.until.store(0, Ordering::SeqCst);
     }
 
-    /// Whether a write may be sent now.
+    /// Checks whether a write may be sent now.
     ///
     /// # Errors
-    /// When it may not.
+    /// Returns [`NotLeading`] if the fence is closed.
     pub fn check(&self) -> Result<(), NotLeading> {
         if nanoseconds(now()) < self.until.load(Ordering::SeqCst) { Ok(()) } else { Err(NotLeading) }
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_closes_by_itself() {
+    fn fence_closes_at_its_deadline() {
         let fence = Fence::closed();
         assert_eq!(fence.check(), Err(NotLeading));
         fence.open_until(now() + Duration::from_mins(1));

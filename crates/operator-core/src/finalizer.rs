@@ -1,7 +1,7 @@
-//! Finalizers: holding an object back from deletion until its controller has cleaned up.
+//! Finalizers.
 //!
-//! Each change is one merge patch that carries the UID and resource version it was computed from, so a
-//! finalizer of somebody else is never lost to a race: the API server answers with a conflict instead.
+//! Each change is one merge patch with the UID and the resource version of the object. If another
+//! client changed the object, the API server returns a conflict, so no finalizer is lost.
 
 use kube::{
     Client, Resource, ResourceExt,
@@ -11,19 +11,21 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    error::is_not_found,
+    error::{WriteError, is_not_found},
     kind::{Kind, ObjectKey, describe, is_deleting},
-    write::WriteError,
 };
 
-/// Whether the object holds the finalizer.
+/// Returns whether the object has the finalizer.
 pub fn has<K: Resource>(object: &K, finalizer: &str) -> bool {
-    object.finalizers().iter().any(|held| held == finalizer)
+    object.finalizers().iter().any(|name| name == finalizer)
 }
 
-/// Puts the finalizer on the object if it is missing. Returns the object as it is then, if anything was sent.
+/// Adds the finalizer if it is missing. Returns the updated object if a request was sent.
 ///
-/// Never adds it to an object that is being deleted: the API server would refuse, and rightly.
+/// Does nothing for an object that is being deleted: the API server rejects new finalizers there.
+///
+/// # Errors
+/// Returns [`WriteError::Api`] if the request fails, also with a conflict.
 pub async fn add<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Result<Option<K>, WriteError> {
     if has(object, finalizer) || is_deleting(object) {
         return Ok(None);
@@ -33,7 +35,10 @@ pub async fn add<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Resul
     change(client, object, &finalizers, "add the finalizer to").await
 }
 
-/// Takes the finalizer off the object if it is there. An object that is gone is success.
+/// Removes the finalizer if the object has it. Succeeds if the object no longer exists.
+///
+/// # Errors
+/// Returns [`WriteError::Api`] if the request fails, also with a conflict.
 pub async fn remove<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Result<(), WriteError> {
     if !has(object, finalizer) {
         return Ok(());
@@ -41,18 +46,19 @@ pub async fn remove<K: Kind>(client: &Client, object: &K, finalizer: &str) -> Re
     change(client, object, &others(object.meta(), finalizer), "remove the finalizer from").await.map(drop)
 }
 
-/// The finalizers that are there besides this one.
+/// Returns all finalizers but this one.
 fn others(meta: &ObjectMeta, finalizer: &str) -> Vec<String> {
-    meta.finalizers.iter().flatten().filter(|held| *held != finalizer).cloned().collect()
+    meta.finalizers.iter().flatten().filter(|name| *name != finalizer).cloned().collect()
 }
 
-/// The merge patch that takes the finalizer off an object of whatever kind; nothing if it is not there.
-pub fn removal(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
-    let is_held = meta.finalizers.iter().flatten().any(|held| held == finalizer);
-    is_held.then(|| patch(meta, &others(meta, finalizer)))
+/// Returns the merge patch that removes the finalizer from an object of any kind. Returns `None` if
+/// the object does not have it.
+pub fn removal_patch(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
+    let has = meta.finalizers.iter().flatten().any(|name| name == finalizer);
+    has.then(|| patch(meta, &others(meta, finalizer)))
 }
 
-/// Whoever wrote in between has the API server answer with a conflict.
+/// Returns the merge patch with the UID and resource version as preconditions.
 fn patch(meta: &ObjectMeta, finalizers: &[String]) -> Value {
     json!({ "metadata": {
         "uid": meta.uid,
@@ -61,7 +67,7 @@ fn patch(meta: &ObjectMeta, finalizers: &[String]) -> Value {
     }})
 }
 
-/// Writes the finalizers; the object as it is then, or nothing if it is gone.
+/// Writes the finalizers. Returns the updated object, or `None` if it no longer exists.
 async fn change<K: Kind>(
     client: &Client,
     object: &K,
@@ -72,9 +78,9 @@ async fn change<K: Kind>(
     let patch = patch(object.meta(), finalizers);
     let api = K::api(client.clone(), key.namespace());
     match api.patch_metadata(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await {
-        Ok(answer) => {
+        Ok(response) => {
             let mut changed = object.clone();
-            *changed.meta_mut() = answer.metadata;
+            *changed.meta_mut() = response.metadata;
             changed.meta_mut().managed_fields = None;
             Ok(Some(changed))
         }

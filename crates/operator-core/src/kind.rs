@@ -1,4 +1,4 @@
-//! Kinds of objects and the keys that tell their objects apart.
+//! Kinds and keys of objects.
 
 use std::{
     fmt::{self, Debug},
@@ -11,20 +11,22 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-/// A kind that is known when the program is compiled: every type of `k8s_openapi`, every derived custom
-/// resource, and every view.
+/// A kind with a Rust type: a type of `k8s_openapi`, a derived custom resource, or a smaller type
+/// such as [`PodView`](crate::pod::PodView).
 ///
-/// Implemented for all of them; there is nothing to write.
+/// Implemented for all such types.
 pub trait Kind:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
-    /// Whether the objects live in namespaces.
+    /// Whether the kind is namespaced.
     const NAMESPACED: bool;
 
-    /// The API of one namespace or, for a cluster-scoped kind or without a namespace, of the whole cluster.
+    /// Returns the API of a namespace. Returns the API of the whole cluster without a namespace, or
+    /// if the kind is cluster-scoped.
     fn api(client: Client, namespace: Option<&str>) -> Api<Self>;
 
-    /// The key of an object of this kind that is named from within `namespace`: by an owner reference, say.
+    /// Returns the key of an object that is referenced from within `namespace`, for example by an
+    /// owner reference.
     fn key_within(namespace: Option<&str>, name: &str) -> ObjectKey;
 }
 
@@ -47,9 +49,9 @@ where
     }
 }
 
-/// How the objects of a scope are addressed. An implementation detail of [`Kind`].
+/// API of a scope. An implementation detail of [`Kind`].
 pub trait ScopedApi<K> {
-    /// Whether the objects live in namespaces.
+    /// Whether the scope is a namespace.
     const NAMESPACED: bool;
 
     /// See [`Kind::api`].
@@ -75,9 +77,9 @@ impl<K: Resource<DynamicType = (), Scope = Self>> ScopedApi<K> for ClusterResour
     }
 }
 
-/// Namespace and name of an object; the kind is known from where the key is used.
+/// Namespace and name of an object.
 ///
-/// Cheap to clone. Prints as `namespace/name`, or `name` where there is no namespace.
+/// Cheap to clone. Displays as `namespace/name`, or `name` for a cluster-scoped object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     namespace: Option<Arc<str>>,
@@ -85,22 +87,22 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// The key of an object in a namespace.
+    /// Returns the key of an object in a namespace.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         Self { namespace: Some(namespace.into()), name: name.into() }
     }
 
-    /// The key of a cluster-scoped object.
+    /// Returns the key of a cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self { namespace: None, name: name.into() }
     }
 
-    /// The key of an object. An object without a name, which no API server returns, has the empty one.
+    /// Returns the key of an object. The name is empty if the object has none.
     pub fn of<K: Resource>(object: &K) -> Self {
         Self::of_meta(object.meta())
     }
 
-    /// The key that stands in an object's metadata.
+    /// Returns the key of the object with this metadata.
     pub fn of_meta(meta: &ObjectMeta) -> Self {
         Self {
             namespace: meta.namespace.as_deref().map(Into::into),
@@ -108,12 +110,12 @@ impl ObjectKey {
         }
     }
 
-    /// The namespace, if the object has one.
+    /// Returns the namespace, if the object is namespaced.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -134,17 +136,17 @@ impl Debug for ObjectKey {
     }
 }
 
-/// `Kind namespace/name`, as messages to people name an object.
+/// Returns `Kind namespace/name`, for messages.
 pub fn describe<K: Resource<DynamicType = ()>>(key: &ObjectKey) -> String {
     format!("{} {key}", K::kind(&()))
 }
 
-/// The object's UID, or the empty string for one that was never created.
+/// Returns the UID, or the empty string if the object was not created yet.
 pub fn uid<K: Resource>(object: &K) -> String {
     object.uid().unwrap_or_default()
 }
 
-/// Whether deletion of the object was asked for. Such an object may still hold finalizers.
+/// Returns whether the object is being deleted. It can still have finalizers.
 pub fn is_deleting<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }

@@ -1,21 +1,23 @@
-//! The recommended labels that every child carries.
+//! Recommended labels of children.
 
 use std::collections::BTreeMap;
 
-/// Who manages an object, `app.kubernetes.io/managed-by`.
+/// Label of the tool that manages an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The value of [`MANAGED_BY`] on everything that the controllers of this project make.
+/// Value of [`MANAGED_BY`] on all objects of this project's controllers.
 pub const MANAGER: &str = "ensemble";
-/// Selects everything that the controllers of this project make.
+/// Label selector of all objects of this project's controllers.
 pub const MANAGED_SELECTOR: &str = "app.kubernetes.io/managed-by=ensemble";
 
-/// A set of labels, as Kubernetes objects carry it.
+/// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
-/// The recommended labels (`app.kubernetes.io/{name,instance,component,part-of,managed-by}`) of a child.
+/// Returns the recommended labels of a child:
+/// `app.kubernetes.io/{name,instance,component,part-of,managed-by}`.
 ///
-/// `name` is the application, `instance` the object that asked for the child, `component` the child's part
-/// in it. A label's value has at most 63 characters, so longer instances are left out.
+/// `name` is the application, `instance` the name of the object that owns the child, and
+/// `component` the role of the child. Values of more than 63 characters are omitted, because labels
+/// cannot have them.
 pub fn recommended(name: &str, instance: &str, component: &str) -> Labels {
     [
         ("name", name),
@@ -30,7 +32,7 @@ pub fn recommended(name: &str, instance: &str, component: &str) -> Labels {
     .collect()
 }
 
-/// Puts labels onto those that an object has; others stay.
+/// Adds labels to those of an object. Other labels stay.
 pub fn add(present: &mut Option<Labels>, wanted: Labels) {
     present.get_or_insert_default().extend(wanted);
 }

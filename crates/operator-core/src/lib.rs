@@ -1,21 +1,46 @@
-//! What a Kubernetes controller needs, over kube: informers that share one watch per kind, a work queue with
-//! backoff for each object, and writes that send nothing when nothing changed.
+//! A library for Kubernetes controllers, on top of [`kube`].
 //!
-//! A controller implements [`controller::Controller`] and is put into the manager's table by
-//! [`controller::register`]. The way of an event through this crate:
+//! Implement [`Controller`] for a type and pass it to [`register`]. The crate then provides:
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`controller`], [`builder`], [`registration`] | the trait of a controller, its watches, and the entry for the manager |
+//! | [`informer`] | shared caches: one watch per kind and process, with indexes |
+//! | [`queue`], [`backoff`], [`outcome`] | a work queue without duplicates, exponential backoff per object, results of a reconcile |
+//! | [`write`], [`writer`], [`owner`], [`finalizer`] | writes of children, only if something changed and only if they are owned |
+//! | [`status`], [`conditions`], [`events`] | status, conditions with common reasons, and Events |
+//! | [`admission`] | webhooks, admission policies, and conversions |
+//! | [`rbac`] | permissions, from which the roles are generated |
+//! | [`client`], [`fence`] | limits on requests in flight; a fence that blocks the writes of a replica that does not lead |
+//! | [`metrics`] | callbacks for a metrics backend |
+//! | [`quantity`], [`pod`], [`labels`], [`template`] | quantities, a small type for cached Pods, labels, placeholders |
+//!
+//! # The flow of an event
 //!
 //! ```text
-//! watch -> informer (store, indexes) -> builder (whom does it concern?) -> queue -> runner -> reconcile
-//!                ^                                                                              |
-//!                +------------- what was written is seen at once -------- write, status <-------+
+//! API server ── watch ──▶ informer ── subscription ──▶ queue ──▶ runner ──▶ reconcile
+//!                            ▲    (maps the change            (timeout, panics,   │
+//!                            │     to keys of objects)         backoff, Events)   │
+//!                            └──────── response of each write ◀── write, status ◀─┘
 //! ```
 //!
-//! There is no server and no process in here; those are `operator-runtime`'s.
+//! 1. A watch delivers an event. The informer of the kind updates its store and its indexes.
+//! 2. Subscriptions map the change to the keys of the objects to reconcile, for example to the
+//!    owner of a changed Pod. The keys enter the queue of the controller, without duplicates.
+//! 3. The runner takes a key and calls [`Controller::reconcile`] with the cached object. It catches
+//!    panics, enforces a timeout, and retries errors with backoff.
+//! 4. The controller compares the cluster with the spec and writes the difference.
+//! 5. The informer stores the response of each write, so the next read returns it even if the watch
+//!    has not delivered the event yet.
+//!
+//! Start with [`controller`], which contains a complete example. Servers, leader election, and the
+//! process itself are in the crate `operator-runtime`.
 
 pub mod admission;
 pub mod backoff;
 pub mod builder;
 pub mod client;
+mod cluster_leftovers;
 pub mod conditions;
 pub mod controller;
 pub mod environment;
@@ -28,24 +53,26 @@ pub mod kind;
 pub mod labels;
 pub mod metrics;
 pub mod outcome;
-mod own_user;
 pub mod owner;
 pub mod pod;
 pub mod quantity;
 pub mod queue;
 pub mod rate_limit;
 pub mod rbac;
+pub mod registration;
+mod request_info;
 mod runner;
+mod self_subject;
 pub mod status;
 pub mod template;
 pub mod write;
 pub mod writer;
 
 pub use builder::ControllerBuilder;
-pub use controller::{
-    ClusterLeftovers, Controller, DrainResult, OwnedFinalizer, Registration, Runnable, register,
-};
+pub use cluster_leftovers::ClusterLeftovers;
+pub use controller::{Controller, DrainResult, Runnable};
 pub use environment::{Environment, Setting};
 pub use kind::ObjectKey;
 pub use outcome::{Outcome, ReconcileError};
-pub use own_user::OwnUser;
+pub use registration::{OwnedFinalizer, Registration, register};
+pub use self_subject::SelfSubject;

@@ -1,32 +1,32 @@
-//! Where the process is told what happened, so that it can be measured.
+//! Callbacks for a metrics backend.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use crate::client::RequestInfo;
+pub use crate::request_info::RequestInfo;
 
-/// How a reconcile ended, as a metric's label.
+/// Result of a reconcile, as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReconcileResult {
-    /// The object is as its spec asks.
+    /// The object matches its spec.
     Done,
-    /// It waits for a change.
+    /// The controller waits for a change.
     AwaitChange,
-    /// It asked to be looked at again.
+    /// The controller requested another reconcile.
     Requeued,
-    /// It failed and is tried again with backoff.
+    /// The reconcile failed and is retried with backoff.
     Failed,
-    /// It failed and waits for its spec to change.
+    /// The reconcile failed and waits for a change of the spec.
     TerminalError,
-    /// It took longer than the reconcile timeout.
+    /// The reconcile exceeded the timeout.
     TimedOut,
-    /// It panicked.
+    /// The reconcile panicked.
     Panicked,
 }
 
 impl ReconcileResult {
-    /// All of them.
+    /// All results.
     pub const ALL: [Self; 7] = [
         Self::Done,
         Self::AwaitChange,
@@ -37,7 +37,7 @@ impl ReconcileResult {
         Self::Panicked,
     ];
 
-    /// The word for it in metrics.
+    /// Returns the value of the metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -51,26 +51,26 @@ impl ReconcileResult {
     }
 }
 
-/// How a review ended, as a metric's label.
+/// Result of a review, as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewResult {
-    /// Allowed as it is.
+    /// The object was allowed unchanged.
     Allowed,
-    /// Allowed with changes.
+    /// The object was allowed and patched.
     Changed,
-    /// Denied.
+    /// The object was denied.
     Denied,
-    /// ConversionResponse to another version.
+    /// The objects were converted to another version.
     Converted,
-    /// Neither: the request made no sense, or the handler failed.
+    /// The review was invalid, or the handler failed.
     Failed,
 }
 
 impl ReviewResult {
-    /// All of them.
+    /// All results.
     pub const ALL: [Self; 5] = [Self::Allowed, Self::Changed, Self::Denied, Self::Converted, Self::Failed];
 
-    /// The word for it in metrics.
+    /// Returns the value of the metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -82,83 +82,87 @@ impl ReviewResult {
     }
 }
 
-/// A gauge of a controller's own that tells of single objects. It is worked out whenever somebody asks for the metrics, from
-/// what the informers know, so that nothing has to be kept true. There are as many series as objects.
+/// A gauge of a controller with one series per object.
+///
+/// The samples are computed from the caches on every scrape.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gauge {
-    /// Its name, with the unit.
+    /// Name with the unit.
     pub name: &'static str,
-    /// What it says, as a sentence without its full stop.
+    /// Help text, without a full stop.
     pub help: &'static str,
-    /// The names of its labels, each with what it says.
+    /// Names and descriptions of the labels.
     pub labels: &'static [(&'static str, &'static str)],
 }
 
-/// What a gauge says now.
+/// Current samples of a gauge.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
-    /// Which gauge.
+pub struct GaugeSamples {
+    /// The gauge.
     pub gauge: &'static Gauge,
-    /// What its labels say, in their order, and the value.
+    /// Values of the labels, in the order of [`Gauge::labels`], and the value of the sample.
     pub series: Vec<(Vec<String>, f64)>,
 }
 
-/// Called from wherever something worth measuring happens. All methods do nothing unless implemented; they must
-/// return at once. No argument may come from an object's name, but for what [`Metrics::gauges`] reads: each is a label,
-/// and labels must be few.
+/// Receives measurements. All methods do nothing by default.
+///
+/// Implementations must return immediately. Arguments are metric labels with few values: none of
+/// them contains the name of an object, except in the samples of [`Metrics::gauges`].
 pub trait Metrics: Send + Sync + 'static {
-    /// A reconcile ended.
-    fn reconciled(&self, _controller: &'static str, _ended: ReconcileResult, _took: Duration) {}
+    /// Called after each reconcile.
+    fn reconciled(&self, _controller: &'static str, _result: ReconcileResult, _duration: Duration) {}
 
-    /// An object was taken from the queue after waiting there.
+    /// Called when a worker takes a key from the queue, with the time that the key waited.
     fn dequeued(&self, _controller: &'static str, _waited: Duration) {}
 
-    /// A controller was wired; `depth` says how many objects wait in its queue, and nothing of one that has ended.
+    /// Registers the queue of a controller. `depth` returns the number of queued objects, and 0
+    /// after the controller was dropped.
     fn queue(&self, _controller: &'static str, _depth: Box<dyn Fn() -> usize + Send + Sync>) {}
 
-    /// A controller was wired that has gauges of its own; `read` says what they show now.
-    fn gauges(&self, _controller: &'static str, _read: Box<dyn Fn() -> Vec<Reading> + Send + Sync>) {}
+    /// Registers the gauges of a controller. `read` returns their current samples.
+    fn gauges(&self, _controller: &'static str, _read: Box<dyn Fn() -> Vec<GaugeSamples> + Send + Sync>) {}
 
-    /// The API server answered, with a status code unless the request failed on its way. Several attempts at one
-    /// request are one.
-    fn requested(&self, _asked: &RequestInfo, _code: Option<u16>, _took: Duration) {}
+    /// Called after each request to the API server. `code` is `None` if there was no response. All
+    /// attempts of a request count as one.
+    fn requested(&self, _request: &RequestInfo, _code: Option<u16>, _duration: Duration) {}
 
-    /// The API server asked for patience with this status code, and the request is sent again.
+    /// Called before a request is sent again because of this status code, such as 429.
     fn retried(&self, _code: u16) {}
 
-    /// The process has informers; `objects` says how many objects of which kind they hold. Kinds may repeat.
+    /// Registers the informers of the process. `objects` returns the number of cached objects by
+    /// kind. A kind can occur more than once.
     fn informers(&self, _objects: Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>) {}
 
-    /// The watch of a kind listed everything anew, or failed and is tried again.
-    fn watch_restarted(&self, _kind: &str, _why: WatchRestart) {}
+    /// Called when the watch of a kind lists all objects or fails.
+    fn watch_restarted(&self, _kind: &str, _reason: WatchRestart) {}
 
-    /// A review was answered. `webhook` is its route.
-    fn reviewed(&self, _webhook: &str, _ended: ReviewResult, _took: Duration) {}
+    /// Called after each review. `webhook` is its path.
+    fn reviewed(&self, _webhook: &str, _result: ReviewResult, _duration: Duration) {}
 
-    /// A controller ended by itself and is started again.
+    /// Called when a controller is restarted after a failure.
     fn restarted(&self, _controller: &'static str) {}
 
-    /// This process began or ceased to lead a controller.
+    /// Called when this process starts or stops leading a controller.
     fn leading(&self, _controller: &'static str, _leads: bool) {}
 
-    /// A certificate is in use that ends at this time.
+    /// Called when a certificate is loaded, with its expiry.
     fn certificate(&self, _certificate: Certificate, _not_after: Timestamp) {}
 }
 
-/// Why a watch started over.
+/// Reason for the restart of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WatchRestart {
-    /// It listed everything: at the start, or because its place in the history is gone.
+    /// It lists all objects: at the start, or because its resource version expired.
     Listed,
     /// It failed.
     Failed,
 }
 
 impl WatchRestart {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 2] = [Self::Listed, Self::Failed];
 
-    /// The word for it in metrics.
+    /// Returns the value of the metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Listed => "listed",
@@ -167,20 +171,20 @@ impl WatchRestart {
     }
 }
 
-/// Which certificate.
+/// A certificate of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Certificate {
-    /// The authority's.
+    /// Certificate of the certificate authority.
     Authority,
-    /// The one that the servers show.
+    /// Certificate of the servers.
     Serving,
 }
 
 impl Certificate {
-    /// All of them.
+    /// All certificates.
     pub const ALL: [Self; 2] = [Self::Authority, Self::Serving];
 
-    /// The word for it in metrics.
+    /// Returns the value of the metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Authority => "authority",
@@ -189,7 +193,7 @@ impl Certificate {
     }
 }
 
-/// Measures nothing.
+/// A metrics backend that discards everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 

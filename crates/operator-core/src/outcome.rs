@@ -1,20 +1,21 @@
-//! What a reconcile comes to.
+//! Results and errors of a reconcile.
 
 use std::{error::Error, time::Duration};
 
-/// How a reconcile ended that did not fail.
+/// Result of a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The object is as its spec asks.
+    /// The object matches its spec.
     Done,
-    /// It is not yet, and only a change elsewhere, which the informers will show, can bring it further.
+    /// The object does not match its spec yet, and a watched change will trigger the next
+    /// reconcile.
     AwaitChange,
-    /// Look again after this time, also if nothing changes.
+    /// The object must be reconciled again after this time, also without a change.
     RequeueAfter(Duration),
 }
 
 impl Outcome {
-    /// The outcome that looks again soonest, and is content only if both are.
+    /// Combines two outcomes: the earliest requeue, and [`Outcome::Done`] only if both are done.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -26,17 +27,20 @@ impl Outcome {
     }
 }
 
-/// What the runner wants to know of a controller's error.
+/// Error of a controller, as the runner handles it.
 pub trait ReconcileError: Error + Send + Sync + 'static {
-    /// A word in `CamelCase` for the Event and the log, `QuotaExceeded` for example.
+    /// Returns the reason for the Event and the log, in `CamelCase`. Use a constant of
+    /// [`reasons`](crate::conditions::reasons).
     fn reason(&self) -> &'static str;
 
-    /// Whether trying again is useless until the spec changes. Others are tried again with backoff.
+    /// Returns whether a retry is useless until the spec changes. Other errors are retried with
+    /// backoff.
     fn is_terminal(&self) -> bool {
         false
     }
 
-    /// Whether this is nothing to tell people of: something ordinary that the next attempt will settle.
+    /// Returns whether the error is ordinary and a retry resolves it. Such an error produces no
+    /// warning and no Event.
     fn is_quiet(&self) -> bool {
         false
     }

@@ -1,12 +1,13 @@
-//! The work queue of a controller.
+//! The work queue of a controller: the keys of objects to reconcile.
 //!
 //! # Guarantees
-//! - An object is handed out to one worker at a time; what is added meanwhile is handed out again after it.
-//! - Any number of additions before a hand-out are one.
-//! - Fresh changes go before retries and timers, each lane in order of arrival.
-//! - An object has at most one timer: the one that its last reconcile asked for.
-//! - What is added before its namespace was opened is held back until then.
-//! - A paused queue holds nothing, so that a controller that waits for its turn keeps no list of what changed.
+//! - One worker at a time processes a key. A key that is added while it is processed is returned
+//!   again afterwards.
+//! - Several additions of a key that is already queued count as one.
+//! - Changes come before retries and timers, each in order of arrival.
+//! - A key has at most one timer: the one that its last reconcile requested.
+//! - Keys wait until their namespace is open.
+//! - A paused queue stores nothing, so a standby replica does not collect changes.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -22,31 +23,33 @@ use tokio::{
 
 use crate::kind::ObjectKey;
 
-/// Of which namespaces so much is known that their objects can be reconciled.
+/// Namespaces whose objects can be reconciled because all informers have synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Open {
-    /// Of all, and of cluster-scoped objects.
-    Everything,
-    /// Of these.
-    Namespaces(HashSet<Arc<str>>),
+pub enum SyncedNamespaces {
+    /// All namespaces, and cluster-scoped objects.
+    All,
+    /// Only these namespaces.
+    Only(HashSet<Arc<str>>),
 }
 
-impl Open {
-    fn nothing() -> Self {
-        Self::Namespaces(HashSet::new())
+impl SyncedNamespaces {
+    fn none() -> Self {
+        Self::Only(HashSet::new())
     }
 
-    fn is_nothing(&self) -> bool {
-        matches!(self, Self::Namespaces(names) if names.is_empty())
+    fn is_none(&self) -> bool {
+        matches!(self, Self::Only(names) if names.is_empty())
     }
 
-    fn has(&self, key: &ObjectKey) -> bool {
+    fn contains(&self, key: &ObjectKey) -> bool {
         match self {
-            Self::Everything => true,
-            Self::Namespaces(names) => key.namespace().is_some_and(|name| names.contains(name)),
+            Self::All => true,
+            Self::Only(names) => key.namespace().is_some_and(|name| names.contains(name)),
         }
     }
 }
+
+/// Keys of objects to reconcile. The default queue is open for all namespaces.
 
 /// Keys of objects that wait to be reconciled. The default is open.
 #[derive(Default)]
@@ -57,16 +60,16 @@ pub struct Queue {
 
 struct State {
     paused: bool,
-    open: Open,
-    /// Keys of objects whose namespace is not open.
-    held: HashSet<ObjectKey>,
-    fresh: VecDeque<ObjectKey>,
-    due: VecDeque<ObjectKey>,
-    /// Keys in a lane, with the time since when.
-    waiting: HashMap<ObjectKey, Instant>,
-    working: HashSet<ObjectKey>,
-    /// Keys that were added while they were being worked on.
-    again: HashSet<ObjectKey>,
+    open: SyncedNamespaces,
+    /// Keys whose namespace is not open.
+    blocked: HashSet<ObjectKey>,
+    changes: VecDeque<ObjectKey>,
+    retries: VecDeque<ObjectKey>,
+    /// Keys in `changes` or `retries`, and since when.
+    queued: HashMap<ObjectKey, Instant>,
+    processing: HashSet<ObjectKey>,
+    /// Keys that were added while they were processed.
+    dirty: HashSet<ObjectKey>,
     timers: BTreeSet<(Instant, ObjectKey)>,
     timer_of: HashMap<ObjectKey, Instant>,
 }
@@ -75,113 +78,115 @@ impl Default for State {
     fn default() -> Self {
         Self {
             paused: false,
-            open: Open::Everything,
-            held: HashSet::new(),
-            fresh: VecDeque::new(),
-            due: VecDeque::new(),
-            waiting: HashMap::new(),
-            working: HashSet::new(),
-            again: HashSet::new(),
+            open: SyncedNamespaces::All,
+            blocked: HashSet::new(),
+            changes: VecDeque::new(),
+            retries: VecDeque::new(),
+            queued: HashMap::new(),
+            processing: HashSet::new(),
+            dirty: HashSet::new(),
             timers: BTreeSet::new(),
             timer_of: HashMap::new(),
         }
     }
 }
 
-/// A key that was handed out, and how long it had waited.
+/// A key that a worker took from the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct QueueItem {
-    /// The object to reconcile.
+    /// Key of the object to reconcile.
     pub key: ObjectKey,
-    /// How long it stood in the queue, timers not counted.
+    /// Time in the queue, without timers.
     pub waited: Duration,
 }
 
-/// Lets a queue take and hand out; pauses it when dropped.
+/// Keeps a queue running. The queue pauses when the guard is dropped.
 #[must_use = "the queue pauses when this is dropped"]
-pub struct Resumed(Arc<Queue>);
+pub struct ResumeGuard(Arc<Queue>);
 
-impl Drop for Resumed {
+impl Drop for ResumeGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        let open = std::mem::replace(&mut state.open, Open::nothing());
+        let open = std::mem::replace(&mut state.open, SyncedNamespaces::none());
         *state = State { paused: true, open, ..State::default() };
     }
 }
 
 impl Queue {
-    /// A queue that takes nothing until it is resumed, and then holds everything back until it is opened.
+    /// Returns a paused queue that is closed for all namespaces. It ignores keys until it is
+    /// resumed.
     pub fn paused() -> Self {
         let queue = Self::closed();
         queue.state.lock().paused = true;
         queue
     }
 
-    /// Takes what is added from now on.
-    pub fn resume(self: &Arc<Self>) -> Resumed {
+    /// Accepts keys until the guard is dropped.
+    pub fn resume(self: &Arc<Self>) -> ResumeGuard {
         self.state.lock().paused = false;
-        Resumed(self.clone())
+        ResumeGuard(self.clone())
     }
 
-    /// A queue that holds everything back until it is opened.
+    /// Returns a queue that is closed for all namespaces.
     pub fn closed() -> Self {
-        let state = State { open: Open::nothing(), ..State::default() };
+        let state = State { open: SyncedNamespaces::none(), ..State::default() };
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Lets through what belongs to `open`, besides what was opened before.
-    pub fn open(&self, open: Open) {
+    /// Opens the queue for `open`, in addition to the namespaces that are open already.
+    pub fn open(&self, open: SyncedNamespaces) {
         let mut state = self.state.lock();
-        state.open = match (std::mem::replace(&mut state.open, Open::nothing()), open) {
-            (Open::Namespaces(before), Open::Namespaces(now)) => {
-                Open::Namespaces(before.union(&now).cloned().collect())
+        state.open = match (std::mem::replace(&mut state.open, SyncedNamespaces::none()), open) {
+            (SyncedNamespaces::Only(before), SyncedNamespaces::Only(now)) => {
+                SyncedNamespaces::Only(before.union(&now).cloned().collect())
             }
-            _ => Open::Everything,
+            _ => SyncedNamespaces::All,
         };
-        for key in std::mem::take(&mut state.held) {
-            state.add_fresh(key);
+        for key in std::mem::take(&mut state.blocked) {
+            state.add(key);
         }
         drop(state);
         self.changed.notify_one();
     }
 
-    /// Waits until something has been opened. For the one that also calls [`Queue::next`].
-    pub async fn opened(&self) {
-        while self.state.lock().open.is_nothing() {
+    /// Waits until at least one namespace is open. Only the caller of [`Queue::next`] may call it.
+    pub async fn wait_open(&self) {
+        while self.state.lock().open.is_none() {
             self.changed.notified().await;
         }
     }
 
-    /// Adds an object that changed.
+    /// Adds the key of a changed object.
     pub fn add(&self, key: ObjectKey) {
-        self.state.lock().add_fresh(key);
+        self.state.lock().add(key);
         self.changed.notify_one();
     }
 
-    /// Ends the work on a key; `again` asks for it once more after that time. A change that came meanwhile
-    /// comes first.
-    pub fn done(&self, key: &ObjectKey, again: Option<Duration>) {
+    /// Ends the processing of a key. With `requeue_after`, adds it again after that time.
+    ///
+    /// If the key was added in the meantime, it is queued immediately.
+    pub fn done(&self, key: &ObjectKey, requeue_after: Option<Duration>) {
         let mut state = self.state.lock();
-        state.working.remove(key);
-        if let Some(wait) = again {
+        state.processing.remove(key);
+        if let Some(wait) = requeue_after {
             state.set_timer(key.clone(), Instant::now() + wait);
         }
-        if state.again.remove(key) {
-            state.add_fresh(key.clone());
+        if state.dirty.remove(key) {
+            state.add(key.clone());
         }
         drop(state);
         self.changed.notify_one();
     }
 
-    /// Waits for the next key. Dropping the future loses nothing.
+    /// Takes the next key. Waits until there is one. Cancel safe.
     pub async fn next(&self) -> QueueItem {
         loop {
             let next_timer = {
                 let mut state = self.state.lock();
                 let now = Instant::now();
-                state.ring(now);
-                if let Some(work) = state.hand_out(now) {
-                    return work;
+                state.queue_due_timers(now);
+                if let Some(item) = state.pop(now) {
+                    return item;
                 }
                 state.timers.first().map(|(at, _)| *at)
             };
@@ -195,28 +200,28 @@ impl Queue {
         }
     }
 
-    /// How many objects wait to be handed out now, timers not counted.
+    /// Returns the number of queued keys, without timers.
     pub fn len(&self) -> usize {
-        self.state.lock().waiting.len()
+        self.state.lock().queued.len()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no key is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl State {
-    fn add_fresh(&mut self, key: ObjectKey) {
+    fn add(&mut self, key: ObjectKey) {
         if self.paused {
-            // Whoever resumes it adds everything.
-        } else if !self.open.has(&key) {
-            self.held.insert(key);
-        } else if self.working.contains(&key) {
-            self.again.insert(key);
-        } else if !self.waiting.contains_key(&key) {
-            self.waiting.insert(key.clone(), Instant::now());
-            self.fresh.push_back(key);
+            // The controller adds all objects when it resumes the queue.
+        } else if !self.open.contains(&key) {
+            self.blocked.insert(key);
+        } else if self.processing.contains(&key) {
+            self.dirty.insert(key);
+        } else if !self.queued.contains_key(&key) {
+            self.queued.insert(key.clone(), Instant::now());
+            self.changes.push_back(key);
         }
     }
 
@@ -232,25 +237,25 @@ impl State {
         }
     }
 
-    /// Moves what is due into its lane.
-    fn ring(&mut self, now: Instant) {
+    /// Queues the keys whose timers are due.
+    fn queue_due_timers(&mut self, now: Instant) {
         while self.timers.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, key)) = self.timers.pop_first() else { return };
             self.timer_of.remove(&key);
-            if self.working.contains(&key) {
-                self.again.insert(key);
-            } else if !self.waiting.contains_key(&key) {
-                self.waiting.insert(key.clone(), now);
-                self.due.push_back(key);
+            if self.processing.contains(&key) {
+                self.dirty.insert(key);
+            } else if !self.queued.contains_key(&key) {
+                self.queued.insert(key.clone(), now);
+                self.retries.push_back(key);
             }
         }
     }
 
-    fn hand_out(&mut self, now: Instant) -> Option<QueueItem> {
-        let key = self.fresh.pop_front().or_else(|| self.due.pop_front())?;
-        let since = self.waiting.remove(&key).unwrap_or(now);
+    fn pop(&mut self, now: Instant) -> Option<QueueItem> {
+        let key = self.changes.pop_front().or_else(|| self.retries.pop_front())?;
+        let since = self.queued.remove(&key).unwrap_or(now);
         self.clear_timer(&key);
-        self.working.insert(key.clone());
+        self.processing.insert(key.clone());
         Some(QueueItem { key, waited: now.saturating_duration_since(since) })
     }
 }
@@ -266,11 +271,11 @@ mod tests {
     }
 
     fn take(queue: &Queue) -> Option<ObjectKey> {
-        queue.next().now_or_never().map(|work| work.key)
+        queue.next().now_or_never().map(|item| item.key)
     }
 
     #[tokio::test]
-    async fn additions_before_a_hand_out_are_one() {
+    async fn deduplicates_queued_keys() {
         let queue = Queue::default();
         queue.add(key("a"));
         queue.add(key("a"));
@@ -279,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_never_worked_on_twice_at_once_and_no_change_is_lost() {
+    async fn processes_a_key_once_at_a_time_without_losing_changes() {
         let queue = Queue::default();
         queue.add(key("a"));
         assert_eq!(take(&queue), Some(key("a")));
@@ -290,74 +295,70 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_added_before_its_namespace_is_open_comes_when_it_is() {
+    async fn returns_keys_only_after_their_namespace_is_open() {
         let queue = Queue::closed();
         for name in ["a", "b", "c"] {
             queue.add(ObjectKey::namespaced(name, "web"));
         }
         assert_eq!(take(&queue), None);
-        assert!(queue.opened().now_or_never().is_none());
-        queue.open(Open::Namespaces(["a".into()].into()));
-        assert!(queue.opened().now_or_never().is_some());
+        assert!(queue.wait_open().now_or_never().is_none());
+        queue.open(SyncedNamespaces::Only(["a".into()].into()));
+        assert!(queue.wait_open().now_or_never().is_some());
         assert_eq!(take(&queue), Some(ObjectKey::namespaced("a", "web")));
         assert_eq!(take(&queue), None);
-        queue.open(Open::Namespaces(["b".into()].into()));
+        queue.open(SyncedNamespaces::Only(["b".into()].into()));
         assert_eq!(take(&queue), Some(ObjectKey::namespaced("b", "web")));
         queue.add(ObjectKey::namespaced("a", "other"));
-        assert_eq!(take(&queue), Some(ObjectKey::namespaced("a", "other")), "what was opened stays open");
-        queue.open(Open::Everything);
+        assert_eq!(take(&queue), Some(ObjectKey::namespaced("a", "other")), "namespace a stays open");
+        queue.open(SyncedNamespaces::All);
         assert_eq!(take(&queue), Some(ObjectKey::namespaced("c", "web")));
     }
 
     #[tokio::test]
-    async fn fresh_changes_go_before_what_is_due() {
+    async fn returns_changes_before_retries() {
         let queue = Queue::default();
-        queue.done(&key("late"), Some(Duration::ZERO));
-        queue.add(key("fresh"));
-        assert_eq!(take(&queue), Some(key("fresh")));
-        assert_eq!(take(&queue), Some(key("late")));
+        queue.done(&key("retry"), Some(Duration::ZERO));
+        queue.add(key("change"));
+        assert_eq!(take(&queue), Some(key("change")));
+        assert_eq!(take(&queue), Some(key("retry")));
     }
 
     #[tokio::test]
-    async fn a_paused_queue_holds_nothing_and_a_resumed_one_nothing_from_before() {
+    async fn paused_queue_stores_no_keys() {
         let queue = Arc::new(Queue::paused());
-        queue.open(Open::Everything);
-        queue.add(key("early"));
+        queue.open(SyncedNamespaces::All);
+        queue.add(key("before"));
         let resumed = queue.resume();
         assert_eq!(take(&queue), None);
-        queue.add(key("in time"));
-        queue.add(key("too late"));
-        assert_eq!(take(&queue), Some(key("in time")));
+        queue.add(key("a"));
+        queue.add(key("b"));
+        assert_eq!(take(&queue), Some(key("a")));
         drop(resumed);
-        queue.add(key("later"));
+        queue.add(key("after"));
         let _resumed = queue.resume();
         assert_eq!((take(&queue), queue.len()), (None, 0));
-        queue.add(key("in time"));
-        assert_eq!(
-            take(&queue),
-            Some(key("in time")),
-            "nobody works on it any more, and what was open still is"
-        );
+        queue.add(key("a"));
+        assert_eq!(take(&queue), Some(key("a")), "not processed any more, and still open");
     }
 
     #[tokio::test]
-    async fn a_timer_wakes_a_waiting_worker_and_not_before_its_time() {
+    async fn timer_wakes_a_waiting_worker_when_it_is_due() {
         let (queue, wait) = (Queue::default(), Duration::from_millis(20));
-        let began = Instant::now();
+        let start = Instant::now();
         queue.done(&key("a"), Some(wait));
         assert_eq!(take(&queue), None);
         assert_eq!(queue.next().await.key, key("a"));
-        assert!(began.elapsed() >= wait);
+        assert!(start.elapsed() >= wait);
     }
 
     #[tokio::test]
-    async fn a_hand_out_clears_the_timer_that_was_set_before_it() {
+    async fn taking_a_key_clears_its_timer() {
         let queue = Queue::default();
         queue.done(&key("a"), Some(Duration::from_millis(1)));
         queue.add(key("a"));
         assert_eq!(take(&queue), Some(key("a")));
         queue.done(&key("a"), None);
         queue.done(&key("b"), Some(Duration::from_millis(20)));
-        assert_eq!(queue.next().await.key, key("b"), "the timer of a was the earlier one");
+        assert_eq!(queue.next().await.key, key("b"), "the cleared timer of a was due earlier");
     }
 }

@@ -1,4 +1,5 @@
-//! Token buckets, which limit how often something is done. Pure: the caller passes the time, as [`fence::now`] gives it.
+//! Token buckets, which limit how often something is done. Pure: the caller passes the time from
+//! [`fence::now`].
 //!
 //! [`fence::now`]: crate::fence::now
 
@@ -49,7 +50,7 @@ mod tests {
     const RATE: Rate = Rate { burst: 3, interval: SECOND };
 
     #[test]
-    fn a_burst_is_taken_at_once_and_then_one_each_interval() {
+    fn allows_a_burst_and_then_one_token_per_interval() {
         let (mut bucket, now) = (TokenBucket::default(), Duration::from_hours(1));
         let taken = |bucket: &mut TokenBucket, at: Duration| {
             (0..10).filter(|_| bucket.take(RATE, at).is_ok()).count()
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_bucket_says_how_long_to_wait() {
+    fn empty_bucket_returns_the_wait() {
         let (mut bucket, now) = (TokenBucket::default(), Duration::from_hours(1));
         let burst = (0..100).filter(|_| bucket.take(RATE, now).is_ok()).count();
         assert_eq!(burst, 3);

@@ -1,4 +1,4 @@
-//! The loop of a controller, and the wrapper around each of its reconciles.
+//! The loop of a controller and the handling of each reconcile: timeouts, panics, retries.
 
 use std::{
     any::Any,
@@ -20,7 +20,7 @@ use crate::{
     conditions::reasons::{DEFAULT_OBJECT_FAILED, FINALIZER_FAILED, RECONCILE_PANICKED, RECONCILE_TIMED_OUT},
     controller::{Controller, DrainResult, Runnable},
     environment::Environment,
-    error::{chain, is_conflict_within, is_unavailable, is_undefined},
+    error::{chain, is_conflict_within, is_unavailable, is_unknown_kind},
     events::Events,
     finalizer,
     informer::{Informer, Subscription},
@@ -31,14 +31,15 @@ use crate::{
     writer::Writer,
 };
 
-/// How long to wait before trying again while the API server is away. Its absence is nothing that an object
-/// did, so it does not count towards the object's backoff.
+/// Delay before a retry while the API server is unavailable. Such a failure does not count towards
+/// the backoff of the object.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(3);
 
-/// How long to wait before trying again to make an object of a kind that is not defined: as often as its watch tries.
+/// Delay before a retry of the creation of an object whose kind is unknown: the same as the longest
+/// delay of its watch.
 const UNKNOWN_KIND_RETRY: Duration = Duration::from_secs(5);
 
-/// Wires a controller.
+/// Builds a controller and its runner.
 pub(crate) fn build<T: Controller>(environment: &Environment) -> Box<dyn Runnable> {
     let mut builder = ControllerBuilder::<T::Object>::new(environment, T::NAME);
     let controller = T::build(&mut builder);
@@ -47,12 +48,13 @@ pub(crate) fn build<T: Controller>(environment: &Environment) -> Box<dyn Runnabl
     let objects = builder.objects().clone();
     builder.finish();
     let ControllerBuilder { queue, subscriptions, .. } = builder;
-    let waiting = Arc::downgrade(&queue);
-    environment.metrics.queue(T::NAME, Box::new(move || waiting.upgrade().map_or(0, |queue| queue.len())));
-    let defaults = T::defaults().into_iter().map(|object| (ObjectKey::of(&object), object)).collect();
+    let weak = Arc::downgrade(&queue);
+    environment.metrics.queue(T::NAME, Box::new(move || weak.upgrade().map_or(0, |queue| queue.len())));
+    let default_objects =
+        T::default_objects().into_iter().map(|object| (ObjectKey::of(&object), object)).collect();
     let timeout = environment.reconcile_timeout;
     Box::new(Runner::<T> {
-        shared: Arc::new(Shared { controller, client, objects, defaults, timeout }),
+        shared: Arc::new(Shared { controller, client, objects, default_objects, timeout }),
         environment: environment.clone(),
         queue,
         events,
@@ -69,35 +71,35 @@ struct Runner<T: Controller> {
     queue: Arc<Queue>,
     events: Events,
     backoff: ObjectBackoff,
-    /// What was last reported about an object that fails, so that one cause is one Event.
+    /// Last reported failure of each object, so that one cause produces one Event.
     reported: HashMap<ObjectKey, String>,
-    /// The reconciles that have not come to their end, cut off or not.
+    /// Reconciles that have not returned, also those that were aborted.
     running: TaskTracker,
     _subscriptions: Vec<Subscription>,
 }
 
-/// What the tasks of a controller's reconciles share.
+/// State that all reconciles of a controller share.
 struct Shared<T: Controller> {
     controller: T,
     client: kube::Client,
     objects: Informer<T::Object>,
-    /// What must always be there.
-    defaults: HashMap<ObjectKey, T::Object>,
+    /// See [`Controller::default_objects`].
+    default_objects: HashMap<ObjectKey, T::Object>,
     timeout: Duration,
 }
 
-/// A reconcile that came to its end.
+/// A finished reconcile.
 struct CompletedReconcile {
     key: ObjectKey,
-    took: Duration,
+    duration: Duration,
     result: Result<Outcome, Failure>,
-    /// The object, unless it is gone.
-    about: Option<k8s_openapi::api::core::v1::ObjectReference>,
+    /// Reference to the object, if it still existed.
+    reference: Option<k8s_openapi::api::core::v1::ObjectReference>,
 }
 
-/// Why a reconcile failed.
+/// A failed reconcile.
 struct Failure {
-    ended: ReconcileResult,
+    result: ReconcileResult,
     reason: &'static str,
     message: String,
     quiet: bool,
@@ -106,18 +108,19 @@ struct Failure {
 
 impl<T: Controller> Runnable for Runner<T> {
     fn synced(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(self.queue.opened())
+        Box::pin(self.queue.wait_open())
     }
 
     fn run(&mut self) -> BoxFuture<'_, DrainResult> {
-        Box::pin(self.work())
+        Box::pin(self.run_loop())
     }
 }
 
 impl<T: Controller> Runner<T> {
-    /// Forgets an earlier run. A reconcile that was cut off then may still be on its way to its next pause; it ends
-    /// before this one begins.
-    async fn begin_anew(&mut self) {
+    /// Discards the state of an earlier run.
+    ///
+    /// An aborted reconcile continues until its next await point. Waits for it first.
+    async fn reset(&mut self) {
         self.running.close();
         self.running.wait().await;
         self.running.reopen();
@@ -125,15 +128,15 @@ impl<T: Controller> Runner<T> {
         self.reported.clear();
     }
 
-    async fn work(&mut self) -> DrainResult {
-        self.begin_anew().await;
+    async fn run_loop(&mut self) -> DrainResult {
+        self.reset().await;
         info!(controller = T::NAME, "the controller starts");
         let stop = self.environment.stop.clone();
         let _resumed = self.queue.resume();
         for object in self.shared.objects.store().list() {
             self.queue.add(ObjectKey::of(object.as_ref()));
         }
-        for key in self.shared.defaults.keys() {
+        for key in self.shared.default_objects.keys() {
             self.queue.add(key.clone());
         }
         let mut running = JoinSet::new();
@@ -141,21 +144,21 @@ impl<T: Controller> Runner<T> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(completed) = running.join_next() => self.ended(completed),
-                work = self.queue.next(), if running.len() < self.environment.concurrency => {
-                    self.begin(&mut running, work);
+                Some(completed) = running.join_next() => self.finish(completed),
+                item = self.queue.next(), if running.len() < self.environment.concurrency => {
+                    self.start(&mut running, item);
                 }
             }
         }
         let drained = async { while running.join_next().await.is_some() {} };
         if timeout(self.environment.drain_timeout, drained).await.is_err() {
-            warn!(controller = T::NAME, "reconciles that did not finish in time are cut off");
+            warn!(controller = T::NAME, "aborted reconciles that did not finish in time");
             return DrainResult::TimedOut;
         }
         DrainResult::Complete
     }
 
-    fn begin(&self, running: &mut JoinSet<CompletedReconcile>, QueueItem { key, waited }: QueueItem) {
+    fn start(&self, running: &mut JoinSet<CompletedReconcile>, QueueItem { key, waited }: QueueItem) {
         self.environment.metrics.dequeued(T::NAME, waited);
         let object = self.shared.objects.store().get(&key);
         let generation = object.as_ref().and_then(|object| object.meta().generation);
@@ -171,51 +174,52 @@ impl<T: Controller> Runner<T> {
         running.spawn(self.running.track_future(completed));
     }
 
-    fn ended(&mut self, completed: Result<CompletedReconcile, tokio::task::JoinError>) {
-        // A panic inside is caught there; what is left is a task that was aborted, which we never do here.
+    fn finish(&mut self, completed: Result<CompletedReconcile, tokio::task::JoinError>) {
+        // `reconcile_one` catches panics, and nothing aborts a single task.
         let Ok(completed) = completed else { return };
         let key = completed.key.clone();
-        let (ended, again) = match &completed.result {
+        let (result, requeue_after) = match &completed.result {
             Ok(outcome) => {
                 self.backoff.reset(&key);
                 self.reported.remove(&key);
-                succeeded(*outcome)
+                success(*outcome)
             }
-            Err(failure) => (failure.ended, self.failed(&completed, failure)),
+            Err(failure) => (failure.result, self.handle_failure(&completed, failure)),
         };
-        self.environment.metrics.reconciled(T::NAME, ended, completed.took);
-        self.queue.done(&key, again);
+        self.environment.metrics.reconciled(T::NAME, result, completed.duration);
+        self.queue.done(&key, requeue_after);
     }
 
-    /// The one place where errors become log lines and Events. Returns when to try again.
-    fn failed(&mut self, completed: &CompletedReconcile, failure: &Failure) -> Option<Duration> {
+    /// Logs a failure and publishes an Event. Returns when to retry.
+    fn handle_failure(&mut self, completed: &CompletedReconcile, failure: &Failure) -> Option<Duration> {
         let key = &completed.key;
         let before = self.backoff.failures(key);
-        let again = match failure.ended {
+        let retry_in = match failure.result {
             ReconcileResult::TerminalError => None,
             _ if failure.unavailable => Some(UNAVAILABLE_RETRY),
             _ => Some(self.backoff.failed(key, tokio::time::Instant::now())),
         };
         let Failure { reason, message, .. } = failure;
         let failures = self.backoff.failures(key);
-        // What fails for the known cause because something else has changed is nothing new to anybody.
+        // Another change triggered the reconcile before the retry was due, and the cause is the
+        // same.
         let is_known = failures == before && self.reported.get(key) == Some(message);
         if failure.quiet || failure.unavailable || is_known {
-            debug!(controller = T::NAME, object = %key, reason, error = %message, "reconcile will be tried again");
-            return again;
+            debug!(controller = T::NAME, object = %key, reason, error = %message, "the reconcile will be retried");
+            return retry_in;
         }
-        warn!(controller = T::NAME, object = %key, reason, error = %message, failures, retry_in = ?again, "reconcile failed");
-        if let Some(about) = &completed.about
+        warn!(controller = T::NAME, object = %key, reason, error = %message, failures, retry_in = ?retry_in, "reconcile failed");
+        if let Some(reference) = &completed.reference
             && self.reported.get(key) != Some(message)
         {
-            self.events.warning(about.clone(), reason, "Reconcile", message);
+            self.events.warning(reference.clone(), reason, "Reconcile", message);
             self.reported.insert(key.clone(), message.clone());
         }
-        again
+        retry_in
     }
 }
 
-fn succeeded(outcome: Outcome) -> (ReconcileResult, Option<Duration>) {
+fn success(outcome: Outcome) -> (ReconcileResult, Option<Duration>) {
     match outcome {
         Outcome::Done => (ReconcileResult::Done, None),
         Outcome::AwaitChange => (ReconcileResult::AwaitChange, None),
@@ -223,14 +227,14 @@ fn succeeded(outcome: Outcome) -> (ReconcileResult, Option<Duration>) {
     }
 }
 
-/// One reconcile, with everything that can go wrong around it.
+/// Reconciles one object. Converts panics and timeouts into failures.
 async fn reconcile_one<T: Controller>(
     shared: Arc<Shared<T>>,
     key: ObjectKey,
     object: Option<Arc<T::Object>>,
 ) -> CompletedReconcile {
-    let began = Instant::now();
-    let about = object.as_ref().map(|object| object.object_ref(&()));
+    let start = Instant::now();
+    let reference = object.as_ref().map(|object| object.object_ref(&()));
     let work = AssertUnwindSafe(async {
         match object {
             Some(object) => reconcile_or_clean_up(&shared, object).await,
@@ -242,9 +246,9 @@ async fn reconcile_one<T: Controller>(
         Ok(Err(panic)) => Err(panicked(panic.as_ref())),
         Err(_elapsed) => Err(timed_out(shared.timeout)),
     };
-    let ended = result.as_ref().map_or_else(|failure| failure.ended, |outcome| succeeded(*outcome).0);
-    Span::current().record("outcome", ended.label());
-    CompletedReconcile { key, took: began.elapsed(), result, about }
+    let label = result.as_ref().map_or_else(|failure| failure.result, |outcome| success(*outcome).0);
+    Span::current().record("outcome", label.label());
+    CompletedReconcile { key, duration: start.elapsed(), result, reference }
 }
 
 async fn reconcile_or_clean_up<T: Controller>(
@@ -255,26 +259,26 @@ async fn reconcile_or_clean_up<T: Controller>(
         return clean_up(shared, object).await;
     }
     if let Some(finalizer) = T::FINALIZER {
-        let moment = shared.objects.store().now();
+        let epoch = shared.objects.store().epoch();
         let added = finalizer::add(&shared.client, object.as_ref(), finalizer).await;
-        if let Some(changed) = added.map_err(|error| failed(FINALIZER_FAILED, false, false, &error))? {
-            shared.objects.wrote(moment, changed.clone());
+        if let Some(changed) = added.map_err(|error| failure(FINALIZER_FAILED, false, false, &error))? {
+            shared.objects.record_write(epoch, changed.clone());
             object = Arc::new(changed);
         }
     }
-    shared.controller.reconcile(object).await.map_err(|error| of_controller(&error))
+    shared.controller.reconcile(object).await.map_err(|error| controller_failure(&error))
 }
 
-/// Makes an object that is not there, if it is one that must be. Somebody else may be quicker.
+/// Creates a missing object if it is one of [`Controller::default_objects`].
 async fn create_default<T: Controller>(shared: &Shared<T>, key: &ObjectKey) -> Result<Outcome, Failure> {
-    let Some(default) = shared.defaults.get(key) else { return Ok(Outcome::Done) };
-    let made = Writer::new(shared.client.clone(), shared.objects.clone()).create(key, default).await;
-    match made {
-        // The watch of the kind tells people of it.
-        Err(error) if error.answer().is_some_and(is_undefined) => {
+    let Some(default) = shared.default_objects.get(key) else { return Ok(Outcome::Done) };
+    let created = Writer::new(shared.client.clone(), shared.objects.clone()).create(key, default).await;
+    match created {
+        // The watch of the kind already logs that the kind is unknown.
+        Err(error) if error.api_error().is_some_and(is_unknown_kind) => {
             Ok(Outcome::RequeueAfter(UNKNOWN_KIND_RETRY))
         }
-        Err(error) if !error.shows_stale_cache() => Err(failed(DEFAULT_OBJECT_FAILED, false, false, &error)),
+        Err(error) if !error.is_stale_cache() => Err(failure(DEFAULT_OBJECT_FAILED, false, false, &error)),
         _ => Ok(Outcome::Done),
     }
 }
@@ -283,29 +287,30 @@ async fn clean_up<T: Controller>(shared: &Shared<T>, object: Arc<T::Object>) -> 
     if T::FINALIZER.is_some_and(|finalizer| !finalizer::has(object.as_ref(), finalizer)) {
         return Ok(Outcome::Done);
     }
-    let outcome = shared.controller.cleanup(object.clone()).await.map_err(|error| of_controller(&error))?;
+    let outcome =
+        shared.controller.cleanup(object.clone()).await.map_err(|error| controller_failure(&error))?;
     if let Some(finalizer) = T::FINALIZER.filter(|_| outcome == Outcome::Done) {
         let removed = finalizer::remove(&shared.client, object.as_ref(), finalizer).await;
-        removed.map_err(|error| failed(FINALIZER_FAILED, false, false, &error))?;
+        removed.map_err(|error| failure(FINALIZER_FAILED, false, false, &error))?;
     }
     Ok(outcome)
 }
 
-fn of_controller<E: ReconcileError>(error: &E) -> Failure {
-    failed(error.reason(), error.is_terminal(), error.is_quiet(), error)
+fn controller_failure<E: ReconcileError>(error: &E) -> Failure {
+    failure(error.reason(), error.is_terminal(), error.is_quiet(), error)
 }
 
-fn failed(
+fn failure(
     reason: &'static str,
     terminal: bool,
     quiet: bool,
     error: &(dyn std::error::Error + 'static),
 ) -> Failure {
     Failure {
-        ended: if terminal { ReconcileResult::TerminalError } else { ReconcileResult::Failed },
+        result: if terminal { ReconcileResult::TerminalError } else { ReconcileResult::Failed },
         reason,
         message: chain(error),
-        // A conflict means that the cache was behind; the next attempt sees what is there.
+        // A conflict means that the cache was stale. The next attempt reads the new version.
         quiet: quiet || is_conflict_within(error),
         unavailable: is_unavailable(error),
     }
@@ -313,22 +318,22 @@ fn failed(
 
 fn timed_out(limit: Duration) -> Failure {
     Failure {
-        ended: ReconcileResult::TimedOut,
+        result: ReconcileResult::TimedOut,
         reason: RECONCILE_TIMED_OUT,
-        message: format!("the reconcile was not finished after {limit:?}"),
+        message: format!("the reconcile did not finish within {limit:?}"),
         quiet: false,
         unavailable: false,
     }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    error!(panic = %said, "a reconcile panicked; this is a bug, please report it");
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    error!(panic = %message, "a reconcile panicked; this is a bug, please report it");
     Failure {
-        ended: ReconcileResult::Panicked,
+        result: ReconcileResult::Panicked,
         reason: RECONCILE_PANICKED,
-        message: format!("a bug in the controller stopped the reconcile: {said}"),
+        message: format!("a bug in the controller stopped the reconcile: {message}"),
         quiet: false,
         unavailable: false,
     }

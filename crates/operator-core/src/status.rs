@@ -1,7 +1,7 @@
-//! Writing status: one PUT when it differs, the first at once, the rest gathered.
+//! Writes of the status: one PUT if it differs, at a limited rate.
 //!
-//! A change of status that another client made has the object reconciled, which repairs it. A change that the writer
-//! itself made does not: the writer knows the status that is on its way.
+//! If another client changes a status, the object is reconciled, which repairs it. The writer's own
+//! changes do not trigger a reconcile: the writer tracks the status that is in flight.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,20 +12,20 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    error::{is_conflict, is_missing, is_not_found},
+    error::{WriteError, is_conflict, is_not_found, is_object_not_found},
     informer::{Change, Informer},
     kind::{Kind, ObjectKey, describe},
     outcome::Outcome,
-    write::{WriteError, retry_on_conflict},
+    write::retry_on_conflict,
 };
 
-/// The least time between two status writes of one object. A status write costs the API server more than the
-/// creation of a pod, and a person cannot read faster.
-const GATHER: Duration = Duration::from_millis(100);
-/// The least time before a write that tells only how far things are, which nobody waits for.
-const PROGRESS: Duration = Duration::from_secs(1);
+/// Minimum time between two status writes of one object. A status write costs the API server more
+/// than the creation of a Pod.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// Minimum time before a write that only reports progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes the status of the objects of a kind.
+/// Writes the status of objects of one kind.
 pub struct StatusWriter<K: HasStatus> {
     client: Client,
     informer: Informer<K>,
@@ -33,10 +33,10 @@ pub struct StatusWriter<K: HasStatus> {
     own: Arc<OwnWrites<K>>,
 }
 
-/// Clears the fields of a status that others write by right.
+/// Clears the fields of a status that other clients write too.
 pub(crate) type ClearShared<K> = fn(&mut <K as HasStatus>::Status);
 
-/// The status writes that are on their way: serialized, because times lose their fractions when they are sent.
+/// Status writes in flight. Serialized, because timestamps lose their fractions when they are sent.
 pub(crate) struct OwnWrites<K: HasStatus> {
     in_flight: Mutex<HashMap<ObjectKey, Value>>,
     clear_shared: ClearShared<K>,
@@ -47,21 +47,21 @@ where
     K: Kind + HasStatus,
     K::Status: Clone + PartialEq + Serialize,
 {
-    /// Whether another client changed what the controller says in the status.
+    /// Returns whether another client changed the fields that the controller owns.
     ///
-    /// A write of our own is known from before it is sent until its answer is in the store. After that, its event is no
-    /// change any more.
+    /// A write of this process is tracked until its response is in the store. After that, its event
+    /// is no change.
     pub(crate) fn is_foreign(&self, change: &Change<K>) -> bool {
         let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
         if old.status() == new.status() {
             return false;
         }
-        let after = self.own_part(new);
-        self.own_part(old) != after
+        let after = self.owned_fields(new);
+        self.owned_fields(old) != after
             && self.in_flight.lock().get(&change.key) != Some(&serialized(after.as_ref()))
     }
 
-    fn own_part(&self, object: &K) -> Option<K::Status> {
+    fn owned_fields(&self, object: &K) -> Option<K::Status> {
         let mut status = object.status().cloned();
         if let Some(status) = &mut status {
             (self.clear_shared)(status);
@@ -70,7 +70,7 @@ where
     }
 
     fn begin(&self, key: &ObjectKey, sent: &K) -> InFlight<'_, K> {
-        self.in_flight.lock().insert(key.clone(), serialized(self.own_part(sent).as_ref()));
+        self.in_flight.lock().insert(key.clone(), serialized(self.owned_fields(sent).as_ref()));
         InFlight { own: self, key: key.clone() }
     }
 }
@@ -79,7 +79,7 @@ fn serialized(status: Option<&impl Serialize>) -> Value {
     serde_json::to_value(status).unwrap_or_default()
 }
 
-/// A status write that is on its way; also ends when the reconcile is cut off.
+/// A status write in flight. Ends when dropped, also if the reconcile is aborted.
 struct InFlight<'o, K: HasStatus> {
     own: &'o OwnWrites<K>,
     key: ObjectKey,
@@ -96,34 +96,41 @@ where
     K: Kind + Serialize + HasStatus,
     K::Status: Clone + PartialEq + Serialize,
 {
-    /// Writes through `client` and lets `informer` know. `clear_shared` clears the fields that others write by right.
+    /// Returns a writer that sends with `client` and records responses in `informer`.
+    /// `clear_shared` clears the fields that other clients write too.
     pub(crate) fn new(client: Client, informer: Informer<K>, clear_shared: ClearShared<K>) -> Self {
         let own = Arc::new(OwnWrites { in_flight: Mutex::default(), clear_shared });
         Self { client, informer, written: Mutex::default(), own }
     }
 
-    /// Tells own changes of status from those of others.
+    /// Returns the tracker of this writer's requests in flight.
     pub(crate) fn own_writes(&self) -> Arc<OwnWrites<K>> {
         self.own.clone()
     }
 
-    /// Makes the object's status what `next` says, and tells how the reconcile goes on.
+    /// Writes the status that `next` computes, if it differs from the current one.
     ///
-    /// `next` is given the object as it was reconciled, with the status that it has now: what was done was done
-    /// for that spec, whatever somebody has asked since. If the status is that already, nothing is sent. The first
-    /// write goes out at once. One that comes within 100 ms of the last is put off; so is one that comes within a
-    /// second and only tells how far things are, in numbers, lists of names, or other words of a condition. The outcome
-    /// asks to be called again then, so that the last word always gets written.
+    /// `next` receives the object as it was reconciled, with its current status: the reconcile used
+    /// that spec, even if the spec has changed since.
     ///
-    /// An object that is gone, or was replaced by a namesake, is left alone.
+    /// The first write is sent immediately. A write within 100 ms of the previous one is postponed.
+    /// So is a write within one second that only reports progress: numbers, lists of names, and
+    /// messages and reasons of conditions. Then the outcome requests another reconcile, so the last
+    /// status is always written.
+    ///
+    /// Does nothing if the object no longer exists or was replaced by another one with its name.
+    ///
+    /// # Errors
+    /// Returns [`WriteError::Api`] if the request fails.
     pub async fn write(&self, object: &K, next: impl Fn(&K) -> K::Status) -> Result<Outcome, WriteError> {
         let status = next(object);
         if object.status() == Some(&status) {
             return Ok(Outcome::Done);
         }
         let key = ObjectKey::of(object);
-        let is_news = || object.status().is_none_or(|before| news(before) != news(&status));
-        if let Some(wait) = self.must_wait(&key, is_news) {
+        let is_significant =
+            || object.status().is_none_or(|before| significant_part(before) != significant_part(&status));
+        if let Some(wait) = self.delay(&key, is_significant) {
             return Ok(Outcome::RequeueAfter(wait));
         }
         self.put(&key, object, status, next).await?;
@@ -141,19 +148,19 @@ where
         let attempt = async |round: u32| {
             let send = match round {
                 0 => Some(with_status(object, Some(status.clone()))),
-                _ => api.get_opt(key.name()).await?.and_then(|live| renewed(object, live, &next)),
+                _ => api.get_opt(key.name()).await?.and_then(|live| rebase(object, live, &next)),
             };
             let Some(send) = send else { return Ok(()) };
-            let moment = self.informer.store().now();
+            let epoch = self.informer.store().epoch();
             let _in_flight = self.own.begin(key, &send);
-            let answer = api.replace_status(key.name(), &PostParams::default(), &send).await;
-            let mut answer = answer.inspect_err(|error| {
-                if is_missing(error, key) {
-                    self.informer.removed(moment, key, send.uid().as_deref());
+            let response = api.replace_status(key.name(), &PostParams::default(), &send).await;
+            let mut response = response.inspect_err(|error| {
+                if is_object_not_found(error, key) {
+                    self.informer.record_delete(epoch, key, send.uid().as_deref());
                 }
             })?;
-            answer.meta_mut().managed_fields = None;
-            self.informer.wrote(moment, answer);
+            response.meta_mut().managed_fields = None;
+            self.informer.record_write(epoch, response);
             Ok(())
         };
         match retry_on_conflict(attempt, is_conflict).await {
@@ -166,14 +173,14 @@ where
         }
     }
 
-    /// How long the object has to wait for its next status write, which may be news; `None`, which counts as a write, if
-    /// it may go at once.
-    fn must_wait(&self, key: &ObjectKey, is_news: impl FnOnce() -> bool) -> Option<Duration> {
+    /// Returns how long the next status write of the object must wait. Returns `None` and counts a
+    /// write if it can be sent now.
+    fn delay(&self, key: &ObjectKey, is_significant: impl FnOnce() -> bool) -> Option<Duration> {
         let now = Instant::now();
         let mut written = self.written.lock();
-        written.retain(|_, at| now.duration_since(*at) < PROGRESS);
+        written.retain(|_, at| now.duration_since(*at) < PROGRESS_INTERVAL);
         let wait = written.get(key).and_then(|at| {
-            let pause = if is_news() { GATHER } else { PROGRESS };
+            let pause = if is_significant() { MIN_INTERVAL } else { PROGRESS_INTERVAL };
             pause.checked_sub(now.duration_since(*at)).filter(|wait| !wait.is_zero())
         });
         if wait.is_none() {
@@ -183,8 +190,9 @@ where
     }
 }
 
-/// What of a status is more than how far things are: all but numbers, lists of names, and the words of conditions.
-fn news(status: &impl Serialize) -> Value {
+/// Returns the part of a status that is more than progress: without numbers, lists of names, and
+/// messages and reasons of conditions.
+fn significant_part(status: &impl Serialize) -> Value {
     let mut status = serde_json::to_value(status).unwrap_or_default();
     for (field, value) in status.as_object_mut().into_iter().flatten() {
         match value {
@@ -207,8 +215,9 @@ fn with_status<K: Kind + HasStatus>(object: &K, status: Option<K::Status>) -> K 
     object
 }
 
-/// The live object with its next status, unless it has that already or is another incarnation.
-fn renewed<K>(object: &K, mut live: K, next: impl Fn(&K) -> K::Status) -> Option<K>
+/// Returns the live object with its next status. Returns `None` if the status is equal or the UID
+/// differs.
+fn rebase<K>(object: &K, mut live: K, next: impl Fn(&K) -> K::Status) -> Option<K>
 where
     K: Kind + HasStatus,
     K::Status: Clone + PartialEq,
@@ -252,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_status_is_foreign_unless_it_is_on_its_way_or_shared() {
+    fn detects_foreign_status_changes() {
         let own = OwnWrites::<Gadget> {
             in_flight: Mutex::default(),
             clear_shared: |status: &mut GadgetStatus| status.shared = 0,
@@ -264,20 +273,20 @@ mod tests {
         assert!(is_foreign(Some((1, 0)), Some((2, 0))));
         assert!(is_foreign(Some((1, 0)), None), "it was cleared");
         assert!(!is_foreign(Some((1, 0)), Some((1, 0))));
-        assert!(!is_foreign(Some((1, 0)), Some((1, 5))), "others write that field by right");
+        assert!(!is_foreign(Some((1, 0)), Some((1, 5))), "other clients write that field");
         let in_flight = own.begin(&ObjectKey::cluster("a"), &gadget(Some((2, 0))));
         assert!(!is_foreign(Some((1, 0)), Some((2, 5))));
-        assert!(is_foreign(Some((1, 0)), Some((3, 0))), "something else than what was sent");
+        assert!(is_foreign(Some((1, 0)), Some((3, 0))), "differs from what was sent");
         drop(in_flight);
         assert!(is_foreign(Some((1, 0)), Some((2, 0))));
     }
 
     #[test]
-    fn numbers_names_and_words_are_no_news_and_all_else_is() {
+    fn numbers_names_and_messages_are_progress() {
         let status = |ready: &str, message: &str, generation: i64, pods: i32, hook: &str| {
             let condition = json!({ "type": "Ready", "status": ready, "message": message });
             let names: Vec<_> = (0..pods).map(|number| format!("pod-{number}")).collect();
-            news(&json!({
+            significant_part(&json!({
                 "observedGeneration": generation, "replicas": pods, "podNames": names, "conditions": [condition],
                 "hooks": [{ "state": hook }],
             }))
@@ -287,6 +296,6 @@ mod tests {
         assert_ne!(before, status("True", "all", 1, 3, "Pending"));
         assert_ne!(before, status("False", "0 of 3", 2, 0, "Pending"));
         assert_ne!(before, status("False", "0 of 3", 1, 0, "Calling"));
-        assert_ne!(before, news(&json!({})));
+        assert_ne!(before, significant_part(&json!({})));
     }
 }

@@ -1,7 +1,8 @@
-//! Names filled into texts.
+//! Placeholders in texts.
 
-/// Puts values in the place of `{{key}}`. Spaces inside the braces do not matter; what `value` does not know stays as
-/// it is.
+/// Replaces placeholders such as `{{key}}` with the values that `value` returns.
+///
+/// Spaces inside the braces are ignored. A placeholder stays if `value` returns `None`.
 ///
 /// ```
 /// use operator_core::template::render;

@@ -1,80 +1,39 @@
-//! Writing to the API server: only what changed, never what belongs to somebody else.
+//! Writes of child objects: only if they changed, and only if they belong to the owner.
 
 use std::{future::Future, sync::Arc};
 
 use kube::Client;
 use serde::Serialize;
 
+pub use crate::error::WriteError;
 use crate::{
-    error::{is_already_exists, is_conflict, is_not_found},
     informer::Informer,
     kind::{Kind, ObjectKey, describe},
-    owner::{Owner, held_by},
+    owner::{Owner, describe_controller},
     writer::{DeletePrecondition, Writer},
 };
 
-/// How often a write is tried again after a conflict.
+/// Number of retries after a conflict.
 const CONFLICT_RETRIES: u32 = 4;
 
-/// What a write did.
+/// Result of a create or update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// The object was not there.
+pub enum OperationResult {
+    /// The object did not exist.
     Created,
-    /// It was there and differed.
+    /// The object existed and differed.
     Updated,
-    /// It was as it should be; nothing was sent.
+    /// The object existed and was equal. Nothing was sent.
     Unchanged,
 }
 
-/// Why a write did not happen.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// An object of that name is there and belongs to somebody else. It was not touched.
-    #[error(
-        "{object} exists and is not ours (its controller: {holder}); delete or rename it, or choose another name"
-    )]
-    NotOurs {
-        /// Kind and key of the object.
-        object: String,
-        /// Who holds it.
-        holder: String,
-    },
-    /// The API server refused or did not answer.
-    #[error("cannot {action} {object}")]
-    Api {
-        /// What was tried, `create` for example.
-        action: &'static str,
-        /// Kind and key of the object.
-        object: String,
-        /// The API server's answer.
-        source: kube::Error,
-    },
-}
-
-impl WriteError {
-    /// Whether the answer says that the object is not as the cache has it: changed, there already, or gone.
-    pub fn shows_stale_cache(&self) -> bool {
-        match self {
-            Self::Api { action: "create", source, .. } => is_already_exists(source),
-            Self::Api { source, .. } => is_conflict(source) || is_not_found(source),
-            Self::NotOurs { .. } => false,
-        }
-    }
-
-    /// The API server's answer, if there was one.
-    pub fn answer(&self) -> Option<&kube::Error> {
-        match self {
-            Self::Api { source, .. } => Some(source),
-            Self::NotOurs { .. } => None,
-        }
-    }
-}
-
-/// Runs `attempt` again while it ends in a conflict (409), a few times. The attempt must read the object anew
-/// each time; `round` is 0 for the first. Other errors, and the last conflict, are returned.
+/// Runs `attempt`, and retries it up to four times while it returns a conflict (409).
 ///
-/// Conflicts need no waiting: somebody else's write went through.
+/// The attempt must read the object again each time. `round` is 0 for the first attempt. There is
+/// no delay between attempts: a conflict means that the write of another client succeeded.
+///
+/// # Errors
+/// Returns the last conflict, or the first other error.
 pub async fn retry_on_conflict<T, E, F>(
     mut attempt: impl FnMut(u32) -> F,
     is_conflict: impl Fn(&E) -> bool,
@@ -91,9 +50,9 @@ where
     }
 }
 
-/// The objects of one kind that a controller makes, as it reads and writes them.
+/// Reads and writes the children of a controller.
 ///
-/// Reads come from the informer; what is written is seen by the next read at once.
+/// Reads come from the informer. The next read returns what was written.
 pub struct Children<K> {
     writer: Writer<K>,
 }
@@ -105,62 +64,67 @@ impl<K> Clone for Children<K> {
 }
 
 impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
-    /// Children that are read from `informer` and written through `client`.
+    /// Returns children that are read from `informer` and written with `client`.
     pub fn new(client: Client, informer: Informer<K>) -> Self {
         Self { writer: Writer::new(client, informer) }
     }
 
-    /// What the informer knows of the kind.
+    /// Returns the informer of the kind.
     pub fn informer(&self) -> &Informer<K> {
         self.writer.informer()
     }
 
-    /// The child of a key, if the informer knows it.
+    /// Returns the child with this key from the cache.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.writer.get(key)
     }
 
-    /// Makes the object what `mutate` says, and `owner`'s.
+    /// Creates or updates a child of `owner`.
     ///
-    /// `mutate` gets the present object, or an empty one with its name, and changes the fields it means;
-    /// whatever else is there stays. It may be called several times and must always ask for the same. If the
-    /// result equals what is there, nothing is sent. A stale cache is made good: on a conflict, and when the
-    /// object turns out to exist, it is read live and mutated again.
+    /// `mutate` receives the current object, or an empty one with the name and the owner, and sets
+    /// the fields that the controller owns. Other fields stay. It can be called several times and
+    /// must be deterministic. If the result equals the current object, nothing is sent.
+    ///
+    /// A stale cache is corrected: after a conflict, or if the object exists already, the object is
+    /// read live and mutated again.
     ///
     /// # Errors
-    /// [`WriteError::NotOurs`] if the object exists and has another owner or none.
+    /// Returns [`WriteError::NotOwned`] if the object exists and has another owner or none, and
+    /// [`WriteError::Api`] if a request fails.
     pub async fn create_or_update(
         &self,
         key: &ObjectKey,
         owner: &Owner,
         mutate: impl Fn(&mut K),
-    ) -> Result<Written, WriteError> {
+    ) -> Result<OperationResult, WriteError> {
         let attempt = async |round: u32| {
-            let known = match round {
-                0 => self.get(key).map(|known| (*known).clone()),
+            let current = match round {
+                0 => self.get(key).map(|cached| (*cached).clone()),
                 _ => self.writer.read(key).await?,
             };
-            match known {
-                Some(known) => self.update(key, owner, known, &mutate).await,
+            match current {
+                Some(current) => self.update(key, owner, current, &mutate).await,
                 None => self.create(key, owner, &mutate).await,
             }
         };
-        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
+        retry_on_conflict(attempt, WriteError::is_stale_cache).await
     }
 
-    /// As [`Children::create_or_update`], of an object whose name is reserved for `owner`: one that belongs to somebody else
-    /// or to nobody becomes the owner's, whose controller reference takes the place of all owner references. One for which
-    /// `must_replace` says so is deleted and made anew.
+    /// Creates or updates an object whose name is reserved for `owner`.
+    ///
+    /// An object with another owner or none is taken over: the controller reference of `owner`
+    /// replaces all its owner references. If `must_replace` returns true for it, it is deleted and
+    /// recreated instead. Otherwise works like [`Children::create_or_update`].
     ///
     /// # Errors
-    /// When the API server refuses or does not answer.
+    /// Returns [`WriteError::Api`] if a request fails.
     pub async fn take_over(
         &self,
         key: &ObjectKey,
         owner: &Owner,
         mutate: impl Fn(&mut K),
         must_replace: impl Fn(&K) -> bool,
-    ) -> Result<Written, WriteError> {
+    ) -> Result<OperationResult, WriteError> {
         let attempt = async |_| {
             let Some(found) = self.writer.read(key).await? else {
                 return self.create(key, owner, &mutate).await;
@@ -172,20 +136,23 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
             let mut wanted = found.clone();
             if !owner.owns(found.meta()) {
                 wanted.meta_mut().owner_references = None;
-                owner.stamp(wanted.meta_mut());
+                owner.set_on(wanted.meta_mut());
             }
             mutate(&mut wanted);
             if wanted == found {
-                return Ok(Written::Unchanged);
+                return Ok(OperationResult::Unchanged);
             }
             self.writer.replace(key, &wanted).await?;
-            Ok(Written::Updated)
+            Ok(OperationResult::Updated)
         };
-        retry_on_conflict(attempt, WriteError::shows_stale_cache).await
+        retry_on_conflict(attempt, WriteError::is_stale_cache).await
     }
 
-    /// Deletes an object that the informer knows: this very incarnation, not a namesake. Gone already is
-    /// success.
+    /// Deletes a child by UID. Succeeds if it no longer exists or was replaced by another object
+    /// with the same name.
+    ///
+    /// # Errors
+    /// Returns [`WriteError::Api`] if the request fails.
     pub async fn delete(&self, object: &K) -> Result<(), WriteError> {
         self.writer.delete(object, DeletePrecondition::Uid).await.map(drop)
     }
@@ -195,33 +162,36 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
         key: &ObjectKey,
         owner: &Owner,
         mutate: &impl Fn(&mut K),
-    ) -> Result<Written, WriteError> {
+    ) -> Result<OperationResult, WriteError> {
         let mut object = K::default();
         object.meta_mut().name = Some(key.name().to_owned());
         object.meta_mut().namespace = key.namespace().map(str::to_owned);
-        owner.stamp(object.meta_mut());
+        owner.set_on(object.meta_mut());
         mutate(&mut object);
         self.writer.create(key, &object).await?;
-        Ok(Written::Created)
+        Ok(OperationResult::Created)
     }
 
     async fn update(
         &self,
         key: &ObjectKey,
         owner: &Owner,
-        known: K,
+        current: K,
         mutate: &impl Fn(&mut K),
-    ) -> Result<Written, WriteError> {
-        if !owner.owns(known.meta()) {
-            return Err(WriteError::NotOurs { object: describe::<K>(key), holder: held_by(known.meta()) });
+    ) -> Result<OperationResult, WriteError> {
+        if !owner.owns(current.meta()) {
+            return Err(WriteError::NotOwned {
+                object: describe::<K>(key),
+                holder: describe_controller(current.meta()),
+            });
         }
-        let mut wanted = known.clone();
+        let mut wanted = current.clone();
         mutate(&mut wanted);
-        if wanted == known {
-            return Ok(Written::Unchanged);
+        if wanted == current {
+            return Ok(OperationResult::Unchanged);
         }
         self.writer.replace(key, &wanted).await?;
-        Ok(Written::Updated)
+        Ok(OperationResult::Updated)
     }
 }
 
@@ -232,7 +202,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_conflicts_are_tried_again_and_not_for_ever() {
+    async fn retries_only_conflicts_and_a_limited_number_of_times() {
         let calls = Cell::new(0);
         let conflict = async |_| {
             calls.set(calls.get() + 1);

@@ -1,4 +1,4 @@
-//! Single requests about the objects of one kind, each seen by the next read of the informer at once.
+//! Requests for single objects of one kind. The cache reflects each response immediately.
 
 use std::sync::Arc;
 
@@ -11,22 +11,24 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    error::{is_conflict, is_missing, is_not_found},
-    informer::{Informer, Moment},
+    error::{WriteError, is_conflict, is_not_found, is_object_not_found},
+    informer::{Epoch, Informer},
     kind::{Kind, ObjectKey, describe},
-    write::WriteError,
 };
 
-/// What must still hold of an object for it to be deleted.
+/// Condition that an object must meet to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletePrecondition {
-    /// It is the incarnation that was seen (by UID). For objects that are ours whatever else is changed on them.
+    /// The UID is unchanged. Use it for objects that are owned whatever else changes on them.
     Uid,
-    /// It is the very version that was seen. For objects whose content says whether they are ours.
+    /// The UID and the resource version are unchanged. Use it if the content of the object decides
+    /// whether it is owned.
     ResourceVersion,
 }
 
-/// Reads and writes the objects of a kind: reads come from the informer, and what is written is in it at once.
+/// Reads and writes objects of one kind.
+///
+/// Reads come from the informer. The next read returns what was written.
 pub struct Writer<K> {
     client: Client,
     informer: Informer<K>,
@@ -39,22 +41,25 @@ impl<K> Clone for Writer<K> {
 }
 
 impl<K: Kind> Writer<K> {
-    /// Reads from `informer`, writes through `client`.
+    /// Returns a writer that reads from `informer` and writes with `client`.
     pub fn new(client: Client, informer: Informer<K>) -> Self {
         Self { client, informer }
     }
 
-    /// What the informer knows of the kind.
+    /// Returns the informer of the kind.
     pub fn informer(&self) -> &Informer<K> {
         &self.informer
     }
 
-    /// The object of a key, if the informer knows it.
+    /// Returns the object with this key from the cache.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.informer.store().get(key)
     }
 
-    /// The object of a key as the API server has it now, if it is there.
+    /// Reads the object with this key from the API server. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// Returns [`WriteError::Api`] if the request fails.
     pub async fn read(&self, key: &ObjectKey) -> Result<Option<K>, WriteError> {
         let found = self.api(key).get_opt(key.name()).await;
         let mut found = found.map_err(|error| Self::failed("read", key, error))?;
@@ -64,81 +69,95 @@ impl<K: Kind> Writer<K> {
         Ok(found)
     }
 
-    /// Creates an object. What is sent may be of another type than what is read: a whole pod, for a view of it.
+    /// Creates an object. The type of `object` can differ from `K`, such as a Pod for a
+    /// [`PodView`](crate::pod::PodView).
+    ///
+    /// # Errors
+    /// Returns [`WriteError::Api`] if the request fails.
     pub async fn create<T: Serialize>(&self, key: &ObjectKey, object: &T) -> Result<(), WriteError> {
         let failed = |error| Self::failed("create", key, error);
         let body = serde_json::to_vec(object).map_err(|error| failed(kube::Error::SerdeError(error)))?;
         let request = Request::new(K::url_path(&(), key.namespace())).create(&PostParams::default(), body);
         let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-        let moment = self.informer.store().now();
+        let epoch = self.informer.store().epoch();
         let created = self.client.request::<K>(request).await;
-        self.took(moment, created.map_err(failed)?);
+        self.record(epoch, created.map_err(failed)?);
         Ok(())
     }
 
-    /// Replaces an object by one that carries the resource version that it was made from.
+    /// Replaces an object. `object` must contain the resource version that it was derived from.
+    ///
+    /// # Errors
+    /// Returns [`WriteError::Api`] if the request fails, also with a conflict.
     pub async fn replace(&self, key: &ObjectKey, object: &K) -> Result<(), WriteError>
     where
         K: Serialize,
     {
-        let moment = self.informer.store().now();
+        let epoch = self.informer.store().epoch();
         let replaced = self.api(key).replace(key.name(), &PostParams::default(), object).await;
         let replaced = replaced.inspect_err(|error| {
-            self.refused(moment, key, object.uid().as_deref(), error);
+            self.record_if_missing(epoch, key, object.uid().as_deref(), error);
         });
-        self.took(moment, replaced.map_err(|error| Self::failed("update", key, error))?);
+        self.record(epoch, replaced.map_err(|error| Self::failed("update", key, error))?);
         Ok(())
     }
 
-    /// Changes parts of an object. The patch should carry the UID of the object that is meant. `action` is for
-    /// the error: what was tried, `update` for example.
+    /// Patches an object. The patch should contain the UID of the object. `action` names the
+    /// operation in the error, such as `update`.
+    ///
+    /// # Errors
+    /// Returns [`WriteError::Api`] if the request fails.
     pub async fn patch(
         &self,
         key: &ObjectKey,
         patch: &Patch<Value>,
         action: &'static str,
     ) -> Result<(), WriteError> {
-        let moment = self.informer.store().now();
+        let epoch = self.informer.store().epoch();
         let patched = self.api(key).patch(key.name(), &PatchParams::default(), patch).await;
-        self.took(moment, patched.map_err(|error| Self::failed(action, key, error))?);
+        self.record(epoch, patched.map_err(|error| Self::failed(action, key, error))?);
         Ok(())
     }
 
-    /// Deletes an object, unless it is not what was seen any more. Says whether the API server took the
-    /// request: an object that is gone, replaced or, with [`DeletePrecondition::ResourceVersion`], changed is left alone.
-    pub async fn delete(&self, seen: &K, unless: DeletePrecondition) -> Result<bool, WriteError> {
+    /// Deletes an object if it meets the precondition. Returns whether the API server accepted the
+    /// request: `false` if the object no longer exists, was replaced, or, with
+    /// [`DeletePrecondition::ResourceVersion`], changed.
+    ///
+    /// # Errors
+    /// Returns [`WriteError::Api`] if the request fails for another reason.
+    pub async fn delete(&self, seen: &K, precondition: DeletePrecondition) -> Result<bool, WriteError> {
         let key = ObjectKey::of(seen);
         let resource_version =
-            seen.resource_version().filter(|_| unless == DeletePrecondition::ResourceVersion);
+            seen.resource_version().filter(|_| precondition == DeletePrecondition::ResourceVersion);
         let preconditions = Preconditions { uid: seen.uid(), resource_version };
-        let moment = self.informer.store().now();
+        let epoch = self.informer.store().epoch();
         let params = DeleteParams::background().preconditions(preconditions);
         match self.api(&key).delete(key.name(), &params).await {
-            Ok(answer) => {
-                answer
-                    .map_left(|terminating| self.took(moment, terminating))
-                    .map_right(|_gone| self.informer.removed(moment, &key, seen.uid().as_deref()));
+            Ok(response) => {
+                response
+                    .map_left(|terminating| self.record(epoch, terminating))
+                    .map_right(|_status| self.informer.record_delete(epoch, &key, seen.uid().as_deref()));
                 Ok(true)
             }
             Err(error) if is_not_found(&error) || is_conflict(&error) => {
-                self.refused(moment, &key, seen.uid().as_deref(), &error);
+                self.record_if_missing(epoch, &key, seen.uid().as_deref(), &error);
                 Ok(false)
             }
             Err(error) => Err(Self::failed("delete", &key, error)),
         }
     }
 
-    /// Takes the incarnation that a request was about out of the informer if the answer says that it does not exist. A
-    /// conflict does not say so: it may be about another version of the same incarnation.
-    fn refused(&self, moment: Moment, key: &ObjectKey, uid: Option<&str>, error: &kube::Error) {
-        if is_missing(error, key) {
-            self.informer.removed(moment, key, uid);
+    /// Removes the object from the cache if the error says that it does not exist. A conflict does
+    /// not say so: it can refer to another version of the same object.
+    fn record_if_missing(&self, epoch: Epoch, key: &ObjectKey, uid: Option<&str>, error: &kube::Error) {
+        if is_object_not_found(error, key) {
+            self.informer.record_delete(epoch, key, uid);
         }
     }
 
-    fn took(&self, moment: Moment, mut answer: K) {
-        answer.meta_mut().managed_fields = None;
-        self.informer.wrote(moment, answer);
+    fn record(&self, epoch: Epoch, mut response: K) {
+        response.meta_mut().managed_fields = None;
+        self.informer.record_write(epoch, response);
     }
 
     fn api(&self, key: &ObjectKey) -> Api<K> {

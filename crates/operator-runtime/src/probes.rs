@@ -61,7 +61,7 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     let missing = readiness.awaited.iter().filter(|awaited| !(awaited.is_there)());
     let missing: Vec<_> = missing.map(|awaited| awaited.what).collect();
     let informers = &readiness.informers;
-    answer(&informers.unsynced(), &informers.refused(), &missing, readiness.stop.is_cancelled())
+    answer(&informers.unsynced(), &informers.forbidden(), &missing, readiness.stop.is_cancelled())
 }
 
 fn answer(unsynced: &[String], refused: &[String], missing: &[&str], stopping: bool) -> (StatusCode, String) {

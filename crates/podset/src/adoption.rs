@@ -62,7 +62,7 @@ async fn patch_owner_references(pods: &PodCache, pod: &CachedPod, references: Va
         "uid": pod.uid(), "resourceVersion": pod.resource_version(), "ownerReferences": references,
     }}));
     match pods.writer.patch(&ObjectKey::of(pod.as_ref()), &patch, "change the owner references of").await {
-        Err(error) if !error.answer().is_some_and(is_not_found) => Err(Error::Adopt(error)),
+        Err(error) if !error.api_error().is_some_and(is_not_found) => Err(Error::Adopt(error)),
         _ => Ok(()),
     }
 }

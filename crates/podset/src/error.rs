@@ -46,13 +46,13 @@ impl ReconcileError for Error {
 ///
 /// After any other error, or without a response, the request may have taken effect.
 pub(crate) fn is_rejected(error: &WriteError) -> bool {
-    error.answer().and_then(status).is_some_and(|status| (400..500).contains(&status.code))
+    error.api_error().and_then(status).is_some_and(|status| (400..500).contains(&status.code))
 }
 
 impl Error {
     /// Returns whether a Pod was refused because its namespace is being deleted. Nothing is reported.
     pub(crate) fn is_from_terminating_namespace(&self) -> bool {
-        matches!(self, Self::Create(error) if error.answer().is_some_and(is_namespace_terminating))
+        matches!(self, Self::Create(error) if error.api_error().is_some_and(is_namespace_terminating))
     }
 
     /// Returns the failure that the status reports.
@@ -60,10 +60,10 @@ impl Error {
     /// Returns `None` if the cache was stale, because the next reconcile resolves that.
     pub(crate) fn failure(&self) -> Option<Failure> {
         let (Self::Adopt(error) | Self::Create(error) | Self::Delete(error)) = self else { return None };
-        if error.shows_stale_cache() {
+        if error.is_stale_cache() {
             return None;
         }
-        let message = format!("{}; {}", chain(self), self.remedy(error.answer().and_then(status)));
+        let message = format!("{}; {}", chain(self), self.remedy(error.api_error().and_then(status)));
         Some(Failure { reason: self.reason(), message })
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn pod_name(set: &PodSet, number: usize) -> String {
 pub(crate) fn pod_from_template(set: &PodSet, owner: &Owner, name: String, image: &str) -> Pod {
     let template = set.spec.template.clone().unwrap_or_else(|| default_template(image));
     let mut metadata = metadata(set, template.metadata.unwrap_or_default(), name);
-    owner.stamp(&mut metadata);
+    owner.set_on(&mut metadata);
     Pod { metadata, spec: template.spec, status: None }
 }
 

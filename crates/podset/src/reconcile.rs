@@ -142,7 +142,7 @@ impl PodSetController {
         let pod = pod_template::pod_from_template(set, owner, name.clone(), &self.image);
         match self.pods.writer.create(&ObjectKey::of(&pod), &pod).await {
             Ok(()) => Ok(Some(name)),
-            Err(error) if error.shows_stale_cache() => Ok(None),
+            Err(error) if error.is_stale_cache() => Ok(None),
             Err(error) => Err(Error::Create(error)),
         }
     }

@@ -22,7 +22,7 @@ pub(crate) fn status(
     let generation = set.metadata.generation.unwrap_or_default();
     let mut conditions = set.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
     for verdict in verdicts(set, pods, failure) {
-        conditions::set(&mut conditions, &verdict, generation, now);
+        conditions::set_condition(&mut conditions, &verdict, generation, now);
     }
     let replicas = count(&pods.names);
     PodSetStatus {

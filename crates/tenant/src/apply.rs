@@ -140,7 +140,7 @@ fn namespace_of<K: Kind>(object: &K) -> String {
 
 /// A role that does not exist is refused as one that cannot be found, unless the manager may give it.
 fn of_binding(binding: &RoleBinding, error: WriteError) -> Failure {
-    let refused = error.answer().is_some_and(|answer| is_not_found(answer) || is_forbidden(answer));
+    let refused = error.api_error().is_some_and(|answer| is_not_found(answer) || is_forbidden(answer));
     match error {
         source if refused => Failure::MayNotBind { role: binding.role_ref.name.clone(), source },
         error => error.into(),

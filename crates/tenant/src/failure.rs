@@ -73,7 +73,7 @@ impl Failure {
     fn answer(&self) -> Option<&kube::Error> {
         match self {
             Self::Write(error) | Self::MayNotBind { source: error, .. } | Self::MayNotKeep(error) => {
-                error.answer()
+                error.api_error()
             }
             _ => None,
         }

@@ -52,7 +52,7 @@ impl<K: Child + Kind + Serialize + PartialEq + Default> ManagedObjects<K> {
         }
         let settle = |found: &mut K| wanted.settle(found);
         match self.children.create_or_update(&key, owner, settle).await {
-            Err(WriteError::NotOurs { object, holder }) => {
+            Err(WriteError::NotOwned { object, holder }) => {
                 info!(object, holder, "took over an object whose name is reserved");
                 self.children.take_over(&key, owner, settle, |found| wanted.must_replace(found)).await
             }

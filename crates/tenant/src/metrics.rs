@@ -6,7 +6,7 @@ use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v
 use kube::ResourceExt;
 use operator_core::{
     environment::Setting,
-    metrics::{Gauge, Reading},
+    metrics::{Gauge, GaugeSamples},
     quantity::Quantity,
 };
 
@@ -77,7 +77,7 @@ type Series = Vec<(Vec<String>, f64)>;
 pub(crate) fn readings<T, Q>(
     tenants: impl IntoIterator<Item = T>,
     quotas: impl Fn(&Tenant) -> Vec<Q>,
-) -> Vec<Reading>
+) -> Vec<GaugeSamples>
 where
     T: AsRef<Tenant>,
     Q: AsRef<ResourceQuota>,
@@ -101,7 +101,7 @@ where
         limit.extend(most.map(|most| (of_namespaces(), f64::from(most))));
         shared(tenant, &quotas(tenant), usage, limit);
     }
-    GAUGES.iter().copied().zip(series).map(|(gauge, series)| Reading { gauge, series }).collect()
+    GAUGES.iter().copied().zip(series).map(|(gauge, series)| GaugeSamples { gauge, series }).collect()
 }
 
 /// 1 for each condition that is true, 0 for each other.

@@ -105,7 +105,7 @@ impl Namespaces {
     /// Sends a merge patch, which has the UID. A namespace that is gone is success.
     pub(crate) async fn patch(&self, namespace: &Namespace, patch: Value) -> Result<(), WriteError> {
         match self.writer.patch(&ObjectKey::of(namespace), &Patch::Merge(patch), "update").await {
-            Err(error) if !error.answer().is_some_and(is_not_found) => Err(error),
+            Err(error) if !error.api_error().is_some_and(is_not_found) => Err(error),
             _ => Ok(()),
         }
     }

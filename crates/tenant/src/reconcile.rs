@@ -284,10 +284,10 @@ impl TenantController {
         if members.is_empty() {
             return Ok(tenant);
         }
-        let moment = self.tenants.store().now();
+        let moment = self.tenants.store().epoch();
         let held = finalizer::add(&self.client, tenant.as_ref(), FINALIZER).await;
         let Some(held) = held.map_err(Error::Finalizer)? else { return Ok(tenant) };
-        self.tenants.wrote(moment, held.clone());
+        self.tenants.record_write(moment, held.clone());
         Ok(Arc::new(held))
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt;
 use operator_core::{
-    conditions::{READY, Status, Verdict, set, settle},
+    conditions::{READY, Status, Verdict, set_condition, set_conditions},
     kind::is_deleting,
 };
 
@@ -68,7 +68,7 @@ pub(crate) fn announcement(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Opti
             reason: RECONCILING,
             message: "processing".to_owned(),
         };
-        set(&mut status.conditions, &ready, generation(tenant), now);
+        set_condition(&mut status.conditions, &ready, generation(tenant), now);
     }
     Some(status)
 }
@@ -124,7 +124,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         owners: report.owners.clone(),
         spaces,
         classes: Some(report.classes.clone()),
-        conditions: settle(conditions, &verdicts, generation(tenant), now),
+        conditions: set_conditions(conditions, &verdicts, generation(tenant), now),
         ..TenantStatus::default()
     };
     count(&mut status);
@@ -212,7 +212,7 @@ fn space(tenant: &Tenant, namespace: &Namespace, report: &Report, now: Timestamp
     verdicts.extend(terminating(namespace));
     let before = conditions_of(tenant, namespace);
     Space {
-        conditions: settle(before, &verdicts, generation(tenant), now),
+        conditions: set_conditions(before, &verdicts, generation(tenant), now),
         metadata: given(metadata),
         uid: namespace.uid(),
         name,

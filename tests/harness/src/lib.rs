@@ -130,7 +130,7 @@ impl Instance {
         let mut environment = {
             // A client works only on the runtime that creates it.
             let _guard = runtime.enter();
-            Environment::within(Client::try_from(config)?, Arc::new(NoMetrics), scope)
+            Environment::with_scope(Client::try_from(config)?, Arc::new(NoMetrics), scope)
         };
         environment.settings = Arc::new(settings);
         let (registration, stop) = (*registration, environment.stop.clone());

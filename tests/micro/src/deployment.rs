@@ -5,7 +5,7 @@ use operator_core::{
     ObjectKey,
     informer::{Informers, Selection},
     owner::Owner,
-    write::{Children, Written},
+    write::{Children, OperationResult},
 };
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -18,19 +18,19 @@ pub(crate) fn compare(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     let informer = Informers::new(offline_client()).get::<Deployment>(Selection::All);
     let children = Children::new(offline_client(), informer.clone());
     let key = ObjectKey::namespaced("shop", "cache");
-    let owner = Owner::Mark { key: "example.com/owner", value: "shop/cache".to_owned() };
+    let owner = Owner::Annotation { key: "example.com/owner", value: "shop/cache".to_owned() };
     let mut present = Deployment::default();
     present.metadata.name = Some("cache".to_owned());
     present.metadata.namespace = Some("shop".to_owned());
     present.metadata.resource_version = Some("1".to_owned());
-    owner.stamp(&mut present.metadata);
+    owner.set_on(&mut present.metadata);
     deployment(&mut present);
-    informer.wrote(informer.store().now(), present.clone());
+    informer.record_write(informer.store().epoch(), present.clone());
     Box::new(move || {
         let written = runtime.block_on(children.create_or_update(&key, &owner, |child| {
             child.spec.clone_from(&present.spec);
         }));
-        assert!(matches!(written, Ok(Written::Unchanged)));
+        assert!(matches!(written, Ok(OperationResult::Unchanged)));
     })
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn update(runtime: &'static Runtime) -> Box<dyn FnMut()> {
     Box::new(move || {
         versions.reverse();
         let [next, _] = &versions;
-        informer.wrote(informer.store().now(), next.clone());
+        informer.record_write(informer.store().epoch(), next.clone());
     })
 }
 
@@ -64,7 +64,7 @@ fn informer(runtime: &Runtime) -> Informer<PodView> {
 
 fn fill(informer: &Informer<PodView>) {
     for number in 0..PODS {
-        informer.wrote(informer.store().now(), serde_json::from_value(pod(number)).expect("a pod"));
+        informer.record_write(informer.store().epoch(), serde_json::from_value(pod(number)).expect("a pod"));
     }
 }
 

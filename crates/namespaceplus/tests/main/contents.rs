@@ -165,6 +165,6 @@ async fn never_modifies_foreign_object_of_same_name() {
     let theirs = policies.create(&PostParams::default(), &theirs.unwrap()).await.unwrap();
     env.change(json!({"networkPolicies": [{"name": "net", "spec": {"policyTypes": ["Egress"]}}]})).await;
     let message = env.until_false("PoliciesReady", "NameConflict").await;
-    assert!(message.contains("is not ours"), "{message}");
+    assert!(message.contains("is not owned by this object"), "{message}");
     assert_eq!(version(&policies.get("net").await.unwrap()), version(&theirs));
 }

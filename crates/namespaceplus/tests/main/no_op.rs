@@ -67,7 +67,7 @@ struct RunningController {
 
 impl RunningController {
     fn start(client: &Client, counter: &Arc<ReconcileCounter>) -> Self {
-        let environment = Environment::measured(client.clone(), counter.clone());
+        let environment = Environment::with_metrics(client.clone(), counter.clone());
         let own = environment.clone();
         let task = tokio::spawn(async move { register::<NamespacePlusController>().run(&own).await });
         Self { environment, task }

@@ -1,31 +1,33 @@
-//! What handlers answer from.
+//! Caches and clients of webhook handlers.
 
 use futures::future::join_all;
 use kube::Client;
 use tokio::sync::watch::Receiver;
 
-use super::webhook::SideEffects;
+use super::side_effects::SideEffects;
 use crate::{
     environment::{Environment, Setting},
     events::Events,
     fence::Fence,
     informer::{Informer, Selection},
     kind::Kind,
-    own_user::OwnUser,
+    self_subject::SelfSubject,
 };
 
-/// Handed to [`Validator::build`](super::Validator::build): the informers of the process, which controllers and
-/// handlers share. Reviews wait until those that were asked for are synced.
+/// Gives a handler its informers and clients.
+///
+/// [`Validator::build`](super::Validator::build) receives it. Reviews wait until the informers that
+/// the handler requested have synced. Controllers and handlers share informers.
 pub struct Caches<'e> {
     environment: &'e Environment,
     controller: &'e str,
-    /// Whether what is written by a handler goes out.
+    /// Fence of the handler's writes. Open if the webhook has side effects.
     fence: Fence,
     synced: Vec<Receiver<bool>>,
 }
 
 impl<'e> Caches<'e> {
-    /// For a webhook that says of itself whether it has side effects.
+    /// Returns the caches of a webhook with these side effects.
     pub(super) fn new(environment: &'e Environment, controller: &'e str, side_effects: SideEffects) -> Self {
         let fence = match side_effects {
             SideEffects::None => Fence::closed(),
@@ -34,31 +36,34 @@ impl<'e> Caches<'e> {
         Self { environment, controller, fence, synced: Vec::new() }
     }
 
-    /// An informer of a kind.
+    /// Returns an informer of a kind.
     pub fn informer<K: Kind>(&mut self, selection: Selection) -> Informer<K> {
         let informer = self.environment.informers.get::<K>(selection);
         self.synced.push(informer.synced());
         informer
     }
 
-    /// A client for the one live read that is allowed where a cache that is behind would deny. It cannot write:
-    /// a review has no side effects.
+    /// Returns a client that cannot write. Use it for one live read where a stale cache would deny
+    /// wrongly.
     pub fn reader(&self) -> Client {
         self.client(Fence::closed())
     }
 
-    /// A client for what a review has to write before it may allow, which is next to nothing: a place that is taken
-    /// before somebody else takes it. It writes only if the webhook was declared with
-    /// [`side_effects`](super::WebhookBuilder::side_effects), and its handler must not use it in a dry run. It is not held
-    /// back by leadership, since every replica answers reviews: each write must say which version it replaces.
+    /// Returns a client for writes that must precede a response, such as a reservation.
+    ///
+    /// Its writes fail unless the webhook declares
+    /// [`side_effects`](super::WebhookBuilder::side_effects). The handler must not use it in a dry
+    /// run. Leadership does not block it, because every replica serves reviews: each write must
+    /// contain the resource version that it replaces.
     pub fn writer(&self) -> Client {
         self.client(self.fence.clone())
     }
 
-    /// Where a webhook that was declared with [`side_effects`](super::WebhookBuilder::side_effects) tells people what it
-    /// did, not in a dry run.
+    /// Returns the publisher of Events. Publishes nothing unless the webhook declares
+    /// [`side_effects`](super::WebhookBuilder::side_effects). The handler must not use it in a dry
+    /// run.
     pub fn events(&self) -> Events {
-        // Within the common limit: no review waits for an Event.
+        // Within the limit of the controllers, because no review waits for an Event.
         let client = self.environment.clients.fenced(&self.agent(), self.fence.clone());
         Events::new(client, self.controller, &self.environment.instance)
     }
@@ -67,37 +72,38 @@ impl<'e> Caches<'e> {
         self.environment.review_clients.fenced(&self.agent(), fence)
     }
 
-    /// What requests of the webhooks call themselves.
+    /// Returns the name for the `User-Agent`.
     fn agent(&self) -> String {
         format!("{} webhooks", self.controller)
     }
 
-    /// Who this process is to the API server, so that a handler knows its own requests.
-    pub fn own_user(&self) -> OwnUser {
+    /// Returns the user of the manager, so that a handler can recognize the manager's requests.
+    pub fn self_subject(&self) -> SelfSubject {
         self.environment.user.clone()
     }
 
-    /// The value of one of the controller's settings.
+    /// Returns the value of a setting of the controller.
     pub fn setting(&self, setting: &Setting) -> String {
-        let given = self.environment.settings.get(setting.flag).cloned();
-        given.unwrap_or_else(|| setting.default.to_owned())
+        let value = self.environment.settings.get(setting.flag).cloned();
+        value.unwrap_or_else(|| setting.default.to_owned())
     }
 
-    /// The namespace that the manager itself runs in.
+    /// Returns the namespace of the manager.
     pub fn manager_namespace(&self) -> &str {
         &self.environment.namespace
     }
 
-    pub(super) fn into_synced(self) -> SyncedInformers {
-        SyncedInformers(self.synced)
+    pub(super) fn into_synced(self) -> SyncedCaches {
+        SyncedCaches(self.synced)
     }
 }
 
-/// Whether all informers that a handler answers from have been synced.
-pub(super) struct SyncedInformers(Vec<Receiver<bool>>);
+/// Tracks whether the caches of a handler have synced.
+pub(super) struct SyncedCaches(Vec<Receiver<bool>>);
 
-impl SyncedInformers {
-    /// Waits until they are; for ever if one of them has ended, which takes the process with it.
+impl SyncedCaches {
+    /// Waits until all caches have synced. Never returns if an informer was dropped, which happens
+    /// only when the process ends.
     pub(super) async fn wait(&self) {
         if self.0.iter().all(|synced| *synced.borrow()) {
             return;
@@ -128,12 +134,12 @@ mod tests {
         },
         client::MAX_IN_FLIGHT,
         environment::Environment,
-        own_user::OwnUser,
+        self_subject::SelfSubject,
     };
 
-    /// Looks up who the process is, and whether there is an object of the same name already.
+    /// Looks up the manager's user and an object with the same name.
     struct Lookup {
-        user: OwnUser,
+        user: SelfSubject,
         reader: kube::Client,
     }
 
@@ -141,28 +147,28 @@ mod tests {
         type Object = ConfigMap;
 
         fn build(caches: &mut Caches<'_>) -> Self {
-            Self { user: caches.own_user(), reader: caches.reader() }
+            Self { user: caches.self_subject(), reader: caches.reader() }
         }
 
         async fn validate(&self, _: &Request<ConfigMap>) -> Result<Verdict, BoxError> {
-            let manager = self.user.name().await?;
+            let manager = self.user.username().await?;
             let found = Api::<ConfigMap>::namespaced(self.reader.clone(), "shop").get_opt("a").await?;
             let is_fine = manager == "manager" && found.is_none();
             Ok(if is_fine { Verdict::allow() } else { Verdict::deny(Denial::forbidden("wrong")) })
         }
     }
 
-    /// An API server that asks for reviews before it answers creates of ConfigMaps, so they hang as long as reviews do.
+    /// Returns an API server that never responds to creates of ConfigMaps.
     fn environment(creates: Arc<watch::Sender<usize>>) -> Environment {
         let service = tower::service_fn(move |request: HttpRequest<Body>| {
             let creates = creates.clone();
             async move {
                 let path = request.uri().path().to_owned();
                 if request.method() == Method::GET {
-                    return Ok::<_, io::Error>(answer(StatusCode::NOT_FOUND, missing()));
+                    return Ok::<_, io::Error>(response(StatusCode::NOT_FOUND, not_found()));
                 }
                 if path.ends_with("/selfsubjectreviews") {
-                    return Ok(answer(
+                    return Ok(response(
                         StatusCode::CREATED,
                         json!({ "status": { "userInfo": { "username": "manager" } } }),
                     ));
@@ -174,19 +180,19 @@ mod tests {
         Environment::new(kube::Client::new(service, "default"))
     }
 
-    fn answer(code: StatusCode, body: Value) -> Response<Body> {
-        let mut answer = Response::new(Body::from(body.to_string().into_bytes()));
-        *answer.status_mut() = code;
-        answer
+    fn response(code: StatusCode, body: Value) -> Response<Body> {
+        let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+        *response.status_mut() = code;
+        response
     }
 
-    fn missing() -> Value {
+    fn not_found() -> Value {
         json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound",
-            "message": "there is none" })
+            "message": "not found" })
     }
 
     #[tokio::test]
-    async fn a_review_is_answered_while_controllers_have_all_their_requests_in_flight() {
+    async fn review_does_not_wait_for_requests_of_controllers() {
         let creates = Arc::new(watch::Sender::new(0));
         let environment = environment(creates.clone());
         let api = Api::<ConfigMap>::namespaced(environment.clients.named("test"), "shop");
@@ -210,10 +216,10 @@ mod tests {
             },
         });
         let review = review.to_string();
-        let answered = timeout(Duration::from_secs(3), endpoint.answer(review.as_bytes())).await;
-        let answered = answered.expect("no answer in time").expect("no answer");
-        let answered: Value = serde_json::from_slice(&answered.body).unwrap();
-        assert_eq!(answered["response"]["allowed"], true, "{answered}");
-        assert_eq!(*creates.borrow(), MAX_IN_FLIGHT, "controllers keep to their own limit");
+        let response = timeout(Duration::from_secs(3), endpoint.answer(review.as_bytes())).await;
+        let response = response.expect("no response in time").expect("no response");
+        let response: Value = serde_json::from_slice(&response.body).unwrap();
+        assert_eq!(response["response"]["allowed"], true, "{response}");
+        assert_eq!(*creates.borrow(), MAX_IN_FLIGHT, "the limit of the controllers is unchanged");
     }
 }

@@ -1,15 +1,15 @@
-//! Changing an object through a type that knows only part of it, without loss of the rest.
+//! Patches of objects through a type that does not have all their fields.
 
 use json_patch::Patch;
 use serde_json::{Map, Value};
 
-/// The JSON patch that does to `object` what was done from `before` to `after`, which are the object as a type sees
-/// it. What the type does not know stays as it is.
+/// Returns the JSON patch for `object` that corresponds to the change from `before` to `after`,
+/// which are the object as a type represents it. Fields that the type does not have stay.
 pub(super) fn patch(object: &Value, before: &Value, after: &Value) -> Patch {
     json_patch::diff(object, &merge(object, before, after))
 }
 
-/// `object` with the difference between `before` and `after` made to it.
+/// Applies the difference between `before` and `after` to `object`.
 fn merge(object: &Value, before: &Value, after: &Value) -> Value {
     match (object, before, after) {
         (object, before, after) if before == after => object.clone(),
@@ -34,7 +34,7 @@ fn merge_fields(
     }
     for (name, new) in after {
         match (object.get(name), before.get(name)) {
-            // The type writes out a default that the object does not have: no change.
+            // The type serializes a default that the object does not have.
             (None, Some(old)) if old == new => {}
             (Some(there), Some(old)) => drop(merged.insert(name.clone(), merge(there, old, new))),
             _ => drop(merged.insert(name.clone(), new.clone())),
@@ -43,34 +43,37 @@ fn merge_fields(
     merged
 }
 
-/// Each item of the new list goes on from the item that it was: the equal one, else the one of its name, else the one
-/// at its place if neither has a name.
+/// Matches each new item with the item that it was before: an equal one, or else the one with the
+/// same name, or else the one at the same index if neither has a name.
 fn merge_items(object: &[Value], before: &[Value], after: &[Value]) -> Vec<Value> {
-    let mut free: Vec<_> = before.iter().zip(object).map(Some).collect();
+    let mut unmatched: Vec<_> = before.iter().zip(object).map(Some).collect();
     let mut merged: Vec<Option<Value>> = after
         .iter()
-        .map(|new| take(&mut free, |_, old| old == new).map(|(_, there)| there.clone()))
+        .map(|new| take(&mut unmatched, |_, old| old == new).map(|(_, original)| original.clone()))
         .collect();
-    for (place, new) in after.iter().enumerate() {
-        if let Some(item) = merged.get_mut(place).filter(|item| item.is_none()) {
+    for (index, new) in after.iter().enumerate() {
+        if let Some(item) = merged.get_mut(index).filter(|item| item.is_none()) {
             let same = |at: usize, old: &Value| match (name(old), name(new)) {
-                (None, None) => at == place,
+                (None, None) => at == index,
                 (old, new) => old == new,
             };
-            let goes_on = take(&mut free, same).map(|(old, there)| merge(there, old, new));
-            *item = Some(goes_on.unwrap_or_else(|| new.clone()));
+            let found = take(&mut unmatched, same).map(|(old, original)| merge(original, old, new));
+            *item = Some(found.unwrap_or_else(|| new.clone()));
         }
     }
     merged.into_iter().flatten().collect()
 }
 
-/// Takes out the first pair of an item before and the item in the object that `is_it` picks.
+/// Takes the first unmatched pair, of an item before and the item in the object, that meets
+/// `predicate`.
 fn take<'v>(
-    free: &mut [Option<(&'v Value, &'v Value)>],
-    is_it: impl Fn(usize, &Value) -> bool,
+    unmatched: &mut [Option<(&'v Value, &'v Value)>],
+    predicate: impl Fn(usize, &Value) -> bool,
 ) -> Option<(&'v Value, &'v Value)> {
-    let mut places = free.iter_mut().enumerate();
-    places.find(|(at, pair)| pair.is_some_and(|(old, _)| is_it(*at, old))).and_then(|(_, pair)| pair.take())
+    let mut pairs = unmatched.iter_mut().enumerate();
+    pairs
+        .find(|(at, pair)| pair.is_some_and(|(old, _)| predicate(*at, old)))
+        .and_then(|(_, pair)| pair.take())
 }
 
 fn name(item: &Value) -> Option<&Value> {
@@ -88,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of `object` when `change` is made to it as a `T`.
+    /// Returns `object` after `change` was applied to it as a `T`.
     fn changed<T: Serialize + for<'de> Deserialize<'de> + Clone>(
         object: Value,
         change: impl Fn(&mut T),
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_type_does_not_know_stays() {
+    fn preserves_fields_that_the_type_does_not_have() {
         let pod = json!({
             "metadata": { "name": "web", "novelty": 1 },
             "spec": {
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn items_keep_what_is_theirs_when_they_change_places() {
+    fn reordered_items_keep_their_unknown_fields() {
         let pod = json!({ "metadata": {}, "spec": { "containers": [
             { "name": "a", "novelty": 1 }, { "name": "b", "novelty": 2 },
         ]}});
@@ -146,7 +149,7 @@ mod tests {
         assert_eq!(result["spec"]["containers"], containers);
     }
 
-    /// A type that writes out what was left out, and leaves out what is empty.
+    /// A type that serializes a default and omits empty fields.
     #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
     struct Thing {
         #[serde(default)]
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_the_type_are_no_change_and_can_be_changed() {
+    fn defaults_of_the_type_are_no_change() {
         let object = json!({ "map": {}, "other": null });
         assert_eq!(changed::<Thing>(object.clone(), |_| {}), object);
         let result = changed::<Thing>(object, |thing| {
@@ -179,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_result_is_what_was_meant_and_strange_fields_stay(before in thing(), after in thing()) {
+        fn applies_the_change_and_preserves_unknown_fields(before in thing(), after in thing()) {
             let mut object = serde_json::to_value(&before).unwrap();
             object["novelty"] = json!({ "a": [1] });
             let result = changed::<Thing>(object, |thing| *thing = after.clone());

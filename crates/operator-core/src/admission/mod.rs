@@ -1,13 +1,15 @@
-//! Admission and conversion: what a controller says about objects before they are stored.
+//! Admission webhooks, admission policies, and conversions.
 //!
-//! A controller declares its webhooks beside their handlers. From one declaration come the route that the
-//! process serves, the webhook configuration that is applied, and the checks on both. There is no HTTP in here.
+//! A controller declares webhooks together with their handlers. The declaration determines the path
+//! that the process serves, the webhook configuration, and the validation of both. This module
+//! contains no HTTP.
 //!
 //! ```text
-//! AdmissionReview -> Endpoint (is it for this route? are the caches filled?) -> Validator or Mutator -> answer
+//! AdmissionReview -> Endpoint (checks the target, waits for caches) -> Validator or Mutator -> response
 //! ```
 //!
-//! Prefer, in this order: the schema of the definition, CEL rules in it, a ValidatingAdmissionPolicy, a webhook.
+//! Prefer the first of these that suffices: the schema of the CRD, CEL rules in it, a
+//! ValidatingAdmissionPolicy, a webhook.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -38,27 +40,34 @@ mod caches;
 pub mod configuration;
 mod conversion;
 mod endpoint;
-mod faults;
-mod footprint;
+mod error;
 mod handler;
+mod memory_estimate;
 mod merge;
 mod policy;
 mod request;
 mod review;
+mod side_effects;
 mod target;
+mod validation;
 mod verdict;
 mod webhook;
 
 pub use caches::Caches;
-pub use conversion::{Conversion, ConversionBounds, ConversionError, ConversionResponse, Hub, Version};
-pub use endpoint::{Endpoint, ReviewError, ReviewFailure, ReviewInfo, ReviewResponse};
-pub use faults::faults;
-pub use footprint::{Footprint, TooDeep};
-pub use handler::{BoxError, Mutator, Validator};
+pub use conversion::{
+    Conversion, ConversionBuilder, ConversionError, ConversionLimits, ConversionResponse, Version,
+};
+pub use endpoint::{Endpoint, ReviewResponse};
+pub use error::{BoxError, ReviewError, ReviewFailure};
+pub use handler::{Mutator, Validator};
+pub use memory_estimate::{MemoryEstimate, TooDeep};
 pub use policy::Policy;
 pub use request::{Metadata, Operation, Request};
+pub use review::ReviewInfo;
+pub use side_effects::SideEffects;
 pub use target::{
     CONNECT, CREATE, Covers, DELETE, Operations, Target, TargetRule, UPDATE, any_namespaced, target,
 };
+pub use validation::validate_webhooks;
 pub use verdict::{Denial, Mutation, Reason, Verdict};
-pub use webhook::{FailurePolicy, MatchCondition, SideEffects, Webhook, WebhookBuilder, WebhookType};
+pub use webhook::{FailurePolicy, MatchCondition, Webhook, WebhookBuilder, WebhookType};

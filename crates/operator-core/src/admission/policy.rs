@@ -1,4 +1,4 @@
-//! Admission policies: CEL expressions that the API server evaluates by itself, whether a manager runs or not.
+//! Admission policies: CEL expressions that the API server evaluates, also if no manager runs.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -9,7 +9,7 @@ use kube::core::ObjectMeta;
 
 use super::target::{Target, TargetRule};
 
-/// What must be true of certain objects, whoever writes them. Begun by [`Policy::new`].
+/// A ValidatingAdmissionPolicy. Built with [`Policy::new`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Policy {
@@ -21,42 +21,42 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy about nothing yet. The name is a DNS label, unique among those of the controller.
+    /// Returns a policy without targets. The name is a DNS label, unique in the controller.
     pub fn new(name: &'static str) -> Self {
         Self { name, targets: Vec::new(), objects: Vec::new(), namespaces: None, validations: Vec::new() }
     }
 
-    /// It is about this, too.
+    /// Adds a target.
     pub fn on<K>(mut self, target: Target<K>) -> Self {
         self.targets.push(target.into_rule());
         self
     }
 
-    /// It is only about the objects of these names; without any, about all.
+    /// Limits the policy to objects with these names. Without names, it applies to all objects.
     pub fn named<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.objects.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// It is only about objects in namespaces with these labels.
+    /// Limits the policy to objects in the selected namespaces.
     pub fn in_namespaces(mut self, selector: LabelSelector) -> Self {
         self.namespaces = Some(selector);
         self
     }
 
-    /// This CEL expression, over `object`, `oldObject`, `request`, `namespaceObject` and `authorizer`, must be true; if it is
-    /// not, the message is told.
-    pub fn holds(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
+    /// Adds a CEL expression over `object`, `oldObject`, `request`, `namespaceObject`, and
+    /// `authorizer`. If it is not true, the request is denied with the message.
+    pub fn validation(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
         self.validations.push((expression.into(), message.into()));
         self
     }
 
-    /// Its name in the cluster, as a policy of a controller of this name.
+    /// Returns the name of the policy in the cluster.
     pub fn full_name(&self, controller: &str) -> String {
         format!("ensemble-{controller}-{}", self.name)
     }
 
-    /// The object that says what holds. What cannot be evaluated is refused.
+    /// Returns the policy. Requests for which an expression fails are denied.
     pub(super) fn policy(&self, metadata: ObjectMeta) -> ValidatingAdmissionPolicy {
         let validation = |(expression, message): &(String, String)| Validation {
             expression: expression.clone(),
@@ -81,7 +81,7 @@ impl Policy {
         }
     }
 
-    /// The object that puts it into effect.
+    /// Returns the binding that enables the policy.
     pub(super) fn binding(metadata: ObjectMeta) -> ValidatingAdmissionPolicyBinding {
         let spec = ValidatingAdmissionPolicyBindingSpec {
             policy_name: metadata.name.clone().unwrap_or_default(),

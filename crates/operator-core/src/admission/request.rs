@@ -1,4 +1,4 @@
-//! What a handler is asked.
+//! The request that a handler reviews.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use k8s_openapi::{api::authentication::v1::UserInfo, apimachinery::pkg::apis::me
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is to be done with an object.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// It is to be made.
+    /// The object is created.
     Create,
-    /// It is to be changed.
+    /// The object is updated.
     Update,
-    /// It is to be deleted.
+    /// The object is deleted.
     Delete,
-    /// A connection to it is to be opened: exec, proxy and the like.
+    /// A connection to the object is opened, such as exec or proxy.
     Connect,
 }
 
@@ -31,58 +31,58 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A request to the API server that is to be admitted or not.
+/// A request to the API server that a webhook reviews.
 ///
-/// `old` is there for updates and deletes, `new` for all but deletes.
+/// `old` exists for updates and deletes, `new` for all operations except deletes.
 #[derive(Clone, Debug)]
 pub struct Request<O> {
-    /// What is to be done.
+    /// Operation of the request.
     pub operation: Operation,
-    /// The object's name; empty for a create that leaves it to the API server to make one up.
+    /// Name of the object. Empty for a create with `generateName`.
     pub name: String,
-    /// The object's namespace. For a Namespace, its own name.
+    /// Namespace of the object. For a Namespace, its own name.
     pub namespace: Option<String>,
-    /// The subresource, if it is not about the object itself.
+    /// Subresource of the request, if it has one.
     pub subresource: Option<String>,
-    /// The plural of the kind, as the API server was asked.
+    /// Plural of the requested kind.
     pub resource: String,
-    /// The object's group; empty for the core group.
+    /// Group of the requested kind. Empty for the core group.
     pub group: String,
-    /// Who asks, as the API server has authenticated them.
+    /// User of the request, as the API server authenticated them.
     pub user: UserInfo,
-    /// Whether nothing will be stored, whatever the answer.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
-    /// The object as it is.
+    /// The existing object.
     pub old: Option<O>,
-    /// The object as it is to become.
+    /// The new object.
     pub new: Option<O>,
-    /// The options of the operation, `CreateOptions` for example; null if there are none.
+    /// Options of the operation, such as `CreateOptions`. Null if there are none.
     pub options: Value,
 }
 
 impl<O> Request<O> {
-    /// Who asks, by name; empty for nobody in particular.
+    /// Returns the user name. Empty if there is none.
     pub fn user_name(&self) -> &str {
         self.user.username.as_deref().unwrap_or_default()
     }
 
-    /// The states of the object that the request involves, the newer one last.
+    /// Returns the old and the new object, as far as they exist.
     pub fn states(&self) -> impl Iterator<Item = &O> {
         self.old.iter().chain(self.new.iter())
     }
 }
 
-/// What a handler sees of objects of any kind: what all of them have.
+/// The common fields of objects of any kind.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// Group and version.
+    /// Group and version of the object.
     #[serde(default)]
     pub api_version: String,
-    /// The kind.
+    /// Kind of the object.
     #[serde(default)]
     pub kind: String,
-    /// The metadata.
+    /// Metadata of the object.
     #[serde(default)]
     pub metadata: ObjectMeta,
 }

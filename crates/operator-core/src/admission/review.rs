@@ -1,4 +1,4 @@
-//! `AdmissionReview` of `admission.k8s.io/v1`, as it comes and goes.
+//! Wire format of `AdmissionReview` in `admission.k8s.io/v1`.
 
 use std::fmt;
 
@@ -11,29 +11,30 @@ use super::request::Operation;
 pub(super) const API_VERSION: &str = "admission.k8s.io/v1";
 pub(super) const KIND: &str = "AdmissionReview";
 
-/// The longest name, kind, version or id. Names in Kubernetes have at most 253 characters.
-const LONGEST: usize = 1024;
+/// Maximum length of names, kinds, versions, and UIDs. Names in Kubernetes have at most 253
+/// characters.
+const MAX_BYTES: usize = 1024;
 
-/// A text that is short in everything that an API server sends. It is copied many times, into log
-/// lines and messages among others, so a long one is refused before it is kept.
-struct Short(String);
+/// A string of limited length. Strings are logged and quoted in messages, so a long one is rejected
+/// before it is copied.
+struct ShortString(String);
 
-impl<'de> Deserialize<'de> for Short {
+impl<'de> Deserialize<'de> for ShortString {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
         impl de::Visitor<'_> for Visitor {
-            type Value = Short;
+            type Value = ShortString;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a string of at most {LONGEST} bytes")
+                write!(f, "a string of at most {MAX_BYTES} bytes")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Short, E> {
-                if text.len() > LONGEST {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ShortString, E> {
+                if text.len() > MAX_BYTES {
                     return Err(E::invalid_length(text.len(), &self));
                 }
-                Ok(Short(text.to_owned()))
+                Ok(ShortString(text.to_owned()))
             }
         }
 
@@ -41,43 +42,43 @@ impl<'de> Deserialize<'de> for Short {
     }
 }
 
-pub(super) fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Short::deserialize(deserializer).map(|Short(text)| text)
+pub(super) fn short_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    ShortString::deserialize(deserializer).map(|ShortString(text)| text)
 }
 
-fn short_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(Option::<Short>::deserialize(deserializer)?.map(|Short(text)| text))
+fn optional_short_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<ShortString>::deserialize(deserializer)?.map(|ShortString(text)| text))
 }
 
-/// What every Kubernetes object begins with. The rest is read once this is as it should be.
+/// Kind and version of an object, which are checked before the rest is decoded.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Header {
-    #[serde(default, deserialize_with = "short")]
+    #[serde(default, deserialize_with = "short_string")]
     pub(super) api_version: String,
-    #[serde(default, deserialize_with = "short")]
+    #[serde(default, deserialize_with = "short_string")]
     pub(super) kind: String,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Review<'b> {
     #[serde(borrow)]
-    pub(super) request: Option<RequestInfo<'b>>,
+    pub(super) request: Option<AdmissionRequest<'b>>,
 }
 
-/// The objects stay text until it is known what they are to be read as.
+/// Request of a review. The objects are decoded later, as the type of the handler.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RequestInfo<'b> {
-    #[serde(deserialize_with = "short")]
+pub(super) struct AdmissionRequest<'b> {
+    #[serde(deserialize_with = "short_string")]
     pub(super) uid: String,
-    pub(super) kind: Grouped,
-    pub(super) resource: Grouped,
-    #[serde(default, deserialize_with = "short_or_null")]
+    pub(super) kind: GroupVersionName,
+    pub(super) resource: GroupVersionName,
+    #[serde(default, deserialize_with = "optional_short_string")]
     pub(super) sub_resource: Option<String>,
-    #[serde(default, deserialize_with = "short_or_null")]
+    #[serde(default, deserialize_with = "optional_short_string")]
     pub(super) name: Option<String>,
-    #[serde(default, deserialize_with = "short_or_null")]
+    #[serde(default, deserialize_with = "optional_short_string")]
     pub(super) namespace: Option<String>,
     pub(super) operation: Operation,
     pub(super) user_info: UserInfo,
@@ -91,27 +92,53 @@ pub(super) struct RequestInfo<'b> {
     pub(super) options: Option<&'b RawValue>,
 }
 
-impl RequestInfo<'_> {
-    /// The subresource; the API server leaves it out or sends it empty.
+impl AdmissionRequest<'_> {
+    /// Returns the subresource. The API server omits it or sends an empty string if there is none.
     pub(super) fn subresource(&self) -> Option<&str> {
         self.sub_resource.as_deref().filter(|name| !name.is_empty())
     }
 }
 
-/// A kind or a resource, within its group and version.
+/// A kind or a resource with its group and version.
 #[derive(Deserialize)]
-pub(super) struct Grouped {
-    #[serde(default, deserialize_with = "short")]
+pub(super) struct GroupVersionName {
+    #[serde(default, deserialize_with = "short_string")]
     pub(super) group: String,
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_string")]
     pub(super) version: String,
-    #[serde(alias = "kind", alias = "resource", deserialize_with = "short")]
+    #[serde(alias = "kind", alias = "resource", deserialize_with = "short_string")]
     pub(super) name: String,
+}
+
+/// Summary of a reviewed request, without the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewInfo {
+    /// UID of the review, which the API server assigns.
+    pub uid: String,
+    /// Name of the user.
+    pub user: String,
+    /// Operation of the request.
+    pub operation: Operation,
+    /// Plural, subresource, group, and version.
+    pub resource: String,
+    /// Namespace of the object.
+    pub namespace: Option<String>,
+    /// Name of the object. Empty for a create with `generateName`.
+    pub name: String,
+    /// Whether the request is a dry run.
+    pub dry_run: bool,
+}
+
+impl fmt::Display for ReviewInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespace = self.namespace.as_ref().map_or_else(String::new, |name| format!("{name}/"));
+        write!(f, "{} of {} {namespace}{}", self.operation, self.resource, self.name)
+    }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Reply<'a> {
+pub(super) struct ReviewReply<'a> {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     pub(super) response: Response<'a>,

@@ -1,21 +1,21 @@
-//! What a webhook is asked about: typed, so that it cannot name what does not exist.
+//! Targets of webhooks: operations and resources, derived from Rust types.
 
 use std::{marker::PhantomData, ops::BitOr};
 
 use super::request::{Metadata, Operation};
 use crate::kind::Kind;
 
-/// A set of operations; combined with `|`.
+/// A set of operations. Combine them with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operations(u8);
 
-/// Objects that are made.
+/// Creation of objects.
 pub const CREATE: Operations = Operations(1);
-/// Objects that are changed.
+/// Updates of objects.
 pub const UPDATE: Operations = Operations(1 << 1);
-/// Objects that are deleted.
+/// Deletion of objects.
 pub const DELETE: Operations = Operations(1 << 2);
-/// Connections that are opened to objects.
+/// Connections to objects.
 pub const CONNECT: Operations = Operations(1 << 3);
 
 const ALL: [Operation; 4] = [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect];
@@ -40,20 +40,20 @@ impl From<Operation> for Operations {
 }
 
 impl Operations {
-    /// Whether all of these are among them.
+    /// Returns whether the set contains all of `others`.
     pub fn contains(self, others: impl Into<Self>) -> bool {
         let others = others.into();
         self.0 & others.0 == others.0
     }
 
-    /// Their names in a webhook configuration.
+    /// Returns the names for a webhook configuration.
     pub fn names(self) -> Vec<String> {
         let among = ALL.iter().filter(|operation| self.contains(**operation));
         among.map(ToString::to_string).collect()
     }
 }
 
-/// Operations on objects of kind `K`. Made by [`target`].
+/// Operations on objects of kind `K`. Created by [`target`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Target<K> {
@@ -61,12 +61,12 @@ pub struct Target<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Stands for every kind; see [`any_namespaced`].
+/// Represents every namespaced kind. See [`any_namespaced`].
 #[derive(Clone, Copy, Debug)]
 pub struct AnyKind;
 
-/// Operations on the objects of kind `K`, in the version of the type. Requests in other versions are converted by
-/// the API server.
+/// Returns operations on objects of kind `K`, in the version of the type. The API server converts
+/// requests in other versions.
 pub fn target<K: Kind>(operations: Operations) -> Target<K> {
     let rule = TargetRule {
         operations,
@@ -80,11 +80,11 @@ pub fn target<K: Kind>(operations: Operations) -> Target<K> {
     Target { rule, kind: PhantomData }
 }
 
-/// Operations on the objects of every kind that live in namespaces, subresources not among them. Leases, Events and
-/// the reviews that the API server makes for itself are always left out.
+/// Returns operations on objects of all namespaced kinds, without subresources.
 ///
-/// For handlers of [`Metadata`]. Costs a call for every such write in the selected namespaces: give it an object or
-/// namespace selector.
+/// Leases, Events, and the API server's own authorization reviews are always excluded. Use it for
+/// handlers of [`Metadata`]. The webhook is called for every such write in the selected namespaces,
+/// so add an object or namespace selector.
 pub fn any_namespaced(operations: Operations) -> Target<AnyKind> {
     let any = || "*".to_owned();
     let rule = TargetRule {
@@ -100,10 +100,10 @@ pub fn any_namespaced(operations: Operations) -> Target<AnyKind> {
 }
 
 impl<K> Target<K> {
-    /// The same operations on a subresource, `ephemeralcontainers` for example, instead of the objects themselves.
+    /// Returns the same operations on a subresource, such as `ephemeralcontainers`.
     ///
-    /// A handler of `K` needs one that carries the whole object, as `status` does; others are for handlers of
-    /// [`Metadata`].
+    /// A handler of `K` requires a subresource with the whole object, such as `status`. Use
+    /// [`Metadata`] for others.
     pub fn subresource(mut self, name: &str) -> Self {
         self.rule.subresource = Some(name.to_owned());
         self
@@ -114,9 +114,9 @@ impl<K> Target<K> {
     }
 }
 
-/// Handlers of this type of object can be asked about objects of kind `K`.
+/// Implemented by types of objects that a handler can use to review objects of kind `K`.
 pub trait Covers<K> {
-    /// The kind that an object must have for the handler to understand it; any, if none.
+    /// Returns the kind that an object must have. `None` for any kind.
     fn kind() -> Option<String>;
 }
 
@@ -138,22 +138,22 @@ impl Covers<AnyKind> for Metadata {
     }
 }
 
-/// One rule of a webhook configuration.
+/// A rule of a webhook configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetRule {
-    /// What is done.
+    /// Operations of the rule.
     pub operations: Operations,
-    /// The group; `*` for all, empty for the core group.
+    /// Group. `*` for all groups, empty for the core group.
     pub group: String,
-    /// The version; `*` for all.
+    /// Version. `*` for all versions.
     pub version: String,
-    /// The plural of the kind; `*` for all.
+    /// Plural of the kind. `*` for all kinds.
     pub resource: String,
-    /// The subresource, if it is not about the objects themselves.
+    /// Subresource. `None` for the objects themselves.
     pub subresource: Option<String>,
-    /// Whether the objects live in namespaces.
+    /// Whether the kind is namespaced.
     pub namespaced: bool,
-    /// The kind that the handler understands; any, if none.
+    /// Kind that the handler requires. `None` for any kind.
     pub kind: Option<String>,
 }
 
@@ -162,12 +162,12 @@ impl TargetRule {
         Self { kind: O::kind(), ..target.rule }
     }
 
-    /// Whether it is about every kind.
+    /// Returns whether the rule covers every kind.
     pub fn is_any(&self) -> bool {
         self.resource == "*"
     }
 
-    /// The resource as a webhook configuration names it: `pods/ephemeralcontainers`.
+    /// Returns the resource for a webhook configuration, such as `pods/ephemeralcontainers`.
     pub fn resource_name(&self) -> String {
         match &self.subresource {
             Some(subresource) => format!("{}/{subresource}", self.resource),
@@ -175,22 +175,22 @@ impl TargetRule {
         }
     }
 
-    /// The scope as a webhook configuration names it.
+    /// Returns the scope for a webhook configuration.
     pub(super) fn scope(&self) -> &'static str {
         if self.namespaced { "Namespaced" } else { "Cluster" }
     }
 
-    /// For people: `CREATE, UPDATE of tenants.capsule.clastix.io/v1beta2`.
+    /// Returns a description such as `CREATE, UPDATE of tenants of capsule.clastix.io/v1beta2`.
     pub fn describe(&self) -> String {
         let operations = self.operations.names().join(", ");
         if self.is_any() {
             return format!("{operations} of any kind in namespaces");
         }
-        format!("{operations} of {}", resource(&self.resource_name(), &self.group, &self.version))
+        format!("{operations} of {}", describe_resource(&self.resource_name(), &self.group, &self.version))
     }
 }
 
-/// A resource for people: `tenants.capsule.clastix.io/v1beta2`, `pods/v1`.
-pub(super) fn resource(name: &str, group: &str, version: &str) -> String {
+/// Returns a description such as `tenants of capsule.clastix.io/v1beta2` or `pods of v1`.
+pub(super) fn describe_resource(name: &str, group: &str, version: &str) -> String {
     if group.is_empty() { format!("{name} of {version}") } else { format!("{name} of {group}/{version}") }
 }

@@ -1,18 +1,18 @@
-//! What a handler answers.
+//! Responses of handlers.
 
-/// Why an object is refused, for programs.
+/// Machine-readable reason of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// This user may not do it, or nobody may at present.
+    /// The user may not do this, or nobody may at present.
     Forbidden,
-    /// The object makes no sense.
+    /// The object is invalid.
     Invalid,
-    /// It cannot be together with what is there.
+    /// The object conflicts with existing objects.
     Conflict,
 }
 
 impl Reason {
-    /// The status code that goes with it.
+    /// Returns the status code.
     pub fn code(self) -> u16 {
         match self {
             Self::Forbidden => 403,
@@ -21,7 +21,7 @@ impl Reason {
         }
     }
 
-    /// Its name in a Kubernetes `Status`.
+    /// Returns the reason of the `Status`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forbidden => "Forbidden",
@@ -31,54 +31,55 @@ impl Reason {
     }
 }
 
-/// A refusal. The message is shown to the person as it is; it says what is wrong, where, and what they can do.
+/// Denial of a request. The user sees the message unchanged: it names the error, its location, and
+/// the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Why, for programs.
+    /// Machine-readable reason.
     pub reason: Reason,
-    /// Why, for people.
+    /// Human-readable message.
     pub message: String,
 }
 
 impl Denial {
-    /// This user may not do it, or nobody may at present.
+    /// Returns a denial because the user may not do this, or nobody may at present.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self { reason: Reason::Forbidden, message: message.into() }
     }
 
-    /// The object makes no sense.
+    /// Returns a denial because the object is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { reason: Reason::Invalid, message: message.into() }
     }
 
-    /// It cannot be together with what is there.
+    /// Returns a denial because the object conflicts with existing objects.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self { reason: Reason::Conflict, message: message.into() }
     }
 }
 
-/// The answer of a [`Validator`](super::Validator).
+/// Response of a [`Validator`](super::Validator).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Verdict {
-    /// Why it is refused, if it is.
+    /// Why the request is denied. `None` if it is allowed.
     pub denial: Option<Denial>,
-    /// Shown to the person in any case. The API server cuts each off at 256 characters.
+    /// Warnings for the user. The API server truncates each to 256 characters.
     pub warnings: Vec<String>,
 }
 
 impl Verdict {
-    /// The object may be stored.
+    /// Allows the request.
     pub fn allow() -> Self {
         Self::default()
     }
 
-    /// The object is refused.
+    /// Denies the request.
     pub fn deny(denial: Denial) -> Self {
         Self { denial: Some(denial), warnings: Vec::new() }
     }
 
-    /// The same, with a warning.
+    /// Adds a warning.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.warnings.push(warning.into());
         self
@@ -91,33 +92,33 @@ impl From<Result<(), Denial>> for Verdict {
     }
 }
 
-/// The answer of a [`Mutator`](super::Mutator).
+/// Response of a [`Mutator`](super::Mutator).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Mutation<O> {
-    /// What the object is to be instead, if it is to be changed.
+    /// The changed object. `None` if it is unchanged.
     pub changed: Option<O>,
-    /// Whether it may be stored then.
+    /// Whether the request is allowed.
     pub verdict: Verdict,
 }
 
 impl<O> Mutation<O> {
-    /// The object stays as it is.
+    /// Allows the request without a change.
     pub fn keep() -> Self {
         Self { changed: None, verdict: Verdict::allow() }
     }
 
-    /// The object is changed to this. Fields that the type does not know stay as they are.
+    /// Changes the object. Fields that the type does not have are preserved.
     pub fn change(object: O) -> Self {
         Self { changed: Some(object), verdict: Verdict::allow() }
     }
 
-    /// The object is refused.
+    /// Denies the request.
     pub fn deny(denial: Denial) -> Self {
         Self { changed: None, verdict: Verdict::deny(denial) }
     }
 
-    /// The same, with a warning.
+    /// Adds a warning.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.verdict = self.verdict.warn(warning);
         self

@@ -1,4 +1,4 @@
-//! The declaration of a webhook.
+//! Declarations of webhooks.
 
 use std::marker::PhantomData;
 
@@ -6,128 +6,125 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
     caches::Caches,
-    handler::{self, Handle, Mutator, Validator},
+    handler::{self, Handler, Mutator, Validator},
+    side_effects::SideEffects,
     target::{Covers, Target, TargetRule},
 };
 
-/// Whether a webhook changes objects or only judges them.
+/// Type of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WebhookType {
-    /// It allows or denies. RequestInfo after all changes were made.
+    /// Allows or denies requests. Called after all mutating webhooks.
     Validating,
-    /// It may also change the object.
+    /// Can also change objects. It may also change the object.
     Mutating,
 }
 
-/// What the API server does when a webhook gives no answer.
+/// Behavior of the API server if a webhook does not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailurePolicy {
-    /// The request is refused.
+    /// The request is denied.
     Fail,
-    /// The request goes on as if the webhook were not there.
+    /// The request continues without the webhook.
     Ignore,
 }
 
-/// Whether answering writes anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SideEffects {
-    /// It does not.
-    None,
-    /// It may, but not if the request is a dry run.
-    NoneOnDryRun,
-}
-
-/// A CEL expression that must be true of a request for the webhook to be asked.
+/// A CEL expression that must be true for the API server to call the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchCondition {
-    /// Its name in error messages.
+    /// Name for error messages.
     pub name: String,
-    /// The expression, over `object`, `oldObject` and `request`.
+    /// Expression over `object`, `oldObject`, and `request`.
     pub expression: String,
 }
 
-/// A webhook that a controller declares. Begun by [`Webhook::validating`] or [`Webhook::mutating`].
+/// A webhook of a controller. Built with [`Webhook::validating`] or [`Webhook::mutating`].
 pub struct Webhook {
-    /// A DNS label, unique among those of the controller.
+    /// Name of the webhook: a DNS label, unique in the controller.
     pub name: &'static str,
-    /// Whether it changes objects.
-    pub purpose: WebhookType,
-    /// What it is asked about.
+    /// Type of the webhook.
+    pub webhook_type: WebhookType,
+    /// Operations and resources that it reviews.
     pub targets: Vec<TargetRule>,
-    /// The namespaces whose objects it is asked about, beyond those that are always left out.
+    /// Selector of namespaces, in addition to the exempt namespaces.
     pub namespace_selector: LabelSelector,
-    /// The labels of the objects that it is asked about; of an update, either state may have them.
+    /// Selector of objects. For an update, the old or the new object must match.
     pub object_selector: LabelSelector,
-    /// Further conditions; all must be true.
+    /// Further conditions. All must be true.
     pub match_conditions: Vec<MatchCondition>,
-    /// What happens when it gives no answer.
+    /// Behavior if the webhook does not respond.
     pub failure_policy: FailurePolicy,
-    /// How long the API server waits for an answer, in seconds.
+    /// Timeout of the API server in seconds.
     pub timeout_seconds: u8,
-    /// Whether it is asked again when a later webhook changes the object.
+    /// Whether it is called again if a later webhook changes the object.
     pub reinvoked: bool,
-    /// Whether answering writes anything.
+    /// Whether a review can write.
     pub side_effects: SideEffects,
-    pub(super) wire: Wire,
+    pub(super) build: BuildHandler,
 }
 
-/// Makes a handler out of the process's caches.
-pub(super) type Wire = Box<dyn Fn(&mut Caches<'_>) -> Box<dyn Handle> + Send + Sync>;
+/// Builds the handler with the caches of the process.
+pub(super) type BuildHandler = Box<dyn Fn(&mut Caches<'_>) -> Box<dyn Handler> + Send + Sync>;
 
-/// The longest that the API server may wait for an answer, in seconds; also what it waits unless told otherwise.
-pub(super) const LONGEST: u8 = 5;
+/// Maximum and default timeout of a webhook in seconds.
+pub(super) const MAX_TIMEOUT_SECONDS: u8 = 5;
 
 impl Webhook {
-    /// Begins a webhook that allows or denies. While it gives no answer, requests are refused.
+    /// Starts a validating webhook. If it does not respond, requests are denied.
     pub fn validating<V: Validator>(name: &'static str) -> WebhookBuilder<V::Object> {
-        let wire: Wire = Box::new(|caches| handler::validating(V::build(caches)));
-        WebhookBuilder::new(name, WebhookType::Validating, FailurePolicy::Fail, wire)
+        let build: BuildHandler = Box::new(|caches| handler::validating(V::build(caches)));
+        WebhookBuilder::new(name, WebhookType::Validating, FailurePolicy::Fail, build)
     }
 
-    /// Begins a webhook that may change objects. While it gives no answer, requests go on without it: what must hold
-    /// is for a validating webhook to check in the end.
+    /// Starts a mutating webhook. If it does not respond, requests continue without it, so a
+    /// validating webhook must enforce what is required.
     pub fn mutating<M: Mutator>(name: &'static str) -> WebhookBuilder<M::Object> {
-        let wire: Wire = Box::new(|caches| handler::mutating(M::build(caches)));
-        WebhookBuilder::new(name, WebhookType::Mutating, FailurePolicy::Ignore, wire)
+        let build: BuildHandler = Box::new(|caches| handler::mutating(M::build(caches)));
+        WebhookBuilder::new(name, WebhookType::Mutating, FailurePolicy::Ignore, build)
     }
 
-    /// The path that it is served at, by a controller of this name.
+    /// Returns the path of the webhook for a controller with this name.
     pub fn path(&self, controller: &str) -> String {
         format!("/{controller}/{}", self.name)
     }
 
-    /// Its name in the webhook configuration, in logs and in messages to people.
+    /// Returns the name in the webhook configuration, in logs, and in messages.
     pub fn full_name(&self, controller: &str) -> String {
         format!("{}.{controller}.ensemble", self.name)
     }
 }
 
-/// A webhook that is being declared, for a handler of objects of type `O`.
-#[must_use = "ends with declare()"]
+/// Builder of a [`Webhook`] with a handler of objects of type `O`.
+#[must_use = "ends with build()"]
 pub struct WebhookBuilder<O> {
     webhook: Webhook,
     object: PhantomData<fn() -> O>,
 }
 
 impl<O> WebhookBuilder<O> {
-    fn new(name: &'static str, purpose: WebhookType, failure_policy: FailurePolicy, wire: Wire) -> Self {
+    fn new(
+        name: &'static str,
+        webhook_type: WebhookType,
+        failure_policy: FailurePolicy,
+        build: BuildHandler,
+    ) -> Self {
         let webhook = Webhook {
             name,
-            purpose,
+            webhook_type,
             targets: Vec::new(),
             namespace_selector: LabelSelector::default(),
             object_selector: LabelSelector::default(),
             match_conditions: Vec::new(),
             failure_policy,
-            timeout_seconds: LONGEST,
+            timeout_seconds: MAX_TIMEOUT_SECONDS,
             reinvoked: false,
             side_effects: SideEffects::None,
-            wire,
+            build,
         };
         Self { webhook, object: PhantomData }
     }
 
-    /// It is asked about this, too.
+    /// Adds a target.
     pub fn on<K>(mut self, target: Target<K>) -> Self
     where
         O: Covers<K>,
@@ -136,51 +133,52 @@ impl<O> WebhookBuilder<O> {
         self
     }
 
-    /// It is asked only about objects in namespaces with these labels; about a Namespace, by its own.
+    /// Limits the webhook to objects in the selected namespaces, or to the selected Namespaces.
     pub fn in_namespaces(mut self, selector: LabelSelector) -> Self {
         self.webhook.namespace_selector = selector;
         self
     }
 
-    /// It is asked only about objects with these labels. Whoever may set labels may leave the selection: of no use
-    /// against users, unless the labels are guarded.
+    /// Limits the webhook to the selected objects. Users who can set the labels can evade it, so it
+    /// is no protection against them.
     pub fn with_labels(mut self, selector: LabelSelector) -> Self {
         self.webhook.object_selector = selector;
         self
     }
 
-    /// It is asked only if this CEL expression is true of the request.
+    /// Limits the webhook to requests for which a CEL expression is true.
     pub fn match_condition(mut self, name: &str, expression: &str) -> Self {
         let condition = MatchCondition { name: name.to_owned(), expression: expression.to_owned() };
         self.webhook.match_conditions.push(condition);
         self
     }
 
-    /// What happens when it gives no answer.
+    /// Sets the behavior if the webhook does not respond.
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
         self.webhook.failure_policy = policy;
         self
     }
 
-    /// How long the API server waits for an answer: 1 to 5 seconds.
+    /// Sets the timeout of the API server: 1 to 5 seconds.
     pub fn timeout_seconds(mut self, seconds: u8) -> Self {
         self.webhook.timeout_seconds = seconds;
         self
     }
 
-    /// Has a mutating webhook asked again when a later one changes the object.
+    /// Calls a mutating webhook again if a later webhook changes the object.
     pub fn reinvoked(mut self) -> Self {
         self.webhook.reinvoked = true;
         self
     }
 
-    /// Answering may write something, but never in a dry run; see [`Caches::writer`](super::Caches::writer).
+    /// Allows a review to write, except in a dry run. See
+    /// [`Caches::writer`](super::Caches::writer).
     pub fn side_effects(mut self) -> Self {
         self.webhook.side_effects = SideEffects::NoneOnDryRun;
         self
     }
 
-    /// The webhook is complete.
+    /// Returns the webhook.
     pub fn build(self) -> Webhook {
         self.webhook
     }

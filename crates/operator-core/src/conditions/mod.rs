@@ -1,13 +1,13 @@
-//! Conditions: typed statements about an object, kept as Kubernetes' API conventions ask.
+//! Conditions of a status, as the Kubernetes API conventions define them.
 //!
 //! ```
 //! use k8s_openapi::jiff::Timestamp;
-//! use operator_core::conditions::{Verdict, set};
+//! use operator_core::conditions::{Verdict, reasons::SCALING, set_condition};
 //!
 //! let mut conditions = Vec::new();
-//! let ready = Verdict::is_false("Ready", "Creating", "1 of 3 pods exist");
-//! assert!(set(&mut conditions, &ready, 1, Timestamp::UNIX_EPOCH));
-//! assert!(!set(&mut conditions, &ready, 1, Timestamp::now()), "the same verdict again is no change");
+//! let ready = Verdict::is_false("Ready", SCALING, "1 of 3 Pods exists");
+//! assert!(set_condition(&mut conditions, &ready, 1, Timestamp::UNIX_EPOCH));
+//! assert!(!set_condition(&mut conditions, &ready, 1, Timestamp::now()), "nothing changed");
 //! ```
 
 use k8s_openapi::{
@@ -17,35 +17,35 @@ use k8s_openapi::{
 
 pub mod reasons;
 
-/// The condition type that sums up whether an object is as its spec asks.
+/// Type of the condition that summarizes whether an object matches its spec.
 pub const READY: &str = "Ready";
 
-/// What is to be said of an object, before a point in time and a generation make it a condition.
+/// A condition without its transition time and generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The condition's type.
+    /// Type of the condition.
     pub type_: &'static str,
-    /// `True`, `False` or `Unknown`.
+    /// Status of the condition.
     pub status: Status,
-    /// A word in `CamelCase` for programs.
+    /// Machine-readable reason in `CamelCase`, a constant of [`reasons`].
     pub reason: &'static str,
-    /// A sentence for people: what is the case and, if something is wrong, what they can do.
+    /// Human-readable message: the state and, if something is wrong, the remedy.
     pub message: String,
 }
 
-/// The status of a condition.
+/// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It is so.
+    /// The condition is met.
     True,
-    /// It is not so.
+    /// The condition is not met.
     False,
-    /// It could not be found out.
+    /// The status could not be determined.
     Unknown,
 }
 
 impl Status {
-    /// The word that stands in the API.
+    /// Returns the value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -56,22 +56,27 @@ impl Status {
 }
 
 impl Verdict {
-    /// The statement holds.
+    /// Returns a condition with status `True`.
     pub fn is_true(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { type_, status: Status::True, reason, message: message.into() }
     }
 
-    /// The statement does not hold.
+    /// Returns a condition with status `False`.
     pub fn is_false(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { type_, status: Status::False, reason, message: message.into() }
     }
 }
 
-/// Puts a verdict among the conditions and says whether anything changed.
+/// Sets a condition. Returns whether anything changed.
 ///
-/// `lastTransitionTime` moves only when the status does; an equal verdict leaves the list as it is, so that
-/// comparing the list tells whether there is anything to write.
-pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: i64, now: Timestamp) -> bool {
+/// `lastTransitionTime` changes only with the status. An equal condition leaves the list unchanged,
+/// so comparing the list shows whether there is anything to write.
+pub fn set_condition(
+    conditions: &mut Vec<Condition>,
+    verdict: &Verdict,
+    generation: i64,
+    now: Timestamp,
+) -> bool {
     let mut next = Condition {
         type_: verdict.type_.to_owned(),
         status: verdict.status.as_str().to_owned(),
@@ -92,10 +97,10 @@ pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: i64, 
     changed
 }
 
-/// The conditions that follow from the present ones and the verdicts, in the verdicts' order.
+/// Returns the conditions of the verdicts, in their order, with the transition times of `present`.
 ///
-/// Conditions of other types are dropped: the list says exactly what the controller says now.
-pub fn settle(
+/// Conditions of other types are dropped.
+pub fn set_conditions(
     present: &[Condition],
     verdicts: &[Verdict],
     generation: i64,
@@ -103,17 +108,17 @@ pub fn settle(
 ) -> Vec<Condition> {
     let mut known = present.to_vec();
     for verdict in verdicts {
-        set(&mut known, verdict, generation, now);
+        set_condition(&mut known, verdict, generation, now);
     }
     verdicts.iter().filter_map(|verdict| find(&known, verdict.type_).cloned()).collect()
 }
 
-/// The condition of a type.
+/// Returns the condition of a type.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of a type has status `True`.
+/// Returns whether the condition of a type has status `True`.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
@@ -127,22 +132,22 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_moves_only_with_the_status() {
+    fn transition_time_changes_only_with_the_status() {
         let mut conditions = Vec::new();
-        set(&mut conditions, &Verdict::is_false(READY, "Creating", "0 of 1"), 1, at(1));
-        set(&mut conditions, &Verdict::is_false(READY, "Creating", "still 0 of 1"), 2, at(2));
+        set_condition(&mut conditions, &Verdict::is_false(READY, "Scaling", "0 of 1"), 1, at(1));
+        set_condition(&mut conditions, &Verdict::is_false(READY, "Scaling", "still 0 of 1"), 2, at(2));
         assert_eq!(conditions[0].last_transition_time, Time(at(1)));
         assert_eq!(conditions[0].observed_generation, Some(2));
-        set(&mut conditions, &Verdict::is_true(READY, "Complete", "1 of 1"), 2, at(3));
+        set_condition(&mut conditions, &Verdict::is_true(READY, "AsSpecified", "1 of 1"), 2, at(3));
         assert_eq!(conditions[0].last_transition_time, Time(at(3)));
     }
 
     #[test]
-    fn settling_drops_what_is_no_longer_said_and_keeps_the_order() {
+    fn drops_other_conditions_and_keeps_the_order() {
         let now = [Verdict::is_true("B", "Yes", ""), Verdict::is_true("A", "Yes", "")];
-        let before =
-            settle(&[], &[Verdict::is_true("A", "Yes", ""), Verdict::is_true("C", "Yes", "")], 1, at(1));
-        let after = settle(&before, &now, 1, at(2));
+        let earlier = [Verdict::is_true("A", "Yes", ""), Verdict::is_true("C", "Yes", "")];
+        let before = set_conditions(&[], &earlier, 1, at(1));
+        let after = set_conditions(&before, &now, 1, at(2));
         let types: Vec<_> = after.iter().map(|condition| condition.type_.as_str()).collect();
         assert_eq!(types, ["B", "A"]);
         assert_eq!(after[1].last_transition_time, Time(at(1)));

@@ -70,7 +70,8 @@ pub const NAME_CONFLICT: &str = "NameConflict";
 pub const NOT_OWNED: &str = "NotOwned";
 /// Another NamespacePlus owns the namespace.
 pub const OWNED_BY_ANOTHER: &str = "OwnedByAnother";
-/// The name is protected, or the API server denied a write: a quota, an admission policy, or a missing permission.
+/// The name is protected, or the API server denied a write: a quota, an admission policy, or a
+/// missing permission.
 pub const DENIED: &str = "Denied";
 /// The API server rejected an object that the spec describes.
 pub const INVALID_SPEC: &str = "InvalidSpec";

@@ -1,4 +1,4 @@
-//! The informers of a process.
+//! The factory of informers: one watch per kind and selection.
 
 use std::{
     any::{Any, TypeId},
@@ -10,20 +10,20 @@ use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::{Informer, Scope, raw::Raw, watch::Watch};
+use super::{Informer, Scope, raw::RawObject, watch::Watch};
 use crate::{
     kind::Kind,
     labels::{MANAGED_BY, MANAGER},
     metrics::{Metrics, NoMetrics},
 };
 
-/// Which objects of a kind an informer holds.
+/// Objects of a kind that an informer caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selection {
-    /// All of them. For kinds that are few, or cut down to a small view.
+    /// All objects. Use it for kinds with few objects, or with a small type.
     All,
-    /// Those that carry `app.kubernetes.io/managed-by=ensemble`, as every child that we make does. A child
-    /// that loses the label leaves the informer, which its controller sees as a delete and repairs.
+    /// Objects with the label `app.kubernetes.io/managed-by=ensemble`, which every child carries. A
+    /// child that loses the label is removed from the cache, so its controller repairs it.
     Managed,
 }
 
@@ -35,22 +35,22 @@ impl Selection {
         }
     }
 
-    /// Whether an informer shows the object.
+    /// Returns whether the selection includes the object.
     pub(super) fn selects<K: Resource>(self, object: &K) -> bool {
         let labels = object.meta().labels.as_ref();
         self == Self::All || labels.and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == MANAGER)
     }
 }
 
-/// All informers of a process: one watch for each kind and selection, however many ask for it.
+/// The informers of a process: one watch for each kind and selection, shared by all controllers.
 ///
 /// Cheap to clone. The watches end when the last clone is dropped.
 #[derive(Clone)]
 pub struct Informers {
-    hub: Arc<Hub>,
+    shared: Arc<Shared>,
 }
 
-struct Hub {
+struct Shared {
     client: Client,
     scope: Scope,
     metrics: Arc<dyn Metrics>,
@@ -70,112 +70,118 @@ struct Entry {
     objects: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
-/// A watch that has not listed anything yet.
+/// A watch that has not synced.
 struct UnsyncedWatch {
     kind: String,
     namespace: Option<String>,
-    /// Whether the API server refuses it.
-    is_refused: bool,
+    /// Whether the API server forbids the watch.
+    is_forbidden: bool,
 }
 
-impl Hub {
+impl Shared {
     fn objects(&self) -> Vec<(String, usize)> {
         self.state.lock().informers.values().map(|entry| (entry.kind.clone(), (entry.objects)())).collect()
     }
 }
 
 impl Informers {
-    /// No informers yet; they will watch through `client`.
+    /// Returns a factory without informers. They will watch with `client`.
     pub fn new(client: Client) -> Self {
-        Self::measured(client, Arc::new(NoMetrics))
+        Self::with_metrics(client, Arc::new(NoMetrics))
     }
 
-    /// As [`Informers::new`], with what happens to the watches told to `metrics`.
-    pub fn measured(client: Client, metrics: Arc<dyn Metrics>) -> Self {
-        Self::within(client, metrics, Scope::Cluster)
+    /// Returns a factory like [`Informers::new`] that reports watches to `metrics`.
+    pub fn with_metrics(client: Client, metrics: Arc<dyn Metrics>) -> Self {
+        Self::with_scope(client, metrics, Scope::Cluster)
     }
 
-    /// As [`Informers::measured`], of a process that looks into these namespaces only.
-    pub fn within(client: Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
-        let hub = Arc::new(Hub { client, scope, metrics: metrics.clone(), state: Mutex::default() });
-        let watched = Arc::downgrade(&hub);
-        metrics.informers(Box::new(move || watched.upgrade().map(|hub| hub.objects()).unwrap_or_default()));
-        Self { hub }
+    /// Returns a factory like [`Informers::with_metrics`] whose informers watch only `scope`.
+    pub fn with_scope(client: Client, metrics: Arc<dyn Metrics>, scope: Scope) -> Self {
+        let shared = Arc::new(Shared { client, scope, metrics: metrics.clone(), state: Mutex::default() });
+        let weak = Arc::downgrade(&shared);
+        metrics
+            .informers(Box::new(move || weak.upgrade().map(|shared| shared.objects()).unwrap_or_default()));
+        Self { shared }
     }
 
-    /// Which namespaces the informers look into.
+    /// Returns the namespaces that the informers watch.
     pub fn scope(&self) -> &Scope {
-        &self.hub.scope
+        &self.shared.scope
     }
 
-    /// The informer of a kind. The first call for it starts its watches; must be called within a Tokio runtime.
+    /// Returns the informer of a kind. The first call starts its watches. Must be called within a
+    /// Tokio runtime.
     pub fn get<K: Kind>(&self, selection: Selection) -> Informer<K> {
-        let mut state = self.hub.state.lock();
+        let mut state = self.shared.state.lock();
         let id = (TypeId::of::<K>(), selection);
         if let Some(informer) =
             state.informers.get(&id).and_then(|entry| entry.informer.downcast_ref::<Informer<K>>())
         {
             return informer.clone();
         }
-        let limits = self.hub.scope.limits(K::NAMESPACED);
+        let limits = self.shared.scope.limits(K::NAMESPACED);
         let informer = Informer::<K>::new(&limits, selection);
         for limit in limits {
-            let api = Raw::api::<K>(self.hub.client.clone(), limit.as_deref());
+            let api = RawObject::api::<K>(self.shared.client.clone(), limit.as_deref());
             let watch = Watch {
-                sink: Box::new(informer.clone()),
+                handler: Box::new(informer.clone()),
                 kind: K::kind(&()).into_owned(),
                 limit,
                 labels: selection.label_selector(),
-                metrics: self.hub.metrics.clone(),
+                metrics: self.shared.metrics.clone(),
             };
-            state.watches.spawn(watch.follow(api));
+            state.watches.spawn(watch.run(api));
         }
-        let (watched, held) = (informer.clone(), informer.clone());
+        let (watched, cached) = (informer.clone(), informer.clone());
         let entry = Entry {
             informer: Box::new(informer.clone()),
             kind: K::kind(&()).into_owned(),
             unsynced: Box::new(move || watched.store().unsynced()),
-            objects: Box::new(move || held.store().len()),
+            objects: Box::new(move || cached.store().len()),
         };
         state.informers.insert(id, entry);
         informer
     }
 
-    /// What has to be listed before the process is ready, sorted: kinds, with their namespace in a process that looks
-    /// into some only. Empty once it is ready.
+    /// Returns the kinds whose informers have not synced, sorted. Empty when the process is ready.
     ///
-    /// There, a namespace that does not exist or gives no rights is not waited for as long as there is another that
-    /// is known; see [`Informers::refused`].
+    /// If the process watches only some namespaces, each kind is listed with its namespace. A
+    /// namespace that does not exist or whose watches are forbidden is skipped if another namespace
+    /// is accessible; see [`Informers::forbidden`].
     pub fn unsynced(&self) -> Vec<String> {
         let unsynced = self.unsynced_watches();
-        let missing = match &self.hub.scope {
+        let missing = match &self.shared.scope {
             Scope::Namespaces(names) => {
-                let refused = namespaces(unsynced.iter().filter(|watch| watch.is_refused));
-                let waits = |watch: &&UnsyncedWatch| {
-                    refused.len() == names.len()
-                        || !watch.namespace.as_ref().is_some_and(|name| refused.contains(name))
+                let forbidden = namespaces(unsynced.iter().filter(|watch| watch.is_forbidden));
+                let is_required = |watch: &&UnsyncedWatch| {
+                    forbidden.len() == names.len()
+                        || !watch.namespace.as_ref().is_some_and(|name| forbidden.contains(name))
                 };
-                describe(unsynced.iter().filter(waits))
+                describe(unsynced.iter().filter(is_required))
             }
             Scope::Cluster => describe(unsynced.iter()),
         };
-        if self.hub.state.lock().informers.is_empty() { vec!["any kind".to_owned()] } else { missing }
+        if self.shared.state.lock().informers.is_empty() { vec!["any kind".to_owned()] } else { missing }
     }
 
-    /// The namespaces of which the API server refuses to tell, because they give no rights or do not exist, with the
-    /// kinds that cannot be watched there: `Pod in shop`. Empty in a process that looks into the whole cluster.
-    pub fn refused(&self) -> Vec<String> {
-        describe(self.unsynced_watches().iter().filter(|watch| watch.is_refused && watch.namespace.is_some()))
+    /// Returns the kinds that cannot be watched in a namespace, such as `Pod in shop`, because the
+    /// namespace does not exist or grants no permission.
+    ///
+    /// Empty if the process watches the whole cluster.
+    pub fn forbidden(&self) -> Vec<String> {
+        describe(
+            self.unsynced_watches().iter().filter(|watch| watch.is_forbidden && watch.namespace.is_some()),
+        )
     }
 
     fn unsynced_watches(&self) -> Vec<UnsyncedWatch> {
-        let state = self.hub.state.lock();
+        let state = self.shared.state.lock();
         let of = |entry: &Entry| {
             let kind = entry.kind.clone();
-            (entry.unsynced)().into_iter().map(move |(namespace, is_refused)| UnsyncedWatch {
+            (entry.unsynced)().into_iter().map(move |(namespace, is_forbidden)| UnsyncedWatch {
                 kind: kind.clone(),
                 namespace,
-                is_refused,
+                is_forbidden,
             })
         };
         state.informers.values().flat_map(of).collect()
@@ -187,10 +193,10 @@ fn namespaces<'a>(watches: impl Iterator<Item = &'a UnsyncedWatch>) -> BTreeSet<
 }
 
 fn describe<'a>(watches: impl Iterator<Item = &'a UnsyncedWatch>) -> Vec<String> {
-    let words = watches.map(|UnsyncedWatch { kind, namespace, .. }| match namespace {
+    let texts = watches.map(|UnsyncedWatch { kind, namespace, .. }| match namespace {
         Some(namespace) => format!("{kind} in {namespace}"),
         None => kind.clone(),
     });
-    let words: BTreeSet<_> = words.collect();
-    words.into_iter().collect()
+    let texts: BTreeSet<_> = texts.collect();
+    texts.into_iter().collect()
 }

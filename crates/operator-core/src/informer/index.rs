@@ -1,4 +1,4 @@
-//! Field indexes: which objects of a store have a given property.
+//! Indexes of a store.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -6,13 +6,14 @@ use parking_lot::RwLock;
 
 use crate::kind::ObjectKey;
 
-/// What an index can be asked by.
+/// Key of an index.
 pub trait IndexKey: Hash + Eq + Send + Sync + 'static {}
 
 impl<T: Hash + Eq + Send + Sync + 'static> IndexKey for T {}
 
-/// Objects by a property of theirs. Made by [`Store::index`](super::Store::index), and kept up to date by it
-/// until dropped.
+/// Objects of a store by a property.
+///
+/// Created by [`Store::index`](super::Store::index), which keeps it up to date until it is dropped.
 pub struct Index<K, I> {
     entries: Arc<Entries<K, I>>,
 }
@@ -24,23 +25,25 @@ impl<K, I> Clone for Index<K, I> {
 }
 
 impl<K: Send + Sync + 'static, I: IndexKey> Index<K, I> {
-    pub(super) fn new(keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static) -> (Self, Arc<dyn Indexed<K>>) {
+    pub(super) fn new(
+        keys: impl Fn(&K) -> Vec<I> + Send + Sync + 'static,
+    ) -> (Self, Arc<dyn IndexUpdate<K>>) {
         let entries = Arc::new(Entries { keys: Box::new(keys), map: RwLock::default() });
         (Self { entries: entries.clone() }, entries)
     }
 
-    /// The objects that have this property, in no order.
+    /// Returns the objects with this key, in no particular order.
     pub fn get(&self, key: &I) -> Vec<Arc<K>> {
         self.entries.map.read().get(key).map(|found| found.values().cloned().collect()).unwrap_or_default()
     }
 }
 
-/// The side of an index that the store writes to.
-pub(super) trait Indexed<K>: Send + Sync {
+/// The side of an index that the store updates.
+pub(super) trait IndexUpdate<K>: Send + Sync {
     fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>);
 }
 
-/// What an object is found by.
+/// Function that returns the index keys of an object.
 type Keys<K, I> = Box<dyn Fn(&K) -> Vec<I> + Send + Sync>;
 
 struct Entries<K, I> {
@@ -48,7 +51,7 @@ struct Entries<K, I> {
     map: RwLock<HashMap<I, HashMap<ObjectKey, Arc<K>>>>,
 }
 
-impl<K: Send + Sync, I: IndexKey> Indexed<K> for Entries<K, I> {
+impl<K: Send + Sync, I: IndexKey> IndexUpdate<K> for Entries<K, I> {
     fn replace(&self, key: &ObjectKey, old: Option<&Arc<K>>, new: Option<&Arc<K>>) {
         let mut map = self.map.write();
         for entry in old.map(|object| (self.keys)(object)).unwrap_or_default() {

@@ -1,19 +1,20 @@
-//! Informers: one watch per kind in the process, any number of controllers on it.
+//! Informers: shared caches that one watch per kind keeps up to date.
 //!
-//! kube's own shared streams do not report deletes and can stall (kube issue 1590), so the sharing is done
-//! here, over kube's `watcher`.
+//! kube's shared streams do not report deletions and can stall (kube issue 1590), so this module
+//! shares caches on top of kube's `watcher`.
 //!
 //! # Guarantees
-//! - A subscriber is told of every object that appears, changes or goes, also of those that went while the
-//!   watch was down: after a relist, what is missing is reported as gone.
-//! - Changes of one object come in order. Several changes may be told as one.
-//! - A subscriber that comes late is told of what is there already.
-//! - In a process that looks into some namespaces only, there is a watch for each of them and kind; one that is
-//!   broken or lists anew concerns the objects of its namespace only.
-//! - A broken watch is retried for ever with backoff, and logged once when it breaks and once when it heals.
+//! - A subscriber receives every creation, change, and deletion. This includes deletions while the
+//!   watch was interrupted: after a relist, missing objects are reported as deleted.
+//! - Changes of one object are delivered in order. Several changes can be combined into one.
+//! - A new subscriber first receives all cached objects.
+//! - If the process watches only some namespaces, each namespace and kind has its own watch. A
+//!   failure or a relist affects only the objects of that namespace.
+//! - A failed watch is retried with backoff, without limit. It is logged once when it fails and
+//!   once when it works again.
 //!
 //! # Not guaranteed
-//! That the store is current. Whoever acts on it guards each write by names, UIDs or resource versions.
+//! The cache can be stale. Protect each write with fixed names, UIDs, or resource versions.
 
 mod factory;
 mod index;
@@ -33,18 +34,19 @@ pub use index::{Index, IndexKey};
 use parking_lot::{Mutex, RwLock};
 pub use raw::{Listing, list_pages};
 pub use scope::Scope;
-pub use store::{Change, Moment, Store};
+pub use store::{Change, Epoch, Store};
 pub(crate) use synced::SyncedInformers;
 use tokio::sync::watch::{Receiver, Sender};
 
-use crate::kind::Kind;
+use crate::kind::{Kind, ObjectKey};
 
-/// What a subscriber is called with; it must return quickly and must not call back into the informer's
-/// `subscribe`.
+/// Callback of a subscription. It must return quickly and must not call `subscribe`.
 type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
 
-/// What is called when more has been listed.
-type OnSynced = Arc<dyn Fn() + Send + Sync>;
+/// Callback when another scope has synced.
+type SyncCallback = Arc<dyn Fn() + Send + Sync>;
+
+/// A cache of the objects of one kind. Cheap to clone; all clones share one watch.
 
 /// A shared view of all objects of one kind. Cheap to clone; all clones share one watch.
 pub struct Informer<K> {
@@ -60,15 +62,15 @@ impl<K> Clone for Informer<K> {
 struct Shared<K> {
     store: Store<K>,
     subscribers: RwLock<Vec<(u64, Subscriber<K>)>>,
-    /// Called whenever a namespace, or all of the cluster, has been listed for the first time.
-    sync_subscribers: RwLock<Vec<(u64, OnSynced)>>,
+    /// Called when a namespace or the cluster has synced for the first time.
+    sync_callbacks: RwLock<Vec<(u64, SyncCallback)>>,
     next_subscriber: AtomicU64,
-    /// OwnedFinalizer while a change is made and told, so that changes are told in the order in which they are made.
-    telling: Mutex<()>,
+    /// Held while a change is stored and delivered, so changes are delivered in order.
+    delivery: Mutex<()>,
     synced: Sender<bool>,
 }
 
-/// Ends the subscription when dropped.
+/// A subscription, which ends when dropped.
 #[must_use = "a subscription ends when it is dropped"]
 pub struct Subscription(#[allow(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>);
 
@@ -77,7 +79,7 @@ struct Unsubscribe<K: Kind>(Arc<Shared<K>>, u64);
 impl<K: Kind> Drop for Unsubscribe<K> {
     fn drop(&mut self) {
         self.0.subscribers.write().retain(|(id, _)| *id != self.1);
-        self.0.sync_subscribers.write().retain(|(id, _)| *id != self.1);
+        self.0.sync_callbacks.write().retain(|(id, _)| *id != self.1);
     }
 }
 
@@ -87,97 +89,100 @@ impl<K: Kind> Informer<K> {
             shared: Arc::new(Shared {
                 store: Store::new(limits, selection),
                 subscribers: RwLock::default(),
-                sync_subscribers: RwLock::default(),
+                sync_callbacks: RwLock::default(),
                 next_subscriber: AtomicU64::new(0),
-                telling: Mutex::new(()),
+                delivery: Mutex::new(()),
                 synced: Sender::new(false),
             }),
         }
     }
 
-    /// What the informer knows.
+    /// Returns the cached objects.
     pub fn store(&self) -> &Store<K> {
         &self.shared.store
     }
 
-    /// Calls `told` for every object that is there now, and from then on for every change.
-    pub fn subscribe(&self, told: impl Fn(&Change<K>) + Send + Sync + 'static) -> Subscription {
-        let told: Subscriber<K> = Arc::new(told);
+    /// Calls `subscriber` for every cached object, and then for every change.
+    pub fn subscribe(&self, subscriber: impl Fn(&Change<K>) + Send + Sync + 'static) -> Subscription {
+        let subscriber: Subscriber<K> = Arc::new(subscriber);
         let id = self.shared.next_subscriber.fetch_add(1, Ordering::Relaxed);
-        let _in_order = self.shared.telling.lock();
+        let _delivery = self.shared.delivery.lock();
         for object in self.shared.store.list() {
-            let key = crate::kind::ObjectKey::of(object.as_ref());
-            told(&Change { key, old: None, new: Some(object) });
+            let key = ObjectKey::of(object.as_ref());
+            subscriber(&Change { key, old: None, new: Some(object) });
         }
-        self.shared.subscribers.write().push((id, told));
+        self.shared.subscribers.write().push((id, subscriber));
         Subscription(Box::new(Unsubscribe(self.shared.clone(), id)))
     }
 
-    /// Whether the store has been filled once.
+    /// Returns whether all objects have been listed once.
     pub fn is_synced(&self) -> bool {
         *self.shared.synced.borrow()
     }
 
-    /// Whether all objects of a namespace have been listed once.
+    /// Returns whether all objects of a namespace have been listed once.
     pub(crate) fn has_synced(&self, namespace: Option<&str>) -> bool {
         self.shared.store.has_synced(namespace)
     }
 
-    /// Calls `told` whenever a namespace, or all of the cluster, has been listed for the first time.
-    pub(crate) fn on_synced(&self, told: impl Fn() + Send + Sync + 'static) -> Subscription {
+    /// Calls `callback` when a namespace or the cluster has synced for the first time.
+    pub(crate) fn on_synced(&self, callback: impl Fn() + Send + Sync + 'static) -> Subscription {
         let id = self.shared.next_subscriber.fetch_add(1, Ordering::Relaxed);
-        self.shared.sync_subscribers.write().push((id, Arc::new(told)));
+        self.shared.sync_callbacks.write().push((id, Arc::new(callback)));
         Subscription(Box::new(Unsubscribe(self.shared.clone(), id)))
     }
 
-    /// Ends the relist of the watch with this limit.
-    fn relist_ended(&self, limit: Option<&str>) {
+    /// Ends a relist of the watch with this limit.
+    fn end_relist(&self, limit: Option<&str>) {
         let had_synced = self.has_synced(limit);
-        self.change(|store| store.relist_ended(limit));
+        self.update(|store| store.end_relist(limit));
         if had_synced {
             return;
         }
         if self.store().unsynced().is_empty() {
             self.shared.synced.send_replace(true);
         }
-        let told: Vec<_> = self.shared.sync_subscribers.read().iter().map(|(_, told)| told.clone()).collect();
-        for told in told {
-            told();
+        let callbacks: Vec<_> =
+            self.shared.sync_callbacks.read().iter().map(|(_, callback)| callback.clone()).collect();
+        for callback in callbacks {
+            callback();
         }
     }
 
-    /// Follows whether the store has been filled once.
+    /// Returns a receiver that changes when all objects have been listed once.
     pub fn synced(&self) -> Receiver<bool> {
         self.shared.synced.subscribe()
     }
 
-    /// Takes in the answer to a write of our own; see [`Store::now`].
-    pub fn wrote(&self, moment: Moment, object: K) {
-        self.change(|store| store.wrote(moment, object));
+    /// Stores the response to a write of this process. Take `epoch` from [`Store::epoch`] before
+    /// the request.
+    pub fn record_write(&self, epoch: Epoch, object: K) {
+        self.update(|store| store.record_write(epoch, object));
     }
 
-    /// The object with what has been written to it since, as long as its spec is the same; else as it is given.
+    /// Returns the cached version of an object if UID and generation are equal, or else `object`.
     pub fn latest(&self, object: Arc<K>) -> Arc<K> {
         let (uid, generation) = (&object.meta().uid, object.meta().generation);
-        let known = self.store().get(&crate::kind::ObjectKey::of(object.as_ref()));
-        known
-            .filter(|known| known.meta().uid == *uid && known.meta().generation == generation)
+        let cached = self.store().get(&ObjectKey::of(object.as_ref()));
+        cached
+            .filter(|cached| cached.meta().uid == *uid && cached.meta().generation == generation)
             .unwrap_or(object)
     }
 
-    /// Takes out an incarnation of an object that an answer to a request of our own shows to be gone; see [`Store::now`].
-    pub fn removed(&self, moment: Moment, key: &crate::kind::ObjectKey, uid: Option<&str>) {
-        self.change(|store| store.removed(moment, key, uid));
+    /// Removes an object that no longer exists, according to the response to a request of this
+    /// process. Take `epoch` from [`Store::epoch`] before the request.
+    pub fn record_delete(&self, epoch: Epoch, key: &ObjectKey, uid: Option<&str>) {
+        self.update(|store| store.record_delete(epoch, key, uid));
     }
 
-    /// Makes changes and tells the subscribers of them.
-    fn change<C: IntoIterator<Item = Change<K>>>(&self, make: impl FnOnce(&Store<K>) -> C) {
-        let _in_order = self.shared.telling.lock();
-        let changes = make(&self.shared.store);
+    /// Updates the store and delivers the changes.
+    fn update<C: IntoIterator<Item = Change<K>>>(&self, update: impl FnOnce(&Store<K>) -> C) {
+        let _delivery = self.shared.delivery.lock();
+        let changes = update(&self.shared.store);
         let subscribers = self.shared.subscribers.read().clone();
         for change in changes {
-            for (_, told) in &subscribers {
-                told(&change);
+            for (_, subscriber) in &subscribers {
+                subscriber(&change);
             }
         }
     }

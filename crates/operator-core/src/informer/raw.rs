@@ -1,4 +1,4 @@
-//! Objects as they are sent, so that one watch loop serves all kinds.
+//! Undecoded objects, so that one watch loop serves all kinds.
 
 use std::borrow::Cow;
 
@@ -12,21 +12,21 @@ use serde_json::value::RawValue;
 
 use crate::kind::{Kind, ObjectKey};
 
-/// An object as it was sent. Of its metadata, only what a watch needs has been read: which object it is, and its version.
+/// An undecoded object. Only the metadata that a watch needs is decoded: key and resource version.
 #[derive(Clone, Debug)]
-pub(super) struct Raw {
+pub(super) struct RawObject {
     metadata: ObjectMeta,
     text: Box<RawValue>,
 }
 
-/// An object that is not what its kind should be.
-pub(super) struct Unreadable {
+/// An object that cannot be decoded as its kind.
+pub(super) struct DecodeError {
     pub(super) key: ObjectKey,
     pub(super) error: serde_json::Error,
 }
 
-impl Raw {
-    /// The API of a kind, for objects as they are sent.
+impl RawObject {
+    /// Returns the API of a kind for undecoded objects.
     pub(super) fn api<K: Kind>(client: Client, namespace: Option<&str>) -> Api<Self> {
         let resource = ApiResource::erase::<K>(&());
         match namespace {
@@ -35,46 +35,46 @@ impl Raw {
         }
     }
 
-    /// The object, without its managed fields, which nobody reads and which take much memory.
-    pub(super) fn read<K: Kind>(&self) -> Result<K, Unreadable> {
+    /// Decodes the object without its managed fields, which take much memory and are not read.
+    pub(super) fn decode<K: Kind>(&self) -> Result<K, DecodeError> {
         let mut object: K =
-            serde_json::from_str(self.text.get()).map_err(|error| Unreadable { key: self.key(), error })?;
+            serde_json::from_str(self.text.get()).map_err(|error| DecodeError { key: self.key(), error })?;
         object.meta_mut().managed_fields = None;
         Ok(object)
     }
 
-    /// Which object it is.
+    /// Returns the key of the object.
     pub(super) fn key(&self) -> ObjectKey {
         ObjectKey::of_meta(&self.metadata)
     }
 }
 
-/// How many objects are asked for at once.
+/// Number of objects per page.
 const PAGE: u32 = 500;
 
-/// Objects of a kind as the API server has them.
+/// Objects of a kind, as the API server listed them.
 #[derive(Debug)]
 pub struct Listing<K> {
-    /// Those that can be read.
+    /// Objects that can be decoded.
     pub objects: Vec<K>,
-    /// The keys of the others.
+    /// Keys of the objects that cannot be decoded.
     pub unreadable: Vec<ObjectKey>,
 }
 
-/// Lists all objects of a kind as the API server has them now, page by page.
+/// Lists all objects of a kind live, page by page.
 ///
 /// # Errors
-/// When the API server does not answer, or a page has expired before it was asked for.
+/// Returns an error if a request fails, or if the list expired before its last page was requested.
 pub async fn list_pages<K: Kind>(client: Client, namespace: Option<&str>) -> kube::Result<Listing<K>> {
-    let api = Raw::api::<K>(client, namespace);
+    let api = RawObject::api::<K>(client, namespace);
     let mut listing = Listing { objects: Vec::new(), unreadable: Vec::new() };
     let mut params = ListParams::default().limit(PAGE);
     loop {
         let page = api.list(&params).await?;
         for object in &page {
-            match object.read() {
+            match object.decode() {
                 Ok(object) => listing.objects.push(object),
-                Err(Unreadable { key, .. }) => listing.unreadable.push(key),
+                Err(DecodeError { key, .. }) => listing.unreadable.push(key),
             }
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -84,7 +84,7 @@ pub async fn list_pages<K: Kind>(client: Client, namespace: Option<&str>) -> kub
     }
 }
 
-/// What is read of an object before its kind is.
+/// The part of an object that is decoded immediately.
 #[derive(Deserialize)]
 struct Head {
     metadata: HeadMeta,
@@ -98,7 +98,7 @@ struct HeadMeta {
     resource_version: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let head: Head = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-impl Resource for Raw {
+impl Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -139,30 +139,30 @@ mod tests {
 
     use super::*;
 
-    fn sent(data: serde_json::Value) -> Raw {
+    fn received(data: serde_json::Value) -> RawObject {
         let metadata = json!({
             "name": "web", "namespace": "shop", "resourceVersion": "7", "managedFields": [{ "manager": "kubectl" }],
         });
         let object = json!({ "metadata": metadata, "data": data });
-        // As the API server writes it: the type comes first.
+        // The API server writes the type first.
         let event = serde_json::from_str(&format!(r#"{{"type":"ADDED","object":{object}}}"#)).unwrap();
-        let WatchEvent::Added(raw) = event else { panic!("it was added") };
+        let WatchEvent::Added(raw) = event else { panic!("not an ADDED event") };
         raw
     }
 
     #[test]
-    fn an_object_is_read_without_its_managed_fields() {
-        let raw = sent(json!({ "a": "b" }));
+    fn decodes_objects_without_managed_fields() {
+        let raw = received(json!({ "a": "b" }));
         assert_eq!(raw.meta().resource_version.as_deref(), Some("7"));
-        let read: ConfigMap = raw.read().ok().unwrap();
+        let read: ConfigMap = raw.decode().ok().unwrap();
         assert_eq!(read.metadata.name.as_deref(), Some("web"));
         assert!(read.metadata.managed_fields.is_none());
         assert_eq!(read.data.unwrap()["a"], "b");
     }
 
     #[test]
-    fn of_an_object_that_cannot_be_read_it_is_known_which_one_it_is() {
-        let unreadable = sent(json!(["no", "map"])).read::<ConfigMap>().unwrap_err();
+    fn decode_error_contains_the_key() {
+        let unreadable = received(json!(["no", "map"])).decode::<ConfigMap>().unwrap_err();
         assert_eq!(unreadable.key, ObjectKey::namespaced("shop", "web"));
         assert!(unreadable.error.to_string().contains("map"), "{}", unreadable.error);
     }

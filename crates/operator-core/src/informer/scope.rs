@@ -1,4 +1,4 @@
-//! The bookkeeping of an informer's watches: one over the whole cluster, or one for each namespace.
+//! Scope and state of an informer's watches: one for the cluster, or one per namespace.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -7,18 +7,18 @@ use std::{
 
 use crate::kind::ObjectKey;
 
-/// Which namespaces a process looks into.
+/// Namespaces that a process watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// All of them, and cluster-scoped objects.
+    /// All namespaces, and cluster-scoped objects.
     #[default]
     Cluster,
-    /// These, and nothing else.
+    /// Only these namespaces.
     Namespaces(BTreeSet<String>),
 }
 
 impl Scope {
-    /// What each watch of a kind is limited to: a namespace, or nothing.
+    /// Returns the namespaces of the watches of a kind. `None` stands for the whole cluster.
     pub fn limits(&self, is_namespaced: bool) -> Vec<Option<Arc<str>>> {
         match self {
             Self::Namespaces(names) if is_namespaced => {
@@ -29,69 +29,69 @@ impl Scope {
     }
 }
 
-/// What is known of one watch.
+/// State of one watch.
 #[derive(Debug, Default)]
-pub(super) struct Part {
-    /// Keys seen since the present relist began.
+pub(super) struct WatchState {
+    /// Keys listed since the current relist began. `None` if no relist is in progress.
     pub(super) listed: Option<HashSet<ObjectKey>>,
-    /// When its last relist began or, if none goes on, ended: how many had begun or ended in the store then.
-    pub(super) relist: u64,
-    /// The newest resource version that the watch has shown since.
-    pub(super) seen: u64,
+    /// Epoch of the store when the last relist began or ended.
+    pub(super) epoch: u64,
+    /// Newest resource version that the watch has delivered since then.
+    pub(super) last_version: u64,
     /// Whether a relist has ended.
     pub(super) has_synced: bool,
-    /// Whether the API server refuses the watch now.
-    pub(super) is_refused: bool,
+    /// Whether the API server currently forbids the watch.
+    pub(super) is_forbidden: bool,
 }
 
-impl Part {
-    /// Whether no relist goes on, and none has begun or ended since this moment.
-    pub(super) fn is_listed_since(&self, moment: u64) -> bool {
-        self.listed.is_none() && self.relist <= moment
+impl WatchState {
+    /// Returns whether no relist is in progress, and none has begun or ended since `epoch`.
+    pub(super) fn is_unchanged_since(&self, epoch: u64) -> bool {
+        self.listed.is_none() && self.epoch <= epoch
     }
 }
 
-/// What is known of all watches of an informer.
+/// State of all watches of an informer.
 #[derive(Debug)]
 pub(super) enum WatchStates {
-    Cluster(Part),
-    Namespaces(HashMap<Arc<str>, Part>),
+    Cluster(WatchState),
+    Namespaces(HashMap<Arc<str>, WatchState>),
 }
 
 impl WatchStates {
     pub(super) fn new(limits: &[Option<Arc<str>>]) -> Self {
         if limits.contains(&None) {
-            return Self::Cluster(Part::default());
+            return Self::Cluster(WatchState::default());
         }
-        Self::Namespaces(limits.iter().flatten().map(|name| (name.clone(), Part::default())).collect())
+        Self::Namespaces(limits.iter().flatten().map(|name| (name.clone(), WatchState::default())).collect())
     }
 
-    /// The watch that shows the objects of a namespace.
-    pub(super) fn get(&self, namespace: Option<&str>) -> Option<&Part> {
+    /// Returns the watch that delivers the objects of a namespace.
+    pub(super) fn get(&self, namespace: Option<&str>) -> Option<&WatchState> {
         match self {
-            Self::Cluster(part) => Some(part),
-            Self::Namespaces(parts) => parts.get(namespace?),
+            Self::Cluster(watch) => Some(watch),
+            Self::Namespaces(watches) => watches.get(namespace?),
         }
     }
 
-    /// As [`WatchStates::get`], to be changed.
-    pub(super) fn get_mut(&mut self, namespace: Option<&str>) -> Option<&mut Part> {
+    /// Returns the watch that delivers the objects of a namespace, mutably.
+    pub(super) fn get_mut(&mut self, namespace: Option<&str>) -> Option<&mut WatchState> {
         match self {
-            Self::Cluster(part) => Some(part),
-            Self::Namespaces(parts) => parts.get_mut(namespace?),
+            Self::Cluster(watch) => Some(watch),
+            Self::Namespaces(watches) => watches.get_mut(namespace?),
         }
     }
 
-    /// Whether an object is one of those that the watch with this limit shows.
+    /// Returns whether the watch with this limit delivers the object.
     pub(super) fn covers(limit: Option<&str>, key: &ObjectKey) -> bool {
         limit.is_none() || limit == key.namespace()
     }
 
-    /// All watches, with what they are limited to.
-    pub(super) fn iter(&self) -> Box<dyn Iterator<Item = (Option<&str>, &Part)> + '_> {
+    /// Returns all watches with their limits.
+    pub(super) fn iter(&self) -> Box<dyn Iterator<Item = (Option<&str>, &WatchState)> + '_> {
         match self {
-            Self::Cluster(part) => Box::new(std::iter::once((None, part))),
-            Self::Namespaces(parts) => Box::new(parts.iter().map(|(name, part)| (Some(&**name), part))),
+            Self::Cluster(watch) => Box::new(std::iter::once((None, watch))),
+            Self::Namespaces(watches) => Box::new(watches.iter().map(|(name, watch)| (Some(&**name), watch))),
         }
     }
 }

@@ -1,24 +1,25 @@
-//! When enough is known for reconciles to begin.
+//! Opens the queue of a controller when all its informers have synced.
 
 use std::sync::Arc;
 
 use super::{Informer, Scope, Subscription};
 use crate::{
     kind::Kind,
-    queue::{Open, Queue},
+    queue::{Queue, SyncedNamespaces},
 };
 
-/// Whether an informer knows all objects of a namespace, or of the cluster.
+/// Returns whether an informer has synced a namespace, or the cluster.
 type HasSynced = Box<dyn Fn(Option<&str>) -> bool + Send + Sync>;
-/// Calls back whenever that changed.
+/// Registers a callback that is called when another namespace has synced.
 type OnSynced = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Subscription + Send + Sync>;
 
-/// The informers that a controller reads: it acts on the objects of a namespace only once all of them know it.
+/// The informers that a controller reads. The objects of a namespace are reconciled when all of
+/// them have synced that namespace.
 #[derive(Default)]
 pub(crate) struct SyncedInformers {
     limits: Vec<Option<Arc<str>>>,
-    informers: Vec<HasSynced>,
-    turns: Vec<OnSynced>,
+    has_synced: Vec<HasSynced>,
+    on_synced: Vec<OnSynced>,
 }
 
 impl SyncedInformers {
@@ -26,52 +27,54 @@ impl SyncedInformers {
         Self { limits: scope.limits(true), ..Self::default() }
     }
 
-    /// Adds an informer that must be synced.
-    pub(crate) fn needs<K: Kind>(&mut self, informer: &Informer<K>) {
-        let (synced, told) = (informer.clone(), informer.clone());
-        self.informers.push(Box::new(move |namespace| synced.has_synced(namespace)));
-        self.turns.push(Box::new(move |tell| told.on_synced(move || tell())));
+    /// Adds an informer that must sync.
+    pub(crate) fn add<K: Kind>(&mut self, informer: &Informer<K>) {
+        let (synced, subscribed) = (informer.clone(), informer.clone());
+        self.has_synced.push(Box::new(move |namespace| synced.has_synced(namespace)));
+        self.on_synced.push(Box::new(move |callback| subscribed.on_synced(move || callback())));
     }
 
-    /// Opens the queue for a namespace once all informers know it.
+    /// Opens the queue for each namespace when all informers have synced it.
     pub(crate) fn open_when_synced(self, queue: &Arc<Queue>) -> Vec<Subscription> {
-        let Self { limits, informers, turns } = self;
+        let Self { limits, has_synced, on_synced } = self;
         let queue = queue.clone();
-        let look: Arc<dyn Fn() + Send + Sync> = Arc::new(move || queue.open(open(&limits, &informers)));
-        let subscriptions = turns.iter().map(|on_synced| on_synced(look.clone())).collect();
-        look();
+        let open: Arc<dyn Fn() + Send + Sync> =
+            Arc::new(move || queue.open(synced_namespaces(&limits, &has_synced)));
+        let subscriptions = on_synced.iter().map(|on_synced| on_synced(open.clone())).collect();
+        open();
         subscriptions
     }
 }
 
-fn open(limits: &[Option<Arc<str>>], informers: &[HasSynced]) -> Open {
-    let known = |limit: &Option<Arc<str>>| informers.iter().all(|has_synced| has_synced(limit.as_deref()));
-    if limits.iter().all(known) {
-        return Open::Everything;
+fn synced_namespaces(limits: &[Option<Arc<str>>], informers: &[HasSynced]) -> SyncedNamespaces {
+    let synced = |limit: &Option<Arc<str>>| informers.iter().all(|has_synced| has_synced(limit.as_deref()));
+    if limits.iter().all(synced) {
+        return SyncedNamespaces::All;
     }
-    Open::Namespaces(limits.iter().filter(|limit| known(limit)).flatten().cloned().collect())
+    SyncedNamespaces::Only(limits.iter().filter(|limit| synced(limit)).flatten().cloned().collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn knows(names: &'static [&'static str]) -> HasSynced {
+    fn synced(names: &'static [&'static str]) -> HasSynced {
         Box::new(|namespace| namespace.is_some_and(|namespace| names.contains(&namespace)))
     }
 
     #[test]
-    fn a_namespace_is_open_when_every_informer_knows_it() {
+    fn opens_a_namespace_when_all_informers_have_synced_it() {
         let limits: Vec<Option<Arc<str>>> = vec![Some("a".into()), Some("b".into())];
-        let only_a = Open::Namespaces(["a".into()].into());
-        assert_eq!(open(&limits, &[knows(&["a", "b"]), knows(&["a"])]), only_a);
-        assert_eq!(open(&limits, &[knows(&["a"]), knows(&["b"])]), Open::Namespaces([].into()));
-        assert_eq!(open(&limits, &[knows(&["a", "b"]), knows(&["b", "a"])]), Open::Everything);
+        let open = |informers: &[HasSynced]| synced_namespaces(&limits, informers);
+        assert_eq!(open(&[synced(&["a", "b"]), synced(&["a"])]), SyncedNamespaces::Only(["a".into()].into()));
+        assert_eq!(open(&[synced(&["a"]), synced(&["b"])]), SyncedNamespaces::Only([].into()));
+        assert_eq!(open(&[synced(&["a", "b"]), synced(&["b", "a"])]), SyncedNamespaces::All);
     }
 
     #[test]
-    fn a_cluster_is_open_when_every_informer_knows_all_of_it() {
-        assert_eq!(open(&[None], &[Box::new(|_| true), Box::new(|_| false)]), Open::Namespaces([].into()));
-        assert_eq!(open(&[None], &[Box::new(|_| true)]), Open::Everything);
+    fn opens_the_cluster_when_all_informers_have_synced_it() {
+        let open = |informers: &[HasSynced]| synced_namespaces(&[None], informers);
+        assert_eq!(open(&[Box::new(|_| true), Box::new(|_| false)]), SyncedNamespaces::Only([].into()));
+        assert_eq!(open(&[Box::new(|_| true)]), SyncedNamespaces::All);
     }
 }

@@ -1,4 +1,4 @@
-//! The loop between kube's watcher and a store.
+//! The watch loop of an informer, on top of kube's watcher.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     Informer,
-    raw::{Raw, Unreadable},
+    raw::{DecodeError, RawObject},
     store,
 };
 use crate::{
@@ -25,104 +25,108 @@ use crate::{
     metrics::{Metrics, WatchRestart},
 };
 
-/// How long a watch lasts before it is opened anew, in seconds. Well below the 290 s that kube takes, so that
-/// a connection that died in silence is noticed in about a minute.
+/// Duration of a watch request in seconds. Much shorter than kube's 290 s, so that a dead
+/// connection is detected in about a minute.
 const WATCH_SECONDS: u32 = 55;
 
-/// How long to wait between attempts to open a broken watch.
+/// Shortest and longest delay before a failed watch is retried.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// How a watch gets what is there before it begins.
+/// How a watch lists the existing objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lists {
-    /// As events of the watch itself, one object at a time. Servers can since Kubernetes 1.32.
+enum ListMode {
+    /// As events of the watch, one object at a time. Supported since Kubernetes 1.32.
     Streamed,
     /// In pages.
     Paged,
 }
 
-/// Objects in a page; few, for a page is parsed as a whole.
+/// Number of objects per page. Small, because a page is parsed as a whole.
 const PAGE: u32 = 100;
 
-/// One watch of an informer. It is the same for all kinds: there are many of them, and each would be a copy of the whole
-/// loop in the program.
+/// One watch of an informer.
+///
+/// Not generic over the kind: otherwise the program would contain a copy of the loop for every
+/// kind.
 pub(super) struct Watch {
-    pub(super) sink: Box<dyn Sink>,
-    /// What is watched, for messages.
+    pub(super) handler: Box<dyn WatchHandler>,
+    /// Kind, for messages.
     pub(super) kind: String,
-    /// The namespace that it is limited to.
+    /// Namespace of the watch. `None` for the whole cluster.
     pub(super) limit: Option<Arc<str>>,
     pub(super) labels: Option<&'static str>,
     pub(super) metrics: Arc<dyn Metrics>,
 }
 
-/// What takes in what a watch tells.
-pub(super) trait Sink: Send + Sync {
-    /// Something has happened in this part of the store. An object that cannot be read stays as it was last readable; a
-    /// relist takes it out.
-    fn take_in(&self, limit: Option<&str>, event: Event<Raw>) -> Result<(), Unreadable>;
+/// Receives the events of a watch.
+pub(super) trait WatchHandler: Send + Sync {
+    /// Applies an event of the watch with this limit. An object that cannot be decoded stays at its
+    /// last valid version until the next relist, which removes it.
+    fn apply(&self, limit: Option<&str>, event: Event<RawObject>) -> Result<(), DecodeError>;
 
-    /// Whether the API server refuses the watch with this limit.
-    fn refused(&self, limit: Option<&str>, is_refused: bool);
+    /// Records whether the API server forbids the watch with this limit.
+    fn set_forbidden(&self, limit: Option<&str>, is_forbidden: bool);
 }
 
-impl<K: Kind> Sink for Informer<K> {
-    fn take_in(&self, limit: Option<&str>, event: Event<Raw>) -> Result<(), Unreadable> {
+impl<K: Kind> WatchHandler for Informer<K> {
+    fn apply(&self, limit: Option<&str>, event: Event<RawObject>) -> Result<(), DecodeError> {
         match event {
-            Event::Init => self.store().relist_began(limit),
+            Event::Init => self.store().begin_relist(limit),
             Event::InitApply(object) => {
-                let object = object.read()?;
-                self.change(|store| store.listed(object));
+                let object = object.decode()?;
+                self.update(|store| store.apply_listed(object));
             }
-            Event::InitDone => self.relist_ended(limit),
+            Event::InitDone => self.end_relist(limit),
             Event::Apply(object) => {
-                let object = object.read()?;
-                self.change(|store| store.applied(object));
+                let object = object.decode()?;
+                self.update(|store| store.apply_event(object));
             }
             Event::Delete(object) => {
-                self.change(|store| store.deleted(&object.key(), store::version(&object)));
+                self.update(|store| store.apply_deletion(&object.key(), store::version(&object)));
             }
         }
         Ok(())
     }
 
-    fn refused(&self, limit: Option<&str>, is_refused: bool) {
-        self.store().refused(limit, is_refused);
+    fn set_forbidden(&self, limit: Option<&str>, is_forbidden: bool) {
+        self.store().set_forbidden(limit, is_forbidden);
     }
 }
 
 impl Watch {
-    /// Follows a kind for ever. An object that cannot be read, because people have written it, or its definition is another
-    /// version than ours, is told of and passed over, and does not stop the others.
-    pub(super) async fn follow(self, api: Api<Raw>) {
+    /// Watches a kind until it is aborted.
+    ///
+    /// An object that cannot be decoded, for example because its CRD has another version, is logged
+    /// and skipped. It does not affect other objects.
+    pub(super) async fn run(self, api: Api<RawObject>) {
         let mut health = Health::default();
-        let mut lists = Lists::Streamed;
+        let mut mode = ListMode::Streamed;
         loop {
-            let events = watcher(api.clone(), config(self.labels, lists));
+            let events = watcher(api.clone(), config(self.labels, mode));
             let mut events = pin!(events.backoff(WatchBackoff::new(RETRY.0, RETRY.1)));
             while let Some(event) = events.next().await {
-                if lists == Lists::Streamed && event.as_ref().is_err_and(cannot_stream) {
-                    debug!(kind = %self.kind, "the API server does not stream lists; they are read in pages");
-                    lists = Lists::Paged;
+                if mode == ListMode::Streamed && event.as_ref().is_err_and(rejects_streaming) {
+                    debug!(kind = %self.kind, "the API server does not stream lists; listing in pages");
+                    mode = ListMode::Paged;
                     break;
                 }
-                self.tell(event, &mut health);
+                self.handle(event, &mut health);
             }
         }
     }
 
-    fn tell(&self, event: Result<Event<Raw>, Error>, health: &mut Health) {
+    fn handle(&self, event: Result<Event<RawObject>, Error>, health: &mut Health) {
         let limit = self.limit.as_deref();
-        if let Some(why) = restarted(&event) {
-            self.metrics.watch_restarted(&self.kind, why);
+        if let Some(reason) = restart_reason(&event) {
+            self.metrics.watch_restarted(&self.kind, reason);
         }
-        // The beginning of a relist says nothing yet: in pages, it comes before the request.
+        // In pages, the begin of a relist precedes its request, so it is no sign of success.
         if !matches!(event, Ok(Event::Init)) {
-            health.judge(&self.kind, limit, &event);
-            self.sink.refused(limit, event.as_ref().is_err_and(is_refused));
+            health.update(&self.kind, limit, &event);
+            self.handler.set_forbidden(limit, event.as_ref().is_err_and(is_forbidden));
         }
         if let Ok(event) = event
-            && let Err(Unreadable { key, error }) = self.sink.take_in(limit, event)
+            && let Err(DecodeError { key, error }) = self.handler.apply(limit, event)
         {
             let object = format!("{} {key}", self.kind);
             warn!(%object, %error, "an object cannot be read and is left alone; install the CRDs of this version");
@@ -130,11 +134,11 @@ impl Watch {
     }
 }
 
-fn config(labels: Option<&'static str>, lists: Lists) -> watcher::Config {
+fn config(labels: Option<&'static str>, mode: ListMode) -> watcher::Config {
     let config = watcher::Config::default().timeout(WATCH_SECONDS);
-    let config = match lists {
-        Lists::Streamed => config.streaming_lists(),
-        Lists::Paged => config.page_size(PAGE),
+    let config = match mode {
+        ListMode::Streamed => config.streaming_lists(),
+        ListMode::Paged => config.page_size(PAGE),
     };
     match labels {
         Some(labels) => config.labels(labels),
@@ -142,65 +146,66 @@ fn config(labels: Option<&'static str>, lists: Lists) -> watcher::Config {
     }
 }
 
-/// Whether the API server refuses to stream lists: it does not know how, or its etcd is too old for it.
-fn cannot_stream(error: &Error) -> bool {
+/// Returns whether the API server cannot stream lists: it is too old, or its etcd is.
+fn rejects_streaming(error: &Error) -> bool {
     let Some(status) = status(error) else { return false };
     status.code == 422
         || status.message.contains("sendInitialEvents")
         || status.message.contains("RequestWatchProgress")
 }
 
-/// Whether and why the watch starts over. One that has expired lists anew, and is counted then.
-fn restarted<W>(event: &Result<Event<W>, Error>) -> Option<WatchRestart> {
+/// Returns why the watch restarts. An expired watch is counted when it lists again.
+fn restart_reason<W>(event: &Result<Event<W>, Error>) -> Option<WatchRestart> {
     match event {
         Ok(Event::Init) => Some(WatchRestart::Listed),
-        Err(broken) if !is_expired(broken) => Some(WatchRestart::Failed),
+        Err(error) if !is_expired(error) => Some(WatchRestart::Failed),
         _ => None,
     }
 }
 
-/// Whether a watch works, so that each turn is logged once.
+/// Health of a watch, so that each failure and each recovery is logged once.
 #[derive(Default)]
 struct Health {
-    /// What was last told.
-    broken: Option<String>,
-    /// A refusal that has not been told yet: for a moment after its start an API server knows of no rights.
-    refused: bool,
+    /// Last logged failure.
+    failure: Option<String>,
+    /// Whether the last error was a 403. The first one is not logged: shortly after its start, an
+    /// API server has not loaded all roles.
+    was_forbidden: bool,
 }
 
 impl Health {
-    fn judge<E>(&mut self, kind: &str, namespace: Option<&str>, event: &Result<E, Error>) {
+    fn update<E>(&mut self, kind: &str, namespace: Option<&str>, event: &Result<E, Error>) {
         match event {
-            Ok(_) => self.healed(kind, namespace),
-            Err(broken) => self.broke(kind, namespace, broken),
+            Ok(_) => self.record_success(kind, namespace),
+            Err(error) => self.record_failure(kind, namespace, error),
         }
     }
 
-    fn broke(&mut self, kind: &str, namespace: Option<&str>, broken: &Error) {
-        if is_expired(broken) {
-            debug!(%kind, namespace, "the watch expired and lists anew");
+    fn record_failure(&mut self, kind: &str, namespace: Option<&str>, error: &Error) {
+        if is_expired(error) {
+            debug!(%kind, namespace, "the watch expired; listing again");
             return;
         }
-        if status_code(broken) == Some(403) && !std::mem::replace(&mut self.refused, true) {
-            debug!(%kind, namespace, "the watch was refused; it is told if it stays so");
+        if is_forbidden(error) && !std::mem::replace(&mut self.was_forbidden, true) {
+            debug!(%kind, namespace, "the watch was forbidden; a warning follows if it is forbidden again");
             return;
         }
-        let message = words(broken);
-        if self.broken.as_ref() != Some(&message) {
-            warn!(%kind, namespace, error = %message, "{}", advice(kind, broken, namespace));
-            self.broken = Some(message);
+        let message = message(error);
+        if self.failure.as_ref() != Some(&message) {
+            warn!(%kind, namespace, error = %message, "{}", advice(kind, error, namespace));
+            self.failure = Some(message);
         }
     }
 
-    fn healed(&mut self, kind: &str, namespace: Option<&str>) {
-        self.refused = false;
-        if self.broken.take().is_some() {
+    fn record_success(&mut self, kind: &str, namespace: Option<&str>) {
+        self.was_forbidden = false;
+        if self.failure.take().is_some() {
             info!(%kind, namespace, "the watch works again");
         }
     }
 }
 
-/// What a person can do about a watch that does not work.
+/// Returns the failure and its remedy, for the log.
 fn advice(kind: &str, broken: &Error, namespace: Option<&str>) -> String {
     match (status_code(broken), namespace) {
         (Some(404), _) => format!(
@@ -220,8 +225,8 @@ fn advice(kind: &str, broken: &Error, namespace: Option<&str>) -> String {
     }
 }
 
-/// What is wrong, once: kube's own text has the API server's answer in it three times.
-fn words(broken: &Error) -> String {
+/// Returns the cause once. kube's text repeats the message of the API server three times.
+fn message(broken: &Error) -> String {
     match broken {
         Error::WatchError(status) => status.message.clone(),
         Error::InitialListFailed(cause) | Error::WatchStartFailed(cause) | Error::WatchFailed(cause) => {
@@ -231,7 +236,7 @@ fn words(broken: &Error) -> String {
     }
 }
 
-fn is_refused(broken: &Error) -> bool {
+fn is_forbidden(broken: &Error) -> bool {
     status_code(broken) == Some(403)
 }
 

@@ -1,27 +1,27 @@
-//! Labels in little memory.
+//! Labels in a compact form.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What stands between a key and its value, and behind a value. Neither may have it.
-const KEY_ENDS: char = '=';
-const VALUE_ENDS: char = ',';
+/// Separators between a key and its value, and after a value. Neither can contain them.
+const KEY_END: char = '=';
+const VALUE_END: char = ',';
 
-/// The labels of an object that is only read: one piece of text, a seventh of the memory of a map.
+/// Labels in one string. Takes a seventh of the memory of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<BTreeMap<String, String>>")]
 pub struct Labels(Box<str>);
 
 impl Labels {
-    /// The value of a label. Linear in the number of labels.
+    /// Returns the value of a label. Linear in the number of labels.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(found, _)| *found == key).map(|(_, value)| value)
     }
 
-    /// All labels, in the order in which they came.
+    /// Returns all labels, in their original order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.split_terminator(VALUE_ENDS).filter_map(|label| label.split_once(KEY_ENDS))
+        self.0.split_terminator(VALUE_END).filter_map(|label| label.split_once(KEY_END))
     }
 }
 
@@ -30,9 +30,9 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
         let mut text = String::new();
         for (key, value) in labels {
             text.push_str(key.as_ref());
-            text.push(KEY_ENDS);
+            text.push(KEY_END);
             text.push_str(value.as_ref());
-            text.push(VALUE_ENDS);
+            text.push(VALUE_END);
         }
         Self(text.into_boxed_str())
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_found_by_its_whole_key() {
+    fn finds_labels_by_their_whole_key() {
         let read = json!({ "app": "web", "app.kubernetes.io/name": "shop", "empty": "" });
         let labels: Labels = serde_json::from_value(read).unwrap();
         assert_eq!(labels.get("app"), Some("web"));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn no_labels_are_none() {
+    fn null_labels_are_empty() {
         assert_eq!(serde_json::from_value::<Labels>(json!(null)).unwrap(), Labels::default());
         assert_eq!(Labels::default().iter().count(), 0);
     }

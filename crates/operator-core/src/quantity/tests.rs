@@ -1,4 +1,4 @@
-//! OwnedFinalizer against vectors that apimachinery printed, and against its own laws.
+//! Tests against vectors that apimachinery printed, and property tests.
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -48,12 +48,12 @@ fn family(format: Format) -> &'static str {
 }
 
 #[test]
-fn every_text_reads_as_apimachinery_reads_it() {
+fn parses_like_apimachinery() {
     for vector in golden().parsed {
         match vector.input.parse::<Quantity>() {
-            Err(_) => assert!(vector.error, "{:?} must be read", vector.input),
+            Err(_) => assert!(vector.error, "{:?} is valid", vector.input),
             Ok(read) => {
-                assert!(!vector.error, "{:?} must be refused", vector.input);
+                assert!(!vector.error, "{:?} is invalid", vector.input);
                 let printed = (read.to_string(), family(read.format()));
                 assert_eq!(printed, (vector.canonical, vector.format.as_str()), "{:?}", vector.input);
             }
@@ -62,7 +62,7 @@ fn every_text_reads_as_apimachinery_reads_it() {
 }
 
 #[test]
-fn sums_differences_and_order_are_those_of_apimachinery() {
+fn adds_subtracts_and_compares_like_apimachinery() {
     for vector in golden().pairs {
         let (a, b) = (quantity(&vector.a), quantity(&vector.b));
         let given = format!("{} and {}", vector.a, vector.b);
@@ -73,11 +73,11 @@ fn sums_differences_and_order_are_those_of_apimachinery() {
 }
 
 #[test]
-fn an_error_says_what_may_be_written() {
+fn parse_error_names_the_valid_suffixes() {
     let message = |text: &str| text.parse::<Quantity>().unwrap_err().to_string();
     assert_eq!(
         message("8 cores"),
-        "\"8 cores\" is not a quantity: \" cores\" is no suffix; write one of n u m k M G T P E, \
+        "\"8 cores\" is not a quantity: \" cores\" is not a suffix; use one of n u m k M G T P E, \
          Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
     );
     assert!(message("many").contains("must begin with a number"));
@@ -86,7 +86,7 @@ fn an_error_says_what_may_be_written() {
 }
 
 #[test]
-fn beyond_the_largest_suffix_the_number_grows() {
+fn number_grows_beyond_the_largest_suffix() {
     assert_eq!(quantity("1000E").to_string(), "1000E");
     let eight = quantity("4Ei").saturating_add(quantity("4Ei"));
     let sum = (0..200).fold(Quantity::ZERO, |sum, _| sum.saturating_add(eight));
@@ -94,7 +94,7 @@ fn beyond_the_largest_suffix_the_number_grows() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused_or_capped() {
+fn overflow_is_an_error_or_saturates() {
     let huge = quantity("9e27");
     let most = (0..40).fold(huge, |sum, _| sum.saturating_add(sum));
     assert_eq!(most.checked_add(huge), None);
@@ -106,14 +106,14 @@ fn what_cannot_be_counted_is_refused_or_capped() {
 }
 
 #[test]
-fn the_api_type_converts_both_ways() {
+fn converts_from_and_to_the_api_type() {
     let read = Quantity::try_from(&ApiQuantity("1024Mi".into())).unwrap();
     assert_eq!(ApiQuantity::from(read), ApiQuantity("1Gi".into()));
     assert_eq!(read, Quantity::from_units(1 << 30, Format::BinarySi));
 }
 
 #[test]
-fn thousandths_are_rounded_away_from_zero() {
+fn rounds_thousandths_away_from_zero() {
     let rounded = |text: &str| quantity(text).in_thousandths().to_string();
     assert_eq!(rounded("1n"), "1m");
     assert_eq!(rounded("-1500u"), "-2m");
@@ -122,7 +122,7 @@ fn thousandths_are_rounded_away_from_zero() {
 }
 
 #[test]
-fn the_same_amount_can_be_printed_in_another_family() {
+fn prints_in_another_format() {
     assert_eq!(quantity("1Ki").in_format(Format::DecimalSi).to_string(), "1024");
     assert_eq!(quantity("2048").in_format(Format::BinarySi).to_string(), "2Ki");
 }
@@ -141,23 +141,23 @@ fn any_quantity() -> impl Strategy<Value = Quantity> {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_as_the_same_value(quantity in any_quantity()) {
+    fn printed_quantity_parses_as_the_same_value(quantity in any_quantity()) {
         let read: Quantity = quantity.to_string().parse().unwrap();
         prop_assert_eq!(read, quantity);
-        // The family may change once (4097 bytes carry no suffix that tells it), and then stays.
+        // The format can change once (4097 bytes have no suffix to show it), but not again.
         let again: Quantity = read.to_string().parse().unwrap();
         prop_assert_eq!(again.to_string(), read.to_string());
         prop_assert_eq!(again.format(), read.format());
     }
 
     #[test]
-    fn a_sum_does_not_depend_on_grouping(a in any_quantity(), b in any_quantity(), c in any_quantity()) {
+    fn sum_does_not_depend_on_grouping(a in any_quantity(), b in any_quantity(), c in any_quantity()) {
         prop_assert_eq!(a.saturating_add(b).saturating_add(c), a.saturating_add(b.saturating_add(c)));
         prop_assert_eq!(a.saturating_add(b).saturating_sub(b), a);
     }
 
     #[test]
-    fn no_text_makes_it_fail(text in "[+-]?[0-9.eEinumkKMGTP+-]{0,50}") {
+    fn parser_does_not_panic(text in "[+-]?[0-9.eEinumkKMGTP+-]{0,50}") {
         let _ = text.parse::<Quantity>();
     }
 }

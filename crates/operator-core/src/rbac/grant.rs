@@ -1,4 +1,4 @@
-//! Rules, given to a ServiceAccount.
+//! Roles and bindings for a ServiceAccount.
 
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
@@ -6,45 +6,47 @@ use k8s_openapi::api::rbac::v1::{
 use kube::{Resource, core::ObjectMeta};
 
 use super::{CREATE, PATCH, Rule, rule};
-use crate::{controller::Registration, labels};
+use crate::{labels, registration::Registration};
 
-/// The rights of one part of the manager: the role `ensemble-<part>` and its binding, for the whole cluster or for
-/// one namespace.
+/// The permissions of one component of the manager, as a role `ensemble-<component>` with its
+/// binding, for the whole cluster or for one namespace.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    part: String,
+    component: String,
     rules: Vec<Rule>,
 }
 
 impl Grant {
-    /// The rights of a part: a controller, or something of the process like `leader-election`.
-    pub fn new(part: &str, rules: Vec<Rule>) -> Self {
-        Self { part: part.to_owned(), rules }
+    /// Returns the permissions of a component: a controller, or a part of the process such as
+    /// `leader-election`.
+    pub fn new(component: &str, rules: Vec<Rule>) -> Self {
+        Self { component: component.to_owned(), rules }
     }
 
-    /// The rights of a controller: its own rules, and that it may publish Events.
+    /// Returns the permissions of a controller: its own rules, and the permission to write Events.
     pub fn of(controller: &Registration) -> Self {
         let mut rules = (controller.rules)();
         rules.push(rule::<k8s_openapi::api::events::v1::Event>(CREATE | PATCH));
         Self::new(controller.name, rules)
     }
 
-    /// What is granted.
+    /// Returns the rules.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The name of the role and of its binding.
+    /// Returns the name of the role and of its binding.
     pub fn name(&self) -> String {
-        format!("ensemble-{}", self.part)
+        format!("ensemble-{}", self.component)
     }
 
-    /// The rights in all namespaces, and on cluster-scoped objects.
+    /// Returns the ClusterRole.
     pub fn cluster_role(&self) -> ClusterRole {
         ClusterRole { metadata: self.metadata(None), rules: Some(self.policies()), aggregation_rule: None }
     }
 
-    /// Gives [`Grant::cluster_role`] to the ServiceAccount `account` of `namespace`.
+    /// Returns the binding of [`Grant::cluster_role`] to the ServiceAccount `account` in
+    /// `namespace`.
     pub fn cluster_role_binding(&self, namespace: &str, account: &str) -> ClusterRoleBinding {
         ClusterRoleBinding {
             metadata: self.metadata(None),
@@ -53,12 +55,12 @@ impl Grant {
         }
     }
 
-    /// The rights in one namespace; in the one that the role is applied to, if none is named.
+    /// Returns the Role in the namespace `within`. Without it, the Role has no namespace.
     pub fn role(&self, within: Option<&str>) -> Role {
         Role { metadata: self.metadata(within), rules: Some(self.policies()) }
     }
 
-    /// Gives [`Grant::role`] to the ServiceAccount `account` of `namespace`.
+    /// Returns the binding of [`Grant::role`] to the ServiceAccount `account` in `namespace`.
     pub fn role_binding(&self, within: Option<&str>, namespace: &str, account: &str) -> RoleBinding {
         RoleBinding {
             metadata: self.metadata(within),
@@ -83,7 +85,7 @@ impl Grant {
         ObjectMeta {
             name: Some(self.name()),
             namespace: within.map(str::to_owned),
-            labels: Some(labels::recommended("ensemble", "ensemble", &self.part)),
+            labels: Some(labels::recommended("ensemble", "ensemble", &self.component)),
             ..ObjectMeta::default()
         }
     }
@@ -106,7 +108,7 @@ mod tests {
     use crate::rbac::LIST;
 
     #[test]
-    fn a_role_and_its_binding_belong_together_in_the_cluster_and_in_a_namespace() {
+    fn binding_refers_to_the_role() {
         let grant = Grant::new("reader", vec![rule::<Pod>(LIST)]);
         let binding = grant.cluster_role_binding("system", "manager");
         assert_eq!(grant.cluster_role().metadata.name.as_deref(), Some("ensemble-reader"));

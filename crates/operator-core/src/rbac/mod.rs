@@ -1,4 +1,5 @@
-//! Typed RBAC rules: group and resource come from the kind, so a rule cannot name what does not exist.
+//! RBAC rules. Group and resource come from the Rust type, so a rule cannot refer to an unknown
+//! kind.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;
@@ -19,25 +20,25 @@ use kube::core::ApiResource;
 
 use crate::kind::Kind;
 
-/// A set of verbs; combined with `|`.
+/// A set of verbs. Combine them with `|`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verbs(u16);
 
-/// Read one object.
+/// Reads one object.
 pub const GET: Verbs = Verbs(1);
-/// Read all objects of a scope.
+/// Lists objects.
 pub const LIST: Verbs = Verbs(1 << 1);
-/// Follow changes.
+/// Watches objects.
 pub const WATCH: Verbs = Verbs(1 << 2);
-/// Make an object.
+/// Creates an object.
 pub const CREATE: Verbs = Verbs(1 << 3);
-/// Replace an object.
+/// Replaces an object.
 pub const UPDATE: Verbs = Verbs(1 << 4);
-/// Change parts of an object; server-side apply needs it too.
+/// Patches an object, also with server-side apply.
 pub const PATCH: Verbs = Verbs(1 << 5);
-/// Delete one object.
+/// Deletes one object.
 pub const DELETE: Verbs = Verbs(1 << 6);
-/// Give a role to somebody without holding its rights; only ever with [`Rule::named`].
+/// Binds a role without having its permissions. Use it only with [`Rule::named`].
 pub const BIND: Verbs = Verbs(1 << 7);
 
 const NAMES: [(Verbs, &str); 8] = [
@@ -65,7 +66,7 @@ impl Verbs {
     }
 }
 
-/// One rule of a role. Made by [`rule`].
+/// A rule of a role. Created by [`rule`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     group: String,
@@ -75,7 +76,7 @@ pub struct Rule {
     namespaced: bool,
 }
 
-/// The rule that allows `verbs` on the objects of kind `K`.
+/// Returns the rule that allows `verbs` on objects of kind `K`.
 #[must_use]
 pub fn rule<K: Kind>(verbs: Verbs) -> Rule {
     Rule {
@@ -87,7 +88,7 @@ pub fn rule<K: Kind>(verbs: Verbs) -> Rule {
     }
 }
 
-/// As [`rule`], for a kind that is known when the program runs.
+/// Returns a rule like [`rule`] for a kind that is known only at run time.
 #[must_use]
 pub fn rule_on(resource: &ApiResource, namespaced: bool, verbs: Verbs) -> Rule {
     Rule {
@@ -100,26 +101,26 @@ pub fn rule_on(resource: &ApiResource, namespaced: bool, verbs: Verbs) -> Rule {
 }
 
 impl Rule {
-    /// The rule for a subresource, `status` or `finalizers` for example, instead of the objects themselves.
+    /// Applies the rule to a subresource, such as `status` or `finalizers`.
     #[must_use]
     pub fn subresource(mut self, name: &str) -> Self {
         self.resource = format!("{}/{name}", self.resource);
         self
     }
 
-    /// Narrows the rule to objects of these names.
+    /// Limits the rule to objects with these names.
     #[must_use]
     pub fn named<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.names = names.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Whether the objects live in namespaces, so that a Role can grant this.
+    /// Returns whether the kind is namespaced, so that a Role can contain the rule.
     pub fn is_namespaced(&self) -> bool {
         self.namespaced
     }
 
-    /// What the rule is about, as kubectl names it: `pods`, `podsets.app.example.com/status`.
+    /// Returns the resource as kubectl names it, such as `podsets.app.example.com/status`.
     pub fn resource(&self) -> String {
         let Self { group, resource, .. } = self;
         match (group.as_str(), resource.split_once('/')) {
@@ -129,7 +130,7 @@ impl Rule {
         }
     }
 
-    /// The rule as a role carries it.
+    /// Converts the rule into the type of the Kubernetes API.
     pub fn into_policy(self) -> PolicyRule {
         PolicyRule {
             api_groups: Some(vec![self.group]),
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_takes_group_and_plural_from_the_kind() {
+    fn rule_has_group_and_plural_of_the_kind() {
         let policy = rule::<ClusterRole>(BIND | GET).named(["admin"]).into_policy();
         assert_eq!(policy.api_groups, Some(vec!["rbac.authorization.k8s.io".to_owned()]));
         assert_eq!(policy.resources, Some(vec!["clusterroles".to_owned()]));
@@ -157,13 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_subresource_is_written_behind_the_resource() {
+    fn rule_for_a_subresource() {
         let policy = rule::<ClusterRole>(UPDATE).subresource("status").into_policy();
         assert_eq!(policy.resources, Some(vec!["clusterroles/status".to_owned()]));
         assert_eq!(policy.resource_names, None);
     }
+
     #[test]
-    fn a_rule_knows_whether_a_namespace_can_grant_it_and_what_kubectl_calls_it() {
+    fn rule_reports_scope_and_resource() {
         let bindings = rule::<RoleBinding>(GET).subresource("status");
         assert!(bindings.is_namespaced());
         assert_eq!(bindings.resource(), "rolebindings.rbac.authorization.k8s.io/status");

@@ -34,7 +34,7 @@ async fn a_finalizer_of_somebody_else_is_not_lost_to_a_race() {
     let theirs = Patch::Merge(json!({"metadata": {"finalizers": [THEIRS]}}));
     world.config_maps().patch("held", &PatchParams::default(), &theirs).await.unwrap();
     let error = add(&world.client, &object, OURS).await.unwrap_err();
-    assert!(error.answer().is_some_and(is_conflict), "{error}");
+    assert!(error.api_error().is_some_and(is_conflict), "{error}");
     let fresh = world.config_maps().get("held").await.unwrap();
     add(&world.client, &fresh, OURS).await.unwrap();
     let both = world.config_maps().get("held").await.unwrap();

@@ -81,7 +81,7 @@ async fn what_vanished_while_the_watch_was_down_is_reported_after_the_relist() {
     let world = World::new().await;
     let gate = Gate::new();
     let watches = Arc::new(Watches::default());
-    let informers = Informers::measured(gate.client(&world.client), watches.clone());
+    let informers = Informers::with_metrics(gate.client(&world.client), watches.clone());
     let informer = informers.get::<ConfigMap>(Selection::All);
     synced(&informer).await;
     let (log, tell) = told(&world);

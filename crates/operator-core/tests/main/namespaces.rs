@@ -27,7 +27,7 @@ use crate::{
 
 fn within(client: Client, names: &[&str]) -> Informers {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    Informers::within(client, Arc::new(NoMetrics), Scope::Namespaces(names))
+    Informers::with_scope(client, Arc::new(NoMetrics), Scope::Namespaces(names))
 }
 
 async fn create(client: &Client, namespace: &str, name: &str) {
@@ -149,13 +149,13 @@ async fn a_namespace_that_gives_no_rights_is_named_and_does_not_stop_the_others(
     allow(&world.client, &two, one).await;
     synced(&informer).await;
     until_known(&informer, &[(one, "present"), (&two, "present")]).await;
-    assert_eq!(informers.refused(), Vec::<String>::new());
+    assert_eq!(informers.forbidden(), Vec::<String>::new());
 }
 
 async fn until_refused(informers: &Informers, want: &[&str]) {
     let want: BTreeSet<_> = want.iter().map(|want| (*want).to_owned()).collect();
     eventually("the refusals to be known", PATIENCE, async || {
-        let refused: BTreeSet<_> = informers.refused().into_iter().collect();
+        let refused: BTreeSet<_> = informers.forbidden().into_iter().collect();
         Ok(if refused == want { Ok(()) } else { Err(refused) })
     })
     .await

@@ -93,7 +93,7 @@ impl Controller for WidgetController {
         ]
     }
 
-    fn defaults() -> Vec<Widget> {
+    fn default_objects() -> Vec<Widget> {
         let mut always = Widget::new(ALWAYS, WidgetSpec { behave: Behave::Well, number: None });
         always.metadata.namespace = Some("default".to_owned());
         vec![always]

@@ -8,7 +8,7 @@ use kube::{
 };
 use operator_core::{
     informer::{Informers, Selection},
-    write::{Children, WriteError, Written},
+    write::{Children, OperationResult, WriteError},
 };
 use serde_json::json;
 
@@ -21,10 +21,10 @@ async fn what_did_not_change_is_not_sent_and_own_writes_are_seen_at_once() {
     let key = world.key("child");
     let write =
         async |value: &str| world.children.create_or_update(&key, &owner, says("a", value)).await.unwrap();
-    assert_eq!(write("1").await, Written::Created);
-    assert_eq!(write("1").await, Written::Unchanged);
-    assert_eq!(write("2").await, Written::Updated);
-    assert_eq!(write("2").await, Written::Unchanged);
+    assert_eq!(write("1").await, OperationResult::Created);
+    assert_eq!(write("1").await, OperationResult::Unchanged);
+    assert_eq!(write("2").await, OperationResult::Updated);
+    assert_eq!(write("2").await, OperationResult::Unchanged);
     // The log may have a write after its answer has come. When it has the last one, it has all.
     world.children.create_or_update(&world.key("last"), &owner, says("a", "1")).await.unwrap();
     let verbs = eventually("the last write to be in the log", PATIENCE, async || {
@@ -59,8 +59,14 @@ async fn a_cache_that_knows_nothing_is_made_good() {
     // An informer that has not been synced stands for one that is far behind.
     let behind = Informers::new(world.client.clone()).get::<ConfigMap>(Selection::Managed);
     let children = Children::new(world.client.clone(), behind);
-    assert_eq!(children.create_or_update(&key, &owner, says("a", "1")).await.unwrap(), Written::Unchanged);
-    assert_eq!(children.create_or_update(&key, &owner, says("a", "2")).await.unwrap(), Written::Updated);
+    assert_eq!(
+        children.create_or_update(&key, &owner, says("a", "1")).await.unwrap(),
+        OperationResult::Unchanged
+    );
+    assert_eq!(
+        children.create_or_update(&key, &owner, says("a", "2")).await.unwrap(),
+        OperationResult::Updated
+    );
 }
 
 #[tokio::test]
@@ -69,11 +75,11 @@ async fn what_belongs_to_others_or_to_nobody_is_not_touched() {
     let (ours, theirs) = (world.owner("ours").await, world.owner("theirs").await);
     world.children.create_or_update(&world.key("theirs-child"), &theirs, says("a", "1")).await.unwrap();
     world.create(config_map("orphan", &[("a", "1")])).await;
-    for (name, holder) in [("theirs-child", "ConfigMap theirs"), ("orphan", "nobody")] {
+    for (name, holder) in [("theirs-child", "ConfigMap theirs"), ("orphan", "none")] {
         let before = world.config_maps().get(name).await.unwrap();
         let error =
             world.children.create_or_update(&world.key(name), &ours, says("a", "2")).await.unwrap_err();
-        assert!(matches!(&error, WriteError::NotOurs { holder: said, .. } if said == holder), "{error}");
+        assert!(matches!(&error, WriteError::NotOwned { holder: said, .. } if said == holder), "{error}");
         assert_eq!(world.config_maps().get(name).await.unwrap(), before);
     }
 }
@@ -101,7 +107,7 @@ async fn a_deleted_child_is_gone_for_the_next_read() {
     assert!(world.children.get(&key).is_none());
     assert_eq!(
         world.children.create_or_update(&key, &owner, says("a", "1")).await.unwrap(),
-        Written::Created
+        OperationResult::Created
     );
 }
 
@@ -143,7 +149,10 @@ async fn an_object_that_an_update_does_not_find_is_created() {
     let (owner, key, children) = (world.owner("owner").await, world.key("child"), without_watch(&world));
     children.create_or_update(&key, &owner, says("a", "1")).await.unwrap();
     world.config_maps().delete("child", &DeleteParams::default()).await.unwrap();
-    assert_eq!(children.create_or_update(&key, &owner, says("a", "2")).await.unwrap(), Written::Created);
+    assert_eq!(
+        children.create_or_update(&key, &owner, says("a", "2")).await.unwrap(),
+        OperationResult::Created
+    );
     let live = world.config_maps().get("child").await.unwrap();
     assert_eq!(children.get(&key).unwrap().uid(), live.uid());
 }

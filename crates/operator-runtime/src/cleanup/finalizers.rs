@@ -8,8 +8,8 @@ use kube::{
 };
 use operator_core::{
     ObjectKey, OwnedFinalizer,
-    error::{is_conflict, is_not_found, is_undefined},
-    finalizer::removal,
+    error::{is_conflict, is_not_found, is_unknown_kind},
+    finalizer::removal_patch,
     write::retry_on_conflict,
 };
 
@@ -35,7 +35,7 @@ pub(super) async fn remove_all(
         let page = match api(client, owned, namespace).list_metadata(&params).await {
             Ok(page) => page,
             // A kind without a CustomResourceDefinition has no objects.
-            Err(error) if is_undefined(&error) => return,
+            Err(error) if is_unknown_kind(&error) => return,
             Err(source) => {
                 let kind = owned.resource.kind.clone();
                 return report.record(Err(CleanupError::List { kind, advice: advice(&source), source }));
@@ -44,7 +44,7 @@ pub(super) async fn remove_all(
         params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         let objects = page.items.into_iter().map(|object| object.metadata);
         let removals: Vec<_> = objects
-            .filter(|meta| removal(meta, owned.finalizer).is_some())
+            .filter(|meta| removal_patch(meta, owned.finalizer).is_some())
             .map(|meta| remove(client, owned, meta))
             .collect();
         let mut outcomes = stream::iter(removals).buffer_unordered(MAX_CONCURRENT_WRITES);
@@ -71,7 +71,7 @@ async fn remove(
         } else {
             api.get_metadata_opt(key.name()).await?.map(|object| object.metadata)
         };
-        let Some(patch) = current.and_then(|meta| removal(&meta, owned.finalizer)) else {
+        let Some(patch) = current.and_then(|meta| removal_patch(&meta, owned.finalizer)) else {
             return Ok(false);
         };
         api.patch_metadata(key.name(), &PatchParams::default(), &Patch::Merge(patch)).await.map(|_| true)

@@ -1,6 +1,6 @@
 //! Logs failing requests about a Lease.
 
-use operator_core::error::{chain, is_already_exists, is_conflict, is_refusal};
+use operator_core::error::{chain, is_already_exists, is_conflict, is_denied};
 use tracing::{debug, info, warn};
 
 /// Logs an outage once when it begins and once when it ends.
@@ -26,7 +26,7 @@ impl OutageLog {
             return;
         }
         let advice = match error {
-            Some(error) if is_refusal(error) => "; apply deploy/rbac/leader-election.yaml in its namespace",
+            Some(error) if is_denied(error) => "; apply deploy/rbac/leader-election.yaml in its namespace",
             _ => "",
         };
         warn!(controller, namespace, error = why, "cannot {doing} the Lease; retrying{advice}");

@@ -6,7 +6,7 @@ use std::{
     fmt::{self, Debug, Formatter},
 };
 
-use operator_core::metrics::Reading;
+use operator_core::metrics::GaugeSamples;
 use parking_lot::RwLock;
 use prometheus_client::{
     collector::Collector,
@@ -25,7 +25,7 @@ type Depth = Box<dyn Fn() -> usize + Send + Sync>;
 type Objects = Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>;
 
 /// Returns the values of the gauges that a controller defines.
-type Read = Box<dyn Fn() -> Vec<Reading> + Send + Sync>;
+type Read = Box<dyn Fn() -> Vec<GaugeSamples> + Send + Sync>;
 
 /// Sources of the metrics.
 #[derive(Default)]
@@ -95,7 +95,7 @@ fn gauges(
 }
 
 /// Encodes a gauge that a controller defines.
-fn show(encoder: &mut DescriptorEncoder<'_>, Reading { gauge, series }: Reading) -> fmt::Result {
+fn show(encoder: &mut DescriptorEncoder<'_>, GaugeSamples { gauge, series }: GaugeSamples) -> fmt::Result {
     let help = format!("{}.", gauge.help);
     let mut gauges = encoder.encode_descriptor(gauge.name, &help, None, MetricType::Gauge)?;
     for (words, value) in series {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use operator_core::metrics::{
-    Certificate, Metrics, Reading, ReconcileResult, RequestInfo, ReviewResult, WatchRestart,
+    Certificate, GaugeSamples, Metrics, ReconcileResult, RequestInfo, ReviewResult, WatchRestart,
 };
 use prometheus_client::{
     encoding::text,
@@ -126,7 +126,7 @@ impl Metrics for Meter {
         self.live.queue(controller, depth);
     }
 
-    fn gauges(&self, controller: &'static str, read: Box<dyn Fn() -> Vec<Reading> + Send + Sync>) {
+    fn gauges(&self, controller: &'static str, read: Box<dyn Fn() -> Vec<GaugeSamples> + Send + Sync>) {
         self.live.gauges(controller, read);
     }
 

@@ -16,7 +16,7 @@ use axum::{
 };
 use operator_core::{
     admission::{
-        Conversion, ConversionBounds, ConversionResponse, Denial, Endpoint, ReviewError, ReviewInfo,
+        Conversion, ConversionLimits, ConversionResponse, Denial, Endpoint, ReviewError, ReviewInfo,
     },
     metrics::ReviewResult,
 };
@@ -85,14 +85,14 @@ impl Handler {
         let _reservation = self.admission_limits.reserve_for_admission(&body, endpoint.copies()).await?;
         match endpoint.answer(&body.bytes).await {
             Ok(response) => {
-                Span::current().record("uid", &response.about.uid);
+                Span::current().record("uid", &response.info.uid);
                 if let Some(denial) = &response.denial {
-                    log_denial(endpoint.path(), &response.about, denial);
+                    log_denial(endpoint.path(), &response.info, denial);
                 }
-                Ok((response.body.into(), response.ended))
+                Ok((response.body.into(), response.result))
             }
             Err(failure) => {
-                log_failure(endpoint.path(), failure.about.as_ref(), &failure.cause);
+                log_failure(endpoint.path(), failure.info.as_ref(), &failure.cause);
                 Err(error_response(&failure.cause))
             }
         }
@@ -119,7 +119,7 @@ impl Handler {
         let cancelled = Arc::new(AtomicBool::new(false));
         let _cancel = CancelOnDrop(cancelled.clone());
         let deadline = Instant::now() + CONVERSION_TIMEOUT;
-        let bounds = ConversionBounds { object: memory.object, answer: memory.response, deadline, cancelled };
+        let bounds = ConversionLimits { object: memory.object, response: memory.response, deadline, cancelled };
         // A long list would block other requests. The thread owns the reservation, because a thread
         // cannot be stopped and uses the memory until it ends.
         let conversion = conversion.clone();
@@ -197,7 +197,7 @@ fn log_denial(path: &str, about: &ReviewInfo, denial: &Denial) {
 fn log_failure(path: &str, about: Option<&ReviewInfo>, cause: &ReviewError) {
     let uid = about.map_or("", |about| about.uid.as_str());
     let request = about.map(ToString::to_string).unwrap_or_default();
-    if cause.is_senders() {
+    if cause.is_client_error() {
         debug!(path, uid, ?request, error = ?cause.to_string(), "rejected an invalid review");
     } else {
         warn!(path, uid, ?request, error = ?cause.to_string(), "review failed; the failure policy applies");
@@ -206,9 +206,9 @@ fn log_failure(path: &str, about: Option<&ReviewInfo>, cause: &ReviewError) {
 
 fn error_response(cause: &ReviewError) -> ErrorResponse {
     let status = match cause {
-        cause if cause.is_senders() => StatusCode::BAD_REQUEST,
-        ReviewError::NotFilled => StatusCode::SERVICE_UNAVAILABLE,
-        ReviewError::TooSlow(_) => StatusCode::GATEWAY_TIMEOUT,
+        cause if cause.is_client_error() => StatusCode::BAD_REQUEST,
+        ReviewError::NotSynced => StatusCode::SERVICE_UNAVAILABLE,
+        ReviewError::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     ErrorResponse::new(status, cause.to_string())

@@ -20,7 +20,7 @@ use axum::{
     },
 };
 use futures::future::poll_fn;
-use operator_core::admission::Footprint;
+use operator_core::admission::MemoryEstimate;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -196,7 +196,7 @@ impl RequestLimits {
     ///
     /// # Errors
     /// Returns an error response if the body is not JSON, or the memory is in use.
-    pub(super) async fn reserve_for_conversion<C: Fn(&Footprint) -> usize>(
+    pub(super) async fn reserve_for_conversion<C: Fn(&MemoryEstimate) -> usize>(
         &self,
         body: &ReviewBody,
         object_memory: C,
@@ -271,8 +271,8 @@ async fn read(mut body: Body, length: usize) -> Option<Vec<u8>> {
     (bytes.len() == length).then_some(bytes)
 }
 
-fn footprint(body: &[u8]) -> Result<Footprint, ErrorResponse> {
-    Footprint::of(body).map_err(|error| {
+fn footprint(body: &[u8]) -> Result<MemoryEstimate, ErrorResponse> {
+    MemoryEstimate::of(body).map_err(|error| {
         ErrorResponse::new(StatusCode::BAD_REQUEST, format!("the body is not a review in JSON: {error}"))
     })
 }

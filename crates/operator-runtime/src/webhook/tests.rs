@@ -66,7 +66,7 @@ fn router(reviews: Arc<RecordedReviews>) -> Router {
     let service = tower::service_fn(|_| async {
         std::future::pending::<Result<axum::http::Response<kube::client::Body>, std::io::Error>>().await
     });
-    let environment = Environment::measured(kube::Client::new(service, "default"), reviews);
+    let environment = Environment::with_metrics(kube::Client::new(service, "default"), reviews);
     Webhooks::build(&[REGISTRATION], &environment).router(false)
 }
 

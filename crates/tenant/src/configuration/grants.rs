@@ -34,7 +34,7 @@ impl<K: Grant> Grants<K> {
     /// Makes the object what it is to be.
     ///
     /// # Errors
-    /// [`WriteError::NotOurs`] if there is one of that name that we must not touch.
+    /// [`WriteError::NotOwned`] if there is one of that name that we must not touch.
     pub(super) async fn make(&self, wanted: &K) -> Result<(), WriteError> {
         let key = ObjectKey::of(wanted);
         let known = self.children.get(&key).filter(|found| mark().owns(found.meta()));
@@ -42,7 +42,7 @@ impl<K: Grant> Grants<K> {
             self.children.delete(&found).await?;
         }
         match self.settle(&key, wanted).await {
-            Err(WriteError::NotOurs { .. }) if self.take_over(&key, wanted).await? => {
+            Err(WriteError::NotOwned { .. }) if self.take_over(&key, wanted).await? => {
                 self.settle(&key, wanted).await
             }
             settled => settled,
@@ -59,7 +59,7 @@ impl<K: Grant> Grants<K> {
         if !wanted.may_take_over(&found) {
             return Ok(false);
         }
-        mark().stamp(found.meta_mut());
+        mark().set_on(found.meta_mut());
         wanted.settle(&mut found);
         self.writer.replace(key, &found).await?;
         Ok(true)

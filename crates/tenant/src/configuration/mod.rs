@@ -109,7 +109,7 @@ impl Controller for ConfigurationController {
         vec![CapsuleConfiguration::crd()]
     }
 
-    fn defaults() -> Vec<CapsuleConfiguration> {
+    fn default_objects() -> Vec<CapsuleConfiguration> {
         vec![CapsuleConfiguration::new(CONFIGURATION_NAME, CapsuleConfigurationSpec::default())]
     }
 
@@ -224,7 +224,7 @@ fn concerns_owners(change: &Change<Tenant>) -> bool {
 
 /// With what to do where the manager has not been given the rights for a name of the person's own.
 fn told(error: WriteError) -> Failure {
-    let is_forbidden = error.answer().and_then(answered).is_some_and(kube::core::Status::is_forbidden);
+    let is_forbidden = error.api_error().and_then(answered).is_some_and(kube::core::Status::is_forbidden);
     if is_forbidden { Failure::MayNotKeep(error) } else { error.into() }
 }
 

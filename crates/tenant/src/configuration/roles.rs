@@ -27,7 +27,7 @@ const CREATED_BY: &str = "rbac-controller";
 /// How these objects are known to be ours. They outlive a configuration that is deleted and made anew, so no owner
 /// reference says it.
 pub(super) fn mark() -> Owner {
-    Owner::Mark { key: CONFIGURATION_ANNOTATION, value: CONFIGURATION_NAME.to_owned() }
+    Owner::Annotation { key: CONFIGURATION_ANNOTATION, value: CONFIGURATION_NAME.to_owned() }
 }
 
 /// Whether a binding gives its subjects the role that lets owners create and patch namespaces: one of the configured

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use operator_core::conditions::{READY, Verdict, settle};
+use operator_core::conditions::{READY, Verdict, set_conditions};
 use serde_json::Value;
 
 use crate::{
@@ -99,7 +99,7 @@ fn said(
     let generation = configuration.metadata.generation;
     CapsuleConfigurationStatus {
         observed_generation: generation,
-        conditions: settle(before, verdicts, generation.unwrap_or_default(), now),
+        conditions: set_conditions(before, verdicts, generation.unwrap_or_default(), now),
         ..CapsuleConfigurationStatus::default()
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn owner_status(
     TenantOwnerStatus {
         observed_generation: generation,
         tenants,
-        conditions: settle(before, &[ready], generation.unwrap_or_default(), now),
+        conditions: set_conditions(before, &[ready], generation.unwrap_or_default(), now),
     }
 }
 

@@ -15,7 +15,7 @@ mod lossless;
 mod v1alpha1;
 mod v1beta1;
 
-use operator_core::admission::{Conversion, Footprint, Version};
+use operator_core::admission::{Conversion, MemoryEstimate, Version};
 
 use self::convertible::{Convertible, convertible_parts, transform};
 use self::annotations::check_entries;
@@ -146,7 +146,7 @@ fn take_preserved<A: Convertible>(
     let Some(text) = object.annotations().get(key) else { return Ok(None) };
     // The annotation contains JSON as text, so the size limit of the request does not cover its
     // parsed size.
-    if !Footprint::of(text.as_bytes()).is_ok_and(|found| found.bytes(1) <= MAX_PRESERVED_BYTES) {
+    if !MemoryEstimate::of(text.as_bytes()).is_ok_and(|found| found.bytes(1) <= MAX_PRESERVED_BYTES) {
         return Err(ConversionError::TooLarge { key: key.to_owned() });
     }
     let Ok(preserved) = serde_json::from_str(text) else { return Ok(None) };

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
     rbac::v1::RoleBinding,
 };
-use operator_core::admission::{CREATE, Policy, UPDATE, configuration::EXEMPT, target};
+use operator_core::admission::{CREATE, Policy, UPDATE, configuration::EXEMPT_NAMESPACES, target};
 
 use super::in_tenants;
 
@@ -41,16 +41,16 @@ pub(crate) fn policies(manager_namespace: &str) -> Vec<Policy> {
             .on(target::<Namespace>(CREATE | UPDATE))
             .on(target::<Namespace>(UPDATE).subresource("status"))
             .on(target::<Namespace>(UPDATE).subresource("finalize"))
-            .named(EXEMPT.into_iter().chain([DEFAULT, manager_namespace]))
-            .holds(NO_LABEL, format!("{cause}: remove the label capsule.clastix.io/tenant"))
-            .holds(NO_REFERENCE, format!("{cause}: remove owner references to Tenants")),
+            .named(EXEMPT_NAMESPACES.into_iter().chain([DEFAULT, manager_namespace]))
+            .validation(NO_LABEL, format!("{cause}: remove the label capsule.clastix.io/tenant"))
+            .validation(NO_REFERENCE, format!("{cause}: remove owner references to Tenants")),
         Policy::new("reserved-names")
             .on(target::<LimitRange>(CREATE))
             .on(target::<NetworkPolicy>(CREATE))
             .on(target::<ResourceQuota>(CREATE))
             .on(target::<RoleBinding>(CREATE))
             .in_namespaces(in_tenants())
-            .holds(
+            .validation(
                 NO_RESERVED_NAME,
                 "names that begin with capsule-<tenant>- (RoleBindings: capsule:managed:) are reserved for objects of the \
                  Tenant controller: choose another name",

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use operator_core::{
-    ObjectKey, OwnUser,
+    ObjectKey, SelfSubject,
     admission::{BoxError, Caches},
     informer::{Index, Informer, Selection},
     owner::{controller_of, refers_to},
@@ -41,7 +41,7 @@ pub(super) struct Lookups {
     namespaces: Informer<Namespace>,
     cluster_role_bindings: Index<ClusterRoleBinding, Subject>,
     role_bindings: Index<RoleBinding, Subject>,
-    own_user: OwnUser,
+    own_user: SelfSubject,
     live: LiveTenants,
     manager_namespace: String,
 }
@@ -92,7 +92,7 @@ impl Lookups {
             namespaces: caches.informer(Selection::All),
             cluster_role_bindings: cluster_role_bindings.store().index(cluster_role_subjects),
             role_bindings: role_bindings.store().index(role_subjects),
-            own_user: caches.own_user(),
+            own_user: caches.self_subject(),
             live: LiveTenants::new(caches.reader()),
             manager_namespace: caches.manager_namespace().to_owned(),
         }
@@ -147,7 +147,7 @@ impl Lookups {
         configuration: &CapsuleConfigurationSpec,
         tenant_owners: &[Arc<TenantOwner>],
     ) -> Result<Role, BoxError> {
-        let manager = self.own_user.name().await?;
+        let manager = self.own_user.username().await?;
         let relations = CachedRelations { lookups: self, person, configuration, tenant_owners };
         Ok(role(person, manager, configuration, tenant_owners, &relations))
     }

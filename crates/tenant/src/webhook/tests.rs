@@ -1,7 +1,7 @@
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::CustomResourceExt;
 use operator_core::{
-    admission::{Reason, faults},
+    admission::{Reason, validate_webhooks},
     register,
 };
 use serde_json::{Value, json};
@@ -189,5 +189,5 @@ fn warns_about_fields_that_are_not_enforced() {
 
 #[test]
 fn webhook_declarations_are_valid() {
-    assert_eq!(faults(&register::<TenantController>()), [""; 0]);
+    assert_eq!(validate_webhooks(&register::<TenantController>()), [""; 0]);
 }

@@ -243,7 +243,7 @@ async fn unbinds_removed_users_even_if_the_role_cannot_be_created() {
     env.create::<ClusterRole>(json!({ "metadata": { "name": taken }, "rules": rules })).await;
     env.change(json!({ "users": [user("alice"), user("carol")], "rbac": { "provisioner": taken } })).await;
     env.until_one::<ClusterRoleBinding>(PROVISIONER, "to unbind bob", bound(&["alice"])).await;
-    env.until_condition("False", "exists and is not ours").await;
+    env.until_condition("False", "exists and is not owned by this object").await;
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn adopts_roles_of_capsule_but_not_foreign_roles() {
 
     for rbac in [json!({ "deleter": foreign }), json!({ "deleter": DELETER, "provisioner": foreign })] {
         env.change(json!({ "rbac": rbac })).await;
-        let text = format!("ClusterRole {foreign} exists and is not ours");
+        let text = format!("ClusterRole {foreign} exists and is not owned by this object");
         env.until_condition("False", &text).await;
     }
     let after = env.all::<ClusterRole>().get(&foreign).await.unwrap();

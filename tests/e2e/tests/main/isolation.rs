@@ -141,10 +141,10 @@ const ALLOWED: &[&str] = &[
 async fn owner_has_full_rights_only_within_the_tenant() {
     let (env, manager) = setup().await;
     let alice = Owner { env: &env, name: "alice".to_owned() };
-    let is_refusal = |result: &Result<String, String>| {
+    let is_denied = |result: &Result<String, String>| {
         result.as_ref().is_err_and(|error| error.contains("orbidden") || error.contains("denied"))
     };
-    let mut unexpected = alice.run_all(REFUSED, is_refusal).await;
+    let mut unexpected = alice.run_all(REFUSED, is_denied).await;
     let identity = async || {
         let metadata = env.read(&["get", "namespace", "oil-dev"]).await["metadata"].clone();
         ["labels", "annotations", "ownerReferences"].map(|field| metadata[field].clone())

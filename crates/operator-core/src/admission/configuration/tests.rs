@@ -75,18 +75,18 @@ const REGISTRATION: Registration = Registration {
     settings: || &[],
     owned_finalizer: || None,
     leftovers: Vec::new,
-    build: |_| unreachable!("nobody runs it"),
+    build: |_| unreachable!("the test does not run it"),
 };
 
 fn named_namespaces(own: &str) -> Policy {
-    Policy::new("held")
+    Policy::new("names")
         .on(target::<Namespace>(CREATE | UPDATE))
         .on(target::<Namespace>(UPDATE).subresource("status"))
         .named(["default", own])
-        .holds("!has(object.metadata.labels)", "no labels here")
+        .validation("!has(object.metadata.labels)", "no labels here")
 }
 
-fn by_service() -> ClientConfig {
+fn service() -> ClientConfig {
     ClientConfig::Service { namespace: "ensemble-system".to_owned() }
 }
 
@@ -98,8 +98,8 @@ fn exempt() -> Value {
 }
 
 #[test]
-fn a_validating_webhook_fails_closed_and_never_looks_at_what_a_cluster_needs_to_come_up() {
-    let configuration = serde_json::to_value(validating(&REGISTRATION, &by_service())).unwrap();
+fn validating_webhook_fails_closed_and_skips_exempt_namespaces() {
+    let configuration = serde_json::to_value(validating(&REGISTRATION, &service())).unwrap();
     assert_eq!(configuration["metadata"]["name"], "ensemble-test");
     let rule = |operations: Value, resource: &str| {
         json!({
@@ -124,8 +124,8 @@ fn a_validating_webhook_fails_closed_and_never_looks_at_what_a_cluster_needs_to_
 }
 
 #[test]
-fn a_mutating_webhook_fails_open() {
-    let configuration = serde_json::to_value(mutating(&REGISTRATION, &by_service())).unwrap();
+fn mutating_webhook_fails_open() {
+    let configuration = serde_json::to_value(mutating(&REGISTRATION, &service())).unwrap();
     let webhooks = configuration["webhooks"].as_array().unwrap();
     let [namespaces, anything] = webhooks.as_slice() else { panic!("{webhooks:?}") };
     assert_eq!((&namespaces["failurePolicy"], &namespaces["timeoutSeconds"]), (&json!("Ignore"), &json!(5)));
@@ -133,7 +133,7 @@ fn a_mutating_webhook_fails_open() {
         (&namespaces["reinvocationPolicy"], &anything["reinvocationPolicy"]),
         (&json!("IfNeeded"), &json!("Never"))
     );
-    // A Namespace is selected by its own labels: leaving kube-system out would leave it unguarded.
+    // A Namespace is selected by its own labels, so kube-system is not excluded.
     assert_eq!(namespaces["namespaceSelector"], json!({}));
     assert_eq!(namespaces["sideEffects"], "None");
     assert_eq!(namespaces["matchConditions"][0]["name"], "not-by-nodes");
@@ -142,22 +142,22 @@ fn a_mutating_webhook_fails_open() {
 }
 
 #[test]
-fn a_manager_elsewhere_is_reached_by_its_address() {
-    let reach = ClientConfig::Url { base: "https://127.0.0.1:9443".to_owned(), namespace: "own".to_owned() };
-    let configuration = serde_json::to_value(validating(&REGISTRATION, &reach)).unwrap();
+fn webhooks_of_a_manager_outside_the_cluster_have_its_url() {
+    let config = ClientConfig::Url { base: "https://127.0.0.1:9443".to_owned(), namespace: "own".to_owned() };
+    let configuration = serde_json::to_value(validating(&REGISTRATION, &config)).unwrap();
     let webhook = &configuration["webhooks"][0];
     assert_eq!(webhook["clientConfig"], json!({ "url": "https://127.0.0.1:9443/test/pods" }));
     assert_eq!(webhook["namespaceSelector"]["matchExpressions"][0]["values"][3], "own");
 }
 
 #[test]
-fn without_webhooks_there_is_no_configuration() {
+fn omits_configurations_without_webhooks() {
     let none = Registration { webhooks: Vec::new, ..REGISTRATION };
-    assert!(validating(&none, &by_service()).is_none() && mutating(&none, &by_service()).is_none());
+    assert!(validating(&none, &service()).is_none() && mutating(&none, &service()).is_none());
 }
 
 #[test]
-fn a_policy_is_about_the_objects_that_it_names_and_is_bound_by_its_name() {
+fn policy_is_limited_to_names_and_has_a_binding() {
     let [(policy, binding)] = policies(&REGISTRATION, "own").try_into().unwrap();
     let rule = |operations: Value, resource: &str| {
         json!({
@@ -166,7 +166,7 @@ fn a_policy_is_about_the_objects_that_it_names_and_is_bound_by_its_name() {
         })
     };
     let policy = serde_json::to_value(policy).unwrap();
-    assert_eq!(policy["metadata"]["name"], "ensemble-test-held");
+    assert_eq!(policy["metadata"]["name"], "ensemble-test-names");
     let expected = json!({
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -179,6 +179,6 @@ fn a_policy_is_about_the_objects_that_it_names_and_is_bound_by_its_name() {
     });
     assert_eq!(policy["spec"], expected);
     let binding = serde_json::to_value(binding).unwrap();
-    let expected = json!({ "policyName": "ensemble-test-held", "validationActions": ["Deny"] });
-    assert_eq!((&binding["metadata"]["name"], &binding["spec"]), (&json!("ensemble-test-held"), &expected));
+    let expected = json!({ "policyName": "ensemble-test-names", "validationActions": ["Deny"] });
+    assert_eq!((&binding["metadata"]["name"], &binding["spec"]), (&json!("ensemble-test-names"), &expected));
 }

@@ -12,10 +12,10 @@ use crate::{
     informer::Selection,
 };
 
-/// Does what a key of the ConfigMap says.
-struct Obedient;
+/// Behaves as a key of the ConfigMap says.
+struct Scripted;
 
-impl Validator for Obedient {
+impl Validator for Scripted {
     type Object = ConfigMap;
 
     fn build(_: &mut Caches<'_>) -> Self {
@@ -23,20 +23,20 @@ impl Validator for Obedient {
     }
 
     async fn validate(&self, request: &Request<ConfigMap>) -> Result<Verdict, BoxError> {
-        let object = request.states().last().expect("there is an object");
-        let orders = object.data.iter().flatten().next();
-        Ok(match orders.map(|(order, why)| (order.as_str(), why.as_str())) {
-            Some(("deny", why)) => Verdict::deny(Denial::forbidden(why)).warn("be careful"),
-            Some(("warn", why)) => Verdict::allow().warn(why),
-            Some(("panic", _)) => panic!("it was asked to"),
+        let object = request.states().last().expect("a request has an object");
+        let command = object.data.iter().flatten().next();
+        Ok(match command.map(|(command, text)| (command.as_str(), text.as_str())) {
+            Some(("deny", text)) => Verdict::deny(Denial::forbidden(text)).warn("be careful"),
+            Some(("warn", text)) => Verdict::allow().warn(text),
+            Some(("panic", _)) => panic!("the object requests a panic"),
             Some(("hang", _)) => std::future::pending().await,
-            Some(("fail", why)) => return Err(why.into()),
+            Some(("fail", text)) => return Err(text.into()),
             _ => Verdict::allow(),
         })
     }
 }
 
-/// Puts a label onto whatever it sees.
+/// Adds a label to every object.
 struct Labeller;
 
 impl Mutator for Labeller {
@@ -56,10 +56,10 @@ impl Mutator for Labeller {
     }
 }
 
-/// Answers from a cache that is never synced.
-struct UnsyncedWatch;
+/// Reads a cache that never syncs.
+struct Unsynced;
 
-impl Validator for UnsyncedWatch {
+impl Validator for Unsynced {
     type Object = ConfigMap;
 
     fn build(caches: &mut Caches<'_>) -> Self {
@@ -79,8 +79,8 @@ fn environment() -> Environment {
     Environment::new(kube::Client::new(service, "default"))
 }
 
-fn obedient() -> Endpoint {
-    let webhook = Webhook::validating::<Obedient>("obedient")
+fn scripted() -> Endpoint {
+    let webhook = Webhook::validating::<Scripted>("scripted")
         .on(target::<ConfigMap>(CREATE | UPDATE | DELETE))
         .timeout_seconds(1)
         .build();
@@ -132,40 +132,40 @@ async fn response(endpoint: &Endpoint, review: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_verdict_is_told_in_kubernetes_own_form() {
-    let allowed = response(&obedient(), create(json!({}))).await;
+async fn encodes_verdicts_as_admission_responses() {
+    let allowed = response(&scripted(), create(json!({}))).await;
     assert_eq!(allowed, json!({ "uid": "1-2-3", "allowed": true }));
-    let denied = response(&obedient(), create(json!({ "deny": "not here; ask alice" }))).await;
+    let denied = response(&scripted(), create(json!({ "deny": "not here; ask alice" }))).await;
     let status =
         json!({ "status": "Failure", "code": 403, "reason": "Forbidden", "message": "not here; ask alice" });
     assert_eq!(
         denied,
         json!({ "uid": "1-2-3", "allowed": false, "status": status, "warnings": ["be careful"] })
     );
-    let warned = response(&obedient(), create(json!({ "warn": "soon gone" }))).await;
-    assert_eq!(warned, json!({ "uid": "1-2-3", "allowed": true, "warnings": ["soon gone"] }));
+    let warned = response(&scripted(), create(json!({ "warn": "deprecated" }))).await;
+    assert_eq!(warned, json!({ "uid": "1-2-3", "allowed": true, "warnings": ["deprecated"] }));
 }
 
 #[tokio::test]
-async fn what_it_was_about_is_told_without_the_object() {
-    let ReviewResponse { about, ended, denial, .. } =
-        answer(&obedient(), create(json!({ "deny": "no" }))).await.unwrap();
-    assert_eq!(about.to_string(), "CREATE of configmaps of v1 default/a");
-    assert_eq!((about.uid.as_str(), about.user.as_str(), about.dry_run), ("1-2-3", "alice", false));
-    assert_eq!((ended, denial), (ReviewResult::Denied, Some(Denial::forbidden("no"))));
+async fn response_contains_the_summary_of_the_request() {
+    let ReviewResponse { info, result, denial, .. } =
+        answer(&scripted(), create(json!({ "deny": "no" }))).await.unwrap();
+    assert_eq!(info.to_string(), "CREATE of configmaps of v1 default/a");
+    assert_eq!((info.uid.as_str(), info.user.as_str(), info.dry_run), ("1-2-3", "alice", false));
+    assert_eq!((result, denial), (ReviewResult::Denied, Some(Denial::forbidden("no"))));
 }
 
 #[tokio::test]
-async fn a_delete_is_judged_by_the_object_as_it_is() {
+async fn delete_is_reviewed_with_the_old_object() {
     let denied = review("DELETE", Value::Null, config_map(json!({ "deny": "keep it" })));
-    assert_eq!(response(&obedient(), denied).await["allowed"], false);
-    // What somebody else put there is not looked at.
-    let disguised = review("DELETE", config_map(json!({})), config_map(json!({ "deny": "keep it" })));
-    assert_eq!(response(&obedient(), disguised).await["allowed"], false);
+    assert_eq!(response(&scripted(), denied).await["allowed"], false);
+    // The new object is ignored.
+    let both = review("DELETE", config_map(json!({})), config_map(json!({ "deny": "keep it" })));
+    assert_eq!(response(&scripted(), both).await["allowed"], false);
 }
 
 #[tokio::test]
-async fn a_change_is_a_patch_that_keeps_what_the_type_does_not_know() {
+async fn patch_preserves_fields_that_the_type_does_not_have() {
     let mut object = config_map(json!({ "key": "value" }));
     object["metadata"]["novelty"] = json!([1]);
     let reply = response(&labeller(), review("CREATE", object.clone(), Value::Null)).await;
@@ -175,13 +175,13 @@ async fn a_change_is_a_patch_that_keeps_what_the_type_does_not_know() {
     json_patch::patch(&mut object, &patch).unwrap();
     assert_eq!(object["metadata"], json!({ "name": "a", "labels": { "seen": "yes" }, "novelty": [1] }));
     assert_eq!(object["data"], json!({ "key": "value" }));
-    // What is as it should be is left alone.
+    // An object that has the label is not patched.
     let again = response(&labeller(), review("UPDATE", object.clone(), object)).await;
     assert_eq!(again, json!({ "uid": "1-2-3", "allowed": true }));
 }
 
 #[tokio::test]
-async fn a_mutator_may_deny() {
+async fn mutator_can_deny() {
     let mut object = config_map(json!({}));
     object["metadata"]["annotations"] = json!({ "a": "b" });
     let reply = response(&labeller(), review("CREATE", object, Value::Null)).await;
@@ -190,126 +190,126 @@ async fn a_mutator_may_deny() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_hangs_or_fails_gives_no_answer() {
-    for (order, says) in [
-        ("panic", "by a bug of the manager"),
-        ("hang", "not done within 500ms"),
-        ("fail", "could not be done: the API server is away"),
+async fn handler_that_panics_hangs_or_fails_never_allows() {
+    for (command, message) in [
+        ("panic", "a bug of the manager"),
+        ("hang", "not finish within 500ms"),
+        ("fail", "cannot review the request: the API server is away"),
     ] {
-        let unanswered =
-            answer(&obedient(), create(json!({ order: "the API server is away" }))).await.unwrap_err();
-        assert!(unanswered.to_string().contains(says), "{unanswered}");
-        assert!(!unanswered.cause.is_senders());
-        assert_eq!(unanswered.about.unwrap().uid, "1-2-3");
+        let failure =
+            answer(&scripted(), create(json!({ command: "the API server is away" }))).await.unwrap_err();
+        assert!(failure.to_string().contains(message), "{failure}");
+        assert!(!failure.cause.is_client_error());
+        assert_eq!(failure.info.unwrap().uid, "1-2-3");
     }
 }
 
 #[tokio::test]
-async fn a_handler_is_not_asked_before_its_caches_are_filled() {
-    let webhook = Webhook::validating::<UnsyncedWatch>("unsynced").on(target::<ConfigMap>(CREATE)).build();
+async fn handler_is_not_called_before_its_caches_have_synced() {
+    let webhook = Webhook::validating::<Unsynced>("unsynced").on(target::<ConfigMap>(CREATE)).build();
     let endpoint = Endpoint::build(webhook, "test", &environment());
-    let unanswered = answer(&endpoint, create(json!({}))).await.unwrap_err();
-    assert!(matches!(unanswered.cause, ReviewError::NotFilled), "{unanswered}");
+    let failure = answer(&endpoint, create(json!({}))).await.unwrap_err();
+    assert!(matches!(failure.cause, ReviewError::NotSynced), "{failure}");
 }
 
-/// A review with a change made to it.
-fn but(change: impl Fn(&mut Value)) -> Value {
+/// Returns a review with a change.
+fn modified(change: impl Fn(&mut Value)) -> Value {
     let mut review = create(json!({}));
     change(&mut review);
     review
 }
 
 #[tokio::test]
-async fn a_review_that_makes_no_sense_is_refused_with_what_was_expected() {
+async fn rejects_invalid_reviews() {
     let cases = [
         (json!("AdmissionReview"), "no AdmissionReview in JSON"),
         (json!({}), "found an object without kind and version"),
         (
-            but(|review| review["kind"] = json!("ConversionReview")),
+            modified(|review| review["kind"] = json!("ConversionReview")),
             "found kind ConversionReview of admission.k8s.io/v1",
         ),
         (
-            but(|review| review["apiVersion"] = json!("admission.k8s.io/v1beta1")),
+            modified(|review| review["apiVersion"] = json!("admission.k8s.io/v1beta1")),
             "list v1 in admissionReviewVersions",
         ),
-        (but(|review| review["request"] = Value::Null), "has no request"),
-        (but(|review| review["request"]["operation"] = json!("PATCH")), "no AdmissionReview in JSON"),
-        (but(|review| review["request"]["userInfo"] = Value::Null), "no AdmissionReview in JSON"),
+        (modified(|review| review["request"] = Value::Null), "has no request"),
+        (modified(|review| review["request"]["operation"] = json!("PATCH")), "no AdmissionReview in JSON"),
+        (modified(|review| review["request"]["userInfo"] = Value::Null), "no AdmissionReview in JSON"),
         (
-            but(|review| review["request"]["operation"] = json!("CONNECT")),
+            modified(|review| review["request"]["operation"] = json!("CONNECT")),
             "reviews CREATE, UPDATE, DELETE of configmaps of v1",
         ),
         (
-            but(|review| review["request"]["resource"]["resource"] = json!("secrets")),
-            "this is CREATE of secrets of v1",
+            modified(|review| review["request"]["resource"]["resource"] = json!("secrets")),
+            "found CREATE of secrets of v1",
         ),
         (
-            but(|review| review["request"]["resource"]["version"] = json!("v2")),
-            "this is CREATE of configmaps of v2",
+            modified(|review| review["request"]["resource"]["version"] = json!("v2")),
+            "found CREATE of configmaps of v2",
         ),
-        (but(|review| review["request"]["kind"]["kind"] = json!("Secret")), "(kind Secret)"),
-        (but(|review| review["request"]["subResource"] = json!("status")), "configmaps/status"),
-        (but(|review| review["request"]["object"] = Value::Null), "a review of CREATE needs object"),
-        (but(|review| review["request"]["object"]["kind"] = json!("Secret")), "found kind Secret"),
+        (modified(|review| review["request"]["kind"]["kind"] = json!("Secret")), "(kind Secret)"),
+        (modified(|review| review["request"]["subResource"] = json!("status")), "configmaps/status"),
+        (modified(|review| review["request"]["object"] = Value::Null), "a review of CREATE requires object"),
+        (modified(|review| review["request"]["object"]["kind"] = json!("Secret")), "found kind Secret"),
         (
-            but(|review| review["request"]["object"] = json!(7)),
-            "object is not as this version of the manager knows",
-        ),
-        (
-            but(|review| review["request"]["operation"] = json!("UPDATE")),
-            "a review of UPDATE needs oldObject",
+            modified(|review| review["request"]["object"] = json!(7)),
+            "object does not match the schema of this version of the manager",
         ),
         (
-            but(|review| review["request"]["operation"] = json!("DELETE")),
-            "a review of DELETE needs oldObject",
+            modified(|review| review["request"]["operation"] = json!("UPDATE")),
+            "a review of UPDATE requires oldObject",
+        ),
+        (
+            modified(|review| review["request"]["operation"] = json!("DELETE")),
+            "a review of DELETE requires oldObject",
         ),
     ];
-    for (review, says) in cases {
-        let unanswered = answer(&obedient(), review.clone()).await.expect_err(&review.to_string());
-        assert!(unanswered.to_string().contains(says), "{unanswered} should say {says:?}");
-        assert!(unanswered.cause.is_senders());
+    for (review, message) in cases {
+        let failure = answer(&scripted(), review.clone()).await.expect_err(&review.to_string());
+        assert!(failure.to_string().contains(message), "{failure} should contain {message:?}");
+        assert!(failure.cause.is_client_error());
     }
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_not_quoted() {
-    let review = but(|review| review["request"]["object"]["data"] = json!("the secret"));
-    let unanswered = answer(&obedient(), review).await.unwrap_err();
-    assert!(unanswered.to_string().contains("object is not as this version"), "{unanswered}");
-    assert!(!format!("{unanswered:?}").contains("the secret"), "{unanswered:?}");
+async fn does_not_quote_objects_that_cannot_be_decoded() {
+    let review = modified(|review| review["request"]["object"]["data"] = json!("the secret"));
+    let failure = answer(&scripted(), review).await.unwrap_err();
+    assert!(failure.to_string().contains("object does not match the schema"), "{failure}");
+    assert!(!format!("{failure:?}").contains("the secret"), "{failure:?}");
 }
 
 #[tokio::test]
-async fn an_empty_subresource_is_none() {
-    let review = but(|review| review["request"]["subResource"] = json!(""));
-    assert!(answer(&obedient(), review).await.is_ok());
+async fn empty_subresource_is_none() {
+    let review = modified(|review| review["request"]["subResource"] = json!(""));
+    assert!(answer(&scripted(), review).await.is_ok());
 }
 
 #[test]
-fn the_whole_of_a_truncated_review_is_needed() {
+fn rejects_truncated_reviews() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _entered = runtime.enter();
-    let (endpoint, whole) = (obedient(), create(json!({ "key": "value" })).to_string());
-    for end in 0..whole.len() {
-        let answered = runtime.block_on(endpoint.answer(&whole.as_bytes()[..end]));
-        assert!(answered.is_err(), "{}", &whole[..end]);
+    let (endpoint, review) = (scripted(), create(json!({ "key": "value" })).to_string());
+    for end in 0..review.len() {
+        let response = runtime.block_on(endpoint.answer(&review.as_bytes()[..end]));
+        assert!(response.is_err(), "{}", &review[..end]);
     }
 }
 
 proptest! {
     #[test]
-    fn no_bytes_are_allowed_by_mistake(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn rejects_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
-        prop_assert!(runtime.block_on(obedient().answer(&bytes)).is_err());
+        prop_assert!(runtime.block_on(scripted().answer(&bytes)).is_err());
     }
 }
 
 #[test]
-fn a_handler_sees_name_namespace_and_user() {
-    let asked = create(json!({})).to_string();
-    let asked = parse(asked.as_bytes()).unwrap();
-    let request: Request<ConfigMap> = crate::admission::handler::read(&asked).unwrap();
+fn handler_receives_name_namespace_and_user() {
+    let review = create(json!({})).to_string();
+    let request = parse(review.as_bytes()).unwrap();
+    let request: Request<ConfigMap> = crate::admission::handler::decode(&request).unwrap();
     assert_eq!(
         (request.user_name(), request.name.as_str(), request.namespace.as_deref()),
         ("alice", "a", Some("default"))
@@ -320,19 +320,21 @@ fn a_handler_sees_name_namespace_and_user() {
 }
 
 #[tokio::test]
-async fn a_handler_writes_only_if_its_webhook_says_so() {
+async fn handler_writes_only_with_declared_side_effects() {
     let environment = environment();
     let written = async |side_effects| {
         let caches = Caches::new(&environment, "test", side_effects);
         let api = kube::Api::<ConfigMap>::default_namespaced(caches.writer());
         let (object, params) = (ConfigMap::default(), kube::api::PostParams::default());
         let sent = api.create(&params, &object);
-        timeout(Duration::from_millis(100), sent).await.map(|ended| crate::error::chain(&ended.unwrap_err()))
+        timeout(Duration::from_millis(100), sent)
+            .await
+            .map(|result| crate::error::chain(&result.unwrap_err()))
     };
-    let held_back = written(SideEffects::None).await.unwrap();
-    assert!(held_back.contains("not sent"), "{held_back}");
+    let blocked = written(SideEffects::None).await.unwrap();
+    assert!(blocked.contains("not sent"), "{blocked}");
     assert!(
         written(SideEffects::NoneOnDryRun).await.is_err(),
-        "it is on its way to an API server that is silent"
+        "the request is in flight to an API server that does not respond"
     );
 }

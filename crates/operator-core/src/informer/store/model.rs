@@ -1,8 +1,9 @@
-//! A model of an API server, its lists and its watch, that drives a store through every order of events.
+//! A model of an API server with lists and a watch. It drives a store through random orders of
+//! events.
 //!
-//! Requests of our own are sent, committed and answered in separate steps, so that anything can happen between them:
-//! a relist that begins or ends, writes of others, events, a restore of etcd. Once everything has been delivered, the
-//! store must hold what the server holds.
+//! The process's own requests are sent, committed, and answered in separate steps. Relists, writes
+//! of other clients, events, and a restore of etcd can happen between them. When everything has
+//! been delivered, the store must contain the objects of the server.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::labels::{MANAGED_BY, MANAGER};
 
-/// Names of objects in the model.
+/// Names of the objects in the model.
 const NAMES: [&str; 2] = ["a", "b"];
 
 #[derive(Clone, Copy, Debug)]
@@ -30,23 +31,23 @@ enum Verb {
 enum Step {
     /// Another client changes an object.
     Foreign(Verb, usize),
-    /// Another client takes the label away by which an informer selects objects, or puts it back.
+    /// Another client removes or adds the label of the selection.
     Relabel(usize),
-    /// A request of our own is sent.
+    /// The process sends a request.
     Send(Verb, usize),
-    /// The server executes one of the requests that were sent.
+    /// The server executes one of the sent requests.
     Commit(usize),
-    /// An answer arrives.
-    Answer(usize),
-    /// An answer is lost.
+    /// A response arrives.
+    Respond(usize),
+    /// A response is lost.
     Lose(usize),
     /// The next event of the watch arrives.
     Event,
     /// The watch breaks.
     Break,
-    /// The relist goes one step further; the list is that many revisions old.
+    /// The relist takes one step. The list is this many revisions old.
     List(usize),
-    /// etcd is restored to a state that is that many revisions old.
+    /// etcd is restored to a state that is this many revisions old.
     Restore(usize),
 }
 
@@ -58,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => name().prop_map(Step::Relabel),
         6 => (verb(), name()).prop_map(|(verb, name)| Step::Send(verb, name)),
         6 => (0_usize..3).prop_map(Step::Commit),
-        6 => (0_usize..3).prop_map(Step::Answer),
+        6 => (0_usize..3).prop_map(Step::Respond),
         1 => (0_usize..3).prop_map(Step::Lose),
         6 => Just(Step::Event),
         2 => Just(Step::Break),
@@ -67,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An object as the server has it.
+/// An object of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     uid: usize,
@@ -77,8 +78,8 @@ struct Record {
 }
 
 impl Record {
-    /// Every other object has a finalizer of somebody else, so that a delete does not end it.
-    fn is_held(&self) -> bool {
+    /// Returns whether another finalizer delays the deletion. Every other object has one.
+    fn has_finalizer(&self) -> bool {
         self.uid.is_multiple_of(2)
     }
 
@@ -97,11 +98,11 @@ type State = BTreeMap<usize, Record>;
 struct Server {
     restores: u64,
     next_uid: usize,
-    /// The state after each revision, with its version; the empty one first.
+    /// The state after each revision with its version. The first one is empty.
     states: Vec<(u64, State)>,
 }
 
-/// More than the restores of a run.
+/// Larger than the number of restores in a run.
 const RESTORES: u64 = 100;
 
 impl Server {
@@ -117,8 +118,8 @@ impl Server {
         self.states.len() - 1
     }
 
-    /// Versions go back with a restore. That one object gets the very version again that it had before is left out: other
-    /// objects use up nearly all versions.
+    /// Returns the version of the next revision. Versions decrease with a restore. Two versions of
+    /// one object never have the same number, which is nearly impossible in a real cluster too.
     fn next_version(&self) -> u64 {
         (self.revision() as u64 + 1) * RESTORES + self.restores
     }
@@ -127,7 +128,7 @@ impl Server {
         self.states.push((self.next_version(), state));
     }
 
-    /// Changes an object, if that is possible; returns it as it is, or was last.
+    /// Applies a request, if possible. Returns the object after it, or its last version.
     fn execute(&mut self, verb: Verb, name: usize) -> Option<Record> {
         let (mut state, version) = (self.state(), self.next_version());
         let changed = match (verb, state.get(&name).cloned()) {
@@ -137,7 +138,7 @@ impl Server {
             }
             (Verb::Update, Some(found)) => Record { version, ..found },
             (Verb::Delete, Some(found)) => {
-                let ends = !found.is_held() || found.is_terminating;
+                let ends = !found.has_finalizer() || found.is_terminating;
                 let changed = Record { version, is_terminating: true, ..found };
                 if ends {
                     state.remove(&name);
@@ -154,29 +155,29 @@ impl Server {
     }
 }
 
-/// A request of our own on its way.
+/// A request of the process.
 struct Request {
-    moment: Moment,
+    epoch: Epoch,
     verb: Verb,
     name: usize,
-    /// The incarnation that is meant.
+    /// UID of the object in the request.
     uid: Option<String>,
 }
 
-enum Answer {
+enum Response {
     Object(Record),
     Gone,
     NotFound,
-    /// A conflict, or a name that is taken.
-    Refused,
+    /// A conflict, or the name exists already.
+    Rejected,
 }
 
-/// What the watch does.
+/// State of the watch.
 enum Watch {
     Broken,
-    /// The relist has begun; its request has not been executed.
+    /// The relist has begun, but its request was not executed.
     Begun,
-    /// Objects of the list that have not arrived, and the revision of the list.
+    /// Listed objects that have not arrived, and the revision of the list.
     Listing(VecDeque<ConfigMap>, usize),
     /// The events up to this revision have arrived.
     Following(usize),
@@ -186,11 +187,11 @@ struct Model {
     selection: Selection,
     server: Server,
     store: Store<ConfigMap>,
-    /// What the changes that the store reported add up to.
+    /// Sum of the changes that the store reported.
     mirror: BTreeMap<String, ConfigMap>,
     watch: Watch,
     sent: Vec<Request>,
-    answered: Vec<(Request, Answer)>,
+    responses: Vec<(Request, Response)>,
 }
 
 impl Model {
@@ -203,7 +204,7 @@ impl Model {
             mirror: BTreeMap::new(),
             watch: Watch::Broken,
             sent: Vec::new(),
-            answered: Vec::new(),
+            responses: Vec::new(),
         }
     }
 
@@ -211,13 +212,13 @@ impl Model {
         self.selection == Selection::All || record.is_labelled
     }
 
-    /// What an informer shows of a state.
+    /// Returns the selected objects of a state.
     fn selected(&self, state: &State) -> Vec<ConfigMap> {
         let selected = state.iter().filter(|(_, record)| self.selects(record));
         selected.map(|(name, record)| record.object(*name)).collect()
     }
 
-    fn told(&mut self, changes: impl IntoIterator<Item = Change<ConfigMap>>) {
+    fn record(&mut self, changes: impl IntoIterator<Item = Change<ConfigMap>>) {
         for Change { key, old, new } in changes {
             let before = match new {
                 Some(new) => self.mirror.insert(key.name().to_owned(), (*new).clone()),
@@ -226,7 +227,7 @@ impl Model {
             assert_eq!(
                 before.as_ref(),
                 old.as_deref(),
-                "the change of {key} does not continue the one before"
+                "the change of {key} does not continue the previous one"
             );
         }
     }
@@ -237,13 +238,13 @@ impl Model {
             Step::Relabel(name) => self.relabel(name),
             Step::Send(verb, name) => self.send(verb, name),
             Step::Commit(number) if number < self.sent.len() => self.commit(number),
-            Step::Answer(number) if number < self.answered.len() => self.answer(number),
-            Step::Lose(number) if number < self.answered.len() => drop(self.answered.remove(number)),
+            Step::Respond(number) if number < self.responses.len() => self.respond(number),
+            Step::Lose(number) if number < self.responses.len() => drop(self.responses.remove(number)),
             Step::Event => self.event(),
             Step::Break => self.watch = Watch::Broken,
             Step::List(age) => self.list(age),
             Step::Restore(age) => self.restore(age),
-            Step::Commit(_) | Step::Answer(_) | Step::Lose(_) => {}
+            Step::Commit(_) | Step::Respond(_) | Step::Lose(_) => {}
         }
     }
 
@@ -255,63 +256,63 @@ impl Model {
     }
 
     fn send(&mut self, verb: Verb, name: usize) {
-        let uid = self.store.get(&key(NAMES[name])).and_then(|known| known.uid());
+        let uid = self.store.get(&key(NAMES[name])).and_then(|cached| cached.uid());
         if matches!(verb, Verb::Create) == uid.is_none() {
-            self.sent.push(Request { moment: self.store.now(), verb, name, uid });
+            self.sent.push(Request { epoch: self.store.epoch(), verb, name, uid });
         }
     }
 
     fn commit(&mut self, number: usize) {
         let request = self.sent.remove(number);
         let found = self.server.state().get(&request.name).cloned();
-        let is_meant = |found: &Record| request.uid.as_ref().is_some_and(|uid| *uid == found.uid.to_string());
-        let answer = match (request.verb, found) {
-            (Verb::Create, Some(_)) => Answer::Refused,
-            (Verb::Update | Verb::Delete, None) => Answer::NotFound,
-            (Verb::Update | Verb::Delete, Some(found)) if !is_meant(&found) => Answer::Refused,
+        let matches = |found: &Record| request.uid.as_ref().is_some_and(|uid| *uid == found.uid.to_string());
+        let response = match (request.verb, found) {
+            (Verb::Create, Some(_)) => Response::Rejected,
+            (Verb::Update | Verb::Delete, None) => Response::NotFound,
+            (Verb::Update | Verb::Delete, Some(found)) if !matches(&found) => Response::Rejected,
             (verb, _) => match self.server.execute(verb, request.name) {
-                Some(_) if !self.server.state().contains_key(&request.name) => Answer::Gone,
-                Some(record) => Answer::Object(record),
-                None => Answer::Refused,
+                Some(_) if !self.server.state().contains_key(&request.name) => Response::Gone,
+                Some(record) => Response::Object(record),
+                None => Response::Rejected,
             },
         };
-        self.answered.push((request, answer));
+        self.responses.push((request, response));
     }
 
-    fn answer(&mut self, number: usize) {
-        let (request, answer) = self.answered.remove(number);
-        let change = match answer {
-            Answer::Object(record) => self.store.wrote(request.moment, record.object(request.name)),
-            Answer::Gone | Answer::NotFound => {
-                self.store.removed(request.moment, &key(NAMES[request.name]), request.uid.as_deref())
+    fn respond(&mut self, number: usize) {
+        let (request, response) = self.responses.remove(number);
+        let change = match response {
+            Response::Object(record) => self.store.record_write(request.epoch, record.object(request.name)),
+            Response::Gone | Response::NotFound => {
+                self.store.record_delete(request.epoch, &key(NAMES[request.name]), request.uid.as_deref())
             }
-            Answer::Refused => None,
+            Response::Rejected => None,
         };
-        self.told(change);
+        self.record(change);
     }
 
-    /// Delivers the first event after the one that arrived last.
+    /// Delivers the next event.
     fn event(&mut self) {
         let Watch::Following(revision) = self.watch else { return };
         let Some((version, after)) = self.server.states.get(revision + 1).cloned() else { return };
         let before = self.server.states[revision].1.clone();
         self.watch = Watch::Following(revision + 1);
         for name in before.keys().chain(after.keys()).copied().collect::<BTreeSet<_>>() {
-            let was_shown = before.get(&name).filter(|record| self.selects(record));
-            let is_shown = after.get(&name).filter(|record| self.selects(record));
-            let change = match (was_shown, is_shown) {
-                (before, after) if before == after => None,
-                (_, Some(record)) => self.store.applied(record.object(name)),
-                _ => self.store.deleted(&key(NAMES[name]), version),
+            let old = before.get(&name).filter(|record| self.selects(record));
+            let new = after.get(&name).filter(|record| self.selects(record));
+            let change = match (old, new) {
+                (old, new) if old == new => None,
+                (_, Some(record)) => self.store.apply_event(record.object(name)),
+                _ => self.store.apply_deletion(&key(NAMES[name]), version),
             };
-            self.told(change);
+            self.record(change);
         }
     }
 
     fn list(&mut self, age: usize) {
         match std::mem::replace(&mut self.watch, Watch::Broken) {
             Watch::Broken => {
-                self.store.relist_began(None);
+                self.store.begin_relist(None);
                 self.watch = Watch::Begun;
             }
             Watch::Begun => {
@@ -321,12 +322,12 @@ impl Model {
             }
             Watch::Listing(mut objects, revision) => {
                 if let Some(object) = objects.pop_front() {
-                    let change = self.store.listed(object);
-                    self.told(change);
+                    let change = self.store.apply_listed(object);
+                    self.record(change);
                     self.watch = Watch::Listing(objects, revision);
                 } else {
-                    let changes = self.store.relist_ended(None);
-                    self.told(changes);
+                    let changes = self.store.end_relist(None);
+                    self.record(changes);
                     self.watch = Watch::Following(revision);
                 }
             }
@@ -340,47 +341,47 @@ impl Model {
         self.watch = Watch::Broken;
     }
 
-    /// Delivers everything; answers come before the rest of lists and events, or after it.
-    fn settle(&mut self, answers_first: bool) {
+    /// Delivers everything, with the responses before or after lists and events.
+    fn deliver_all(&mut self, responses_first: bool) {
         while !self.sent.is_empty() {
             self.commit(0);
         }
-        if answers_first {
-            self.answer_all();
+        if responses_first {
+            self.respond_all();
         }
         while !matches!(self.watch, Watch::Following(revision) if revision == self.server.revision()) {
             self.list(0);
             self.event();
         }
-        self.answer_all();
+        self.respond_all();
     }
 
-    fn answer_all(&mut self) {
-        while !self.answered.is_empty() {
-            self.answer(0);
+    fn respond_all(&mut self) {
+        while !self.responses.is_empty() {
+            self.respond(0);
         }
     }
 }
 
-fn check(selection: Selection, steps: &[Step], answers_first: bool) -> Result<(), TestCaseError> {
+fn check(selection: Selection, steps: &[Step], responses_first: bool) -> Result<(), TestCaseError> {
     let mut model = Model::new(selection);
     for step in steps {
         model.step(*step);
     }
-    model.settle(answers_first);
+    model.deliver_all(responses_first);
     let expected = model.selected(&model.server.state());
-    let mut held: Vec<_> = model.store.list().iter().map(|object| (**object).clone()).collect();
-    held.sort_by_key(ResourceExt::name_any);
-    prop_assert_eq!(&held, &expected, "the store is not what the server has");
+    let mut cached: Vec<_> = model.store.list().iter().map(|object| (**object).clone()).collect();
+    cached.sort_by_key(ResourceExt::name_any);
+    prop_assert_eq!(&cached, &expected, "the store differs from the server");
     prop_assert_eq!(model.mirror.into_values().collect::<Vec<_>>(), expected, "a change was not reported");
     Ok(())
 }
 
 #[test]
-fn a_store_comes_to_hold_what_the_server_holds_in_whatever_order_it_learns_of_it() {
+fn store_converges_for_any_order_of_events_and_responses() {
     let selection = || prop_oneof![Just(Selection::All), Just(Selection::Managed)];
     let config = ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() };
-    proptest!(config, |(selection in selection(), steps in vec(step(), 1..40), answers_first: bool)| {
-        check(selection, &steps, answers_first)?;
+    proptest!(config, |(selection in selection(), steps in vec(step(), 1..40), responses_first: bool)| {
+        check(selection, &steps, responses_first)?;
     });
 }

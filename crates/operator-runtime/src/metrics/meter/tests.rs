@@ -141,7 +141,7 @@ fn reads_gauges_of_controller_on_scrape() {
         "podset",
         Box::new(move || {
             let words = vec!["corner".to_owned(), "a \"b\"".to_owned()];
-            vec![Reading {
+            vec![GaugeSamples {
                 gauge: &SIZE,
                 series: vec![(words, f64::from(read.load(std::sync::atomic::Ordering::Relaxed)) / 2.0)],
             }]

@@ -14,7 +14,7 @@ use operator_core::{
 };
 
 /// Label of objects that the match conditions exclude.
-const EXEMPT: &str = "tests/exempt";
+const EXEMPT_NAMESPACES: &str = "tests/exempt";
 /// Label that the mutating webhook sets on the objects that have it.
 pub(super) const STAMP: &str = "tests/stamp";
 
@@ -106,7 +106,7 @@ fn webhooks() -> Vec<Webhook> {
         ..LabelSelector::default()
     };
     let exempt = format!(
-        "request.operation == 'DELETE' || !has(object.metadata.labels) || !('{EXEMPT}' in object.metadata.labels)"
+        "request.operation == 'DELETE' || !has(object.metadata.labels) || !('{EXEMPT_NAMESPACES}' in object.metadata.labels)"
     );
     vec![
         Webhook::validating::<Guard>("guard")

@@ -151,12 +151,12 @@ impl QuotaReservations {
     async fn write(&self, tenant: &Tenant, status: TenantStatus) -> Result<bool, BoxError> {
         let mut tenant = tenant.clone();
         tenant.status = Some(status);
-        let moment = self.tenants.store().now();
+        let moment = self.tenants.store().epoch();
         let api = Api::<Tenant>::all(self.writer.clone());
         match api.replace_status(&tenant.name_any(), &PostParams::default(), &tenant).await {
             Ok(mut answer) => {
                 answer.metadata.managed_fields = None;
-                self.tenants.wrote(moment, answer);
+                self.tenants.record_write(moment, answer);
                 Ok(true)
             }
             Err(error) if is_conflict(&error) => Ok(false),

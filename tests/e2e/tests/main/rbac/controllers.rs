@@ -271,7 +271,7 @@ pub(super) async fn configuration(env: &TestEnv) {
         let is_refused = |object: &DynamicObject| {
             object.data["status"]["conditions"]
                 .to_string()
-                .contains("ClusterRole view exists and is not ours")
+                .contains("ClusterRole view exists and is not owned by this object")
         };
         env.until(&CONFIGURATION, "", "default", "to report the foreign ClusterRole", is_refused).await;
         let other = json!({ "provisioner": "other-provisioner", "deleter": "other-deleter" });

@@ -38,8 +38,8 @@ async fn unaudited_rights_are_needed() {
         let refused = dry_run(&env, &without, right).await.expect_err(&right.to_string());
         // A client without `bind` must hold the role's rights. A role that does not exist grants
         // none.
-        let is_refusal = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_forbidden() || status.is_not_found());
-        assert!(is_refusal(&refused), "{right}: {refused:#}");
+        let is_denied = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.is_forbidden() || status.is_not_found());
+        assert!(is_denied(&refused), "{right}: {refused:#}");
     }
 }
 

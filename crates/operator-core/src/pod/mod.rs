@@ -1,4 +1,4 @@
-//! A small view of pods, for caches that hold every pod of a cluster.
+//! A small Pod type, for caches of all Pods of a cluster.
 
 mod labels;
 
@@ -13,70 +13,71 @@ use kube::{Resource, core::NamespaceResourceScope};
 pub use labels::Labels;
 use serde::{Deserialize, Deserializer};
 
-/// The annotation that asks for a pod to go earlier (lower) or later (higher) than others when a set shrinks.
+/// Annotation that ranks a Pod for deletion when a set shrinks: lower values are deleted first.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// What the controllers read of a pod; a tenth of the memory of the whole object.
+/// The fields of a Pod that controllers read. Takes a tenth of the memory of a whole Pod.
 ///
-/// The metadata holds name, namespace, UID, resource version, owner references, the two times and the annotation
-/// [`DELETION_COST`]; labels are beside it, and all else is dropped while parsing. Views are read, never written back.
+/// The metadata contains name, namespace, UID, resource version, owner references, creation and
+/// deletion timestamps, and the annotation [`DELETION_COST`]. Labels have their own field. All
+/// other fields are dropped while parsing, so a `PodView` is never written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodView {
-    /// The part of the metadata that is kept.
+    /// The metadata that is kept.
     pub metadata: ObjectMeta,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// `spec.nodeName`, empty while the pod is not scheduled.
+    /// `spec.nodeName`. Empty while the Pod is not scheduled.
     pub node: String,
     /// `status.phase`.
     pub phase: Phase,
-    /// Since when the pod is ready, if it is.
+    /// Time since which the Pod is ready, if it is ready.
     pub ready_since: Option<Timestamp>,
-    /// How often its containers were restarted, the most restarted one.
+    /// Restart count of the container that restarted most often.
     pub restarts: i32,
-    /// `status.podIP`, empty until the pod has one.
+    /// `status.podIP`. Empty until the Pod has an address.
     pub ip: String,
 }
 
-/// The phase of a pod.
+/// Phase of a Pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Phase {
-    /// Accepted, not all containers started.
+    /// The Pod is accepted, but not all containers have started.
     #[default]
     Pending,
     /// At least one container runs.
     Running,
-    /// All containers ended well.
+    /// All containers exited successfully.
     Succeeded,
-    /// A container ended badly and will not be restarted.
+    /// A container failed and will not be restarted.
     Failed,
-    /// The node does not answer.
+    /// The node does not respond.
     #[serde(other)]
     Unknown,
 }
 
 impl PodView {
-    /// Its labels. They are not in the metadata, where `ResourceExt::labels` would look.
+    /// Returns the labels. They are not in the metadata, where `ResourceExt::labels` reads.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// Whether the pod will not run again.
+    /// Returns whether the Pod has succeeded or failed, so it will not run again.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// Whether deletion of the pod was asked for.
+    /// Returns whether the Pod is being deleted.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the pod is ready to serve.
+    /// Returns whether the Pod is ready.
     pub fn is_ready(&self) -> bool {
         self.ready_since.is_some()
     }
 
-    /// What [`DELETION_COST`] says; 0 if it says nothing or no number.
+    /// Returns the value of [`DELETION_COST`]. Returns 0 if it is missing or no number.
     pub fn deletion_cost(&self) -> i32 {
         let cost = self.metadata.annotations.as_ref().and_then(|annotations| annotations.get(DELETION_COST));
         cost.and_then(|cost| cost.parse().ok()).unwrap_or_default()
@@ -109,29 +110,29 @@ impl Resource for PodView {
 
 impl<'de> Deserialize<'de> for PodView {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Wire::deserialize(deserializer).map(Self::from)
+        RawPod::deserialize(deserializer).map(Self::from)
     }
 }
 
-/// The fields of a pod that are parsed.
+/// The fields of a Pod that are parsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-struct Wire {
-    metadata: WireMeta,
-    spec: WireSpec,
-    status: WireStatus,
+struct RawPod {
+    metadata: RawMeta,
+    spec: RawSpec,
+    status: RawStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WireMeta {
+struct RawMeta {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
     labels: Labels,
-    annotations: WireAnnotations,
+    annotations: RawAnnotations,
     owner_references: Option<Vec<OwnerReference>>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
@@ -139,30 +140,30 @@ struct WireMeta {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WireAnnotations {
+struct RawAnnotations {
     #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
     deletion_cost: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WireSpec {
+struct RawSpec {
     node_name: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WireStatus {
+struct RawStatus {
     phase: Phase,
     #[serde(rename = "podIP")]
     pod_ip: String,
-    conditions: Vec<WireCondition>,
-    container_statuses: Vec<WireContainer>,
+    conditions: Vec<RawCondition>,
+    container_statuses: Vec<RawContainerStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireCondition {
+struct RawCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
@@ -171,46 +172,41 @@ struct WireCondition {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WireContainer {
+struct RawContainerStatus {
     restart_count: i32,
 }
 
-impl From<Wire> for PodView {
-    fn from(mut wire: Wire) -> Self {
-        let ready = wire.status.conditions.iter().find(|condition| condition.type_ == "Ready");
-        let since = |condition: &WireCondition| {
+impl From<RawPod> for PodView {
+    fn from(mut pod: RawPod) -> Self {
+        let ready = pod.status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let since = |condition: &RawCondition| {
             condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
         };
+        let restarts = pod.status.container_statuses.iter().map(|status| status.restart_count);
         Self {
-            node: wire.spec.node_name,
-            phase: wire.status.phase,
+            node: pod.spec.node_name,
+            phase: pod.status.phase,
             ready_since: ready.filter(|condition| condition.status == "True").map(since),
-            restarts: wire
-                .status
-                .container_statuses
-                .iter()
-                .map(|status| status.restart_count)
-                .max()
-                .unwrap_or(0),
-            ip: wire.status.pod_ip,
-            labels: std::mem::take(&mut wire.metadata.labels),
-            metadata: wire.metadata.into(),
+            restarts: restarts.max().unwrap_or(0),
+            ip: pod.status.pod_ip,
+            labels: std::mem::take(&mut pod.metadata.labels),
+            metadata: pod.metadata.into(),
         }
     }
 }
 
-impl From<WireMeta> for ObjectMeta {
-    fn from(wire: WireMeta) -> Self {
-        let cost = wire.annotations.deletion_cost;
+impl From<RawMeta> for ObjectMeta {
+    fn from(meta: RawMeta) -> Self {
+        let cost = meta.annotations.deletion_cost;
         Self {
-            name: wire.name,
-            namespace: wire.namespace,
-            uid: wire.uid,
-            resource_version: wire.resource_version,
+            name: meta.name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
             annotations: cost.map(|cost| [(DELETION_COST.to_owned(), cost)].into()),
-            owner_references: wire.owner_references,
-            creation_timestamp: wire.creation_timestamp,
-            deletion_timestamp: wire.deletion_timestamp,
+            owner_references: meta.owner_references,
+            creation_timestamp: meta.creation_timestamp,
+            deletion_timestamp: meta.deletion_timestamp,
             ..Self::default()
         }
     }
@@ -223,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_keeps_what_is_read_and_drops_the_rest() {
+    fn keeps_only_the_fields_that_are_read() {
         let view: PodView = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -250,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_nobody_has_looked_at_is_pending() {
+    fn pod_without_status_is_pending() {
         let view: PodView = serde_json::from_value(json!({"metadata": {"name": "new"}})).unwrap();
         assert_eq!(view.phase, Phase::Pending);
         assert!(!view.is_ready());

@@ -1,28 +1,28 @@
-//! How much memory JSON takes once it is parsed, told from its text.
+//! Estimate of the memory that JSON needs once it is parsed.
 //!
-//! What a body takes has little to do with its length: `{},` is three bytes, and hundreds once it
-//! is one item of a list of structs. One pass over the bytes, without any allocation, counts what
-//! will be allocated, so that a body can be refused before it is parsed.
+//! The length of a body says little about the memory: `{},` has three bytes, and takes hundreds as
+//! one item of a list of structs. One pass over the bytes counts what will be allocated, without
+//! any allocation, so that a body can be rejected before it is parsed.
 
-/// The deepest nesting. Kubernetes' own objects stay far below; the parser gives up at 128.
-const DEEPEST: usize = 100;
+/// Maximum nesting. Kubernetes' own objects are far below; the parser's limit is 128.
+const MAX_DEPTH: usize = 100;
 
-/// Bytes that one object takes: a struct in a list, twice, for lists grow by doubling; or the first node of a map,
-/// which has room for eleven members.
+/// Bytes of one object: a struct in a list, twice, because lists grow by doubling; or the first
+/// node of a map, which has room for eleven members.
 const OBJECT: usize = 640;
-/// Bytes that one member of an object takes: key and value in a map, with the key's own allocation.
+/// Bytes of one member of an object: key and value in a map, with the allocation of the key.
 const MEMBER: usize = 160;
-/// Bytes that any other item of a list takes.
+/// Bytes of any other item of a list.
 const ITEM: usize = 64;
-/// How often a text is there: parsed, copied, and written into an answer.
+/// Number of copies of a text: parsed, cloned, and written into a response.
 const TEXT: usize = 3;
-/// How often the longest text alone may be there, escaped, when a message quotes it.
+/// Factor of the longest text: a message can quote it with escapes.
 const QUOTED: usize = 16;
 
-/// What a text in JSON holds.
+/// Counts of the values in a JSON text, to estimate its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Footprint {
-    /// Objects that are items of lists, or are not empty.
+pub struct MemoryEstimate {
+    /// Objects that are items of lists or have members.
     pub objects: usize,
     /// Members of objects.
     pub members: usize,
@@ -34,14 +34,13 @@ pub struct Footprint {
     pub longest: usize,
 }
 
-/// The nesting is deeper than any object of Kubernetes is.
+/// The JSON is nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is nested more than {DEEPEST} levels deep")]
+#[error("it is nested more than {MAX_DEPTH} levels deep")]
 pub struct TooDeep;
 
-impl Footprint {
-    /// Counts what a text in JSON holds. Anything that is no JSON is counted as well: the parser
-    /// refuses it later.
+impl MemoryEstimate {
+    /// Counts the values of a JSON text. Counts invalid JSON too: the parser rejects it later.
     ///
     /// # Errors
     /// Returns an error if the nesting is too deep.
@@ -53,15 +52,15 @@ impl Footprint {
                 b'"' => {
                     let length = string(&mut rest);
                     counter.value(false);
-                    counter.found.text += length;
-                    counter.found.longest = counter.found.longest.max(length);
+                    counter.counts.text += length;
+                    counter.counts.longest = counter.counts.longest.max(length);
                 }
                 b'{' | b'[' => {
                     let is_counted = counter.value(*byte == b'{');
                     counter.enter(*byte == b'[', is_counted)?;
                 }
                 b'}' | b']' => counter.leave(),
-                b',' => counter.expects = true,
+                b',' => counter.expects_item = true,
                 b':' => counter.member(),
                 b' ' | b'\t' | b'\n' | b'\r' => {}
                 _ => {
@@ -69,11 +68,10 @@ impl Footprint {
                 }
             }
         }
-        Ok(counter.found)
+        Ok(counter.counts)
     }
 
-    /// Estimates the bytes that it takes in memory when it is held so many times at once. The
-    /// estimate is meant to be too high rather than too low.
+    /// Returns the estimated bytes of `copies` parsed copies. Rather too high than too low.
     pub fn bytes(&self, copies: usize) -> usize {
         let once = self.objects * OBJECT + self.members * MEMBER + self.items * ITEM + self.text * TEXT;
         once * copies + self.longest * QUOTED
@@ -82,44 +80,45 @@ impl Footprint {
 
 #[derive(Default)]
 struct Counter {
-    found: Footprint,
-    /// Whether each container around is a list, the innermost in the lowest bit.
+    counts: MemoryEstimate,
+    /// Whether each open container is a list. The innermost is the lowest bit.
     lists: u128,
-    /// Whether each container around is counted as an object, or is none, the innermost in the lowest bit.
+    /// Whether each open container is a list or was counted as an object. The innermost is the
+    /// lowest bit.
     counted: u128,
     depth: usize,
-    /// Whether the next value is a new item: it follows a bracket or a comma.
-    expects: bool,
+    /// Whether the next value starts an item: it follows a bracket or a comma.
+    expects_item: bool,
 }
 
 impl Counter {
-    /// A value begins, or goes on: only its first byte counts. Returns whether it was counted.
+    /// Counts a value at its first byte. Returns whether it was counted; later bytes are not.
     fn value(&mut self, is_object: bool) -> bool {
-        let is_item = std::mem::take(&mut self.expects) && self.lists & 1 == 1;
+        let is_item = std::mem::take(&mut self.expects_item) && self.lists & 1 == 1;
         match (is_item, is_object) {
-            (true, true) => self.found.objects += 1,
-            (true, false) => self.found.items += 1,
+            (true, true) => self.counts.objects += 1,
+            (true, false) => self.counts.items += 1,
             (false, _) => {}
         }
         is_item
     }
 
     fn member(&mut self) {
-        self.found.members += 1;
+        self.counts.members += 1;
         if self.counted & 1 == 0 {
             self.counted |= 1;
-            self.found.objects += 1;
+            self.counts.objects += 1;
         }
     }
 
     fn enter(&mut self, is_list: bool, is_counted: bool) -> Result<(), TooDeep> {
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             return Err(TooDeep);
         }
         self.depth += 1;
         self.lists = self.lists << 1 | u128::from(is_list);
         self.counted = self.counted << 1 | u128::from(is_list || is_counted);
-        self.expects = true;
+        self.expects_item = true;
         Ok(())
     }
 
@@ -127,11 +126,11 @@ impl Counter {
         self.depth = self.depth.saturating_sub(1);
         self.lists >>= 1;
         self.counted >>= 1;
-        self.expects = false;
+        self.expects_item = false;
     }
 }
 
-/// Reads to the end of a string; returns its length as it is written.
+/// Skips a string. Returns its length as written.
 fn string(rest: &mut std::slice::Iter<'_, u8>) -> usize {
     let before = rest.len();
     while let Some(byte) = rest.next() {
@@ -151,28 +150,28 @@ mod tests {
 
     use super::*;
 
-    fn of(json: &str) -> Footprint {
-        Footprint::of(json.as_bytes()).unwrap()
+    fn of(json: &str) -> MemoryEstimate {
+        MemoryEstimate::of(json.as_bytes()).unwrap()
     }
 
     #[test]
-    fn what_will_be_allocated_is_counted() {
+    fn counts_objects_members_items_and_text() {
         let found = of(r#"{"a": [{}, {"b": -1.5e3}, [0, true], "x\\]"], "long": "yy \" yy", "c": []}"#);
-        let expected = Footprint { objects: 3, members: 4, items: 4, text: 19, longest: 8 };
+        let expected = MemoryEstimate { objects: 3, members: 4, items: 4, text: 19, longest: 8 };
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn what_is_short_and_takes_much_is_seen() {
+    fn short_values_count_with_their_overhead() {
         assert!(of(&format!("[{}{{}}]", "{},".repeat(10_000))).bytes(1) > 10_000 * OBJECT);
         assert!(of(&format!("[{}0]", "0,".repeat(10_000))).bytes(1) > 10_000 * ITEM);
         assert!(of(&format!("{{{}\"\":0}}", "\"\":0,".repeat(10_000))).bytes(1) > 10_000 * MEMBER);
     }
 
     #[test]
-    fn the_depth_is_bounded() {
-        assert!(Footprint::of("[".repeat(DEEPEST).as_bytes()).is_ok());
-        assert_eq!(Footprint::of("[{\"a\":".repeat(DEEPEST).as_bytes()), Err(TooDeep));
+    fn rejects_deep_nesting() {
+        assert!(MemoryEstimate::of("[".repeat(MAX_DEPTH).as_bytes()).is_ok());
+        assert_eq!(MemoryEstimate::of("[{\"a\":".repeat(MAX_DEPTH).as_bytes()), Err(TooDeep));
         assert_eq!(of(&"[]".repeat(1000)).objects, 0);
     }
 
@@ -188,7 +187,7 @@ mod tests {
         })
     }
 
-    /// Objects in lists or with members, members, and other items of lists.
+    /// Returns objects in lists or with members, members, and other items of lists.
     fn count(value: &Value) -> [usize; 3] {
         let (own, inner): (_, Vec<&Value>) = match value {
             Value::Object(fields) => {
@@ -207,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_count_is_that_of_the_parser(value in value()) {
+        fn counts_equal_those_of_the_parser(value in value()) {
             for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
                 let found = of(&text);
                 prop_assert_eq!([found.objects, found.members, found.items], count(&value));
@@ -215,8 +214,8 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Footprint::of(&bytes).is_ok_and(|found| found.text <= 200));
+        fn accepts_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(MemoryEstimate::of(&bytes).is_ok_and(|found| found.text <= 200));
         }
     }
 }

@@ -28,7 +28,7 @@ fn named(name: &'static str) -> WebhookBuilder<Metadata> {
     Webhook::validating::<Anything>(name)
 }
 
-fn some() -> LabelSelector {
+fn selector() -> LabelSelector {
     LabelSelector {
         match_labels: Some([("a".to_owned(), "b".to_owned())].into()),
         ..LabelSelector::default()
@@ -36,35 +36,32 @@ fn some() -> LabelSelector {
 }
 
 #[test]
-fn good_declarations_have_no_fault() {
+fn accepts_valid_declarations() {
     for webhook in [
         named("pods").on(target::<Pod>(CREATE | UPDATE)),
         named("namespaces").on(target::<Namespace>(CREATE)).match_condition("a", "true"),
-        named("namespaces").on(target::<Namespace>(CREATE)).in_namespaces(some()),
-        named("anything").on(any_namespaced(CREATE)).with_labels(some()),
+        named("namespaces").on(target::<Namespace>(CREATE)).in_namespaces(selector()),
+        named("anything").on(any_namespaced(CREATE)).with_labels(selector()),
     ] {
-        assert_eq!(of_webhook(&webhook.build()), Vec::<String>::new());
+        assert_eq!(validate_webhook(&webhook.build()), Vec::<String>::new());
     }
 }
 
 #[test]
-fn bad_declarations_are_told_what_is_wrong() {
+fn rejects_invalid_declarations() {
     let pods = || target::<Pod>(CREATE);
-    for (webhook, says) in [
+    for (webhook, message) in [
         (named("Pods").on(pods()), "no DNS label"),
-        (named("convert").on(pods()), "is taken"),
-        (named("pods"), "asked about nothing"),
+        (named("convert").on(pods()), "is reserved"),
+        (named("pods"), "has no target"),
         (named("pods").on(pods()).timeout_seconds(6), "not 1 to 5 seconds"),
         (named("pods").on(pods()).timeout_seconds(0), "not 1 to 5 seconds"),
+        (named("nodes").on(target::<Node>(UPDATE)).match_condition("a", "true"), "reviews nodes or leases"),
         (
-            named("nodes").on(target::<Node>(UPDATE)).match_condition("a", "true"),
-            "in front of nodes or leases",
+            named("nodes").on(target::<Node>(UPDATE).subresource("status")).with_labels(selector()),
+            "reviews nodes",
         ),
-        (
-            named("nodes").on(target::<Node>(UPDATE).subresource("status")).with_labels(some()),
-            "in front of nodes",
-        ),
-        (named("leases").on(target::<Lease>(UPDATE)), "in front of nodes or leases"),
+        (named("leases").on(target::<Lease>(UPDATE)), "reviews nodes or leases"),
         (
             named("both").on(pods()).on(target::<Namespace>(CREATE)).match_condition("a", "true"),
             "declare two webhooks",
@@ -74,13 +71,13 @@ fn bad_declarations_are_told_what_is_wrong() {
         (named("anything").on(any_namespaced(CREATE)), "every kind in all namespaces"),
         (named("pods").on(pods()).reinvoked(), "only a mutating webhook"),
     ] {
-        let faults = of_webhook(&webhook.build());
-        assert!(faults.iter().any(|fault| fault.contains(says)), "{faults:?} should say {says:?}");
+        let errors = validate_webhook(&webhook.build());
+        assert!(errors.iter().any(|error| error.contains(message)), "{errors:?} should contain {message:?}");
     }
 }
 
 #[test]
-fn two_webhooks_of_one_name_are_a_fault() {
+fn rejects_duplicate_names() {
     let registration = Registration {
         name: "test",
         companions: &[],
@@ -95,7 +92,7 @@ fn two_webhooks_of_one_name_are_a_fault() {
         settings: || &[],
         owned_finalizer: || None,
         leftovers: Vec::new,
-        build: |_| unreachable!("nobody runs it"),
+        build: |_| unreachable!("the test does not run it"),
     };
-    assert_eq!(faults(&registration), ["two webhooks are called a; each needs a name of its own"]);
+    assert_eq!(validate_webhooks(&registration), ["two webhooks have the name a; choose unique names"]);
 }

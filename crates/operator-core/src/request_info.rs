@@ -1,39 +1,41 @@
-//! What a request asks of the API server, in the API server's own terms.
+//! Verb and resource of a request to the API server.
 
 use http::{Method, Request};
 use tracing::{Span, debug_span, field::Empty};
 
-/// Verb and resource of a request, as RBAC, the audit log and the API server's own metrics name them.
+/// Verb and resource of a request, with the names of RBAC, the audit log, and the API server's
+/// metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestInfo {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
-    /// Plural, group and subresource: `pods`, `podsets.app.example.com/status`. Empty for a path that is no resource's.
+    /// Plural, group, and subresource, such as `podsets.app.example.com/status`. Empty for a path
+    /// that is no resource.
     pub resource: String,
 }
 
 impl RequestInfo {
-    /// Reads it from method, path and query.
+    /// Returns the verb and the resource of a request.
     pub fn of<B>(request: &Request<B>) -> Self {
         let Target { resource, is_object } = target(request.uri().path());
         Self { verb: verb(request, is_object), resource }
     }
 
-    /// The span of sending it: a part of the work that it is sent for, and none if it is sent for no work in
-    /// particular, as those of watches are. The answer's `code` is recorded when it is known.
-    pub(super) fn span(&self) -> Span {
+    /// Returns the span of the request, within the current span. Returns no span if there is no
+    /// current one, as for watches. The status `code` is recorded with the response.
+    pub(crate) fn span(&self) -> Span {
         if Span::current().is_none() {
             return Span::none();
         }
         debug_span!("request", verb = self.verb, resource = self.resource, code = Empty)
     }
 
-    /// Whether it follows changes and so lasts.
+    /// Returns whether the request is a watch.
     pub fn is_watch(&self) -> bool {
         self.verb == "watch"
     }
 
-    /// Whether it may change something.
+    /// Returns whether the request can change an object.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb, "get" | "list" | "watch")
     }
@@ -54,11 +56,11 @@ fn verb<B>(request: &Request<B>, is_object: bool) -> &'static str {
     }
 }
 
-/// What a path names.
+/// Resource that a path refers to.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     resource: String,
-    /// Whether it is one object rather than all of them.
+    /// Whether the path refers to a single object.
     is_object: bool,
 }
 
@@ -71,7 +73,8 @@ fn target(path: &str) -> Target {
     };
     let _version = parts.next();
     let rest: Vec<_> = parts.collect();
-    // `namespaces/<name>/<plural>` is the collection of a namespace; `namespaces/<name>/status` is not.
+    // `namespaces/<name>/<plural>` is a collection in a namespace; `namespaces/<name>/status` is a
+    // subresource.
     let rest = match rest.as_slice() {
         ["namespaces", _, "status" | "finalize"] => rest.as_slice(),
         ["namespaces", _, within @ ..] if !within.is_empty() => within,
@@ -94,14 +97,14 @@ fn target(path: &str) -> Target {
 mod tests {
     use super::*;
 
-    fn asked(method: Method, uri: &str) -> (&'static str, String) {
+    fn info(method: Method, uri: &str) -> (&'static str, String) {
         let RequestInfo { verb, resource } =
             RequestInfo::of(&Request::builder().method(method).uri(uri).body(()).unwrap());
         (verb, resource)
     }
 
     #[test]
-    fn verb_and_resource_are_those_of_rbac() {
+    fn parses_verb_and_resource() {
         for (method, uri, verb, resource) in [
             (Method::GET, "/api/v1/pods?watch=true", "watch", "pods"),
             (Method::GET, "/api/v1/namespaces/a/pods?limit=3", "list", "pods"),
@@ -115,7 +118,7 @@ mod tests {
             (Method::PATCH, "/apis/g.io/v1/things/b/status", "patch", "things.g.io/status"),
             (Method::GET, "/version", "get", ""),
         ] {
-            assert_eq!(asked(method, uri), (verb, resource.to_owned()), "{uri}");
+            assert_eq!(info(method, uri), (verb, resource.to_owned()), "{uri}");
         }
     }
 }

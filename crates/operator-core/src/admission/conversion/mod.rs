@@ -1,9 +1,9 @@
 //! Conversion between the versions of a kind.
 //!
-//! One version is the hub. Each other version knows how to become it and how to be made from it, so that any two
-//! can be converted.
+//! One version is the hub. Every other version is a spoke with conversions to and from the hub, so
+//! any two versions can be converted.
 
-mod answer;
+mod response;
 
 use std::{
     collections::BTreeMap,
@@ -13,31 +13,31 @@ use std::{
     time::Instant,
 };
 
-use answer::{Answer, each};
 use kube::{CustomResourceExt, Resource};
+use response::{ResponseWriter, for_each_object};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
     BoxError,
-    endpoint::{ReviewError, found},
-    footprint::Footprint,
-    review::{Header, short},
+    error::{ReviewError, describe_kind},
+    memory_estimate::MemoryEstimate,
+    review::{Header, short_string},
 };
 
 const KIND: &str = "ConversionReview";
-/// How much of the cause of a failure is repeated in a message.
-const LONGEST_CAUSE: usize = 1024;
-/// How much of a name is repeated in a message.
-const LONGEST_NAME: usize = 253;
-/// The request and the answer are the same in both.
+/// Maximum number of characters of a cause in a message.
+const MAX_CAUSE_CHARS: usize = 1024;
+/// Maximum number of characters of a name in a message.
+const MAX_NAME_CHARS: usize = 253;
+/// Versions of the review. Request and response are the same in both.
 const VERSIONS: [&str; 2] = ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"];
 
-/// A kind whose versions are converted. Begun by [`Conversion::hub`].
+/// Conversions between the versions of a kind. Built with [`Conversion::hub`].
 pub struct Conversion {
-    /// The group of the kind.
+    /// Group of the kind.
     pub group: String,
-    /// The plural of the kind.
+    /// Plural of the kind.
     pub plural: String,
     hub: String,
     spokes: BTreeMap<String, Spoke>,
@@ -50,7 +50,7 @@ struct Spoke {
     from_hub: Convert,
 }
 
-/// A version of a kind that can be converted: a type of a custom resource.
+/// A version of a kind that can be converted: a derived custom resource.
 pub trait Version:
     Resource<DynamicType = ()> + CustomResourceExt + DeserializeOwned + Serialize + 'static
 {
@@ -61,39 +61,41 @@ impl<T> Version for T where
 {
 }
 
-/// A conversion that is being declared, with `H` as the hub.
-#[must_use = "ends with declare()"]
-pub struct Hub<H> {
+/// Builder of a [`Conversion`] with `H` as the hub.
+#[must_use = "ends with build()"]
+pub struct ConversionBuilder<H> {
     conversion: Conversion,
     hub: PhantomData<fn() -> H>,
 }
 
 impl Conversion {
-    /// Begins a conversion by way of the version `H`; best the one that is stored.
-    pub fn hub<H: Version>() -> Hub<H> {
+    /// Starts a conversion with the version `H` as the hub. Prefer the stored version.
+    pub fn hub<H: Version>() -> ConversionBuilder<H> {
         let conversion = Self {
             group: H::group(&()).into_owned(),
             plural: H::plural(&()).into_owned(),
             hub: H::version(&()).into_owned(),
             spokes: BTreeMap::new(),
         };
-        Hub { conversion, hub: PhantomData }
+        ConversionBuilder { conversion, hub: PhantomData }
     }
 
-    /// The path that it is served at, by a controller of this name.
+    /// Returns the path of the conversion for a controller with this name.
     pub fn path(&self, controller: &str) -> String {
         format!("/{controller}/convert/{}", self.plural)
     }
 
-    /// The name of the definition.
+    /// Returns the name of the CRD.
     pub fn definition(&self) -> String {
         format!("{}.{}", self.plural, self.group)
     }
 }
 
-impl<H: Version> Hub<H> {
-    /// Another version of the kind, and both ways between it and the hub. Nothing may be lost on the way to the hub
-    /// and back. Of the metadata, only labels and annotations may be changed; other changes are undone.
+impl<H: Version> ConversionBuilder<H> {
+    /// Adds a version with conversions to and from the hub.
+    ///
+    /// A round trip must not lose data. Conversions can change labels and annotations, but no other
+    /// metadata; such changes are reverted.
     pub fn spoke<S: Version, E: Into<BoxError> + 'static>(
         mut self,
         to_hub: fn(S) -> Result<H, E>,
@@ -104,7 +106,7 @@ impl<H: Version> Hub<H> {
         self
     }
 
-    /// The conversion is complete.
+    /// Returns the conversion.
     pub fn build(self) -> Conversion {
         self.conversion
     }
@@ -112,23 +114,23 @@ impl<H: Version> Hub<H> {
 
 fn typed<A: Version, B: Version, E: Into<BoxError> + 'static>(convert: fn(A) -> Result<B, E>) -> Convert {
     Box::new(move |object| {
-        // The parser's own words quote what stands there, and that may be secret.
+        // The message of the parser quotes the value, which can be secret.
         let object = serde_json::from_value::<A>(object)
-            .map_err(|_| format!("it is not as this version of the manager knows {}", A::version(&())))?;
+            .map_err(|_| format!("it does not match the schema of {}", A::version(&())))?;
         Ok(serde_json::to_value(convert(object).map_err(Into::into)?)?)
     })
 }
 
-/// A conversion review that was answered.
+/// Response to a conversion review.
 #[derive(Debug)]
 pub struct ConversionResponse {
-    /// The `ConversionReview` to send back, as JSON.
+    /// The `ConversionReview` as JSON.
     pub body: Vec<u8>,
-    /// The review's id.
+    /// UID of the review.
     pub uid: String,
-    /// How many objects it was about.
+    /// Number of objects in the review.
     pub count: usize,
-    /// Why nothing was converted, if so.
+    /// Why the conversion failed, if it failed. Then no object was converted.
     pub failed: Option<ConversionError>,
 }
 
@@ -141,100 +143,103 @@ pub struct ConversionError {
     cause: BoxError,
 }
 
-/// The most objects of one review.
-const MOST_OBJECTS: usize = 20_000;
-/// The largest object as JSON: what etcd stores, and some more for older versions, which say the same in more words.
-const LARGEST_OBJECT: usize = 2 * 1024 * 1024;
-/// How many times an object is held at once, parsed, while it is converted.
+/// Maximum number of objects of a review.
+const MAX_OBJECTS: usize = 20_000;
+/// Maximum size of an object as JSON: the limit of etcd, with a reserve for older versions that are
+/// more verbose.
+const MAX_OBJECT_BYTES: usize = 2 * 1024 * 1024;
+/// Number of parsed copies of an object during its conversion.
 const COPIES: usize = 4;
-/// What an answer has besides the objects.
-const ENVELOPE: usize = 4096;
+/// Bytes of a response besides the objects.
+const ENVELOPE_BYTES: usize = 4096;
 
-/// What one review may use.
+/// Limits of one review.
 #[derive(Clone, Debug)]
-pub struct ConversionBounds {
-    /// The most memory for one object that is being converted, by [`Conversion::memory`].
+pub struct ConversionLimits {
+    /// Maximum memory of one object during its conversion, by [`Conversion::memory`].
     pub object: usize,
-    /// The largest answer, in bytes.
-    pub answer: usize,
-    /// When to give up. Looked at between two objects.
+    /// Maximum size of the response in bytes.
+    pub response: usize,
+    /// Deadline, checked between objects.
     pub deadline: Instant,
-    /// Set when nobody waits for the answer any more. Looked at between two objects.
+    /// Set if the client disconnected. Checked between objects.
     pub cancelled: Arc<AtomicBool>,
 }
 
 #[derive(Deserialize)]
 struct Review<'b> {
     #[serde(borrow)]
-    request: Option<RequestInfo<'b>>,
+    request: Option<ConversionRequest<'b>>,
 }
 
 #[derive(Deserialize)]
-struct RequestInfo<'b> {
-    #[serde(deserialize_with = "short")]
+struct ConversionRequest<'b> {
+    #[serde(deserialize_with = "short_string")]
     uid: String,
-    #[serde(rename = "desiredAPIVersion", deserialize_with = "short")]
+    #[serde(rename = "desiredAPIVersion", deserialize_with = "short_string")]
     desired_api_version: String,
-    /// Stays text, so that only one object at a time is in memory.
+    /// Not decoded at once, so that only one object at a time is in memory.
     #[serde(borrow)]
     objects: &'b RawValue,
 }
 
 impl Conversion {
-    /// Returns an estimate of the memory that it takes to convert one object, or all objects of a body at once.
-    pub fn memory(found: &Footprint) -> usize {
-        found.bytes(COPIES)
+    /// Returns the estimated memory that the conversion of one object needs, or of all objects of a
+    /// body at once.
+    pub fn memory(estimate: &MemoryEstimate) -> usize {
+        estimate.bytes(COPIES)
     }
 
-    /// Answers a review. Takes as long as the objects are many: not for a thread that others wait for.
+    /// Converts the objects of a review. CPU bound: run it on a blocking thread.
     ///
     /// # Errors
-    /// When it makes no sense. An object that cannot be converted is an answer, and so is a review that needs more
-    /// than the bounds allow.
-    pub fn answer(&self, body: &[u8], bounds: &ConversionBounds) -> Result<ConversionResponse, ReviewError> {
+    /// Returns an error if the body is no valid review. If an object cannot be converted, or if the
+    /// review exceeds the limits, the response reports the failure.
+    pub fn answer(&self, body: &[u8], limits: &ConversionLimits) -> Result<ConversionResponse, ReviewError> {
         let header: Header = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
         if header.kind != KIND || !VERSIONS.contains(&header.api_version.as_str()) {
-            return Err(ReviewError::OtherKind {
+            return Err(ReviewError::UnexpectedKind {
                 expected: KIND,
                 versions: "apiextensions.k8s.io/v1 or v1beta1",
-                found: found(&header.kind, &header.api_version),
+                found: describe_kind(&header.kind, &header.api_version),
                 advice: "list v1 in conversionReviewVersions of the definition",
             });
         }
         let review: Review<'_> = serde_json::from_slice(body).map_err(ReviewError::malformed(KIND))?;
-        let asked = review.request.ok_or(ReviewError::NoRequest(KIND))?;
-        let mut answer =
-            Answer::begin(&header.api_version, &asked, bounds).map_err(ReviewError::Unwritable)?;
-        let read = each(asked.objects, |object| answer.add(self, object));
-        let Answer { text, count, failed, .. } = answer;
-        let uid = asked.uid;
+        let request = review.request.ok_or(ReviewError::NoRequest(KIND))?;
+        let mut writer =
+            ResponseWriter::new(&header.api_version, &request, limits).map_err(ReviewError::Encode)?;
+        let read = for_each_object(request.objects, |object| writer.add(self, object));
+        let ResponseWriter { buffer, count, failed, .. } = writer;
+        let uid = request.uid;
         if let Some(failed) = failed {
-            let reply = json!({
+            let response = json!({
                 "apiVersion": header.api_version,
                 "kind": KIND,
                 "response": { "uid": uid, "result": { "status": "Failure", "message": failed.to_string() } },
             });
-            let body = serde_json::to_vec(&reply).map_err(ReviewError::Unwritable)?;
+            let body = serde_json::to_vec(&response).map_err(ReviewError::Encode)?;
             return Ok(ConversionResponse { body, uid, count, failed: Some(failed) });
         }
         read.map_err(ReviewError::malformed(KIND))?;
-        let mut body = text.bytes;
+        let mut body = buffer.bytes;
         body.extend_from_slice(br#"],"result":{"status":"Success"}}}"#);
         Ok(ConversionResponse { body, uid, count, failed: None })
     }
 
-    /// Converts one object. What is of the wanted version already stays as it is.
+    /// Converts one object. Returns it unchanged if it already has the version.
     ///
     /// # Errors
-    /// When the object is of another kind, a version is unknown, or the converter refuses.
+    /// Returns an error if the object has another kind, a version is unknown, or the conversion
+    /// fails.
     pub fn convert(&self, object: Value, to: &str) -> Result<Value, ConversionError> {
         let described = describe(&object);
         let convert = || self.convert_between(object, to);
         let converted = std::panic::catch_unwind(AssertUnwindSafe(convert));
         converted
-            .unwrap_or_else(
-                |_| Err("the conversion failed by a bug of the manager; its log says more".into()),
-            )
+            .unwrap_or_else(|_| {
+                Err("the conversion panicked, a bug of the manager; see its log for details".into())
+            })
             .map_err(|cause| ConversionError { object: described, to: to.to_owned(), cause: shorten(cause) })
     }
 
@@ -248,15 +253,18 @@ impl Conversion {
         let hub = if from == self.hub { object } else { (self.spoke(&from)?.to_hub)(object)? };
         let mut converted =
             if to_version == self.hub { hub } else { (self.spoke(to_version)?.from_hub)(hub)? };
-        settle(&mut converted, metadata, to);
+        restore_metadata(&mut converted, metadata, to);
         Ok(converted)
     }
 
-    /// The version within our group.
+    /// Returns the version of an `apiVersion` in the group of the kind.
     fn version<'v>(&self, api_version: &'v str) -> Result<&'v str, BoxError> {
         match api_version.split_once('/') {
             Some((group, version)) if group == self.group => Ok(version),
-            _ => Err(format!("{} are not of {}", self.definition(), found("", api_version)).into()),
+            _ => {
+                Err(format!("{} does not belong to {}", describe_kind("", api_version), self.definition())
+                    .into())
+            }
         }
     }
 
@@ -265,8 +273,8 @@ impl Conversion {
             let known: Vec<_> =
                 std::iter::once(&self.hub).chain(self.spokes.keys()).map(String::as_str).collect();
             format!(
-                "there is no version {} of {}; known are {}",
-                found("", version),
+                "{} of {} is unknown; known versions are {}",
+                describe_kind("", version),
                 self.definition(),
                 known.join(", ")
             )
@@ -275,20 +283,20 @@ impl Conversion {
     }
 }
 
-/// Takes the metadata out of an object, but for what conversions look at.
+/// Takes the metadata from an object. Leaves the fields that conversions read.
 fn take_metadata(object: &mut Value) -> Value {
     let metadata = object.get_mut("metadata").map(Value::take).unwrap_or_default();
     if let Some(fields) = object.as_object_mut() {
-        let looked_at = ["name", "namespace", "uid", "labels", "annotations"];
-        let some =
-            looked_at.iter().filter_map(|name| Some(((*name).to_owned(), metadata.get(*name)?.clone())));
-        fields.insert("metadata".to_owned(), Value::Object(some.collect()));
+        let kept = ["name", "namespace", "uid", "labels", "annotations"];
+        let kept = kept.iter().filter_map(|name| Some(((*name).to_owned(), metadata.get(*name)?.clone())));
+        fields.insert("metadata".to_owned(), Value::Object(kept.collect()));
     }
     metadata
 }
 
-/// Puts the metadata back but for labels and annotations, which alone may change, and sets the version.
-fn settle(converted: &mut Value, mut metadata: Value, to: &str) {
+/// Restores the metadata except labels and annotations, which conversions can change. Sets the
+/// version.
+fn restore_metadata(converted: &mut Value, mut metadata: Value, to: &str) {
     for field in ["labels", "annotations"] {
         let new = converted.pointer(&format!("/metadata/{field}")).filter(|new| !new.is_null()).cloned();
         if let Some(fields) = metadata.as_object_mut() {
@@ -304,17 +312,17 @@ fn settle(converted: &mut Value, mut metadata: Value, to: &str) {
     }
 }
 
-/// A cause may quote what stands in the object; it is logged, and sent back.
+/// Truncates a cause, which can quote the object. It is logged and returned.
 fn shorten(cause: BoxError) -> BoxError {
     let text = cause.to_string();
-    if text.len() <= LONGEST_CAUSE {
+    if text.len() <= MAX_CAUSE_CHARS {
         return cause;
     }
-    format!("{} ...", text.chars().take(LONGEST_CAUSE).collect::<String>()).into()
+    format!("{} ...", text.chars().take(MAX_CAUSE_CHARS).collect::<String>()).into()
 }
 
 fn describe(object: &Value) -> String {
-    let short = |pointer| text(object, pointer).chars().take(LONGEST_NAME).collect::<String>();
+    let short = |pointer| text(object, pointer).chars().take(MAX_NAME_CHARS).collect::<String>();
     let (namespace, name) = (short("/metadata/namespace"), short("/metadata/name"));
     let slash = if namespace.is_empty() { "" } else { "/" };
     format!("{} {namespace}{slash}{name} of {}", short("/kind"), short("/apiVersion"))

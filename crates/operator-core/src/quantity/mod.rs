@@ -1,66 +1,67 @@
-//! Kubernetes quantities, counted exactly.
+//! Exact Kubernetes quantities.
 //!
-//! A [`Quantity`] is a whole number of 10⁻⁹ units and the family of suffixes it was written in. Grammar,
-//! canonical form, rounding and the rule for the family of a sum are those of apimachinery's
-//! `resource.Quantity`, and are held by vectors which that package printed. It differs in three places, each
-//! on purpose:
+//! A [`Quantity`] is a whole number of 10⁻⁹ units and a suffix format. Grammar, canonical form,
+//! rounding, and the format of a sum are those of `resource.Quantity` in apimachinery. Test vectors
+//! that apimachinery printed verify this. There are three intended differences:
 //!
-//! - it always prints the canonical form, where apimachinery repeats some other spellings as they came (`1.500`, `+1`);
-//! - a text without any digit (`m`, `.`) is an error, where apimachinery reads zero;
-//! - the largest magnitude is about 10²⁸, where apimachinery has no limit but loses the exponent from 10²¹ on.
+//! - It always prints the canonical form. apimachinery keeps some other spellings (`1.500`, `+1`).
+//! - A text without a digit (`m`, `.`) is an error. apimachinery parses it as zero.
+//! - The largest magnitude is about 10²⁸. apimachinery has no limit, but loses the exponent from
+//!   10²¹ on.
 
 use std::{cmp::Ordering, fmt, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
-/// How many of the counted units make one.
+/// Number of 10⁻⁹ units in one.
 const NANOS: i128 = 1_000_000_000;
-/// A thousandth in counted units.
+/// Number of 10⁻⁹ units in a thousandth.
 const MILLI: i128 = NANOS / 1000;
-/// A quantity in binary suffixes is capped here when it is read, as apimachinery caps it.
+/// Maximum of a parsed quantity with a binary suffix, as in apimachinery.
 const MAX_BINARY: i128 = i64::MAX as i128 * NANOS;
 const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY_SUFFIXES: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// The family of suffixes in which a quantity is written.
+/// Suffix format of a quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Powers of ten with a letter: `100m`, `12`, `3G`.
     #[default]
     DecimalSi,
-    /// Powers of 1024: `64Ki`, `16Gi`. What is below 1024 or not whole is printed as [`Format::DecimalSi`].
+    /// Powers of 1024: `64Ki`, `16Gi`. Values below 1024 or with a fraction print as
+    /// [`Format::DecimalSi`].
     BinarySi,
     /// Powers of ten with an exponent: `12e6`.
     DecimalExponent,
 }
 
-/// Why a text is not a quantity.
+/// Error of a text that is no quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseQuantityError {
-    /// It does not begin with a number.
+    /// The text does not begin with a number.
     #[error("\"{0}\" is not a quantity: it must begin with a number such as 2, 0.5 or -1")]
     Number(String),
-    /// What follows the number is no suffix.
+    /// The text after the number is no suffix.
     #[error(
-        "\"{text}\" is not a quantity: \"{suffix}\" is no suffix; write one of n u m k M G T P E, \
+        "\"{text}\" is not a quantity: \"{suffix}\" is not a suffix; use one of n u m k M G T P E, \
          Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
     )]
     Suffix {
         /// The whole text.
         text: String,
-        /// What follows the number.
+        /// The text after the number.
         suffix: String,
     },
-    /// It is too large to be counted in 10⁻⁹ units.
-    #[error("the quantity \"{0}\" is too large: its magnitude may be at most about 10^28")]
+    /// The magnitude exceeds the largest number of 10⁻⁹ units.
+    #[error("the quantity \"{0}\" is too large: its magnitude can be at most about 10^28")]
     OutOfRange(String),
 }
 
 /// An exact amount of a resource.
 ///
-/// Equality and order go by value: `1Gi` equals `1024Mi`. [`fmt::Display`] prints the canonical form: no
-/// fraction, no loss, the largest suffix of the family.
+/// Equality and order compare values: `1Gi` equals `1024Mi`. [`fmt::Display`] prints the canonical
+/// form: without a fraction, exact, with the largest suffix of the format.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -68,27 +69,27 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Nothing at all. A sum that starts with it takes the family of what is added.
+    /// Zero. A sum that starts with it has the format of the other operand.
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
-    /// That many whole units.
+    /// Returns `units` whole units.
     pub fn from_units(units: i64, format: Format) -> Self {
         Self { nanos: i128::from(units) * NANOS, format }
     }
 
-    /// The family of suffixes it is printed in.
+    /// Returns the suffix format.
     pub fn format(self) -> Format {
         self.format
     }
 
-    /// The same amount in another family of suffixes.
+    /// Returns the same value in another format.
     #[must_use]
     pub fn in_format(self, format: Format) -> Self {
         Self { format, ..self }
     }
 
-    /// The amount in whole thousandths, rounded away from zero: what the API server makes of the quantities
-    /// of pods, quotas and limit ranges (`SetDefaults_ResourceList`).
+    /// Rounds to whole thousandths, away from zero. The API server does the same for Pods, quotas,
+    /// and limit ranges (`SetDefaults_ResourceList`).
     #[must_use]
     pub fn in_thousandths(self) -> Self {
         let rest = self.nanos % MILLI;
@@ -96,38 +97,39 @@ impl Quantity {
         Self { nanos: self.nanos.saturating_add(away), ..self }
     }
 
-    /// The amount as a floating-point number, for metrics: large ones lose their last digits.
-    #[allow(clippy::cast_precision_loss, reason = "which is said")]
+    /// Returns the value as a floating-point number, for metrics. Large values lose precision.
+    #[allow(clippy::cast_precision_loss, reason = "documented")]
     pub fn to_f64(self) -> f64 {
         self.nanos as f64 / 1e9
     }
 
-    /// Whether it is nothing at all.
+    /// Returns whether the value is zero.
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// The sum, in the family of `self`, or of `other` where `self` is zero. `None` if it cannot be counted.
+    /// Adds. The result has the format of `self`, or of `other` if `self` is zero. Returns `None`
+    /// on overflow.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         let nanos = self.nanos.checked_add(other.nanos)?;
         Some(Self { nanos, format: self.family_with(other) })
     }
 
-    /// The difference, in the family that [`Self::checked_add`] would choose. `None` if it cannot be counted.
+    /// Subtracts. The format is that of [`Self::checked_add`]. Returns `None` on overflow.
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         let nanos = self.nanos.checked_sub(other.nanos)?;
         Some(Self { nanos, format: self.family_with(other) })
     }
 
-    /// The sum, or the largest (smallest) quantity there is.
+    /// Adds, like [`Self::checked_add`], and saturates on overflow.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_add(other.nanos), format: self.family_with(other) }
     }
 
-    /// The difference, or the smallest (largest) quantity there is.
+    /// Subtracts, like [`Self::checked_sub`], and saturates on overflow.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_sub(other.nanos), format: self.family_with(other) }
@@ -137,15 +139,15 @@ impl Quantity {
         if self.is_zero() { other.format } else { self.format }
     }
 
-    /// Caps what the binary family cannot hold, and leaves that family below one, both as apimachinery does
-    /// on reading.
-    fn settle_binary(self) -> Self {
+    /// Limits a parsed quantity with a binary suffix, and changes the format of values below one,
+    /// as apimachinery does.
+    fn normalize_binary(self) -> Self {
         let nanos = self.nanos.clamp(-MAX_BINARY, MAX_BINARY);
         let below_one = nanos != 0 && nanos.abs() < NANOS;
         Self { nanos, format: if below_one { Format::DecimalSi } else { Format::BinarySi } }
     }
 
-    /// The number and the exponent of 1024, if the canonical form has one of the binary suffixes.
+    /// Returns the number and the exponent of 1024, if the canonical form has a binary suffix.
     fn as_binary(self) -> Option<(i128, usize)> {
         let whole = self.nanos / NANOS;
         if self.format != Format::BinarySi || self.nanos % NANOS != 0 || whole.abs() < 1024 {
@@ -159,7 +161,7 @@ impl Quantity {
         Some((number, power))
     }
 
-    /// The number and the largest exponent of ten that is a multiple of three, not above `limit`.
+    /// Returns the number and the exponent of ten: the largest multiple of three up to `limit`.
     fn as_decimal(self, limit: i32) -> (i128, i32) {
         let (mut number, mut exponent) = (self.nanos, -9);
         while number != 0 && number % 1000 == 0 && exponent < limit {
@@ -222,7 +224,7 @@ impl FromStr for Quantity {
             .ok_or_else(|| ParseQuantityError::Suffix { text: text.to_owned(), suffix: suffix.to_owned() })?;
         let nanos = number.nanos(scale).ok_or_else(|| ParseQuantityError::OutOfRange(text.to_owned()))?;
         let quantity = Self { nanos, format };
-        Ok(if format == Format::BinarySi { quantity.settle_binary() } else { quantity })
+        Ok(if format == Format::BinarySi { quantity.normalize_binary() } else { quantity })
     }
 }
 
@@ -240,12 +242,12 @@ impl From<Quantity> for ApiQuantity {
     }
 }
 
-/// What one written unit is worth.
+/// Scale of a suffix.
 #[derive(Clone, Copy)]
 enum Scale {
-    /// That power of ten.
+    /// A power of ten.
     Ten(i32),
-    /// That power of 1024.
+    /// A power of 1024.
     Binary(u32),
 }
 
@@ -261,7 +263,7 @@ impl Scale {
         Some((Format::DecimalExponent, Self::Ten(exponent.parse().ok()?)))
     }
 
-    /// The counted units in one written unit, and how many times to divide by ten where that is less than
+    /// Returns the number of 10⁻⁹ units, and how many times to divide by ten if it is less than
     /// one.
     fn units(self) -> Option<(i128, u32)> {
         match self {
@@ -275,7 +277,7 @@ impl Scale {
     }
 }
 
-/// The parts of a written quantity.
+/// Parts of a text.
 struct Number<'a> {
     negative: bool,
     whole: &'a str,
@@ -284,7 +286,7 @@ struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    /// `None` if there is no digit.
+    /// Splits a text. Returns `None` if there is no digit.
     fn split(text: &'a str) -> Option<Self> {
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         let (whole, rest) = leading_digits(unsigned);
@@ -293,10 +295,10 @@ impl<'a> Number<'a> {
         (digits > 0).then_some(Self { negative: text.starts_with('-'), whole, fraction, suffix })
     }
 
-    /// The number in counted units, rounded away from zero; `None` if it is too large.
+    /// Returns the number of 10⁻⁹ units, rounded away from zero. Returns `None` if it is too large.
     ///
-    /// The fraction is taken digit by digit from its end, so that no length of it overflows or loses the
-    /// remainder.
+    /// Processes the fraction from its last digit, so a long fraction neither overflows nor loses
+    /// the remainder.
     fn nanos(&self, scale: Scale) -> Option<i128> {
         let zero = self.whole.bytes().chain(self.fraction.bytes()).all(|digit| digit == b'0');
         if zero {

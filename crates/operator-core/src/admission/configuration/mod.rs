@@ -1,6 +1,6 @@
-//! The objects that tell the API server of a controller's webhooks and conversions.
+//! Webhook configurations, admission policies, and CRDs with conversions of a controller.
 //!
-//! `caBundle` is left out: the part of the process that keeps the certificates fills it in.
+//! `caBundle` is empty. The process that owns the certificates sets it.
 
 use k8s_openapi::{
     api::admissionregistration::v1::{
@@ -18,39 +18,40 @@ use kube::{ResourceExt, core::ObjectMeta};
 use super::{
     conversion::Conversion,
     policy::Policy,
+    side_effects::SideEffects,
     target::TargetRule,
-    webhook::{FailurePolicy, SideEffects, Webhook, WebhookType},
+    webhook::{FailurePolicy, Webhook, WebhookType},
 };
-use crate::{controller::Registration, labels};
+use crate::{labels, registration::Registration};
 
-/// The Service that the API server reaches the webhooks by.
+/// Service of the webhooks.
 pub const SERVICE: &str = "ensemble-webhook";
-/// Its port.
+/// Port of [`SERVICE`].
 pub const PORT: i32 = 443;
-/// The namespaces that no webhook is ever asked about, the manager's own apart: those that a cluster needs to come up.
-pub const EXEMPT: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
-/// The label that the API server itself puts on each namespace.
+/// Namespaces that no webhook reviews, besides the manager's own: a cluster needs them to start.
+pub const EXEMPT_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+/// Label with the namespace's name, which the API server sets on each namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// How the API server reaches the webhooks.
+/// How the API server connects to the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientConfig {
-    /// By the Service of a manager that runs in the cluster, in this namespace.
+    /// With the Service of a manager that runs in the cluster.
     Service {
-        /// The namespace of the Service and of the manager.
+        /// Namespace of the Service and of the manager.
         namespace: String,
     },
-    /// By the address of a manager that runs elsewhere: `https://127.0.0.1:9443`.
+    /// With the URL of a manager that runs elsewhere.
     Url {
-        /// Scheme, host and port, without a path.
+        /// Scheme, host, and port without a path, such as `https://127.0.0.1:9443`.
         base: String,
-        /// The namespace that counts as the manager's own.
+        /// Namespace that counts as the manager's own.
         namespace: String,
     },
 }
 
 impl ClientConfig {
-    /// The namespace that is the manager's own.
+    /// Returns the manager's namespace.
     pub fn namespace(&self) -> &str {
         match self {
             Self::Service { namespace } | Self::Url { namespace, .. } => namespace,
@@ -100,62 +101,68 @@ impl ClientConfig {
     }
 }
 
-/// The name of a controller's webhook configurations.
+/// Returns the name of a controller's webhook configurations.
 pub fn name(controller: &str) -> String {
     format!("ensemble-{controller}")
 }
 
-/// A controller's validating webhooks, if it has any.
-pub fn validating(controller: &Registration, reach: &ClientConfig) -> Option<ValidatingWebhookConfiguration> {
+/// Returns the validating webhooks of a controller, if it has any.
+pub fn validating(
+    controller: &Registration,
+    client_config: &ClientConfig,
+) -> Option<ValidatingWebhookConfiguration> {
     let declared = declared(controller, WebhookType::Validating);
     let webhooks: Vec<_> =
-        declared.iter().map(|webhook| validating_webhook(controller, webhook, reach)).collect();
+        declared.iter().map(|webhook| validating_webhook(controller, webhook, client_config)).collect();
     (!webhooks.is_empty())
         .then(|| ValidatingWebhookConfiguration { metadata: metadata(controller), webhooks: Some(webhooks) })
 }
 
-/// A controller's mutating webhooks, if it has any.
-pub fn mutating(controller: &Registration, reach: &ClientConfig) -> Option<MutatingWebhookConfiguration> {
+/// Returns the mutating webhooks of a controller, if it has any.
+pub fn mutating(
+    controller: &Registration,
+    client_config: &ClientConfig,
+) -> Option<MutatingWebhookConfiguration> {
     let declared = declared(controller, WebhookType::Mutating);
     let webhooks: Vec<_> =
-        declared.iter().map(|webhook| mutating_webhook(controller, webhook, reach)).collect();
+        declared.iter().map(|webhook| mutating_webhook(controller, webhook, client_config)).collect();
     (!webhooks.is_empty())
         .then(|| MutatingWebhookConfiguration { metadata: metadata(controller), webhooks: Some(webhooks) })
 }
 
-/// The definitions that a controller comes with, each with its conversion if it has one.
-pub fn definitions(controller: &Registration, reach: &ClientConfig) -> Vec<CustomResourceDefinition> {
+/// Returns the CRDs of a controller with their conversions.
+pub fn definitions(controller: &Registration, client_config: &ClientConfig) -> Vec<CustomResourceDefinition> {
     let mut definitions = (controller.crds)();
     for definition in &mut definitions {
-        convert(definition, controller, reach);
+        convert(definition, controller, client_config);
     }
     definitions
 }
 
-/// Has the API server convert the versions of a definition by the controller's conversion of it, if there is one.
-fn convert(crd: &mut CustomResourceDefinition, controller: &Registration, reach: &ClientConfig) {
+/// Adds the controller's conversion to a CRD, if there is one.
+fn convert(crd: &mut CustomResourceDefinition, controller: &Registration, client_config: &ClientConfig) {
     let conversions = (controller.conversions)();
     let name = crd.name_any();
     if let Some(conversion) = conversions.iter().find(|conversion| conversion.definition() == name) {
-        crd.spec.conversion = Some(webhook_conversion(conversion, controller, reach));
+        crd.spec.conversion = Some(webhook_conversion(conversion, controller, client_config));
     }
 }
 
 fn webhook_conversion(
     conversion: &Conversion,
     controller: &Registration,
-    reach: &ClientConfig,
+    client_config: &ClientConfig,
 ) -> CustomResourceConversion {
     CustomResourceConversion {
         strategy: "Webhook".to_owned(),
         webhook: Some(WebhookConversion {
-            client_config: Some(reach.conversion(conversion.path(controller.name))),
+            client_config: Some(client_config.conversion(conversion.path(controller.name))),
             conversion_review_versions: vec!["v1".to_owned(), "v1beta1".to_owned()],
         }),
     }
 }
 
-/// A controller's admission policies, each with what puts it into effect.
+/// Returns the admission policies of a controller with their bindings.
 pub fn policies(
     controller: &Registration,
     manager_namespace: &str,
@@ -167,8 +174,8 @@ pub fn policies(
     (controller.policies)(manager_namespace).iter().map(both).collect()
 }
 
-fn declared(controller: &Registration, purpose: WebhookType) -> Vec<Webhook> {
-    (controller.webhooks)().into_iter().filter(|webhook| webhook.purpose == purpose).collect()
+fn declared(controller: &Registration, webhook_type: WebhookType) -> Vec<Webhook> {
+    (controller.webhooks)().into_iter().filter(|webhook| webhook.webhook_type == webhook_type).collect()
 }
 
 fn metadata(controller: &Registration) -> ObjectMeta {
@@ -182,16 +189,16 @@ fn metadata(controller: &Registration) -> ObjectMeta {
 fn validating_webhook(
     controller: &Registration,
     webhook: &Webhook,
-    reach: &ClientConfig,
+    client_config: &ClientConfig,
 ) -> ValidatingWebhook {
     ValidatingWebhook {
         name: webhook.full_name(controller.name),
         admission_review_versions: vec!["v1".to_owned()],
-        client_config: reach.webhook(webhook.path(controller.name)),
+        client_config: client_config.webhook(webhook.path(controller.name)),
         failure_policy: Some(failure_policy(webhook)),
         match_conditions: match_conditions(webhook),
         match_policy: Some("Equivalent".to_owned()),
-        namespace_selector: Some(namespace_selector(webhook, reach.namespace())),
+        namespace_selector: Some(namespace_selector(webhook, client_config.namespace())),
         object_selector: Some(webhook.object_selector.clone()),
         rules: Some(webhook.targets.iter().map(rule).collect()),
         side_effects: side_effects(webhook),
@@ -199,7 +206,11 @@ fn validating_webhook(
     }
 }
 
-fn mutating_webhook(controller: &Registration, webhook: &Webhook, reach: &ClientConfig) -> MutatingWebhook {
+fn mutating_webhook(
+    controller: &Registration,
+    webhook: &Webhook,
+    client_config: &ClientConfig,
+) -> MutatingWebhook {
     let ValidatingWebhook {
         name,
         admission_review_versions,
@@ -212,8 +223,8 @@ fn mutating_webhook(controller: &Registration, webhook: &Webhook, reach: &Client
         rules,
         side_effects,
         timeout_seconds,
-    } = validating_webhook(controller, webhook, reach);
-    let again = if webhook.reinvoked { "IfNeeded" } else { "Never" };
+    } = validating_webhook(controller, webhook, client_config);
+    let reinvocation_policy = if webhook.reinvoked { "IfNeeded" } else { "Never" };
     MutatingWebhook {
         name,
         admission_review_versions,
@@ -226,7 +237,7 @@ fn mutating_webhook(controller: &Registration, webhook: &Webhook, reach: &Client
         rules,
         side_effects,
         timeout_seconds,
-        reinvocation_policy: Some(again.to_owned()),
+        reinvocation_policy: Some(reinvocation_policy.to_owned()),
     }
 }
 
@@ -256,16 +267,16 @@ fn rule(target: &TargetRule) -> RuleWithOperations {
     }
 }
 
-/// What webhooks on every kind are never asked about: a node's sign of life must not wait for anybody, and Events are
-/// many and say nothing of consequence.
-const NEVER: &str = "!(request.resource.group == 'coordination.k8s.io' || request.resource.group == 'events.k8s.io' || \
+/// Requests that webhooks for all kinds never review. Leases must not depend on a webhook, and
+/// Events are frequent.
+const EXCLUDED: &str = "!(request.resource.group == 'coordination.k8s.io' || request.resource.group == 'events.k8s.io' || \
     request.resource.group == 'authorization.k8s.io' || (request.resource.group == '' && request.resource.resource == 'events'))";
 
 fn match_conditions(webhook: &Webhook) -> Option<Vec<api::MatchCondition>> {
     let any = webhook.targets.iter().any(TargetRule::is_any);
-    let never = any.then(|| condition("neither-leases-nor-events", NEVER));
+    let excluded = any.then(|| condition("neither-leases-nor-events", EXCLUDED));
     let declared = webhook.match_conditions.iter().map(|one| condition(&one.name, &one.expression));
-    let all: Vec<_> = never.into_iter().chain(declared).collect();
+    let all: Vec<_> = excluded.into_iter().chain(declared).collect();
     (!all.is_empty()).then_some(all)
 }
 
@@ -273,11 +284,11 @@ fn condition(name: &str, expression: &str) -> api::MatchCondition {
     api::MatchCondition { name: name.to_owned(), expression: expression.to_owned() }
 }
 
-/// The declared selector; for objects in namespaces without those that a cluster and the manager need to come up.
-fn namespace_selector(webhook: &Webhook, own: &str) -> LabelSelector {
+/// Returns the declared selector. For namespaced objects, also excludes the exempt namespaces.
+fn namespace_selector(webhook: &Webhook, manager_namespace: &str) -> LabelSelector {
     let mut selector = webhook.namespace_selector.clone();
     if webhook.targets.iter().any(|target| target.namespaced) {
-        let exempt = EXEMPT.into_iter().chain([own]).map(str::to_owned).collect();
+        let exempt = EXEMPT_NAMESPACES.into_iter().chain([manager_namespace]).map(str::to_owned).collect();
         selector.match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
             key: NAME_LABEL.to_owned(),
             operator: "NotIn".to_owned(),
