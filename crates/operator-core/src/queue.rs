@@ -50,8 +50,6 @@ impl SyncedNamespaces {
 }
 
 /// Keys of objects to reconcile. The default queue is open for all namespaces.
-
-/// Keys of objects that wait to be reconciled. The default is open.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<State>,

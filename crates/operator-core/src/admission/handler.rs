@@ -28,8 +28,6 @@ pub trait Validator: Send + Sync + Sized + 'static {
     type Object: DeserializeOwned + Send + Sync + 'static;
 
     /// Builds the handler and requests its caches.
-
-    /// Makes the handler, and asks for the caches that it answers from.
     fn build(caches: &mut Caches<'_>) -> Self;
 
     /// Allows or denies a request.

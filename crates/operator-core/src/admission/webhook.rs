@@ -16,7 +16,7 @@ use super::{
 pub enum WebhookType {
     /// Allows or denies requests. Called after all mutating webhooks.
     Validating,
-    /// Can also change objects. It may also change the object.
+    /// Can also change objects.
     Mutating,
 }
 

@@ -47,8 +47,6 @@ type Subscriber<K> = Arc<dyn Fn(&Change<K>) + Send + Sync>;
 type SyncCallback = Arc<dyn Fn() + Send + Sync>;
 
 /// A cache of the objects of one kind. Cheap to clone; all clones share one watch.
-
-/// A shared view of all objects of one kind. Cheap to clone; all clones share one watch.
 pub struct Informer<K> {
     shared: Arc<Shared<K>>,
 }

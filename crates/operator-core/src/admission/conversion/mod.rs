@@ -134,7 +134,7 @@ pub struct ConversionResponse {
     pub failed: Option<ConversionError>,
 }
 
-/// An object cannot be converted.
+/// Error of an object that cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot convert {object} to {to}: {cause}")]
 pub struct ConversionError {

@@ -48,8 +48,7 @@ impl<'r> ResponseWriter<'r> {
         Ok(Self { buffer, count: 0, failed: None, to: &request.desired_api_version, limits })
     }
 
-    /// Converts an object and writes it. Returns whether to continue. Converts an object and adds
-    /// it. Returns whether to go on.
+    /// Converts an object and writes it. Returns whether to continue.
     pub(super) fn add(&mut self, conversion: &Conversion, object: &RawValue) -> bool {
         let added = self.try_add(conversion, object);
         self.count += 1;

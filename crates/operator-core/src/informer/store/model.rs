@@ -118,8 +118,8 @@ impl Server {
         self.states.len() - 1
     }
 
-    /// Returns the version of the next revision. Versions decrease with a restore. Two versions of
-    /// one object never have the same number, which is nearly impossible in a real cluster too.
+    /// Returns the version of the next revision. Versions decrease with a restore. An object never
+    /// gets the same version again: in a real cluster, other objects use up nearly all versions.
     fn next_version(&self) -> u64 {
         (self.revision() as u64 + 1) * RESTORES + self.restores
     }
