@@ -1,4 +1,4 @@
-//! What the finalizer functions promise.
+//! Finalizers.
 
 use kube::{
     Resource, ResourceExt,
@@ -10,51 +10,51 @@ use operator_core::{
 };
 use serde_json::json;
 
-use crate::support::{World, config_map};
+use crate::support::{Fixture, config_map};
 
-const OURS: &str = "example.com/ours";
-const THEIRS: &str = "example.com/theirs";
+const FINALIZER: &str = "example.com/finalizer";
+const OTHER_FINALIZER: &str = "example.com/other";
 
 #[tokio::test]
-async fn a_finalizer_is_added_once_and_removed_once() {
-    let world = World::new().await;
-    let object = world.create(config_map("held", &[])).await;
-    let held = add(&world.client, &object, OURS).await.unwrap().expect("it was missing");
-    assert!(has(&held, OURS));
-    assert!(add(&world.client, &held, OURS).await.unwrap().is_none());
-    remove(&world.client, &held, OURS).await.unwrap();
-    let freed = world.config_maps().get("held").await.unwrap();
-    assert!(!has(&freed, OURS));
+async fn adds_and_removes_a_finalizer_once() {
+    let fixture = Fixture::new().await;
+    let object = fixture.create(config_map("object", &[])).await;
+    let changed = add(&fixture.client, &object, FINALIZER).await.unwrap().expect("it was missing");
+    assert!(has(&changed, FINALIZER));
+    assert!(add(&fixture.client, &changed, FINALIZER).await.unwrap().is_none());
+    remove(&fixture.client, &changed, FINALIZER).await.unwrap();
+    let live = fixture.config_maps().get("object").await.unwrap();
+    assert!(!has(&live, FINALIZER));
 }
 
 #[tokio::test]
-async fn a_finalizer_of_somebody_else_is_not_lost_to_a_race() {
-    let world = World::new().await;
-    let object = world.create(config_map("held", &[])).await;
-    let theirs = Patch::Merge(json!({"metadata": {"finalizers": [THEIRS]}}));
-    world.config_maps().patch("held", &PatchParams::default(), &theirs).await.unwrap();
-    let error = add(&world.client, &object, OURS).await.unwrap_err();
+async fn concurrent_change_keeps_other_finalizers() {
+    let fixture = Fixture::new().await;
+    let object = fixture.create(config_map("object", &[])).await;
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": [OTHER_FINALIZER]}}));
+    fixture.config_maps().patch("object", &PatchParams::default(), &patch).await.unwrap();
+    let error = add(&fixture.client, &object, FINALIZER).await.unwrap_err();
     assert!(error.api_error().is_some_and(is_conflict), "{error}");
-    let fresh = world.config_maps().get("held").await.unwrap();
-    add(&world.client, &fresh, OURS).await.unwrap();
-    let both = world.config_maps().get("held").await.unwrap();
-    remove(&world.client, &both, OURS).await.unwrap();
-    let mut left = world.config_maps().get("held").await.unwrap();
-    assert_eq!(left.finalizers(), [THEIRS]);
+    let updated = fixture.config_maps().get("object").await.unwrap();
+    add(&fixture.client, &updated, FINALIZER).await.unwrap();
+    let both = fixture.config_maps().get("object").await.unwrap();
+    remove(&fixture.client, &both, FINALIZER).await.unwrap();
+    let mut left = fixture.config_maps().get("object").await.unwrap();
+    assert_eq!(left.finalizers(), [OTHER_FINALIZER]);
     left.finalizers_mut().clear();
-    world.config_maps().replace("held", &kube::api::PostParams::default(), &left).await.unwrap();
+    fixture.config_maps().replace("object", &kube::api::PostParams::default(), &left).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_object_that_is_being_deleted_gets_no_finalizer() {
-    let world = World::new().await;
-    let mut object = config_map("held", &[]);
-    object.meta_mut().finalizers = Some(vec![THEIRS.to_owned()]);
-    world.create(object).await;
-    world.config_maps().delete("held", &DeleteParams::default()).await.unwrap();
-    let deleting = world.config_maps().get("held").await.unwrap();
-    assert!(add(&world.client, &deleting, OURS).await.unwrap().is_none());
-    remove(&world.client, &deleting, THEIRS).await.unwrap();
-    assert!(world.config_maps().get_opt("held").await.unwrap().is_none());
-    remove(&world.client, &deleting, THEIRS).await.expect("gone is success");
+async fn adds_no_finalizer_to_objects_being_deleted() {
+    let fixture = Fixture::new().await;
+    let mut object = config_map("object", &[]);
+    object.meta_mut().finalizers = Some(vec![OTHER_FINALIZER.to_owned()]);
+    fixture.create(object).await;
+    fixture.config_maps().delete("object", &DeleteParams::default()).await.unwrap();
+    let deleting = fixture.config_maps().get("object").await.unwrap();
+    assert!(add(&fixture.client, &deleting, FINALIZER).await.unwrap().is_none());
+    remove(&fixture.client, &deleting, OTHER_FINALIZER).await.unwrap();
+    assert!(fixture.config_maps().get_opt("object").await.unwrap().is_none());
+    remove(&fixture.client, &deleting, OTHER_FINALIZER).await.expect("a missing object is no error");
 }

@@ -14,10 +14,10 @@ use serde_json::json;
 use tokio::sync::watch;
 use tower::service_fn;
 
-/// The body of a response, piece by piece.
+/// Body of a response in frames.
 type Frames = BoxStream<'static, kube::Result<Frame<<Body as http_body::Body>::Data>>>;
 
-/// Cuts and restores the connection of the client that [`Gate::client`] made.
+/// Cuts and restores the connection of the client from [`Gate::client`].
 pub(crate) struct Gate {
     open: watch::Sender<bool>,
     expire: Arc<AtomicBool>,
@@ -28,12 +28,12 @@ impl Gate {
         Self { open: watch::Sender::new(true), expire: Arc::default() }
     }
 
-    /// Ends all responses that still stream, and refuses requests.
+    /// Ends all open responses and rejects requests.
     pub(crate) fn cut(&self) {
         self.open.send_replace(false);
     }
 
-    /// Lets requests through again; the first watch that wants to go on where it was is told that it expired.
+    /// Accepts requests again. The first watch that resumes is expired.
     pub(crate) fn restore_expired(&self) {
         self.expire.store(true, Ordering::Relaxed);
         self.open.send_replace(true);
@@ -71,7 +71,7 @@ fn frames(body: Body) -> Frames {
     body.into_data_stream().map_ok(Frame::data).boxed()
 }
 
-/// What an API server answers to a watch that asks for what it has forgotten: an event that says so.
+/// Returns the response to an expired watch: an event with the status 410.
 fn expired() -> Response<StreamBody<Frames>> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired",
         "message": "too old resource version", "code": 410});

@@ -1,4 +1,4 @@
-//! What informers promise.
+//! Informers.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,17 +17,17 @@ use operator_core::{
 
 use crate::{
     gate::Gate,
-    support::{PATIENCE, World, config_map, synced},
+    support::{Fixture, PATIENCE, config_map, synced},
 };
 
-/// What a subscriber was told.
-type Told = Arc<Mutex<Vec<String>>>;
+/// Changes that a subscriber received.
+type Changes = Arc<Mutex<Vec<String>>>;
 
-/// Collects what happens in one namespace as `+name`, `~name`, `-name`.
-fn told(world: &World) -> (Told, impl Fn(&Change<ConfigMap>) + Send + Sync + use<>) {
+/// Returns a subscriber that records the changes in one namespace as `+name`, `~name`, `-name`.
+fn subscriber(fixture: &Fixture) -> (Changes, impl Fn(&Change<ConfigMap>) + Send + Sync + use<>) {
     let log = Arc::new(Mutex::new(Vec::new()));
-    let (sink, namespace) = (log.clone(), world.namespace.name().to_owned());
-    let tell = move |change: &Change<ConfigMap>| {
+    let (sink, namespace) = (log.clone(), fixture.namespace.name().to_owned());
+    let record = move |change: &Change<ConfigMap>| {
         if change.key.namespace() == Some(&namespace) && change.key.name() != "kube-root-ca.crt" {
             let sign = match (&change.old, &change.new) {
                 (None, _) => "+",
@@ -37,11 +37,11 @@ fn told(world: &World) -> (Told, impl Fn(&Change<ConfigMap>) + Send + Sync + use
             sink.lock().unwrap().push(format!("{sign}{}", change.key.name()));
         }
     };
-    (log, tell)
+    (log, record)
 }
 
-async fn until_told(log: &Mutex<Vec<String>>, want: &[&str]) {
-    eventually("the subscriber to be told", PATIENCE, async || {
+async fn until_changes(log: &Mutex<Vec<String>>, want: &[&str]) {
+    eventually("the subscriber to receive the changes", PATIENCE, async || {
         let log = log.lock().unwrap().clone();
         Ok(if log == want { Ok(()) } else { Err(log) })
     })
@@ -50,79 +50,79 @@ async fn until_told(log: &Mutex<Vec<String>>, want: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_subscriber_is_told_of_what_is_there_and_of_every_change_and_delete() {
-    let world = World::new().await;
-    world.create(config_map("first", &[])).await;
-    eventually("the informer to know", PATIENCE, async || {
-        Ok(world.informer.store().get(&world.key("first")).is_some())
+async fn subscriber_receives_cached_objects_and_every_change() {
+    let fixture = Fixture::new().await;
+    fixture.create(config_map("first", &[])).await;
+    eventually("the informer to contain the object", PATIENCE, async || {
+        Ok(fixture.informer.store().get(&fixture.key("first")).is_some())
     })
     .await
     .unwrap();
-    let (log, tell) = told(&world);
-    let subscription = world.informer.subscribe(tell);
-    until_told(&log, &["+first"]).await;
-    let mut changed = world.config_maps().get("first").await.unwrap();
+    let (log, record) = subscriber(&fixture);
+    let subscription = fixture.informer.subscribe(record);
+    until_changes(&log, &["+first"]).await;
+    let mut changed = fixture.config_maps().get("first").await.unwrap();
     changed.data = Some([("a".to_owned(), "b".to_owned())].into());
-    world.config_maps().replace("first", &PostParams::default(), &changed).await.unwrap();
-    until_told(&log, &["+first", "~first"]).await;
-    world.config_maps().delete("first", &DeleteParams::default()).await.unwrap();
-    until_told(&log, &["+first", "~first", "-first"]).await;
+    fixture.config_maps().replace("first", &PostParams::default(), &changed).await.unwrap();
+    until_changes(&log, &["+first", "~first"]).await;
+    fixture.config_maps().delete("first", &DeleteParams::default()).await.unwrap();
+    until_changes(&log, &["+first", "~first", "-first"]).await;
 
     drop(subscription);
-    let (other, tell) = told(&world);
-    let _other = world.informer.subscribe(tell);
-    world.create(config_map("second", &[])).await;
-    until_told(&other, &["+second"]).await;
-    assert_eq!(log.lock().unwrap().len(), 3, "a dropped subscription is told nothing more");
+    let (other, record) = subscriber(&fixture);
+    let _other = fixture.informer.subscribe(record);
+    fixture.create(config_map("second", &[])).await;
+    until_changes(&other, &["+second"]).await;
+    assert_eq!(log.lock().unwrap().len(), 3, "a dropped subscription receives nothing");
 }
 
 #[tokio::test]
-async fn what_vanished_while_the_watch_was_down_is_reported_after_the_relist() {
-    let world = World::new().await;
+async fn relist_reports_deletions_during_an_interruption() {
+    let fixture = Fixture::new().await;
     let gate = Gate::new();
     let watches = Arc::new(Watches::default());
-    let informers = Informers::with_metrics(gate.client(&world.client), watches.clone());
+    let informers = Informers::with_metrics(gate.client(&fixture.client), watches.clone());
     let informer = informers.get::<ConfigMap>(Selection::All);
     synced(&informer).await;
-    let (log, tell) = told(&world);
-    let _subscription = informer.subscribe(tell);
-    world.create(config_map("stays", &[])).await;
-    world.create(config_map("goes", &[])).await;
-    until_told(&log, &["+stays", "+goes"]).await;
+    let (log, record) = subscriber(&fixture);
+    let _subscription = informer.subscribe(record);
+    fixture.create(config_map("kept", &[])).await;
+    fixture.create(config_map("deleted", &[])).await;
+    until_changes(&log, &["+kept", "+deleted"]).await;
 
     gate.cut();
-    world.config_maps().delete("goes", &DeleteParams::default()).await.unwrap();
-    world.create(config_map("comes", &[])).await;
+    fixture.config_maps().delete("deleted", &DeleteParams::default()).await.unwrap();
+    fixture.create(config_map("created", &[])).await;
     gate.restore_expired();
-    eventually("the relist", PATIENCE, async || Ok(informer.store().get(&world.key("comes")).is_some()))
+    eventually("the relist", PATIENCE, async || Ok(informer.store().get(&fixture.key("created")).is_some()))
         .await
         .unwrap();
-    eventually("the vanished object to be reported", PATIENCE, async || {
+    eventually("the deletion to be reported", PATIENCE, async || {
         let log = log.lock().unwrap().clone();
-        Ok(if log.contains(&"-goes".to_owned()) { Ok(()) } else { Err(log) })
+        Ok(if log.contains(&"-deleted".to_owned()) { Ok(()) } else { Err(log) })
     })
     .await
     .unwrap();
-    assert!(!log.lock().unwrap().iter().any(|entry| entry == "-stays" || entry == "~stays"));
+    assert!(!log.lock().unwrap().iter().any(|entry| entry == "-kept" || entry == "~kept"));
 
     let restarts = watches.restarts.lock().unwrap().clone();
     assert!(restarts.iter().all(|(kind, _)| kind == "ConfigMap"), "{restarts:?}");
-    let listed = restarts.iter().filter(|(_, why)| *why == WatchRestart::Listed).count();
-    assert_eq!(listed, 2, "at the start and after it expired: {restarts:?}");
-    assert!(restarts.iter().any(|(_, why)| *why == WatchRestart::Failed), "{restarts:?}");
+    let listed = restarts.iter().filter(|(_, reason)| *reason == WatchRestart::Listed).count();
+    assert_eq!(listed, 2, "at the start and after the expiry: {restarts:?}");
+    assert!(restarts.iter().any(|(_, reason)| *reason == WatchRestart::Failed), "{restarts:?}");
     assert_eq!(watches.objects(), [("ConfigMap".to_owned(), informer.store().len())]);
     drop(informers);
     assert_eq!(watches.objects(), []);
 }
 
-/// What is told about watches.
+/// Records the metrics of watches.
 #[derive(Default)]
 struct Watches {
     restarts: Mutex<Vec<(String, WatchRestart)>>,
     objects: Mutex<Option<Objects>>,
 }
 
-/// How many objects the informers hold, by kind.
+/// Function that returns the number of cached objects by kind.
 type Objects = Box<dyn Fn() -> Vec<(String, usize)> + Send + Sync>;
 
 impl Watches {
@@ -132,8 +132,8 @@ impl Watches {
 }
 
 impl Metrics for Watches {
-    fn watch_restarted(&self, kind: &str, why: WatchRestart) {
-        self.restarts.lock().unwrap().push((kind.to_owned(), why));
+    fn watch_restarted(&self, kind: &str, reason: WatchRestart) {
+        self.restarts.lock().unwrap().push((kind.to_owned(), reason));
     }
 
     fn informers(&self, objects: Objects) {
@@ -142,28 +142,28 @@ impl Metrics for Watches {
 }
 
 #[tokio::test]
-async fn there_is_one_watch_for_a_kind_and_selection_however_many_ask() {
-    let world = World::new().await;
-    let agent = format!("informers-{}", world.namespace.name());
-    let informers = Informers::new(Clients::new(world.client.clone()).named(&agent));
+async fn informers_of_a_kind_and_selection_share_one_watch() {
+    let fixture = Fixture::new().await;
+    let agent = format!("informers-{}", fixture.namespace.name());
+    let informers = Informers::new(Clients::new(fixture.client.clone()).named(&agent));
     let (one, two) = (informers.get::<ConfigMap>(Selection::All), informers.get::<ConfigMap>(Selection::All));
     synced(&one).await;
     synced(&two).await;
     assert_eq!(informers.unsynced(), Vec::<String>::new());
-    world.create(config_map("seen", &[])).await;
-    eventually("both to know", PATIENCE, async || {
-        let key = world.key("seen");
+    fixture.create(config_map("shared", &[])).await;
+    eventually("both informers to contain the object", PATIENCE, async || {
+        let key = fixture.key("shared");
         Ok(one.store().get(&key).is_some() && two.store().get(&key).is_some())
     })
     .await
     .unwrap();
     let agent = format!("ensemble/{} ({agent})", env!("CARGO_PKG_VERSION"));
     drop(informers);
-    // The audit log has a watch when it ends.
+    // The audit log contains a watch when it ends.
     eventually("the watch to be in the audit log", PATIENCE, async || {
-        Ok(world
+        Ok(fixture
             .cluster
-            .audit_since(world.began)?
+            .audit_since(fixture.began)?
             .by_user_agent(&agent)
             .entries
             .iter()
@@ -171,9 +171,9 @@ async fn there_is_one_watch_for_a_kind_and_selection_however_many_ask() {
     })
     .await
     .unwrap();
-    let watches = world
+    let watches = fixture
         .cluster
-        .audit_since(world.began)
+        .audit_since(fixture.began)
         .unwrap()
         .by_user_agent(&agent)
         .filter(|entry| entry.verb == "watch");
@@ -182,24 +182,24 @@ async fn there_is_one_watch_for_a_kind_and_selection_however_many_ask() {
 }
 
 #[tokio::test]
-async fn the_managed_selection_holds_only_what_carries_the_label() {
-    let world = World::new().await;
+async fn managed_selection_contains_only_labelled_objects() {
+    let fixture = Fixture::new().await;
     let mut unlabelled = config_map("unlabelled", &[]);
     unlabelled.metadata.labels = None;
-    world.create(unlabelled).await;
-    world.create(config_map("labelled", &[])).await;
-    eventually("the labelled one", PATIENCE, async || {
-        Ok(world.informer.store().get(&world.key("labelled")).is_some())
+    fixture.create(unlabelled).await;
+    fixture.create(config_map("labelled", &[])).await;
+    eventually("the labelled object", PATIENCE, async || {
+        Ok(fixture.informer.store().get(&fixture.key("labelled")).is_some())
     })
     .await
     .unwrap();
-    let names: Vec<_> = world.informer.store().list().iter().map(|object| object.name_any()).collect();
+    let names: Vec<_> = fixture.informer.store().list().iter().map(|object| object.name_any()).collect();
     assert!(!names.contains(&"unlabelled".to_owned()));
-    assert!(world.config_maps().list(&ListParams::default()).await.unwrap().items.len() > 1);
+    assert!(fixture.config_maps().list(&ListParams::default()).await.unwrap().items.len() > 1);
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream_lists_is_read_in_pages() {
+async fn lists_in_pages_if_the_server_cannot_stream_lists() {
     let options =
         Options { api_server_args: vec!["--feature-gates=WatchList=false".into()], ..Options::default() };
     let cluster = Cluster::start(options).await.unwrap();

@@ -1,4 +1,4 @@
-//! The promises of operator-core, held to on a real API server.
+//! Tests of operator-core with a real API server.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Informers of a process that looks into some namespaces only.
+//! Informers of a process that watches only some namespaces.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -22,7 +22,7 @@ use operator_core::{
 
 use crate::{
     gate::Gate,
-    support::{PATIENCE, World, config_map, synced},
+    support::{Fixture, PATIENCE, config_map, synced},
 };
 
 fn within(client: Client, names: &[&str]) -> Informers {
@@ -35,50 +35,50 @@ async fn create(client: &Client, namespace: &str, name: &str) {
     api.create(&PostParams::default(), &config_map(name, &[])).await.unwrap();
 }
 
-/// The managed ConfigMaps that an informer knows, by namespace and name.
-fn known(informer: &Informer<ConfigMap>) -> BTreeSet<String> {
+/// Returns the keys of the managed ConfigMaps in the cache of an informer.
+fn cached(informer: &Informer<ConfigMap>) -> BTreeSet<String> {
     informer.store().list().iter().map(|object| ObjectKey::of(object.as_ref()).to_string()).collect()
 }
 
-async fn until_known(informer: &Informer<ConfigMap>, want: &[(&str, &str)]) {
+async fn until_cached(informer: &Informer<ConfigMap>, want: &[(&str, &str)]) {
     let want: BTreeSet<_> = want.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
-    eventually("the informer to know", PATIENCE, async || {
-        let known = known(informer);
-        Ok(if known == want { Ok(()) } else { Err(known) })
+    eventually("the informer to contain the objects", PATIENCE, async || {
+        let cached = cached(informer);
+        Ok(if cached == want { Ok(()) } else { Err(cached) })
     })
     .await
     .unwrap();
 }
 
 #[tokio::test]
-async fn two_namespaces_feed_one_store_and_a_third_is_not_asked_for() {
-    let world = World::new().await;
-    let (one, two) = (&world.namespace, world.cluster.namespace("two").await.unwrap());
-    let (third, later) = (world.cluster.namespace("third").await.unwrap(), format!("{}-later", one.name()));
+async fn watches_only_the_given_namespaces() {
+    let fixture = Fixture::new().await;
+    let (one, two) = (&fixture.namespace, fixture.cluster.namespace("two").await.unwrap());
+    let (third, later) = (fixture.cluster.namespace("third").await.unwrap(), format!("{}-later", one.name()));
     for namespace in [one.name(), two.name(), third.name()] {
-        create(&world.client, namespace, "present").await;
+        create(&fixture.client, namespace, "present").await;
     }
     let agent = format!("within-{}", one.name());
-    let client = Clients::new(world.client.clone()).named(&agent);
+    let client = Clients::new(fixture.client.clone()).named(&agent);
     let informers = within(client, &[one.name(), two.name(), &later]);
     let informer = informers.get::<ConfigMap>(Selection::Managed);
     synced(&informer).await;
-    until_known(&informer, &[(one, "present"), (&two, "present")]).await;
+    until_cached(&informer, &[(one, "present"), (&two, "present")]).await;
 
-    // A namespace that did not exist when the watch began.
+    // A namespace that is created after the start of the watch.
     let metadata = ObjectMeta { name: Some(later.clone()), ..ObjectMeta::default() };
-    let namespaces = Api::<Namespace>::all(world.client.clone());
+    let namespaces = Api::<Namespace>::all(fixture.client.clone());
     let namespace = Namespace { metadata, ..Namespace::default() };
     namespaces.create(&PostParams::default(), &namespace).await.unwrap();
-    create(&world.client, &later, "new").await;
-    create(&world.client, &third, "new").await;
-    until_known(&informer, &[(one, "present"), (&two, "present"), (&later, "new")]).await;
+    create(&fixture.client, &later, "new").await;
+    create(&fixture.client, &third, "new").await;
+    until_cached(&informer, &[(one, "present"), (&two, "present"), (&later, "new")]).await;
     namespaces.delete(&later, &DeleteParams::default()).await.unwrap();
 
     drop(informers);
     let agent = format!("ensemble/{} ({agent})", env!("CARGO_PKG_VERSION"));
     let log = eventually("the watches to be in the audit log", PATIENCE, async || {
-        let log = world.cluster.audit_since(world.began)?.by_user_agent(&agent);
+        let log = fixture.cluster.audit_since(fixture.began)?.by_user_agent(&agent);
         let namespaces: BTreeSet<_> = log.entries.iter().map(|entry| entry.namespace.clone()).collect();
         Ok(if namespaces.len() == 3 { Ok(namespaces) } else { Err(namespaces) })
     });
@@ -90,79 +90,79 @@ async fn two_namespaces_feed_one_store_and_a_third_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_watch_that_lists_anew_concerns_the_objects_of_its_namespace_only() {
-    let world = World::new().await;
-    let (one, two) = (&world.namespace, world.cluster.namespace("two").await.unwrap());
+async fn relist_affects_only_objects_of_its_namespace() {
+    let fixture = Fixture::new().await;
+    let (one, two) = (&fixture.namespace, fixture.cluster.namespace("two").await.unwrap());
     for namespace in [one.name(), two.name()] {
-        create(&world.client, namespace, "stays").await;
-        create(&world.client, namespace, "goes").await;
+        create(&fixture.client, namespace, "kept").await;
+        create(&fixture.client, namespace, "deleted").await;
     }
     let gate = Gate::new();
-    let informers = within(gate.client(&world.client), &[one, &two]);
+    let informers = within(gate.client(&fixture.client), &[one, &two]);
     let informer = informers.get::<ConfigMap>(Selection::Managed);
     synced(&informer).await;
 
     gate.cut();
     for namespace in [one.name(), two.name()] {
-        let api = Api::<ConfigMap>::namespaced(world.client.clone(), namespace);
-        api.delete("goes", &DeleteParams::default()).await.unwrap();
+        let api = Api::<ConfigMap>::namespaced(fixture.client.clone(), namespace);
+        api.delete("deleted", &DeleteParams::default()).await.unwrap();
     }
-    let gone = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let sink = gone.clone();
+    let deleted = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = deleted.clone();
     let _subscription = informer.subscribe(move |change| {
         if change.new.is_none() {
-            sink.lock().unwrap().push(change.key.name().to_owned());
+            log.lock().unwrap().push(change.key.name().to_owned());
         }
     });
-    // One of the watches lists anew; the other goes on where it was.
+    // One of the watches lists again, the other resumes.
     gate.restore_expired();
-    until_known(&informer, &[(one, "stays"), (&two, "stays")]).await;
-    assert_eq!(*gone.lock().unwrap(), ["goes", "goes"]);
+    until_cached(&informer, &[(one, "kept"), (&two, "kept")]).await;
+    assert_eq!(*deleted.lock().unwrap(), ["deleted", "deleted"]);
 }
 
 #[tokio::test]
-async fn a_namespace_that_gives_no_rights_is_named_and_does_not_stop_the_others() {
-    let world = World::new().await;
-    let (one, two) = (&world.namespace, world.cluster.namespace("two").await.unwrap());
+async fn forbidden_namespace_is_reported_and_does_not_affect_others() {
+    let fixture = Fixture::new().await;
+    let (one, two) = (&fixture.namespace, fixture.cluster.namespace("two").await.unwrap());
     for namespace in [one.name(), two.name()] {
-        create(&world.client, namespace, "present").await;
+        create(&fixture.client, namespace, "present").await;
     }
     let account = ServiceAccount {
         metadata: ObjectMeta { name: Some("reader".into()), ..ObjectMeta::default() },
         ..ServiceAccount::default()
     };
-    let accounts = Api::<ServiceAccount>::namespaced(world.client.clone(), one);
+    let accounts = Api::<ServiceAccount>::namespaced(fixture.client.clone(), one);
     accounts.create(&PostParams::default(), &account).await.unwrap();
-    let client = world.cluster.client_for_service_account(one, "reader").await.unwrap();
+    let client = fixture.cluster.client_for_service_account(one, "reader").await.unwrap();
     let informers = within(client, &[one, &two]);
     let informer = informers.get::<ConfigMap>(Selection::Managed);
     let (in_one, in_two) = (format!("ConfigMap in {}", one.name()), format!("ConfigMap in {}", two.name()));
-    until_refused(&informers, &[&in_one, &in_two]).await;
-    assert_eq!(informers.unsynced().len(), 2, "nothing at all can be watched");
+    until_forbidden(&informers, &[&in_one, &in_two]).await;
+    assert_eq!(informers.unsynced().len(), 2, "no namespace can be watched");
 
-    allow(&world.client, one, one).await;
-    until_known(&informer, &[(one, "present")]).await;
-    until_refused(&informers, &[&in_two]).await;
-    assert_eq!(informers.unsynced(), Vec::<String>::new(), "it is ready for the one that it knows");
+    allow(&fixture.client, one, one).await;
+    until_cached(&informer, &[(one, "present")]).await;
+    until_forbidden(&informers, &[&in_two]).await;
+    assert_eq!(informers.unsynced(), Vec::<String>::new(), "ready with the accessible namespace");
     assert!(!informer.is_synced());
 
-    allow(&world.client, &two, one).await;
+    allow(&fixture.client, &two, one).await;
     synced(&informer).await;
-    until_known(&informer, &[(one, "present"), (&two, "present")]).await;
+    until_cached(&informer, &[(one, "present"), (&two, "present")]).await;
     assert_eq!(informers.forbidden(), Vec::<String>::new());
 }
 
-async fn until_refused(informers: &Informers, want: &[&str]) {
+async fn until_forbidden(informers: &Informers, want: &[&str]) {
     let want: BTreeSet<_> = want.iter().map(|want| (*want).to_owned()).collect();
-    eventually("the refusals to be known", PATIENCE, async || {
-        let refused: BTreeSet<_> = informers.forbidden().into_iter().collect();
-        Ok(if refused == want { Ok(()) } else { Err(refused) })
+    eventually("the forbidden watches", PATIENCE, async || {
+        let forbidden: BTreeSet<_> = informers.forbidden().into_iter().collect();
+        Ok(if forbidden == want { Ok(()) } else { Err(forbidden) })
     })
     .await
     .unwrap();
 }
 
-/// Lets the ServiceAccount `reader` of another namespace watch ConfigMaps.
+/// Allows the ServiceAccount `reader` of another namespace to watch ConfigMaps.
 async fn allow(client: &Client, namespace: &TestNamespace, of: &TestNamespace) {
     let grant = Grant::new("reader", vec![rule::<ConfigMap>(LIST | WATCH)]);
     let roles = Api::<Role>::namespaced(client.clone(), namespace);

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Fixture of the tests: a namespace, an informer, and children.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,23 +14,23 @@ use operator_core::{
     write::Children,
 };
 
-/// Long enough for a busy machine, short enough to notice.
+/// Timeout of waits. Long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A namespace of the test's own, and ConfigMaps as children in it.
-pub(crate) struct World {
+/// A namespace with ConfigMaps as children.
+pub(crate) struct Fixture {
     pub(crate) cluster: &'static Cluster,
     pub(crate) namespace: TestNamespace,
     pub(crate) client: Client,
     pub(crate) informer: Informer<ConfigMap>,
-    /// Ours, with a user agent that only this test has.
+    /// Children with a user agent of this test.
     pub(crate) children: Children<ConfigMap>,
     pub(crate) agent: String,
     pub(crate) began: Mark,
     _informers: Informers,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn new() -> Self {
         let cluster = cluster::shared().await.unwrap();
         let began = cluster.audit_mark().unwrap();
@@ -53,7 +53,7 @@ impl World {
         ObjectKey::namespaced(&self.namespace, name)
     }
 
-    /// An object that can own others.
+    /// Creates an object that can own others.
     pub(crate) async fn owner(&self, name: &str) -> Owner {
         let owner = self.create(config_map(name, &[])).await;
         Owner::controller(&owner, Some(&self.namespace)).unwrap()
@@ -63,7 +63,7 @@ impl World {
         self.config_maps().create(&PostParams::default(), &object).await.unwrap()
     }
 
-    /// The verbs of what the children's client has asked for so far.
+    /// Returns the verbs of all requests of the children's client so far.
     pub(crate) fn verbs(&self) -> Vec<String> {
         let log = self.cluster.audit_since(self.began).unwrap().by_user_agent(&self.agent);
         log.entries.into_iter().map(|entry| entry.verb).collect()
@@ -83,8 +83,8 @@ pub(crate) fn config_map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
     }
 }
 
-/// Sets one key and the label by which we know our own.
-pub(crate) fn says(key: &str, value: &str) -> impl Fn(&mut ConfigMap) {
+/// Returns a function that sets one key and the managed-by label.
+pub(crate) fn set(key: &str, value: &str) -> impl Fn(&mut ConfigMap) {
     let (key, value) = (key.to_owned(), value.to_owned());
     move |object| {
         object.metadata.labels.get_or_insert_default().insert(MANAGED_BY.to_owned(), MANAGER.to_owned());

@@ -1,4 +1,4 @@
-//! A kind of the tests' own, and a controller that behaves as each object asks.
+//! A kind for the tests and a controller whose behavior each object selects.
 
 use std::{
     collections::HashMap,
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(group = "core.example.com", version = "v1", kind = "Widget", namespaced, status = "WidgetStatus")]
 pub(crate) struct WidgetSpec {
-    pub(crate) behave: Behave,
-    /// The schema has it, the type below reads it as a number only: an object that cannot be read.
+    pub(crate) behavior: Behavior,
+    /// The schema allows any value, but the type only numbers. Other values cannot be decoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub(crate) number: Option<i64>,
@@ -36,32 +36,32 @@ pub(crate) struct WidgetStatus {
 }
 
 #[derive(schemars::JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Behave {
+pub(crate) enum Behavior {
     Well,
     Panic,
     Hang,
     Fail,
-    FailForGood,
+    FailTerminally,
     CountFast,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("it was asked to fail")]
-    RequestInfo,
-    #[error("it was asked to fail for good")]
-    ForGood,
+    #[error("the object requests a failure")]
+    Requested,
+    #[error("the object requests a terminal failure")]
+    Terminal,
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
-        "RequestInfo"
+        "Requested"
     }
 
     fn is_terminal(&self) -> bool {
-        matches!(self, Self::ForGood)
+        matches!(self, Self::Terminal)
     }
 }
 
@@ -69,16 +69,16 @@ pub(crate) struct WidgetController {
     status: StatusWriter<Widget>,
 }
 
-static VISITS: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
+static RECONCILES: LazyLock<Mutex<HashMap<String, usize>>> = LazyLock::new(Mutex::default);
 
-/// How often an object was reconciled.
-pub(crate) fn visits(widget: &Widget) -> usize {
-    VISITS.lock().unwrap().get(&widget.uid().unwrap()).copied().unwrap_or_default()
+/// Returns the number of reconciles of an object.
+pub(crate) fn reconciles(widget: &Widget) -> usize {
+    RECONCILES.lock().unwrap().get(&widget.uid().unwrap()).copied().unwrap_or_default()
 }
 
 pub(crate) const FINALIZER: &str = "core.example.com/widget";
-/// The name of the widget that must always be there, in the namespace `default`.
-pub(crate) const ALWAYS: &str = "always";
+/// Name of the default object in the namespace `default`.
+pub(crate) const DEFAULT: &str = "always";
 
 impl Controller for WidgetController {
     const NAME: &'static str = "widget";
@@ -94,9 +94,9 @@ impl Controller for WidgetController {
     }
 
     fn default_objects() -> Vec<Widget> {
-        let mut always = Widget::new(ALWAYS, WidgetSpec { behave: Behave::Well, number: None });
-        always.metadata.namespace = Some("default".to_owned());
-        vec![always]
+        let mut widget = Widget::new(DEFAULT, WidgetSpec { behavior: Behavior::Well, number: None });
+        widget.metadata.namespace = Some("default".to_owned());
+        vec![widget]
     }
 
     fn build(builder: &mut ControllerBuilder<'_, Widget>) -> Self {
@@ -104,17 +104,18 @@ impl Controller for WidgetController {
     }
 
     async fn reconcile(&self, widget: Arc<Widget>) -> Result<Outcome, Error> {
-        *VISITS.lock().unwrap().entry(widget.uid().unwrap()).or_default() += 1;
-        match widget.spec.behave {
-            Behave::Well => self.count(&widget, 1).await,
-            Behave::Panic => panic!("it was asked to panic"),
-            Behave::Hang => std::future::pending().await,
-            Behave::Fail => Err(Error::RequestInfo),
-            Behave::FailForGood => Err(Error::ForGood),
-            Behave::CountFast => {
+        *RECONCILES.lock().unwrap().entry(widget.uid().unwrap()).or_default() += 1;
+        match widget.spec.behavior {
+            Behavior::Well => self.count(&widget, 1).await,
+            Behavior::Panic => panic!("the object requests a panic"),
+            Behavior::Hang => std::future::pending().await,
+            Behavior::Fail => Err(Error::Requested),
+            Behavior::FailTerminally => Err(Error::Terminal),
+            Behavior::CountFast => {
                 let next = widget.status.as_ref().map_or(0, |status| status.count) + 1;
-                let told = self.count(&widget, next.min(5)).await?;
-                Ok(if next < 5 { told.and(Outcome::RequeueAfter(Duration::from_millis(1))) } else { told })
+                let outcome = self.count(&widget, next.min(5)).await?;
+                let requeue = Outcome::RequeueAfter(Duration::from_millis(1));
+                Ok(if next < 5 { outcome.and(requeue) } else { outcome })
             }
         }
     }
