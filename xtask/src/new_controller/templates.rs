@@ -16,14 +16,14 @@ const TEMPLATES: [(&str, &str); 13] = [
     ("crates/{{name}}/tests/main/support.rs", include_str!("../../templates/controller/tests/support.rs.in")),
     ("crates/{{name}}/tests/main/message.rs", include_str!("../../templates/controller/tests/message.rs.in")),
     (
-        "crates/{{name}}/tests/main/strangers.rs",
-        include_str!("../../templates/controller/tests/strangers.rs.in"),
+        "crates/{{name}}/tests/main/ownership.rs",
+        include_str!("../../templates/controller/tests/ownership.rs.in"),
     ),
     (
-        "crates/{{name}}/tests/main/bad_input.rs",
-        include_str!("../../templates/controller/tests/bad_input.rs.in"),
+        "crates/{{name}}/tests/main/validation.rs",
+        include_str!("../../templates/controller/tests/validation.rs.in"),
     ),
-    ("crates/{{name}}/tests/main/quiet.rs", include_str!("../../templates/controller/tests/quiet.rs.in")),
+    ("crates/{{name}}/tests/main/no_op.rs", include_str!("../../templates/controller/tests/no_op.rs.in")),
     ("samples/{{name}}.yaml", include_str!("../../templates/controller/sample.yaml.in")),
 ];
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn uses_finds_identifiers_in_code() {
-        assert!(["ConfigMap", "Error", "World", "Condition", "String"].iter().all(|word| uses(word)));
+        assert!(["ConfigMap", "Error", "Fixture", "Condition", "String"].iter().all(|word| uses(word)));
         assert!(!uses("Greeting"));
         assert!(!uses("Kubernetes"), "comments do not count");
     }
