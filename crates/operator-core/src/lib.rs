@@ -7,12 +7,14 @@
 //! | [`controller`], [`builder`], [`registration`] | the trait of a controller, its watches, and the entry for the manager |
 //! | [`informer`] | shared caches: one watch per kind and process, with indexes |
 //! | [`queue`], [`backoff`], [`outcome`] | a work queue without duplicates, exponential backoff per object, results of a reconcile |
-//! | [`write`], [`writer`], [`owner`], [`finalizer`] | writes of children, only if something changed and only if they are owned |
+//! | [`write`](mod@write), [`writer`], [`owner`], [`finalizer`] | writes of children, only if something changed and only if they are owned |
 //! | [`status`], [`conditions`], [`events`] | status, conditions with common reasons, and Events |
 //! | [`admission`] | webhooks, admission policies, and conversions |
 //! | [`rbac`] | permissions, from which the roles are generated |
 //! | [`client`], [`fence`] | limits on requests in flight; a fence that blocks the writes of a replica that does not lead |
 //! | [`metrics`] | callbacks for a metrics backend |
+//! | [`kind`], [`error`], [`environment`] | kinds and keys of objects, classification of API errors, clients and settings |
+//! | [`rate_limit`] | token buckets |
 //! | [`quantity`], [`pod`], [`labels`], [`template`] | quantities, a small type for cached Pods, labels, placeholders |
 //!
 //! # The flow of an event

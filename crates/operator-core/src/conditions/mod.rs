@@ -97,20 +97,20 @@ pub fn set_condition(
     changed
 }
 
-/// Returns the conditions of the verdicts, in their order, with the transition times of `present`.
+/// Returns the conditions of the verdicts, in their order, with the transition times of `current`.
 ///
 /// Conditions of other types are dropped.
 pub fn set_conditions(
-    present: &[Condition],
+    current: &[Condition],
     verdicts: &[Verdict],
     generation: i64,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let mut known = present.to_vec();
+    let mut conditions = current.to_vec();
     for verdict in verdicts {
-        set_condition(&mut known, verdict, generation, now);
+        set_condition(&mut conditions, verdict, generation, now);
     }
-    verdicts.iter().filter_map(|verdict| find(&known, verdict.type_).cloned()).collect()
+    verdicts.iter().filter_map(|verdict| find(&conditions, verdict.type_).cloned()).collect()
 }
 
 /// Returns the condition of a type.

@@ -206,8 +206,8 @@ impl Health {
 }
 
 /// Returns the failure and its remedy, for the log.
-fn advice(kind: &str, broken: &Error, namespace: Option<&str>) -> String {
-    match (status_code(broken), namespace) {
+fn advice(kind: &str, error: &Error, namespace: Option<&str>) -> String {
+    match (status_code(error), namespace) {
         (Some(404), _) => format!(
             "cannot watch {kind}: the API server does not know it; install its CRD (--install-crds does)"
         ),
@@ -226,30 +226,30 @@ fn advice(kind: &str, broken: &Error, namespace: Option<&str>) -> String {
 }
 
 /// Returns the cause once. kube's text repeats the message of the API server three times.
-fn message(broken: &Error) -> String {
-    match broken {
+fn message(error: &Error) -> String {
+    match error {
         Error::WatchError(status) => status.message.clone(),
         Error::InitialListFailed(cause) | Error::WatchStartFailed(cause) | Error::WatchFailed(cause) => {
             error::chain(cause)
         }
-        Error::NoResourceVersion => error::chain(broken),
+        Error::NoResourceVersion => error::chain(error),
     }
 }
 
-fn is_forbidden(broken: &Error) -> bool {
-    status_code(broken) == Some(403)
+fn is_forbidden(error: &Error) -> bool {
+    status_code(error) == Some(403)
 }
 
-fn is_expired(broken: &Error) -> bool {
-    status_code(broken) == Some(410)
+fn is_expired(error: &Error) -> bool {
+    status_code(error) == Some(410)
 }
 
-fn status_code(broken: &Error) -> Option<u16> {
-    status(broken).map(|status| status.code)
+fn status_code(error: &Error) -> Option<u16> {
+    status(error).map(|status| status.code)
 }
 
-fn status(broken: &Error) -> Option<&Status> {
-    match broken {
+fn status(error: &Error) -> Option<&Status> {
+    match error {
         Error::WatchError(status)
         | Error::InitialListFailed(kube::Error::Api(status))
         | Error::WatchStartFailed(kube::Error::Api(status))
