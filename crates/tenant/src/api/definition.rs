@@ -1,4 +1,4 @@
-//! The Tenant's definition.
+//! CustomResourceDefinition of Tenants.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -8,18 +8,20 @@ use serde_json::json;
 
 use super::{v1alpha1, v1beta1, v1beta2};
 
-/// The most entries of a list that has no tighter bound: class names, registries, host names and the like. Far more than
-/// Tenants have.
+/// Limit of the number of items in a list that has no stricter limit, such as class names,
+/// registries, and host names. Tenants have far fewer items.
 const MAX_ITEMS: i64 = 4096;
 
-/// The definition of Tenants in all their versions. It is the derived one, but that in the stored version a Tenant may
-/// leave out its whole spec, as the contract has it: the API server then fills in an empty one.
+/// Returns the definition of Tenants in all versions.
+///
+/// It is the derived definition, except that the spec is optional in the stored version, as in
+/// Capsule. The API server defaults it to an empty spec.
 pub(crate) fn crd() -> CustomResourceDefinition {
     let mut crd = v1beta2::Tenant::crd();
     for version in &mut crd.spec.versions {
         let root = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(root) = root {
-            may_leave_out_the_spec(root);
+            make_spec_optional(root);
         }
     }
     for older in [v1beta1::Tenant::crd(), v1alpha1::Tenant::crd()] {
@@ -37,8 +39,7 @@ pub(crate) fn crd() -> CustomResourceDefinition {
     crd
 }
 
-/// Bounds every list that is not bounded yet. What a list may hold is converted, compared and put
-/// into messages; the status is the manager's own.
+/// Limits every list without a limit. The status has no limits, because only the manager writes it.
 fn bound_lists(schema: &mut JSONSchemaProps) {
     if schema.type_.as_deref() == Some("array") {
         schema.max_items.get_or_insert(MAX_ITEMS);
@@ -52,8 +53,8 @@ fn bound_lists(schema: &mut JSONSchemaProps) {
     schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(bound_lists);
 }
 
-fn may_leave_out_the_spec(root: &mut JSONSchemaProps) {
-    // The derived schema requires nothing else of the object itself.
+fn make_spec_optional(root: &mut JSONSchemaProps) {
+    // The derived schema requires no other field of the object.
     root.required.take_if(|required| required.iter().all(|field| field == "spec"));
     if let Some(spec) = root.properties.as_mut().and_then(|fields| fields.get_mut("spec")) {
         spec.default = Some(JSON(json!({})));
@@ -71,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn three_versions_are_served_and_one_is_stored() {
+    fn three_versions_are_served_and_v1beta2_is_stored() {
         let definition = definition();
         let versions = definition["spec"]["versions"].as_array().unwrap();
-        let told: Vec<_> = versions
+        let flags: Vec<_> = versions
             .iter()
             .map(|one| (one["name"].as_str().unwrap(), one["served"] == true, one["storage"] == true))
             .collect();
-        assert_eq!(told, [("v1beta2", true, true), ("v1beta1", true, false), ("v1alpha1", true, false)]);
+        assert_eq!(flags, [("v1beta2", true, true), ("v1beta1", true, false), ("v1alpha1", true, false)]);
         let warnings: Vec<_> = versions.iter().map(|one| one["deprecationWarning"].as_str()).collect();
         assert_eq!(warnings[..2], [None, None]);
         assert!(warnings[2].unwrap().contains("use capsule.clastix.io/v1beta2"));
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_required_in_the_stored_version() {
+    fn stored_version_requires_no_field() {
         let definition = definition();
         let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         assert!(schema["required"].is_null(), "{}", schema["required"]);
@@ -94,16 +95,16 @@ mod tests {
     }
 
     #[test]
-    fn an_older_version_requires_its_owners() {
+    fn older_versions_require_owners() {
         let definition = definition();
-        for (place, owners) in [(1, "owners"), (2, "owner")] {
-            let schema = &definition["spec"]["versions"][place]["schema"]["openAPIV3Schema"];
+        for (index, owners) in [(1, "owners"), (2, "owner")] {
+            let schema = &definition["spec"]["versions"][index]["schema"]["openAPIV3Schema"];
             assert_eq!(schema["required"], json!(["spec"]));
             assert_eq!(schema["properties"]["spec"]["required"], json!([owners]));
         }
     }
 
-    /// The paths of all properties below a schema that have no description.
+    /// Collects the paths of properties without a description.
     fn undescribed(schema: &Value, path: &str, found: &mut Vec<String>) {
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}.{name}");
@@ -116,7 +117,7 @@ mod tests {
         }
     }
 
-    /// The paths of all lists below a schema that may grow without end.
+    /// Collects the paths of lists without a limit.
     fn unbounded(schema: &Value, path: &str, found: &mut Vec<String>) {
         if schema["type"] == "array" && schema["maxItems"].is_null() {
             found.push(path.to_owned());
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_list_that_is_written_by_people_is_bounded() {
+    fn every_list_in_a_spec_is_limited() {
         let (definition, mut found) = (definition(), Vec::new());
         for version in definition["spec"]["versions"].as_array().unwrap() {
             let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
@@ -159,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_small_enough_for_a_client_side_apply() {
+    fn definition_is_small_enough_for_client_side_apply() {
         let size = definition().to_string().len();
-        assert!(size < 200_000, "{size} bytes do not fit into the annotation that kubectl apply keeps");
+        assert!(size < 200_000, "{size} bytes exceed the annotation of a client-side kubectl apply");
     }
 }

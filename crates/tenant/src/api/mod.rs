@@ -1,7 +1,7 @@
-//! The API of `capsule.clastix.io`: one module for each version that is served.
+//! API of `capsule.clastix.io`, one module for each version.
 //!
-//! Field names, defaults, names of objects, labels and annotations are the contract with programs and
-//! manifests that exist already, and are kept to the letter.
+//! Field names, defaults, names of objects, labels, and annotations are exactly those of Capsule,
+//! for compatibility with existing manifests and programs.
 
 mod definition;
 pub mod names;

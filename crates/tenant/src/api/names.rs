@@ -1,60 +1,68 @@
-//! Labels, annotations and the finalizer of the contract.
+//! Labels, annotations, and the finalizer of Capsule.
 
-/// On a namespace: the Tenant that it belongs to. An owner reference says the same, and both must agree.
+/// Label of a namespace: its Tenant. The namespace also has an owner reference, and both must
+/// agree.
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 
-/// On an object that the controller made for a Tenant: that Tenant.
+/// Label of a managed object: its Tenant.
 pub const OBJECT_TENANT_LABEL: &str = "projectcapsule.dev/tenant";
-/// On an object that the controller made for a Tenant: who manages it.
+/// Label of a managed object: its manager.
 pub const OBJECT_MANAGER_LABEL: &str = "projectcapsule.dev/managed-by";
-/// The value of [`OBJECT_MANAGER_LABEL`].
+/// Value of [`OBJECT_MANAGER_LABEL`].
 pub const OBJECT_MANAGER: &str = "controller";
 
-/// On a `LimitRange`: its index in the Tenant's list.
+/// Label of a `LimitRange`: its index in the Tenant's list.
 pub const LIMIT_RANGE_LABEL: &str = "capsule.clastix.io/limit-range";
-/// On a `NetworkPolicy`: its index in the Tenant's list.
+/// Label of a `NetworkPolicy`: its index in the Tenant's list.
 pub const NETWORK_POLICY_LABEL: &str = "capsule.clastix.io/network-policy";
-/// On a `ResourceQuota`: its index in the Tenant's list.
+/// Label of a `ResourceQuota`: its index in the Tenant's list.
 pub const RESOURCE_QUOTA_LABEL: &str = "capsule.clastix.io/resource-quota";
-/// On a `RoleBinding`: the hash of its role and subjects.
+/// Label of a `RoleBinding`: the hash of its role and subjects.
 pub const ROLE_BINDING_LABEL: &str = "capsule.clastix.io/role-binding";
 
-/// On a namespace: the label that the API server itself keeps equal to the name. On a Tenant: the same, by our webhook.
+/// Label with the name of the object. The API server sets it on namespaces, and our webhook on
+/// Tenants.
 pub const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// On a namespace: `key=value` pairs that the scheduler's admission adds to the node selector of each pod.
+/// Annotation of a namespace: `key=value` pairs that admission adds to the node selector of each
+/// Pod.
 pub const NODE_SELECTOR_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
-/// On a namespace: the allowed ingress classes; with the suffix [`REGEXP_SUFFIX`], their pattern.
+/// Annotation of a namespace: allowed IngressClasses. With the suffix [`REGEXP_SUFFIX`]: their
+/// pattern.
 pub const INGRESS_CLASSES_ANNOTATION: &str = "capsule.clastix.io/ingress-classes";
-/// On a namespace: the allowed storage classes; with the suffix [`REGEXP_SUFFIX`], their pattern.
+/// Annotation of a namespace: allowed StorageClasses. With the suffix [`REGEXP_SUFFIX`]: their
+/// pattern.
 pub const STORAGE_CLASSES_ANNOTATION: &str = "capsule.clastix.io/storage-classes";
-/// On a namespace: the allowed registries; with the suffix [`REGEXP_SUFFIX`], their pattern.
+/// Annotation of a namespace: allowed registries. With the suffix [`REGEXP_SUFFIX`]: their pattern.
 pub const REGISTRIES_ANNOTATION: &str = "capsule.clastix.io/allowed-registries";
-/// See [`INGRESS_CLASSES_ANNOTATION`].
+/// Suffix of annotations that contain a pattern.
 pub const REGEXP_SUFFIX: &str = "-regexp";
 
-/// On a `ResourceQuota`, with a resource's name after it: how much of it the whole Tenant uses.
+/// Annotation prefix of a `ResourceQuota`, before the name of a resource: usage of the whole
+/// Tenant.
 pub const QUOTA_USED_ANNOTATION: &str = "quota.capsule.clastix.io/used-";
-/// On a `ResourceQuota`, with a resource's name after it: how much of it the whole Tenant may use.
+/// Annotation prefix of a `ResourceQuota`, before the name of a resource: limit of the whole
+/// Tenant.
 pub const QUOTA_HARD_ANNOTATION: &str = "quota.capsule.clastix.io/hard-";
 
-/// On a namespace: whether its people may change nothing in it.
+/// Label of a cordoned namespace, in which users of the Tenant cannot change anything.
 pub const CORDONED_LABEL: &str = "projectcapsule.dev/cordoned";
 
-/// Holds a Tenant until its namespaces are gone.
+/// Finalizer of a Tenant, which is removed when its namespaces no longer exist.
 pub const FINALIZER: &str = "controller.projectcapsule.dev/finalize";
 
-/// On a cluster role or its binding that is made for the configuration: the configuration's name.
+/// Annotation of a ClusterRole or ClusterRoleBinding: name of the configuration that it is managed
+/// for.
 pub const CONFIGURATION_ANNOTATION: &str = "capsule.clastix.io/configuration";
-/// On what another implementation of the API has made: which part of it did so.
+/// Label of objects of Capsule: its component that created the object.
 pub const CREATED_BY_LABEL: &str = "projectcapsule.dev/created-by";
 
-/// Lets a subject create namespaces of its Tenant.
+/// Default ClusterRole that lets owners create namespaces.
 pub const PROVISIONER_ROLE: &str = "capsule-namespace-provisioner";
-/// Lets a subject delete namespaces of its Tenant.
+/// Default ClusterRole that lets owners delete namespaces.
 pub const DELETER_ROLE: &str = "capsule-namespace-deleter";
 
-/// Keys of labels that mean something to the controller, or to another implementation of the API. Other keys of the same
-/// domains are free.
+/// Label keys with a meaning for the controller or for Capsule. Other keys of the same domains are
+/// free.
 pub const RESERVED_LABELS: [&str; 20] = [
     "capsule.clastix.io/resources",
     "capsule.clastix.io/managed-by",
@@ -78,14 +86,14 @@ pub const RESERVED_LABELS: [&str; 20] = [
     NAMESPACE_NAME_LABEL,
 ];
 
-/// Keys of annotations that are reserved like [`RESERVED_LABELS`].
+/// Annotation keys that are reserved like [`RESERVED_LABELS`].
 const RESERVED_ANNOTATIONS: [&str; 3] = [
     "projectcapsule.dev/release",
     "reconcile.projectcapsule.dev/requestedAt",
     "capsule.clastix.io/protected",
 ];
 
-/// Keys of annotations that are reserved by themselves and with the suffix [`REGEXP_SUFFIX`].
+/// Annotation keys that are reserved with and without the suffix [`REGEXP_SUFFIX`].
 const RESERVED_LISTS: [&str; 5] = [
     INGRESS_CLASSES_ANNOTATION,
     STORAGE_CLASSES_ANNOTATION,
@@ -94,11 +102,11 @@ const RESERVED_LISTS: [&str; 5] = [
     "capsule.clastix.io/forbidden-namespace-annotations",
 ];
 
-/// Beginnings of keys of annotations that count objects of one kind.
+/// Prefixes of annotation keys that count objects of one kind.
 const RESERVED_PREFIXES: [&str; 2] =
     ["quota.resources.capsule.clastix.io", "used.resources.capsule.clastix.io"];
 
-/// Returns whether a key of an annotation is reserved like [`RESERVED_LABELS`].
+/// Returns whether an annotation key is reserved like [`RESERVED_LABELS`].
 pub fn is_reserved_annotation(key: &str) -> bool {
     RESERVED_ANNOTATIONS.contains(&key)
         || RESERVED_LISTS.contains(&key.strip_suffix(REGEXP_SUFFIX).unwrap_or(key))

@@ -1,59 +1,59 @@
-//! Schemas of Kubernetes' own types, made stricter where the API server would otherwise store what nobody can
-//! use.
+//! Schemas of Kubernetes' own types with additional validation.
 //!
-//! The types of `k8s_openapi` describe quantities and CIDRs as plain strings. A Tenant copies them into
-//! objects for which the API server does check them, so a mistake would show only in a condition. Here it
-//! shows to the person who writes the Tenant. List and map sizes are bounded because the cost of a rule in a
-//! CRD is estimated from them.
+//! The types of `k8s_openapi` describe quantities and CIDRs as plain strings. A Tenant copies them
+//! into other objects, which the API server validates. Without these rules, an error would be
+//! reported only in a condition of the Tenant and not to the client that writes it.
+//!
+//! Lists and maps have limits, because the API server estimates the cost of a CEL rule from them.
 
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-/// How many entries a list of policies, quotas or limit ranges may have.
+/// Limit of the items in a list of policies, quotas, or limit ranges.
 pub(super) const MAX_ITEMS: u32 = 64;
 const MAX_RESOURCES: u32 = 32;
 const MAX_QUANTITY_LENGTH: u32 = 64;
-/// `isQuantity` is the API server's own parser.
+/// Uses the parser of the API server.
 const IS_QUANTITY: &str = "self.all(name, type(self[name]) != string || isQuantity(self[name]))";
 const NOT_NEGATIVE: &str = "self.all(name, type(self[name]) == string \
        ? !isQuantity(self[name]) || quantity(self[name]).compareTo(quantity('0')) >= 0 \
        : int(self[name]) >= 0)";
 
-/// The API server's own expressions are RE2. The rule has the value true or false for every pattern it can
-/// read, and fails with the parser's words for any other.
+/// Checks a pattern with the RE2 parser of the API server. A valid pattern evaluates to true or
+/// false. An invalid pattern fails with the error of the parser.
 pub(super) const IS_PATTERN: &str = "'x'.matches(self) in [true, false]";
-/// What follows the parser's words.
+/// Message of [`IS_PATTERN`], which follows the error of the parser.
 pub(super) const IS_PATTERN_MESSAGE: &str = "a pattern must be valid RE2 syntax";
 
-/// Labels have at most 63 characters.
+/// Limits the name to the length of a label value.
 pub(super) const IS_SHORT_NAME: &str = "self.metadata.name.size() <= 63";
-/// Says so.
+/// Message of [`IS_SHORT_NAME`].
 pub(super) const IS_SHORT_NAME_MESSAGE: &str = "the name of a Tenant may have at most 63 characters, \
-     since its namespaces and objects carry it as a label";
+     because its namespaces and objects have it as a label";
 
-/// The API server's own name of a ServiceAccount, if the owner is one.
+/// Checks the name of an owner that is a ServiceAccount.
 pub(super) const IS_ACCOUNT_NAME: &str = "self.kind != 'ServiceAccount' || \
      self.name.matches('^system:serviceaccount:[a-z0-9]([-a-z0-9]*[a-z0-9])?:[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')";
-/// Says so.
+/// Message of [`IS_ACCOUNT_NAME`].
 pub(super) const IS_ACCOUNT_NAME_MESSAGE: &str =
     "the name of a ServiceAccount must have the form system:serviceaccount:<namespace>:<name>";
 
-/// The kinds that a RoleBinding can name.
+/// Allows the kinds of subjects of a RoleBinding.
 pub(super) const ARE_SUBJECTS: &str = "self.all(s, s.kind in ['User', 'Group', 'ServiceAccount'])";
-/// Says so.
+/// Message of [`ARE_SUBJECTS`].
 pub(super) const ARE_SUBJECTS_MESSAGE: &str = "the kind of a subject must be User, Group or ServiceAccount";
 
-/// Either of two shapes, which the conversion tells apart.
+/// Schema for one of two shapes, which the conversion distinguishes.
 pub(super) fn either(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Any JSON value at all.
+/// Schema for any JSON value.
 pub(super) fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// A list of objects whose fields are kept as they are.
+/// Schema for a list of objects that preserves unknown fields.
 pub(super) fn open_objects(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({
         "type": "array",
@@ -61,13 +61,12 @@ pub(super) fn open_objects(_: &mut schemars::SchemaGenerator) -> Schema {
     })
 }
 
-/// One object whose fields are kept as they are.
+/// Schema for an object that preserves unknown fields.
 pub(super) fn open_object(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Bounds every list in a schema of Kubernetes' own types, and checks every map of quantities and every CIDR
-/// in it.
+/// Limits every list in a schema of Kubernetes' own types, and validates quantities and CIDRs.
 pub(super) fn strict(schema: &mut Schema) {
     if let Some(object) = schema.as_object_mut() {
         visit(object);
@@ -113,7 +112,7 @@ fn check_quantities(schema: &mut Map<String, Value>) {
     schema.insert(
         "additionalProperties".into(),
         json!({
-            "description": "An amount: a number with at most one suffix, such as 10, 500m, 1.5 or 16Gi.",
+            "description": "Quantity: a number with at most one suffix, such as 10, 500m, 1.5, or 16Gi.",
             "x-kubernetes-int-or-string": true,
             "maxLength": MAX_QUANTITY_LENGTH,
         }),
@@ -129,8 +128,8 @@ fn check_quantities(schema: &mut Map<String, Value>) {
     );
 }
 
-/// The format `cidr` takes what Go's `net.ParseCIDR` takes, so also addresses with bits beyond the prefix:
-/// those are made canonical before they go into a `NetworkPolicy`.
+/// Sets the format `cidr`, which accepts what Go's `net.ParseCIDR` accepts. That includes bits
+/// beyond the prefix, which are cleared for a `NetworkPolicy`.
 fn check_addresses(properties: &mut Map<String, Value>) {
     let Some(Value::Object(block)) = properties.get_mut("ipBlock") else { return };
     let Some(Value::Object(fields)) = block.get_mut("properties") else { return };
@@ -142,7 +141,7 @@ fn check_addresses(properties: &mut Map<String, Value>) {
     }
 }
 
-/// A map whose values are patterns: each must be one that the API server can read.
+/// Validates the values of a map as patterns.
 pub(super) fn patterns(schema: &mut Schema) {
     schema.insert("maxProperties".into(), MAX_RESOURCES.into());
     schema.insert("additionalProperties".into(), json!({ "type": "string", "maxLength": 256 }));

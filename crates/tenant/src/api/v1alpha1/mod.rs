@@ -1,11 +1,11 @@
-//! `capsule.clastix.io/v1alpha1`: the Tenant of 2020, served through conversion.
+//! `capsule.clastix.io/v1alpha1`: the first version of the Tenant, served by conversion.
 //!
-//! It is served in the shapes that it had over time: the owner may be a plain name, and a list of classes may be a
-//! plain list of names. What it says by annotations is in [`conversion`](crate::conversion).
+//! It has the shapes of its releases: the owner can be a plain name, and a list of classes can be a
+//! plain list of names. Some settings are annotations, see [`conversion`](crate::conversion).
 
 #![allow(
     unreachable_pub,
-    reason = "kube's derive repeats each type inside a function, where `pub` reaches nobody"
+    reason = "kube's derive generates each type inside a function, where `pub` has no effect"
 )]
 
 mod shapes;
@@ -26,7 +26,7 @@ use super::{
     v1beta2::{AllowedList, ExternalIps},
 };
 
-/// What a Tenant grants to its owner and asks of the namespaces.
+/// TenantSpec defines the owner of a Tenant and what applies to its namespaces.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "capsule.clastix.io",
@@ -40,153 +40,161 @@ use super::{
     derive = "PartialEq",
     derive = "Default",
     deprecated = "capsule.clastix.io/v1alpha1 Tenant is deprecated; use capsule.clastix.io/v1beta2 Tenant",
-    doc = "A Tenant is a group of namespaces that belong to the same people, with the limits that hold for them together.",
+    doc = "Tenant is a group of namespaces with a common owner, limits, and policies.",
     printcolumn(
         name = "Namespace quota",
         type_ = "integer",
         json_path = ".spec.namespaceQuota",
-        description = "How many namespaces the Tenant may have"
+        description = "Maximum number of namespaces"
     ),
     printcolumn(
         name = "Namespace count",
         type_ = "integer",
         json_path = ".status.size",
-        description = "How many namespaces the Tenant has"
+        description = "Number of namespaces"
     ),
     printcolumn(
         name = "Owner name",
         type_ = "string",
         json_path = ".spec.owner.name",
-        description = "Who owns the Tenant"
+        description = "Name of the owner"
     ),
     printcolumn(
         name = "Owner kind",
         type_ = "string",
         json_path = ".spec.owner.kind",
-        description = "What the owner's name is the name of"
+        description = "Kind of the owner"
     ),
     printcolumn(
         name = "Node selector",
         type_ = "string",
         json_path = ".spec.nodeSelector",
-        description = "The nodes that the pods of the Tenant run on"
+        description = "Labels of the nodes for the Pods of the Tenant"
     ),
     printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp",
-        description = "Since when the Tenant exists"
+        description = "Time since the Tenant was created"
     ),
     validation = Rule::new(schema::IS_SHORT_NAME).message(schema::IS_SHORT_NAME_MESSAGE)
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantSpec {
-    /// Who may create namespaces in the Tenant: kind (User, Group or ServiceAccount) and name, or the plain name of
-    /// a user. An empty name stands for nobody.
+    /// owner is the subject that may create namespaces in the Tenant: kind (User, Group, or
+    /// ServiceAccount) and name, or the plain name of a user. With an empty name, the Tenant has no
+    /// owner.
     #[schemars(schema_with = "schema::either")]
     pub owner: Owner,
 
-    /// The largest number of namespaces. Without it there is no limit.
+    /// namespaceQuota is the maximum number of namespaces. If unset, the number is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub namespace_quota: Option<i32>,
 
-    /// Labels and annotations for every namespace.
+    /// namespacesMetadata contains labels and annotations for every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces_metadata: Option<AdditionalMetadata>,
 
-    /// Labels and annotations for every Service. Kubernetes hands the labels on to its EndpointSlices.
+    /// servicesMetadata contains labels and annotations for every Service. Kubernetes copies the
+    /// labels to its EndpointSlices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services_metadata: Option<AdditionalMetadata>,
 
-    /// The StorageClasses that volume claims may use: names in allowed and a pattern in allowedRegex, or a plain
-    /// list of names.
+    /// storageClasses lists the StorageClasses that PersistentVolumeClaims may use: names in
+    /// allowed and a pattern in allowedRegex, or a plain list of names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::either")]
     pub storage_classes: Option<Classes>,
 
-    /// The IngressClasses that Ingresses may use: names in allowed and a pattern in allowedRegex, or a plain list of
-    /// names.
+    /// ingressClasses lists the IngressClasses that Ingresses may use: names in allowed and a
+    /// pattern in allowedRegex, or a plain list of names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::either")]
     pub ingress_classes: Option<Classes>,
 
-    /// The host names that Ingresses may use. With it, a rule without a host name is refused.
+    /// ingressHostnames lists the host names that Ingresses may use. If set, a rule without a host
+    /// name is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress_hostnames: Option<AllowedList>,
 
-    /// The registries that images may come from. An image that names no registry is refused.
+    /// containerRegistries lists the registries of images. An image without a registry is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_registries: Option<AllowedList>,
 
-    /// Labels of the nodes that pods of the Tenant run on. Each namespace gets them as an annotation.
+    /// nodeSelector contains labels of the nodes for the Pods of the Tenant. Each namespace gets it
+    /// as an annotation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
 
-    /// NetworkPolicies that each namespace gets. A CIDR with bits beyond its prefix is made canonical there.
+    /// networkPolicies lists the NetworkPolicies of each namespace. Bits of a CIDR beyond its
+    /// prefix are cleared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub network_policies: Vec<NetworkPolicySpec>,
 
-    /// LimitRanges that each namespace gets.
+    /// limitRanges lists the LimitRanges of each namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub limit_ranges: Vec<LimitRangeSpec>,
 
-    /// ResourceQuotas, for the Tenant as a whole, or for each namespace if the annotation
-    /// `capsule.clastix.io/resource-quota-scope` says Namespace.
+    /// resourceQuotas lists the ResourceQuotas of the Tenant as a whole. If the annotation
+    /// `capsule.clastix.io/resource-quota-scope` is Namespace, they apply to each namespace
+    /// separately.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub resource_quotas: Vec<ResourceQuotaSpec>,
 
-    /// RoleBindings that each namespace gets in addition to those of the owners.
+    /// additionalRoleBindings lists RoleBindings of each namespace, in addition to those of the
+    /// owner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub additional_role_bindings: Vec<AdditionalRoleBinding>,
 
-    /// The external addresses that Services may use.
+    /// externalServiceIPs lists the external IP addresses that Services may use.
     #[serde(default, rename = "externalServiceIPs", skip_serializing_if = "Option::is_none")]
     pub external_service_ips: Option<ExternalIps>,
 }
 
-/// Labels and annotations that are added to objects.
+/// AdditionalMetadata contains labels and annotations that are added to objects.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdditionalMetadata {
-    /// The labels to add.
+    /// additionalLabels are the labels to add.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_labels: BTreeMap<String, String>,
 
-    /// The annotations to add.
+    /// additionalAnnotations are the annotations to add.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_annotations: BTreeMap<String, String>,
 }
 
-/// A RoleBinding that each namespace gets.
+/// AdditionalRoleBinding is a RoleBinding of each namespace.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdditionalRoleBinding {
-    /// The cluster role to give.
+    /// clusterRoleName is the name of the ClusterRole to bind.
     #[schemars(length(min = 1))]
     pub cluster_role_name: String,
 
-    /// Who gets it. A ServiceAccount without a namespace is the one of that name in each namespace.
+    /// subjects get the ClusterRole. A ServiceAccount without a namespace is that of the
+    /// RoleBinding's namespace.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(validation = Rule::new(schema::ARE_SUBJECTS).message(schema::ARE_SUBJECTS_MESSAGE))]
     pub subjects: Vec<Subject>,
 }
 
-/// What the controller found.
+/// TenantStatus is the observed state of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["size"]))]
 pub struct TenantStatus {
-    /// How many namespaces the Tenant has.
+    /// size is the number of namespaces.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub size: i64,
 
-    /// The names of the namespaces, sorted.
+    /// namespaces lists the names of the namespaces, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
 }

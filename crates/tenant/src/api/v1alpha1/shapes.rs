@@ -1,15 +1,15 @@
-//! Fields that had another shape at first. The schema cannot describe either of two shapes, so what is neither is
-//! refused when it is converted.
+//! Fields whose shape has changed over time. A schema cannot describe a choice of two shapes, so
+//! the conversion rejects other values.
 
 use serde::{Deserialize, Serialize};
 
 use crate::api::v1beta2::{AllowedList, OwnerKind};
 
-/// The owner of a Tenant.
+/// Owner of a Tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Owner {
-    /// The name of a user, as it was written at first.
+    /// Name of a user, the original shape.
     Name(String),
     /// Kind and name.
     Full(OwnerSpec),
@@ -19,9 +19,9 @@ pub enum Owner {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnerSpec {
-    /// What the name is the name of.
+    /// Kind of the owner.
     pub kind: OwnerKind,
-    /// The name as the API server knows it after authentication; empty for nobody.
+    /// Name after authentication. Empty if the Tenant has no owner.
     pub name: String,
 }
 
@@ -40,11 +40,11 @@ impl From<Owner> for OwnerSpec {
     }
 }
 
-/// Classes that are allowed.
+/// Allowed classes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Classes {
-    /// Their names, as they were written at first.
+    /// Names, the original shape.
     Names(Vec<String>),
     /// Names and a pattern.
     List(AllowedList),

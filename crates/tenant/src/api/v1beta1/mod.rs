@@ -1,11 +1,11 @@
-//! `capsule.clastix.io/v1beta1`: an older version of the Tenant, served through conversion.
+//! `capsule.clastix.io/v1beta1`: an older version of the Tenant, served by conversion.
 //!
-//! What the types have in common with `v1beta2` is the same type. What they say by annotations is in
+//! Types that equal those of `v1beta2` are shared. Some settings are annotations, see
 //! [`conversion`](crate::conversion).
 
 #![allow(
     unreachable_pub,
-    reason = "kube's derive repeats each type inside a function, where `pub` reaches nobody"
+    reason = "kube's derive generates each type inside a function, where `pub` has no effect"
 )]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use super::{
     },
 };
 
-/// What a Tenant grants to its owners and asks of their namespaces.
+/// TenantSpec defines the owners of a Tenant and what applies to its namespaces.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "capsule.clastix.io",
@@ -35,174 +35,178 @@ use super::{
     status = "TenantStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A Tenant is a group of namespaces that belong to the same people, with the limits that hold for them together.",
+    doc = "Tenant is a group of namespaces with common owners, limits, and policies.",
     printcolumn(
         name = "State",
         type_ = "string",
         json_path = ".status.state",
-        description = "Whether the Tenant is active or cordoned"
+        description = "State of the Tenant: Active or Cordoned"
     ),
     printcolumn(
         name = "Namespace quota",
         type_ = "integer",
         json_path = ".spec.namespaceOptions.quota",
-        description = "How many namespaces the Tenant may have"
+        description = "Maximum number of namespaces"
     ),
     printcolumn(
         name = "Namespace count",
         type_ = "integer",
         json_path = ".status.size",
-        description = "How many namespaces the Tenant has"
+        description = "Number of namespaces"
     ),
     printcolumn(
         name = "Node selector",
         type_ = "string",
         json_path = ".spec.nodeSelector",
-        description = "The nodes that the pods of the Tenant run on"
+        description = "Labels of the nodes for the Pods of the Tenant"
     ),
     printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp",
-        description = "Since when the Tenant exists"
+        description = "Time since the Tenant was created"
     ),
     validation = Rule::new(schema::IS_SHORT_NAME).message(schema::IS_SHORT_NAME_MESSAGE)
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantSpec {
-    /// Who may create namespaces in the Tenant.
+    /// owners lists the subjects that may create namespaces in the Tenant.
     #[schemars(length(max = 256))]
     pub owners: Vec<OwnerSpec>,
 
-    /// How many namespaces there may be, and what labels and annotations they get.
+    /// namespaceOptions limits the number of namespaces and defines their labels and annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_options: Option<NamespaceOptions>,
 
-    /// What Services may be, and the labels and annotations they get.
+    /// serviceOptions restricts Services and defines their labels and annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_options: Option<ServiceOptions>,
 
-    /// The StorageClasses that volume claims may use.
+    /// storageClasses lists the StorageClasses that PersistentVolumeClaims may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_classes: Option<AllowedList>,
 
-    /// The classes and host names that Ingresses may use.
+    /// ingressOptions lists the IngressClasses and host names that Ingresses may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress_options: Option<IngressOptions>,
 
-    /// The registries that images may come from. An image that names no registry is refused.
+    /// containerRegistries lists the registries of images. An image without a registry is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_registries: Option<AllowedList>,
 
-    /// Labels of the nodes that pods of the Tenant run on. Each namespace gets them as an annotation.
+    /// nodeSelector contains labels of the nodes for the Pods of the Tenant. Each namespace gets it
+    /// as an annotation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
 
-    /// NetworkPolicies that each namespace gets.
+    /// networkPolicies defines the NetworkPolicies of each namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policies: Option<NetworkPolicies>,
 
-    /// LimitRanges that each namespace gets.
+    /// limitRanges defines the LimitRanges of each namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ranges: Option<LimitRanges>,
 
-    /// ResourceQuotas, for the Tenant as a whole or for each namespace.
+    /// resourceQuotas defines ResourceQuotas for the Tenant as a whole or for each namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_quotas: Option<ResourceQuotas>,
 
-    /// RoleBindings that each namespace gets in addition to those of the owners.
+    /// additionalRoleBindings lists RoleBindings of each namespace, in addition to those of the
+    /// owners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub additional_role_bindings: Vec<AdditionalRoleBinding>,
 
-    /// The pull policies that containers may use.
+    /// imagePullPolicies lists the image pull policies that containers may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3))]
     pub image_pull_policies: Vec<PullPolicy>,
 
-    /// The PriorityClasses that pods may use.
+    /// priorityClasses lists the PriorityClasses that Pods may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<AllowedList>,
 }
 
-/// One owner of a Tenant. The annotation `clusterrolenames.capsule.clastix.io/<kind>.<name>` of the Tenant lists the
-/// cluster roles of an owner who is to have others than the usual ones.
+/// OwnerSpec is one owner of a Tenant. The annotation
+/// `clusterrolenames.capsule.clastix.io/<kind>.<name>` of the Tenant lists the ClusterRoles of an
+/// owner that differ from the default ones.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[x_kube(
     validation = Rule::new(schema::IS_ACCOUNT_NAME).message(schema::IS_ACCOUNT_NAME_MESSAGE).field_path(".name")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerSpec {
-    /// What the name is the name of.
+    /// kind is the kind of the owner: User, Group, or ServiceAccount.
     pub kind: OwnerKind,
 
-    /// The name as the API server knows it after authentication; for a ServiceAccount,
+    /// name is the name of the owner after authentication. For a ServiceAccount, it is
     /// `system:serviceaccount:<namespace>:<name>`.
     #[schemars(length(min = 1, max = 1024))]
     pub name: String,
 
-    /// What the owner may see and do through a proxy that filters cluster-wide lists.
+    /// proxySettings lists what the owner may do through a proxy that filters cluster-wide lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub proxy_settings: Vec<ProxySettings>,
 }
 
-/// How many namespaces a Tenant may have, and what is written on them.
+/// NamespaceOptions limits the number of namespaces and defines their labels and annotations.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceOptions {
-    /// The largest number of namespaces. Without it there is no limit.
+    /// quota is the maximum number of namespaces. If unset, the number is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub quota: Option<i32>,
 
-    /// Labels and annotations for every namespace.
+    /// additionalMetadata contains labels and annotations for every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
 }
 
-/// The classes and host names that Ingresses may use.
+/// IngressOptions lists the IngressClasses and host names that Ingresses may use.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressOptions {
-    /// The IngressClasses that Ingresses may use.
+    /// allowedClasses lists the IngressClasses that Ingresses may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_classes: Option<AllowedList>,
 
-    /// Among which Ingresses a pair of host name and path may be used once only.
+    /// hostnameCollisionScope is the scope in which a pair of host name and path must be unique.
     #[serde(default)]
     pub hostname_collision_scope: HostnameCollisionScope,
 
-    /// The host names that rules may use. With it, a rule without a host name is refused.
+    /// allowedHostnames lists the host names that rules may use. If set, a rule without a host name
+    /// is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_hostnames: Option<AllowedList>,
 }
 
-/// What the controller found.
+/// TenantStatus is the observed state of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["state", "size"]))]
 pub struct TenantStatus {
-    /// Whether the Tenant is in use or cordoned.
+    /// state is Active or Cordoned.
     #[serde(default)]
     pub state: TenantState,
 
-    /// How many namespaces the Tenant has.
+    /// size is the number of namespaces.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub size: i64,
 
-    /// The names of the namespaces, sorted.
+    /// namespaces lists the names of the namespaces, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
 }
 
-/// Whether a Tenant is in use.
+/// TenantState is the state of a Tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum TenantState {
-    /// It is in use.
+    /// The Tenant is in use.
     #[default]
     Active,
-    /// Its people may change nothing.
+    /// The users of the Tenant cannot change anything.
     Cordoned,
 }

@@ -1,15 +1,15 @@
-//! What Gateways may use.
+//! Restrictions of Gateways.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use super::DefaultAllowedList;
 
-/// What Gateways may use.
+/// GatewayOptions restricts Gateways.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayOptions {
-    /// The GatewayClasses that Gateways may use, and the one for Gateways that name none.
+    /// allowedClasses lists the GatewayClasses that Gateways may use, and the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_classes: Option<DefaultAllowedList>,
 }

@@ -1,4 +1,4 @@
-//! `GlobalResourceQuota`: one quota for several namespaces together.
+//! `GlobalResourceQuota`: a quota that several namespaces share.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::schema;
 
-/// One quota, and the namespaces that share it.
+/// GlobalResourceQuotaSpec defines a quota and the namespaces that share it.
 #[allow(clippy::duplicated_attributes, reason = "several columns are of one type")]
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
@@ -29,97 +29,98 @@ use crate::api::schema;
     status = "GlobalResourceQuotaStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A GlobalResourceQuota is one quota that several namespaces share. This version of the manager does nothing with it.",
+    doc = "GlobalResourceQuota is a quota that several namespaces share. This version of the manager does not enforce it.",
     printcolumn(
         name = "Namespaces",
         type_ = "integer",
         json_path = ".status.namespaceCount",
-        description = "How many namespaces share the quota"
+        description = "Number of namespaces that share the quota"
     ),
     printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#,
-        description = "Whether the quota is in effect"
+        description = "Status of the condition Ready"
     ),
     printcolumn(
         name = "Status",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
-        description = "What is wrong, if anything"
+        description = "Message of the condition Ready"
     ),
     printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp",
-        description = "Since when the GlobalResourceQuota exists"
+        description = "Time since the GlobalResourceQuota was created"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GlobalResourceQuotaSpec {
-    /// The namespaces that any of these selectors picks share the quota. An empty selector picks all.
+    /// namespaceSelectors select the namespaces that share the quota. A namespace must match one of
+    /// them. An empty selector matches all namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub namespace_selectors: Vec<LabelSelector>,
 
-    /// What the namespaces may use together.
+    /// quota limits the total usage of the namespaces.
     #[schemars(transform = schema::strict)]
     pub quota: ResourceQuotaSpec,
 }
 
-/// How much of the quota is used.
+/// GlobalResourceQuotaStatus is the observed usage of the quota.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GlobalResourceQuotaStatus {
-    /// The generation of the spec that the rest of the status speaks of.
+    /// observedGeneration is the generation of the spec that the status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// How many namespaces share the quota.
+    /// namespaceCount is the number of namespaces that share the quota.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub namespace_count: i64,
 
-    /// The names of the namespaces, sorted.
+    /// namespaces lists the names of the namespaces, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
 
-    /// What all of them use together.
+    /// total is the usage of all namespaces together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<QuotaUsage>,
 
-    /// What each namespace uses, by its name.
+    /// namespaceUsage is the usage of each namespace, by its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub namespace_usage: BTreeMap<String, NamespaceUsage>,
 
-    /// How the quota is; Ready says whether it is in effect.
+    /// conditions contains the conditions of the quota. Ready reports whether it is in effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// What is used of what there is.
+/// QuotaUsage contains limits and usage.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaUsage {
-    /// The limits, by resource.
+    /// hard contains the limits by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hard: BTreeMap<String, Quantity>,
 
-    /// What is used, by resource.
+    /// used contains the usage by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, Quantity>,
 
-    /// What is left, by resource; never less than nothing.
+    /// available contains the remainder by resource. It is never negative.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub available: BTreeMap<String, Quantity>,
 }
 
-/// What one namespace uses.
+/// NamespaceUsage is the usage of one namespace.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceUsage {
-    /// What is used, by resource.
+    /// used contains the usage by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, Quantity>,
 }

@@ -1,4 +1,4 @@
-//! What Ingresses may use.
+//! Restrictions of Ingresses.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -6,37 +6,38 @@ use serde::{Deserialize, Serialize};
 
 use super::{AllowedList, DefaultAllowedList};
 
-/// The classes and host names that Ingresses may use.
+/// IngressOptions restricts the IngressClasses and host names of Ingresses.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressOptions {
-    /// The IngressClasses that Ingresses may use, and the one for Ingresses that name none.
+    /// allowedClasses lists the IngressClasses that Ingresses may use, and the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_classes: Option<DefaultAllowedList>,
 
-    /// Among which Ingresses a pair of host name and path may be used once only.
+    /// hostnameCollisionScope is the scope in which a pair of host name and path must be unique.
     #[serde(default)]
     pub hostname_collision_scope: HostnameCollisionScope,
 
-    /// The host names that rules may use. With it, a rule without a host name is refused.
+    /// allowedHostnames lists the host names that rules may use. If set, a rule without a host name
+    /// is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_hostnames: Option<AllowedList>,
 
-    /// Whether host names may begin with a wildcard.
+    /// allowWildcardHostnames allows host names that begin with a wildcard.
     #[serde(default)]
     pub allow_wildcard_hostnames: bool,
 }
 
-/// Among which Ingresses a pair of host name and path may be used once only.
+/// HostnameCollisionScope is the scope in which a pair of host name and path must be unique.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum HostnameCollisionScope {
-    /// All those of all Tenants.
+    /// The Ingresses of all Tenants.
     Cluster,
-    /// Those of the Tenant.
+    /// The Ingresses of the Tenant.
     Tenant,
-    /// Those of the namespace.
+    /// The Ingresses of the namespace.
     Namespace,
-    /// It is not looked at.
+    /// The pairs need not be unique.
     #[default]
     Disabled,
 }

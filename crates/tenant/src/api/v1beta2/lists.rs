@@ -1,4 +1,4 @@
-//! The lists of names and patterns that many fields share.
+//! Lists of names and patterns that several fields share.
 
 use std::collections::BTreeMap;
 
@@ -8,108 +8,111 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::schema::{IS_PATTERN, IS_PATTERN_MESSAGE};
 
-/// Names that are allowed, one by one or by a pattern.
+/// AllowedList contains allowed names and a pattern.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedList {
-    /// The names that are allowed.
+    /// allowed lists the allowed names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
 
-    /// Deprecated. A pattern in RE2 syntax; what it matches anywhere is allowed too.
+    /// allowedRegex is an unanchored pattern in RE2 syntax. Names that it matches are allowed too.
+    /// Deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new(IS_PATTERN).message(IS_PATTERN_MESSAGE))]
     pub allowed_regex: Option<String>,
 }
 
-/// Names that are allowed, one by one, by a pattern, or by the labels of the objects they name.
+/// SelectorAllowedList contains allowed names, a pattern, and a label selector.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SelectorAllowedList {
-    /// The names that are allowed.
+    /// allowed lists the allowed names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
 
-    /// Deprecated. A pattern in RE2 syntax; what it matches anywhere is allowed too.
+    /// allowedRegex is an unanchored pattern in RE2 syntax. Names that it matches are allowed too.
+    /// Deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new(IS_PATTERN).message(IS_PATTERN_MESSAGE))]
     pub allowed_regex: Option<String>,
 
-    /// Objects with all of these labels are allowed too.
+    /// matchLabels allows objects that have all of these labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_labels: Option<BTreeMap<String, String>>,
 
-    /// Objects whose labels meet all of these requirements are allowed too.
+    /// matchExpressions allows objects whose labels meet all of these requirements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_expressions: Option<Vec<LabelSelectorRequirement>>,
 }
 
-/// Names that are allowed as in [`SelectorAllowedList`], and the one that is used where none is given.
+/// DefaultAllowedList contains allowed names, a pattern, a label selector, and a default.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DefaultAllowedList {
-    /// The names that are allowed.
+    /// allowed lists the allowed names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
 
-    /// Deprecated. A pattern in RE2 syntax; what it matches anywhere is allowed too.
+    /// allowedRegex is an unanchored pattern in RE2 syntax. Names that it matches are allowed too.
+    /// Deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new(IS_PATTERN).message(IS_PATTERN_MESSAGE))]
     pub allowed_regex: Option<String>,
 
-    /// Objects with all of these labels are allowed too.
+    /// matchLabels allows objects that have all of these labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_labels: Option<BTreeMap<String, String>>,
 
-    /// Objects whose labels meet all of these requirements are allowed too.
+    /// matchExpressions allows objects whose labels meet all of these requirements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_expressions: Option<Vec<LabelSelectorRequirement>>,
 
-    /// The name that is filled in where none is given. It is allowed without being listed.
+    /// default is the name for objects that set none. It is allowed even if it is not listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
 }
 
-/// Keys that may not be used, one by one or by a pattern.
+/// ForbiddenList contains forbidden keys and a pattern.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForbiddenList {
-    /// The keys that may not be used.
+    /// denied lists the forbidden keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
 
-    /// A pattern in RE2 syntax; keys that it matches anywhere may not be used either.
+    /// deniedRegex is an unanchored pattern in RE2 syntax. Keys that it matches are forbidden too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     #[x_kube(validation = Rule::new(IS_PATTERN).message(IS_PATTERN_MESSAGE))]
     pub denied_regex: Option<String>,
 }
 
-/// Labels and annotations that are added to objects.
+/// AdditionalMetadata contains labels and annotations that are added to objects.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdditionalMetadata {
-    /// The labels to add.
+    /// labels are the labels to add.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
-    /// The annotations to add.
+    /// annotations are the annotations to add.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
 impl ForbiddenList {
-    /// Returns whether the list forbids nothing. An empty pattern counts as absent.
+    /// Returns whether the list forbids nothing. An empty pattern counts as unset.
     pub fn is_empty(&self) -> bool {
         self.denied.is_empty() && self.denied_regex.as_deref().unwrap_or_default().is_empty()
     }
 }
 
 impl AdditionalMetadata {
-    /// Returns whether nothing is added.
+    /// Returns whether there is nothing to add.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.annotations.is_empty()
     }

@@ -1,10 +1,11 @@
 //! `capsule.clastix.io/v1beta2`: the stored version of the Tenant.
 //!
-//! One file for each group of fields; this one has the object itself and its spec.
+//! This module contains the Tenant and its spec. Each submodule contains one group of fields or
+//! another kind.
 
 #![allow(
     unreachable_pub,
-    reason = "kube's derive repeats each type inside a function, where `pub` reaches nobody"
+    reason = "kube's derive generates each type inside a function, where `pub` has no effect"
 )]
 
 mod configuration;
@@ -59,7 +60,8 @@ pub use self::{
 };
 use super::schema;
 
-/// What a Tenant grants to its owners and asks of their namespaces. Every field is optional.
+/// TenantSpec defines the owners of a Tenant and what applies to its namespaces. Every field is
+/// optional.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "capsule.clastix.io",
@@ -72,148 +74,153 @@ use super::schema;
     status = "TenantStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A Tenant is a group of namespaces that belong to the same people, with the limits that hold for them together.",
+    doc = "Tenant is a group of namespaces with common owners, limits, and policies.",
     printcolumn(
         name = "State",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Cordoned")].reason"#,
-        description = "Whether the Tenant is active or cordoned"
+        description = "State of the Tenant: Active or Cordoned"
     ),
     printcolumn(
         name = "Namespace quota",
         type_ = "integer",
         json_path = ".spec.namespaceOptions.quota",
-        description = "How many namespaces the Tenant may have"
+        description = "Maximum number of namespaces"
     ),
     printcolumn(
         name = "Namespace count",
         type_ = "integer",
         json_path = ".status.size",
-        description = "How many namespaces the Tenant has"
+        description = "Number of namespaces"
     ),
     printcolumn(
         name = "Node selector",
         type_ = "string",
         json_path = ".spec.nodeSelector",
-        description = "The nodes that the pods of the Tenant run on"
+        description = "Labels of the nodes for the Pods of the Tenant"
     ),
     printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#,
-        description = "Whether everything is as the spec asks"
+        description = "Status of the condition Ready"
     ),
     printcolumn(
         name = "Status",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
-        description = "What is missing, if anything"
+        description = "Message of the condition Ready"
     ),
     printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp",
-        description = "Since when the Tenant exists"
+        description = "Time since the Tenant was created"
     ),
     validation = Rule::new(schema::IS_SHORT_NAME).message(schema::IS_SHORT_NAME_MESSAGE)
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantSpec {
-    /// Free data of any shape for templates; nothing else reads it.
+    /// data contains free data for templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::anything")]
     pub data: Option<Value>,
 
-    /// Who may create namespaces in the Tenant, and the cluster roles they get in each of them.
+    /// owners lists the subjects that may create namespaces in the Tenant, and their ClusterRoles
+    /// in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub owners: Vec<OwnerSpec>,
 
-    /// Who else is an owner, beyond the list in owners.
+    /// permissions selects further owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
 
-    /// How many namespaces there may be, and what labels and annotations they get.
+    /// namespaceOptions limits the number of namespaces and defines their labels and annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_options: Option<NamespaceOptions>,
 
-    /// The StorageClasses that volume claims may use, and the one for claims that name none.
+    /// storageClasses lists the StorageClasses that PersistentVolumeClaims may use, and the default
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_classes: Option<DefaultAllowedList>,
 
-    /// The PriorityClasses that pods may use, and the one for pods that name none.
+    /// priorityClasses lists the PriorityClasses that Pods may use, and the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<DefaultAllowedList>,
 
-    /// The RuntimeClasses that pods may use, and the one for pods that name none.
+    /// runtimeClasses lists the RuntimeClasses that Pods may use, and the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_classes: Option<DefaultAllowedList>,
 
-    /// The DeviceClasses that resource claims and their templates may use.
+    /// deviceClasses lists the DeviceClasses that ResourceClaims and ResourceClaimTemplates may
+    /// use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_classes: Option<SelectorAllowedList>,
 
-    /// What Gateways may use.
+    /// gatewayOptions restricts Gateways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_options: Option<GatewayOptions>,
 
-    /// The classes and host names that Ingresses may use.
+    /// ingressOptions restricts the IngressClasses and host names of Ingresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress_options: Option<IngressOptions>,
 
-    /// Labels of the nodes that pods of the Tenant run on. Each namespace gets them as an annotation.
+    /// nodeSelector contains labels of the nodes for the Pods of the Tenant. Each namespace gets it
+    /// as an annotation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
 
-    /// RoleBindings that each namespace gets in addition to those of the owners.
+    /// additionalRoleBindings lists RoleBindings of each namespace, in addition to those of the
+    /// owners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub additional_role_bindings: Vec<AdditionalRoleBinding>,
 
-    /// While true, the people of the Tenant may change nothing in it.
+    /// cordoned prevents changes by the users of the Tenant.
     #[serde(default)]
     pub cordoned: bool,
 
-    /// While true, a request to delete the Tenant is refused.
+    /// preventDeletion denies the deletion of the Tenant.
     #[serde(default)]
     pub prevent_deletion: bool,
 
-    /// Whether the names of namespaces must begin with the name of the Tenant and a dash. Without it, the
-    /// configuration decides.
+    /// forceTenantPrefix requires that the name of a namespace begins with the name of the Tenant
+    /// and a dash. If unset, the configuration applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_tenant_prefix: Option<bool>,
 
-    /// ResourceQuotas, for the Tenant as a whole or for each namespace.
+    /// resourceQuotas defines ResourceQuotas for the Tenant as a whole or for each namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_quotas: Option<ResourceQuotas>,
 
-    /// LimitRanges that each namespace gets.
+    /// limitRanges defines the LimitRanges of each namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ranges: Option<LimitRanges>,
 
-    /// NetworkPolicies that each namespace gets.
+    /// networkPolicies defines the NetworkPolicies of each namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policies: Option<NetworkPolicies>,
 
-    /// What Services may be, and the labels and annotations they get.
+    /// serviceOptions restricts Services and defines their labels and annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_options: Option<ServiceOptions>,
 
-    /// The labels and annotations that pods get.
+    /// podOptions defines labels and annotations of Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_options: Option<PodOptions>,
 
-    /// The registries that images may come from. An image that names no registry is refused.
+    /// containerRegistries lists the registries of images. An image without a registry is denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_registries: Option<AllowedList>,
 
-    /// The pull policies that containers may use.
+    /// imagePullPolicies lists the image pull policies that containers may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3))]
     pub image_pull_policies: Vec<PullPolicy>,
 
-    /// Rules for namespaces that a selector picks. Their shape is not final.
-    // As they were written: fields that are not known here must survive a conversion.
+    /// rules lists rules for selected namespaces. Their schema is not final.
+    // Raw values, because a conversion must preserve unknown fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<NamespaceRule>", length(max = 64))]
     pub rules: Vec<Value>,
@@ -232,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_spec_is_a_tenant() {
+    fn empty_spec_is_valid() {
         let tenant: Tenant =
             serde_json::from_value(json!({ "metadata": { "name": "oil" }, "spec": {} })).unwrap();
         assert_eq!(tenant.spec, TenantSpec::default());
@@ -241,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read_whatever_is_missing_in_it() {
+    fn status_with_missing_fields_is_readable() {
         let status: TenantStatus =
             serde_json::from_value(json!({ "size": 1, "spaces": [{ "name": "oil-dev" }] })).unwrap();
         assert_eq!((status.size, status.state, status.spaces.len()), (1, TenantState::Active, 1));
     }
 
     #[test]
-    fn defaults_are_those_of_the_contract() {
+    fn defaults_equal_those_of_capsule() {
         let default = |path: &str| schema().pointer(path).cloned().unwrap_or_default();
         let spec = "/properties/spec/properties";
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What holds for the namespaces themselves.
+//! Options of the namespaces of a Tenant.
 
 use std::collections::BTreeMap;
 
@@ -9,70 +9,75 @@ use serde::{Deserialize, Serialize};
 use super::{AdditionalMetadata, ForbiddenList};
 use crate::api::schema;
 
-/// How many namespaces a Tenant may have, and what is written on them.
+/// NamespaceOptions limits the number of namespaces and defines their labels and annotations.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceOptions {
-    /// The largest number of namespaces. Without it there is no limit.
+    /// quota is the maximum number of namespaces. If unset, the number is unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub quota: Option<i32>,
 
-    /// Deprecated. Labels and annotations for every namespace.
+    /// additionalMetadata contains labels and annotations for every namespace. Deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
 
-    /// Deprecated. Labels and annotations for the namespaces that a selector picks. An entry does not
-    /// overwrite what an earlier one, or additionalMetadata, gives.
+    /// additionalMetadataList contains labels and annotations for selected namespaces. Keys of
+    /// additionalMetadata and of earlier entries take precedence. Deprecated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub additional_metadata_list: Vec<SelectedMetadata>,
 
-    /// Deprecated. Labels and annotations that a namespace must have, each with the pattern of its value.
+    /// requiredMetadata contains labels and annotations that a namespace must have, with patterns
+    /// of their values. Deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_metadata: Option<RequiredMetadata>,
 
-    /// Deprecated. Labels that the people of the Tenant may not set on namespaces.
+    /// forbiddenLabels lists labels of namespaces that users of the Tenant cannot set. Deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_labels: Option<ForbiddenList>,
 
-    /// Deprecated. Annotations that the people of the Tenant may not set on namespaces.
+    /// forbiddenAnnotations lists annotations of namespaces that users of the Tenant cannot set.
+    /// Deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_annotations: Option<ForbiddenList>,
 
-    /// Whether namespaces have no labels and annotations but those that the Tenant gives them.
+    /// managedMetadataOnly allows only those labels and annotations of namespaces that the Tenant
+    /// defines.
     #[serde(default)]
     pub managed_metadata_only: bool,
 }
 
-/// Labels and annotations for some of the namespaces.
+/// SelectedMetadata contains labels and annotations for selected namespaces.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SelectedMetadata {
-    /// The namespaces that get them; without it, all.
+    /// namespaceSelector selects the namespaces. If unset, it selects all namespaces of the Tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::strict)]
     pub namespace_selector: Option<LabelSelector>,
 
-    /// The labels. `{{tenant.name}}` and `{{namespace}}` in a key or value stand for those names.
+    /// labels are the labels to add. `{{tenant.name}}` and `{{namespace}}` in keys and values are
+    /// replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
-    /// The annotations. `{{tenant.name}}` and `{{namespace}}` in a key or value stand for those names.
+    /// annotations are the annotations to add. `{{tenant.name}}` and `{{namespace}}` in keys and
+    /// values are replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Labels and annotations that must be there.
+/// RequiredMetadata contains required labels and annotations.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequiredMetadata {
-    /// The keys of labels, each with a pattern in RE2 syntax that its value must match.
+    /// labels maps each label key to a pattern in RE2 syntax that its value must match.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(transform = schema::patterns)]
     pub labels: BTreeMap<String, String>,
 
-    /// The keys of annotations, each with a pattern in RE2 syntax that its value must match.
+    /// annotations maps each annotation key to a pattern in RE2 syntax that its value must match.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(transform = schema::patterns)]
     pub annotations: BTreeMap<String, String>,

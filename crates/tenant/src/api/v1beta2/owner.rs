@@ -1,4 +1,4 @@
-//! Who owns a Tenant.
+//! Owners of a Tenant.
 
 use std::collections::BTreeMap;
 
@@ -9,112 +9,111 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{names::DELETER_ROLE, schema};
 
-/// One owner of a Tenant.
+/// OwnerSpec is one owner of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[x_kube(
     validation = Rule::new(schema::IS_ACCOUNT_NAME).message(schema::IS_ACCOUNT_NAME_MESSAGE).field_path(".name")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerSpec {
-    /// What the name is the name of.
+    /// kind is the kind of the owner: User, Group, or ServiceAccount.
     pub kind: OwnerKind,
 
-    /// The name as the API server knows it after authentication; for a ServiceAccount,
+    /// name is the name of the owner after authentication. For a ServiceAccount, it is
     /// `system:serviceaccount:<namespace>:<name>`.
     #[schemars(length(min = 1, max = 1024))]
     pub name: String,
 
-    /// The cluster roles that the owner gets in each namespace of the Tenant.
+    /// clusterRoles lists the ClusterRoles of the owner in each namespace of the Tenant.
     #[serde(default = "default_cluster_roles")]
     #[schemars(length(max = 64))]
     pub cluster_roles: Vec<String>,
 
-    /// What the owner may see and do through a proxy that filters cluster-wide lists.
+    /// proxySettings lists what the owner may do through a proxy that filters cluster-wide lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub proxy_settings: Vec<ProxySettings>,
 
-    /// Labels for the RoleBindings of this owner.
+    /// labels are added to the RoleBindings of the owner.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
-    /// Annotations for the RoleBindings of this owner.
+    /// annotations are added to the RoleBindings of the owner.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The roles of an owner for whom none are given: everything in a namespace, and deleting the namespace
-/// itself.
+/// Returns the default ClusterRoles of an owner: full access to a namespace, and its deletion.
 pub(crate) fn default_cluster_roles() -> Vec<String> {
     vec!["admin".to_owned(), DELETER_ROLE.to_owned()]
 }
 
-/// The kind of a person or program that owns a Tenant.
+/// OwnerKind is the kind of an owner.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema,
 )]
 pub enum OwnerKind {
-    /// A person, by user name.
+    /// A user.
     #[default]
     User,
-    /// Everybody in a group.
+    /// All members of a group.
     Group,
-    /// A program in the cluster.
+    /// A ServiceAccount.
     ServiceAccount,
 }
 
-/// What an owner may do with one kind of cluster-wide objects through the proxy.
+/// ProxySettings lists the operations of an owner on one cluster-scoped kind.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxySettings {
-    /// The kind of objects.
+    /// kind is the cluster-scoped kind.
     pub kind: ProxyKind,
 
-    /// What may be done with them.
+    /// operations lists the allowed operations.
     #[schemars(length(max = 3))]
     pub operations: Vec<ProxyOperation>,
 }
 
-/// A kind of cluster-wide objects that the proxy filters.
+/// ProxyKind is a cluster-scoped kind that the proxy filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ProxyKind {
-    /// The nodes.
+    /// Nodes.
     Nodes,
-    /// The storage classes.
+    /// StorageClasses.
     StorageClasses,
-    /// The ingress classes.
+    /// IngressClasses.
     IngressClasses,
-    /// The priority classes.
+    /// PriorityClasses.
     PriorityClasses,
-    /// The runtime classes.
+    /// RuntimeClasses.
     RuntimeClasses,
-    /// The persistent volumes.
+    /// PersistentVolumes.
     PersistentVolumes,
 }
 
-/// An operation that the proxy lets through.
+/// ProxyOperation is an operation that the proxy allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ProxyOperation {
-    /// See them.
+    /// List.
     List,
-    /// Change them.
+    /// Update.
     Update,
-    /// Delete them.
+    /// Delete.
     Delete,
 }
 
-/// Who else owns a Tenant.
+/// Permissions selects further owners of a Tenant.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Permissions {
-    /// A TenantOwner that any of these selectors picks, or that carries the label `projectcapsule.dev/tenant`
-    /// with the name of this Tenant, is an owner too.
+    /// matchOwners selects TenantOwners. A TenantOwner is an owner if it matches any of the
+    /// selectors, or if its label `projectcapsule.dev/tenant` contains the name of the Tenant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub match_owners: Vec<LabelSelector>,
 
-    /// Whether ServiceAccounts with the label `owner.projectcapsule.dev/promote=true` become owners, where
-    /// the configuration allows that at all.
+    /// allowOwnerPromotion lets ServiceAccounts with the label
+    /// `owner.projectcapsule.dev/promote=true` become owners, if the configuration allows it.
     #[serde(default = "yes")]
     pub allow_owner_promotion: bool,
 }

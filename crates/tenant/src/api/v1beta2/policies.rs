@@ -1,4 +1,4 @@
-//! What each namespace gets, and what its pods may be.
+//! Policies and limits of each namespace.
 
 use k8s_openapi::api::{
     core::v1::{LimitRangeSpec, ResourceQuotaSpec},
@@ -11,67 +11,69 @@ use serde::{Deserialize, Serialize};
 use super::AdditionalMetadata;
 use crate::api::schema;
 
-/// The ResourceQuotas of a Tenant.
+/// ResourceQuotas contains the ResourceQuotas of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceQuotas {
-    /// Whether an item limits all namespaces of the Tenant together, or each of them alone.
+    /// scope determines whether an item limits the Tenant as a whole or each namespace separately.
     #[serde(default)]
     pub scope: QuotaScope,
 
-    /// The quotas. The item at index n becomes the ResourceQuota `capsule-<tenant>-<n>` in each namespace.
+    /// items lists the quotas. The item at index n becomes the ResourceQuota `capsule-<tenant>-<n>`
+    /// in each namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub items: Vec<ResourceQuotaSpec>,
 }
 
-/// What a quota limits.
+/// QuotaScope is what a quota limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum QuotaScope {
-    /// All namespaces of the Tenant together.
+    /// The Tenant as a whole.
     #[default]
     Tenant,
-    /// Each namespace alone.
+    /// Each namespace separately.
     Namespace,
 }
 
-/// The LimitRanges of a Tenant.
+/// LimitRanges contains the LimitRanges of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitRanges {
-    /// The item at index n becomes the LimitRange `capsule-<tenant>-<n>` in each namespace.
+    /// items lists the LimitRanges. The item at index n becomes the LimitRange
+    /// `capsule-<tenant>-<n>` in each namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub items: Vec<LimitRangeSpec>,
 }
 
-/// The NetworkPolicies of a Tenant.
+/// NetworkPolicies contains the NetworkPolicies of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkPolicies {
-    /// The item at index n becomes the NetworkPolicy `capsule-<tenant>-<n>` in each namespace. A CIDR with
-    /// bits beyond its prefix is made canonical there.
+    /// items lists the NetworkPolicies. The item at index n becomes the NetworkPolicy
+    /// `capsule-<tenant>-<n>` in each namespace. Bits of a CIDR beyond its prefix are cleared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::strict)]
     pub items: Vec<NetworkPolicySpec>,
 }
 
-/// What pods get.
+/// PodOptions defines labels and annotations of Pods.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodOptions {
-    /// Labels and annotations for every pod.
+    /// additionalMetadata contains labels and annotations for every Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
 }
 
-/// When a node pulls the image of a container.
+/// PullPolicy determines when a node pulls the image of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum PullPolicy {
-    /// At every start.
+    /// At every start of the container.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
-    /// When the node has it not.
+    /// If the node does not have the image.
     IfNotPresent,
 }

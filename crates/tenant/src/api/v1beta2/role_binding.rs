@@ -1,4 +1,4 @@
-//! RoleBindings beyond those of the owners.
+//! Additional RoleBindings of a Tenant.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::schema;
 
-/// A RoleBinding that each namespace gets.
+/// AdditionalRoleBinding is a RoleBinding of each namespace.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdditionalRoleBinding {
-    /// The cluster role to give.
+    /// clusterRoleName is the name of the ClusterRole to bind.
     #[schemars(length(min = 1))]
     pub cluster_role_name: String,
 
-    /// Who gets it. A ServiceAccount without a namespace is the one of that name in each namespace.
+    /// subjects get the ClusterRole. A ServiceAccount without a namespace is that of the
+    /// RoleBinding's namespace.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(validation = Rule::new(schema::ARE_SUBJECTS).message(schema::ARE_SUBJECTS_MESSAGE))]
     pub subjects: Vec<Subject>,
 
-    /// Labels for the RoleBinding.
+    /// labels are added to the RoleBinding.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
-    /// Annotations for the RoleBinding.
+    /// annotations are added to the RoleBinding.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }

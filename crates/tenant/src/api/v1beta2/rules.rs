@@ -1,6 +1,6 @@
-//! Rules for namespaces that a selector picks.
+//! Rules for selected namespaces.
 //!
-//! Upstream calls the shape not final, so objects keep the fields that are not known here.
+//! Capsule does not consider the schema final, so objects preserve unknown fields.
 
 use k8s_openapi::{api::core::v1::ResourceQuotaSpec, apimachinery::pkg::apis::meta::v1::LabelSelector};
 use kube::KubeSchema;
@@ -11,233 +11,234 @@ use serde_json::Value;
 use super::AdditionalRoleBinding;
 use crate::api::schema;
 
-/// What holds in some namespaces of a Tenant, for some people.
+/// NamespaceRule is a rule for some namespaces of a Tenant and some subjects.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceRule {
-    /// The namespaces that it holds in; without it, all of the Tenant.
+    /// namespaceSelector selects the namespaces. If unset, it selects all namespaces of the Tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::strict)]
     pub namespace_selector: Option<LabelSelector>,
 
-    /// The people whose requests it holds for; without it, everybody's.
+    /// audience lists the subjects whose requests the rule applies to. If empty, it applies to all
+    /// requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub audience: Vec<Audience>,
 
-    /// Quotas that the picked namespaces share.
+    /// quota lists quotas that the selected namespaces share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub quota: Vec<NamedQuota>,
 
-    /// What requests may contain.
+    /// enforce restricts what requests can contain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforce: Option<Enforcement>,
 
-    /// Rights in the picked namespaces.
+    /// permissions grants permissions in the selected namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<RulePermissions>,
 }
 
-/// People whom a rule holds for.
+/// Audience identifies subjects that a rule applies to.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Audience {
-    /// What the name is the name of.
+    /// kind is the kind of the subject: User, Group, ServiceAccount, or Custom.
     pub kind: AudienceKind,
 
-    /// The name of the user, group or ServiceAccount; for Custom, one of CapsuleUser, Administrator,
-    /// TenantOwner, Controller.
+    /// name is the name of the subject. For the kind Custom, it is CapsuleUser, Administrator,
+    /// TenantOwner, or Controller.
     #[schemars(length(min = 1, max = 1024))]
     pub name: String,
 }
 
-/// The kind of people whom a rule holds for.
+/// AudienceKind is the kind of subjects that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum AudienceKind {
-    /// A person.
+    /// A user.
     User,
-    /// Everybody in a group.
+    /// All members of a group.
     Group,
-    /// A program in the cluster.
+    /// A ServiceAccount.
     ServiceAccount,
-    /// Everybody in a role of the Tenant.
+    /// All subjects with a role of the Tenant.
     Custom,
 }
 
-/// A quota that namespaces share.
+/// NamedQuota is a quota that namespaces share.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamedQuota {
-    /// Tells it from the others of the rule.
+    /// name identifies the quota within the rule.
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
 
-    /// The limits.
+    /// Limits of the quota.
     #[serde(flatten)]
     #[schemars(transform = schema::strict)]
     pub spec: ResourceQuotaSpec,
 }
 
-/// What requests may contain.
+/// Enforcement restricts what requests can contain.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct Enforcement {
-    /// What happens to a request that matches.
+    /// action is applied to requests that match.
     #[serde(default)]
     pub action: Action,
 
-    /// What pods may be.
+    /// workloads restricts Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<WorkloadRules>,
 
-    /// What Services may be.
+    /// services restricts Services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub services: Option<ServiceRules>,
 
-    /// What labels and annotations objects may have.
+    /// metadata restricts labels and annotations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::open_objects")]
     pub metadata: Vec<Value>,
 
-    /// What host names Ingresses and Gateways may use.
+    /// ingress restricts the host names of Ingresses and Gateways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress: Option<IngressRules>,
 }
 
-/// What happens to a request that a rule matches.
+/// Action is applied to requests that match a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// It is let through.
+    /// The request is allowed.
     Allow,
-    /// It is refused.
+    /// The request is denied.
     #[default]
     Deny,
-    /// It is let through, and an Event says so.
+    /// The request is allowed, and an Event is recorded.
     Audit,
 }
 
-/// What pods may be.
+/// WorkloadRules restricts Pods.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct WorkloadRules {
-    /// The parts of a pod that it looks at, such as `pod/containers`.
+    /// targets lists the parts of a Pod to which the rule applies, such as `pod/containers`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
 
-    /// Requests and limits of resources.
+    /// resources restricts resource requests and limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::open_object")]
     pub resources: Option<Value>,
 
-    /// The quality-of-service classes that it matches.
+    /// qosClasses lists the quality-of-service classes that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qos_classes: Vec<String>,
 
-    /// The registries that it matches.
+    /// registries lists the registries that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::open_objects")]
     pub registries: Vec<Value>,
 
-    /// The schedulers that it matches.
+    /// schedulers lists the schedulers that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::open_objects")]
     pub schedulers: Vec<Value>,
 }
 
-/// What Services may be.
+/// ServiceRules restricts Services.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct ServiceRules {
-    /// The types that it matches.
+    /// types lists the types of Services that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
 
-    /// What holds for Services of type LoadBalancer.
+    /// loadBalancers restricts Services of type LoadBalancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancers: Option<LoadBalancerRules>,
 
-    /// What holds for Services of type ExternalName.
+    /// externalNames restricts Services of type ExternalName.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_names: Option<ExternalNameRules>,
 
-    /// What holds for node ports that are asked for by number.
+    /// nodePorts restricts node ports that a Service sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_ports: Option<NodePortRules>,
 }
 
-/// What holds for Services of type LoadBalancer.
+/// LoadBalancerRules restricts Services of type LoadBalancer.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerRules {
-    /// The networks that the address and the source ranges must be in.
+    /// cidrs lists the networks that must contain the address and the source ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cidrs: Vec<String>,
 }
 
-/// What holds for Services of type ExternalName.
+/// ExternalNameRules restricts Services of type ExternalName.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalNameRules {
-    /// The host names that it matches.
+    /// hostnames lists the host names that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::open_objects")]
     pub hostnames: Vec<Value>,
 }
 
-/// What holds for node ports.
+/// NodePortRules restricts node ports.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePortRules {
-    /// The ranges that it matches.
+    /// ports lists the ranges of node ports that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<NodePortRange>,
 }
 
-/// Ports from one number to another, both included.
+/// NodePortRange is a range of ports. Both ends are included.
 #[derive(KubeSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePortRange {
-    /// The first port.
+    /// from is the first port.
     #[schemars(range(min = 1, max = 65535))]
     pub from: i32,
 
-    /// The last port.
+    /// to is the last port.
     #[schemars(range(min = 1, max = 65535))]
     pub to: i32,
 }
 
-/// What host names may be used.
+/// IngressRules restricts host names.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct IngressRules {
-    /// The kinds of objects that it looks at.
+    /// types lists the kinds of objects to which the rule applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
 
-    /// The host names that it matches.
+    /// hostnames lists the host names that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::open_objects")]
     pub hostnames: Vec<Value>,
 }
 
-/// Rights in the namespaces of a rule.
+/// RulePermissions grants permissions in the namespaces of a rule.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct RulePermissions {
-    /// RoleBindings that each of the namespaces gets.
+    /// bindings lists RoleBindings of each of the namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub bindings: Vec<AdditionalRoleBinding>,
 
-    /// Cluster roles for ServiceAccounts that a selector picks.
+    /// promotions lists ClusterRoles for selected ServiceAccounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::open_objects")]
     pub promotions: Vec<Value>,

@@ -1,48 +1,49 @@
-//! What Services may be.
+//! Restrictions of Services.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AdditionalMetadata, ForbiddenList};
 
-/// What Services may be, and what is written on them.
+/// ServiceOptions restricts Services and defines their labels and annotations.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceOptions {
-    /// Labels and annotations for every Service. Kubernetes hands the labels on to its EndpointSlices.
+    /// additionalMetadata contains labels and annotations for every Service. Kubernetes copies the
+    /// labels to its EndpointSlices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
 
-    /// The types of Services that may be used.
+    /// allowedServices determines the types of Services that may be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_services: Option<AllowedServices>,
 
-    /// The external addresses that Services may use.
+    /// externalIPs lists the external IP addresses that Services may use.
     #[serde(default, rename = "externalIPs", skip_serializing_if = "Option::is_none")]
     pub external_ips: Option<ExternalIps>,
 
-    /// Labels that the people of the Tenant may not set on Services.
+    /// forbiddenLabels lists labels of Services that users of the Tenant cannot set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_labels: Option<ForbiddenList>,
 
-    /// Annotations that the people of the Tenant may not set on Services.
+    /// forbiddenAnnotations lists annotations of Services that users of the Tenant cannot set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_annotations: Option<ForbiddenList>,
 }
 
-/// The types of Services that may be used.
+/// AllowedServices determines the types of Services that may be used.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedServices {
-    /// Whether Services of type NodePort may be used.
+    /// nodePort allows Services of type NodePort.
     #[serde(default = "yes")]
     pub node_port: bool,
 
-    /// Whether Services of type ExternalName may be used.
+    /// externalName allows Services of type ExternalName.
     #[serde(default = "yes")]
     pub external_name: bool,
 
-    /// Whether Services of type LoadBalancer may be used.
+    /// loadBalancer allows Services of type LoadBalancer.
     #[serde(default = "yes")]
     pub load_balancer: bool,
 }
@@ -53,11 +54,12 @@ impl Default for AllowedServices {
     }
 }
 
-/// The external addresses that Services may use.
+/// ExternalIps lists the external IP addresses that Services may use.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalIps {
-    /// Addresses and networks, such as 10.20.0.7 or 10.20.0.0/16. With an empty list, none may be used.
+    /// allowed lists addresses and networks, such as 10.20.0.7 or 10.20.0.0/16. An empty list
+    /// allows none.
     #[schemars(length(max = 256), inner(length(max = 64)))]
     #[x_kube(
         validation = Rule::new("self.all(address, isIP(address) || isCIDR(address))")

@@ -1,4 +1,4 @@
-//! What the controller says of a Tenant.
+//! Status of a Tenant.
 
 use std::collections::BTreeMap;
 
@@ -11,186 +11,188 @@ use serde_json::Value;
 use super::owner::{OwnerKind, default_cluster_roles};
 use crate::api::schema;
 
-/// What the controller found and did.
-// Everything may be missing when it is read: a status that another program wrote must not hide its Tenant.
+/// TenantStatus is the observed state of a Tenant.
+// Every field is optional when read, because another program may have written the status.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["state", "size", "conditions"]))]
 pub struct TenantStatus {
-    /// Whether the Tenant is in use, cordoned, or on its way out.
+    /// state is Active, Cordoned, or Terminating.
     #[serde(default)]
     pub state: TenantState,
 
-    /// The generation of the spec that the rest of the status speaks of.
+    /// observedGeneration is the generation of the spec that the status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Everybody who owns the Tenant, with the cluster roles they have in its namespaces.
+    /// owners lists all owners of the Tenant, with their ClusterRoles in its namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<OwnerStatus>,
 
-    /// The ServiceAccounts that got more rights by promotion.
+    /// promotions lists promoted ServiceAccounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub promotions: Vec<PromotionStatus>,
 
-    /// How many namespaces the Tenant has.
+    /// size is the number of namespaces.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub size: i64,
 
-    /// The names of the namespaces, sorted.
+    /// namespaces lists the names of the namespaces, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
 
-    /// The namespaces and how they are.
+    /// spaces contains the state of each namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub spaces: Vec<Space>,
 
-    /// Reservations within the quota of namespaces that were given to namespaces which are about to be created.
+    /// reservations lists namespaces that are about to be created and count for the namespace
+    /// quota.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["namespace".into()]))]
     pub reservations: Vec<Reservation>,
 
-    /// The classes that exist and that the Tenant may use: all of a kind if the spec has no list for it.
+    /// classes lists the existing classes that the Tenant may use. Without a list in the spec,
+    /// these are all classes of a kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<AvailableClasses>,
 
-    /// How the Tenant is; Ready sums it up.
+    /// conditions contains the conditions of the Tenant. Ready is the summary.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// Whether a Tenant is in use.
+/// TenantState is the state of a Tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum TenantState {
-    /// It is in use.
+    /// The Tenant is in use.
     #[default]
     Active,
-    /// Its people may change nothing.
+    /// The users of the Tenant cannot change anything.
     Cordoned,
-    /// It is being deleted.
+    /// The Tenant is being deleted.
     Terminating,
 }
 
-/// An owner, with the roles that hold.
+/// OwnerStatus is an owner with its effective ClusterRoles.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerStatus {
-    /// What the name is the name of.
+    /// kind is the kind of the owner: User, Group, or ServiceAccount.
     pub kind: OwnerKind,
 
-    /// The name as the API server knows it after authentication.
+    /// name is the name of the owner after authentication.
     pub name: String,
 
-    /// The cluster roles that the owner has in each namespace of the Tenant.
+    /// clusterRoles lists the ClusterRoles of the owner in each namespace of the Tenant.
     #[serde(default = "default_cluster_roles")]
     pub cluster_roles: Vec<String>,
 }
 
-/// A ServiceAccount that got more rights by promotion.
+/// PromotionStatus is a promoted ServiceAccount.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PromotionStatus {
-    /// What the name is the name of.
+    /// kind is the kind of the subject.
     pub kind: OwnerKind,
 
-    /// The name as the API server knows it after authentication.
+    /// name is the name of the subject after authentication.
     pub name: String,
 
-    /// The cluster roles that it has in the target namespaces.
+    /// clusterRoles lists the ClusterRoles of the subject in the target namespaces.
     #[serde(default = "default_cluster_roles")]
     pub cluster_roles: Vec<String>,
 
-    /// The namespaces where it has them.
+    /// targets lists the namespaces in which the subject has the ClusterRoles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
 }
 
-/// One namespace of a Tenant.
+/// Space is the state of one namespace of a Tenant.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("required" = ["name", "conditions"]))]
 pub struct Space {
-    /// The name of the namespace.
+    /// name is the name of the namespace.
     pub name: String,
 
-    /// The UID of the namespace; another namespace of that name is another one.
+    /// uid is the UID of the namespace. It distinguishes a recreated namespace from the former one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 
-    /// How the namespace is: Ready, Cordoned, and Terminating while it is being deleted.
+    /// conditions contains the conditions of the namespace: Ready, Cordoned, and Terminating.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 
-    /// The labels and annotations that the controller put on the namespace, so that it can take them away
-    /// again.
+    /// metadata contains the labels and annotations that the controller applied. It removes those
+    /// that are no longer desired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 
-    /// What the rules enforce in the namespace.
+    /// enforce contains what the rules enforce in the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforce: Option<SpaceEnforcement>,
 }
 
-/// A place within the quota of namespaces, until it is known whether the namespace was created.
+/// Reservation counts a namespace for the quota until its creation has succeeded or failed.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation {
-    /// The name of the namespace.
+    /// namespace is the name of the namespace.
     pub namespace: String,
 
-    /// until is when the place is free again if there is no such namespace, by the clock of the replica that wrote it.
-    /// Replicas judge by how long they have seen the entry unchanged.
+    /// until is when the reservation expires, by the clock of the replica that wrote it. Other
+    /// replicas measure how long they have observed the entry unchanged.
     pub until: Time,
 }
 
-/// Labels and annotations.
+/// Metadata contains labels and annotations.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// The labels.
+    /// labels are the labels by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
-    /// The annotations.
+    /// annotations are the annotations by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What the rules enforce in a namespace.
+/// SpaceEnforcement contains what the rules enforce in a namespace.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpaceEnforcement {
-    /// The registries that images may come from.
+    /// registry lists the allowed registries of images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::open_objects")]
     pub registry: Vec<Value>,
 }
 
-/// The names of the classes that a Tenant may use.
+/// AvailableClasses lists the names of the classes that a Tenant may use.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AvailableClasses {
-    /// The StorageClasses.
+    /// storage lists StorageClasses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub storage: Vec<String>,
 
-    /// The PriorityClasses.
+    /// priority lists PriorityClasses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub priority: Vec<String>,
 
-    /// The RuntimeClasses.
+    /// runtime lists RuntimeClasses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<String>,
 
-    /// The GatewayClasses.
+    /// gateway lists GatewayClasses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gateway: Vec<String>,
 
-    /// The DeviceClasses.
+    /// device lists DeviceClasses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device: Vec<String>,
 }

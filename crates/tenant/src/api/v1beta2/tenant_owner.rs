@@ -1,4 +1,4 @@
-//! `TenantOwner`: one owner, of all Tenants that select it.
+//! `TenantOwner`: an owner of all Tenants that select it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{OwnerKind, owner::default_cluster_roles};
 use crate::api::schema;
 
-/// Somebody who owns the Tenants that select them by `spec.permissions.matchOwners`.
+/// TenantOwnerSpec identifies an owner of the Tenants that select it by
+/// `spec.permissions.matchOwners`.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[allow(clippy::duplicated_attributes, reason = "several columns are of one type")]
 #[kube(
@@ -21,25 +22,30 @@ use crate::api::schema;
     status = "TenantOwnerStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "A TenantOwner is one owner of all Tenants that select it by its labels.",
+    doc = "TenantOwner is an owner of all Tenants that select it by its labels.",
     printcolumn(
         name = "Kind",
         type_ = "string",
         json_path = ".spec.kind",
-        description = "What the name is the name of"
+        description = "Kind of the owner"
     ),
-    printcolumn(name = "Owner", type_ = "string", json_path = ".spec.name", description = "Who it is"),
+    printcolumn(
+        name = "Owner",
+        type_ = "string",
+        json_path = ".spec.name",
+        description = "Name of the owner"
+    ),
     printcolumn(
         name = "Ready",
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#,
-        description = "Whether the Tenants know the owner"
+        description = "Status of the condition Ready"
     ),
     printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp",
-        description = "Since when the TenantOwner exists"
+        description = "Time since the TenantOwner was created"
     )
 )]
 #[x_kube(
@@ -47,20 +53,20 @@ use crate::api::schema;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantOwnerSpec {
-    /// What the name is the name of.
+    /// kind is the kind of the owner: User, Group, or ServiceAccount.
     pub kind: OwnerKind,
 
-    /// The name as the API server knows it after authentication; for a ServiceAccount,
+    /// name is the name of the owner after authentication. For a ServiceAccount, it is
     /// `system:serviceaccount:<namespace>:<name>`.
     #[schemars(length(min = 1, max = 1024))]
     pub name: String,
 
-    /// The cluster roles that the owner gets in each namespace of the Tenants.
+    /// clusterRoles lists the ClusterRoles of the owner in each namespace of the Tenants.
     #[serde(default = "default_cluster_roles")]
     #[schemars(length(max = 64))]
     pub cluster_roles: Vec<String>,
 
-    /// Whether the owner counts as one of the users of the CapsuleConfiguration without being listed there.
+    /// aggregate adds the owner to the users of the CapsuleConfiguration.
     #[serde(default = "yes")]
     pub aggregate: bool,
 }
@@ -69,19 +75,20 @@ fn yes() -> bool {
     true
 }
 
-/// Which Tenants the owner has.
+/// TenantOwnerStatus is the observed state of a TenantOwner.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantOwnerStatus {
-    /// The generation of the spec that the rest of the status speaks of.
+    /// observedGeneration is the generation of the spec that the status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// The names of the Tenants, sorted.
+    /// tenants lists the names of the Tenants that select the owner, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<String>,
 
-    /// How the TenantOwner is; Ready says whether the Tenants know it.
+    /// conditions contains the conditions of the TenantOwner. Ready reports whether its name is
+    /// valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
