@@ -1,4 +1,4 @@
-//! What Tenants keep in their namespaces, of all kinds: made, repaired, and taken away again.
+//! Creates, updates, and prunes the objects that Tenants manage in their namespaces.
 
 use futures::{StreamExt, future::join_all, stream};
 use k8s_openapi::api::{
@@ -24,68 +24,78 @@ use crate::{
     failure::{Failure, Failures},
     managed_objects::ManagedObjects,
     namespaces::Namespaces,
-    plan::{Plan, Wanted},
+    plan::{DesiredNamespace, Plan},
     quota::Resources,
 };
 
-/// How many objects of one kind are deleted at once.
-const AT_ONCE: usize = 8;
+/// Limit of objects of one kind that are deleted concurrently.
+const MAX_CONCURRENT_DELETES: usize = 8;
 
-/// Reads and writes them.
-pub(crate) struct Objects {
+/// Objects of all kinds that Tenants manage in their namespaces.
+pub(crate) struct NamespaceObjects {
     limit_ranges: ManagedObjects<LimitRange>,
     network_policies: ManagedObjects<NetworkPolicy>,
     resource_quotas: ManagedObjects<ResourceQuota>,
     role_bindings: ManagedObjects<RoleBinding>,
 }
 
-impl Objects {
-    /// Asks for the informers, and for a reconcile of a Tenant when an object of it changes.
+impl NamespaceObjects {
+    /// Registers the informers. A change of an object requeues its Tenant.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         Self {
             limit_ranges: ManagedObjects::new(builder.owns()),
             network_policies: ManagedObjects::new(builder.owns()),
-            resource_quotas: ManagedObjects::new(builder.children(concerned_by_quota)),
+            resource_quotas: ManagedObjects::new(builder.children(tenants_of_quota)),
             role_bindings: ManagedObjects::new(builder.owns()),
         }
     }
 
-    /// The `ResourceQuota`s by the UID of their Tenant.
-    pub(crate) fn quotas(&self) -> Index<ResourceQuota, String> {
+    /// Returns the index of `ResourceQuota`s by the UID of their Tenant.
+    pub(crate) fn quotas_by_owner(&self) -> Index<ResourceQuota, String> {
         self.resource_quotas.by_owner()
     }
 
-    /// How much of the Tenant's quota with an index a namespace uses, as the API server counts it.
-    pub(crate) fn used(&self, owner: &Owner, tenant: &str, namespace: &str, index: usize) -> Resources {
+    /// Returns how much of the Tenant's quota at `index` a namespace uses, according to the API
+    /// server.
+    pub(crate) fn quota_usage(
+        &self,
+        owner: &Owner,
+        tenant: &str,
+        namespace: &str,
+        index: usize,
+    ) -> Resources {
         let key = ObjectKey::namespaced(namespace, &format!("capsule-{tenant}-{index}"));
         let quota = self.resource_quotas.get(&key, owner);
         quota.and_then(|quota| quota.status.as_ref()?.used.clone()).unwrap_or_default()
     }
 
-    /// Brings one namespace to what is wanted. What its people may do comes last, when the limits are there.
-    pub(crate) async fn make(&self, owner: &Owner, wanted: &Wanted) -> Vec<Failure> {
+    /// Creates and updates the objects of one namespace.
+    ///
+    /// RoleBindings come last, so that all limits exist before users get permissions.
+    pub(crate) async fn apply(&self, owner: &Owner, desired: &DesiredNamespace) -> Vec<Failure> {
         let (mut policies, ranges, quotas) = tokio::join!(
-            make_all(&self.network_policies, owner, &wanted.network_policies),
-            make_all(&self.limit_ranges, owner, &wanted.limit_ranges),
-            make_all(&self.resource_quotas, owner, &wanted.resource_quotas),
+            apply_all(&self.network_policies, owner, &desired.network_policies),
+            apply_all(&self.limit_ranges, owner, &desired.limit_ranges),
+            apply_all(&self.resource_quotas, owner, &desired.resource_quotas),
         );
         policies.extend(ranges.into_iter().chain(quotas));
         let mut failures: Vec<_> = policies.into_iter().map(Failure::from).collect();
-        for binding in &wanted.role_bindings {
-            if let Err(error) = self.role_bindings.make(owner, binding).await {
-                failures.push(of_binding(binding, error));
+        for binding in &desired.role_bindings {
+            if let Err(error) = self.role_bindings.apply(owner, binding).await {
+                failures.push(binding_failure(binding, error));
             }
         }
-        failures.retain(|failure| !failure.is_of_leaving_namespace());
+        failures.retain(|failure| !failure.is_terminating_namespace());
         failures
     }
 
-    /// Takes away what the Tenant made and no longer wants, also in namespaces that have left it.
+    /// Deletes the objects that the Tenant controls and that the plan does not contain. This
+    /// includes objects in namespaces that have left the Tenant.
     pub(crate) async fn prune(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Failures {
         let (bindings, policies, ranges, quotas) = tokio::join!(
-            prune(&self.role_bindings, uid, plan, |wanted| &wanted.role_bindings, namespaces),
-            prune(&self.network_policies, uid, plan, |wanted| &wanted.network_policies, namespaces),
-            prune(&self.limit_ranges, uid, plan, |wanted| &wanted.limit_ranges, namespaces),
+            prune(&self.role_bindings, uid, plan, |desired| &desired.role_bindings, namespaces),
+            prune(&self.network_policies, uid, plan, |desired| &desired.network_policies, namespaces),
+            prune(&self.limit_ranges, uid, plan, |desired| &desired.limit_ranges, namespaces),
             self.prune_quotas(uid, plan, namespaces),
         );
         let mut failures = bindings;
@@ -96,35 +106,35 @@ impl Objects {
     }
 
     async fn prune_quotas(&self, uid: &str, plan: &Plan, namespaces: &Namespaces) -> Failures {
-        if plan.quotas_unknown {
+        if plan.quotas_incomplete {
             return Failures::default();
         }
-        prune(&self.resource_quotas, uid, plan, |wanted| &wanted.resource_quotas, namespaces).await
+        prune(&self.resource_quotas, uid, plan, |desired| &desired.resource_quotas, namespaces).await
     }
 }
 
-async fn make_all<K>(kept: &ManagedObjects<K>, owner: &Owner, wanted: &[K]) -> Vec<WriteError>
+async fn apply_all<K>(managed: &ManagedObjects<K>, owner: &Owner, desired: &[K]) -> Vec<WriteError>
 where
     K: Child + Kind + Serialize + PartialEq + Default,
 {
-    let made = join_all(wanted.iter().map(|object| kept.make(owner, object))).await;
-    made.into_iter().filter_map(Result::err).collect()
+    let applied = join_all(desired.iter().map(|object| managed.apply(owner, object))).await;
+    applied.into_iter().filter_map(Result::err).collect()
 }
 
 async fn prune<K>(
-    kept: &ManagedObjects<K>,
+    managed: &ManagedObjects<K>,
     uid: &str,
     plan: &Plan,
-    of: fn(&Wanted) -> &Vec<K>,
+    objects: fn(&DesiredNamespace) -> &Vec<K>,
     namespaces: &Namespaces,
 ) -> Failures
 where
     K: Child + Kind + Serialize + PartialEq + Default,
 {
-    let mut surplus = kept.surplus(uid, &plan.keys(of));
-    surplus.retain(|object| namespaces.is_in_use(&namespace_of(object.as_ref())));
-    let work: Vec<_> = surplus.iter().map(|object| kept.delete(object)).collect();
-    let deleted: Vec<_> = stream::iter(work).buffered(AT_ONCE).collect().await;
+    let mut surplus = managed.surplus(uid, &plan.keys(objects));
+    surplus.retain(|object| namespaces.is_active(&namespace_of(object.as_ref())));
+    let work: Vec<_> = surplus.iter().map(|object| managed.delete(object)).collect();
+    let deleted: Vec<_> = stream::iter(work).buffered(MAX_CONCURRENT_DELETES).collect().await;
     let mut failures = Failures::default();
     for (object, deleted) in surplus.iter().zip(deleted) {
         if let Err(error) = deleted {
@@ -138,11 +148,12 @@ fn namespace_of<K: Kind>(object: &K) -> String {
     object.meta().namespace.clone().unwrap_or_default()
 }
 
-/// A role that does not exist is refused as one that cannot be found, unless the manager may give it.
-fn of_binding(binding: &RoleBinding, error: WriteError) -> Failure {
-    let refused = error.api_error().is_some_and(|answer| is_not_found(answer) || is_forbidden(answer));
+/// Explains the `bind` permission if the API server denies the binding. The API server answers 404
+/// if the role does not exist and the manager may not bind it.
+fn binding_failure(binding: &RoleBinding, error: WriteError) -> Failure {
+    let denied = error.api_error().is_some_and(|answer| is_not_found(answer) || is_forbidden(answer));
     match error {
-        source if refused => Failure::MayNotBind { role: binding.role_ref.name.clone(), source },
+        source if denied => Failure::BindForbidden { role: binding.role_ref.name.clone(), source },
         error => error.into(),
     }
 }
@@ -151,16 +162,16 @@ fn is_forbidden(answer: &kube::Error) -> bool {
     status(answer).is_some_and(kube::core::Status::is_forbidden)
 }
 
-/// The API server counts what is used after every change in a namespace; that concerns a Tenant only where
-/// its namespaces share a quota.
-fn concerned_by_quota(change: &Change<ResourceQuota>) -> Vec<ObjectKey> {
+/// Returns the Tenant of a changed quota. The API server updates the usage after every change in a
+/// namespace, which matters only if the namespaces of a Tenant share a quota.
+fn tenants_of_quota(change: &Change<ResourceQuota>) -> Vec<ObjectKey> {
     match (&change.old, &change.new) {
-        (Some(old), Some(new)) if !differs(old, new) => Vec::new(),
+        (Some(old), Some(new)) if !is_relevant_update(old, new) => Vec::new(),
         _ => controllers_of::<ResourceQuota, Tenant>(change),
     }
 }
 
-fn differs(old: &ResourceQuota, new: &ResourceQuota) -> bool {
+fn is_relevant_update(old: &ResourceQuota, new: &ResourceQuota) -> bool {
     let used = |quota: &ResourceQuota| quota.status.as_ref().and_then(|status| status.used.clone());
     let is_shared = new.annotations().keys().any(|key| key.starts_with(QUOTA_HARD_ANNOTATION));
     let (was, is) = (&old.metadata, &new.metadata);
@@ -195,35 +206,35 @@ mod tests {
         Arc::new(serde_json::from_value(quota).unwrap())
     }
 
-    fn concerns(old: Option<Arc<ResourceQuota>>, new: Option<Arc<ResourceQuota>>) -> bool {
+    fn requeues(old: Option<Arc<ResourceQuota>>, new: Option<Arc<ResourceQuota>>) -> bool {
         let change = Change { key: ObjectKey::namespaced("a", "q"), old, new };
-        concerned_by_quota(&change).contains(&ObjectKey::cluster("oil"))
+        tenants_of_quota(&change).contains(&ObjectKey::cluster("oil"))
     }
 
     #[test]
-    fn what_is_used_concerns_a_tenant_whose_namespaces_share_it() {
+    fn usage_change_requeues_tenant_only_if_its_namespaces_share_the_quota() {
         let shared = |used: &str| {
             quota("quota.capsule.clastix.io/hard-pods", "9", json!({ "used": { "pods": used } }))
         };
-        let alone = |used: &str| quota("note", "9", json!({ "used": { "pods": used } }));
-        assert!(concerns(Some(shared("1")), Some(shared("2"))));
-        assert!(!concerns(Some(alone("1")), Some(alone("2"))));
+        let separate = |used: &str| quota("note", "9", json!({ "used": { "pods": used } }));
+        assert!(requeues(Some(shared("1")), Some(shared("2"))));
+        assert!(!requeues(Some(separate("1")), Some(separate("2"))));
     }
 
     #[test]
-    fn that_the_api_server_takes_note_of_a_limit_concerns_nobody() {
-        let noted = |hard: &str| {
+    fn change_of_hard_limits_in_status_requeues_no_tenant() {
+        let observed = |hard: &str| {
             quota("quota.capsule.clastix.io/hard-pods", "9", json!({ "hard": { "pods": hard } }))
         };
-        assert!(!concerns(Some(noted("8")), Some(noted("9"))));
+        assert!(!requeues(Some(observed("8")), Some(observed("9"))));
     }
 
     #[test]
-    fn drift_and_the_end_concern_the_tenant() {
+    fn create_drift_and_delete_requeue_tenant() {
         let with = |pods: &str| quota("note", pods, json!({}));
-        assert!(concerns(Some(with("9")), Some(with("99"))));
-        assert!(concerns(Some(with("9")), Some(quota("other", "9", json!({})))));
-        assert!(concerns(Some(with("9")), None));
-        assert!(concerns(None, Some(with("9"))));
+        assert!(requeues(Some(with("9")), Some(with("99"))));
+        assert!(requeues(Some(with("9")), Some(quota("other", "9", json!({})))));
+        assert!(requeues(Some(with("9")), None));
+        assert!(requeues(None, Some(with("9"))));
     }
 }

@@ -1,4 +1,4 @@
-//! The classes that a Tenant may use, for its status.
+//! Classes that a Tenant may use, for its status.
 
 use std::sync::Arc;
 
@@ -10,50 +10,51 @@ use operator_core::{
 };
 
 use crate::{
-    allowed::{Allowed, Classes},
     api::v1beta2::{AvailableClasses, Tenant},
+    class_filter::{ClassFilter, ClassFilters},
 };
 
-/// Knows the classes of the cluster.
+/// Classes of the cluster.
 pub(crate) struct ClusterClasses {
     storage: Informer<StorageClass>,
 }
 
 impl ClusterClasses {
-    /// Asks for the informer, and for a reconcile of the Tenants whose status may name other classes after a change.
+    /// Registers the informer. A change of a class requeues the Tenants whose status may list other
+    /// classes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         let storage = builder.informer::<StorageClass>(Selection::All);
         let tenants = builder.objects().clone();
-        builder.watches(&storage, move |change| concerned(change, &tenants.store().list()));
+        builder.watches(&storage, move |change| affected_tenants(change, &tenants.store().list()));
         Self { storage }
     }
 
-    /// Returns the classes that exist and that the Tenant may use: all of them if it has no list.
+    /// Returns the classes that exist and are allowed: all classes if the Tenant has no list.
     pub(crate) fn available(&self, tenant: &Tenant) -> AvailableClasses {
         let all = self.storage.store().list();
-        let storage = names(Classes::of(tenant).storage.as_ref(), all.iter().map(AsRef::as_ref));
+        let storage = names(ClassFilters::of(tenant).storage.as_ref(), all.iter().map(AsRef::as_ref));
         AvailableClasses { storage, ..AvailableClasses::default() }
     }
 }
 
-/// Returns the Tenants whose status may name other classes: all if a class comes or goes, and if its labels change those
-/// that choose by labels.
-fn concerned(change: &Change<StorageClass>, tenants: &[Arc<Tenant>]) -> Vec<ObjectKey> {
-    let chooses_by_labels = |tenant: &Tenant| {
+/// Returns the Tenants whose status may list other classes: all after a create or delete, and after
+/// a change of labels those that select classes by labels.
+fn affected_tenants(change: &Change<StorageClass>, tenants: &[Arc<Tenant>]) -> Vec<ObjectKey> {
+    let selects_by_labels = |tenant: &Tenant| {
         tenant.spec.storage_classes.as_ref().is_some_and(|list| {
             list.match_labels.as_ref().is_some_and(|labels| !labels.is_empty())
                 || list.match_expressions.as_ref().is_some_and(|expressions| !expressions.is_empty())
         })
     };
-    let is_concerned = |tenant: &&Arc<Tenant>| match (&change.old, &change.new) {
-        (Some(old), Some(new)) => old.labels() != new.labels() && chooses_by_labels(tenant),
+    let is_affected = |tenant: &&Arc<Tenant>| match (&change.old, &change.new) {
+        (Some(old), Some(new)) => old.labels() != new.labels() && selects_by_labels(tenant),
         _ => true,
     };
-    tenants.iter().filter(is_concerned).map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
+    tenants.iter().filter(is_affected).map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
 }
 
-fn names<'c>(allowed: Option<&Allowed>, classes: impl Iterator<Item = &'c StorageClass>) -> Vec<String> {
-    let may_use = |class: &&StorageClass| allowed.is_none_or(|allowed| allowed.has(*class));
+fn names<'c>(filter: Option<&ClassFilter>, classes: impl Iterator<Item = &'c StorageClass>) -> Vec<String> {
+    let may_use = |class: &&StorageClass| filter.is_none_or(|filter| filter.allows(*class));
     let mut names: Vec<_> = classes.filter(may_use).map(ResourceExt::name_any).collect();
     names.sort();
     names
@@ -73,17 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_all_classes_are_named_and_with_an_empty_one_none() {
+    fn missing_list_allows_all_classes_and_empty_list_allows_none() {
         let classes = [class("slow", "gas"), class("fast", "oil")];
         assert_eq!(names(None, classes.iter()), ["fast", "slow"]);
         for empty in [json!({}), json!({ "allowed": [], "allowedRegex": "", "default": "" })] {
-            let allowed = Allowed::of(&serde_json::from_value(empty).unwrap());
-            assert_eq!(names(Some(&allowed), classes.iter()), [""; 0]);
+            let filter = ClassFilter::new(&serde_json::from_value(empty).unwrap());
+            assert_eq!(names(Some(&filter), classes.iter()), [""; 0]);
         }
     }
 
     #[test]
-    fn a_class_concerns_all_when_it_comes_or_goes_and_who_chooses_by_labels_when_these_change() {
+    fn create_and_delete_affect_all_tenants_and_label_changes_those_with_a_selector() {
         let tenant = |name: &str, spec: Value| -> Arc<Tenant> {
             let tenant = json!({ "metadata": { "name": name }, "spec": spec });
             Arc::new(serde_json::from_value(tenant).unwrap())
@@ -91,29 +92,29 @@ mod tests {
         let tenants = [
             tenant("all", json!({})),
             tenant("named", json!({ "storageClasses": { "allowed": ["fast"], "matchLabels": {} } })),
-            tenant("chosen", json!({ "storageClasses": { "matchLabels": { "tier": "oil" } } })),
+            tenant("selected", json!({ "storageClasses": { "matchLabels": { "tier": "oil" } } })),
         ];
-        let concerns = |old: Option<&StorageClass>, new: Option<&StorageClass>| {
+        let affected = |old: Option<&StorageClass>, new: Option<&StorageClass>| {
             let arc = |class: Option<&StorageClass>| class.cloned().map(Arc::new);
             let change = Change { key: ObjectKey::cluster("fast"), old: arc(old), new: arc(new) };
-            concerned(&change, &tenants).iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
+            affected_tenants(&change, &tenants).iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
         };
         let (gas, oil) = (class("fast", "gas"), class("fast", "oil"));
-        assert_eq!(concerns(None, Some(&gas)), ["all", "named", "chosen"]);
-        assert_eq!(concerns(Some(&gas), None), ["all", "named", "chosen"]);
-        assert_eq!(concerns(Some(&gas), Some(&oil)), ["chosen"]);
+        assert_eq!(affected(None, Some(&gas)), ["all", "named", "selected"]);
+        assert_eq!(affected(Some(&gas), None), ["all", "named", "selected"]);
+        assert_eq!(affected(Some(&gas), Some(&oil)), ["selected"]);
         let mut other = gas.clone();
         other.provisioner = "example.com/other".to_owned();
-        assert_eq!(concerns(Some(&gas), Some(&other)), [""; 0]);
+        assert_eq!(affected(Some(&gas), Some(&other)), [""; 0]);
     }
 
     #[test]
-    fn classes_that_are_there_and_allowed_are_named() {
+    fn lists_existing_classes_that_are_allowed() {
         let classes =
-            [class("slow", "gas"), class("fast", "gas"), class("usual", "oil"), class("gone", "gas")];
+            [class("slow", "gas"), class("fast", "gas"), class("usual", "oil"), class("other", "gas")];
         let list =
             json!({ "allowed": ["slow", "absent"], "allowedRegex": "^fa", "matchLabels": { "tier": "oil" } });
-        let allowed = Allowed::of(&serde_json::from_value(list).unwrap());
-        assert_eq!(names(Some(&allowed), classes.iter()), ["fast", "slow", "usual"]);
+        let filter = ClassFilter::new(&serde_json::from_value(list).unwrap());
+        assert_eq!(names(Some(&filter), classes.iter()), ["fast", "slow", "usual"]);
     }
 }

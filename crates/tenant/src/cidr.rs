@@ -1,16 +1,20 @@
-//! CIDRs in the form that the API server takes in a NetworkPolicy.
+//! CIDRs in the form that the API server accepts in a NetworkPolicy.
 
 use std::net::IpAddr;
 
-/// Why a text is not a CIDR.
+/// Error for a string that is not a CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a CIDR: write an address, a slash and the length of the prefix, such as 10.0.0.0/8")]
+#[error("\"{0}\" is not a CIDR: write an address, a slash, and a prefix length, such as 10.0.0.0/8")]
 pub struct CidrError(String);
 
-/// The CIDR without bits beyond its prefix: `192.168.0.0/12` becomes `192.160.0.0/12`.
+/// Clears the bits beyond the prefix: `192.168.0.0/12` becomes `192.160.0.0/12`.
 ///
-/// Since Kubernetes 1.36 the API server refuses the long form in new NetworkPolicies ("must not have bits set
-/// beyond the prefix length"), which older manifests have. Both select the same addresses.
+/// Since Kubernetes 1.36, the API server rejects such bits in new NetworkPolicies ("must not have
+/// bits set beyond the prefix length"). Older manifests contain them. Both forms select the same
+/// addresses.
+///
+/// # Errors
+/// Returns an error if the string is not a CIDR.
 pub fn canonical(text: &str) -> Result<String, CidrError> {
     let malformed = || CidrError(text.to_owned());
     let (address, length) = text.split_once('/').ok_or_else(malformed)?;
@@ -31,17 +35,18 @@ pub fn canonical(text: &str) -> Result<String, CidrError> {
     Ok(format!("{network}/{length}"))
 }
 
-/// Returns whether a CIDR is a part of another one, and smaller. What is no CIDR is not judged.
+/// Returns whether a CIDR is a proper subset of another. Strings that are not CIDRs count as one,
+/// because the schema rejects them.
 pub(crate) fn is_within(part: &str, whole: &str) -> bool {
     let (Ok(part), Ok(whole)) = (canonical(part), canonical(whole)) else { return true };
     let (Some((address, length)), Some((_, size))) = (part.split_once('/'), whole.split_once('/')) else {
         return true;
     };
     let is_smaller = length.parse::<u32>().ok() > size.parse::<u32>().ok();
-    is_smaller && canonical(&format!("{address}/{size}")).is_ok_and(|around| around == whole)
+    is_smaller && canonical(&format!("{address}/{size}")).is_ok_and(|network| network == whole)
 }
 
-/// What to tell the person who wrote `given` at `path`, if it is replaced.
+/// Returns a warning if `used`, the canonical form, differs from the CIDR `given` at `path`.
 pub fn warning(path: &str, given: &str, used: &str) -> Option<String> {
     (given != used)
         .then(|| format!("{path}: \"{given}\" is not in canonical form; {used}, the same network, is used"))
@@ -52,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_beyond_the_prefix_are_cleared() {
+    fn canonical_clears_bits_beyond_the_prefix() {
         assert_eq!(canonical("192.168.0.0/12").unwrap(), "192.160.0.0/12");
         assert_eq!(canonical("10.1.2.3/0").unwrap(), "0.0.0.0/0");
         assert_eq!(canonical("10.1.2.3/32").unwrap(), "10.1.2.3/32");
@@ -62,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_smaller_and_inside() {
+    fn is_within_requires_a_smaller_network_inside() {
         for (part, whole) in
             [("10.1.0.0/16", "10.0.0.0/8"), ("10.1.2.1/32", "10.1.2.0/31"), ("fd00:1::/32", "fd00::/16")]
         {
@@ -74,18 +79,18 @@ mod tests {
         {
             assert!(!is_within(part, whole), "{part} {whole}");
         }
-        assert!(is_within("a", "10.0.0.0/8"), "the definition refuses it");
+        assert!(is_within("a", "10.0.0.0/8"), "the schema rejects it");
     }
 
     #[test]
-    fn a_canonical_cidr_stays_as_it_is() {
+    fn canonical_keeps_a_canonical_cidr() {
         for cidr in ["0.0.0.0/0", "192.160.0.0/12", "10.0.0.0/8", "2001:db8::/32"] {
             assert_eq!(canonical(cidr).unwrap(), cidr);
         }
     }
 
     #[test]
-    fn what_is_no_cidr_is_an_error_that_says_what_is_one() {
+    fn error_for_invalid_cidr_shows_an_example() {
         for text in [
             "",
             "10.0.0.0",
@@ -104,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_names_the_place_and_both_forms() {
+    fn warning_contains_path_and_both_forms() {
         assert_eq!(
             warning("spec.networkPolicies.items[0]", "192.168.0.0/12", "192.160.0.0/12").unwrap(),
             "spec.networkPolicies.items[0]: \"192.168.0.0/12\" is not in canonical form; 192.160.0.0/12, the same \

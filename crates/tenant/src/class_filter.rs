@@ -1,4 +1,4 @@
-//! Which classes a Tenant allows. Pure, but for a cache of what was compiled.
+//! Classes that a Tenant allows. Pure, except for a cache of compiled filters.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -20,124 +20,131 @@ use crate::{
     pattern,
 };
 
-/// The names, the pattern and the labels that a list allows, ready to be asked.
+/// Compiled list of allowed classes.
 #[derive(Debug)]
-pub struct Allowed {
+pub struct ClassFilter {
     names: HashSet<String>,
     default: Option<String>,
     pattern: Option<Regex>,
     selector: Option<Selector>,
-    words: String,
+    description: String,
 }
 
-impl Allowed {
-    /// Of a list. A pattern or selector that cannot be used, which no admitted Tenant has, allows nothing.
-    pub fn of(list: &DefaultAllowedList) -> Self {
+impl ClassFilter {
+    /// Compiles a list. An invalid pattern or selector allows nothing. Admission rejects Tenants
+    /// with such lists.
+    pub fn new(list: &DefaultAllowedList) -> Self {
         let pattern = list.allowed_regex.as_deref().filter(|pattern| !pattern.is_empty());
         let default = list.default.as_deref().filter(|default| !default.is_empty());
         let selector = LabelSelector {
             match_labels: list.match_labels.clone().filter(|labels| !labels.is_empty()),
             match_expressions: list.match_expressions.clone().filter(|expressions| !expressions.is_empty()),
         };
-        let selects = selector != LabelSelector::default();
+        let has_selector = selector != LabelSelector::default();
         Self {
             names: list.allowed.iter().cloned().collect(),
             default: default.map(str::to_owned),
             pattern: pattern.and_then(|pattern| pattern::compile(pattern).ok().flatten()),
-            words: words(list, default, pattern, selects),
-            selector: selects.then(|| Selector::try_from(selector).ok()).flatten(),
+            description: describe(list, default, pattern, has_selector),
+            selector: has_selector.then(|| Selector::try_from(selector).ok()).flatten(),
         }
     }
 
-    /// The class for who names none.
+    /// Returns the class for objects that do not set one.
     pub fn default_class(&self) -> Option<&str> {
         self.default.as_deref()
     }
 
-    /// Whether a class is allowed by its name alone.
-    pub fn has_name(&self, name: &str) -> bool {
+    /// Returns whether the name of a class allows it.
+    pub fn allows_name(&self, name: &str) -> bool {
         self.default.as_deref() == Some(name)
             || self.names.contains(name)
             || self.pattern.as_ref().is_some_and(|pattern| pattern.is_match(name))
     }
 
-    /// Whether the labels of a class may allow it.
-    pub fn asks_for_labels(&self) -> bool {
+    /// Returns whether the list has a label selector.
+    pub fn has_selector(&self) -> bool {
         self.selector.is_some()
     }
 
-    /// Whether a class is allowed by its labels.
-    pub fn has_labels(&self, labels: &BTreeMap<String, String>) -> bool {
+    /// Returns whether the labels of a class allow it.
+    pub fn allows_labels(&self, labels: &BTreeMap<String, String>) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 
-    /// Whether a class that is there is allowed.
-    pub fn has<K: Resource>(&self, class: &K) -> bool {
-        self.has_name(&class.name_any()) || self.has_labels(class.labels())
+    /// Returns whether an existing class is allowed.
+    pub fn allows<K: Resource>(&self, class: &K) -> bool {
+        self.allows_name(&class.name_any()) || self.allows_labels(class.labels())
     }
 }
 
-/// For people: what is allowed.
-impl fmt::Display for Allowed {
+/// Lists what is allowed, for messages.
+impl fmt::Display for ClassFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
+        f.write_str(&self.description)
     }
 }
 
-fn words(list: &DefaultAllowedList, default: Option<&str>, pattern: Option<&str>, selects: bool) -> String {
+fn describe(
+    list: &DefaultAllowedList,
+    default: Option<&str>,
+    pattern: Option<&str>,
+    has_selector: bool,
+) -> String {
     let default = default.map(str::to_owned).filter(|default| !list.allowed.contains(default));
     let names = list.allowed.iter().cloned().chain(default);
-    let pattern = pattern.map(|pattern| format!("what matches {pattern:?}"));
-    let labels = selects.then(|| "those whose labels its selector picks".to_owned());
+    let pattern = pattern.map(|pattern| format!("names that match {pattern:?}"));
+    let labels = has_selector.then(|| "classes whose labels match the selector".to_owned());
     let all: Vec<_> = names.chain(pattern).chain(labels).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// What a Tenant allows.
+/// Class filters of a Tenant. A kind without a list is unrestricted.
 #[derive(Debug, Default)]
-pub struct Classes {
-    /// Of IngressClasses, if it limits them.
-    pub ingress: Option<Allowed>,
-    /// Of StorageClasses, if it limits them.
-    pub storage: Option<Allowed>,
+pub struct ClassFilters {
+    /// Filter for IngressClasses.
+    pub ingress: Option<ClassFilter>,
+    /// Filter for StorageClasses.
+    pub storage: Option<ClassFilter>,
 }
 
-impl Classes {
-    /// Of a Tenant.
+impl ClassFilters {
+    /// Compiles the filters of a Tenant.
     pub fn of(tenant: &Tenant) -> Self {
         let ingress =
             tenant.spec.ingress_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
         Self {
-            ingress: ingress.map(Allowed::of),
-            storage: tenant.spec.storage_classes.as_ref().map(Allowed::of),
+            ingress: ingress.map(ClassFilter::new),
+            storage: tenant.spec.storage_classes.as_ref().map(ClassFilter::new),
         }
     }
 }
 
-/// What Tenants allow, compiled once for each generation of each.
+/// Cache of class filters, which compiles them once for each generation of a Tenant.
 #[derive(Debug, Default)]
-pub struct Compiled(Mutex<HashMap<String, OfGeneration>>);
+pub struct ClassFilterCache(Mutex<HashMap<String, Entry>>);
 
-type OfGeneration = (Option<i64>, Arc<Classes>);
+/// Generation of the Tenant, and its filters.
+type Entry = (Option<i64>, Arc<ClassFilters>);
 
-impl Compiled {
-    /// What a Tenant of the store allows. Tenants that are gone are forgotten.
-    pub fn of(&self, tenant: &Tenant, store: &Store<Tenant>) -> Arc<Classes> {
+impl ClassFilterCache {
+    /// Returns the filters of a Tenant. Drops Tenants that are not in the store.
+    pub fn of(&self, tenant: &Tenant, store: &Store<Tenant>) -> Arc<ClassFilters> {
         let (uid, generation) = (uid(tenant), tenant.metadata.generation);
-        let mut known = self.0.lock();
-        if let Some((compiled_for, classes)) = known.get(&uid)
-            && *compiled_for == generation
+        let mut entries = self.0.lock();
+        if let Some((compiled_generation, filters)) = entries.get(&uid)
+            && *compiled_generation == generation
         {
-            return classes.clone();
+            return filters.clone();
         }
-        let classes = Arc::new(Classes::of(tenant));
-        known.insert(uid, (generation, classes.clone()));
-        if known.len() > store.len() {
-            let there: HashSet<_> =
+        let filters = Arc::new(ClassFilters::of(tenant));
+        entries.insert(uid, (generation, filters.clone()));
+        if entries.len() > store.len() {
+            let existing: HashSet<_> =
                 store.list().iter().map(|tenant| operator_core::kind::uid(tenant.as_ref())).collect();
-            known.retain(|uid, _| there.contains(uid));
+            entries.retain(|uid, _| existing.contains(uid));
         }
-        classes
+        filters
     }
 }
 
@@ -148,79 +155,79 @@ mod tests {
 
     use super::*;
 
-    fn allowed(list: Value) -> Allowed {
-        Allowed::of(&serde_json::from_value(list).unwrap())
+    fn filter(list: Value) -> ClassFilter {
+        ClassFilter::new(&serde_json::from_value(list).unwrap())
     }
 
     proptest! {
         #[test]
-        fn cve_2026_61672_membership_is_what_a_look_at_each_name_says(
+        fn cve_2026_61672_list_allows_exactly_its_names(
             names in prop::collection::vec("[a-cA-C]{1,3}", 0..12),
-            asked in "[a-cA-C]{1,3}",
+            name in "[a-cA-C]{1,3}",
         ) {
-            let is_listed = names.contains(&asked);
-            prop_assert_eq!(allowed(json!({ "allowed": names })).has_name(&asked), is_listed);
+            let is_listed = names.contains(&name);
+            prop_assert_eq!(filter(json!({ "allowed": names })).allows_name(&name), is_listed);
         }
 
         #[test]
-        fn cve_2026_65834_no_pattern_panics(pattern in ".{0,40}", name in "[a-z]{0,4}") {
-            let _ = allowed(json!({ "allowedRegex": pattern })).has_name(&name);
+        fn cve_2026_65834_pattern_never_panics(pattern in ".{0,40}", name in "[a-z]{0,4}") {
+            let _ = filter(json!({ "allowedRegex": pattern })).allows_name(&name);
         }
     }
 
     #[test]
-    fn names_the_default_and_a_pattern_anywhere_in_the_name_allow() {
-        let list = allowed(json!({ "allowed": ["fast"], "allowedRegex": "oil", "default": "usual" }));
+    fn names_default_and_unanchored_pattern_allow_a_class() {
+        let list = filter(json!({ "allowed": ["fast"], "allowedRegex": "oil", "default": "usual" }));
         for name in ["fast", "usual", "oil", "my-oil-class"] {
-            assert!(list.has_name(name), "{name}");
+            assert!(list.allows_name(name), "{name}");
         }
         for name in ["Fast", "fas", "", "gas"] {
-            assert!(!list.has_name(name), "{name}");
+            assert!(!list.allows_name(name), "{name}");
         }
-        assert!(!list.asks_for_labels());
+        assert!(!list.has_selector());
     }
 
     #[test]
-    fn cve_2026_65834_a_pattern_that_cannot_be_compiled_allows_nothing() {
+    fn cve_2026_65834_invalid_pattern_allows_nothing() {
         for pattern in ["(", "\\Qa\\E", "(\\pL{100}){100}"] {
-            let list = allowed(json!({ "allowed": ["fast"], "allowedRegex": pattern }));
-            assert!(list.has_name("fast") && !list.has_name("("), "{pattern}");
+            let list = filter(json!({ "allowed": ["fast"], "allowedRegex": pattern }));
+            assert!(list.allows_name("fast") && !list.allows_name("("), "{pattern}");
         }
     }
 
     #[test]
-    fn labels_allow_where_there_is_a_selector() {
+    fn selector_allows_classes_by_their_labels() {
         let labels = |pairs: Value| serde_json::from_value(pairs).unwrap();
-        let list = allowed(json!({
+        let list = filter(json!({
             "matchLabels": { "tier": "oil" }, "matchExpressions": [{ "key": "old", "operator": "DoesNotExist" }],
         }));
-        assert!(list.has_labels(&labels(json!({ "tier": "oil", "x": "y" }))));
-        assert!(!list.has_labels(&labels(json!({ "tier": "oil", "old": "" }))));
-        assert!(!list.has_labels(&labels(json!({}))));
-        // An empty selector of Kubernetes picks all; here it is none.
-        let empty = allowed(json!({ "matchLabels": {}, "matchExpressions": [] }));
-        assert!(!empty.asks_for_labels() && !empty.has_labels(&labels(json!({}))));
-        let odd = allowed(json!({ "matchExpressions": [{ "key": "a", "operator": "Like" }] }));
-        assert!(!odd.has_labels(&labels(json!({ "a": "b" }))));
+        assert!(list.allows_labels(&labels(json!({ "tier": "oil", "x": "y" }))));
+        assert!(!list.allows_labels(&labels(json!({ "tier": "oil", "old": "" }))));
+        assert!(!list.allows_labels(&labels(json!({}))));
+        // Unlike in Kubernetes, an empty selector selects nothing.
+        let empty = filter(json!({ "matchLabels": {}, "matchExpressions": [] }));
+        assert!(!empty.has_selector() && !empty.allows_labels(&labels(json!({}))));
+        let invalid = filter(json!({ "matchExpressions": [{ "key": "a", "operator": "Like" }] }));
+        assert!(!invalid.allows_labels(&labels(json!({ "a": "b" }))));
     }
 
     #[test]
-    fn an_empty_pattern_or_default_allows_nothing() {
+    fn empty_pattern_and_default_allow_nothing() {
         for list in [json!({}), json!({ "allowed": [], "allowedRegex": "", "default": "" })] {
-            let list = allowed(list);
-            assert!(!list.has_name("") && !list.has_name("fast"), "{list}");
+            let list = filter(list);
+            assert!(!list.allows_name("") && !list.allows_name("fast"), "{list}");
             assert_eq!((list.default_class(), list.to_string().as_str()), (None, "none"));
         }
     }
 
     #[test]
-    fn people_are_told_what_is_allowed() {
+    fn display_lists_what_is_allowed() {
         let list =
             json!({ "allowed": ["a"], "default": "b", "allowedRegex": "^c", "matchLabels": { "x": "y" } });
         assert_eq!(
-            allowed(list).to_string(),
-            "a, b, what matches \"^c\", those whose labels its selector picks"
+            filter(list).to_string(),
+            "a, b, names that match \"^c\", classes whose labels match the selector"
         );
-        assert_eq!(allowed(json!({})).to_string(), "none");
+        assert_eq!(filter(json!({})).to_string(), "none");
     }
 }

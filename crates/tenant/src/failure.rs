@@ -1,5 +1,5 @@
-//! What kept a Tenant, or the configuration, from being as its spec asks. One failure does not stand in the way of the other steps, so
-//! there may be several.
+//! Failures of a reconcile of a Tenant or of the configuration. A failure does not stop the other
+//! steps, so there can be several.
 
 use std::{error::Error, fmt};
 
@@ -8,84 +8,87 @@ use operator_core::{
     write::WriteError,
 };
 
-use crate::{namespace::MetadataError, owners::OwnerError, quota::QuotaError};
+use crate::{namespace_metadata::MetadataError, owners::OwnerError, quota::QuotaError};
 
-/// How many failures are spelled out.
-const TOLD: usize = 8;
+/// Limit of failures in a message.
+const MAX_LISTED_FAILURES: usize = 8;
 
-/// One thing that could not be done.
+/// Failure of one step.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// An owner gets no rights.
+    /// An owner is invalid.
     #[error(transparent)]
     Owner(#[from] OwnerError),
-    /// Labels and annotations are left out.
+    /// An entry of additional metadata is invalid.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
     /// A quota cannot be divided.
     #[error(transparent)]
     Quota(#[from] QuotaError),
-    /// An object could not be made, changed or deleted.
+    /// An object could not be created, updated, or deleted.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The API server does not let the manager give a role.
+    /// The manager is not allowed to bind a ClusterRole.
     #[error(
-        "the manager may not give the ClusterRole {role}; grant the manager the verb \"bind\" on that ClusterRole"
+        "the manager may not bind the ClusterRole {role}; grant the manager the verb \"bind\" on that ClusterRole"
     )]
-    MayNotBind {
-        /// The role.
+    BindForbidden {
+        /// Name of the ClusterRole.
         role: String,
-        /// The API server's answer.
+        /// Answer of the API server.
         source: WriteError,
     },
-    /// A pattern of the configuration that this manager cannot use, although the API server can read it.
+    /// The configuration has a pattern that is valid for the API server and invalid for this
+    /// manager.
     #[error("{0}")]
     Pattern(String),
-    /// One name for two cluster roles that grant different things.
+    /// Two ClusterRoles with different permissions have the same name.
     #[error(
-        "spec.rbac: provisioner and deleter are both {name:?}; they grant different rights and need two names"
+        "spec.rbac: provisioner and deleter are both {name:?}; they grant different permissions and need two names"
     )]
-    OneRole {
+    DuplicateRoleName {
         /// The name.
         name: String,
     },
-    /// The API server does not let the manager keep a cluster role or its binding.
+    /// The manager is not allowed to manage a ClusterRole or its ClusterRoleBinding.
     #[error(
-        "the manager has no right to keep this; under the default names it has, and for a name of your own it needs the \
-         verbs update and delete on it"
+        "the manager may not manage this object; it is allowed to manage the default names, and for another name it \
+         needs the verbs update and delete on the object"
     )]
-    MayNotKeep(#[source] WriteError),
+    RbacForbidden(#[source] WriteError),
 }
 
 impl Failure {
-    /// Whether only another spec helps.
-    fn needs_other_spec(&self) -> bool {
+    /// Returns whether only a change of the spec can resolve the failure.
+    fn needs_spec_change(&self) -> bool {
         matches!(
             self,
             Self::Owner(_)
                 | Self::Metadata(_)
                 | Self::Quota(QuotaError::Limit { .. })
                 | Self::Pattern(_)
-                | Self::OneRole { .. }
+                | Self::DuplicateRoleName { .. }
         )
     }
 
     fn answer(&self) -> Option<&kube::Error> {
         match self {
-            Self::Write(error) | Self::MayNotBind { source: error, .. } | Self::MayNotKeep(error) => {
+            Self::Write(error) | Self::BindForbidden { source: error, .. } | Self::RbacForbidden(error) => {
                 error.api_error()
             }
             _ => None,
         }
     }
 
-    /// Whether the next attempt is likely to settle it: the cache was behind, or the API server is away.
-    fn is_passing(&self) -> bool {
+    /// Returns whether a retry is likely to succeed: after a conflict, or if the API server is
+    /// unavailable.
+    fn is_transient(&self) -> bool {
         self.answer().is_some_and(is_conflict) || is_unavailable(self)
     }
 
-    /// Whether the namespace is about to go or gone. The informer will tell so; there is nothing to do in it.
-    pub fn is_of_leaving_namespace(&self) -> bool {
+    /// Returns whether the namespace is being deleted or no longer exists. Its deletion requeues
+    /// the Tenant.
+    pub fn is_terminating_namespace(&self) -> bool {
         self.answer().is_some_and(|answer| is_namespace_terminating(answer) || is_namespace_gone(answer))
     }
 }
@@ -98,54 +101,55 @@ fn is_namespace_gone(answer: &kube::Error) -> bool {
         .is_some_and(|kind| kind == "namespaces")
 }
 
-/// All that could not be done, each with the namespace it concerns, if it is one.
+/// Failures of a reconcile, each with its namespace if it affects only one.
 #[derive(Debug, Default)]
 pub struct Failures(Vec<(Option<String>, Failure)>);
 
 impl Failures {
-    /// Adds one that concerns the Tenant as a whole.
+    /// Adds a failure that affects the Tenant as a whole.
     pub fn add(&mut self, failure: impl Into<Failure>) {
         self.0.push((None, failure.into()));
     }
 
-    /// Adds several of that sort.
+    /// Adds failures that affect the Tenant as a whole.
     pub fn add_all(&mut self, failures: impl IntoIterator<Item = impl Into<Failure>>) {
         self.0.extend(failures.into_iter().map(|failure| (None, failure.into())));
     }
 
-    /// Adds those that concern a namespace.
+    /// Adds failures that affect one namespace.
     pub fn add_in(&mut self, namespace: &str, failures: Vec<Failure>) {
         self.0.extend(failures.into_iter().map(|failure| (Some(namespace.to_owned()), failure)));
     }
 
-    /// Adds those of another step.
+    /// Adds the failures of another step.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
 
-    /// Whether all went well.
+    /// Returns whether there are no failures.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all that went wrong will settle by itself, so that there is nothing to tell.
-    pub fn are_passing(&self) -> bool {
-        self.0.iter().all(|(_, failure)| failure.is_passing())
+    /// Returns whether a retry is likely to resolve all failures. They are not reported then.
+    pub fn are_transient(&self) -> bool {
+        self.0.iter().all(|(_, failure)| failure.is_transient())
     }
 
-    /// Whether nothing but another spec helps.
-    pub fn need_other_spec(&self) -> bool {
-        self.0.iter().all(|(_, failure)| failure.needs_other_spec())
+    /// Returns whether only a change of the spec can resolve the failures.
+    pub fn need_spec_change(&self) -> bool {
+        self.0.iter().all(|(_, failure)| failure.needs_spec_change())
     }
 
-    /// What to say of one namespace, if there is anything.
+    /// Returns the message for one namespace, if it has failures.
     pub fn in_namespace(&self, namespace: &str) -> Option<String> {
-        let of_it = self.0.iter().filter(|(concerned, _)| concerned.as_deref() == Some(namespace));
-        let failures: Vec<_> = of_it.map(|(_, failure)| failure).collect();
-        (!failures.is_empty()).then(|| spelled(&failures))
+        let matching = self.0.iter().filter(|(affected, _)| affected.as_deref() == Some(namespace));
+        let failures: Vec<_> = matching.map(|(_, failure)| failure).collect();
+        (!failures.is_empty()).then(|| message(&failures))
     }
 
-    /// In the order of the namespaces, which are worked on at the same time, so that the words stay the same.
+    /// Sorts the failures by namespace. Namespaces are processed concurrently, and the message must
+    /// be stable.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -153,26 +157,27 @@ impl Failures {
     }
 }
 
-fn spelled(failures: &[&Failure]) -> String {
-    let mut told: Vec<_> = failures.iter().take(TOLD).map(|failure| chain(*failure)).collect();
-    if let Some(more) = failures.len().checked_sub(TOLD).filter(|more| *more > 0) {
-        told.push(format!("and {more} more"));
+fn message(failures: &[&Failure]) -> String {
+    let mut messages: Vec<_> =
+        failures.iter().take(MAX_LISTED_FAILURES).map(|failure| chain(*failure)).collect();
+    if let Some(more) = failures.len().checked_sub(MAX_LISTED_FAILURES).filter(|more| *more > 0) {
+        messages.push(format!("and {more} more"));
     }
-    told.join("; ")
+    messages.join("; ")
 }
 
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failures: Vec<_> = self.0.iter().map(|(_, failure)| failure).collect();
-        f.write_str(&spelled(&failures))
+        f.write_str(&message(&failures))
     }
 }
 
 impl Error for Failures {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // One that will not pass, if there is one: what is done about the error goes by its source.
-        let stays = self.0.iter().find(|(_, failure)| !failure.is_passing());
-        stays.or_else(|| self.0.first()).map(|(_, failure)| failure as _)
+        // The source determines the retry, so prefer a failure that a retry does not resolve.
+        let lasting = self.0.iter().find(|(_, failure)| !failure.is_transient());
+        lasting.or_else(|| self.0.first()).map(|(_, failure)| failure as _)
     }
 }
 
@@ -184,7 +189,7 @@ mod tests {
         let status = kube::core::Status {
             code,
             reason: reason.to_owned(),
-            message: format!("said {reason}"),
+            message: format!("status {reason}"),
             ..kube::core::Status::default()
         };
         WriteError::Api {
@@ -195,38 +200,38 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_role_is_told_with_the_servers_words_and_what_to_do() {
+    fn forbidden_binding_explains_the_bind_permission() {
         let failure =
-            Failure::MayNotBind { role: "cluster-admin".to_owned(), source: write(403, "Forbidden") };
+            Failure::BindForbidden { role: "cluster-admin".to_owned(), source: write(403, "Forbidden") };
         assert_eq!(
             chain(&failure),
-            "the manager may not give the ClusterRole cluster-admin; grant the manager the verb \"bind\" on that \
-             ClusterRole: cannot create RoleBinding a/b: said Forbidden"
+            "the manager may not bind the ClusterRole cluster-admin; grant the manager the verb \"bind\" on that \
+             ClusterRole: cannot create RoleBinding a/b: status Forbidden"
         );
     }
 
     #[test]
-    fn many_troubles_are_counted_and_each_namespace_has_its_own() {
+    fn message_lists_failures_up_to_a_limit() {
         let mut failures = Failures::default();
         for at in 0..10 {
             failures.add_in(&format!("ns-{at}"), vec![OwnerError::Name(format!("owner-{at}")).into()]);
         }
-        let told = failures.to_string();
-        assert!(told.contains("owner-7") && !told.contains("owner-8"), "{told}");
-        assert!(told.ends_with("; and 2 more"), "{told}");
+        let message = failures.to_string();
+        assert!(message.contains("owner-7") && !message.contains("owner-8"), "{message}");
+        assert!(message.ends_with("; and 2 more"), "{message}");
         assert!(failures.in_namespace("ns-9").unwrap().contains("owner-9"));
         assert_eq!(failures.in_namespace("other"), None);
-        assert!(failures.need_other_spec());
+        assert!(failures.need_spec_change());
     }
 
     #[test]
-    fn conflicts_and_an_absent_server_pass() {
+    fn conflicts_and_unavailable_api_server_are_transient() {
         let mut failures = Failures::default();
         failures.add(write(409, "Conflict"));
         failures.add(write(503, "ServiceUnavailable"));
-        assert!(failures.are_passing());
+        assert!(failures.are_transient());
         failures.add(write(403, "Forbidden"));
-        assert!(!failures.are_passing());
-        assert!(!is_unavailable(&failures), "there is something to tell");
+        assert!(!failures.are_transient());
+        assert!(!is_unavailable(&failures), "a forbidden request must be reported");
     }
 }

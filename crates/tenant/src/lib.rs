@@ -1,35 +1,41 @@
-//! Tenant is multi-tenancy with the API of capsule.clastix.io.
+//! Multi-tenancy with the API of Capsule (`capsule.clastix.io`).
 //!
-//! The way of a reconcile, in the order of the modules:
+//! A Tenant is a group of namespaces with common owners, limits, and policies. The crate has two
+//! controllers and the admission webhooks for both:
 //!
-//! ```text
-//! api         what a person asks for and is told, in each version; conversion says it in another
-//! membership  pure: which namespaces belong to a Tenant; namespaces finds, patches and deletes them
-//! plan        pure: what is to be in each of them, of owners, namespace, children, quota
-//! objects     makes, repairs and takes away what is planned; keep does so for one kind; services are those of people
-//! people      pure: who somebody is to the Tenants; places are those within the quota of namespaces
-//! status      pure: what is said about it, and of failure
-//! reconcile   the controller: members, plan, announce, hold, act, tell
-//! webhook     what the API server asks about Tenants before it stores them
-//! ```
+//! - [`TenantController`] applies metadata, RoleBindings, NetworkPolicies, LimitRanges, and
+//!   ResourceQuotas to the namespaces of each Tenant.
+//! - [`ConfigurationController`] manages the ClusterRoles of owners, and reports the Tenants of
+//!   each `TenantOwner`.
 //!
-//! `metrics` is what is shown of each Tenant. `configuration` is another controller: it keeps the cluster roles of owners, and tells each `TenantOwner` which
-//! Tenants it has.
+//! Modules in the order of a reconcile:
+//!
+//! | module | concept |
+//! |---|---|
+//! | `api`, `conversion` | kinds in each version, and the conversion between versions |
+//! | `reconcile` | the Tenant controller |
+//! | `membership`, `namespaces` | which namespaces belong to a Tenant; reads and writes of namespaces |
+//! | `plan` | desired state: `owners`, `namespace_metadata`, `children`, `quota` |
+//! | `apply`, `managed_objects` | creates, updates, and prunes the planned objects |
+//! | `service_metadata` | metadata of existing Services |
+//! | `status`, `failure`, `reasons`, `unsupported_fields` | status and conditions |
+//! | `metrics` | metrics of each Tenant |
+//! | `configuration` | the `CapsuleConfiguration` controller |
+//! | `webhook` | admission webhooks, with `subjects`, `reservations`, and `class_filter` |
 
-pub mod allowed;
 pub mod api;
 mod apply;
+mod available_classes;
 pub mod children;
 pub mod cidr;
-mod classes;
+pub mod class_filter;
 pub mod configuration;
 pub mod conversion;
 mod failure;
-pub mod hash;
 mod managed_objects;
 pub mod membership;
 mod metrics;
-pub mod namespace;
+pub mod namespace_metadata;
 mod namespaces;
 pub mod owners;
 pub mod pattern;
@@ -39,7 +45,8 @@ pub mod quota;
 pub mod reasons;
 mod reconcile;
 mod reservations;
-mod services;
+pub mod role_binding_name;
+mod service_metadata;
 mod status;
 pub mod subjects;
 mod syntax;

@@ -1,4 +1,4 @@
-//! The objects of one kind that Tenants keep in their namespaces.
+//! Objects of one kind that Tenants manage in their namespaces.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,7 +14,7 @@ use tracing::info;
 
 use crate::children::Child;
 
-/// Reads and writes the objects of one kind.
+/// Reads and writes the managed objects of one kind.
 pub(crate) struct ManagedObjects<K> {
     children: Children<K>,
     by_owner: Index<K, String>,
@@ -28,49 +28,51 @@ impl<K: Child + Kind + Serialize + PartialEq + Default> ManagedObjects<K> {
         Self { children, by_owner }
     }
 
-    /// The objects by the UID of their controller.
+    /// Returns the index of objects by the UID of their controller.
     pub(crate) fn by_owner(&self) -> Index<K, String> {
         self.by_owner.clone()
     }
 
-    /// The object of a key, if it is there and the owner's.
+    /// Returns the object with this key if the owner controls it.
     pub(crate) fn get(&self, key: &ObjectKey, owner: &Owner) -> Option<Arc<K>> {
         self.children.get(key).filter(|found| owner.owns(found.meta()))
     }
 
-    /// Makes the object what it is to be. One that has to go first is waited for: the informer tells when it
-    /// is gone. One of somebody else is taken over: its name is reserved.
-    pub(crate) async fn make(&self, owner: &Owner, wanted: &K) -> Result<(), WriteError> {
-        let key = ObjectKey::of(wanted);
+    /// Creates or updates an object.
+    ///
+    /// An object that must be recreated is deleted first. The watch event of the deletion requeues
+    /// the Tenant, and the next reconcile creates the object. An object of another owner is
+    /// adopted, because its name is reserved.
+    pub(crate) async fn apply(&self, owner: &Owner, desired: &K) -> Result<(), WriteError> {
+        let key = ObjectKey::of(desired);
         if let Some(found) = self.get(&key, owner) {
-            if wanted.must_replace(&found) && !is_deleting(found.as_ref()) {
+            if desired.must_recreate(&found) && !is_deleting(found.as_ref()) {
                 self.children.delete(&found).await?;
             }
             if self.get(&key, owner).is_some_and(|found| is_deleting(found.as_ref())) {
                 return Ok(());
             }
         }
-        let settle = |found: &mut K| wanted.settle(found);
-        match self.children.create_or_update(&key, owner, settle).await {
+        let apply = |found: &mut K| desired.apply_to(found);
+        match self.children.create_or_update(&key, owner, apply).await {
             Err(WriteError::NotOwned { object, holder }) => {
-                info!(object, holder, "took over an object whose name is reserved");
-                self.children.take_over(&key, owner, settle, |found| wanted.must_replace(found)).await
+                info!(object, holder, "adopted an object with a reserved name");
+                self.children.take_over(&key, owner, apply, |found| desired.must_recreate(found)).await
             }
-            made => made,
+            applied => applied,
         }
         .map(drop)
     }
 
-    /// The objects whose controller has that UID and that are not wanted.
-    pub(crate) fn surplus(&self, owner: &str, wanted: &HashSet<ObjectKey>) -> Vec<Arc<K>> {
-        let mut surplus = self.by_owner.get(&owner.to_owned());
+    /// Returns the objects that this owner controls and that are not desired.
+    pub(crate) fn surplus(&self, owner_uid: &str, desired: &HashSet<ObjectKey>) -> Vec<Arc<K>> {
+        let mut surplus = self.by_owner.get(&owner_uid.to_owned());
         surplus.retain(|object| {
-            !is_deleting(object.as_ref()) && !wanted.contains(&ObjectKey::of(object.as_ref()))
+            !is_deleting(object.as_ref()) && !desired.contains(&ObjectKey::of(object.as_ref()))
         });
         surplus
     }
 
-    /// Deletes an object.
     pub(crate) async fn delete(&self, object: &K) -> Result<(), WriteError> {
         self.children.delete(object).await
     }

@@ -1,88 +1,100 @@
-//! Whether a namespace belongs to a Tenant. Pure.
+//! Membership of namespaces in Tenants. Pure.
 //!
-//! A label says so and an owner reference says so, and only where both agree is it so: whoever can forge one
-//! of them gains nothing.
+//! A namespace is a member only if its label and its owner reference both refer to the Tenant. A
+//! client that can forge only one of them gains nothing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use operator_core::owner::refers_to;
 
 use crate::api::{names::TENANT_LABEL, v1beta2::Tenant};
 
-/// Why a namespace that names a Tenant does not belong to it.
+/// Reason why a namespace that refers to a Tenant is not a member of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Mismatch {
-    /// The label alone.
+pub enum MembershipError {
+    /// The namespace has the label and no owner reference.
     #[error(
         "it has the label capsule.clastix.io/tenant and no owner reference to the Tenant; an administrator can add one"
     )]
     NoReference,
-    /// The reference alone.
+    /// The namespace has an owner reference and not the label.
     #[error(
-        "it has an owner reference to the Tenant and not its name in the label capsule.clastix.io/tenant; \
-         an administrator can add that"
+        "it has an owner reference to the Tenant and no label capsule.clastix.io/tenant with the name of the Tenant; \
+         an administrator can add the label"
     )]
     NoLabel,
-    /// The reference means another object.
+    /// The owner reference has another name or UID.
     #[error(
-        "the name and UID in its owner reference are not those of this Tenant; an administrator can correct them"
+        "the name and UID of its owner reference are not those of this Tenant; an administrator can correct them"
     )]
     OtherTenant,
-    /// The reference says `controller: true`.
-    #[error("its owner reference to the Tenant says controller: true; an administrator can take that out")]
+    /// The owner reference has `controller: true`.
+    #[error("its owner reference to the Tenant has controller: true; an administrator can remove that field")]
     Controls,
-    /// It refers to more than one Tenant.
+    /// The namespace has owner references to several Tenants.
     #[error("it has owner references to several Tenants; an administrator can remove all but one")]
     Several,
-    /// It is part of the cluster.
-    #[error("namespaces of the cluster itself and of the manager belong to no Tenant")]
+    /// The namespace belongs to the cluster or to the manager.
+    #[error("namespaces of the cluster and of the manager cannot belong to a Tenant")]
     Reserved,
 }
 
-/// Whether a namespace with this metadata belongs to the Tenant.
-pub fn judge(namespace: &ObjectMeta, tenant: &Tenant, manager: &str) -> Result<(), Mismatch> {
-    let references: Vec<_> = references(namespace).collect();
+/// Checks whether a namespace with this metadata is a member of the Tenant.
+///
+/// # Errors
+/// Returns the reason why it is not.
+pub fn check_membership(
+    namespace: &ObjectMeta,
+    tenant: &Tenant,
+    manager_namespace: &str,
+) -> Result<(), MembershipError> {
+    let references: Vec<_> = tenant_references(namespace).collect();
     let [reference] = references.as_slice() else {
-        return Err(if references.is_empty() { Mismatch::NoReference } else { Mismatch::Several });
+        return Err(if references.is_empty() {
+            MembershipError::NoReference
+        } else {
+            MembershipError::Several
+        });
     };
     let name = tenant.metadata.name.as_deref();
     if Some(reference.uid.as_str()) != tenant.metadata.uid.as_deref() || Some(reference.name.as_str()) != name
     {
-        return Err(Mismatch::OtherTenant);
+        return Err(MembershipError::OtherTenant);
     }
-    if label(namespace) != name {
-        return Err(Mismatch::NoLabel);
+    if tenant_label(namespace) != name {
+        return Err(MembershipError::NoLabel);
     }
     if reference.controller == Some(true) {
-        return Err(Mismatch::Controls);
+        return Err(MembershipError::Controls);
     }
-    if namespace.name.as_deref().is_some_and(|name| is_reserved(name, manager)) {
-        return Err(Mismatch::Reserved);
+    if namespace.name.as_deref().is_some_and(|name| is_system_namespace(name, manager_namespace)) {
+        return Err(MembershipError::Reserved);
     }
     Ok(())
 }
 
-/// The names of the Tenants that the metadata of a namespace names, by label or by reference.
-pub fn named(namespace: &ObjectMeta) -> Vec<String> {
-    let referred = references(namespace).map(|reference| reference.name.as_str());
-    let mut names: Vec<_> = label(namespace).into_iter().chain(referred).map(str::to_owned).collect();
+/// Returns the names of the Tenants that a namespace refers to by label or owner reference.
+pub fn referenced_tenants(namespace: &ObjectMeta) -> Vec<String> {
+    let owners = tenant_references(namespace).map(|reference| reference.name.as_str());
+    let mut names: Vec<_> = tenant_label(namespace).into_iter().chain(owners).map(str::to_owned).collect();
     names.sort();
     names.dedup();
     names
 }
 
-/// The Tenant that the label names.
-pub(crate) fn label(namespace: &ObjectMeta) -> Option<&str> {
+/// Returns the value of the Tenant label.
+pub(crate) fn tenant_label(namespace: &ObjectMeta) -> Option<&str> {
     namespace.labels.as_ref()?.get(TENANT_LABEL).map(String::as_str)
 }
 
-/// The owner references to Tenants.
-pub(crate) fn references(namespace: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
+/// Returns the owner references to Tenants.
+pub(crate) fn tenant_references(namespace: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
     namespace.owner_references.iter().flatten().filter(|reference| refers_to::<Tenant>(reference))
 }
 
-/// Deleting a Tenant deletes its namespaces, and the cluster needs these.
-fn is_reserved(name: &str, manager: &str) -> bool {
-    name == "default" || name.starts_with("kube-") || name == manager
+/// Returns whether the cluster needs the namespace. The deletion of a Tenant deletes its
+/// namespaces.
+fn is_system_namespace(name: &str, manager_namespace: &str) -> bool {
+    name == "default" || name.starts_with("kube-") || name == manager_namespace
 }
 
 #[cfg(test)]
@@ -95,14 +107,14 @@ mod tests {
         json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": name, "uid": uid })
     }
 
-    fn judged(name: &str, label: Option<&str>, references: &[Value]) -> Result<(), Mismatch> {
+    fn check(name: &str, label: Option<&str>, references: &[Value]) -> Result<(), MembershipError> {
         let mut labels = json!({});
         if let Some(label) = label {
             labels[TENANT_LABEL] = label.into();
         }
         let meta = json!({ "name": name, "labels": labels, "ownerReferences": references });
         let tenant = json!({ "metadata": { "name": "oil", "uid": "1" }, "spec": {} });
-        judge(
+        check_membership(
             &serde_json::from_value(meta).unwrap(),
             &serde_json::from_value(tenant).unwrap(),
             "ensemble-system",
@@ -110,50 +122,51 @@ mod tests {
     }
 
     #[test]
-    fn label_and_reference_together_make_a_member() {
-        assert_eq!(judged("a", Some("oil"), &[reference("oil", "1")]), Ok(()));
+    fn namespace_with_label_and_reference_is_a_member() {
+        assert_eq!(check("a", Some("oil"), &[reference("oil", "1")]), Ok(()));
         let older = json!({ "apiVersion": "capsule.clastix.io/v1beta1", "kind": "Tenant", "name": "oil", "uid": "1" });
-        assert_eq!(judged("a", Some("oil"), &[older]), Ok(()));
+        assert_eq!(check("a", Some("oil"), &[older]), Ok(()));
         let other =
             json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "9", "controller": true });
-        assert_eq!(judged("a", Some("oil"), &[other, reference("oil", "1")]), Ok(()));
+        assert_eq!(check("a", Some("oil"), &[other, reference("oil", "1")]), Ok(()));
     }
 
     #[test]
-    fn one_of_them_alone_does_not() {
-        assert_eq!(judged("a", Some("oil"), &[]), Err(Mismatch::NoReference));
-        assert_eq!(judged("a", None, &[reference("oil", "1")]), Err(Mismatch::NoLabel));
-        assert_eq!(judged("a", Some("gas"), &[reference("oil", "1")]), Err(Mismatch::NoLabel));
+    fn rejects_namespace_with_only_label_or_only_reference() {
+        assert_eq!(check("a", Some("oil"), &[]), Err(MembershipError::NoReference));
+        assert_eq!(check("a", None, &[reference("oil", "1")]), Err(MembershipError::NoLabel));
+        assert_eq!(check("a", Some("gas"), &[reference("oil", "1")]), Err(MembershipError::NoLabel));
     }
 
     #[test]
-    fn forged_and_doubled_references_do_not() {
-        assert_eq!(judged("a", Some("oil"), &[reference("oil", "2")]), Err(Mismatch::OtherTenant));
-        assert_eq!(judged("a", Some("oil"), &[reference("gas", "1")]), Err(Mismatch::OtherTenant));
+    fn rejects_forged_and_multiple_references() {
+        assert_eq!(check("a", Some("oil"), &[reference("oil", "2")]), Err(MembershipError::OtherTenant));
+        assert_eq!(check("a", Some("oil"), &[reference("gas", "1")]), Err(MembershipError::OtherTenant));
         let both = [reference("oil", "1"), reference("gas", "2")];
-        assert_eq!(judged("a", Some("oil"), &both), Err(Mismatch::Several));
+        assert_eq!(check("a", Some("oil"), &both), Err(MembershipError::Several));
         let mut controls = reference("oil", "1");
         controls["controller"] = true.into();
-        assert_eq!(judged("a", Some("oil"), &[controls]), Err(Mismatch::Controls));
+        assert_eq!(check("a", Some("oil"), &[controls]), Err(MembershipError::Controls));
         let mut other_kind = reference("oil", "1");
         other_kind["apiVersion"] = "example.com/v1".into();
-        assert_eq!(judged("a", Some("oil"), &[other_kind]), Err(Mismatch::NoReference));
+        assert_eq!(check("a", Some("oil"), &[other_kind]), Err(MembershipError::NoReference));
     }
 
     #[test]
-    fn the_cluster_itself_belongs_to_nobody() {
+    fn rejects_system_namespaces() {
         for name in ["default", "kube-system", "ensemble-system"] {
-            assert_eq!(judged(name, Some("oil"), &[reference("oil", "1")]), Err(Mismatch::Reserved));
+            let result = check(name, Some("oil"), &[reference("oil", "1")]);
+            assert_eq!(result, Err(MembershipError::Reserved));
         }
     }
 
     #[test]
-    fn a_namespace_names_tenants_by_label_and_by_reference() {
+    fn referenced_tenants_come_from_label_and_references() {
         let meta: ObjectMeta = serde_json::from_value(json!({
             "labels": { TENANT_LABEL: "oil" },
             "ownerReferences": [reference("gas", "2"), reference("oil", "1")],
         }))
         .unwrap();
-        assert_eq!(named(&meta), ["gas", "oil"]);
+        assert_eq!(referenced_tenants(&meta), ["gas", "oil"]);
     }
 }

@@ -1,6 +1,6 @@
-//! What the metrics say of each Tenant. Pure.
+//! Metrics of Tenants. Pure.
 //!
-//! Names and labels are part of the contract.
+//! Names and labels are those of Capsule.
 
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::ResourceExt;
@@ -18,26 +18,27 @@ use crate::{
     quota::Resources,
 };
 
-/// Whether there are any: they name Tenants and namespaces, so there are as many series as the cluster has of these.
-pub(crate) const SHOWN: Setting = Setting {
+/// Setting that exposes the metrics of Tenants. Their number of series grows with the number of
+/// Tenants and namespaces.
+pub(crate) const TENANT_METRICS: Setting = Setting {
     flag: "tenant-metrics",
     env: "TENANT_METRICS",
     default: "true",
     values: &["true", "false"],
-    help: "Show metrics about each Tenant and its namespaces, by name",
+    help: "Expose metrics for each Tenant and each of its namespaces, labelled with their names",
 };
 
-const TENANT: (&str, &str) = ("tenant", "the name of the Tenant");
-const NAMESPACE: (&str, &str) = ("target_namespace", "the name of the namespace");
-const CONDITION: (&str, &str) = ("condition", "the type of the condition");
+const TENANT: (&str, &str) = ("tenant", "name of the Tenant");
+const NAMESPACE: (&str, &str) = ("target_namespace", "name of the namespace");
+const CONDITION: (&str, &str) = ("condition", "type of the condition");
 const RESOURCE: (&str, &str) =
-    ("resource", "the resource as the quota names it; `namespaces` for the number of namespaces");
+    ("resource", "name of the resource in the quota; `namespaces` for the number of namespaces");
 const INDEX: (&str, &str) =
-    ("resourcequotaindex", "the place of the quota in `spec.resourceQuotas.items`; empty for `namespaces`");
+    ("resourcequotaindex", "index of the quota in `spec.resourceQuotas.items`; empty for `namespaces`");
 
 static RELATIONSHIP: Gauge = Gauge {
     name: "capsule_tenant_namespace_relationship",
-    help: "Always 1; its labels say which namespace belongs to which Tenant",
+    help: "Always 1; the labels map a namespace to its Tenant",
     labels: &[TENANT, NAMESPACE],
 };
 static NAMESPACE_CONDITION: Gauge = Gauge {
@@ -52,28 +53,29 @@ static TENANT_CONDITION: Gauge = Gauge {
 };
 static COUNT: Gauge = Gauge {
     name: "capsule_tenant_namespace_count",
-    help: "How many namespaces a Tenant has",
+    help: "Number of namespaces of a Tenant",
     labels: &[TENANT],
 };
 static USAGE: Gauge = Gauge {
     name: "capsule_tenant_resource_usage",
-    help: "How much of a resource a Tenant uses, where its namespaces share a quota of it",
+    help: "Usage of a resource whose quota the namespaces of a Tenant share",
     labels: &[TENANT, RESOURCE, INDEX],
 };
 static LIMIT: Gauge = Gauge {
     name: "capsule_tenant_resource_limit",
-    help: "How much of a resource a Tenant may use, where its namespaces share a quota of it",
+    help: "Limit of a resource whose quota the namespaces of a Tenant share",
     labels: &[TENANT, RESOURCE, INDEX],
 };
 
-/// All of them.
+/// Gauges of this controller.
 pub(crate) static GAUGES: &[&Gauge] =
     &[&RELATIONSHIP, &NAMESPACE_CONDITION, &TENANT_CONDITION, &COUNT, &USAGE, &LIMIT];
 
 /// The series of one gauge.
 type Series = Vec<(Vec<String>, f64)>;
 
-/// What the gauges say of these Tenants. `quotas` are the `ResourceQuota`s that a Tenant controls.
+/// Returns the readings of the gauges. `quotas` returns the `ResourceQuota`s that a Tenant
+/// controls.
 pub(crate) fn readings<T, Q>(
     tenants: impl IntoIterator<Item = T>,
     quotas: impl Fn(&Tenant) -> Vec<Q>,
@@ -97,40 +99,45 @@ where
         }
         let of_namespaces = || vec![name.clone(), "namespaces".to_owned(), String::new()];
         usage.push((of_namespaces(), size));
-        let most = tenant.spec.namespace_options.iter().filter_map(|options| options.quota);
-        limit.extend(most.map(|most| (of_namespaces(), f64::from(most))));
-        shared(tenant, &quotas(tenant), usage, limit);
+        let quota = tenant.spec.namespace_options.iter().filter_map(|options| options.quota);
+        limit.extend(quota.map(|quota| (of_namespaces(), f64::from(quota))));
+        add_shared_quotas(tenant, &quotas(tenant), usage, limit);
     }
     GAUGES.iter().copied().zip(series).map(|(gauge, series)| GaugeSamples { gauge, series }).collect()
 }
 
-/// 1 for each condition that is true, 0 for each other.
-fn conditions(series: &mut Series, words: &[&String], conditions: &[Condition]) {
+/// Adds 1 for each condition that is true, and 0 for each other condition.
+fn conditions(series: &mut Series, labels: &[&String], conditions: &[Condition]) {
     for condition in conditions {
-        let words = words.iter().copied().chain([&condition.type_]).cloned().collect();
-        series.push((words, if condition.status == "True" { 1.0 } else { 0.0 }));
+        let labels = labels.iter().copied().chain([&condition.type_]).cloned().collect();
+        series.push((labels, if condition.status == "True" { 1.0 } else { 0.0 }));
     }
 }
 
-/// The quotas that the namespaces of a Tenant share. What cannot be read as an amount is left out.
-fn shared<Q: AsRef<ResourceQuota>>(tenant: &Tenant, quotas: &[Q], usage: &mut Series, limit: &mut Series) {
+/// Adds the quotas that the namespaces of a Tenant share. Unreadable quantities are skipped.
+fn add_shared_quotas<Q: AsRef<ResourceQuota>>(
+    tenant: &Tenant,
+    quotas: &[Q],
+    usage: &mut Series,
+    limit: &mut Series,
+) {
     let spec = tenant.spec.resource_quotas.iter().filter(|quotas| quotas.scope == QuotaScope::Tenant);
     for (index, item) in spec.flat_map(|quotas| &quotas.items).enumerate() {
         let index = index.to_string();
-        let used: Vec<_> = quotas.iter().filter_map(|quota| used(quota.as_ref(), &index)).collect();
+        let used: Vec<_> = quotas.iter().filter_map(|quota| usage_at(quota.as_ref(), &index)).collect();
         for (resource, hard) in item.hard.iter().flatten() {
-            let words = || vec![tenant.name_any(), resource.clone(), index.clone()];
-            let amounts = used.iter().filter_map(|used| Quantity::try_from(used.get(resource)?).ok());
-            usage.push((words(), amounts.fold(Quantity::ZERO, Quantity::saturating_add).to_f64()));
-            limit.extend(Quantity::try_from(hard).map(|hard| (words(), hard.to_f64())));
+            let labels = || vec![tenant.name_any(), resource.clone(), index.clone()];
+            let quantities = used.iter().filter_map(|used| Quantity::try_from(used.get(resource)?).ok());
+            usage.push((labels(), quantities.fold(Quantity::ZERO, Quantity::saturating_add).to_f64()));
+            limit.extend(Quantity::try_from(hard).map(|hard| (labels(), hard.to_f64())));
         }
     }
 }
 
-/// What a namespace uses, if the `ResourceQuota` is its part of the quota with this index.
-fn used<'q>(quota: &'q ResourceQuota, index: &str) -> Option<&'q Resources> {
-    let is_of_it = quota.labels().get(RESOURCE_QUOTA_LABEL).is_some_and(|label| label == index);
-    quota.status.as_ref().filter(|_| is_of_it)?.used.as_ref()
+/// Returns the usage of a namespace if the `ResourceQuota` belongs to the quota at this index.
+fn usage_at<'q>(quota: &'q ResourceQuota, index: &str) -> Option<&'q Resources> {
+    let is_at_index = quota.labels().get(RESOURCE_QUOTA_LABEL).is_some_and(|label| label == index);
+    quota.status.as_ref().filter(|_| is_at_index)?.used.as_ref()
 }
 
 #[cfg(test)]
@@ -146,14 +153,14 @@ mod tests {
         Arc::new(serde_json::from_value(json!({ "metadata": metadata, "status": { "used": used } })).unwrap())
     }
 
-    /// The series of a gauge, each as its labels' words and the value.
-    fn shown(spec: Value, status: Value, quotas: &[Arc<ResourceQuota>], gauge: &str) -> Vec<String> {
+    /// Returns the series of a gauge, each as its label values and its value.
+    fn series(spec: Value, status: Value, quotas: &[Arc<ResourceQuota>], gauge: &str) -> Vec<String> {
         let tenant = json!({ "metadata": { "name": "oil" }, "spec": spec, "status": status });
         let tenant: Arc<Tenant> = Arc::new(serde_json::from_value(tenant).unwrap());
         let readings = readings([tenant], |_| quotas.to_vec());
         let reading = readings.into_iter().find(|reading| reading.gauge.name == gauge).unwrap();
-        assert!(reading.series.iter().all(|(words, _)| words.len() == reading.gauge.labels.len()));
-        reading.series.iter().map(|(words, value)| format!("{} {value}", words.join(","))).collect()
+        assert!(reading.series.iter().all(|(labels, _)| labels.len() == reading.gauge.labels.len()));
+        reading.series.iter().map(|(labels, value)| format!("{} {value}", labels.join(","))).collect()
     }
 
     fn condition(type_: &str, status: &str) -> Value {
@@ -161,21 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_and_conditions_are_told_by_name() {
+    fn series_count_namespaces_and_show_conditions() {
         let space = json!({ "name": "oil-dev", "conditions": [condition("Ready", "True")] });
         let status = json!({ "conditions": [condition("Ready", "True"), condition("Cordoned", "False")], "spaces": [space] });
-        let shown =
-            |gauge: &str| shown(json!({ "namespaceOptions": { "quota": 3 } }), status.clone(), &[], gauge);
-        assert_eq!(shown("capsule_tenant_namespace_relationship"), ["oil,oil-dev 1"]);
-        assert_eq!(shown("capsule_tenant_namespace_condition"), ["oil,oil-dev,Ready 1"]);
-        assert_eq!(shown("capsule_tenant_condition"), ["oil,Ready 1", "oil,Cordoned 0"]);
-        assert_eq!(shown("capsule_tenant_namespace_count"), ["oil 1"]);
-        assert_eq!(shown("capsule_tenant_resource_usage"), ["oil,namespaces, 1"]);
-        assert_eq!(shown("capsule_tenant_resource_limit"), ["oil,namespaces, 3"]);
+        let series =
+            |gauge: &str| series(json!({ "namespaceOptions": { "quota": 3 } }), status.clone(), &[], gauge);
+        assert_eq!(series("capsule_tenant_namespace_relationship"), ["oil,oil-dev 1"]);
+        assert_eq!(series("capsule_tenant_namespace_condition"), ["oil,oil-dev,Ready 1"]);
+        assert_eq!(series("capsule_tenant_condition"), ["oil,Ready 1", "oil,Cordoned 0"]);
+        assert_eq!(series("capsule_tenant_namespace_count"), ["oil 1"]);
+        assert_eq!(series("capsule_tenant_resource_usage"), ["oil,namespaces, 1"]);
+        assert_eq!(series("capsule_tenant_resource_limit"), ["oil,namespaces, 3"]);
     }
 
     #[test]
-    fn what_namespaces_use_of_a_shared_quota_is_added_up() {
+    fn usage_of_a_shared_quota_is_the_sum_over_namespaces() {
         let items = json!([{ "hard": { "pods": "10" } }, { "hard": { "limits.cpu": "2" } }]);
         let quotas = [
             quota("0", json!({ "pods": "2" })),
@@ -184,18 +191,18 @@ mod tests {
             quota("0", json!({ "pods": "many" })),
         ];
         let spec = json!({ "resourceQuotas": { "items": items } });
-        let usage = shown(spec.clone(), json!({}), &quotas, "capsule_tenant_resource_usage");
+        let usage = series(spec.clone(), json!({}), &quotas, "capsule_tenant_resource_usage");
         assert_eq!(usage, ["oil,namespaces, 0", "oil,pods,0 3", "oil,limits.cpu,1 0.25"]);
-        let limit = shown(spec, json!({}), &quotas, "capsule_tenant_resource_limit");
+        let limit = series(spec, json!({}), &quotas, "capsule_tenant_resource_limit");
         assert_eq!(limit, ["oil,pods,0 10", "oil,limits.cpu,1 2"]);
     }
 
     #[test]
-    fn a_quota_of_each_namespace_is_nothing_that_the_tenant_uses() {
+    fn namespace_scoped_quota_has_no_series() {
         let spec =
             json!({ "resourceQuotas": { "scope": "Namespace", "items": [{ "hard": { "pods": "10" } }] } });
         let usage =
-            shown(spec, json!({}), &[quota("0", json!({ "pods": "2" }))], "capsule_tenant_resource_usage");
+            series(spec, json!({}), &[quota("0", json!({ "pods": "2" }))], "capsule_tenant_resource_usage");
         assert_eq!(usage, ["oil,namespaces, 0"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a Tenant writes on its namespaces.
+//! Labels and annotations that a Tenant applies to its namespaces.
 
 use std::collections::BTreeMap;
 
@@ -15,30 +15,33 @@ use crate::api::{
     v1beta2::{Metadata, NamespaceOptions, SelectedMetadata, TenantSpec},
 };
 
-/// Labels and annotations by key.
+/// Labels or annotations by key.
 type Entries = BTreeMap<String, String>;
 
-/// Labels that say what a namespace is and to whom it belongs. Nothing in a spec changes them.
+/// Labels that identify a namespace and its Tenant. A spec cannot change them.
 const RESERVED: [&str; 2] = [TENANT_LABEL, NAMESPACE_NAME_LABEL];
 
-/// Why an entry of `additionalMetadataList` was left out.
+/// Error in an entry of `additionalMetadataList`, which is skipped.
 #[derive(Debug, thiserror::Error)]
 #[error("spec.namespaceOptions.additionalMetadataList[{index}].namespaceSelector cannot be used")]
 pub struct MetadataError {
-    /// The entry.
+    /// Index of the entry.
     pub index: usize,
-    /// What is wrong with its selector.
+    /// Error in its selector.
     pub source: kube::core::ParseExpressionError,
 }
 
-/// The labels and annotations that a namespace is to have, as far as its Tenant says, and the entries that
-/// had to be left out.
+/// Returns the labels and annotations that a Tenant applies to a namespace, and the invalid
+/// entries.
 ///
-/// Of two sources for one key the first counts: the node selector and the lists of classes and registries,
-/// then `additionalMetadata`, then the entries of `additionalMetadataList` in their order. `labels` are those
-/// that others put on the namespace; a selector sees them and what earlier sources add, so that the result
-/// does not depend on what was written before.
-pub fn wanted(
+/// If several sources set a key, the first source takes precedence:
+/// 1. the node selector and the lists of classes and registries
+/// 2. `additionalMetadata`
+/// 3. the entries of `additionalMetadataList` in their order
+///
+/// `labels` are the labels that the controller did not apply. A selector matches them and the
+/// labels of earlier sources, so the result does not depend on what was applied before.
+pub fn desired_metadata(
     tenant: &str,
     spec: &TenantSpec,
     name: &str,
@@ -47,7 +50,8 @@ pub fn wanted(
     let mut metadata = Metadata { labels: Entries::new(), annotations: annotations(spec) };
     let mut errors = Vec::new();
     if let Some(options) = &spec.namespace_options {
-        add_options(&mut metadata, &mut errors, options, labels, |value| filled_in(value, tenant, name));
+        let render = |value: &str| render_template(value, tenant, name);
+        add_options(&mut metadata, &mut errors, options, labels, render);
     }
     metadata.labels.retain(|key, _| !RESERVED.contains(&key.as_str()));
     (metadata, errors)
@@ -65,8 +69,8 @@ fn add_options(
         add(&mut metadata.annotations, &additional.annotations, str::to_owned);
     }
     for (index, entry) in options.additional_metadata_list.iter().enumerate() {
-        let seen = metadata.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone()));
-        match picks(entry, &seen.collect()) {
+        let visible = metadata.labels.iter().chain(labels).map(|(key, value)| (key.clone(), value.clone()));
+        match selects(entry, &visible.collect()) {
             Ok(false) => {}
             Ok(true) => {
                 add(&mut metadata.labels, &entry.labels, &render);
@@ -77,7 +81,7 @@ fn add_options(
     }
 }
 
-fn picks(entry: &SelectedMetadata, labels: &Entries) -> Result<bool, kube::core::ParseExpressionError> {
+fn selects(entry: &SelectedMetadata, labels: &Entries) -> Result<bool, kube::core::ParseExpressionError> {
     let Some(selector) = entry.namespace_selector.clone() else { return Ok(true) };
     Selector::try_from(selector).map(|selector: Selector| selector.matches(labels))
 }
@@ -88,8 +92,8 @@ fn add(entries: &mut Entries, more: &Entries, render: impl Fn(&str) -> String) {
     }
 }
 
-/// Puts the names in the place of `{{tenant.name}}` and `{{namespace}}`.
-pub(crate) fn filled_in(value: &str, tenant: &str, namespace: &str) -> String {
+/// Replaces `{{tenant.name}}` and `{{namespace}}` with the names.
+pub(crate) fn render_template(value: &str, tenant: &str, namespace: &str) -> String {
     render(value, |key| match key {
         "tenant.name" => Some(tenant.to_owned()),
         "namespace" => Some(namespace.to_owned()),
@@ -97,26 +101,31 @@ pub(crate) fn filled_in(value: &str, tenant: &str, namespace: &str) -> String {
     })
 }
 
-/// The annotations that follow from other parts of the spec.
+/// Returns the annotations that are derived from other fields of the spec.
 fn annotations(spec: &TenantSpec) -> Entries {
     let mut annotations = Entries::new();
     if !spec.node_selector.is_empty() {
         annotations.insert(NODE_SELECTOR_ANNOTATION.to_owned(), node_selector(&spec.node_selector));
     }
     let ingress = spec.ingress_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+    let storage = spec.storage_classes.as_ref();
+    let registries = spec.container_registries.as_ref();
     if let Some(list) = ingress {
-        announce(&mut annotations, INGRESS_CLASSES_ANNOTATION, &list.allowed, list.allowed_regex.as_deref());
+        let pattern = list.allowed_regex.as_deref();
+        add_allowed_list(&mut annotations, INGRESS_CLASSES_ANNOTATION, &list.allowed, pattern);
     }
-    if let Some(list) = &spec.storage_classes {
-        announce(&mut annotations, STORAGE_CLASSES_ANNOTATION, &list.allowed, list.allowed_regex.as_deref());
+    if let Some(list) = storage {
+        let pattern = list.allowed_regex.as_deref();
+        add_allowed_list(&mut annotations, STORAGE_CLASSES_ANNOTATION, &list.allowed, pattern);
     }
-    if let Some(list) = &spec.container_registries {
-        announce(&mut annotations, REGISTRIES_ANNOTATION, &list.allowed, list.allowed_regex.as_deref());
+    if let Some(list) = registries {
+        let pattern = list.allowed_regex.as_deref();
+        add_allowed_list(&mut annotations, REGISTRIES_ANNOTATION, &list.allowed, pattern);
     }
     annotations
 }
 
-fn announce(annotations: &mut Entries, key: &str, allowed: &[String], pattern: Option<&str>) {
+fn add_allowed_list(annotations: &mut Entries, key: &str, allowed: &[String], pattern: Option<&str>) {
     if !allowed.is_empty() {
         annotations.insert(key.to_owned(), allowed.join(","));
     }
@@ -125,22 +134,20 @@ fn announce(annotations: &mut Entries, key: &str, allowed: &[String], pattern: O
     }
 }
 
-/// The pairs `key=value`, sorted as whole texts, which the contract asks for.
+/// Returns the pairs `key=value`, sorted as whole strings as Capsule does.
 fn node_selector(labels: &Entries) -> String {
     let mut pairs: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     pairs.sort();
     pairs.join(",")
 }
 
-/// The merge patch that brings a namespace to what is `wanted`, or nothing if it is there already.
+/// Returns the merge patch that applies the `desired` metadata, or `None` if nothing changes.
 ///
-/// The patch has the UID, so that it never hits a namesake.
-///
-/// The keys that were put there earlier, as `remembered`, and are no longer wanted are taken away. Everything
-/// else on the namespace stays.
-pub fn patch(present: &ObjectMeta, wanted: &Metadata, remembered: &Metadata) -> Option<Value> {
-    let labels = changes(present.labels.as_ref(), &wanted.labels, &remembered.labels);
-    let annotations = changes(present.annotations.as_ref(), &wanted.annotations, &remembered.annotations);
+/// The patch removes keys of `last_applied` that are not desired. Other keys stay. It contains the
+/// UID, so it never changes another namespace of the same name.
+pub fn patch(present: &ObjectMeta, desired: &Metadata, last_applied: &Metadata) -> Option<Value> {
+    let labels = changes(present.labels.as_ref(), &desired.labels, &last_applied.labels);
+    let annotations = changes(present.annotations.as_ref(), &desired.annotations, &last_applied.annotations);
     let mut metadata = Map::new();
     for (field, changes) in [("labels", labels), ("annotations", annotations)] {
         if !changes.is_empty() {
@@ -156,15 +163,15 @@ pub fn patch(present: &ObjectMeta, wanted: &Metadata, remembered: &Metadata) -> 
     Some(json!({ "metadata": metadata }))
 }
 
-fn changes(present: Option<&Entries>, wanted: &Entries, remembered: &Entries) -> Map<String, Value> {
+fn changes(present: Option<&Entries>, desired: &Entries, last_applied: &Entries) -> Map<String, Value> {
     let value = |key: &String| present.and_then(|present| present.get(key));
-    let set = wanted
+    let set = desired
         .iter()
-        .filter(|(key, wanted)| value(key) != Some(wanted))
-        .map(|(key, wanted)| (key.clone(), Value::String(wanted.clone())));
-    let removed = remembered
+        .filter(|(key, desired)| value(key) != Some(desired))
+        .map(|(key, desired)| (key.clone(), Value::String(desired.clone())));
+    let removed = last_applied
         .keys()
-        .filter(|key| !wanted.contains_key(*key) && value(key).is_some())
+        .filter(|key| !desired.contains_key(*key) && value(key).is_some())
         .filter(|key| !RESERVED.contains(&key.as_str()))
         .map(|key| (key.clone(), Value::Null));
     set.chain(removed).collect()
@@ -183,18 +190,18 @@ mod tests {
     }
 
     fn of(value: Value) -> Metadata {
-        let (metadata, errors) = wanted("oil", &spec(value), "oil-dev", &entries([("env", "dev")]));
+        let (metadata, errors) = desired_metadata("oil", &spec(value), "oil-dev", &entries([("env", "dev")]));
         assert!(errors.is_empty());
         metadata
     }
 
     #[test]
-    fn an_empty_spec_writes_nothing() {
+    fn empty_spec_applies_no_metadata() {
         assert_eq!(of(json!({})), Metadata::default());
     }
 
     #[test]
-    fn the_node_selector_is_sorted_by_whole_pairs() {
+    fn node_selector_annotation_is_sorted_by_whole_pairs() {
         let metadata =
             of(json!({ "nodeSelector": { "pool": "oil", "pool-b": "x", "kubernetes.io/os": "linux" } }));
         assert_eq!(
@@ -204,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_classes_and_registries_are_announced() {
+    fn annotations_list_allowed_classes_and_registries() {
         let metadata = of(json!({
             "ingressOptions": { "allowedClasses": { "allowed": ["default", "nginx"], "allowedRegex": "^oil-.*$" } },
             "storageClasses": { "allowed": ["default"] },
@@ -220,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_the_list_fills_in_names_and_overwrites_nothing() {
+    fn list_entry_renders_templates_and_overrides_no_earlier_entry() {
         let metadata = of(json!({ "namespaceOptions": {
             "additionalMetadata": { "labels": { "team": "{{tenant.name}}" } },
             "additionalMetadataList": [
@@ -237,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_whose_a_namespace_is_cannot_be_changed() {
+    fn reserved_labels_cannot_be_set() {
         let metadata = of(json!({ "namespaceOptions": { "additionalMetadata": { "labels": {
             "capsule.clastix.io/tenant": "gas", "kubernetes.io/metadata.name": "default",
         } } } }));
@@ -245,43 +252,43 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_cannot_be_used_leaves_out_its_entry_alone() {
+    fn invalid_selector_skips_only_its_own_entry() {
         let spec = spec(json!({ "namespaceOptions": { "additionalMetadataList": [
             { "namespaceSelector": { "matchExpressions": [{ "key": "env", "operator": "Like" }] }, "labels": { "a": "b" } },
             { "labels": { "c": "d" } },
         ] } }));
-        let (metadata, errors) = wanted("oil", &spec, "oil-dev", &Entries::new());
+        let (metadata, errors) = desired_metadata("oil", &spec, "oil-dev", &Entries::new());
         assert_eq!(metadata.labels, entries([("c", "d")]));
         assert_eq!(errors.len(), 1);
         assert!(errors[0].to_string().contains("additionalMetadataList[0]"));
     }
 
     #[test]
-    fn a_patch_has_only_what_differs() {
-        let wanted = Metadata { labels: entries([("a", "1"), ("b", "2")]), annotations: Entries::new() };
-        let remembered = Metadata {
+    fn patch_contains_only_changes() {
+        let desired = Metadata { labels: entries([("a", "1"), ("b", "2")]), annotations: Entries::new() };
+        let last_applied = Metadata {
             labels: entries([("old", "x"), ("changed", "x"), ("gone", "x")]),
             ..Metadata::default()
         };
         let present = ObjectMeta {
-            labels: Some(entries([("a", "1"), ("old", "x"), ("changed", "y"), ("theirs", "y")])),
+            labels: Some(entries([("a", "1"), ("old", "x"), ("changed", "y"), ("user", "y")])),
             ..ObjectMeta::default()
         };
         assert_eq!(
-            patch(&present, &wanted, &remembered),
+            patch(&present, &desired, &last_applied),
             Some(json!({ "metadata": { "labels": { "b": "2", "old": null, "changed": null } } }))
         );
         let after = ObjectMeta {
-            labels: Some(entries([("a", "1"), ("b", "2"), ("theirs", "y")])),
+            labels: Some(entries([("a", "1"), ("b", "2"), ("user", "y")])),
             ..ObjectMeta::default()
         };
-        assert_eq!(patch(&after, &wanted, &wanted), None);
+        assert_eq!(patch(&after, &desired, &desired), None);
     }
 
     #[test]
-    fn membership_is_never_taken_away() {
-        let remembered = Metadata { labels: entries([(TENANT_LABEL, "oil")]), ..Metadata::default() };
-        let present = ObjectMeta { labels: Some(remembered.labels.clone()), ..ObjectMeta::default() };
-        assert_eq!(patch(&present, &Metadata::default(), &remembered), None);
+    fn tenant_label_is_never_removed() {
+        let last_applied = Metadata { labels: entries([(TENANT_LABEL, "oil")]), ..Metadata::default() };
+        let present = ObjectMeta { labels: Some(last_applied.labels.clone()), ..ObjectMeta::default() };
+        assert_eq!(patch(&present, &Metadata::default(), &last_applied), None);
     }
 }

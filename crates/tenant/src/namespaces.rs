@@ -1,5 +1,5 @@
-//! The namespaces of the cluster, found by the Tenant that they name. Others write to them too, so they are
-//! written with care.
+//! Reads and writes the namespaces of Tenants. Other clients write to namespaces too, so every
+//! write has a precondition.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,29 +20,29 @@ use serde_json::Value;
 
 use crate::{
     api::{names::TENANT_LABEL, v1beta2::Tenant},
-    membership::{Mismatch, judge, named},
+    membership::{MembershipError, check_membership, referenced_tenants},
 };
 
-/// The namespaces that have to do with a Tenant, each list sorted by name.
+/// Namespaces that refer to a Tenant, each list sorted by name.
 #[derive(Debug, Default)]
-pub(crate) struct Members {
-    /// Its own, in use.
-    pub(crate) live: Vec<Arc<Namespace>>,
-    /// Its own, on their way out.
-    pub(crate) leaving: Vec<Arc<Namespace>>,
-    /// Those that name it and are not its own.
-    pub(crate) strays: Vec<(String, Mismatch)>,
+pub(crate) struct MemberNamespaces {
+    /// Members that are not being deleted.
+    pub(crate) active: Vec<Arc<Namespace>>,
+    /// Members that are being deleted.
+    pub(crate) terminating: Vec<Arc<Namespace>>,
+    /// Namespaces that refer to the Tenant and are not its members.
+    pub(crate) mismatched: Vec<(String, MembershipError)>,
 }
 
-impl Members {
-    /// Whether no namespace is the Tenant's own.
+impl MemberNamespaces {
+    /// Returns whether the Tenant has no members.
     pub(crate) fn is_empty(&self) -> bool {
-        self.live.is_empty() && self.leaving.is_empty()
+        self.active.is_empty() && self.terminating.is_empty()
     }
 
-    /// All that are the Tenant's own.
+    /// Returns all members.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Namespace>> {
-        self.live.iter().chain(&self.leaving)
+        self.active.iter().chain(&self.terminating)
     }
 }
 
@@ -51,58 +51,65 @@ pub(crate) struct Namespaces {
     writer: Writer<Namespace>,
     by_tenant: Index<Namespace, String>,
     client: Client,
-    manager: String,
+    manager_namespace: String,
 }
 
 impl Namespaces {
-    /// Asks for the informer, and for a reconcile of the Tenants that a namespace names or named.
+    /// Registers the informer. A change of a namespace requeues the Tenants that it refers to,
+    /// before or after the change.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         let informer = builder.informer::<Namespace>(Selection::All);
         builder.watches(&informer, |change| {
-            let names = change.states().flat_map(|namespace| named(namespace.meta()));
+            let names = change.states().flat_map(|namespace| referenced_tenants(namespace.meta()));
             names.map(|name| ObjectKey::cluster(&name)).collect()
         });
-        let by_tenant = informer.store().index(|namespace: &Namespace| named(namespace.meta()));
-        let manager = builder.manager_namespace().to_owned();
-        Self { writer: builder.writer(informer), by_tenant, client: builder.client(), manager }
+        let by_tenant = informer.store().index(|namespace: &Namespace| referenced_tenants(namespace.meta()));
+        Self {
+            manager_namespace: builder.manager_namespace().to_owned(),
+            writer: builder.writer(informer),
+            by_tenant,
+            client: builder.client(),
+        }
     }
 
-    /// Returns which of `names` the API server has as namespaces of the Tenant. Sends one list, or nothing if there are no
-    /// names.
-    pub(crate) async fn confirm(
+    /// Returns which of `names` are members of the Tenant according to the API server. Sends one
+    /// list request, or none if `names` is empty.
+    pub(crate) async fn retain_members(
         &self,
         tenant: &Tenant,
         mut names: BTreeSet<String>,
     ) -> Result<BTreeSet<String>, kube::Error> {
         if !names.is_empty() {
-            let live = live_members(&self.client, tenant, &self.manager).await?;
+            let live = list_members(&self.client, tenant, &self.manager_namespace).await?;
             names.retain(|name| live.contains(name));
         }
         Ok(names)
     }
 
-    /// The namespaces that name the Tenant.
-    pub(crate) fn members(&self, tenant: &Tenant) -> Members {
+    /// Returns the cached namespaces that refer to the Tenant.
+    pub(crate) fn members(&self, tenant: &Tenant) -> MemberNamespaces {
         let mut namespaces = self.by_tenant.get(&tenant.name_any());
         namespaces.sort_by_key(|namespace| namespace.name_any());
-        let mut members = Members::default();
+        let mut members = MemberNamespaces::default();
         for namespace in namespaces {
-            match judge(namespace.meta(), tenant, &self.manager) {
-                Ok(()) if is_deleting(namespace.as_ref()) => members.leaving.push(namespace),
-                Ok(()) => members.live.push(namespace),
-                Err(why) => members.strays.push((namespace.name_any(), why)),
+            match check_membership(namespace.meta(), tenant, &self.manager_namespace) {
+                Ok(()) if is_deleting(namespace.as_ref()) => members.terminating.push(namespace),
+                Ok(()) => members.active.push(namespace),
+                Err(error) => members.mismatched.push((namespace.name_any(), error)),
             }
         }
         members
     }
 
-    /// Whether objects can be deleted from the namespace one by one; when it goes, they go with it.
-    pub(crate) fn is_in_use(&self, name: &str) -> bool {
+    /// Returns whether the namespace exists and is not being deleted. The deletion of a namespace
+    /// deletes its objects too.
+    pub(crate) fn is_active(&self, name: &str) -> bool {
         let found = self.writer.get(&ObjectKey::cluster(name));
         found.is_some_and(|namespace| !is_deleting(namespace.as_ref()))
     }
 
-    /// Sends a merge patch, which has the UID. A namespace that is gone is success.
+    /// Sends a merge patch, which must contain the UID. A namespace that no longer exists is not an
+    /// error.
     pub(crate) async fn patch(&self, namespace: &Namespace, patch: Value) -> Result<(), WriteError> {
         match self.writer.patch(&ObjectKey::of(namespace), &Patch::Merge(patch), "update").await {
             Err(error) if !error.api_error().is_some_and(is_not_found) => Err(error),
@@ -110,22 +117,24 @@ impl Namespaces {
         }
     }
 
-    /// Deletes the namespace as it was seen. One that has changed since may not be the Tenant's own any more,
-    /// and is looked at again.
+    /// Deletes the namespace if its resource version is current. A namespace that has changed may
+    /// no longer be a member, so the next reconcile checks it again.
     pub(crate) async fn delete(&self, namespace: &Namespace) -> Result<(), WriteError> {
         self.writer.delete(namespace, DeletePrecondition::ResourceVersion).await.map(drop)
     }
 }
 
-/// Lists the names of the Tenant's namespaces from the API server, past every cache.
-pub(crate) async fn live_members(
+/// Lists the names of the Tenant's members from the API server, bypassing caches.
+pub(crate) async fn list_members(
     client: &Client,
     tenant: &Tenant,
     manager_namespace: &str,
 ) -> Result<BTreeSet<String>, kube::Error> {
-    let labelled = ListParams::default().labels(&format!("{TENANT_LABEL}={}", tenant.name_any()));
-    let found = Api::<Namespace>::all(client.clone()).list_metadata(&labelled).await?;
-    let found =
-        found.into_iter().filter(|namespace| judge(&namespace.metadata, tenant, manager_namespace).is_ok());
-    Ok(found.map(|namespace| namespace.name_any()).collect())
+    let selector = ListParams::default().labels(&format!("{TENANT_LABEL}={}", tenant.name_any()));
+    let found = Api::<Namespace>::all(client.clone()).list_metadata(&selector).await?;
+    let is_member = |namespace: &kube::core::PartialObjectMeta<Namespace>| {
+        check_membership(&namespace.metadata, tenant, manager_namespace).is_ok()
+    };
+    let members = found.into_iter().filter(is_member);
+    Ok(members.map(|namespace| namespace.name_any()).collect())
 }

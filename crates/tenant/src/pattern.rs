@@ -1,30 +1,34 @@
-//! Regular expressions that people write. They are RE2, as the contract says, and matched anywhere in a text.
+//! Regular expressions in specs: RE2 syntax, unanchored, as in Capsule.
 
 use regex::{Regex, RegexBuilder};
 
-/// The largest program that a pattern may become, in bytes: it is kept for as long as the Tenant is there.
-const LARGEST: usize = 1 << 20;
+/// Limit of the compiled size of a pattern, in bytes. A Tenant's patterns stay compiled while it
+/// exists.
+const MAX_COMPILED_SIZE: usize = 1 << 20;
 
-/// Compiles a pattern. Returns `None` for an empty one, which counts as absent in every field: it would match
-/// every name, and charts write it where nothing is set.
+/// Compiles a pattern. Returns `None` for an empty pattern.
+///
+/// An empty pattern would match every name, but Helm charts write it for unset fields. It therefore
+/// counts as absent.
 ///
 /// # Errors
-/// Why the pattern cannot be used, in one sentence.
+/// Returns the reason in one sentence.
 pub fn compile(pattern: &str) -> Result<Option<Regex>, String> {
     if pattern.is_empty() {
         return Ok(None);
     }
-    RegexBuilder::new(pattern).size_limit(LARGEST).build().map(Some).map_err(|error| why(&error))
+    let compiled = RegexBuilder::new(pattern).size_limit(MAX_COMPILED_SIZE).build();
+    compiled.map(Some).map_err(|error| summary(&error))
 }
 
-fn why(error: &regex::Error) -> String {
+fn summary(error: &regex::Error) -> String {
     if let regex::Error::CompiledTooBig(_) = error {
         return "it is too large; use fewer or smaller repetitions".to_owned();
     }
-    // The parser draws the place on lines of its own; the last line has the words.
+    // The parser prints the position on separate lines and the error on the last line.
     let text = error.to_string();
-    let words = text.lines().last().unwrap_or_default().trim();
-    words.strip_prefix("error: ").unwrap_or(words).to_owned()
+    let message = text.lines().last().unwrap_or_default().trim();
+    message.strip_prefix("error: ").unwrap_or(message).to_owned()
 }
 
 #[cfg(test)]
@@ -32,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_pattern_is_absent() {
+    fn empty_pattern_is_absent() {
         assert!(compile("").unwrap().is_none());
         assert!(compile("^$").unwrap().unwrap().is_match(""));
         assert!(compile("(").is_err());

@@ -1,4 +1,4 @@
-//! What is to be in the namespaces of a Tenant. Pure.
+//! Desired state of the namespaces of a Tenant. Pure.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -22,153 +22,164 @@ use crate::{
         Binding, cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota,
     },
     failure::Failures,
-    namespace::{MetadataError, wanted},
-    namespaces::Members,
+    namespace_metadata::{MetadataError, desired_metadata},
+    namespaces::MemberNamespaces,
     owners::{bindings, owners},
     quota::{QuotaError, Resources, divide},
 };
 
-/// What is to be in one namespace.
-pub(crate) struct Wanted {
+/// Desired state of one namespace.
+pub(crate) struct DesiredNamespace {
     pub(crate) namespace: Arc<Namespace>,
-    /// The labels and annotations that it is to have.
     pub(crate) metadata: Metadata,
-    /// Those that it was to have before, which are taken away where they are no longer wanted.
-    pub(crate) remembered: Metadata,
+    /// Labels and annotations that were applied before. Those that are not desired are removed.
+    pub(crate) last_applied: Metadata,
     pub(crate) limit_ranges: Vec<LimitRange>,
     pub(crate) network_policies: Vec<NetworkPolicy>,
     pub(crate) resource_quotas: Vec<ResourceQuota>,
     pub(crate) role_bindings: Vec<RoleBinding>,
 }
 
-/// What is to be in all of them.
+/// Desired state of all namespaces of a Tenant.
 #[derive(Default)]
 pub(crate) struct Plan {
-    /// Everybody who owns the Tenant.
     pub(crate) owners: Vec<OwnerStatus>,
-    pub(crate) namespaces: Vec<Wanted>,
-    /// What of the spec cannot be carried out.
+    pub(crate) namespaces: Vec<DesiredNamespace>,
+    /// Invalid parts of the spec, which are skipped.
     pub(crate) failures: Failures,
-    /// What people should know although nothing is wrong.
-    pub(crate) notes: Vec<String>,
-    /// Whether some quotas could not be worked out, so that those that are there must stay.
-    pub(crate) quotas_unknown: bool,
+    /// Warnings for the message of the condition Ready.
+    pub(crate) warnings: Vec<String>,
+    /// Whether a quota could not be computed. Existing quotas are not pruned then.
+    pub(crate) quotas_incomplete: bool,
 }
 
 impl Plan {
-    /// The keys of all objects of one kind.
-    pub(crate) fn keys<'p, K: Resource + 'p>(&'p self, of: fn(&Wanted) -> &Vec<K>) -> HashSet<ObjectKey> {
-        self.namespaces.iter().flat_map(of).map(ObjectKey::of).collect()
+    /// Returns the keys of all objects of one kind.
+    pub(crate) fn keys<'p, K: Resource + 'p>(
+        &'p self,
+        objects: fn(&DesiredNamespace) -> &Vec<K>,
+    ) -> HashSet<ObjectKey> {
+        self.namespaces.iter().flat_map(objects).map(ObjectKey::of).collect()
     }
 }
 
-/// What is to be in the namespaces in use. `among` are all `TenantOwner`s; `used` says how much of the quota with an index
-/// a namespace uses.
+/// Returns the desired state of the active namespaces.
+///
+/// `tenant_owners` are all `TenantOwner`s of the cluster. `usage` returns how much of the quota at
+/// an index a namespace uses.
 pub(crate) fn plan(
     tenant: &Tenant,
-    among: &[Arc<TenantOwner>],
-    members: &Members,
-    used: impl Fn(&str, usize) -> Resources,
+    tenant_owners: &[Arc<TenantOwner>],
+    members: &MemberNamespaces,
+    usage: impl Fn(&str, usize) -> Resources,
 ) -> Plan {
-    let among = || among.iter().map(AsRef::as_ref);
-    let mut plan = Plan { owners: owners(tenant, among()), ..Plan::default() };
-    let (bindings, malformed) = bindings(tenant, among());
-    plan.failures.add_all(malformed);
-    let mut quotas = quotas(tenant, members, used, &mut plan);
-    // By entry of the spec, so that each is told once and not for every namespace.
-    let mut unusable = BTreeMap::new();
-    for namespace in &members.live {
-        let (mut wanted, errors) = within(tenant, namespace, &bindings);
-        wanted.resource_quotas = quotas.remove(&namespace.name_any()).unwrap_or_default();
-        plan.namespaces.push(wanted);
-        unusable.extend(errors.into_iter().map(|error| (error.index, error)));
+    let tenant_owners = || tenant_owners.iter().map(AsRef::as_ref);
+    let mut plan = Plan { owners: owners(tenant, tenant_owners()), ..Plan::default() };
+    let (bindings, invalid) = bindings(tenant, tenant_owners());
+    plan.failures.add_all(invalid);
+    let mut quotas = quotas(tenant, members, usage, &mut plan);
+    // By index in the spec, so that an error is reported once and not for each namespace.
+    let mut metadata_errors = BTreeMap::new();
+    for namespace in &members.active {
+        let (mut desired, errors) = desired_namespace(tenant, namespace, &bindings);
+        desired.resource_quotas = quotas.remove(&namespace.name_any()).unwrap_or_default();
+        plan.namespaces.push(desired);
+        metadata_errors.extend(errors.into_iter().map(|error| (error.index, error)));
     }
-    plan.failures.add_all(unusable.into_values());
-    plan.notes.extend(tenant.spec.network_policies.iter().flat_map(cidr_warnings));
+    plan.failures.add_all(metadata_errors.into_values());
+    plan.warnings.extend(tenant.spec.network_policies.iter().flat_map(cidr_warnings));
     plan
 }
 
-/// What is to be in one namespace but for the quotas, which depend on the others.
-fn within(tenant: &Tenant, namespace: &Arc<Namespace>, bindings: &[Binding]) -> (Wanted, Vec<MetadataError>) {
+/// Returns the desired state of one namespace without its quotas, which depend on the other
+/// namespaces.
+fn desired_namespace(
+    tenant: &Tenant,
+    namespace: &Arc<Namespace>,
+    bindings: &[Binding],
+) -> (DesiredNamespace, Vec<MetadataError>) {
     let (of, name, spec) = (tenant.name_any(), namespace.name_any(), &tenant.spec);
-    let remembered = remembered(tenant, &namespace.metadata);
-    let (metadata, errors) = wanted(&of, spec, &name, &labels_of_others(&namespace.metadata, &remembered));
+    let last_applied = last_applied_metadata(tenant, &namespace.metadata);
+    let labels = unmanaged_labels(&namespace.metadata, &last_applied);
+    let (metadata, errors) = desired_metadata(&of, spec, &name, &labels);
     let ranges = spec.limit_ranges.iter().flat_map(|ranges| limit_ranges(&of, &name, ranges));
     let policies = spec.network_policies.iter().flat_map(|policies| network_policies(&of, &name, policies));
-    let wanted = Wanted {
+    let desired = DesiredNamespace {
         namespace: namespace.clone(),
         metadata,
-        remembered,
+        last_applied,
         limit_ranges: ranges.collect(),
         network_policies: policies.collect(),
         resource_quotas: Vec::new(),
         role_bindings: role_bindings(&of, &name, bindings),
     };
-    (wanted, errors)
+    (desired, errors)
 }
 
-/// What the controller is known to have put on the namespace.
-pub(crate) fn remembered(tenant: &Tenant, namespace: &ObjectMeta) -> Metadata {
+/// Returns the labels and annotations that the controller has applied, as the status records them.
+pub(crate) fn last_applied_metadata(tenant: &Tenant, namespace: &ObjectMeta) -> Metadata {
     let spaces = tenant.status.iter().flat_map(|status| &status.spaces);
     let mut spaces =
         spaces.filter(|space| Some(&space.name) == namespace.name.as_ref() && space.uid == namespace.uid);
     spaces.next().and_then(|space| space.metadata.clone()).unwrap_or_default()
 }
 
-/// The labels that selectors go by: not those that the controller put there itself, or a selector could undo
-/// its own choice.
-pub(crate) fn labels_of_others(namespace: &ObjectMeta, remembered: &Metadata) -> BTreeMap<String, String> {
-    let labels = namespace.labels.iter().flatten().filter(|(key, _)| !remembered.labels.contains_key(*key));
+/// Returns the labels that the controller did not apply.
+///
+/// Selectors match only these. Otherwise an entry could match because of its own labels, and then
+/// no longer.
+pub(crate) fn unmanaged_labels(namespace: &ObjectMeta, last_applied: &Metadata) -> BTreeMap<String, String> {
+    let labels = namespace.labels.iter().flatten().filter(|(key, _)| !last_applied.labels.contains_key(*key));
     labels.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The ResourceQuotas of each namespace.
+/// Returns the ResourceQuotas by namespace.
 fn quotas(
     tenant: &Tenant,
-    members: &Members,
-    used: impl Fn(&str, usize) -> Resources,
+    members: &MemberNamespaces,
+    usage: impl Fn(&str, usize) -> Resources,
     plan: &mut Plan,
 ) -> BTreeMap<String, Vec<ResourceQuota>> {
     let mut quotas: BTreeMap<String, Vec<ResourceQuota>> = BTreeMap::new();
-    let Some(wanted) = &tenant.spec.resource_quotas else { return quotas };
-    for (index, item) in wanted.items.iter().enumerate() {
-        let made = match wanted.scope {
-            QuotaScope::Namespace => Ok(each_alone(tenant, members, index, item)),
-            QuotaScope::Tenant => all_together(tenant, members, index, item, &used),
+    let Some(spec) = &tenant.spec.resource_quotas else { return quotas };
+    for (index, item) in spec.items.iter().enumerate() {
+        let computed = match spec.scope {
+            QuotaScope::Namespace => Ok(namespace_quotas(tenant, members, index, item)),
+            QuotaScope::Tenant => shared_quotas(tenant, members, index, item, &usage),
         };
-        let made = made.unwrap_or_else(|error| {
+        let computed = computed.unwrap_or_else(|error| {
             plan.failures.add(error);
-            plan.quotas_unknown = true;
+            plan.quotas_incomplete = true;
             Vec::new()
         });
-        for quota in made {
+        for quota in computed {
             quotas.entry(quota.namespace().unwrap_or_default()).or_default().push(quota);
         }
     }
     quotas
 }
 
-fn each_alone(
+fn namespace_quotas(
     tenant: &Tenant,
-    members: &Members,
+    members: &MemberNamespaces,
     index: usize,
     item: &ResourceQuotaSpec,
 ) -> Vec<ResourceQuota> {
     let quota =
         |namespace: &Arc<Namespace>| namespace_quota(&tenant.name_any(), &namespace.name_any(), index, item);
-    members.live.iter().map(quota).collect()
+    members.active.iter().map(quota).collect()
 }
 
-/// What namespaces on their way out still use counts too.
-fn all_together(
+/// Divides a quota among the namespaces. The usage of terminating namespaces counts too.
+fn shared_quotas(
     tenant: &Tenant,
-    members: &Members,
+    members: &MemberNamespaces,
     index: usize,
     item: &ResourceQuotaSpec,
-    used: impl Fn(&str, usize) -> Resources,
+    usage: impl Fn(&str, usize) -> Resources,
 ) -> Result<Vec<ResourceQuota>, QuotaError> {
     let names = members.all().map(|namespace| namespace.name_any());
-    let used = names.map(|name| (name.clone(), used(&name, index))).collect();
+    let used = names.map(|name| (name.clone(), usage(&name, index))).collect();
     let division = divide(item.hard.as_ref().unwrap_or(&Resources::new()), &used)?;
     Ok(tenant_quota(&tenant.name_any(), index, item, &division))
 }
@@ -189,26 +200,26 @@ mod tests {
         Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
     }
 
-    fn members(live: &[&str], leaving: &[&str]) -> Members {
+    fn members(active: &[&str], terminating: &[&str]) -> MemberNamespaces {
         let all = |names: &[&str]| names.iter().map(|name| namespace(name, json!({}))).collect();
-        Members { live: all(live), leaving: all(leaving), strays: Vec::new() }
+        MemberNamespaces { active: all(active), terminating: all(terminating), mismatched: Vec::new() }
     }
 
     fn pods(count: &str) -> Resources {
         [("pods".to_owned(), Quantity(count.to_owned()))].into()
     }
 
-    fn granted(plan: &Plan) -> Vec<(String, String)> {
-        let quotas = plan.namespaces.iter().flat_map(|wanted| &wanted.resource_quotas);
-        let granted = quotas.map(|quota| {
+    fn hard_pods(plan: &Plan) -> Vec<(String, String)> {
+        let quotas = plan.namespaces.iter().flat_map(|desired| &desired.resource_quotas);
+        let limits = quotas.map(|quota| {
             let hard = quota.spec.as_ref().unwrap().hard.as_ref().unwrap();
             (quota.namespace().unwrap(), hard["pods"].0.clone())
         });
-        granted.collect()
+        limits.collect()
     }
 
     #[test]
-    fn what_a_leaving_namespace_uses_counts_and_nothing_is_made_in_it() {
+    fn terminating_namespace_counts_for_the_quota_and_gets_no_objects() {
         let tenant = tenant(&json!({
             "resourceQuotas": { "items": [{ "hard": { "pods": "10" } }] },
             "limitRanges": { "items": [{ "limits": [] }] },
@@ -217,24 +228,24 @@ mod tests {
             assert_eq!(index, 0);
             pods(if namespace == "c" { "4" } else { "1" })
         });
-        assert_eq!(granted(&plan), [("a".to_owned(), "5".to_owned()), ("b".to_owned(), "5".to_owned())]);
-        assert_eq!(plan.keys(|wanted| &wanted.limit_ranges).len(), 2);
+        assert_eq!(hard_pods(&plan), [("a".to_owned(), "5".to_owned()), ("b".to_owned(), "5".to_owned())]);
+        assert_eq!(plan.keys(|desired| &desired.limit_ranges).len(), 2);
         assert!(plan.failures.is_empty());
     }
 
     #[test]
-    fn a_quota_that_cannot_be_worked_out_is_told_and_nothing_is_pruned_for_it() {
+    fn unreadable_quota_is_reported_and_prevents_pruning() {
         let tenant = tenant(&json!({ "resourceQuotas": { "items": [
             { "hard": { "pods": "many" } }, { "hard": { "pods": "2" } },
         ] } }));
         let plan = plan(&tenant, &[], &members(&["a"], &[]), |_, _| Resources::new());
-        assert!(plan.quotas_unknown);
+        assert!(plan.quotas_incomplete);
         assert!(plan.failures.to_string().contains("cannot read the limit of pods"));
-        assert_eq!(granted(&plan), [("a".to_owned(), "2".to_owned())]);
+        assert_eq!(hard_pods(&plan), [("a".to_owned(), "2".to_owned())]);
     }
 
     #[test]
-    fn a_mistake_in_the_spec_is_told_once_for_all_namespaces() {
+    fn invalid_spec_entry_is_reported_once_for_all_namespaces() {
         let tenant = tenant(&json!({
             "owners": [{ "kind": "ServiceAccount", "name": "x", "clusterRoles": ["admin"] }],
             "namespaceOptions": { "additionalMetadataList": [
@@ -244,39 +255,40 @@ mod tests {
         let plan = plan(&tenant, &[], &members(&["a", "b"], &[]), |_, _| Resources::new());
         assert_eq!(plan.failures.to_string().matches("additionalMetadataList[0]").count(), 1);
         assert!(plan.failures.to_string().contains("the owner \"x\" gets no rights"));
-        assert!(plan.failures.need_other_spec());
+        assert!(plan.failures.need_spec_change());
     }
 
-    /// Else the label would come and go for ever.
+    /// Otherwise the label would be added and removed forever.
     #[test]
-    fn a_selector_does_not_see_what_it_has_put_there_itself() {
+    fn selector_ignores_labels_that_the_controller_applied() {
         let mut tenant = tenant(&json!({ "namespaceOptions": { "additionalMetadataList": [{
             "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "DoesNotExist" }] },
             "labels": { "a": "b" },
         }] } }));
-        let wanted = |tenant: &Tenant, labels: Value| {
-            let members = Members { live: vec![namespace("x", labels)], ..Members::default() };
+        let desired = |tenant: &Tenant, labels: Value| {
+            let members =
+                MemberNamespaces { active: vec![namespace("x", labels)], ..MemberNamespaces::default() };
             plan(tenant, &[], &members, |_, _| Resources::new()).namespaces.remove(0)
         };
-        let first = wanted(&tenant, json!({}));
+        let first = desired(&tenant, json!({}));
         assert_eq!(first.metadata.labels["a"], "b");
         tenant.status = serde_json::from_value(json!({ "spaces": [
             { "name": "x", "uid": "x", "metadata": { "labels": { "a": "b" } } },
         ] }))
         .unwrap();
-        let again = wanted(&tenant, json!({ "a": "b" }));
-        assert_eq!((again.metadata, again.remembered), (first.metadata.clone(), first.metadata));
-        let theirs = Tenant { status: None, ..tenant };
-        assert!(wanted(&theirs, json!({ "a": "theirs" })).metadata.labels.is_empty());
+        let again = desired(&tenant, json!({ "a": "b" }));
+        assert_eq!((again.metadata, again.last_applied), (first.metadata.clone(), first.metadata));
+        let without_status = Tenant { status: None, ..tenant };
+        assert!(desired(&without_status, json!({ "a": "user" })).metadata.labels.is_empty());
     }
 
     #[test]
-    fn a_namesake_has_nothing_to_remember() {
+    fn recreated_namespace_has_no_last_applied_metadata() {
         let mut tenant = tenant(&json!({}));
         tenant.status = serde_json::from_value(json!({ "spaces": [
             { "name": "x", "uid": "older", "metadata": { "labels": { "a": "b" } } },
         ] }))
         .unwrap();
-        assert_eq!(remembered(&tenant, &namespace("x", json!({})).metadata), Metadata::default());
+        assert_eq!(last_applied_metadata(&tenant, &namespace("x", json!({})).metadata), Metadata::default());
     }
 }

@@ -1,10 +1,12 @@
-//! One quota for all namespaces of a Tenant, made of a ResourceQuota in each.
+//! A quota that the namespaces of a Tenant share, as one ResourceQuota in each namespace.
 //!
-//! Each namespace is granted what it uses and whatever of the whole is left. So any one namespace may take
-//! all that is left, and then the others' grants shrink. Those that take it at the same moment could exceed the
-//! whole together, each by no more than was left, for the API server checks each `ResourceQuota` alone: admission holds
-//! them to the whole. Where it did not, each is granted what it uses from then on, so that nobody gets more until less
-//! than the whole is used again.
+//! The hard limit of a namespace is its own usage plus the unused remainder of the quota. Any
+//! namespace can use the whole remainder, and the limits of the others then shrink.
+//!
+//! The API server checks each `ResourceQuota` separately. Namespaces that use the remainder at the
+//! same time could therefore exceed the quota together, each by at most the remainder. An admission
+//! webhook prevents this. If the quota is exceeded anyway, each limit becomes the current usage of
+//! its namespace, until the usage falls below the quota.
 
 use std::collections::BTreeMap;
 
@@ -13,66 +15,71 @@ use operator_core::quantity::{ParseQuantityError, Quantity};
 
 use crate::api::names::{QUOTA_HARD_ANNOTATION, QUOTA_USED_ANNOTATION};
 
-/// Amounts of resources, by the resource's name.
+/// Quantities by resource name.
 pub type Resources = BTreeMap<String, ApiQuantity>;
 
-/// An annotation's key has at most so many characters here, a rule of the contract.
+/// Limit of the length of an annotation key, as in Capsule.
 const MAX_ANNOTATION: usize = 63;
 
-/// How one quota of a Tenant is spread over its namespaces.
+/// Division of a quota among the namespaces of a Tenant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Division {
-    /// The hard limits of each namespace.
-    pub grants: BTreeMap<String, Resources>,
-    /// What each ResourceQuota says of the whole: how much there is, and how much of it is used.
+    /// Hard limits by namespace.
+    pub limits: BTreeMap<String, Resources>,
+    /// Annotations of each ResourceQuota: the quota of the whole Tenant and its usage.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Why a quota cannot be spread.
+/// Error in the division of a quota.
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaError {
-    /// An amount in the Tenant's spec cannot be read.
+    /// A quantity in the Tenant's spec is invalid.
     #[error("cannot read the limit of {resource} in the Tenant")]
     Limit {
-        /// The resource.
+        /// Name of the resource.
         resource: String,
-        /// Why not.
+        /// Cause.
         source: ParseQuantityError,
     },
-    /// An amount in the status of a ResourceQuota cannot be read.
-    #[error("cannot read how much of {resource} namespace {namespace} uses")]
-    Use {
-        /// The resource.
+    /// A quantity in the status of a ResourceQuota is invalid.
+    #[error("cannot read the usage of {resource} in namespace {namespace}")]
+    Usage {
+        /// Name of the resource.
         resource: String,
-        /// The namespace.
+        /// Name of the namespace.
         namespace: String,
-        /// Why not.
+        /// Cause.
         source: ParseQuantityError,
     },
 }
 
-/// Spreads `hard` over the namespaces in `used`, which has what each of them uses (nothing, where its
-/// ResourceQuota is new).
+/// Divides `hard` among the namespaces in `used`, which contains the usage of each namespace. It is
+/// empty for a namespace whose ResourceQuota is new.
 ///
-/// While less than the whole of a resource is used, a namespace is granted its own use and all that is left;
-/// from there on, its own use alone. Resources that `hard` does not name are not granted. The result depends
-/// on nothing but the arguments, so granting it changes nothing in the next round.
+/// While the total usage of a resource is below the quota, the limit of a namespace is its own
+/// usage plus the remainder. Otherwise it is its own usage. Resources that `hard` does not contain
+/// get no limit.
+///
+/// The function is deterministic, so applying its result does not change the next result.
+///
+/// # Errors
+/// Returns an error if a quantity is invalid.
 pub fn divide(hard: &Resources, used: &BTreeMap<String, Resources>) -> Result<Division, QuotaError> {
     let mut division = Division::default();
     for namespace in used.keys() {
-        division.grants.insert(namespace.clone(), Resources::new());
+        division.limits.insert(namespace.clone(), Resources::new());
     }
     for (resource, limit) in hard {
         let limit = Quantity::try_from(limit)
             .map_err(|source| QuotaError::Limit { resource: resource.clone(), source })?;
-        let owned = used
+        let usages = used
             .iter()
-            .map(|(namespace, used)| Ok((namespace, amount(namespace, resource, used)?)))
+            .map(|(namespace, used)| Ok((namespace, usage(namespace, resource, used)?)))
             .collect::<Result<Vec<_>, QuotaError>>()?;
-        let total = owned.iter().fold(Quantity::ZERO, |sum, (_, own)| sum.saturating_add(*own));
-        for (namespace, own) in owned {
-            let grant = if total < limit { limit.saturating_sub(total).saturating_add(own) } else { own };
-            division.grants.entry(namespace.clone()).or_default().insert(resource.clone(), grant.into());
+        let total = usages.iter().fold(Quantity::ZERO, |sum, (_, own)| sum.saturating_add(*own));
+        for (namespace, own) in usages {
+            let hard = if total < limit { limit.saturating_sub(total).saturating_add(own) } else { own };
+            division.limits.entry(namespace.clone()).or_default().insert(resource.clone(), hard.into());
         }
         division.annotations.insert(annotation(QUOTA_HARD_ANNOTATION, resource), limit.to_string());
         division.annotations.insert(annotation(QUOTA_USED_ANNOTATION, resource), total.to_string());
@@ -80,9 +87,9 @@ pub fn divide(hard: &Resources, used: &BTreeMap<String, Resources>) -> Result<Di
     Ok(division)
 }
 
-fn amount(namespace: &str, resource: &str, used: &Resources) -> Result<Quantity, QuotaError> {
-    used.get(resource).map_or(Ok(Quantity::ZERO), |amount| {
-        Quantity::try_from(amount).map_err(|source| QuotaError::Use {
+fn usage(namespace: &str, resource: &str, used: &Resources) -> Result<Quantity, QuotaError> {
+    used.get(resource).map_or(Ok(Quantity::ZERO), |quantity| {
+        Quantity::try_from(quantity).map_err(|source| QuotaError::Usage {
             resource: resource.to_owned(),
             namespace: namespace.to_owned(),
             source,
@@ -90,8 +97,8 @@ fn amount(namespace: &str, resource: &str, used: &Resources) -> Result<Quantity,
     })
 }
 
-/// The key of the annotation for a resource. A name that is too long is replaced by its MD5 sum, a rule of
-/// the contract (Capsule, `createAnnotation`).
+/// Returns the annotation key for a resource. A name that is too long is replaced by its MD5 sum,
+/// as in Capsule (`createAnnotation`).
 fn annotation(prefix: &str, resource: &str) -> String {
     let resource = resource.replace('/', "_");
     if prefix.len() + resource.len() <= MAX_ANNOTATION {
@@ -107,8 +114,9 @@ mod tests {
 
     use super::*;
 
-    fn resources<'a>(amounts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Resources {
-        amounts.into_iter().map(|(name, amount)| (name.to_owned(), ApiQuantity(amount.to_owned()))).collect()
+    fn resources<'a>(quantities: impl IntoIterator<Item = (&'a str, &'a str)>) -> Resources {
+        let quantities = quantities.into_iter();
+        quantities.map(|(name, quantity)| (name.to_owned(), ApiQuantity(quantity.to_owned()))).collect()
     }
 
     fn used<'a>(namespaces: impl IntoIterator<Item = (&'a str, Resources)>) -> BTreeMap<String, Resources> {
@@ -116,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_is_used_each_namespace_is_granted_the_whole() {
+    fn unused_quota_is_the_limit_of_each_namespace() {
         let hard = resources([("pods", "10"), ("limits.memory", "16Gi")]);
         let division = divide(&hard, &used([("dev", Resources::new()), ("prod", Resources::new())])).unwrap();
-        assert_eq!(division.grants, used([("dev", hard.clone()), ("prod", hard)]));
+        assert_eq!(division.limits, used([("dev", hard.clone()), ("prod", hard)]));
     }
 
     #[test]
-    fn a_namespace_is_granted_its_use_and_what_is_left() {
+    fn limit_is_own_usage_plus_remainder() {
         let hard = resources([("pods", "10"), ("limits.cpu", "8")]);
         let division = divide(
             &hard,
@@ -137,45 +145,45 @@ mod tests {
             ("dev", resources([("pods", "6"), ("limits.cpu", "7")])),
             ("prod", resources([("pods", "7"), ("limits.cpu", "7500m")])),
         ]);
-        assert_eq!(division.grants, expected);
+        assert_eq!(division.limits, expected);
         assert_eq!(division.annotations["quota.capsule.clastix.io/used-limits.cpu"], "1500m");
         assert_eq!(division.annotations["quota.capsule.clastix.io/hard-limits.cpu"], "8");
         assert_eq!(division.annotations["quota.capsule.clastix.io/used-pods"], "7");
     }
 
     #[test]
-    fn when_the_whole_is_used_each_namespace_keeps_what_it_has() {
+    fn limit_is_own_usage_when_the_quota_is_exhausted() {
         let hard = resources([("pods", "5")]);
         let uses = used([
             ("dev", resources([("pods", "3")])),
             ("new", Resources::new()),
             ("prod", resources([("pods", "4")])),
         ]);
-        let grants = divide(&hard, &uses).unwrap().grants;
-        assert_eq!(grants["dev"], resources([("pods", "3")]));
-        assert_eq!(grants["prod"], resources([("pods", "4")]));
-        assert_eq!(grants["new"], resources([("pods", "0")]), "a namespace that came late may use nothing");
+        let limits = divide(&hard, &uses).unwrap().limits;
+        assert_eq!(limits["dev"], resources([("pods", "3")]));
+        assert_eq!(limits["prod"], resources([("pods", "4")]));
+        assert_eq!(limits["new"], resources([("pods", "0")]), "an empty namespace gets nothing");
     }
 
     #[test]
-    fn a_resource_without_a_limit_is_not_granted() {
+    fn resource_without_quota_gets_no_limit() {
         let uses = used([("dev", resources([("pods", "3"), ("secrets", "9")]))]);
         let division = divide(&resources([("pods", "5")]), &uses).unwrap();
-        assert_eq!(division.grants["dev"], resources([("pods", "5")]));
+        assert_eq!(division.limits["dev"], resources([("pods", "5")]));
         assert_eq!(division.annotations.len(), 2);
     }
 
     #[test]
-    fn an_amount_that_cannot_be_read_is_named() {
+    fn error_names_the_resource_of_an_invalid_quantity() {
         let error = divide(&resources([("pods", "many")]), &used([("dev", Resources::new())])).unwrap_err();
         assert_eq!(error.to_string(), "cannot read the limit of pods in the Tenant");
         let uses = used([("dev", resources([("pods", "few")]))]);
         let error = divide(&resources([("pods", "1")]), &uses).unwrap_err();
-        assert_eq!(error.to_string(), "cannot read how much of pods namespace dev uses");
+        assert_eq!(error.to_string(), "cannot read the usage of pods in namespace dev");
     }
 
     #[test]
-    fn a_long_annotation_has_the_sum_of_the_name() {
+    fn long_resource_name_is_hashed_in_annotation_key() {
         let short = annotation(QUOTA_USED_ANNOTATION, "requests.nvidia.com/gpu");
         assert_eq!(short, "quota.capsule.clastix.io/used-requests.nvidia.com_gpu");
         let long = annotation(QUOTA_HARD_ANNOTATION, "gold.storageclass.storage.k8s.io/requests.storage");
@@ -184,23 +192,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_namespace_can_lift_the_whole_above_the_limit(
+        fn one_namespace_cannot_exceed_the_quota(
             limit in 0_i64..1_000_000,
             uses in btree_map("[a-c]{1,2}", 0_i64..300_000, 1..6),
         ) {
             let hard = resources([("cpu", format!("{limit}m").as_str())]);
             let used: BTreeMap<_, _> = uses
                 .iter()
-                .map(|(namespace, amount)| (namespace.clone(), resources([("cpu", format!("{amount}m").as_str())])))
+                .map(|(namespace, usage)| (namespace.clone(), resources([("cpu", format!("{usage}m").as_str())])))
                 .collect();
             let division = divide(&hard, &used).unwrap();
             let value = |resources: &Resources| Quantity::try_from(&resources["cpu"]).unwrap();
             let total = used.values().fold(Quantity::ZERO, |sum, used| sum.saturating_add(value(used)));
-            for (namespace, grant) in &division.grants {
+            for (namespace, limit) in &division.limits {
                 let others = total.saturating_sub(value(&used[namespace]));
-                prop_assert!(value(grant) >= value(&used[namespace]), "a grant is never below what is used");
-                let most = value(grant).saturating_add(others);
-                prop_assert!(most <= value(&hard).max(total), "the others' use and one full grant stay within the limit");
+                prop_assert!(value(limit) >= value(&used[namespace]), "a limit is never below the usage");
+                let most = value(limit).saturating_add(others);
+                prop_assert!(most <= value(&hard).max(total), "one used-up limit stays within the quota");
             }
             prop_assert_eq!(&divide(&hard, &used).unwrap(), &division);
         }

@@ -1,6 +1,6 @@
-//! Condition types of a Tenant and of its namespaces, and the reasons of conditions and Events.
+//! Condition types of a Tenant and of its namespaces, and reasons of conditions and Events.
 //!
-//! The types and reasons of `Ready`, `Cordoned` and `Terminating` are part of Capsule's API.
+//! `Ready`, `Cordoned`, `Terminating`, and their reasons are part of Capsule's API.
 
 pub use operator_core::conditions::reasons::{
     ACTIVE, ENFORCED, FAILED, FAILED_DELETE, FINALIZER_FAILED, INVALID_OWNER, LIST_FAILED, NAMESPACE_DENIED,
@@ -8,9 +8,9 @@ pub use operator_core::conditions::reasons::{
     STATUS_UPDATE_FAILED, SUCCEEDED,
 };
 
-/// Condition, and its reason: the users of the Tenant can change nothing.
+/// Condition type and reason: the users of the Tenant cannot change anything.
 pub const CORDONED: &str = "Cordoned";
-/// Condition of a namespace, and its reason: the namespace is being deleted.
+/// Condition type and reason: the namespace is being deleted.
 pub const TERMINATING: &str = "Terminating";
-/// Condition: every field that the spec sets is enforced.
+/// Condition type: every field that is set in the spec is enforced.
 pub const FIELDS_ENFORCED: &str = "FieldsEnforced";

@@ -39,54 +39,54 @@ use crate::{
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
         v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
     },
-    apply::Objects,
-    classes::ClusterClasses,
+    apply::NamespaceObjects,
+    available_classes::ClusterClasses,
     conversion::conversion,
     failure::{Failure, Failures},
-    metrics::{GAUGES, SHOWN, readings},
-    namespace,
-    namespaces::{Members, Namespaces},
-    owners::{Selectors, differs, owners},
-    plan::{Plan, Wanted, plan},
+    metrics::{GAUGES, TENANT_METRICS, readings},
+    namespace_metadata,
+    namespaces::{MemberNamespaces, Namespaces},
+    owners::{OwnerSelectors, is_relevant_change, owners},
+    plan::{DesiredNamespace, Plan, plan},
     reasons::{
         FAILED_DELETE, FINALIZER_FAILED, INVALID_OWNER, LIST_FAILED, RECONCILE_FAILED, STATUS_UPDATE_FAILED,
     },
-    reservations::unconfirmed,
-    services::{Services, due},
-    status::{Report, announcement, status, with},
+    reservations::missing_from_cache,
+    service_metadata::{ServiceMetadata, outdated_namespaces},
+    status::{Report, merge_metadata, status, status_of_plan},
     webhook,
 };
 
-/// The ClusterRoles that the controller may give without having their rights itself.
+/// ClusterRoles that the manager may bind without having their permissions itself.
 pub const GRANTABLE: [&str; 5] = ["admin", "edit", "view", DELETER_ROLE, PROVISIONER_ROLE];
 
-/// How many namespaces of a Tenant are worked on at once.
-const AT_ONCE: usize = 8;
+/// Limit of namespaces of one Tenant that are processed concurrently.
+const MAX_CONCURRENT_NAMESPACES: usize = 8;
 
-/// When a Tenant is reconciled again because the API server has namespaces that the cache lacks.
+/// Delay before a Tenant is reconciled again if the cache lacks some of its namespaces.
 const CACHE_DELAY: Duration = Duration::from_secs(5);
 
-/// The finalizer by which a person asks that what an object owns is kept when it is deleted. Kubernetes'
-/// garbage collector then takes out the owner references.
+/// Finalizer that requests orphaning: the dependents of an object survive its deletion. Kubernetes'
+/// garbage collector then removes the owner references.
 const ORPHAN: &str = "orphan";
 
-/// Why a Tenant could not be reconciled.
+/// Reason why a Tenant could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The Tenant cannot own anything.
-    #[error("cannot make anything in the namespaces of the Tenant")]
+    /// The Tenant cannot be an owner.
+    #[error("cannot create objects in the namespaces of the Tenant")]
     Owner(#[from] OwnerError),
-    /// The finalizer could not be put on the Tenant or taken off.
+    /// The finalizer could not be added or removed.
     #[error(transparent)]
     Finalizer(WriteError),
-    /// Some of what the spec asks is not there; the condition Ready tells of it too.
-    #[error("not all is as the spec asks")]
+    /// Some objects do not match the spec. The condition Ready reports the same failures.
+    #[error("cannot reconcile all objects of the Tenant")]
     Incomplete(#[source] Failures),
     /// A namespace of a Tenant that is being deleted could not be deleted.
     #[error("cannot delete the namespaces of the Tenant")]
-    Undeleted(#[source] Failures),
+    NamespaceDeletion(#[source] Failures),
     /// The API server did not list the Tenant's namespaces.
-    #[error("cannot list the namespaces of the Tenant, to learn which of those in its status are gone")]
+    #[error("cannot list the namespaces of the Tenant to find those in its status that no longer exist")]
     List(#[source] kube::Error),
     /// The status could not be written.
     #[error(transparent)]
@@ -99,26 +99,26 @@ impl ReconcileError for Error {
             Self::Owner(_) => INVALID_OWNER,
             Self::Finalizer(_) => FINALIZER_FAILED,
             Self::Incomplete(_) => RECONCILE_FAILED,
-            Self::Undeleted(_) => FAILED_DELETE,
+            Self::NamespaceDeletion(_) => FAILED_DELETE,
             Self::List(_) => LIST_FAILED,
             Self::Status(_) => STATUS_UPDATE_FAILED,
         }
     }
 
     fn is_terminal(&self) -> bool {
-        matches!(self, Self::Incomplete(failures) if failures.need_other_spec())
+        matches!(self, Self::Incomplete(failures) if failures.need_spec_change())
     }
 }
 
-/// Keeps in the namespaces of each Tenant what its spec asks.
+/// Reconciles Tenants with the objects and metadata of their namespaces.
 pub struct TenantController {
     client: Client,
     tenants: Informer<Tenant>,
     owners: Informer<TenantOwner>,
     namespaces: Namespaces,
-    objects: Objects,
+    objects: NamespaceObjects,
     classes: ClusterClasses,
-    services: Services,
+    services: ServiceMetadata,
     status: StatusWriter<Tenant>,
 }
 
@@ -134,10 +134,10 @@ impl Controller for TenantController {
         vec![
             rule::<Tenant>(GET | LIST | WATCH | PATCH),
             rule::<Tenant>(UPDATE).subresource("status"),
-            // For `blockOwnerDeletion`, where OwnerReferencesPermissionEnforcement is on.
+            // Required for `blockOwnerDeletion` if OwnerReferencesPermissionEnforcement is enabled.
             rule::<Tenant>(UPDATE).subresource("finalizers"),
             rule::<TenantOwner>(LIST | WATCH),
-            // Admission goes by it.
+            // Read by the admission webhooks.
             rule::<CapsuleConfiguration>(LIST | WATCH),
             rule::<Namespace>(LIST | WATCH | PATCH | DELETE),
             rule::<LimitRange>(child),
@@ -145,12 +145,12 @@ impl Controller for TenantController {
             rule::<ResourceQuota>(child),
             rule::<RoleBinding>(child),
             rule::<ClusterRole>(BIND).named(GRANTABLE),
-            // Admission holds whom they name to the rules of owners.
+            // Admission applies the rules for owners to the subjects of these bindings.
             rule::<ClusterRoleBinding>(LIST | WATCH),
             rule::<StorageClass>(LIST | WATCH),
-            // For admission.
+            // Read by the admission webhooks.
             rule::<IngressClass>(LIST | WATCH),
-            // Their metadata, where a Tenant wants something on them.
+            // Services get the labels and annotations of the Tenant.
             rule::<Service>(LIST | PATCH),
         ]
     }
@@ -164,7 +164,7 @@ impl Controller for TenantController {
     }
 
     fn settings() -> &'static [Setting] {
-        &[SHOWN]
+        &[TENANT_METRICS]
     }
 
     fn webhooks() -> Vec<Webhook> {
@@ -181,14 +181,14 @@ impl Controller for TenantController {
 
     fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         let tenants = builder.objects().clone();
-        let objects = Objects::build(builder);
-        if builder.setting(&SHOWN) == "true" {
-            let (shown, quotas) = (tenants.clone(), objects.quotas());
-            builder.gauges(move || readings(shown.store().list(), |tenant| quotas.get(&uid(tenant))));
+        let objects = NamespaceObjects::build(builder);
+        if builder.setting(&TENANT_METRICS) == "true" {
+            let (tenants, quotas) = (tenants.clone(), objects.quotas_by_owner());
+            builder.gauges(move || readings(tenants.store().list(), |tenant| quotas.get(&uid(tenant))));
         }
         let owners = builder.informer::<TenantOwner>(Selection::All);
-        let picking = tenants.clone();
-        builder.watches(&owners, move |change| concerned_by_owner(change, &picking.store().list()));
+        let selecting = tenants.clone();
+        builder.watches(&owners, move |change| tenants_of_owner(change, &selecting.store().list()));
         Self {
             client: builder.client(),
             tenants,
@@ -196,8 +196,8 @@ impl Controller for TenantController {
             namespaces: Namespaces::build(builder),
             objects,
             classes: ClusterClasses::build(builder),
-            services: Services::new(builder.client()),
-            // Admission takes and gives back places.
+            services: ServiceMetadata::new(builder.client()),
+            // Admission adds and removes reservations.
             status: builder.status_with_shared_fields(|status| status.reservations.clear()),
         }
     }
@@ -205,32 +205,33 @@ impl Controller for TenantController {
     async fn reconcile(&self, tenant: Arc<Tenant>) -> Result<Outcome, Error> {
         let owner = Owner::controller(tenant.as_ref(), None)?;
         let members = self.namespaces.members(&tenant);
-        let tenant = self.hold(tenant, &members).await?;
+        let tenant = self.add_finalizer(tenant, &members).await?;
         let plan = self.plan(&tenant, &owner, &members);
-        let put_off = self.announce(&tenant, &plan).await?;
-        if put_off != Outcome::Done {
-            return Ok(put_off);
+        let recorded = self.record_plan(&tenant, &plan).await?;
+        if recorded != Outcome::Done {
+            return Ok(recorded);
         }
         let tenant = self.tenants.latest(tenant);
-        let mut report = self.act(&tenant, &owner, members, plan).await;
-        if !report.failures.is_empty() && report.failures.are_passing() {
+        let mut report = self.reconcile_children(&tenant, &owner, members, plan).await;
+        if !report.failures.is_empty() && report.failures.are_transient() {
             return Err(Error::Incomplete(report.failures));
         }
-        report.uncached = self.uncached(&tenant, &report.members).await?;
-        let told = self.tell(&tenant, &report).await?;
-        if told != Outcome::Done {
-            // Before the error, which may be the end of it: the status has yet to be written.
-            return Ok(told);
+        report.uncached = self.uncached_members(&tenant, &report.members).await?;
+        let updated = self.update_status(&tenant, &report).await?;
+        if updated != Outcome::Done {
+            // A terminal error would prevent the retry that writes the status.
+            return Ok(updated);
         }
         if !report.failures.is_empty() {
             return Err(Error::Incomplete(report.failures));
         }
         if !report.uncached.is_empty() {
-            // A relist may skip both the creation and the deletion of a namespace. Then no change follows.
+            // A relist can miss both the creation and the deletion of a namespace. No event follows
+            // then.
             return Ok(Outcome::RequeueAfter(CACHE_DELAY));
         }
         if report.members.is_empty() {
-            self.release(&self.tenants.latest(tenant)).await?;
+            self.remove_finalizer(&self.tenants.latest(tenant)).await?;
         }
         Ok(Outcome::Done)
     }
@@ -238,134 +239,156 @@ impl Controller for TenantController {
     async fn cleanup(&self, tenant: Arc<Tenant>) -> Result<Outcome, Error> {
         let members = self.namespaces.members(&tenant);
         if members.is_empty() && finalizer::has(tenant.as_ref(), FINALIZER) {
-            return self.release(&tenant).await;
+            return self.remove_finalizer(&tenant).await;
         }
-        let failures = self.delete(&tenant, &members).await;
-        // As they are now, so that the status tells of the deletion.
-        let known = self.owners.store().list();
+        let failures = self.delete_namespaces(&tenant, &members).await;
+        let tenant_owners = self.owners.store().list();
         let report = Report {
-            owners: owners(&tenant, known.iter().map(AsRef::as_ref)),
+            owners: owners(&tenant, tenant_owners.iter().map(AsRef::as_ref)),
+            // Read again, so that the status shows the deletions.
             members: self.namespaces.members(&tenant),
             failures,
             classes: self.classes.available(&tenant),
             ..Report::default()
         };
-        let told = self.tell(&tenant, &report).await?;
+        let updated = self.update_status(&tenant, &report).await?;
         if report.failures.is_empty() {
-            Ok(Outcome::AwaitChange.and(told))
+            Ok(Outcome::AwaitChange.and(updated))
         } else {
-            Err(Error::Undeleted(report.failures))
+            Err(Error::NamespaceDeletion(report.failures))
         }
     }
 }
 
 impl TenantController {
-    fn plan(&self, tenant: &Tenant, owner: &Owner, members: &Members) -> Plan {
+    fn plan(&self, tenant: &Tenant, owner: &Owner, members: &MemberNamespaces) -> Plan {
         let name = tenant.name_any();
         plan(tenant, &self.owners.store().list(), members, |namespace, index| {
-            self.objects.used(owner, &name, namespace, index)
+            self.objects.quota_usage(owner, &name, namespace, index)
         })
     }
 
-    /// Says first what has to be known before anything is done.
-    async fn announce(&self, tenant: &Tenant, plan: &Plan) -> Result<Outcome, Error> {
+    /// Writes the owners and the metadata of the plan to the status before any other object
+    /// changes.
+    async fn record_plan(&self, tenant: &Tenant, plan: &Plan) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        if announcement(tenant, plan, now).is_none() {
+        if status_of_plan(tenant, plan, now).is_none() {
             return Ok(Outcome::Done);
         }
-        let next = |known: &Tenant| {
-            announcement(known, plan, now).or_else(|| known.status.clone()).unwrap_or_default()
+        let next = |current: &Tenant| {
+            status_of_plan(current, plan, now).or_else(|| current.status.clone()).unwrap_or_default()
         };
         self.status.write(tenant, next).await.map_err(Error::Status)
     }
 
-    /// Holds the Tenant back from deletion while it has namespaces.
-    async fn hold(&self, tenant: Arc<Tenant>, members: &Members) -> Result<Arc<Tenant>, Error> {
+    /// Adds the finalizer if the Tenant has namespaces.
+    async fn add_finalizer(
+        &self,
+        tenant: Arc<Tenant>,
+        members: &MemberNamespaces,
+    ) -> Result<Arc<Tenant>, Error> {
         if members.is_empty() {
             return Ok(tenant);
         }
         let moment = self.tenants.store().epoch();
-        let held = finalizer::add(&self.client, tenant.as_ref(), FINALIZER).await;
-        let Some(held) = held.map_err(Error::Finalizer)? else { return Ok(tenant) };
-        self.tenants.record_write(moment, held.clone());
-        Ok(Arc::new(held))
+        let updated = finalizer::add(&self.client, tenant.as_ref(), FINALIZER).await;
+        let Some(updated) = updated.map_err(Error::Finalizer)? else { return Ok(tenant) };
+        self.tenants.record_write(moment, updated.clone());
+        Ok(Arc::new(updated))
     }
 
-    async fn release(&self, tenant: &Tenant) -> Result<Outcome, Error> {
+    async fn remove_finalizer(&self, tenant: &Tenant) -> Result<Outcome, Error> {
         finalizer::remove(&self.client, tenant, FINALIZER).await.map_err(Error::Finalizer)?;
         Ok(Outcome::Done)
     }
 
-    /// Carries out the plan. Nothing that goes wrong in one place keeps the others from being done.
-    async fn act(&self, tenant: &Tenant, owner: &Owner, members: Members, plan: Plan) -> Report {
+    /// Carries out the plan. A failure in one namespace does not affect the others.
+    async fn reconcile_children(
+        &self,
+        tenant: &Tenant,
+        owner: &Owner,
+        members: MemberNamespaces,
+        plan: Plan,
+    ) -> Report {
         let mut failures = self.objects.prune(&uid(tenant), &plan, &self.namespaces).await;
-        let Plan { owners, namespaces, failures: malformed, notes, .. } = plan;
-        failures.extend(malformed);
-        let work: Vec<_> = namespaces.iter().map(|wanted| self.keep(owner, wanted)).collect();
-        let done: Vec<_> = stream::iter(work).buffer_unordered(AT_ONCE).collect().await;
+        let Plan { owners, namespaces, failures: invalid, warnings, .. } = plan;
+        failures.extend(invalid);
+        let work: Vec<_> =
+            namespaces.iter().map(|desired| self.reconcile_namespace(owner, desired)).collect();
+        let done: Vec<_> = stream::iter(work).buffer_unordered(MAX_CONCURRENT_NAMESPACES).collect().await;
         let mut metadata = BTreeMap::new();
-        for (namespace, put, failed) in done {
+        for (namespace, applied, failed) in done {
             failures.add_in(&namespace, failed);
-            metadata.insert(namespace, put);
+            metadata.insert(namespace, applied);
         }
-        failures.extend(self.mark_services(tenant, &members).await);
+        failures.extend(self.update_services(tenant, &members).await);
         let classes = self.classes.available(tenant);
         let failures = failures.sorted();
-        Report { owners, members, metadata, failures, notes, classes, ..Report::default() }
+        Report { owners, members, metadata, failures, warnings, classes, ..Report::default() }
     }
 
-    /// Returns the namespaces that the status has to go on listing although the cache lacks them.
-    async fn uncached(&self, tenant: &Tenant, members: &Members) -> Result<BTreeSet<String>, Error> {
+    /// Returns the namespaces that the cache lacks and that the status must continue to list.
+    async fn uncached_members(
+        &self,
+        tenant: &Tenant,
+        members: &MemberNamespaces,
+    ) -> Result<BTreeSet<String>, Error> {
         let cached: Vec<_> = members.all().map(|namespace| namespace.name_any()).collect();
-        let unconfirmed = unconfirmed(tenant, cached.iter().map(String::as_str));
-        self.namespaces.confirm(tenant, unconfirmed).await.map_err(Error::List)
+        let missing = missing_from_cache(tenant, cached.iter().map(String::as_str));
+        self.namespaces.retain_members(tenant, missing).await.map_err(Error::List)
     }
 
-    /// Brings the Services that are there already to what the Tenant wants on them.
-    async fn mark_services(&self, tenant: &Tenant, members: &Members) -> Failures {
+    /// Adds the Tenant's labels and annotations to existing Services.
+    async fn update_services(&self, tenant: &Tenant, members: &MemberNamespaces) -> Failures {
         let mut failures = Failures::default();
         let options = tenant.spec.service_options.as_ref();
-        let Some(wanted) = options.and_then(|options| options.additional_metadata.as_ref()) else {
+        let Some(desired) = options.and_then(|options| options.additional_metadata.as_ref()) else {
             return failures;
         };
-        let mark = async |namespace: &Namespace| {
+        let update = async |namespace: &Namespace| {
             let name = namespace.name_any();
-            (self.services.mark(wanted, &name).await, name)
+            (self.services.apply(desired, &name).await, name)
         };
-        let work: Vec<_> = due(tenant, &members.live).into_iter().map(|namespace| mark(namespace)).collect();
-        let mut done = stream::iter(work).buffer_unordered(AT_ONCE);
-        while let Some((marked, namespace)) = done.next().await {
-            failures.add_in(&namespace, marked.err().map(Failure::from).into_iter().collect());
+        let outdated = outdated_namespaces(tenant, &members.active);
+        let work: Vec<_> = outdated.into_iter().map(|namespace| update(namespace)).collect();
+        let mut done = stream::iter(work).buffer_unordered(MAX_CONCURRENT_NAMESPACES);
+        while let Some((updated, namespace)) = done.next().await {
+            failures.add_in(&namespace, updated.err().map(Failure::from).into_iter().collect());
         }
         failures
     }
 
-    /// Brings one namespace to what is wanted. Returns its name, what is on it now, and what went wrong.
-    async fn keep(&self, owner: &Owner, wanted: &Wanted) -> (String, Metadata, Vec<Failure>) {
-        let name = wanted.namespace.name_any();
-        let patch = namespace::patch(&wanted.namespace.metadata, &wanted.metadata, &wanted.remembered);
+    /// Reconciles one namespace. Returns its name, the metadata that it has now, and the failures.
+    async fn reconcile_namespace(
+        &self,
+        owner: &Owner,
+        desired: &DesiredNamespace,
+    ) -> (String, Metadata, Vec<Failure>) {
+        let name = desired.namespace.name_any();
+        let patch =
+            namespace_metadata::patch(&desired.namespace.metadata, &desired.metadata, &desired.last_applied);
         let patched = match patch {
-            Some(patch) => self.namespaces.patch(&wanted.namespace, patch).await,
+            Some(patch) => self.namespaces.patch(&desired.namespace, patch).await,
             None => Ok(()),
         };
-        let mut failures = self.objects.make(owner, wanted).await;
+        let mut failures = self.objects.apply(owner, desired).await;
         match patched {
-            Ok(()) => (name, wanted.metadata.clone(), failures),
+            Ok(()) => (name, desired.metadata.clone(), failures),
             Err(error) => {
                 failures.insert(0, error.into());
-                (name, with(&wanted.remembered, &wanted.metadata), failures)
+                (name, merge_metadata(&desired.last_applied, &desired.metadata), failures)
             }
         }
     }
 
-    /// Deletes the namespaces of a Tenant that is being deleted, unless they are to be kept.
-    async fn delete(&self, tenant: &Tenant, members: &Members) -> Failures {
+    /// Deletes the namespaces of a Tenant that is being deleted, unless its deletion orphans them.
+    async fn delete_namespaces(&self, tenant: &Tenant, members: &MemberNamespaces) -> Failures {
         let mut failures = Failures::default();
         if finalizer::has(tenant, ORPHAN) {
             return failures;
         }
-        let work: Vec<_> = members.live.iter().map(|namespace| self.namespaces.delete(namespace)).collect();
-        let mut deleted = stream::iter(work).buffer_unordered(AT_ONCE);
+        let work: Vec<_> = members.active.iter().map(|namespace| self.namespaces.delete(namespace)).collect();
+        let mut deleted = stream::iter(work).buffer_unordered(MAX_CONCURRENT_NAMESPACES);
         while let Some(deleted) = deleted.next().await {
             if let Err(error) = deleted {
                 failures.add(error);
@@ -374,22 +397,22 @@ impl TenantController {
         failures
     }
 
-    async fn tell(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
+    async fn update_status(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        self.status.write(tenant, |known| status(known, report, now)).await.map_err(Error::Status)
+        self.status.write(tenant, |current| status(current, report, now)).await.map_err(Error::Status)
     }
 }
 
-/// The Tenants that a `TenantOwner` owns, or owned before the change.
-fn concerned_by_owner(change: &Change<TenantOwner>, tenants: &[Arc<Tenant>]) -> Vec<ObjectKey> {
-    if !differs(change) {
+/// Returns the Tenants that select a `TenantOwner` before or after the change.
+fn tenants_of_owner(change: &Change<TenantOwner>, tenants: &[Arc<Tenant>]) -> Vec<ObjectKey> {
+    if !is_relevant_change(change) {
         return Vec::new();
     }
-    let is_concerned = |tenant: &&Arc<Tenant>| {
-        let selectors = Selectors::of(tenant);
-        change.states().any(|owner| selectors.pick(owner))
+    let is_affected = |tenant: &&Arc<Tenant>| {
+        let selectors = OwnerSelectors::of(tenant);
+        change.states().any(|owner| selectors.matches(owner))
     };
-    tenants.iter().filter(is_concerned).map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
+    tenants.iter().filter(is_affected).map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
 }
 
 #[cfg(test)]
@@ -407,22 +430,22 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_concerns_the_tenants_that_pick_it_or_did_so_before_and_no_others() {
+    fn change_of_owner_requeues_tenants_that_select_it_before_or_after() {
         let tenant = |name: &str, team: &str| -> Arc<Tenant> {
             let permissions = json!({ "matchOwners": [{ "matchLabels": { "team": team } }] });
             let tenant = json!({ "metadata": { "name": name }, "spec": { "permissions": permissions } });
             Arc::new(serde_json::from_value(tenant).unwrap())
         };
         let tenants = [tenant("oil", "blue"), tenant("gas", "red"), tenant("air", "green")];
-        let concerned = |old, new| {
+        let affected = |old, new| {
             let change = Change { key: ObjectKey::cluster("one"), old, new };
-            let keys = concerned_by_owner(&change, &tenants);
+            let keys = tenants_of_owner(&change, &tenants);
             keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
         };
         let (blue, red) =
             (|| Some(owner(json!({ "team": "blue" }))), || Some(owner(json!({ "team": "red" }))));
-        assert_eq!(concerned(None, blue()), ["oil"]);
-        assert_eq!(concerned(blue(), red()), ["oil", "gas"]);
-        assert_eq!(concerned(blue(), blue()), [] as [String; 0]);
+        assert_eq!(affected(None, blue()), ["oil"]);
+        assert_eq!(affected(blue(), red()), ["oil", "gas"]);
+        assert_eq!(affected(blue(), blue()), [] as [String; 0]);
     }
 }

@@ -1,15 +1,19 @@
-//! Reservations within a Tenant's quota of namespaces. Pure.
+//! Reservations within the namespace quota of a Tenant. Pure.
 //!
-//! A namespace is given a place before it is created, by an entry in the Tenant's status that the API server takes from
-//! one writer at a time. So however many are created at once, by whichever replica they are admitted, there are never
-//! more than the quota says. A place is given for a minute; by then the namespace is known, or was never created.
+//! Admission adds an entry to the Tenant's status before a namespace is created. The API server
+//! accepts this update from one writer at a time. The quota therefore holds for concurrent creates
+//! and several replicas.
 //!
-//! Replicas do not compare their clocks: each measures by its own how long it has seen an entry unchanged, as leases are
-//! judged. An entry is dropped when its minute is over and either the Tenant's status lists the namespace, or the API
-//! server does not have it.
+//! A reservation is valid for one minute. By then, either the namespace is known, or its creation
+//! failed. Replicas do not compare clocks. Each replica measures how long it has observed an entry
+//! unchanged, as in leader election with Leases.
 //!
-//! The list in the status may therefore not fall behind: a new leader's cache may be older than the list. A name leaves the
-//! list only after the API server, not a cache, has confirmed that the namespace is gone.
+//! An entry is removed when it has expired and either the Tenant's status lists the namespace, or
+//! the API server does not have it.
+//!
+//! The status must therefore never lose a namespace that exists. The cache of a new leader can be
+//! older than the status. A name is removed from the status only after the API server has confirmed
+//! that the namespace does not exist.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -24,93 +28,93 @@ use operator_core::kind::uid;
 
 use crate::api::v1beta2::{Reservation, Tenant, TenantStatus};
 
-/// For how long a place is given: longer than the API server takes for any request.
-const LASTS: Duration = Duration::from_mins(1);
+/// Validity of a reservation: longer than the API server takes for any request.
+const RESERVATION_TTL: Duration = Duration::from_mins(1);
 
-/// Whether there is a place for a namespace.
+/// Decision whether a namespace fits into the quota.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Place {
-    /// There is, and nothing has to be written.
-    Given,
-    /// There is, once this is the Tenant's status.
-    Give(Box<TenantStatus>),
-    /// There is none.
-    None {
-        /// How many places are taken.
-        taken: usize,
-        /// How many there are.
+pub(crate) enum Decision {
+    /// The Tenant has no quota, so no reservation is needed.
+    Unlimited,
+    /// The namespace fits once this status is written.
+    Reserve(Box<TenantStatus>),
+    /// The quota is used up.
+    QuotaExceeded {
+        /// Number of other namespaces and reservations.
+        used: usize,
+        /// Limit of namespaces.
         quota: usize,
     },
 }
 
-/// The names of the namespaces of a Tenant, as far as they are known.
+/// Names of the member namespaces of a Tenant, by source.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Members<'m> {
-    /// By a cache, which may be behind.
+pub(crate) enum MemberNames<'m> {
+    /// From a cache, which can be stale.
     Cached(&'m BTreeSet<String>),
-    /// By the API server, before the Tenant was read.
+    /// From the API server, listed before the Tenant was read.
     Live(&'m BTreeSet<String>),
 }
 
-/// Returns whether a Tenant has a place for a namespace beside its `members`. `is_over` says of an entry whether its time
-/// is over.
-pub(crate) fn place(
+/// Decides whether a namespace fits into the quota of a Tenant with these `members`. `is_expired`
+/// returns whether a reservation has expired.
+pub(crate) fn decide(
     tenant: &Tenant,
-    members: Members<'_>,
+    members: MemberNames<'_>,
     namespace: &str,
     now: Timestamp,
-    is_over: impl Fn(&Reservation) -> bool,
-) -> Place {
-    let Some(quota) = quota(tenant) else { return Place::Given };
+    is_expired: impl Fn(&Reservation) -> bool,
+) -> Decision {
+    let Some(quota) = quota(tenant) else { return Decision::Unlimited };
     let status = tenant.status.clone().unwrap_or_default();
-    let taken = taken(&status, members, namespace, &is_over);
-    if taken >= quota {
-        return Place::None { taken, quota };
+    let used = used(&status, members, namespace, &is_expired);
+    if used >= quota {
+        return Decision::QuotaExceeded { used, quota };
     }
-    Place::Give(Box::new(with(status, members, namespace, now, is_over)))
+    Decision::Reserve(Box::new(with_reservation(status, members, namespace, now, is_expired)))
 }
 
-/// Counts the namespaces and entries besides that of `namespace`, each name once.
-fn taken(
+/// Counts the other namespaces and reservations, each name once.
+fn used(
     status: &TenantStatus,
-    members: Members<'_>,
+    members: MemberNames<'_>,
     namespace: &str,
-    is_over: impl Fn(&Reservation) -> bool,
+    is_expired: impl Fn(&Reservation) -> bool,
 ) -> usize {
     let (known, spaces): (_, &[_]) = match members {
-        Members::Cached(known) => (known, &status.spaces),
-        // What the status lists and the API server does not have is gone.
-        Members::Live(known) => (known, &[]),
+        MemberNames::Cached(known) => (known, &status.spaces),
+        // Namespaces in the status that the API server does not have no longer exist.
+        MemberNames::Live(known) => (known, &[]),
     };
-    // A cache does not say whether a namespace that is reserved for long was created.
-    let counts = |entry: &&Reservation| matches!(members, Members::Cached(_)) || !is_over(entry);
+    // A cache does not show whether the namespace of an expired reservation was created.
+    let counts = |entry: &&Reservation| matches!(members, MemberNames::Cached(_)) || !is_expired(entry);
     let reserved = status.reservations.iter().filter(counts).map(|entry| entry.namespace.as_str());
     let spaces = spaces.iter().map(|space| space.name.as_str());
-    let mut taken: BTreeSet<_> = known.iter().map(String::as_str).chain(spaces).chain(reserved).collect();
-    taken.remove(namespace);
-    taken.len()
+    let mut names: BTreeSet<_> = known.iter().map(String::as_str).chain(spaces).chain(reserved).collect();
+    names.remove(namespace);
+    names.len()
 }
 
-/// The status with an entry for a namespace, and without those that are not needed any more.
-fn with(
+/// Adds a reservation to the status and removes those that are obsolete.
+fn with_reservation(
     mut status: TenantStatus,
-    members: Members<'_>,
+    members: MemberNames<'_>,
     namespace: &str,
     now: Timestamp,
-    is_over: impl Fn(&Reservation) -> bool,
+    is_expired: impl Fn(&Reservation) -> bool,
 ) -> TenantStatus {
     let spaces: BTreeSet<_> = status.spaces.iter().map(|space| space.name.clone()).collect();
     let is_settled = |name: &String| match members {
-        Members::Cached(_) => spaces.contains(name),
-        Members::Live(live) => spaces.contains(name) || !live.contains(name),
+        MemberNames::Cached(_) => spaces.contains(name),
+        MemberNames::Live(live) => spaces.contains(name) || !live.contains(name),
     };
     let before = status.reservations.iter().find(|entry| entry.namespace == namespace);
-    // Always another entry, whatever the clocks of those who write it.
+    // The new entry must differ from the old one, even if the clocks of the replicas differ.
     let after = before.map(|entry| later(entry.until.0, Duration::from_secs(1)));
-    let until = Time(later(now, LASTS).max(after.unwrap_or(Timestamp::MIN)));
+    let until = Time(later(now, RESERVATION_TTL).max(after.unwrap_or(Timestamp::MIN)));
     status
         .reservations
-        .retain(|entry| entry.namespace != namespace && !(is_over(entry) && is_settled(&entry.namespace)));
+        .retain(|entry| entry.namespace != namespace && !(is_expired(entry) && is_settled(&entry.namespace)));
     status.reservations.push(Reservation { namespace: namespace.to_owned(), until });
     status
 }
@@ -120,9 +124,12 @@ fn later(now: Timestamp, by: Duration) -> Timestamp {
     now.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns the names that the status lists and a cache lacks, which must not leave the list until the API server confirms
-/// that they are gone. None if there is no quota, because then nothing is counted.
-pub(crate) fn unconfirmed<'m>(tenant: &Tenant, cached: impl Iterator<Item = &'m str>) -> BTreeSet<String> {
+/// Returns the namespaces that the status lists and the cache lacks. They stay in the status until
+/// the API server confirms that they do not exist. Returns none if the Tenant has no quota.
+pub(crate) fn missing_from_cache<'m>(
+    tenant: &Tenant,
+    cached: impl Iterator<Item = &'m str>,
+) -> BTreeSet<String> {
     if quota(tenant).is_none() {
         return BTreeSet::new();
     }
@@ -131,41 +138,41 @@ pub(crate) fn unconfirmed<'m>(tenant: &Tenant, cached: impl Iterator<Item = &'m 
     listed.filter(|name| !cached.contains(name.as_str())).cloned().collect()
 }
 
-/// Returns how many namespaces the Tenant may have.
+/// Returns the limit of namespaces of the Tenant.
 pub(crate) fn quota(tenant: &Tenant) -> Option<usize> {
     let quota = tenant.spec.namespace_options.as_ref()?.quota?;
     Some(quota.try_into().unwrap_or_default())
 }
 
-/// Since when each entry has been seen unchanged, by the UID of its Tenant.
+/// Ages of reservations: when each entry was first observed unchanged, by the UID of its Tenant.
 #[derive(Debug, Default)]
-pub(crate) struct Sightings(HashMap<String, HashMap<Entry, Instant>>);
+pub(crate) struct ReservationAges(HashMap<String, HashMap<Entry, Instant>>);
 
-/// Namespace and time of an entry, neither of which is judged.
+/// Namespace and timestamp of an entry. A changed timestamp makes it another entry.
 type Entry = (String, Timestamp);
 
-impl Sightings {
-    /// Takes note of the entries that a Tenant has.
+impl ReservationAges {
+    /// Records the entries of a Tenant and drops those that it no longer has.
     pub(crate) fn observe(&mut self, tenant: &Tenant, now: Instant) {
         let entries = tenant.status.iter().flat_map(|status| &status.reservations);
         let before = self.0.remove(&uid(tenant)).unwrap_or_default();
-        let seen = |entry| (before.get(&entry).copied().unwrap_or(now), entry);
+        let first_seen = |entry| (before.get(&entry).copied().unwrap_or(now), entry);
         let entries: HashMap<_, _> =
-            entries.map(key).map(seen).map(|(since, entry)| (entry, since)).collect();
+            entries.map(key).map(first_seen).map(|(since, entry)| (entry, since)).collect();
         if !entries.is_empty() {
             self.0.insert(uid(tenant), entries);
         }
     }
 
-    /// Forgets a Tenant that is gone.
-    pub(crate) fn forget(&mut self, tenant: &Tenant) {
+    /// Removes a Tenant that no longer exists.
+    pub(crate) fn remove(&mut self, tenant: &Tenant) {
         self.0.remove(&uid(tenant));
     }
 
-    /// Whether an entry has been seen unchanged for longer than a place is given.
-    pub(crate) fn is_over(&self, tenant: &Tenant, entry: &Reservation, now: Instant) -> bool {
+    /// Returns whether an entry has been observed unchanged for its whole validity.
+    pub(crate) fn is_expired(&self, tenant: &Tenant, entry: &Reservation, now: Instant) -> bool {
         let since = self.0.get(&uid(tenant)).and_then(|entries| entries.get(&key(entry)));
-        since.is_some_and(|since| now.saturating_duration_since(*since) >= LASTS)
+        since.is_some_and(|since| now.saturating_duration_since(*since) >= RESERVATION_TTL)
     }
 }
 

@@ -1,5 +1,7 @@
-//! Services that were there before their Tenant wanted something on them. Whatever is made or changed later gets it by
-//! admission, so these are looked at once only: after a change of the Tenant, and when a namespace joins it.
+//! Labels and annotations of Services that existed before the Tenant defined them.
+//!
+//! Admission adds the metadata to Services that are created or updated. Existing Services are
+//! therefore updated only after a change of the Tenant, and when a namespace joins the Tenant.
 
 use std::sync::Arc;
 
@@ -20,42 +22,49 @@ use serde_json::Value;
 
 use crate::{
     api::v1beta2::{AdditionalMetadata, Metadata, Tenant},
-    namespace,
+    namespace_metadata,
 };
 
-/// Writes on Services that are there.
-pub(crate) struct Services {
+/// Applies labels and annotations to existing Services.
+pub(crate) struct ServiceMetadata {
     client: Client,
 }
 
-/// The namespaces whose Services are to be looked at: all, unless the present spec was carried out; then those that
-/// are new.
-pub(crate) fn due<'n>(tenant: &Tenant, namespaces: &'n [Arc<Namespace>]) -> Vec<&'n Arc<Namespace>> {
+/// Returns the namespaces whose Services may lack the metadata: all after a change of the spec or a
+/// failure, otherwise those that are not ready yet.
+pub(crate) fn outdated_namespaces<'n>(
+    tenant: &Tenant,
+    namespaces: &'n [Arc<Namespace>],
+) -> Vec<&'n Arc<Namespace>> {
     let status = tenant.status.clone().unwrap_or_default();
-    let was_carried_out =
+    let is_reconciled =
         status.observed_generation == tenant.metadata.generation && is_true(&status.conditions, READY);
-    let is_known = |namespace: &Namespace| {
+    let is_ready = |namespace: &Namespace| {
         let mut spaces = status.spaces.iter();
         spaces.any(|space| space.uid == namespace.uid() && is_true(&space.conditions, READY))
     };
-    namespaces.iter().filter(|namespace| !was_carried_out || !is_known(namespace)).collect()
+    namespaces.iter().filter(|namespace| !is_reconciled || !is_ready(namespace)).collect()
 }
 
-impl Services {
+impl ServiceMetadata {
     pub(crate) fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Brings the Services of a namespace to what is wanted on them.
-    pub(crate) async fn mark(&self, wanted: &AdditionalMetadata, namespace: &str) -> Result<(), WriteError> {
+    /// Applies the metadata to the Services of a namespace.
+    pub(crate) async fn apply(
+        &self,
+        desired: &AdditionalMetadata,
+        namespace: &str,
+    ) -> Result<(), WriteError> {
         let services = Api::<Service>::namespaced(self.client.clone(), namespace);
         let failed = |action, name: &str| {
             let object = describe::<Service>(&ObjectKey::namespaced(namespace, name));
             move |source| WriteError::Api { action, object, source }
         };
-        let there = services.list_metadata(&ListParams::default()).await.map_err(failed("list", "*"))?;
-        for service in there {
-            let (name, Some(patch)) = (service.name_any(), patch(&service.metadata, wanted)) else {
+        let existing = services.list_metadata(&ListParams::default()).await.map_err(failed("list", "*"))?;
+        for service in existing {
+            let (name, Some(patch)) = (service.name_any(), patch(&service.metadata, desired)) else {
                 continue;
             };
             match services.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
@@ -67,13 +76,14 @@ impl Services {
     }
 }
 
-/// The merge patch that brings a Service to what is wanted, or nothing if it is there already or on its way out.
-fn patch(present: &ObjectMeta, wanted: &AdditionalMetadata) -> Option<Value> {
+/// Returns the merge patch that applies the metadata, or `None` if nothing changes or the Service
+/// is being deleted.
+fn patch(present: &ObjectMeta, desired: &AdditionalMetadata) -> Option<Value> {
     if present.deletion_timestamp.is_some() {
         return None;
     }
-    let AdditionalMetadata { labels, annotations } = wanted.clone();
-    namespace::patch(present, &Metadata { labels, annotations }, &Metadata::default())
+    let AdditionalMetadata { labels, annotations } = desired.clone();
+    namespace_metadata::patch(present, &Metadata { labels, annotations }, &Metadata::default())
 }
 
 #[cfg(test)]
@@ -96,7 +106,7 @@ mod tests {
         }])
     }
 
-    fn due_of(observed: i64, ready: &str) -> Vec<String> {
+    fn outdated(observed: i64, ready: &str) -> Vec<String> {
         let tenant: Tenant = serde_json::from_value(json!({
             "metadata": { "name": "oil", "generation": 2 }, "spec": {},
             "status": {
@@ -107,27 +117,27 @@ mod tests {
         }))
         .unwrap();
         let namespaces = ["1", "2", "3"].map(namespace);
-        due(&tenant, &namespaces).into_iter().map(|namespace| namespace.name_any()).collect()
+        outdated_namespaces(&tenant, &namespaces).into_iter().map(|namespace| namespace.name_any()).collect()
     }
 
     #[test]
-    fn after_a_change_all_are_looked_at_and_then_only_those_that_are_new() {
-        assert_eq!(due_of(1, "True"), ["oil-1", "oil-2", "oil-3"]);
-        assert_eq!(due_of(2, "False"), ["oil-1", "oil-2", "oil-3"]);
-        assert_eq!(due_of(2, "True"), ["oil-2", "oil-3"]);
+    fn services_are_updated_everywhere_after_a_change_and_otherwise_in_new_namespaces() {
+        assert_eq!(outdated(1, "True"), ["oil-1", "oil-2", "oil-3"]);
+        assert_eq!(outdated(2, "False"), ["oil-1", "oil-2", "oil-3"]);
+        assert_eq!(outdated(2, "True"), ["oil-2", "oil-3"]);
     }
 
     #[test]
-    fn only_what_differs_is_written() {
-        let wanted: AdditionalMetadata =
+    fn patch_contains_only_changes() {
+        let desired: AdditionalMetadata =
             serde_json::from_value(json!({ "labels": { "team": "oil", "app": "web" } })).unwrap();
         let present = |labels: Value| -> ObjectMeta {
             serde_json::from_value(json!({ "uid": "1", "labels": labels })).unwrap()
         };
         assert_eq!(
-            patch(&present(json!({ "app": "web", "own": "x" })), &wanted),
+            patch(&present(json!({ "app": "web", "own": "x" })), &desired),
             Some(json!({ "metadata": { "uid": "1", "labels": { "team": "oil" } } }))
         );
-        assert_eq!(patch(&present(json!({ "app": "web", "team": "oil" })), &wanted), None);
+        assert_eq!(patch(&present(json!({ "app": "web", "team": "oil" })), &desired), None);
     }
 }

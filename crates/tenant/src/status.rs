@@ -1,4 +1,4 @@
-//! What is said of a Tenant. Pure.
+//! Status of a Tenant. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -18,49 +18,50 @@ use crate::{
         TenantStatus,
     },
     failure::Failures,
-    membership::Mismatch,
-    namespaces::Members,
-    plan::{Plan, remembered},
+    membership::MembershipError,
+    namespaces::MemberNamespaces,
+    plan::{Plan, last_applied_metadata},
     reasons::{ACTIVE, CORDONED, FAILED, PENDING_UNMANAGED_CONTENT, RECONCILING, SUCCEEDED, TERMINATING},
     unsupported_fields,
 };
 
-/// How many namespaces that do not belong are spelled out.
-const STRAYS_TOLD: usize = 4;
-/// The longest message of a condition, in bytes. The API server itself allows more.
-const LONGEST_MESSAGE: usize = 4096;
+/// Limit of mismatched namespaces in the message of the condition Ready.
+const MAX_LISTED_MISMATCHES: usize = 4;
+/// Limit of the message of a condition, in bytes. The limit of the API server is higher.
+const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// What was seen and done.
+/// Result of a reconcile.
 #[derive(Default)]
 pub(crate) struct Report {
-    /// Everybody who owns the Tenant.
     pub(crate) owners: Vec<OwnerStatus>,
-    pub(crate) members: Members,
-    /// The namespaces of the Tenant that the status lists and the cache lacks, although the API server has them.
+    pub(crate) members: MemberNamespaces,
+    /// Members that the status lists and the cache lacks, although they exist in the API server.
     pub(crate) uncached: BTreeSet<String>,
-    /// What the controller has put on each namespace in use.
+    /// Labels and annotations that were applied, by active namespace.
     pub(crate) metadata: BTreeMap<String, Metadata>,
     pub(crate) failures: Failures,
-    pub(crate) notes: Vec<String>,
-    /// The classes that are there and allowed.
+    pub(crate) warnings: Vec<String>,
+    /// Classes that exist and are allowed.
     pub(crate) classes: AvailableClasses,
 }
 
-/// The status before anything is done: admission goes by the owners, and what is put on a namespace is noted
-/// first, so that it can be taken away again whatever happens in between.
+/// Returns the status that records the plan, or `None` if it is recorded already.
 ///
-/// `None` if the status says so already.
-pub(crate) fn announcement(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Option<TenantStatus> {
+/// The status is written before the plan is carried out. Admission reads the owners from it. The
+/// metadata must be recorded before it is applied, so that a restarted controller can remove it
+/// again.
+pub(crate) fn status_of_plan(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Option<TenantStatus> {
     let before = tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
     status.owners.clone_from(&plan.owners);
-    for wanted in &plan.namespaces {
-        note(&mut status.spaces, &wanted.namespace, with(&wanted.remembered, &wanted.metadata));
+    for desired in &plan.namespaces {
+        let metadata = merge_metadata(&desired.last_applied, &desired.metadata);
+        record_metadata(&mut status.spaces, &desired.namespace, metadata);
     }
     if status.owners == before.owners && status.spaces == before.spaces {
         return None;
     }
-    count(&mut status);
+    update_counts(&mut status);
     if status.observed_generation != tenant.metadata.generation {
         let ready = Verdict {
             type_: READY,
@@ -73,41 +74,41 @@ pub(crate) fn announcement(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Opti
     Some(status)
 }
 
-/// Both; of two values for one key the newer counts.
-pub(crate) fn with(older: &Metadata, newer: &Metadata) -> Metadata {
-    let both = |older: &BTreeMap<String, String>, newer: &BTreeMap<String, String>| {
-        let mut both = older.clone();
-        both.extend(newer.clone());
-        both
+/// Merges two sets of metadata. If both have a key, the value of `newer` takes precedence.
+pub(crate) fn merge_metadata(older: &Metadata, newer: &Metadata) -> Metadata {
+    let merge = |older: &BTreeMap<String, String>, newer: &BTreeMap<String, String>| {
+        let mut merged = older.clone();
+        merged.extend(newer.clone());
+        merged
     };
     Metadata {
-        labels: both(&older.labels, &newer.labels),
-        annotations: both(&older.annotations, &newer.annotations),
+        labels: merge(&older.labels, &newer.labels),
+        annotations: merge(&older.annotations, &newer.annotations),
     }
 }
 
-fn note(spaces: &mut Vec<Space>, namespace: &Namespace, metadata: Metadata) {
-    let metadata = given(metadata);
+fn record_metadata(spaces: &mut Vec<Space>, namespace: &Namespace, metadata: Metadata) {
+    let metadata = non_empty(metadata);
     let (name, uid) = (namespace.name_any(), namespace.uid());
     match spaces.iter_mut().find(|space| space.name == name) {
         Some(space) if space.uid == uid => space.metadata = metadata,
-        Some(namesake) => *namesake = Space { name, uid, metadata, ..Space::default() },
+        Some(recreated) => *recreated = Space { name, uid, metadata, ..Space::default() },
         None if metadata.is_some() => spaces.push(Space { name, uid, metadata, ..Space::default() }),
         None => {}
     }
     spaces.sort_by(|one, other| one.name.cmp(&other.name));
 }
 
-fn given(metadata: Metadata) -> Option<Metadata> {
+fn non_empty(metadata: Metadata) -> Option<Metadata> {
     (metadata != Metadata::default()).then_some(metadata)
 }
 
-fn count(status: &mut TenantStatus) {
+fn update_counts(status: &mut TenantStatus) {
     status.namespaces = status.spaces.iter().map(|space| space.name.clone()).collect();
     status.size = i64::try_from(status.spaces.len()).unwrap_or(i64::MAX);
 }
 
-/// The status after a reconcile or a step of the deletion.
+/// Returns the status after a reconcile or a step of the deletion.
 pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> TenantStatus {
     let before = tenant.status.as_ref();
     let uncached = before.iter().flat_map(|status| &status.spaces);
@@ -127,16 +128,17 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         conditions: set_conditions(conditions, &verdicts, generation(tenant), now),
         ..TenantStatus::default()
     };
-    count(&mut status);
+    update_counts(&mut status);
     status
 }
 
-/// The places that are given, but for those of namespaces that are on their way out: they were created, and when they
-/// are gone their places are free.
+/// Returns the reservations without those of terminating namespaces. These were created, and their
+/// deletion frees the quota.
 fn reservations(tenant: &Tenant, report: &Report) -> Vec<Reservation> {
-    let leaving: Vec<_> = report.members.leaving.iter().map(|namespace| namespace.name_any()).collect();
-    let given = tenant.status.iter().flat_map(|status| &status.reservations);
-    given.filter(|reservation| !leaving.contains(&reservation.namespace)).cloned().collect()
+    let terminating: Vec<_> =
+        report.members.terminating.iter().map(|namespace| namespace.name_any()).collect();
+    let reservations = tenant.status.iter().flat_map(|status| &status.reservations);
+    reservations.filter(|reservation| !terminating.contains(&reservation.namespace)).cloned().collect()
 }
 
 fn generation(tenant: &Tenant) -> i64 {
@@ -153,43 +155,44 @@ fn state(tenant: &Tenant) -> TenantState {
 
 fn ready(tenant: &Tenant, report: &Report) -> Verdict {
     if is_deleting(tenant) {
-        return Verdict::is_false(READY, TERMINATING, shorten(leaving(report)));
+        return Verdict::is_false(READY, TERMINATING, truncate(deletion_message(report)));
     }
     if !report.failures.is_empty() {
-        return Verdict::is_false(READY, FAILED, shorten(report.failures.to_string()));
+        return Verdict::is_false(READY, FAILED, truncate(report.failures.to_string()));
     }
-    let notes = report.notes.iter().cloned().chain(strays(&report.members.strays));
-    let message: Vec<_> = std::iter::once("reconciled".to_owned()).chain(notes).collect();
-    Verdict::is_true(READY, SUCCEEDED, shorten(message.join("; ")))
+    let warnings = report.warnings.iter().cloned().chain(mismatch_messages(&report.members.mismatched));
+    let message: Vec<_> = std::iter::once("reconciled".to_owned()).chain(warnings).collect();
+    Verdict::is_true(READY, SUCCEEDED, truncate(message.join("; ")))
 }
 
-/// What the deletion waits for.
-fn leaving(report: &Report) -> String {
+/// Returns a message that lists what blocks the deletion.
+fn deletion_message(report: &Report) -> String {
     let names: Vec<_> = report.members.all().map(|namespace| namespace.name_any()).collect();
-    let waits = match names.as_slice() {
+    let progress = match names.as_slice() {
         [] => "the Tenant is being deleted".to_owned(),
-        names => format!("waits until these namespaces are gone: {}", names.join(", ")),
+        names => format!("waiting for the deletion of namespaces: {}", names.join(", ")),
     };
-    let held = report.members.leaving.iter().filter_map(|namespace| {
-        let held = held_up(namespace);
-        (!held.is_empty()).then(|| format!("namespace {}: {held}", namespace.name_any()))
+    let blocked = report.members.terminating.iter().filter_map(|namespace| {
+        let blockers = deletion_blockers(namespace);
+        (!blockers.is_empty()).then(|| format!("namespace {}: {blockers}", namespace.name_any()))
     });
     let failures = (!report.failures.is_empty()).then(|| report.failures.to_string());
-    std::iter::once(waits).chain(held).chain(failures).collect::<Vec<_>>().join("; ")
+    std::iter::once(progress).chain(blocked).chain(failures).collect::<Vec<_>>().join("; ")
 }
 
-fn strays(strays: &[(String, Mismatch)]) -> Vec<String> {
-    let told = strays.iter().take(STRAYS_TOLD);
-    let mut told: Vec<_> =
-        told.map(|(name, why)| format!("namespace {name} does not belong to the Tenant: {why}")).collect();
-    if let Some(more) = strays.len().checked_sub(STRAYS_TOLD).filter(|more| *more > 0) {
-        told.push(format!("and {more} more namespaces that do not belong"));
+fn mismatch_messages(mismatched: &[(String, MembershipError)]) -> Vec<String> {
+    let listed = mismatched.iter().take(MAX_LISTED_MISMATCHES);
+    let mut messages: Vec<_> = listed
+        .map(|(name, error)| format!("namespace {name} does not belong to the Tenant: {error}"))
+        .collect();
+    if let Some(more) = mismatched.len().checked_sub(MAX_LISTED_MISMATCHES).filter(|more| *more > 0) {
+        messages.push(format!("and {more} more namespaces that do not belong to the Tenant"));
     }
-    told
+    messages
 }
 
-fn shorten(message: String) -> String {
-    message.get(..message.floor_char_boundary(LONGEST_MESSAGE)).map(str::to_owned).unwrap_or(message)
+fn truncate(message: String) -> String {
+    message.get(..message.floor_char_boundary(MAX_MESSAGE_BYTES)).map(str::to_owned).unwrap_or(message)
 }
 
 fn cordoned(spec: &TenantSpec) -> Verdict {
@@ -206,14 +209,14 @@ fn fields_enforced(spec: &TenantSpec) -> Verdict {
 
 fn space(tenant: &Tenant, namespace: &Namespace, report: &Report, now: Timestamp) -> Space {
     let name = namespace.name_any();
-    let metadata =
-        report.metadata.get(&name).cloned().unwrap_or_else(|| remembered(tenant, &namespace.metadata));
+    let metadata = report.metadata.get(&name).cloned();
+    let metadata = metadata.unwrap_or_else(|| last_applied_metadata(tenant, &namespace.metadata));
     let mut verdicts = vec![space_ready(namespace, report), cordoned(&tenant.spec)];
     verdicts.extend(terminating(namespace));
     let before = conditions_of(tenant, namespace);
     Space {
         conditions: set_conditions(before, &verdicts, generation(tenant), now),
-        metadata: given(metadata),
+        metadata: non_empty(metadata),
         uid: namespace.uid(),
         name,
         enforce: None,
@@ -232,7 +235,7 @@ fn space_ready(namespace: &Namespace, report: &Report) -> Verdict {
         return Verdict::is_false(READY, TERMINATING, "the namespace is being deleted");
     }
     match report.failures.in_namespace(&namespace.name_any()) {
-        Some(failure) => Verdict::is_false(READY, FAILED, shorten(failure)),
+        Some(failure) => Verdict::is_false(READY, FAILED, truncate(failure)),
         None => Verdict::is_true(READY, SUCCEEDED, "reconciled"),
     }
 }
@@ -241,21 +244,22 @@ fn terminating(namespace: &Namespace) -> Option<Verdict> {
     if !is_deleting(namespace) {
         return None;
     }
-    Some(match held_up(namespace) {
-        held if held.is_empty() => {
+    Some(match deletion_blockers(namespace) {
+        blockers if blockers.is_empty() => {
             Verdict::is_true(TERMINATING, TERMINATING, "the namespace is being deleted")
         }
-        held => Verdict::is_true(TERMINATING, PENDING_UNMANAGED_CONTENT, shorten(held)),
+        blockers => Verdict::is_true(TERMINATING, PENDING_UNMANAGED_CONTENT, truncate(blockers)),
     })
 }
 
-/// What holds up the deletion of a namespace: what is in it, in the words of Kubernetes' namespace controller, and
-/// finalizers of its own.
-fn held_up(namespace: &Namespace) -> String {
+/// Returns what blocks the deletion of a namespace: its content, as reported by Kubernetes'
+/// namespace controller, and its own finalizers.
+fn deletion_blockers(namespace: &Namespace) -> String {
     let conditions = namespace.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let told = conditions.filter(|condition| condition.status == "True");
-    let content = told.filter_map(|condition| condition.message.clone());
-    let held = namespace.finalizers();
-    let own = (!held.is_empty()).then(|| format!("waits for its own finalizers: {}", held.join(", ")));
+    let conditions = conditions.filter(|condition| condition.status == "True");
+    let content = conditions.filter_map(|condition| condition.message.clone());
+    let finalizers = namespace.finalizers();
+    let own = (!finalizers.is_empty())
+        .then(|| format!("finalizers of the namespace remain: {}", finalizers.join(", ")));
     content.chain(own).collect::<Vec<_>>().join("; ")
 }

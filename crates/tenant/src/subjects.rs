@@ -1,44 +1,44 @@
-//! Who somebody is to the Tenants. Pure.
+//! Users and their roles. Pure.
 //!
-//! Everybody is told apart by kind and full name, as the API server has authenticated them: the name of a
-//! ServiceAccount includes its namespace, so that two of one name are never taken for each other.
+//! Users are compared by kind and full name, as authenticated by the API server. The name of a
+//! ServiceAccount includes its namespace, so ServiceAccounts with equal names are never confused.
 
 use k8s_openapi::api::authentication::v1::UserInfo;
 
 use crate::{
     api::v1beta2::{CapsuleConfigurationSpec, OwnerKind, Tenant, TenantOwner, UserSpec},
-    owners::Selectors,
+    owners::OwnerSelectors,
 };
 
-/// The group whose members may do everything, whatever roles there are.
+/// Group whose members have all permissions, regardless of RBAC.
 pub const MASTERS: &str = "system:masters";
-/// The programs that a cluster itself consists of.
+/// Group of the ServiceAccounts of the control plane.
 const SYSTEM_ACCOUNTS: &str = "system:serviceaccounts:kube-system";
-/// What the user names of ServiceAccounts begin with.
+/// Prefix of the user names of ServiceAccounts.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Somebody who asks something of the API server.
+/// User who sent a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Person<'u> {
+pub struct Requester<'u> {
     name: &'u str,
     groups: &'u [String],
 }
 
-/// What somebody may do with the namespaces of Tenants.
+/// Role of a user for the namespaces of Tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The manager itself: everything.
+    /// The manager itself, which may do everything.
     Manager,
-    /// Everything that leaves things in order, of every Tenant.
+    /// May manage the namespaces of every Tenant, within the rules that keep Tenants consistent.
     Administrator,
-    /// What concerns the Tenants that they own, and nothing else.
+    /// May manage only the namespaces of the Tenants that they own.
     CapsuleUser,
-    /// What their roles allow, but for what makes a namespace belong to a Tenant.
+    /// May do what RBAC allows, except changes of the membership of namespaces.
     Other,
 }
 
-impl<'u> Person<'u> {
-    /// Who asks, as the API server has authenticated them.
+impl<'u> Requester<'u> {
+    /// Returns the authenticated user of a request.
     pub fn of(user: &'u UserInfo) -> Self {
         Self {
             name: user.username.as_deref().unwrap_or_default(),
@@ -46,102 +46,105 @@ impl<'u> Person<'u> {
         }
     }
 
-    /// The user name.
+    /// Returns the user name.
     pub fn name(&self) -> &'u str {
         self.name
     }
 
-    /// Whether this is whom a kind and a name mean.
+    /// Returns whether a kind and a name refer to this user.
     pub fn is(&self, kind: OwnerKind, name: &str) -> bool {
         match kind {
             OwnerKind::User => self.name == name,
-            OwnerKind::Group => self.is_in(name),
+            OwnerKind::Group => self.is_in_group(name),
             OwnerKind::ServiceAccount => self.name == name && account_namespace(name).is_some(),
         }
     }
 
-    /// Everybody as whom this person can own something: by name, and each of the groups.
+    /// Returns all subjects that refer to this user: the name, and each group.
     pub fn subjects(&self) -> impl Iterator<Item = UserSpec> + use<'u> {
-        let named = |kind, name: &str| UserSpec { kind, name: name.to_owned() };
+        let subject = |kind, name: &str| UserSpec { kind, name: name.to_owned() };
         let name = self.name;
-        let account = account_namespace(name).map(|_| named(OwnerKind::ServiceAccount, name));
-        let groups = self.groups.iter().map(move |group| named(OwnerKind::Group, group));
-        [named(OwnerKind::User, name)].into_iter().chain(account).chain(groups)
+        let account = account_namespace(name).map(|_| subject(OwnerKind::ServiceAccount, name));
+        let groups = self.groups.iter().map(move |group| subject(OwnerKind::Group, group));
+        [subject(OwnerKind::User, name)].into_iter().chain(account).chain(groups)
     }
 
-    /// Whether this is one of the programs that a cluster itself consists of.
+    /// Returns whether this is a ServiceAccount of the control plane.
     pub(crate) fn is_system(&self) -> bool {
-        self.is_in(SYSTEM_ACCOUNTS)
+        self.is_in_group(SYSTEM_ACCOUNTS)
     }
 
-    fn is_in(&self, group: &str) -> bool {
+    fn is_in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|one| one == group)
     }
 
-    fn is_among(&self, users: &[UserSpec]) -> bool {
+    fn is_listed(&self, users: &[UserSpec]) -> bool {
         users.iter().any(|user| self.is(user.kind, &user.name))
     }
 }
 
-/// The namespace of the ServiceAccount that has this user name, if it is one.
+/// Returns the namespace of a ServiceAccount, or `None` if the user name is not that of one.
 fn account_namespace(name: &str) -> Option<&str> {
     let (namespace, name) = name.strip_prefix(ACCOUNT_PREFIX)?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some(namespace)
 }
 
-/// What the state of the cluster says of a person. Evaluated only if the configuration alone does not decide.
+/// Relations of a user to the objects of the cluster. Evaluated only if the configuration does not
+/// determine the role.
 pub(crate) trait Relations {
-    /// Whether a binding in the cluster names the person in the role that lets owners create and patch namespaces.
+    /// Returns whether a ClusterRoleBinding or RoleBinding grants the user the permissions of
+    /// owners.
     fn is_bound(&self) -> bool;
 
-    /// Whether the person owns any Tenant.
+    /// Returns whether the user owns a Tenant.
     fn is_owner(&self) -> bool;
 
-    /// Whether a namespace belongs to a Tenant.
+    /// Returns whether a namespace belongs to a Tenant.
     fn is_member(&self, namespace: &str) -> bool;
 }
 
-/// Returns the role of a person. `manager` is the manager's own user name, `as_owners` are the `TenantOwner`s that mean
-/// this person.
+/// Returns the role of a user. `manager` is the manager's own user name. `tenant_owners` are the
+/// `TenantOwner`s that refer to the user.
 ///
-/// Whoever owns a Tenant or is bound to the role of owners in the cluster is a [`Role::CapsuleUser`], whether the
-/// configuration names them or not, and even if it ignores one of their groups: the binding gives them rights on all
-/// namespaces.
+/// A user who owns a Tenant, or who is bound to the ClusterRoles of owners, is always a
+/// [`Role::CapsuleUser`]. This holds even if the configuration does not list the user or ignores
+/// one of the user's groups, because the binding grants permissions on all namespaces.
 pub(crate) fn role(
-    person: &Person<'_>,
+    user: &Requester<'_>,
     manager: &str,
     configuration: &CapsuleConfigurationSpec,
-    as_owners: &[impl AsRef<TenantOwner>],
+    tenant_owners: &[impl AsRef<TenantOwner>],
     relations: &impl Relations,
 ) -> Role {
-    if !manager.is_empty() && person.name == manager {
+    if !manager.is_empty() && user.name == manager {
         return Role::Manager;
     }
-    if person.is_in(MASTERS) || person.is_among(&configuration.administrators) {
+    if user.is_in_group(MASTERS) || user.is_listed(&configuration.administrators) {
         return Role::Administrator;
     }
-    if person.is_system() {
+    if user.is_system() {
         return Role::Other;
     }
     if relations.is_bound() || relations.is_owner() {
         return Role::CapsuleUser;
     }
-    if configuration.ignore_user_with_groups.iter().any(|group| person.is_in(group)) {
+    if configuration.ignore_user_with_groups.iter().any(|group| user.is_in_group(group)) {
         return Role::Other;
     }
-    let is_user = person.is_among(&configuration.owners())
-        || as_owners.iter().any(|owner| owner.as_ref().spec.aggregate)
-        || account_namespace(person.name).is_some_and(|namespace| relations.is_member(namespace));
-    if is_user { Role::CapsuleUser } else { Role::Other }
+    let is_capsule_user = user.is_listed(&configuration.owners())
+        || tenant_owners.iter().any(|owner| owner.as_ref().spec.aggregate)
+        || account_namespace(user.name).is_some_and(|namespace| relations.is_member(namespace));
+    if is_capsule_user { Role::CapsuleUser } else { Role::Other }
 }
 
-/// Whether a person owns a Tenant, as its spec or one of the `TenantOwner`s that mean this person have it.
-pub fn owns(person: &Person<'_>, tenant: &Tenant, as_owners: &[impl AsRef<TenantOwner>]) -> bool {
-    let picks = || {
-        let selectors = Selectors::of(tenant);
-        as_owners.iter().any(|owner| selectors.pick(owner.as_ref()))
+/// Returns whether a user owns a Tenant, by its spec or by one of `tenant_owners`, which refer to
+/// the user.
+pub fn owns(user: &Requester<'_>, tenant: &Tenant, tenant_owners: &[impl AsRef<TenantOwner>]) -> bool {
+    let is_selected = || {
+        let selectors = OwnerSelectors::of(tenant);
+        tenant_owners.iter().any(|owner| selectors.matches(owner.as_ref()))
     };
-    tenant.spec.owners.iter().any(|owner| person.is(owner.kind, &owner.name)) || picks()
+    tenant.spec.owners.iter().any(|owner| user.is(owner.kind, &owner.name)) || is_selected()
 }
 
 #[cfg(test)]
@@ -153,7 +156,7 @@ mod tests {
     use super::*;
 
     const MANAGER: &str = "system:serviceaccount:ensemble-system:ensemble-manager";
-    const NOBODY: [Arc<TenantOwner>; 0] = [];
+    const NO_OWNERS: [Arc<TenantOwner>; 0] = [];
 
     fn user(name: &str, groups: &[&str]) -> UserInfo {
         UserInfo {
@@ -180,14 +183,14 @@ mod tests {
         Arc::new(serde_json::from_value(owner).unwrap())
     }
 
-    /// Somebody in a cluster with the namespace `oil-dev` of a Tenant.
+    /// Relations in a cluster whose namespace `oil-dev` belongs to a Tenant.
     #[derive(Clone, Copy, Default)]
-    struct Known {
+    struct TestRelations {
         is_bound: bool,
         is_owner: bool,
     }
 
-    impl Relations for Known {
+    impl Relations for TestRelations {
         fn is_bound(&self) -> bool {
             self.is_bound
         }
@@ -201,30 +204,30 @@ mod tests {
         }
     }
 
-    fn role_by(user: &UserInfo, configuration: Value, as_owners: &[Arc<TenantOwner>]) -> Role {
-        role_with(user, configuration, as_owners, Known::default())
+    fn role_by(user: &UserInfo, configuration: Value, tenant_owners: &[Arc<TenantOwner>]) -> Role {
+        role_with(user, configuration, tenant_owners, TestRelations::default())
     }
 
     fn role_with(
         user: &UserInfo,
         configuration: Value,
-        as_owners: &[Arc<TenantOwner>],
-        known: Known,
+        tenant_owners: &[Arc<TenantOwner>],
+        relations: TestRelations,
     ) -> Role {
         let configuration = serde_json::from_value(configuration).unwrap();
-        role(&Person::of(user), MANAGER, &configuration, as_owners, &known)
+        role(&Requester::of(user), MANAGER, &configuration, tenant_owners, &relations)
     }
 
     fn role_of(user: &UserInfo) -> Role {
-        role_by(user, json!({}), &NOBODY)
+        role_by(user, json!({}), &NO_OWNERS)
     }
 
     fn owned(user: &UserInfo, spec: Value) -> bool {
-        owns(&Person::of(user), &tenant(spec), &NOBODY)
+        owns(&Requester::of(user), &tenant(spec), &NO_OWNERS)
     }
 
     #[test]
-    fn without_a_configuration_the_default_group_counts() {
+    fn default_group_is_used_without_configuration() {
         assert_eq!(role_of(&user("alice", &["projectcapsule.dev"])), Role::CapsuleUser);
         assert_eq!(role_of(&user("alice", &["system:authenticated"])), Role::Other);
         assert_eq!(role_of(&user("root", &["system:masters", "projectcapsule.dev"])), Role::Administrator);
@@ -232,64 +235,64 @@ mod tests {
         assert_eq!(role_of(&UserInfo::default()), Role::Other);
     }
 
-    /// An API server that would not say who the manager is makes nobody the manager.
+    /// The name of the manager is empty if the API server does not report it.
     #[test]
-    fn nobody_is_not_the_manager() {
+    fn user_without_name_is_not_the_manager() {
         let found = role(
-            &Person::of(&UserInfo::default()),
+            &Requester::of(&UserInfo::default()),
             "",
             &CapsuleConfigurationSpec::default(),
-            &NOBODY,
-            &Known::default(),
+            &NO_OWNERS,
+            &TestRelations::default(),
         );
         assert_eq!(found, Role::Other);
     }
 
     #[test]
-    fn the_configuration_lists_users_groups_and_service_accounts() {
+    fn configuration_lists_users_groups_and_service_accounts() {
         let users = json!({ "users": [
             { "kind": "User", "name": "alice" },
             { "kind": "ServiceAccount", "name": "system:serviceaccount:ci:builder" },
         ] });
-        assert_eq!(role_by(&user("alice", &[]), users.clone(), &NOBODY), Role::CapsuleUser);
-        assert_eq!(role_by(&account("ci", "builder"), users.clone(), &NOBODY), Role::CapsuleUser);
-        assert_eq!(role_by(&account("cd", "builder"), users.clone(), &NOBODY), Role::Other);
-        assert_eq!(role_by(&user("carol", &["projectcapsule.dev"]), users, &NOBODY), Role::Other);
-        let old = json!({ "userNames": ["alice"], "userGroups": ["devs"] });
-        assert_eq!(role_by(&user("alice", &[]), old.clone(), &NOBODY), Role::CapsuleUser);
-        assert_eq!(role_by(&user("bob", &["devs"]), old.clone(), &NOBODY), Role::CapsuleUser);
-        assert_eq!(role_by(&user("devs", &["alice"]), old, &NOBODY), Role::Other);
+        assert_eq!(role_by(&user("alice", &[]), users.clone(), &NO_OWNERS), Role::CapsuleUser);
+        assert_eq!(role_by(&account("ci", "builder"), users.clone(), &NO_OWNERS), Role::CapsuleUser);
+        assert_eq!(role_by(&account("cd", "builder"), users.clone(), &NO_OWNERS), Role::Other);
+        assert_eq!(role_by(&user("carol", &["projectcapsule.dev"]), users, &NO_OWNERS), Role::Other);
+        let deprecated = json!({ "userNames": ["alice"], "userGroups": ["devs"] });
+        assert_eq!(role_by(&user("alice", &[]), deprecated.clone(), &NO_OWNERS), Role::CapsuleUser);
+        assert_eq!(role_by(&user("bob", &["devs"]), deprecated.clone(), &NO_OWNERS), Role::CapsuleUser);
+        assert_eq!(role_by(&user("devs", &["alice"]), deprecated, &NO_OWNERS), Role::Other);
     }
 
     #[test]
-    fn an_administrator_stays_one_whatever_else_they_are() {
+    fn administrator_takes_precedence_over_other_roles() {
         let configuration = json!({
             "administrators": [{ "kind": "Group", "name": "platform" }, { "kind": "User", "name": "eve" }],
             "ignoreUserWithGroups": ["platform"],
         });
-        let found = |user: &UserInfo| role_by(user, configuration.clone(), &NOBODY);
+        let found = |user: &UserInfo| role_by(user, configuration.clone(), &NO_OWNERS);
         assert_eq!(found(&user("dan", &["platform", "projectcapsule.dev"])), Role::Administrator);
         assert_eq!(found(&user("eve", &[])), Role::Administrator);
         assert_eq!(found(&account("oil-dev", "eve")), Role::CapsuleUser);
     }
 
     #[test]
-    fn members_of_ignored_groups_are_like_everybody_else() {
+    fn members_of_ignored_groups_are_not_capsule_users() {
         let configuration = json!({ "ignoreUserWithGroups": ["robots"] });
         let robot = user("r2", &["projectcapsule.dev", "robots"]);
-        assert_eq!(role_by(&robot, configuration, &NOBODY), Role::Other);
+        assert_eq!(role_by(&robot, configuration, &NO_OWNERS), Role::Other);
     }
 
     #[test]
-    fn who_is_bound_or_owns_a_tenant_is_held_to_the_rules_of_owners() {
+    fn bound_users_and_owners_are_capsule_users_even_if_ignored() {
         let ignored =
             json!({ "ignoreUserWithGroups": ["robots"], "users": [{ "kind": "User", "name": "carol" }] });
-        let bound = Known { is_bound: true, ..Known::default() };
-        let owner = Known { is_owner: true, ..Known::default() };
-        for known in [bound, owner] {
-            let found = |user: &UserInfo| role_with(user, ignored.clone(), &NOBODY, known);
-            for held in [user("alice", &[]), user("r2", &["robots"]), account("ci", "builder")] {
-                assert_eq!(found(&held), Role::CapsuleUser, "{held:?}");
+        let bound = TestRelations { is_bound: true, ..TestRelations::default() };
+        let owner = TestRelations { is_owner: true, ..TestRelations::default() };
+        for relations in [bound, owner] {
+            let found = |user: &UserInfo| role_with(user, ignored.clone(), &NO_OWNERS, relations);
+            for user in [user("alice", &[]), user("r2", &["robots"]), account("ci", "builder")] {
+                assert_eq!(found(&user), Role::CapsuleUser, "{user:?}");
             }
             assert_eq!(found(&user("root", &["system:masters"])), Role::Administrator);
             assert_eq!(found(&account("ensemble-system", "ensemble-manager")), Role::Manager);
@@ -298,20 +301,20 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_of_a_tenant_is_one_of_its_people_and_one_of_the_cluster_never() {
+    fn service_accounts_of_tenants_are_capsule_users_and_those_of_the_control_plane_are_not() {
         assert_eq!(role_of(&account("oil-dev", "default")), Role::CapsuleUser);
         assert_eq!(role_of(&account("shop", "default")), Role::Other);
         let controller = account("kube-system", "namespace-controller");
         let configuration = json!({ "users": [{ "kind": "Group", "name": "system:serviceaccounts" }] });
-        assert_eq!(role_by(&controller, configuration, &NOBODY), Role::Other);
-        // The name alone makes no member of a namespace.
+        assert_eq!(role_by(&controller, configuration, &NO_OWNERS), Role::Other);
+        // Names that are not those of ServiceAccounts.
         assert_eq!(role_of(&user("system:serviceaccount:oil-dev", &[])), Role::Other);
         assert_eq!(role_of(&user("system:serviceaccount:oil-dev:", &[])), Role::Other);
         assert_eq!(role_of(&user("system:serviceaccount:oil-dev:a:b", &[])), Role::Other);
     }
 
     #[test]
-    fn a_tenant_owner_counts_unless_it_is_not_to_be_aggregated() {
+    fn tenant_owner_is_a_capsule_user_unless_not_aggregated() {
         let bob = user("bob", &[]);
         let as_owner = |aggregate: bool| {
             [owner(json!({}), json!({ "kind": "User", "name": "bob", "aggregate": aggregate }))]
@@ -321,19 +324,19 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_compared_by_kind_and_full_name_in_the_same_case() {
+    fn owners_are_compared_by_kind_and_exact_name() {
         let alice = |kind: &str| json!({ "owners": [{ "kind": kind, "name": "alice" }] });
         assert!(owned(&user("alice", &[]), alice("User")));
         assert!(!owned(&user("Alice", &[]), alice("User")));
         assert!(!owned(&user("alice", &[]), alice("Group")));
         assert!(owned(&user("bob", &["alice"]), alice("Group")));
         assert!(!owned(&user("bob", &["alice"]), alice("User")));
-        assert!(!owned(&user("alice", &[]), alice("ServiceAccount")), "no name of a ServiceAccount");
+        assert!(!owned(&user("alice", &[]), alice("ServiceAccount")), "not the name of a ServiceAccount");
     }
 
-    /// CVE-2023-46254: the namespace is part of who a ServiceAccount is.
+    /// CVE-2023-46254: the namespace is part of the identity of a ServiceAccount.
     #[test]
-    fn cve_2023_46254_service_accounts_of_one_name_in_two_namespaces_are_two() {
+    fn cve_2023_46254_service_accounts_of_equal_name_in_two_namespaces_differ() {
         let solar = json!({ "owners": [{
             "kind": "ServiceAccount", "name": "system:serviceaccount:solar:tenant-owner",
         }] });
@@ -342,19 +345,16 @@ mod tests {
         for name in ["tenant-owner", "solar-tenant-owner", "solar:tenant-owner", "solar/tenant-owner"] {
             assert!(!owned(&user(name, &["solar", "system:serviceaccounts:solar"]), solar.clone()), "{name}");
         }
-        let found: Vec<_> = Person::of(&account("wind", "tenant-owner"))
+        let found: Vec<_> = Requester::of(&account("wind", "tenant-owner"))
             .subjects()
             .filter(|subject| subject.kind != OwnerKind::Group)
             .map(|subject| subject.name)
             .collect();
-        assert_eq!(
-            found, ["system:serviceaccount:wind:tenant-owner"; 2],
-            "as a user and as a ServiceAccount"
-        );
+        assert_eq!(found, ["system:serviceaccount:wind:tenant-owner"; 2], "a User and a ServiceAccount");
     }
 
     #[test]
-    fn whom_a_tenant_picks_owns_it() {
+    fn selected_tenant_owner_owns_the_tenant() {
         let oil = tenant(json!({ "permissions": { "matchOwners": [{ "matchLabels": { "team": "oil" } }] } }));
         let bob = json!({ "kind": "User", "name": "bob" });
         let user = user("bob", &[]);
@@ -363,7 +363,7 @@ mod tests {
             (json!({ "projectcapsule.dev/tenant": "oil" }), true),
             (json!({ "team": "gas" }), false),
         ] {
-            assert_eq!(owns(&Person::of(&user), &oil, &[owner(labels, bob.clone())]), is_owner);
+            assert_eq!(owns(&Requester::of(&user), &oil, &[owner(labels, bob.clone())]), is_owner);
         }
     }
 }

@@ -1,31 +1,31 @@
-//! Syntax of names, labels and annotations, as the API server checks it when it stores an object. Pure.
+//! Syntax of names, labels, and annotations, as validated by the API server. Pure.
 
 use std::collections::BTreeMap;
 
-/// Length limit of the name part of a key, and of the value of a label.
+/// Limit of the length of the name part of a key, and of a label value.
 const MAX_NAME_LENGTH: usize = 63;
-/// Length limit of a DNS subdomain.
+/// Limit of the length of a DNS subdomain.
 const MAX_SUBDOMAIN_LENGTH: usize = 253;
-/// Size limit of all annotations of one object together, in bytes.
+/// Limit of the total size of the annotations of an object, in bytes.
 pub(crate) const MAX_ANNOTATIONS_SIZE: usize = 256 * 1024;
 
-/// What a key of a label must be.
+/// Rule for label keys, for messages.
 pub(crate) const LABEL_KEY: &str = "a key must be a name, or a DNS subdomain in lower case, a slash and a name; a name has \
      1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit";
-/// What a key of an annotation must be.
+/// Rule for annotation keys, for messages.
 pub(crate) const ANNOTATION_KEY: &str = "a key must be a name, or a DNS subdomain, a slash and a name; a name has \
      1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit";
-/// What the value of a label must be.
+/// Rule for label values, for messages.
 pub(crate) const LABEL_VALUE: &str = "the value of a label must be empty, or have at most 63 letters, digits, '-', '_' and '.', \
      and begin and end with a letter or digit";
-/// What the name of an RBAC object must be.
+/// Rule for names of ClusterRoles, for messages.
 pub(crate) const RBAC_NAME: &str =
     "the name of a ClusterRole must not be empty, '.' or '..', and have no '/' and no '%'";
-/// What the name of a ServiceAccount must be.
+/// Rule for names of ServiceAccounts, for messages.
 pub(crate) const SUBDOMAIN: &str = "the name of a ServiceAccount must be a DNS subdomain: at most 253 lower-case letters, digits, '-' and '.', \
      and each part between dots begins and ends with a letter or digit";
 
-/// Returns whether a text can be the key of a label.
+/// Returns whether a string is a valid label key.
 pub(crate) fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
@@ -33,38 +33,38 @@ pub(crate) fn is_label_key(key: &str) -> bool {
     }
 }
 
-/// Returns whether a text can be the key of an annotation.
+/// Returns whether a string is a valid annotation key.
 pub(crate) fn is_annotation_key(key: &str) -> bool {
     is_label_key(&key.to_lowercase())
 }
 
-/// Returns whether a text can be the value of a label.
+/// Returns whether a string is a valid label value.
 pub(crate) fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_name(value)
 }
 
-/// Returns whether a text is a DNS subdomain of RFC 1123, such as the name of a ServiceAccount.
+/// Returns whether a string is a DNS subdomain (RFC 1123), such as the name of a ServiceAccount.
 pub(crate) fn is_subdomain(name: &str) -> bool {
-    let is_inner = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-';
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_part = |part: &str| {
         part.bytes().all(is_inner) && !part.is_empty() && !part.starts_with('-') && !part.ends_with('-')
     };
     name.len() <= MAX_SUBDOMAIN_LENGTH && name.split('.').all(is_part)
 }
 
-/// Returns whether a text can be the name of an RBAC object, which becomes a segment of a path.
+/// Returns whether a string is a valid name of an RBAC object, that is, a valid path segment.
 pub(crate) fn is_rbac_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
 }
 
-/// Returns the size of annotations, as the API server limits it.
+/// Returns the size of annotations as the API server measures it.
 pub(crate) fn annotations_size(annotations: &BTreeMap<String, String>) -> usize {
     annotations.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
 fn is_name(name: &str) -> bool {
     let is_end = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
-    let is_inner = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     name.len() <= MAX_NAME_LENGTH
         && is_end(name.chars().next())
         && is_end(name.chars().next_back())
@@ -75,32 +75,30 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Judges one text.
-    type Judge = fn(&str) -> bool;
-
-    /// The same cases are put to a real API server by the test `the_api_server_judges_copied_values_alike`.
+    /// The test `the_api_server_judges_copied_values_alike` sends the same cases to a real API
+    /// server.
     #[test]
-    fn keys_and_values_are_judged_as_by_the_api_server() {
+    fn keys_and_values_are_validated_like_the_api_server_does() {
         let cases: serde_json::Value =
             serde_json::from_str(include_str!("../tests/fixtures/propagated-values.json")).unwrap();
-        let judges: [(&str, Judge); 3] = [
+        let validators: [(&str, fn(&str) -> bool); 3] = [
             ("labelKeys", is_label_key),
             ("annotationKeys", is_annotation_key),
             ("labelValues", is_label_value),
         ];
-        for (name, judge) in judges {
+        for (name, is_valid) in validators {
             for (list, expected) in [("valid", true), ("invalid", false)] {
-                let texts = cases[name][list].as_array().unwrap();
-                assert!(!texts.is_empty());
-                for text in texts {
-                    assert_eq!(judge(text.as_str().unwrap()), expected, "{name}: {text}");
+                let values = cases[name][list].as_array().unwrap();
+                assert!(!values.is_empty());
+                for value in values {
+                    assert_eq!(is_valid(value.as_str().unwrap()), expected, "{name}: {value}");
                 }
             }
         }
     }
 
     #[test]
-    fn names_of_roles_and_accounts() {
+    fn names_of_roles_and_service_accounts_are_validated() {
         for (name, is_role, is_account) in [
             ("admin", true, true),
             ("system:node", true, false),

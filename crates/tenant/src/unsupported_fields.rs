@@ -1,4 +1,4 @@
-//! Fields that a Tenant may set and that nothing enforces yet: it says so instead of ignoring them.
+//! Fields that a spec can set and that this version does not enforce. A condition lists them.
 
 use operator_core::conditions::Verdict;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::{
     reasons::{ENFORCED, FIELDS_ENFORCED, NOT_ENFORCED},
 };
 
-/// What is said of the fields that are set and not enforced.
+/// Returns the condition for the fields that are set and not enforced.
 pub(crate) fn verdict(fields: &[&'static str]) -> Verdict {
     if fields.is_empty() {
         return Verdict::is_true(FIELDS_ENFORCED, ENFORCED, "every field that is set is enforced");
@@ -20,8 +20,11 @@ pub(crate) fn verdict(fields: &[&'static str]) -> Verdict {
     Verdict::is_false(FIELDS_ENFORCED, NOT_ENFORCED, message)
 }
 
-/// The paths of the fields that are set and not enforced. A field counts as set if it asks for something: an empty
-/// list of classes, hosts or registries allows nothing, while an empty list of forbidden keys forbids nothing.
+/// Returns the paths of the fields that are set and not enforced.
+///
+/// A field counts as set if it restricts something. An empty list of allowed classes, hosts, or
+/// registries allows nothing, so it counts. An empty list of forbidden keys forbids nothing, so it
+/// does not.
 pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
     let namespaces = spec.namespace_options.iter().flat_map(namespace_fields);
     let ingresses = spec.ingress_options.iter().flat_map(ingress_fields);
@@ -37,16 +40,16 @@ pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
             spec.gateway_options.as_ref().is_some_and(|options| options.allowed_classes.is_some()),
         ),
         ("spec.cordoned", spec.cordoned),
-        ("spec.podOptions", spec.pod_options.as_ref().is_some_and(marks_pods)),
+        ("spec.podOptions", spec.pod_options.as_ref().is_some_and(adds_metadata)),
         ("spec.containerRegistries", spec.container_registries.is_some()),
         ("spec.imagePullPolicies", !spec.image_pull_policies.is_empty()),
-        ("spec.rules", spec.rules.iter().any(demands)),
+        ("spec.rules", spec.rules.iter().any(has_effect)),
     ];
     let set = fields.into_iter().filter_map(|(path, set)| set.then_some(path));
     set.chain(namespaces).chain(ingresses).chain(services).collect()
 }
 
-/// Returns whether a value of any shape says nothing: it is null, false or empty, or has nothing but such values.
+/// Returns whether a value is null, false, or empty, or contains only such values.
 pub(crate) fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -57,8 +60,8 @@ pub(crate) fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// Returns whether a rule asks for anything in the namespaces that it selects.
-fn demands(rule: &Value) -> bool {
+/// Returns whether a rule has an effect in the namespaces that it selects.
+fn has_effect(rule: &Value) -> bool {
     ["quota", "enforce", "permissions"].iter().filter_map(|part| rule.get(part)).any(|part| !is_blank(part))
 }
 
@@ -66,7 +69,7 @@ fn uses_proxy(owner: &OwnerSpec) -> bool {
     owner.proxy_settings.iter().any(|settings| !settings.operations.is_empty())
 }
 
-fn marks_pods(options: &PodOptions) -> bool {
+fn adds_metadata(options: &PodOptions) -> bool {
     options.additional_metadata.as_ref().is_some_and(|metadata| !metadata.is_empty())
 }
 
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enforced_is_not_named() {
+    fn enforced_fields_are_not_listed() {
         let spec = json!({
             "owners": [{ "kind": "User", "name": "alice" }],
             "namespaceOptions": { "quota": 3, "additionalMetadata": { "labels": { "a": "b" } } },
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_and_comes_later_is_named() {
+    fn unsupported_fields_are_listed() {
         let spec = json!({
             "namespaceOptions": { "managedMetadataOnly": true },
             "cordoned": true,
@@ -166,10 +169,9 @@ mod tests {
         assert_eq!(of(spec), expected);
     }
 
-    /// What each field means when it is there and empty.
     #[test]
-    fn an_empty_field_is_named_if_it_forbids_something() {
-        let forbids_nothing = [
+    fn empty_field_is_listed_if_it_restricts_something() {
+        let unrestricted = [
             json!({ "data": {} }),
             json!({ "data": null }),
             json!({ "owners": [{ "kind": "User", "name": "a", "proxySettings": [{ "kind": "Nodes", "operations": [] }] }] }),
@@ -186,11 +188,11 @@ mod tests {
             json!({ "namespaceOptions": { "requiredMetadata": { "labels": {}, "annotations": {} } } }),
             json!({ "namespaceOptions": { "forbiddenLabels": { "denied": [], "deniedRegex": "" }, "forbiddenAnnotations": {} } }),
         ];
-        for spec in forbids_nothing {
+        for spec in unrestricted {
             assert_eq!(of(spec.clone()), [""; 0], "{spec}");
         }
         let list = || json!({ "allowed": [], "allowedRegex": "" });
-        let forbids = [
+        let restricted = [
             (json!({ "priorityClasses": list() }), "spec.priorityClasses"),
             (json!({ "runtimeClasses": {} }), "spec.runtimeClasses"),
             (json!({ "deviceClasses": list() }), "spec.deviceClasses"),
@@ -223,7 +225,7 @@ mod tests {
             (json!({ "rules": [{ "enforce": { "services": { "types": ["NodePort"] } } }] }), "spec.rules"),
             (json!({ "data": { "size": 3 } }), "spec.data"),
         ];
-        for (spec, path) in forbids {
+        for (spec, path) in restricted {
             assert_eq!(of(spec.clone()), [path], "{spec}");
         }
     }

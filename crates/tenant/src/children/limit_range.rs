@@ -1,64 +1,62 @@
-//! LimitRanges.
+//! LimitRanges of a namespace.
 
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, LimitRangeSpec};
 
-use super::{Child, indexed, settle_meta};
+use super::{Child, apply_meta, indexed_meta};
 use crate::{
     api::{names::LIMIT_RANGE_LABEL, v1beta2::LimitRanges},
-    quantities::comparable,
+    quantities::normalize,
     quota::Resources,
 };
 
-/// The LimitRanges of a namespace.
+/// Returns the LimitRanges of a namespace.
 pub fn limit_ranges(tenant: &str, namespace: &str, ranges: &LimitRanges) -> Vec<LimitRange> {
     let object = |(index, spec): (usize, &LimitRangeSpec)| LimitRange {
-        metadata: indexed(tenant, namespace, "limit-range", LIMIT_RANGE_LABEL, index),
+        metadata: indexed_meta(tenant, namespace, "limit-range", LIMIT_RANGE_LABEL, index),
         spec: Some(spec.clone()),
     };
     ranges.items.iter().enumerate().map(object).collect()
 }
 
 impl Child for LimitRange {
-    const KEY: &'static str = LIMIT_RANGE_LABEL;
-
-    fn settle(&self, found: &mut Self) {
-        settle_meta(&self.metadata, &mut found.metadata);
-        if self.spec.as_ref().map(served) != found.spec.as_ref().map(served) {
+    fn apply_to(&self, found: &mut Self) {
+        apply_meta(&self.metadata, &mut found.metadata);
+        if self.spec.as_ref().map(with_defaults) != found.spec.as_ref().map(with_defaults) {
             found.spec.clone_from(&self.spec);
         }
     }
 }
 
-fn served(spec: &LimitRangeSpec) -> LimitRangeSpec {
-    LimitRangeSpec { limits: spec.limits.iter().map(served_item).collect() }
+fn with_defaults(spec: &LimitRangeSpec) -> LimitRangeSpec {
+    LimitRangeSpec { limits: spec.limits.iter().map(item_with_defaults).collect() }
 }
 
-/// The defaults of containers, as `SetDefaults_LimitRangeItem` of the API server fills them in: the largest
-/// amount is the default limit, the default limit the default request, and else the smallest amount is.
-fn served_item(item: &LimitRangeItem) -> LimitRangeItem {
-    let comparable =
-        |resources: &Option<Resources>| comparable(resources.as_ref().unwrap_or(&Resources::new()));
-    let (min, max) = (comparable(&item.min), comparable(&item.max));
-    let (mut default, mut default_request) = (comparable(&item.default), comparable(&item.default_request));
+/// Adds the defaults of the API server for containers (`SetDefaults_LimitRangeItem`): `max` is the
+/// default limit. The default limit, or else `min`, is the default request.
+fn item_with_defaults(item: &LimitRangeItem) -> LimitRangeItem {
+    let normalize =
+        |resources: &Option<Resources>| normalize(resources.as_ref().unwrap_or(&Resources::new()));
+    let (min, max) = (normalize(&item.min), normalize(&item.max));
+    let (mut default, mut default_request) = (normalize(&item.default), normalize(&item.default_request));
     if item.type_ == "Container" {
-        fill(&mut default, &max);
-        fill(&mut default_request, &default);
-        fill(&mut default_request, &min);
+        add_missing(&mut default, &max);
+        add_missing(&mut default_request, &default);
+        add_missing(&mut default_request, &min);
     }
-    let given = |resources: Resources| (!resources.is_empty()).then_some(resources);
+    let non_empty = |resources: Resources| (!resources.is_empty()).then_some(resources);
     LimitRangeItem {
-        default: given(default),
-        default_request: given(default_request),
-        max: given(max),
-        max_limit_request_ratio: given(comparable(&item.max_limit_request_ratio)),
-        min: given(min),
+        default: non_empty(default),
+        default_request: non_empty(default_request),
+        max: non_empty(max),
+        max_limit_request_ratio: non_empty(normalize(&item.max_limit_request_ratio)),
+        min: non_empty(min),
         type_: item.type_.clone(),
     }
 }
 
-fn fill(resources: &mut Resources, from: &Resources) {
-    for (name, amount) in from {
-        resources.entry(name.clone()).or_insert_with(|| amount.clone());
+fn add_missing(resources: &mut Resources, from: &Resources) {
+    for (name, quantity) in from {
+        resources.entry(name.clone()).or_insert_with(|| quantity.clone());
     }
 }
 
@@ -72,15 +70,15 @@ mod tests {
         serde_json::from_value(json!({ "limits": limits })).unwrap()
     }
 
-    fn wanted(limits: &Value) -> LimitRange {
+    fn desired(limits: &Value) -> LimitRange {
         let ranges = LimitRanges { items: vec![spec(limits)] };
         limit_ranges("oil", "oil-dev", &ranges).pop().unwrap()
     }
 
     #[test]
-    fn it_has_the_name_and_the_labels_of_the_contract() {
-        let made = wanted(&json!([{ "type": "Pod", "max": { "cpu": "1" } }]));
-        let meta = made.metadata;
+    fn limit_range_has_name_and_labels_of_capsule() {
+        let desired = desired(&json!([{ "type": "Pod", "max": { "cpu": "1" } }]));
+        let meta = desired.metadata;
         assert_eq!(meta.name.as_deref(), Some("capsule-oil-0"));
         assert_eq!(meta.namespace.as_deref(), Some("oil-dev"));
         let labels = meta.labels.unwrap();
@@ -91,11 +89,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_fills_in_is_no_difference() {
-        let wanted = wanted(
+    fn defaults_of_the_api_server_are_no_difference() {
+        let desired = desired(
             &json!([{ "type": "Container", "min": { "cpu": "50m" }, "max": { "cpu": 1, "memory": "1024Mi" } }]),
         );
-        let mut found = wanted.clone();
+        let mut found = desired.clone();
         found.spec = Some(spec(&json!([{
             "type": "Container",
             "min": { "cpu": "50m" },
@@ -104,29 +102,29 @@ mod tests {
             "defaultRequest": { "cpu": "1", "memory": "1Gi" },
         }])));
         let before = found.clone();
-        wanted.settle(&mut found);
+        desired.apply_to(&mut found);
         assert_eq!(found, before);
     }
 
     #[test]
     fn only_containers_have_defaults() {
         let pod = spec(&json!([{ "type": "Pod", "max": { "cpu": "1" } }]));
-        assert_eq!(served(&pod), pod);
+        assert_eq!(with_defaults(&pod), pod);
     }
 
     #[test]
-    fn another_limit_is_repaired_and_the_labels_of_others_stay() {
-        let wanted = wanted(&json!([{ "type": "Pod", "max": { "cpu": "1" } }]));
-        let mut found = wanted.clone();
+    fn changed_limit_is_repaired_and_foreign_labels_stay() {
+        let desired = desired(&json!([{ "type": "Pod", "max": { "cpu": "1" } }]));
+        let mut found = desired.clone();
         found.spec = Some(spec(&json!([{ "type": "Pod", "max": { "cpu": "2" } }])));
         let labels = found.metadata.labels.as_mut().unwrap();
-        labels.insert("theirs".into(), "stays".into());
+        labels.insert("foreign".into(), "stays".into());
         labels.remove("projectcapsule.dev/tenant");
-        wanted.settle(&mut found);
-        assert_eq!(found.spec, wanted.spec);
+        desired.apply_to(&mut found);
+        assert_eq!(found.spec, desired.spec);
         let labels = found.metadata.labels.unwrap();
         assert_eq!(
-            (labels["theirs"].as_str(), labels["projectcapsule.dev/tenant"].as_str()),
+            (labels["foreign"].as_str(), labels["projectcapsule.dev/tenant"].as_str()),
             ("stays", "oil")
         );
     }

@@ -1,8 +1,8 @@
-//! The objects that a Tenant keeps in each of its namespaces: what they are to be, and when one that is there
-//! says so.
+//! Objects that a Tenant manages in each of its namespaces: their desired state and its comparison
+//! with existing objects.
 //!
-//! Each is compared in the form in which the API server serves it, with its defaults filled in, so that what
-//! was written once is not written again.
+//! Objects are compared with the defaults of the API server applied, so that an unchanged object is
+//! not written again.
 
 mod limit_range;
 mod network_policy;
@@ -22,28 +22,26 @@ pub use self::{
 };
 use crate::api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL, OBJECT_TENANT_LABEL};
 
-/// A kind of object that a Tenant keeps in its namespaces. `self` is the object as it is to be.
+/// Kind of object that a Tenant manages in its namespaces. `self` is the desired object.
 pub trait Child: Sized {
-    /// The label that tells the objects of this kind and Tenant apart. Pruning goes by it.
-    const KEY: &'static str;
+    /// Changes `found` to the desired state. Equivalent values stay, and so do other labels and
+    /// annotations.
+    fn apply_to(&self, found: &mut Self);
 
-    /// Makes `found` what it is to be. What says the same in other words stays, and so do labels and
-    /// annotations of others.
-    fn settle(&self, found: &mut Self);
-
-    /// Whether the API server would refuse the change from `found`, so that it must be deleted and made anew.
-    fn must_replace(&self, _found: &Self) -> bool {
+    /// Returns whether the API server would reject the update of `found`, so that it must be
+    /// recreated.
+    fn must_recreate(&self, _found: &Self) -> bool {
         false
     }
 }
 
-/// Name, namespace and labels of the child of a Tenant with that key.
-fn meta(tenant: &str, namespace: &str, component: &str, name: String, key: (&str, String)) -> ObjectMeta {
+/// Returns the name, namespace, and labels of a child with this label.
+fn meta(tenant: &str, namespace: &str, component: &str, name: String, label: (&str, String)) -> ObjectMeta {
     let mut labels = labels::recommended("tenant", tenant, component);
     labels.extend([
         (OBJECT_MANAGER_LABEL.to_owned(), OBJECT_MANAGER.to_owned()),
         (OBJECT_TENANT_LABEL.to_owned(), tenant.to_owned()),
-        (key.0.to_owned(), key.1),
+        (label.0.to_owned(), label.1),
     ]);
     ObjectMeta {
         name: Some(name),
@@ -53,17 +51,17 @@ fn meta(tenant: &str, namespace: &str, component: &str, name: String, key: (&str
     }
 }
 
-/// [`meta`] of the item at an index of one of the Tenant's lists.
-fn indexed(tenant: &str, namespace: &str, component: &str, label: &str, index: usize) -> ObjectMeta {
+/// Returns the [`meta`] of the item at an index of one of the Tenant's lists.
+fn indexed_meta(tenant: &str, namespace: &str, component: &str, label: &str, index: usize) -> ObjectMeta {
     meta(tenant, namespace, component, format!("capsule-{tenant}-{index}"), (label, index.to_string()))
 }
 
-fn settle_meta(wanted: &ObjectMeta, found: &mut ObjectMeta) {
-    for (wanted, found) in
-        [(&wanted.labels, &mut found.labels), (&wanted.annotations, &mut found.annotations)]
+fn apply_meta(desired: &ObjectMeta, found: &mut ObjectMeta) {
+    for (desired, found) in
+        [(&desired.labels, &mut found.labels), (&desired.annotations, &mut found.annotations)]
     {
-        if let Some(wanted) = wanted.as_ref().filter(|wanted| !wanted.is_empty()) {
-            found.get_or_insert_with(BTreeMap::new).extend(wanted.clone());
+        if let Some(desired) = desired.as_ref().filter(|desired| !desired.is_empty()) {
+            found.get_or_insert_with(BTreeMap::new).extend(desired.clone());
         }
     }
 }

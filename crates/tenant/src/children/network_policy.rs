@@ -1,34 +1,34 @@
-//! NetworkPolicies.
+//! NetworkPolicies of a namespace.
 
 use k8s_openapi::{
     api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{Child, indexed, settle_meta};
+use super::{Child, apply_meta, indexed_meta};
 use crate::{
     api::{names::NETWORK_POLICY_LABEL, v1beta2::NetworkPolicies},
     cidr,
 };
 
-/// The NetworkPolicies of a namespace, with canonical CIDRs.
+/// Returns the NetworkPolicies of a namespace, with canonical CIDRs.
 pub fn network_policies(tenant: &str, namespace: &str, policies: &NetworkPolicies) -> Vec<NetworkPolicy> {
     let object = |(index, spec): (usize, &NetworkPolicySpec)| {
         let mut spec = spec.clone();
         for_each_block(&mut spec, |_, block| {
             let fields = std::iter::once(&mut block.cidr).chain(block.except.iter_mut().flatten());
-            // One that is no CIDR stays: the API server says what is wrong with it.
+            // Invalid CIDRs stay unchanged, so that the API server reports them.
             fields.for_each(|text| *text = cidr::canonical(text).unwrap_or_else(|_| text.clone()));
         });
         NetworkPolicy {
-            metadata: indexed(tenant, namespace, "network-policy", NETWORK_POLICY_LABEL, index),
+            metadata: indexed_meta(tenant, namespace, "network-policy", NETWORK_POLICY_LABEL, index),
             spec: Some(spec),
         }
     };
     policies.items.iter().enumerate().map(object).collect()
 }
 
-/// What to tell the person who wrote CIDRs that are replaced by their canonical form.
+/// Returns a warning for each CIDR that is replaced by its canonical form.
 pub fn cidr_warnings(policies: &NetworkPolicies) -> Vec<String> {
     let mut warnings = Vec::new();
     for (index, spec) in policies.items.iter().enumerate() {
@@ -46,19 +46,17 @@ pub fn cidr_warnings(policies: &NetworkPolicies) -> Vec<String> {
 }
 
 impl Child for NetworkPolicy {
-    const KEY: &'static str = NETWORK_POLICY_LABEL;
-
-    fn settle(&self, found: &mut Self) {
-        settle_meta(&self.metadata, &mut found.metadata);
-        if self.spec.as_ref().map(served) != found.spec.as_ref().map(served) {
+    fn apply_to(&self, found: &mut Self) {
+        apply_meta(&self.metadata, &mut found.metadata);
+        if self.spec.as_ref().map(with_defaults) != found.spec.as_ref().map(with_defaults) {
             found.spec.clone_from(&self.spec);
         }
     }
 }
 
-/// The policy as the API server serves it: policy types and protocols filled in
-/// (`SetDefaults_NetworkPolicy`), and empty lists and maps left out.
-fn served(spec: &NetworkPolicySpec) -> NetworkPolicySpec {
+/// Adds the defaults of the API server (`SetDefaults_NetworkPolicy`): policy types and protocols.
+/// Removes empty lists and maps.
+fn with_defaults(spec: &NetworkPolicySpec) -> NetworkPolicySpec {
     let mut spec = spec.clone();
     if spec.policy_types.as_ref().is_none_or(Vec::is_empty) {
         let egress = spec.egress.as_ref().is_some_and(|rules| !rules.is_empty());
@@ -66,51 +64,51 @@ fn served(spec: &NetworkPolicySpec) -> NetworkPolicySpec {
         spec.policy_types = Some(types.into_iter().map(str::to_owned).collect());
     }
     spec.pod_selector.get_or_insert_default();
-    spec.pod_selector.as_mut().map(serve_selector);
+    spec.pod_selector.as_mut().map(remove_empty_fields);
     for rule in spec.ingress.iter_mut().flatten() {
-        rule.ports.iter_mut().flatten().for_each(serve_port);
-        rule.from.iter_mut().flatten().for_each(serve_peer);
-        drop_empty(&mut rule.ports);
-        drop_empty(&mut rule.from);
+        rule.ports.iter_mut().flatten().for_each(add_protocol);
+        rule.from.iter_mut().flatten().for_each(normalize_peer);
+        remove_empty(&mut rule.ports);
+        remove_empty(&mut rule.from);
     }
     for rule in spec.egress.iter_mut().flatten() {
-        rule.ports.iter_mut().flatten().for_each(serve_port);
-        rule.to.iter_mut().flatten().for_each(serve_peer);
-        drop_empty(&mut rule.ports);
-        drop_empty(&mut rule.to);
+        rule.ports.iter_mut().flatten().for_each(add_protocol);
+        rule.to.iter_mut().flatten().for_each(normalize_peer);
+        remove_empty(&mut rule.ports);
+        remove_empty(&mut rule.to);
     }
-    drop_empty(&mut spec.ingress);
-    drop_empty(&mut spec.egress);
+    remove_empty(&mut spec.ingress);
+    remove_empty(&mut spec.egress);
     spec
 }
 
-fn serve_port(port: &mut NetworkPolicyPort) {
+fn add_protocol(port: &mut NetworkPolicyPort) {
     port.protocol.get_or_insert_with(|| "TCP".to_owned());
 }
 
-fn serve_peer(peer: &mut NetworkPolicyPeer) {
-    peer.namespace_selector.as_mut().map(serve_selector);
-    peer.pod_selector.as_mut().map(serve_selector);
+fn normalize_peer(peer: &mut NetworkPolicyPeer) {
+    peer.namespace_selector.as_mut().map(remove_empty_fields);
+    peer.pod_selector.as_mut().map(remove_empty_fields);
     if let Some(block) = &mut peer.ip_block {
-        drop_empty(&mut block.except);
+        remove_empty(&mut block.except);
     }
 }
 
-fn serve_selector(selector: &mut LabelSelector) {
+fn remove_empty_fields(selector: &mut LabelSelector) {
     selector
         .match_expressions
         .iter_mut()
         .flatten()
-        .for_each(|requirement| drop_empty(&mut requirement.values));
-    drop_empty(&mut selector.match_expressions);
+        .for_each(|requirement| remove_empty(&mut requirement.values));
+    remove_empty(&mut selector.match_expressions);
     selector.match_labels.take_if(|labels| labels.is_empty());
 }
 
-fn drop_empty<T>(list: &mut Option<Vec<T>>) {
+fn remove_empty<T>(list: &mut Option<Vec<T>>) {
     list.take_if(|list| list.is_empty());
 }
 
-/// Visits every block of addresses with its path in the policy.
+/// Calls `visit` for every IP block with its path in the policy.
 fn for_each_block(spec: &mut NetworkPolicySpec, mut visit: impl FnMut(String, &mut IPBlock)) {
     let ingress = spec.ingress.iter_mut().flatten().map(|rule| &mut rule.from);
     let egress = spec.egress.iter_mut().flatten().map(|rule| &mut rule.to);
@@ -135,7 +133,7 @@ mod tests {
         serde_json::from_value(json!({ "items": items })).unwrap()
     }
 
-    fn wanted(item: &Value) -> NetworkPolicy {
+    fn desired(item: &Value) -> NetworkPolicy {
         network_policies("oil", "oil-dev", &policies(&json!([item]))).pop().unwrap()
     }
 
@@ -153,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn cidrs_are_made_canonical_with_a_warning_for_each() {
-        let made = serde_json::to_value(wanted(&oil()).spec.unwrap()).unwrap();
+    fn cidrs_become_canonical_with_a_warning_each() {
+        let made = serde_json::to_value(desired(&oil()).spec.unwrap()).unwrap();
         assert_eq!(made["egress"][0]["to"][0]["ipBlock"]["except"][0], "192.160.0.0/12");
         assert_eq!(made["ingress"][0]["from"][2]["ipBlock"]["cidr"], "192.160.0.0/12");
         let warnings = cidr_warnings(&policies(&json!([oil()])));
@@ -164,21 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cidr_is_left_to_the_api_server() {
+    fn invalid_cidr_stays_unchanged() {
         let item =
             json!({ "podSelector": {}, "egress": [{ "to": [{ "ipBlock": { "cidr": "everywhere" } }] }] });
-        let made = serde_json::to_value(wanted(&item).spec.unwrap()).unwrap();
+        let made = serde_json::to_value(desired(&item).spec.unwrap()).unwrap();
         assert_eq!(made["egress"][0]["to"][0]["ipBlock"]["cidr"], "everywhere");
     }
 
     #[test]
-    fn what_the_api_server_fills_in_and_leaves_out_is_no_difference() {
-        let wanted = wanted(&json!({
+    fn defaults_of_the_api_server_and_empty_fields_are_no_difference() {
+        let desired = desired(&json!({
             "podSelector": { "matchLabels": {}, "matchExpressions": [] },
             "ingress": [{ "from": [], "ports": [{ "port": 80 }] }],
             "egress": [],
         }));
-        let mut found = wanted.clone();
+        let mut found = desired.clone();
         found.spec = serde_json::from_value(json!({
             "podSelector": {},
             "ingress": [{ "ports": [{ "port": 80, "protocol": "TCP" }] }],
@@ -186,23 +184,23 @@ mod tests {
         }))
         .unwrap();
         let before = found.clone();
-        wanted.settle(&mut found);
+        desired.apply_to(&mut found);
         assert_eq!(found, before);
     }
 
     #[test]
-    fn a_policy_with_egress_rules_is_for_both_directions() {
+    fn policy_with_egress_rules_gets_both_policy_types() {
         let spec: NetworkPolicySpec =
             serde_json::from_value(json!({ "podSelector": {}, "egress": [{}] })).unwrap();
-        assert_eq!(served(&spec).policy_types.unwrap(), ["Ingress", "Egress"]);
+        assert_eq!(with_defaults(&spec).policy_types.unwrap(), ["Ingress", "Egress"]);
     }
 
     #[test]
-    fn another_rule_is_repaired() {
-        let wanted = wanted(&oil());
-        let mut found = wanted.clone();
+    fn changed_rule_is_repaired() {
+        let desired = desired(&oil());
+        let mut found = desired.clone();
         found.spec.as_mut().unwrap().ingress = None;
-        wanted.settle(&mut found);
-        assert_eq!(found, wanted);
+        desired.apply_to(&mut found);
+        assert_eq!(found, desired);
     }
 }

@@ -1,12 +1,10 @@
-//! The controller of `CapsuleConfiguration`s: keeps what all Tenants need.
+//! The `CapsuleConfiguration` controller, which manages what all Tenants share.
 //!
-//! ```text
-//! users   pure: who may own Tenants
-//! roles   pure: the cluster roles that owners get, and who is bound to them; grants makes and repairs them
-//! status  pure: what is said of the configuration and of each TenantOwner
-//! ```
+//! - `users`: who may own Tenants (pure)
+//! - `roles`: desired ClusterRoles of owners and their binding (pure), applied by `rbac_objects`
+//! - `status`: status of the configuration and of each `TenantOwner` (pure)
 
-mod grants;
+mod rbac_objects;
 pub(crate) mod roles;
 mod status;
 pub mod users;
@@ -32,9 +30,9 @@ use operator_core::{
 };
 
 use self::{
-    grants::Grants,
-    roles::{mark, roles},
-    status::{Report, owner_status, status, without_effect},
+    rbac_objects::RbacObjects,
+    roles::{ownership_mark, roles},
+    status::{Report, ineffective_status, owner_status, status},
     users::users,
 };
 use crate::{
@@ -45,16 +43,16 @@ use crate::{
         },
     },
     failure::{Failure, Failures},
-    owners::{Selectors, differs},
+    owners::{OwnerSelectors, is_relevant_change},
     reasons::{RECONCILE_FAILED, STATUS_UPDATE_FAILED},
     webhook::patterns,
 };
 
-/// Why a configuration could not be reconciled.
+/// Reason why a configuration could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Some of what the configuration asks is not there; the condition Ready tells of it too.
-    #[error("not all is as the configuration asks")]
+    /// Some objects do not match the spec. The condition Ready reports the same failures.
+    #[error("cannot reconcile all objects of the configuration")]
     Incomplete(#[source] Failures),
     /// A status could not be written.
     #[error(transparent)]
@@ -70,16 +68,16 @@ impl ReconcileError for Error {
     }
 
     fn is_terminal(&self) -> bool {
-        matches!(self, Self::Incomplete(failures) if failures.need_other_spec())
+        matches!(self, Self::Incomplete(failures) if failures.need_spec_change())
     }
 }
 
-/// Keeps the cluster roles of owners as the configuration asks, and says who owns what.
+/// Reconciles the ClusterRoles of owners, and reports the Tenants of each `TenantOwner`.
 pub struct ConfigurationController {
     tenants: Informer<Tenant>,
     owners: Informer<TenantOwner>,
-    cluster_roles: Grants<ClusterRole>,
-    bindings: Grants<ClusterRoleBinding>,
+    cluster_roles: RbacObjects<ClusterRole>,
+    bindings: RbacObjects<ClusterRoleBinding>,
     status: StatusWriter<CapsuleConfiguration>,
     owner_status: StatusWriter<TenantOwner>,
 }
@@ -100,7 +98,8 @@ impl Controller for ConfigurationController {
             rule::<ClusterRole>(UPDATE | DELETE).named([PROVISIONER_ROLE, DELETER_ROLE]),
             rule::<ClusterRoleBinding>(GET | LIST | WATCH | CREATE),
             rule::<ClusterRoleBinding>(UPDATE | DELETE).named([PROVISIONER_ROLE]),
-            // What the cluster roles grant: nobody may put more into a role than they have.
+            // The ClusterRoles grant these. To prevent escalation, Kubernetes lets a client grant only
+            // permissions that it has.
             rule::<Namespace>(CREATE | PATCH | DELETE),
         ]
     }
@@ -114,23 +113,24 @@ impl Controller for ConfigurationController {
     }
 
     fn leftovers() -> Vec<ClusterLeftovers> {
-        // The binding first: what it gives to people is theirs only while admission watches over it.
+        // The binding first, because its permissions are safe only while the admission webhooks
+        // run.
         vec![
-            ClusterLeftovers::of::<ClusterRoleBinding>(mark(), &[PROVISIONER_ROLE]),
-            ClusterLeftovers::of::<ClusterRole>(mark(), &[PROVISIONER_ROLE, DELETER_ROLE]),
+            ClusterLeftovers::of::<ClusterRoleBinding>(ownership_mark(), &[PROVISIONER_ROLE]),
+            ClusterLeftovers::of::<ClusterRole>(ownership_mark(), &[PROVISIONER_ROLE, DELETER_ROLE]),
         ]
     }
 
     fn build(builder: &mut ControllerBuilder<'_, CapsuleConfiguration>) -> Self {
         let tenants = builder.informer::<Tenant>(Selection::All);
-        builder.watches(&tenants, |change| concerned(concerns_owners(change)));
+        builder.watches(&tenants, |change| configuration_if(changes_owners(change)));
         let owners = builder.informer::<TenantOwner>(Selection::All);
-        builder.watches(&owners, |change| concerned(differs(change)));
+        builder.watches(&owners, |change| configuration_if(is_relevant_change(change)));
         Self {
-            cluster_roles: Grants::build(builder),
-            bindings: Grants::build(builder),
+            cluster_roles: RbacObjects::build(builder),
+            bindings: RbacObjects::build(builder),
             status: builder.status(),
-            owner_status: builder.status_of(&owners, |_| {}, |_| concerned(true)),
+            owner_status: builder.status_of(&owners, |_| {}, |_| configuration_if(true)),
             tenants,
             owners,
         }
@@ -139,93 +139,98 @@ impl Controller for ConfigurationController {
     async fn reconcile(&self, configuration: Arc<CapsuleConfiguration>) -> Result<Outcome, Error> {
         let now = Timestamp::now();
         if configuration.name_any() != CONFIGURATION_NAME {
-            return Ok(self.status.write(&configuration, |known| without_effect(known, now)).await?);
+            return Ok(self.status.write(&configuration, |current| ineffective_status(current, now)).await?);
         }
         let owners = self.owners.store().list();
         let tenants = self.tenants.store().list();
         let users = users(&configuration.spec, owners.iter().map(AsRef::as_ref));
-        let mut failures = self.grant(&configuration.spec, &users).await;
+        let mut failures = self.apply_roles(&configuration.spec, &users).await;
         failures.add_all(patterns::errors(&configuration.spec).into_iter().map(Failure::Pattern));
-        if !failures.is_empty() && failures.are_passing() {
+        if !failures.is_empty() && failures.are_transient() {
             return Err(Error::Incomplete(failures));
         }
         let mut names: Vec<_> = tenants.iter().map(|tenant| tenant.name_any()).collect();
         names.sort();
         let report = Report { users, tenants: names, failure: failures.to_string() };
-        let told = self.status.write(&configuration, |known| status(known, &report, now)).await?;
-        let told = told.and(self.tell_owners(&owners, &tenants, now).await?);
-        if failures.is_empty() || told != Outcome::Done {
-            return Ok(told);
+        let updated = self.status.write(&configuration, |current| status(current, &report, now)).await?;
+        let updated = updated.and(self.update_owner_statuses(&owners, &tenants, now).await?);
+        if failures.is_empty() || updated != Outcome::Done {
+            return Ok(updated);
         }
         Err(Error::Incomplete(failures))
     }
 }
 
 impl ConfigurationController {
-    /// Makes the cluster roles. People are bound only to a role that is ours: the name may be that of a stranger's.
-    async fn grant(&self, spec: &CapsuleConfigurationSpec, users: &[UserSpec]) -> Failures {
+    /// Applies the ClusterRoles and their binding. Subjects are bound only to a ClusterRole that
+    /// the controller manages, because another program may own a ClusterRole of that name.
+    async fn apply_roles(&self, spec: &CapsuleConfigurationSpec, users: &[UserSpec]) -> Failures {
         let mut failures = Failures::default();
         let names = &spec.rbac;
         if names.provisioner == names.deleter {
-            failures.add(Failure::OneRole { name: names.deleter.clone() });
+            failures.add(Failure::DuplicateRoleName { name: names.deleter.clone() });
             return failures;
         }
-        let (wanted, malformed) = roles(names, users.iter().chain(&spec.administrators));
-        failures.add_all(malformed);
+        let (desired, invalid) = roles(names, users.iter().chain(&spec.administrators));
+        failures.add_all(invalid);
         let (provisioner, deleter) = tokio::join!(
-            self.cluster_roles.make(&wanted.provisioner),
-            self.cluster_roles.make(&wanted.deleter)
+            self.cluster_roles.apply(&desired.provisioner),
+            self.cluster_roles.apply(&desired.deleter)
         );
         let bound = match provisioner {
-            Ok(()) => self.bindings.make(&wanted.binding).await,
+            Ok(()) => self.bindings.apply(&desired.binding).await,
             Err(error) => {
-                failures.add_all(self.bindings.narrow(&wanted.binding).await.into_iter().map(told));
+                let errors = self.bindings.remove_extra_subjects(&desired.binding).await;
+                failures.add_all(errors.into_iter().map(rbac_failure));
                 Err(error)
             }
         };
-        let made: Vec<_> = [bound, deleter].into_iter().filter_map(Result::err).collect();
-        if made.is_empty() {
-            // The binding first: without its role it grants nothing anyway.
-            failures.add_all(self.bindings.prune(&[&names.provisioner]).await.into_iter().map(told));
-            let kept = [names.provisioner.as_str(), &names.deleter];
-            failures.add_all(self.cluster_roles.prune(&kept).await.into_iter().map(told));
+        let errors: Vec<_> = [bound, deleter].into_iter().filter_map(Result::err).collect();
+        if errors.is_empty() {
+            // The binding first, because it grants nothing without its ClusterRole.
+            let pruned = self.bindings.prune(&[&names.provisioner]).await;
+            failures.add_all(pruned.into_iter().map(rbac_failure));
+            let pruned = self.cluster_roles.prune(&[names.provisioner.as_str(), &names.deleter]).await;
+            failures.add_all(pruned.into_iter().map(rbac_failure));
         }
-        failures.add_all(made.into_iter().map(told));
+        failures.add_all(errors.into_iter().map(rbac_failure));
         failures
     }
 
-    /// Tells each owner which Tenants it has.
-    async fn tell_owners(
+    /// Updates the status of each `TenantOwner` with its Tenants.
+    async fn update_owner_statuses(
         &self,
         owners: &[Arc<TenantOwner>],
         tenants: &[Arc<Tenant>],
         now: Timestamp,
     ) -> Result<Outcome, Error> {
-        let tenants: Vec<_> = tenants.iter().map(|tenant| (tenant.as_ref(), Selectors::of(tenant))).collect();
-        let mut told = Outcome::Done;
+        let tenants: Vec<_> =
+            tenants.iter().map(|tenant| (tenant.as_ref(), OwnerSelectors::of(tenant))).collect();
+        let mut outcome = Outcome::Done;
         for owner in owners {
-            let wrote = self.owner_status.write(owner, |known| owner_status(known, &tenants, now)).await?;
-            told = told.and(wrote);
+            let next = |current: &TenantOwner| owner_status(current, &tenants, now);
+            outcome = outcome.and(self.owner_status.write(owner, next).await?);
         }
-        Ok(told)
+        Ok(outcome)
     }
 }
 
-/// The key of the configuration that counts, if it is concerned.
-fn concerned(is_concerned: bool) -> Vec<ObjectKey> {
-    if is_concerned { vec![ObjectKey::cluster(CONFIGURATION_NAME)] } else { Vec::new() }
+/// Returns the key of the effective configuration if a change is relevant to it.
+fn configuration_if(is_relevant: bool) -> Vec<ObjectKey> {
+    if is_relevant { vec![ObjectKey::cluster(CONFIGURATION_NAME)] } else { Vec::new() }
 }
 
-/// Whether there is another Tenant, or one that selects other owners.
-fn concerns_owners(change: &Change<Tenant>) -> bool {
+/// Returns whether a Tenant is created or deleted, or selects other owners.
+fn changes_owners(change: &Change<Tenant>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     old.spec.permissions != new.spec.permissions
 }
 
-/// With what to do where the manager has not been given the rights for a name of the person's own.
-fn told(error: WriteError) -> Failure {
+/// Explains the missing permissions if the API server denies the write of an object with a custom
+/// name.
+fn rbac_failure(error: WriteError) -> Failure {
     let is_forbidden = error.api_error().and_then(answered).is_some_and(kube::core::Status::is_forbidden);
-    if is_forbidden { Failure::MayNotKeep(error) } else { error.into() }
+    if is_forbidden { Failure::RbacForbidden(error) } else { error.into() }
 }
 
 #[cfg(test)]
@@ -239,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_concerns_the_configuration_when_it_comes_goes_or_selects_others() {
-        let concerns = |old: Option<Value>, new: Option<Value>| {
+    fn tenant_requeues_configuration_when_created_deleted_or_selecting_other_owners() {
+        let is_relevant = |old: Option<Value>, new: Option<Value>| {
             let (old, new) = (old.map(tenant), new.map(tenant));
-            concerns_owners(&Change { key: ObjectKey::cluster("oil"), old, new })
+            changes_owners(&Change { key: ObjectKey::cluster("oil"), old, new })
         };
         let none = || Some(json!({}));
-        assert!(concerns(None, none()) && concerns(none(), None));
-        assert!(concerns(none(), Some(json!({ "permissions": { "matchOwners": [{}] } }))));
-        assert!(!concerns(none(), Some(json!({ "cordoned": true }))));
+        assert!(is_relevant(None, none()) && is_relevant(none(), None));
+        assert!(is_relevant(none(), Some(json!({ "permissions": { "matchOwners": [{}] } }))));
+        assert!(!is_relevant(none(), Some(json!({ "cordoned": true }))));
     }
 }

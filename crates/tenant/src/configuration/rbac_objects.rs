@@ -1,4 +1,4 @@
-//! Makes, repairs and takes away the cluster roles and their binding.
+//! Creates, updates, and prunes the ClusterRoles of owners and their ClusterRoleBinding.
 
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::ResourceExt;
@@ -11,66 +11,69 @@ use operator_core::{
 };
 
 use super::{
-    concerned,
-    roles::{Grant, mark, narrowed},
+    configuration_if,
+    roles::{RbacObject, ownership_mark, without_extra_subjects},
 };
 use crate::api::v1beta2::CapsuleConfiguration;
 
-/// Reads and writes the objects of one kind.
-pub(super) struct Grants<K> {
+/// RBAC objects of one kind that the controller manages.
+pub(super) struct RbacObjects<K> {
     children: Children<K>,
     writer: Writer<K>,
 }
 
-impl<K: Grant> Grants<K> {
-    /// Asks for the informer, and for a reconcile when an object of ours changes.
+impl<K: RbacObject> RbacObjects<K> {
+    /// Registers the informer. A change of a managed object requeues the configuration.
     pub(super) fn build(builder: &mut ControllerBuilder<'_, CapsuleConfiguration>) -> Self {
         let informer = builder.informer::<K>(Selection::Managed);
-        builder
-            .watches(&informer, |change| concerned(change.states().any(|state| mark().owns(state.meta()))));
+        builder.watches(&informer, |change| {
+            configuration_if(change.states().any(|state| ownership_mark().owns(state.meta())))
+        });
         Self { children: Children::new(builder.client(), informer.clone()), writer: builder.writer(informer) }
     }
 
-    /// Makes the object what it is to be.
+    /// Creates or updates the object.
     ///
     /// # Errors
-    /// [`WriteError::NotOwned`] if there is one of that name that we must not touch.
-    pub(super) async fn make(&self, wanted: &K) -> Result<(), WriteError> {
-        let key = ObjectKey::of(wanted);
-        let known = self.children.get(&key).filter(|found| mark().owns(found.meta()));
-        if let Some(found) = known.filter(|found| wanted.must_replace(found)) {
+    /// Returns [`WriteError::NotOwned`] if an object of that name exists that must not be adopted.
+    pub(super) async fn apply(&self, desired: &K) -> Result<(), WriteError> {
+        let key = ObjectKey::of(desired);
+        let found = self.children.get(&key).filter(|found| ownership_mark().owns(found.meta()));
+        if let Some(found) = found.filter(|found| desired.must_recreate(found)) {
             self.children.delete(&found).await?;
         }
-        match self.settle(&key, wanted).await {
-            Err(WriteError::NotOwned { .. }) if self.take_over(&key, wanted).await? => {
-                self.settle(&key, wanted).await
+        match self.create_or_update(&key, desired).await {
+            Err(WriteError::NotOwned { .. }) if self.adopt(&key, desired).await? => {
+                self.create_or_update(&key, desired).await
             }
-            settled => settled,
+            applied => applied,
         }
     }
 
-    async fn settle(&self, key: &ObjectKey, wanted: &K) -> Result<(), WriteError> {
-        self.children.create_or_update(key, &mark(), |found| wanted.settle(found)).await.map(drop)
+    async fn create_or_update(&self, key: &ObjectKey, desired: &K) -> Result<(), WriteError> {
+        let apply = |found: &mut K| desired.apply_to(found);
+        self.children.create_or_update(key, &ownership_mark(), apply).await.map(drop)
     }
 
-    /// Takes over what is there, if that may be. Says whether there is something to be done now.
-    async fn take_over(&self, key: &ObjectKey, wanted: &K) -> Result<bool, WriteError> {
+    /// Adopts the existing object if that is allowed. Returns whether the object can now be created
+    /// or updated.
+    async fn adopt(&self, key: &ObjectKey, desired: &K) -> Result<bool, WriteError> {
         let Some(mut found) = self.writer.read(key).await? else { return Ok(true) };
-        if !wanted.may_take_over(&found) {
+        if !desired.may_adopt(&found) {
             return Ok(false);
         }
-        mark().set_on(found.meta_mut());
-        wanted.settle(&mut found);
+        ownership_mark().set_on(found.meta_mut());
+        desired.apply_to(&mut found);
         self.writer.replace(key, &found).await?;
         Ok(true)
     }
 
-    /// Takes away those of ours that have other names: they were made when the configuration named them so.
-    pub(super) async fn prune(&self, wanted: &[&str]) -> Vec<WriteError> {
+    /// Deletes managed objects with other names, which an earlier configuration had set.
+    pub(super) async fn prune(&self, names: &[&str]) -> Vec<WriteError> {
         let mut errors = Vec::new();
         for object in self.children.informer().store().list() {
-            let is_wanted = wanted.contains(&object.name_any().as_str());
-            if mark().owns(object.meta()) && !is_wanted && !is_deleting(object.as_ref()) {
+            let is_desired = names.contains(&object.name_any().as_str());
+            if ownership_mark().owns(object.meta()) && !is_desired && !is_deleting(object.as_ref()) {
                 errors.extend(self.children.delete(&object).await.err());
             }
         }
@@ -78,15 +81,16 @@ impl<K: Grant> Grants<K> {
     }
 }
 
-impl Grants<ClusterRoleBinding> {
-    /// Takes those out of our bindings, whatever their names, who are not to be bound any more. Binds nobody: a role may be a
-    /// stranger's by now.
-    pub(super) async fn narrow(&self, wanted: &ClusterRoleBinding) -> Vec<WriteError> {
+impl RbacObjects<ClusterRoleBinding> {
+    /// Removes subjects that are no longer desired from all managed bindings.
+    ///
+    /// Adds no subjects, because the ClusterRole may belong to another program.
+    pub(super) async fn remove_extra_subjects(&self, desired: &ClusterRoleBinding) -> Vec<WriteError> {
         let mut errors = Vec::new();
         for found in self.children.informer().store().list() {
-            let narrowed = narrowed(wanted, &found).filter(|found| mark().owns(&found.metadata));
-            if let Some(narrowed) = narrowed {
-                errors.extend(self.writer.replace(&ObjectKey::of(found.as_ref()), &narrowed).await.err());
+            let updated = without_extra_subjects(desired, &found);
+            if let Some(updated) = updated.filter(|updated| ownership_mark().owns(&updated.metadata)) {
+                errors.extend(self.writer.replace(&ObjectKey::of(found.as_ref()), &updated).await.err());
             }
         }
         errors

@@ -1,4 +1,4 @@
-//! The cluster roles that let owners create and delete namespaces, as they are to be. Pure.
+//! Desired ClusterRoles that let owners create and delete namespaces. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,61 +21,63 @@ use crate::{
     owners::{OwnerError, kind_and_name, subject},
 };
 
-/// What the other implementation of the API writes into [`CREATED_BY_LABEL`] of its cluster roles.
+/// Value of [`CREATED_BY_LABEL`] on the ClusterRoles of Capsule.
 const CREATED_BY: &str = "rbac-controller";
 
-/// How these objects are known to be ours. They outlive a configuration that is deleted and made anew, so no owner
-/// reference says it.
-pub(super) fn mark() -> Owner {
+/// Returns the annotation that marks managed objects. They survive the deletion of the
+/// configuration, so they have no owner reference.
+pub(super) fn ownership_mark() -> Owner {
     Owner::Annotation { key: CONFIGURATION_ANNOTATION, value: CONFIGURATION_NAME.to_owned() }
 }
 
-/// Whether a binding gives its subjects the role that lets owners create and patch namespaces: one of the configured
-/// name or the default name, or one that is ours under a former name.
+/// Returns whether a binding grants the role that lets owners create and patch namespaces: a role
+/// with the configured or the default name, or any role if the controller manages the binding.
 pub(crate) fn is_provisioner(binding: &ClusterRoleBinding, names: &RbacConfiguration) -> bool {
     let role = &binding.role_ref;
     let is_named = role.name == names.provisioner || role.name == PROVISIONER_ROLE;
-    (role.kind == ClusterRole::kind(&()) && is_named) || mark().owns(&binding.metadata)
+    (role.kind == ClusterRole::kind(&()) && is_named) || ownership_mark().owns(&binding.metadata)
 }
 
-/// Whether a binding of a Tenant gives its subjects the role that lets owners delete the namespace because they own the
-/// Tenant, or did so: the Tenant does not give it to them by an additional RoleBinding.
+/// Returns whether a binding of a Tenant grants the role that lets owners delete the namespace,
+/// because the subjects own the Tenant or did so before. Additional RoleBindings of the Tenant do
+/// not count.
 pub(crate) fn is_deleter(binding: &RoleBinding, tenant: &Tenant, names: &RbacConfiguration) -> bool {
     let role = &binding.role_ref;
     let is_named = role.name == names.deleter || role.name == DELETER_ROLE;
-    let people: Vec<_> = binding.subjects.iter().flatten().filter_map(kind_and_name).collect();
+    let subjects: Vec<_> = binding.subjects.iter().flatten().filter_map(kind_and_name).collect();
     let is_additional = tenant.spec.additional_role_bindings.iter().any(|additional| {
         additional.cluster_role_name == role.name
-            && additional.subjects.iter().filter_map(kind_and_name).eq(people.iter().cloned())
+            && additional.subjects.iter().filter_map(kind_and_name).eq(subjects.iter().cloned())
     });
     role.kind == ClusterRole::kind(&()) && is_named && !is_additional
 }
 
-/// Returns a binding without those who are not to be bound any more, if there are any.
-pub(super) fn narrowed(
-    wanted: &ClusterRoleBinding,
+/// Returns the binding without subjects that are no longer desired, or `None` if it has no such
+/// subjects.
+pub(super) fn without_extra_subjects(
+    desired: &ClusterRoleBinding,
     found: &ClusterRoleBinding,
 ) -> Option<ClusterRoleBinding> {
-    let people: BTreeSet<_> = wanted.subjects.iter().flatten().filter_map(kind_and_name).collect();
-    let mut narrowed = found.clone();
-    let subjects = narrowed.subjects.get_or_insert_default();
+    let desired: BTreeSet<_> = desired.subjects.iter().flatten().filter_map(kind_and_name).collect();
+    let mut updated = found.clone();
+    let subjects = updated.subjects.get_or_insert_default();
     let before = subjects.len();
-    subjects.retain(|subject| kind_and_name(subject).is_some_and(|person| people.contains(&person)));
-    (subjects.len() < before).then_some(narrowed)
+    subjects.retain(|subject| kind_and_name(subject).is_some_and(|subject| desired.contains(&subject)));
+    (subjects.len() < before).then_some(updated)
 }
 
-/// What is to be there for one configuration.
+/// Desired RBAC objects of a configuration.
 #[derive(Debug)]
 pub(super) struct Roles {
-    /// Lets owners create namespaces, and change the metadata of their own.
+    /// Lets owners create namespaces, and patch the metadata of their own namespaces.
     pub(super) provisioner: ClusterRole,
     /// Lets owners delete the namespaces in which they are bound to it.
     pub(super) deleter: ClusterRole,
-    /// Gives the first to all users.
+    /// Binds all users to `provisioner`.
     pub(super) binding: ClusterRoleBinding,
 }
 
-/// What is to be there, and the users whose names do not say whom they mean.
+/// Returns the desired objects, and the errors of users with invalid names.
 pub(super) fn roles<'u>(
     names: &RbacConfiguration,
     users: impl IntoIterator<Item = &'u UserSpec>,
@@ -122,31 +124,34 @@ fn metadata(name: &str, component: &str) -> ObjectMeta {
     }
 }
 
-/// A kind that grants rights in the whole cluster. `self` is the object as it is to be.
-pub(super) trait Grant: Kind + Serialize + PartialEq + Default {
-    /// Makes `found` grant what it is to grant. Labels and annotations of others stay.
-    fn settle(&self, found: &mut Self);
+/// Kind of object that grants cluster-wide permissions. `self` is the desired object.
+pub(super) trait RbacObject: Kind + Serialize + PartialEq + Default {
+    /// Changes `found` so that it grants the same permissions. Other labels and annotations stay.
+    fn apply_to(&self, found: &mut Self);
 
-    /// Whether `found` grants exactly that already.
+    /// Returns whether `found` grants the same permissions.
     fn grants_the_same(&self, found: &Self) -> bool;
 
-    /// Whether the API server would refuse the change from `found`, so that it must be deleted and made anew.
-    fn must_replace(&self, _found: &Self) -> bool {
+    /// Returns whether the API server would reject the update of `found`, so that it must be
+    /// recreated.
+    fn must_recreate(&self, _found: &Self) -> bool {
         false
     }
 
-    /// Whether an object of this name that is not ours may become ours: one that the other implementation of the API has
-    /// made, or that is as ours would be. Nothing else, whatever its name.
-    fn may_take_over(&self, found: &Self) -> bool {
+    /// Returns whether an unmanaged object of this name may be adopted.
+    ///
+    /// An object of Capsule may be adopted, or one that grants the same permissions and has no
+    /// controller.
+    fn may_adopt(&self, found: &Self) -> bool {
         let labels = found.meta().labels.as_ref();
-        let is_theirs =
+        let is_of_capsule =
             labels.and_then(|labels| labels.get(CREATED_BY_LABEL)).is_some_and(|by| by == CREATED_BY);
-        controller_of(found.meta()).is_none() && (is_theirs || self.grants_the_same(found))
+        controller_of(found.meta()).is_none() && (is_of_capsule || self.grants_the_same(found))
     }
 }
 
-impl Grant for ClusterRole {
-    fn settle(&self, found: &mut Self) {
+impl RbacObject for ClusterRole {
+    fn apply_to(&self, found: &mut Self) {
         add_labels(&self.metadata, &mut found.metadata);
         if !self.grants_the_same(found) {
             found.rules.clone_from(&self.rules);
@@ -159,10 +164,11 @@ impl Grant for ClusterRole {
     }
 }
 
-impl Grant for ClusterRoleBinding {
-    fn settle(&self, found: &mut Self) {
+impl RbacObject for ClusterRoleBinding {
+    fn apply_to(&self, found: &mut Self) {
         add_labels(&self.metadata, &mut found.metadata);
-        // Of one that is there this changes nothing (see `must_replace`); one that is being made has none yet.
+        // Sets the role of a new object. An existing object has the same role (see
+        // `must_recreate`).
         found.role_ref.clone_from(&self.role_ref);
         if !self.grants_the_same(found) {
             found.subjects.clone_from(&self.subjects);
@@ -170,22 +176,22 @@ impl Grant for ClusterRoleBinding {
     }
 
     fn grants_the_same(&self, found: &Self) -> bool {
-        self.role_ref == found.role_ref && people(self) == people(found)
+        self.role_ref == found.role_ref && subjects(self) == subjects(found)
     }
 
-    fn must_replace(&self, found: &Self) -> bool {
+    fn must_recreate(&self, found: &Self) -> bool {
         self.role_ref != found.role_ref
     }
 }
 
-/// Who is bound, in whatever order.
-fn people(binding: &ClusterRoleBinding) -> BTreeMap<String, Subject> {
-    let people = binding.subjects.iter().flatten();
-    people.map(|subject| (format!("{subject:?}"), subject.clone())).collect()
+/// Returns the subjects of a binding in an order that does not depend on the binding.
+fn subjects(binding: &ClusterRoleBinding) -> BTreeMap<String, Subject> {
+    let subjects = binding.subjects.iter().flatten();
+    subjects.map(|subject| (format!("{subject:?}"), subject.clone())).collect()
 }
 
-fn add_labels(wanted: &ObjectMeta, found: &mut ObjectMeta) {
-    labels::add(&mut found.labels, wanted.labels.clone().unwrap_or_default());
+fn add_labels(desired: &ObjectMeta, found: &mut ObjectMeta) {
+    labels::add(&mut found.labels, desired.labels.clone().unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -195,7 +201,7 @@ mod tests {
     use super::*;
     use crate::api::v1beta2::OwnerKind;
 
-    fn wanted(users: Value) -> Roles {
+    fn desired(users: Value) -> Roles {
         let users: Vec<UserSpec> = serde_json::from_value(users).unwrap();
         let (roles, errors) = roles(&RbacConfiguration::default(), &users);
         assert!(errors.is_empty(), "{errors:?}");
@@ -203,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn the_roles_are_those_of_the_contract() {
-        let roles = wanted(json!([]));
+    fn roles_have_names_and_rules_of_capsule() {
+        let roles = desired(json!([]));
         let granted = |role: &ClusterRole| to_value(&role.rules).unwrap();
         let rule = |verbs: Value| json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": verbs }]);
         assert_eq!(granted(&roles.provisioner), rule(json!(["create", "patch"])));
@@ -218,10 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn all_users_are_bound_each_once_and_a_malformed_name_keeps_nobody_out() {
+    fn every_user_is_bound_once_and_invalid_names_are_skipped() {
         let users: Vec<UserSpec> = serde_json::from_value(json!([
             { "kind": "User", "name": "alice" },
-            { "kind": "ServiceAccount", "name": "nobody" },
+            { "kind": "ServiceAccount", "name": "invalid" },
             { "kind": "ServiceAccount", "name": "system:serviceaccount:solar:owner" },
             { "kind": "User", "name": "alice" },
         ]))
@@ -236,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_the_role_of_owners_is_known_by_its_role_or_its_mark() {
-        let names: RbacConfiguration = serde_json::from_value(json!({ "provisioner": "ours" })).unwrap();
+    fn provisioner_binding_is_identified_by_role_or_ownership_mark() {
+        let names: RbacConfiguration = serde_json::from_value(json!({ "provisioner": "custom" })).unwrap();
         let binding = |role: &str, kind: &str, annotations: Value| -> ClusterRoleBinding {
             serde_json::from_value(json!({
                 "metadata": { "name": "any", "annotations": annotations },
@@ -246,19 +252,19 @@ mod tests {
             .unwrap()
         };
         let mark = json!({ CONFIGURATION_ANNOTATION: CONFIGURATION_NAME });
-        for (binding, is_one) in [
-            (binding("ours", "ClusterRole", json!({})), true),
+        for (binding, is_provisioner_binding) in [
+            (binding("custom", "ClusterRole", json!({})), true),
             (binding("capsule-namespace-provisioner", "ClusterRole", json!({})), true),
             (binding("former", "ClusterRole", mark), true),
             (binding("former", "ClusterRole", json!({})), false),
             (binding("cluster-admin", "ClusterRole", json!({})), false),
         ] {
-            assert_eq!(is_provisioner(&binding, &names), is_one, "{binding:?}");
+            assert_eq!(is_provisioner(&binding, &names), is_provisioner_binding, "{binding:?}");
         }
     }
 
     #[test]
-    fn a_binding_to_the_deleter_is_an_owners_unless_the_tenant_gives_it_additionally() {
+    fn deleter_binding_is_an_owners_unless_the_tenant_adds_it() {
         let names = RbacConfiguration::default();
         let bob = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob" });
         let binding = |role: &str| -> RoleBinding {
@@ -281,66 +287,66 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_narrowed_to_those_who_are_wanted_and_gets_nobody_new() {
+    fn extra_subjects_are_removed_and_none_are_added() {
         let (alice, bob, carol) = (
             json!({ "kind": "User", "name": "alice" }),
             json!({ "kind": "User", "name": "bob" }),
             json!({ "kind": "Group", "name": "alice" }),
         );
-        let found = wanted(json!([alice, bob])).binding;
-        let next = wanted(json!([alice, carol])).binding;
-        let narrowed_to = |found: &ClusterRoleBinding| {
-            narrowed(&next, found)
+        let found = desired(json!([alice, bob])).binding;
+        let next = desired(json!([alice, carol])).binding;
+        let remaining = |found: &ClusterRoleBinding| {
+            without_extra_subjects(&next, found)
                 .map(|one| one.subjects.iter().flatten().filter_map(kind_and_name).collect())
         };
-        assert_eq!(narrowed_to(&found), Some(vec![(OwnerKind::User, "alice".to_owned())]));
-        assert_eq!(narrowed_to(&wanted(json!([alice])).binding), None);
-        let nobody = wanted(json!([])).binding;
-        assert_eq!(narrowed(&nobody, &found).unwrap().subjects, Some(Vec::new()));
+        assert_eq!(remaining(&found), Some(vec![(OwnerKind::User, "alice".to_owned())]));
+        assert_eq!(remaining(&desired(json!([alice])).binding), None);
+        let empty = desired(json!([])).binding;
+        assert_eq!(without_extra_subjects(&empty, &found).unwrap().subjects, Some(Vec::new()));
     }
 
     #[test]
-    fn the_order_of_the_people_is_no_difference() {
+    fn order_of_subjects_is_no_difference() {
         let (alice, bob) =
             (json!({ "kind": "User", "name": "alice" }), json!({ "kind": "User", "name": "bob" }));
-        let roles = wanted(json!([alice, bob]));
-        let other = wanted(json!([bob, alice]));
+        let roles = desired(json!([alice, bob]));
+        let other = desired(json!([bob, alice]));
         let mut found = other.binding.clone();
-        roles.binding.settle(&mut found);
+        roles.binding.apply_to(&mut found);
         assert_eq!(found, other.binding);
-        let mut found = wanted(json!([alice])).binding;
-        roles.binding.settle(&mut found);
+        let mut found = desired(json!([alice])).binding;
+        roles.binding.apply_to(&mut found);
         assert_eq!(found.subjects, roles.binding.subjects);
     }
 
     #[test]
-    fn what_was_made_elsewhere_is_taken_over_if_it_is_theirs_or_the_same() {
-        let wanted = wanted(json!([])).provisioner;
-        let mut found = ClusterRole { metadata: ObjectMeta::default(), ..wanted.clone() };
-        assert!(wanted.may_take_over(&found), "it grants the same");
+    fn unmanaged_role_is_adopted_if_it_is_capsules_or_grants_the_same() {
+        let desired = desired(json!([])).provisioner;
+        let mut found = ClusterRole { metadata: ObjectMeta::default(), ..desired.clone() };
+        assert!(desired.may_adopt(&found), "it grants the same");
         found.rules = Some(Vec::new());
-        assert!(!wanted.may_take_over(&found), "it is a stranger's");
+        assert!(!desired.may_adopt(&found), "it grants something else");
         labels::add(
             &mut found.metadata.labels,
             [(CREATED_BY_LABEL.to_owned(), CREATED_BY.to_owned())].into(),
         );
-        assert!(wanted.may_take_over(&found), "the other implementation made it");
+        assert!(desired.may_adopt(&found), "Capsule created it");
         let mut repaired = found.clone();
-        wanted.settle(&mut repaired);
-        assert_eq!(repaired.rules, wanted.rules);
+        desired.apply_to(&mut repaired);
+        assert_eq!(repaired.rules, desired.rules);
         assert_eq!(repaired.metadata.labels.as_ref().unwrap()[CREATED_BY_LABEL], CREATED_BY, "it stays");
         let owner =
             json!([{ "apiVersion": "v1", "kind": "Other", "name": "o", "uid": "1", "controller": true }]);
         found.metadata.owner_references = serde_json::from_value(owner).unwrap();
-        assert!(!wanted.may_take_over(&found), "another controller keeps it");
+        assert!(!desired.may_adopt(&found), "it has another controller");
     }
 
     #[test]
-    fn rules_that_are_aggregated_from_elsewhere_are_put_right() {
-        let wanted = wanted(json!([])).deleter;
-        let mut found = wanted.clone();
+    fn aggregation_rule_is_removed() {
+        let desired = desired(json!([])).deleter;
+        let mut found = desired.clone();
         found.aggregation_rule = Some(k8s_openapi::api::rbac::v1::AggregationRule::default());
-        wanted.settle(&mut found);
-        assert_eq!(found, wanted);
+        desired.apply_to(&mut found);
+        assert_eq!(found, desired);
     }
 }

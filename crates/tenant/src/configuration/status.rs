@@ -1,4 +1,4 @@
-//! What is said of a `CapsuleConfiguration` and of `TenantOwner`s. Pure.
+//! Status of the `CapsuleConfiguration` and of `TenantOwner`s. Pure.
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -10,52 +10,52 @@ use crate::{
         CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
         NodeMetadata, Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
     },
-    owners::{Selectors, subject},
+    owners::{OwnerSelectors, subject},
     reasons::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
     unsupported_fields::{is_blank, verdict},
 };
 
-/// What was found and done for the configuration that counts.
+/// Result of a reconcile of the effective configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
     pub(super) users: Vec<UserSpec>,
-    /// Sorted.
+    /// Names of all Tenants, sorted.
     pub(super) tenants: Vec<String>,
-    /// What went wrong, in words; empty if nothing did.
+    /// Message of the failures. Empty if there are none.
     pub(super) failure: String,
 }
 
-/// The status of the configuration that counts.
+/// Returns the status of the effective configuration.
 pub(super) fn status(
     configuration: &CapsuleConfiguration,
     report: &Report,
     now: Timestamp,
 ) -> CapsuleConfigurationStatus {
     let ready = match report.failure.as_str() {
-        "" => Verdict::is_true(READY, SUCCEEDED, done(&configuration.spec)),
+        "" => Verdict::is_true(READY, SUCCEEDED, ready_message(&configuration.spec)),
         failure => Verdict::is_false(READY, FAILED, failure),
     };
-    let status = said(configuration, &[ready, fields_enforced(&configuration.spec)], now);
+    let status = status_with(configuration, &[ready, fields_enforced(&configuration.spec)], now);
     CapsuleConfigurationStatus { users: report.users.clone(), tenants: report.tenants.clone(), ..status }
 }
 
-/// The status of any other.
-pub(super) fn without_effect(
+/// Returns the status of a configuration with another name, which has no effect.
+pub(super) fn ineffective_status(
     configuration: &CapsuleConfiguration,
     now: Timestamp,
 ) -> CapsuleConfigurationStatus {
     let message = format!(
-        "this configuration has no effect: only the one with the name {CONFIGURATION_NAME} counts; write there what this \
-         one says, and delete it"
+        "this configuration has no effect: only the configuration with the name {CONFIGURATION_NAME} is used; move the \
+         settings there and delete this configuration"
     );
-    said(configuration, &[Verdict::is_false(READY, NOT_IN_EFFECT, message)], now)
+    status_with(configuration, &[Verdict::is_false(READY, NOT_IN_EFFECT, message)], now)
 }
 
-/// Whether a field is set that nothing acts upon yet.
+/// Returns the condition for the fields that are set and not enforced.
 fn fields_enforced(spec: &CapsuleConfigurationSpec) -> Verdict {
     let fields = [
         ("spec.allowServiceAccountPromotion", spec.allow_service_account_promotion),
-        ("spec.nodeMetadata", spec.node_metadata.as_ref().is_some_and(guards_nodes)),
+        ("spec.nodeMetadata", spec.node_metadata.as_ref().is_some_and(restricts_nodes)),
         ("spec.rbac.administrationClusterRoles", !spec.administrators.is_empty()),
         ("spec.impersonation", spec.impersonation.as_ref().is_some_and(impersonates)),
     ];
@@ -63,34 +63,35 @@ fn fields_enforced(spec: &CapsuleConfigurationSpec) -> Verdict {
     verdict(&set)
 }
 
-fn guards_nodes(metadata: &NodeMetadata) -> bool {
+fn restricts_nodes(metadata: &NodeMetadata) -> bool {
     !metadata.forbidden_labels.is_empty() || !metadata.forbidden_annotations.is_empty()
 }
 
-/// Returns whether impersonation is set to something else than what Capsule's chart and definition always write:
-/// the key of a Secret that is not named, and the ServiceAccount that every namespace has.
+/// Returns whether impersonation differs from what Capsule's Helm chart and CRD always set: the key
+/// of an unnamed Secret, and the default ServiceAccount of a namespace.
 fn impersonates(settings: &Value) -> bool {
-    const ALWAYS_WRITTEN: [(&str, &str); 2] =
+    const DEFAULTS: [(&str, &str); 2] =
         [("caSecretKey", "ca.crt"), ("tenantDefaultServiceAccount", "default")];
-    let is_written = |key: &str, value: &Value| {
-        ALWAYS_WRITTEN.iter().any(|one| *one == (key, value.as_str().unwrap_or_default()))
+    let is_default = |key: &str, value: &Value| {
+        DEFAULTS.iter().any(|default| *default == (key, value.as_str().unwrap_or_default()))
     };
     let mut settings = settings.as_object().into_iter().flatten();
-    settings.any(|(key, value)| !is_blank(value) && !is_written(key, value))
+    settings.any(|(key, value)| !is_blank(value) && !is_default(key, value))
 }
 
-/// Returns the message of a configuration that is in effect, with what is written in it and never has an effect.
-fn done(spec: &CapsuleConfigurationSpec) -> String {
-    let declares = spec.admission.as_ref().is_some_and(|admission| !is_blank(admission));
-    let note = if declares {
-        "; spec.admission has no effect: the manifests of the manager declare its webhooks"
+/// Returns the message for a configuration that is in effect. It names a field that never has an
+/// effect.
+fn ready_message(spec: &CapsuleConfigurationSpec) -> String {
+    let has_admission = spec.admission.as_ref().is_some_and(|admission| !is_blank(admission));
+    let note = if has_admission {
+        "; spec.admission has no effect: the manifests of the manager define its webhooks"
     } else {
         ""
     };
     format!("reconciled{note}")
 }
 
-fn said(
+fn status_with(
     configuration: &CapsuleConfiguration,
     verdicts: &[Verdict],
     now: Timestamp,
@@ -104,13 +105,13 @@ fn said(
     }
 }
 
-/// The status of a `TenantOwner`. `tenants` are all there are.
+/// Returns the status of a `TenantOwner`. `tenants` are all Tenants of the cluster.
 pub(super) fn owner_status(
     owner: &TenantOwner,
-    tenants: &[(&Tenant, Selectors)],
+    tenants: &[(&Tenant, OwnerSelectors)],
     now: Timestamp,
 ) -> TenantOwnerStatus {
-    let selecting = tenants.iter().filter(|(_, selectors)| selectors.pick(owner));
+    let selecting = tenants.iter().filter(|(_, selectors)| selectors.matches(owner));
     let mut tenants: Vec<_> = selecting.map(|(tenant, _)| tenant.name_any()).collect();
     tenants.sort();
     let before = owner.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -145,23 +146,23 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_says_who_and_which_and_what_is_wrong() {
+    fn status_lists_tenants_and_reports_failures() {
         let report = Report { tenants: vec!["oil".to_owned()], ..Report::default() };
-        let said = status(&configuration(), &report, NOW);
-        assert_eq!((said.observed_generation, said.tenants.len()), (Some(3), 1));
-        assert!(is_true(&said.conditions, READY));
-        let report = Report { failure: "it is in the way".to_owned(), ..report };
-        let said = status(&configuration(), &report, NOW);
-        let ready = find(&said.conditions, READY).unwrap();
-        assert_eq!((ready.status.as_str(), ready.message.as_str()), ("False", "it is in the way"));
+        let found = status(&configuration(), &report, NOW);
+        assert_eq!((found.observed_generation, found.tenants.len()), (Some(3), 1));
+        assert!(is_true(&found.conditions, READY));
+        let report = Report { failure: "cannot create".to_owned(), ..report };
+        let found = status(&configuration(), &report, NOW);
+        let ready = find(&found.conditions, READY).unwrap();
+        assert_eq!((ready.status.as_str(), ready.message.as_str()), ("False", "cannot create"));
     }
 
     #[test]
-    fn fields_without_effect_are_named() {
+    fn unsupported_fields_are_listed() {
         let mut configuration = configuration();
         let message = |configuration: &CapsuleConfiguration| {
-            let said = status(configuration, &Report::default(), NOW);
-            find(&said.conditions, "FieldsEnforced").unwrap().message.clone()
+            let found = status(configuration, &Report::default(), NOW);
+            find(&found.conditions, "FieldsEnforced").unwrap().message.clone()
         };
         assert_eq!(message(&configuration), "every field that is set is enforced");
         configuration.spec.allow_service_account_promotion = true;
@@ -169,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn the_tenants_are_an_empty_list_and_not_absent_if_there_are_none() {
-        let said = serde_json::to_value(status(&configuration(), &Report::default(), NOW)).unwrap();
-        assert_eq!(said["tenants"], json!([]));
+    fn empty_list_of_tenants_is_serialized() {
+        let status = serde_json::to_value(status(&configuration(), &Report::default(), NOW)).unwrap();
+        assert_eq!(status["tenants"], json!([]));
     }
 
     #[test]
-    fn empty_fields_and_what_is_always_written_ask_for_nothing() {
-        let said = |spec: Value| {
+    fn empty_fields_and_defaults_of_capsule_are_not_reported() {
+        let conditions = |spec: Value| {
             let metadata = json!({ "name": "default", "generation": 3 });
             let configuration =
                 serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
@@ -191,7 +192,7 @@ mod tests {
             json!({ "impersonation": { "caSecretKey": "ca.crt", "tenantDefaultServiceAccount": "default" } }),
             json!({ "administrators": [], "protectedNamespaceRegex": "", "overrides": {}, "events": {}, "admission": {} }),
         ] {
-            let conditions = said(spec.clone());
+            let conditions = conditions(spec.clone());
             assert!(is_true(&conditions, "FieldsEnforced"), "{spec}");
             assert_eq!(find(&conditions, READY).unwrap().message, "reconciled", "{spec}");
         }
@@ -207,44 +208,48 @@ mod tests {
             ),
             (json!({ "impersonation": { "skipTlsVerify": true } }), "spec.impersonation"),
         ] {
-            let message = &find(&said(spec.clone()), "FieldsEnforced").unwrap().message.clone();
+            let message = &find(&conditions(spec.clone()), "FieldsEnforced").unwrap().message.clone();
             assert!(message.ends_with(&format!(": {path}")), "{spec}: {message}");
         }
-        let conditions = said(json!({ "admission": { "serviceName": "capsule-webhook-service" } }));
+        let conditions = conditions(json!({ "admission": { "serviceName": "capsule-webhook-service" } }));
         assert!(is_true(&conditions, READY) && is_true(&conditions, "FieldsEnforced"));
         assert!(find(&conditions, READY).unwrap().message.contains("spec.admission has no effect"));
     }
 
     #[test]
-    fn what_does_not_count_says_what_to_do() {
-        let said = without_effect(&configuration(), NOW);
-        let ready = find(&said.conditions, READY).unwrap();
+    fn ineffective_configuration_reports_the_remedy() {
+        let found = ineffective_status(&configuration(), NOW);
+        let ready = find(&found.conditions, READY).unwrap();
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", NOT_IN_EFFECT));
-        assert!(ready.message.contains("only the one with the name default counts"), "{}", ready.message);
-        assert!(said.users.is_empty());
+        assert!(
+            ready.message.contains("only the configuration with the name default is used"),
+            "{}",
+            ready.message
+        );
+        assert!(found.users.is_empty());
     }
 
     #[test]
-    fn an_owner_knows_the_tenants_that_select_it() {
+    fn owner_status_lists_the_tenants_that_select_the_owner() {
         let selecting = json!({ "permissions": { "matchOwners": [{ "matchLabels": { "team": "blue" } }] } });
         let tenants = [tenant("oil", selecting), tenant("gas", json!({})), tenant("air", json!({}))];
-        let tenants: Vec<_> = tenants.iter().map(|tenant| (tenant, Selectors::of(tenant))).collect();
+        let tenants: Vec<_> = tenants.iter().map(|tenant| (tenant, OwnerSelectors::of(tenant))).collect();
         let owner: TenantOwner = serde_json::from_value(json!({
             "metadata": { "name": "one", "labels": { "team": "blue", "projectcapsule.dev/tenant": "gas" } },
             "spec": { "kind": "User", "name": "alice" },
         }))
         .unwrap();
-        let said = owner_status(&owner, &tenants, NOW);
-        assert_eq!(said.tenants, ["gas", "oil"]);
-        assert!(is_true(&said.conditions, READY));
+        let status = owner_status(&owner, &tenants, NOW);
+        assert_eq!(status.tenants, ["gas", "oil"]);
+        assert!(is_true(&status.conditions, READY));
     }
 
-    /// The definition refuses such a name; an object may be older than the rule.
+    /// The schema rejects such a name, but the object may be older than the rule.
     #[test]
-    fn an_owner_whose_name_means_nobody_is_not_ready() {
+    fn owner_with_invalid_name_is_not_ready() {
         let spec = serde_json::from_value(json!({ "kind": "ServiceAccount", "name": "x" })).unwrap();
-        let said = owner_status(&TenantOwner::new("one", spec), &[], NOW);
-        let message = &find(&said.conditions, READY).unwrap().message;
+        let status = owner_status(&TenantOwner::new("one", spec), &[], NOW);
+        let message = &find(&status.conditions, READY).unwrap().message;
         assert!(message.contains("the owner \"x\" gets no rights"), "{message}");
     }
 }

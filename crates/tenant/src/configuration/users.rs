@@ -1,9 +1,9 @@
-//! Who may own Tenants. Pure.
+//! Users who may own Tenants. Pure.
 
 use crate::api::v1beta2::{CapsuleConfigurationSpec, TenantOwner, UserSpec};
 
-/// Everybody who may own Tenants, each once, sorted: whom the configuration lists, and every `TenantOwner` that is to
-/// count as one of them.
+/// Returns the users who may own Tenants, sorted and each once: the users in the configuration, and
+/// every `TenantOwner` that is aggregated.
 pub fn users<'o>(
     spec: &CapsuleConfigurationSpec,
     owners: impl IntoIterator<Item = &'o TenantOwner>,
@@ -33,14 +33,14 @@ mod tests {
     }
 
     #[test]
-    fn the_default_group_counts_where_nobody_is_listed_whoever_is_aggregated() {
+    fn default_group_is_used_if_the_configuration_lists_no_users() {
         let alice = owner(json!({ "kind": "User", "name": "alice" }));
         assert_eq!(names(json!({}), &[]), ["Group projectcapsule.dev"]);
         assert_eq!(names(json!({}), &[alice]), ["User alice", "Group projectcapsule.dev"]);
     }
 
     #[test]
-    fn each_is_there_once_and_an_owner_may_stay_out() {
+    fn users_are_unique_and_owners_can_opt_out_of_aggregation() {
         let alice = owner(json!({ "kind": "User", "name": "alice" }));
         let bob = owner(json!({ "kind": "User", "name": "bob", "aggregate": false }));
         let spec = json!({ "userNames": ["alice"], "userGroups": ["devs"], "users": [{ "kind": "Group", "name": "devs" }] });

@@ -24,8 +24,8 @@ use super::{
     tenant_resolver::{ResolveError, TenantResolver, wait_for_cache},
 };
 use crate::{
-    allowed::{Allowed, Classes, Compiled},
     api::v1beta2::Tenant,
+    class_filter::{ClassFilter, ClassFilterCache, ClassFilters},
 };
 
 /// Deprecated alternative to `spec.ingressClassName`.
@@ -95,7 +95,7 @@ trait HasClass: Kind + serde::Serialize {
     fn set_class(&mut self, class: &str);
 
     /// Returns the classes that a Tenant allows, or `None` if it allows all.
-    fn allowed(classes: &Classes) -> Option<&Allowed>;
+    fn allowed(classes: &ClassFilters) -> Option<&ClassFilter>;
 }
 
 impl HasClass for Ingress {
@@ -115,7 +115,7 @@ impl HasClass for Ingress {
         self.spec.get_or_insert_default().ingress_class_name = Some(class.to_owned());
     }
 
-    fn allowed(classes: &Classes) -> Option<&Allowed> {
+    fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
         classes.ingress.as_ref()
     }
 }
@@ -139,7 +139,7 @@ impl HasClass for PersistentVolumeClaim {
         self.spec.get_or_insert_default().storage_class_name = Some(class.to_owned());
     }
 
-    fn allowed(classes: &Classes) -> Option<&Allowed> {
+    fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
         classes.storage.as_ref()
     }
 }
@@ -148,7 +148,7 @@ impl HasClass for PersistentVolumeClaim {
 struct ClassAdmission<K: HasClass> {
     resolver: TenantResolver,
     classes: Informer<K::Class>,
-    compiled: Compiled,
+    compiled: ClassFilterCache,
 }
 
 impl<K: HasClass> ClassAdmission<K> {
@@ -156,7 +156,7 @@ impl<K: HasClass> ClassAdmission<K> {
         Self {
             resolver: TenantResolver::build(caches),
             classes: caches.informer(Selection::All),
-            compiled: Compiled::default(),
+            compiled: ClassFilterCache::default(),
         }
     }
 
@@ -165,7 +165,7 @@ impl<K: HasClass> ClassAdmission<K> {
     async fn limits(
         &self,
         request: &Request<K>,
-    ) -> Result<Option<(Arc<Tenant>, Arc<Classes>)>, ResolveError> {
+    ) -> Result<Option<(Arc<Tenant>, Arc<ClassFilters>)>, ResolveError> {
         let Some(tenant) = self.resolver.resolve(request.namespace.as_deref().unwrap_or_default()).await?
         else {
             return Ok(None);
@@ -175,15 +175,15 @@ impl<K: HasClass> ClassAdmission<K> {
     }
 
     /// Returns why a class is not allowed, or `None` if it is allowed.
-    async fn check_class(&self, allowed: &Allowed, class: &str) -> Option<ClassError> {
-        if allowed.has_name(class) {
+    async fn check_class(&self, allowed: &ClassFilter, class: &str) -> Option<ClassError> {
+        if allowed.allows_name(class) {
             return None;
         }
-        if !allowed.asks_for_labels() {
+        if !allowed.has_selector() {
             return Some(ClassError::NotAllowed);
         }
         match wait_for_cache(&self.classes, &ObjectKey::cluster(class), |_| true).await {
-            Some(found) if allowed.has_labels(found.labels()) => None,
+            Some(found) if allowed.allows_labels(found.labels()) => None,
             Some(_) => Some(ClassError::NotAllowed),
             None => Some(ClassError::NotFound),
         }
@@ -246,7 +246,7 @@ impl<K: HasClass> Mutator for ClassAdmission<K> {
     async fn mutate(&self, request: &Request<K>) -> Result<Mutation<K>, BoxError> {
         let Some(object) = &request.new else { return Ok(Mutation::keep()) };
         let Some((_, classes)) = self.limits(request).await? else { return Ok(Mutation::keep()) };
-        let Some(default) = K::allowed(&classes).and_then(Allowed::default_class) else {
+        let Some(default) = K::allowed(&classes).and_then(ClassFilter::default_class) else {
             return Ok(Mutation::keep());
         };
         let is_create = request.operation == Operation::Create;
@@ -273,7 +273,7 @@ fn needs_default<K: HasClass>(
     }
 }
 
-fn missing_class_message<K: HasClass>(tenant: &Tenant, allowed: &Allowed) -> String {
+fn missing_class_message<K: HasClass>(tenant: &Tenant, allowed: &ClassFilter) -> String {
     format!(
         "{}: Tenant {} requires a class; allowed {}: {allowed}",
         K::FIELD,
@@ -284,10 +284,10 @@ fn missing_class_message<K: HasClass>(tenant: &Tenant, allowed: &Allowed) -> Str
 
 fn denied_class_message<K: HasClass>(
     tenant: &Tenant,
-    allowed: &Allowed,
+    allowed: &ClassFilter,
     path: &str,
     class: &str,
-    error: ClassError,
+    why: Refusal,
 ) -> String {
     let (name, kind, classes) = (tenant.name_any(), K::Class::kind(&()), plural::<K>());
     let cause = match error {
@@ -318,8 +318,8 @@ mod tests {
         object(json!({ "metadata": { "name": "oil" }, "spec": {} }))
     }
 
-    fn allowed() -> Allowed {
-        Allowed::of(&object(json!({ "allowed": ["fast", "slow"] })))
+    fn allowed() -> ClassFilter {
+        ClassFilter::new(&object(json!({ "allowed": ["fast", "slow"] })))
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
     configuration::roles::{is_deleter, is_provisioner},
     membership,
     owners::kind_and_name,
-    subjects::{Person, Relations, Role, owns, role},
+    subjects::{Relations, Requester, Role, owns, role},
 };
 
 /// Maximum number of Tenants that a valid request references: label and owner reference, in the old
@@ -115,7 +115,7 @@ impl Lookups {
         user: &UserInfo,
         tenant_names: &[String],
     ) -> Result<AdmissionContext, BoxError> {
-        let person = Person::of(user);
+        let person = Requester::of(user);
         let tenant_owners = self.tenant_owners(&person);
         let configuration = self.configuration();
         let role = self.role_of(&person, &configuration, &tenant_owners).await?;
@@ -137,13 +137,13 @@ impl Lookups {
     /// # Errors
     /// Same as for [`context`](Self::context).
     pub(super) async fn role(&self, user: &UserInfo) -> Result<Role, BoxError> {
-        let person = Person::of(user);
+        let person = Requester::of(user);
         self.role_of(&person, &self.configuration(), &self.tenant_owners(&person)).await
     }
 
     async fn role_of(
         &self,
-        person: &Person<'_>,
+        person: &Requester<'_>,
         configuration: &CapsuleConfigurationSpec,
         tenant_owners: &[Arc<TenantOwner>],
     ) -> Result<Role, BoxError> {
@@ -164,7 +164,7 @@ impl Lookups {
         tenant_names: &[String],
         is_new: bool,
     ) -> Result<AdmissionContext, LiveError> {
-        let person = Person::of(user);
+        let person = Requester::of(user);
         let tenant_owners = self.tenant_owners(&person);
         // Owners may not change existing namespaces without a Tenant, whatever they own.
         if is_new && tenant_names.is_empty() && context.role == Role::CapsuleUser {
@@ -207,11 +207,11 @@ impl Lookups {
 
     fn is_member(&self, namespace: &str) -> bool {
         let found = self.namespaces.store().get(&ObjectKey::cluster(namespace));
-        found.is_some_and(|namespace| !membership::named(&namespace.metadata).is_empty())
+        found.is_some_and(|namespace| !membership::referenced_tenants(&namespace.metadata).is_empty())
     }
 
     /// Returns the `TenantOwner`s that match a user.
-    fn tenant_owners(&self, person: &Person<'_>) -> Vec<Arc<TenantOwner>> {
+    fn tenant_owners(&self, person: &Requester<'_>) -> Vec<Arc<TenantOwner>> {
         person.subjects().flat_map(|subject| self.owners.get(&key(subject))).collect()
     }
 
@@ -219,7 +219,7 @@ impl Lookups {
     /// user.
     fn owned(
         &self,
-        person: &Person<'_>,
+        person: &Requester<'_>,
         tenant_owners: &[Arc<TenantOwner>],
     ) -> BTreeMap<String, Arc<Tenant>> {
         let listed_owners = person.subjects().flat_map(|subject| self.tenants_by_owner.get(&key(subject)));
@@ -232,7 +232,7 @@ impl Lookups {
 /// The relations of a user to Tenants, from the caches.
 struct CachedRelations<'c> {
     lookups: &'c Lookups,
-    person: &'c Person<'c>,
+    person: &'c Requester<'c>,
     configuration: &'c CapsuleConfigurationSpec,
     tenant_owners: &'c [Arc<TenantOwner>],
 }

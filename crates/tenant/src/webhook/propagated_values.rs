@@ -12,7 +12,7 @@ use k8s_openapi::{api::rbac::v1::Subject, apimachinery::pkg::apis::meta::v1::Lab
 
 use crate::{
     api::v1beta2::{AdditionalMetadata, AdditionalRoleBinding, NamespaceOptions, OwnerSpec, TenantSpec},
-    namespace,
+    namespace_metadata,
     syntax::{
         ANNOTATION_KEY, LABEL_KEY, LABEL_VALUE, MAX_ANNOTATIONS_SIZE, RBAC_NAME, SUBDOMAIN, annotations_size,
         is_annotation_key, is_label_key, is_label_value, is_rbac_name, is_subdomain,
@@ -41,7 +41,7 @@ pub(super) fn validate(tenant: &str, spec: &TenantSpec) -> Violations {
     }
     violations.all_annotations(
         "spec",
-        &namespace::wanted(tenant, spec, SHORTEST_NAME, &Entries::new()).0.annotations,
+        &namespace_metadata::desired_metadata(tenant, spec, SHORTEST_NAME, &Entries::new()).0.annotations,
     );
     let services = spec.service_options.iter().filter_map(|options| options.additional_metadata.as_ref());
     services.for_each(|metadata| violations.metadata("spec.serviceOptions.additionalMetadata", metadata));
@@ -110,7 +110,7 @@ impl Violations {
         if let Some(metadata) = &options.additional_metadata {
             self.metadata(&format!("{path}.additionalMetadata"), metadata);
         }
-        let render = |text: &str| namespace::filled_in(text, tenant, SHORTEST_NAME);
+        let render = |text: &str| namespace_metadata::render_template(text, tenant, SHORTEST_NAME);
         for (index, entry) in options.additional_metadata_list.iter().enumerate() {
             let path = format!("{path}.additionalMetadataList[{index}]");
             self.labels(&format!("{path}.labels"), &entry.labels, render);

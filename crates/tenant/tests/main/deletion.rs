@@ -99,8 +99,9 @@ async fn reports_what_blocks_the_deletion_of_each_namespace() {
             let (_, _, message) = condition(tenant, "Ready").unwrap_or_default();
             status(tenant).namespaces == [a.clone(), b.clone()]
                 && message.contains("example.com/backup in 1 resource instances")
-                && message
-                    .contains(&format!("namespace {b}: waits for its own finalizers: example.com/audit"))
+                && message.contains(&format!(
+                    "namespace {b}: finalizers of the namespace remain: example.com/audit"
+                ))
         })
         .await;
     let spaces = status(&tenant).spaces;

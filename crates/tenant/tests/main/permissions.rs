@@ -91,7 +91,7 @@ async fn reports_role_that_the_manager_may_not_bind_and_binds_others() {
     env.create(refused_role()).await;
     env.join("a").await;
     let text =
-        "the manager may not give the ClusterRole cluster-admin; grant the manager the verb \"bind\" on";
+        "the manager may not bind the ClusterRole cluster-admin; grant the manager the verb \"bind\" on";
     let tenant = env.until_condition("Ready", "False", text).await;
     let (_, reason, message) = condition(&tenant, "Ready").unwrap();
     assert_eq!(reason, "Failed");

@@ -106,8 +106,7 @@ async fn claims_get_only_allowed_storage_classes() {
         let tried = env.dry_run(claim(NAMESPACE, json!({}), Some(class))).await.unwrap();
         assert_eq!(tried["spec"]["storageClassName"], class);
     }
-    let expected =
-        "is not allowed by Tenant oil; allowed StorageClasses: slow, absent-by-name, what matches \"^fa\"";
+    let expected = "is not allowed by Tenant oil; allowed StorageClasses: slow, absent-by-name, names that match \"^fa\"";
     let old_way = json!({ "annotations": { "volume.beta.kubernetes.io/storage-class": "gold" } });
     for (metadata, class, expected) in [
         (json!({}), Some("gold"), expected),

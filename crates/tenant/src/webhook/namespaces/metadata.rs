@@ -15,8 +15,8 @@ use crate::{
         },
         v1beta2::{Metadata, Tenant},
     },
-    namespace,
-    plan::{labels_of_others, remembered},
+    namespace_metadata,
+    plan::{last_applied_metadata, unmanaged_labels},
 };
 
 /// Prefix of the Pod Security labels.
@@ -35,10 +35,11 @@ type IsManaged = fn(&str, &Entries) -> bool;
 pub(super) fn initial_metadata(tenant: &Tenant, metadata: &ObjectMeta) -> Metadata {
     let labels = metadata.labels.clone().unwrap_or_default();
     let of = |name: &str| {
-        let first = namespace::wanted(&tenant.name_any(), &tenant.spec, name, &labels).0;
+        let first = namespace_metadata::desired_metadata(&tenant.name_any(), &tenant.spec, name, &labels).0;
         let mut then = labels.clone();
         then.extend(first.labels.clone());
-        let is_stable = namespace::wanted(&tenant.name_any(), &tenant.spec, name, &then).0 == first;
+        let is_stable =
+            namespace_metadata::desired_metadata(&tenant.name_any(), &tenant.spec, name, &then).0 == first;
         if is_stable { first } else { unconditional_metadata(tenant, name) }
     };
     metadata.name.as_deref().map_or_else(|| name_independent(&provisional_name(metadata), of), of)
@@ -72,7 +73,7 @@ fn unconditional_metadata(tenant: &Tenant, name: &str) -> Metadata {
     if let Some(options) = &mut spec.namespace_options {
         options.additional_metadata_list.retain(|entry| entry.namespace_selector.is_none());
     }
-    namespace::wanted(&tenant.name_any(), &spec, name, &Entries::new()).0
+    namespace_metadata::desired_metadata(&tenant.name_any(), &spec, name, &Entries::new()).0
 }
 
 /// Returns the metadata that does not depend on the name.
@@ -85,9 +86,9 @@ fn name_independent(name: &str, of: impl Fn(&str) -> Metadata) -> Metadata {
 
 /// Returns the metadata that the controller would set on a namespace with this metadata.
 fn desired(tenant: &Tenant, metadata: &ObjectMeta) -> Metadata {
-    let labels = labels_of_others(metadata, &remembered(tenant, metadata));
+    let labels = unmanaged_labels(metadata, &last_applied_metadata(tenant, metadata));
     let name = metadata.name.as_deref().unwrap_or_default();
-    namespace::wanted(&tenant.name_any(), &tenant.spec, name, &labels).0
+    namespace_metadata::desired_metadata(&tenant.name_any(), &tenant.spec, name, &labels).0
 }
 
 /// Checks that an owner does not change metadata that the Tenant manages, or reserved keys. Owners

@@ -19,9 +19,9 @@ use parking_lot::Mutex;
 
 use crate::{
     api::v1beta2::{Reservation, Tenant, TenantStatus},
-    membership::{judge, named},
-    namespaces::live_members,
-    reservations::{Members, Place, Sightings, place, quota},
+    membership::{check_membership, referenced_tenants},
+    namespaces::list_members,
+    reservations::{Decision, MemberNames, ReservationAges, decide, quota},
     webhook::lookups::Lookups,
 };
 
@@ -32,18 +32,18 @@ pub(super) struct QuotaReservations {
     members: Index<Namespace, String>,
     manager_namespace: String,
     locks: TenantLocks,
-    sightings: Arc<Mutex<Sightings>>,
+    sightings: Arc<Mutex<ReservationAges>>,
     _subscription: Subscription,
 }
 
 impl QuotaReservations {
     pub(super) fn build(caches: &Caches<'_>, lookups: &Lookups) -> Self {
-        let by_tenant = |namespace: &Namespace| named(&namespace.metadata);
-        let sightings = Arc::<Mutex<Sightings>>::default();
+        let by_tenant = |namespace: &Namespace| referenced_tenants(&namespace.metadata);
+        let sightings = Arc::<Mutex<ReservationAges>>::default();
         let observed = sightings.clone();
         let observe = move |change: &Change<Tenant>| match (&change.old, &change.new) {
             (_, Some(tenant)) => observed.lock().observe(tenant, Instant::now()),
-            (Some(tenant), None) => observed.lock().forget(tenant),
+            (Some(tenant), None) => observed.lock().remove(tenant),
             (None, None) => {}
         };
         Self {
@@ -79,17 +79,19 @@ impl QuotaReservations {
         let mut live: Option<Arc<BTreeSet<String>>> = None;
         // On a conflict, another writer made progress. The timeout of the review ends the loop.
         loop {
-            let members = live.as_ref().map_or(Members::Cached(&cached), |live| Members::Live(live));
+            let members = live.as_ref().map_or(MemberNames::Cached(&cached), |live| MemberNames::Live(live));
             match self.decide(&tenant, members, namespace) {
-                Place::Given => return Ok(Ok(())),
-                Place::None { taken, quota } if live.is_some() => {
-                    return Ok(Err(quota_exceeded(&tenant, namespace, taken, quota)));
+                Decision::Unlimited => return Ok(Ok(())),
+                Decision::QuotaExceeded { used, quota } if live.is_some() => {
+                    return Ok(Err(quota_exceeded(&tenant, namespace, used, quota)));
                 }
                 // The order matters: a namespace that is created before the Tenant is read again
                 // has a reservation.
-                Place::None { .. } => live = Some(self.live_members(&tenant, &mut last_list, started).await?),
-                Place::Give(_) if dry_run => return Ok(Ok(())),
-                Place::Give(status) => {
+                Decision::QuotaExceeded { .. } => {
+                    live = Some(self.live_members(&tenant, &mut last_list, started).await?)
+                }
+                Decision::Reserve(_) if dry_run => return Ok(Ok(())),
+                Decision::Reserve(status) => {
                     if self.write(&tenant, *status).await? {
                         return Ok(Ok(()));
                     }
@@ -102,12 +104,12 @@ impl QuotaReservations {
         }
     }
 
-    fn decide(&self, tenant: &Tenant, members: Members<'_>, namespace: &str) -> Place {
+    fn decide(&self, tenant: &Tenant, members: MemberNames<'_>, namespace: &str) -> Decision {
         let now = Instant::now();
         let mut sightings = self.sightings.lock();
         sightings.observe(tenant, now);
-        let is_over = |entry: &Reservation| sightings.is_over(tenant, entry, now);
-        place(tenant, members, namespace, Timestamp::now(), is_over)
+        let is_expired = |entry: &Reservation| sightings.is_expired(tenant, entry, now);
+        decide(tenant, members, namespace, Timestamp::now(), is_expired)
     }
 
     /// Returns the Tenant from the cache, which contains the last write of this process.
@@ -119,8 +121,9 @@ impl QuotaReservations {
     /// Returns the names of its namespaces from the cache.
     fn cached_members(&self, tenant: &Tenant) -> BTreeSet<String> {
         let cached = self.members.get(&tenant.name_any());
-        let is_member =
-            |namespace: &Namespace| judge(&namespace.metadata, tenant, &self.manager_namespace).is_ok();
+        let is_member = |namespace: &Namespace| {
+            check_membership(&namespace.metadata, tenant, &self.manager_namespace).is_ok()
+        };
         let cached = cached.iter().filter(|namespace| is_member(namespace));
         cached.map(|namespace| namespace.name_any()).collect()
     }
@@ -137,7 +140,7 @@ impl QuotaReservations {
             return Ok(members.clone());
         }
         let began = Instant::now();
-        let members = Arc::new(live_members(&self.writer, tenant, &self.manager_namespace).await?);
+        let members = Arc::new(list_members(&self.writer, tenant, &self.manager_namespace).await?);
         *last_list = Some((began, members.clone()));
         Ok(members)
     }

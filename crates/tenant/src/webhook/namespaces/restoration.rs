@@ -12,7 +12,7 @@ use operator_core::{kind::uid, owner::refers_to};
 use super::{metadata::restore_metadata, tenant_references::TenantReferences};
 use crate::{
     api::{names::TENANT_LABEL, v1beta2::Tenant},
-    membership::{self, named},
+    membership::{self, referenced_tenants},
     subjects::Role,
     webhook::lookups::AdmissionContext,
 };
@@ -61,7 +61,7 @@ pub(super) fn restore(
 
 /// Returns the Tenant of a namespace if the user is an administrator or owns the Tenant.
 fn tenant_of<'f>(namespace: &Namespace, context: &'f AdmissionContext) -> Option<&'f Tenant> {
-    let names = named(&namespace.metadata);
+    let names = referenced_tenants(&namespace.metadata);
     let [name] = names.as_slice() else { return None };
     let tenants = match context.role {
         Role::Administrator => &context.referenced,
@@ -69,7 +69,7 @@ fn tenant_of<'f>(namespace: &Namespace, context: &'f AdmissionContext) -> Option
         Role::Manager | Role::Other => return None,
     };
     let tenant = tenants.get(name)?;
-    let belongs = membership::judge(&namespace.metadata, tenant, &context.manager_namespace).is_ok();
+    let belongs = membership::check_membership(&namespace.metadata, tenant, &context.manager_namespace).is_ok();
     belongs.then_some(tenant)
 }
 

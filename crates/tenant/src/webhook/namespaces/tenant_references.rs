@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::membership::{label, references};
+use crate::membership::{tenant_label, tenant_references};
 
 /// The label and the owner references by which a namespace references Tenants. They are not
 /// validated.
@@ -14,7 +14,7 @@ pub(super) struct TenantReferences<'m> {
 
 impl<'m> TenantReferences<'m> {
     pub(super) fn of(metadata: &'m ObjectMeta) -> Self {
-        Self { label: label(metadata), owner_references: references(metadata).collect() }
+        Self { label: tenant_label(metadata), owner_references: tenant_references(metadata).collect() }
     }
 
     /// Returns whether the namespace references no Tenant.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::v1beta2::Tenant,
-    membership::{self, Mismatch, named},
+    membership::{self, MembershipError, referenced_tenants},
     subjects::Role,
     webhook::lookups::AdmissionContext,
 };
@@ -100,7 +100,7 @@ impl NamespaceReview<'_> {
             return Ok(Admission::Allowed);
         }
         let tenant = self.tenant_of(new)?;
-        let was_member = membership::judge(old, tenant, &self.context.manager_namespace).is_ok();
+        let was_member = membership::check_membership(old, tenant, &self.context.manager_namespace).is_ok();
         if was_member { Ok(Admission::Allowed) } else { self.join(tenant) }
     }
 
@@ -113,7 +113,7 @@ impl NamespaceReview<'_> {
 
     /// Returns the Tenant of the namespace, whether or not the user owns it.
     fn tenant_of(&self, metadata: &ObjectMeta) -> Result<&Arc<Tenant>, Denial> {
-        let tenants = named(metadata);
+        let tenants = referenced_tenants(metadata);
         let [name] = tenants.as_slice() else {
             return Err(self.denial(&format!(
                 "its label and owner references name several Tenants ({}); a namespace can belong to only one",
@@ -124,7 +124,7 @@ impl NamespaceReview<'_> {
         let tenant = tenant.ok_or_else(|| self.denial(&format!("Tenant {name} does not exist")))?;
         let mut named_metadata = metadata.clone();
         named_metadata.name.get_or_insert_with(|| self.name.to_owned());
-        match membership::judge(&named_metadata, tenant, &self.context.manager_namespace) {
+        match membership::check_membership(&named_metadata, tenant, &self.context.manager_namespace) {
             Ok(()) => Ok(tenant),
             Err(why) => Err(self.mismatch(name, why)),
         }
@@ -171,7 +171,7 @@ impl NamespaceReview<'_> {
         }
     }
 
-    fn mismatch(&self, tenant: &str, why: Mismatch) -> Denial {
+    fn mismatch(&self, tenant: &str, why: MembershipError) -> Denial {
         self.denial(&format!("it cannot belong to Tenant {tenant}: {why}"))
     }
 
