@@ -189,7 +189,7 @@ mod tests {
         pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
     }
 
-    fn of(value: Value) -> Metadata {
+    fn metadata_of(value: Value) -> Metadata {
         let (metadata, errors) = desired_metadata("oil", &spec(value), "oil-dev", &entries([("env", "dev")]));
         assert!(errors.is_empty());
         metadata
@@ -197,13 +197,14 @@ mod tests {
 
     #[test]
     fn empty_spec_applies_no_metadata() {
-        assert_eq!(of(json!({})), Metadata::default());
+        assert_eq!(metadata_of(json!({})), Metadata::default());
     }
 
     #[test]
     fn node_selector_annotation_is_sorted_by_whole_pairs() {
-        let metadata =
-            of(json!({ "nodeSelector": { "pool": "oil", "pool-b": "x", "kubernetes.io/os": "linux" } }));
+        let metadata = metadata_of(
+            json!({ "nodeSelector": { "pool": "oil", "pool-b": "x", "kubernetes.io/os": "linux" } }),
+        );
         assert_eq!(
             metadata.annotations["scheduler.alpha.kubernetes.io/node-selector"],
             "kubernetes.io/os=linux,pool-b=x,pool=oil"
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn annotations_list_allowed_classes_and_registries() {
-        let metadata = of(json!({
+        let metadata = metadata_of(json!({
             "ingressOptions": { "allowedClasses": { "allowed": ["default", "nginx"], "allowedRegex": "^oil-.*$" } },
             "storageClasses": { "allowed": ["default"] },
             "containerRegistries": { "allowedRegex": "quay" },
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn list_entry_renders_templates_and_overrides_no_earlier_entry() {
-        let metadata = of(json!({ "namespaceOptions": {
+        let metadata = metadata_of(json!({ "namespaceOptions": {
             "additionalMetadata": { "labels": { "team": "{{tenant.name}}" } },
             "additionalMetadataList": [
                 { "namespaceSelector": { "matchLabels": { "env": "dev" } },
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn reserved_labels_cannot_be_set() {
-        let metadata = of(json!({ "namespaceOptions": { "additionalMetadata": { "labels": {
+        let metadata = metadata_of(json!({ "namespaceOptions": { "additionalMetadata": { "labels": {
             "capsule.clastix.io/tenant": "gas", "kubernetes.io/metadata.name": "default",
         } } } }));
         assert!(metadata.labels.is_empty());

@@ -320,9 +320,9 @@ mod tests {
 
     #[test]
     fn invalid_selector_selects_no_owner_and_is_reported() {
-        let odd = json!({ "matchExpressions": [{ "key": "a", "operator": "Like" }] });
+        let invalid = json!({ "matchExpressions": [{ "key": "a", "operator": "Like" }] });
         let tenant =
-            tenant(json!({ "permissions": { "matchOwners": [odd, { "matchLabels": { "a": "b" } }] } }));
+            tenant(json!({ "permissions": { "matchOwners": [invalid, { "matchLabels": { "a": "b" } }] } }));
         let tenant_owners = [owner("one", json!({ "a": "b" }), json!({ "kind": "User", "name": "anna" }))];
         assert_eq!(names(&tenant, &tenant_owners), ["anna"]);
         let (_, errors) = bindings(&tenant, &tenant_owners);

@@ -226,8 +226,7 @@ impl Controller for TenantController {
             return Err(Error::Incomplete(report.failures));
         }
         if !report.uncached.is_empty() {
-            // A relist can miss both the creation and the deletion of a namespace. No event follows
-            // then.
+            // A relist can miss that a namespace was created and deleted. No event follows then.
             return Ok(Outcome::RequeueAfter(CACHE_DELAY));
         }
         if report.members.is_empty() {

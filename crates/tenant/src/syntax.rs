@@ -75,13 +75,15 @@ fn is_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    type Validator = fn(&str) -> bool;
+
     /// The test `the_api_server_judges_copied_values_alike` sends the same cases to a real API
     /// server.
     #[test]
     fn keys_and_values_are_validated_like_the_api_server_does() {
         let cases: serde_json::Value =
             serde_json::from_str(include_str!("../tests/fixtures/propagated-values.json")).unwrap();
-        let validators: [(&str, fn(&str) -> bool); 3] = [
+        let validators: [(&str, Validator); 3] = [
             ("labelKeys", is_label_key),
             ("annotationKeys", is_annotation_key),
             ("labelValues", is_label_value),

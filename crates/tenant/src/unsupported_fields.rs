@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    fn of(spec: Value) -> Vec<&'static str> {
+    fn unsupported(spec: Value) -> Vec<&'static str> {
         fields(&serde_json::from_value(spec).unwrap())
     }
 
@@ -149,7 +149,7 @@ mod tests {
             "ingressOptions": { "allowedClasses": { "allowed": ["default"] }, "hostnameCollisionScope": "Disabled" },
             "serviceOptions": { "additionalMetadata": {} },
         });
-        assert!(of(spec).is_empty());
+        assert!(unsupported(spec).is_empty());
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             "spec.ingressOptions.allowedHostnames",
             "spec.serviceOptions.externalIPs",
         ];
-        assert_eq!(of(spec), expected);
+        assert_eq!(unsupported(spec), expected);
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
             json!({ "namespaceOptions": { "forbiddenLabels": { "denied": [], "deniedRegex": "" }, "forbiddenAnnotations": {} } }),
         ];
         for spec in unrestricted {
-            assert_eq!(of(spec.clone()), [""; 0], "{spec}");
+            assert_eq!(unsupported(spec.clone()), [""; 0], "{spec}");
         }
         let list = || json!({ "allowed": [], "allowedRegex": "" });
         let restricted = [
@@ -226,7 +226,7 @@ mod tests {
             (json!({ "data": { "size": 3 } }), "spec.data"),
         ];
         for (spec, path) in restricted {
-            assert_eq!(of(spec.clone()), [path], "{spec}");
+            assert_eq!(unsupported(spec.clone()), [path], "{spec}");
         }
     }
 }

@@ -33,24 +33,24 @@ pub(crate) fn crd() -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         let root = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(spec) = root.and_then(|root| root.properties.as_mut()?.get_mut("spec")) {
-            bound_lists(spec);
+            limit_lists(spec);
         }
     }
     crd
 }
 
 /// Limits every list without a limit. The status has no limits, because only the manager writes it.
-fn bound_lists(schema: &mut JSONSchemaProps) {
+fn limit_lists(schema: &mut JSONSchemaProps) {
     if schema.type_.as_deref() == Some("array") {
         schema.max_items.get_or_insert(MAX_ITEMS);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        bound_lists(items);
+        limit_lists(items);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        bound_lists(values);
+        limit_lists(values);
     }
-    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(bound_lists);
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(limit_lists);
 }
 
 fn make_spec_optional(root: &mut JSONSchemaProps) {
@@ -118,20 +118,20 @@ mod tests {
     }
 
     /// Collects the paths of lists without a limit.
-    fn unbounded(schema: &Value, path: &str, found: &mut Vec<String>) {
+    fn unlimited(schema: &Value, path: &str, found: &mut Vec<String>) {
         if schema["type"] == "array" && schema["maxItems"].is_null() {
             found.push(path.to_owned());
         }
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-            unbounded(property, &format!("{path}.{name}"), found);
+            unlimited(property, &format!("{path}.{name}"), found);
         }
-        unbounded_inside(schema, path, found);
+        unlimited_inside(schema, path, found);
     }
 
-    fn unbounded_inside(schema: &Value, path: &str, found: &mut Vec<String>) {
+    fn unlimited_inside(schema: &Value, path: &str, found: &mut Vec<String>) {
         for inside in ["items", "additionalProperties"] {
             if schema[inside].is_object() {
-                unbounded(&schema[inside], path, found);
+                unlimited(&schema[inside], path, found);
             }
         }
     }
@@ -141,7 +141,7 @@ mod tests {
         let (definition, mut found) = (definition(), Vec::new());
         for version in definition["spec"]["versions"].as_array().unwrap() {
             let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
-            unbounded(spec, version["name"].as_str().unwrap(), &mut found);
+            unlimited(spec, version["name"].as_str().unwrap(), &mut found);
         }
         assert_eq!(found, Vec::<String>::new());
     }

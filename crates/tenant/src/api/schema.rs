@@ -43,18 +43,13 @@ pub(super) const ARE_SUBJECTS: &str = "self.all(s, s.kind in ['User', 'Group', '
 /// Message of [`ARE_SUBJECTS`].
 pub(super) const ARE_SUBJECTS_MESSAGE: &str = "the kind of a subject must be User, Group or ServiceAccount";
 
-/// Schema for one of two shapes, which the conversion distinguishes.
-pub(super) fn either(_: &mut schemars::SchemaGenerator) -> Schema {
-    schemars::json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
-}
-
-/// Schema for any JSON value.
-pub(super) fn anything(_: &mut schemars::SchemaGenerator) -> Schema {
+/// Schema for any JSON value. The conversion distinguishes the shapes of fields that have several.
+pub(super) fn any_value(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
 /// Schema for a list of objects that preserves unknown fields.
-pub(super) fn open_objects(_: &mut schemars::SchemaGenerator) -> Schema {
+pub(super) fn unstructured_objects(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({
         "type": "array",
         "items": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
@@ -62,7 +57,7 @@ pub(super) fn open_objects(_: &mut schemars::SchemaGenerator) -> Schema {
 }
 
 /// Schema for an object that preserves unknown fields.
-pub(super) fn open_object(_: &mut schemars::SchemaGenerator) -> Schema {
+pub(super) fn unstructured_object(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 

@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn cidrs_become_canonical_with_a_warning_each() {
-        let made = serde_json::to_value(desired(&oil()).spec.unwrap()).unwrap();
-        assert_eq!(made["egress"][0]["to"][0]["ipBlock"]["except"][0], "192.160.0.0/12");
-        assert_eq!(made["ingress"][0]["from"][2]["ipBlock"]["cidr"], "192.160.0.0/12");
+        let created = serde_json::to_value(desired(&oil()).spec.unwrap()).unwrap();
+        assert_eq!(created["egress"][0]["to"][0]["ipBlock"]["except"][0], "192.160.0.0/12");
+        assert_eq!(created["ingress"][0]["from"][2]["ipBlock"]["cidr"], "192.160.0.0/12");
         let warnings = cidr_warnings(&policies(&json!([oil()])));
         assert_eq!(warnings.len(), 2);
         assert!(warnings[0].starts_with("spec.networkPolicies.items[0].ingress[0].from[2].ipBlock.cidr: "));
@@ -165,8 +165,8 @@ mod tests {
     fn invalid_cidr_stays_unchanged() {
         let item =
             json!({ "podSelector": {}, "egress": [{ "to": [{ "ipBlock": { "cidr": "everywhere" } }] }] });
-        let made = serde_json::to_value(desired(&item).spec.unwrap()).unwrap();
-        assert_eq!(made["egress"][0]["to"][0]["ipBlock"]["cidr"], "everywhere");
+        let created = serde_json::to_value(desired(&item).spec.unwrap()).unwrap();
+        assert_eq!(created["egress"][0]["to"][0]["ipBlock"]["cidr"], "everywhere");
     }
 
     #[test]

@@ -107,11 +107,14 @@ mod tests {
         );
         let used = BTreeMap::from([("oil-dev".to_owned(), Resources::new())]);
         let division = divide(item.hard.as_ref().unwrap(), &used).unwrap();
-        let made = tenant_quota("oil", 0, &item, &division).pop().unwrap();
-        assert_eq!(made.metadata.name.as_deref(), Some("capsule-oil-0"));
-        assert_eq!(made.metadata.labels.as_ref().unwrap()["capsule.clastix.io/resource-quota"], "0");
-        assert_eq!(made.spec.unwrap(), item);
-        assert_eq!(made.metadata.annotations.unwrap()["quota.capsule.clastix.io/hard-limits.memory"], "16Gi");
+        let created = tenant_quota("oil", 0, &item, &division).pop().unwrap();
+        assert_eq!(created.metadata.name.as_deref(), Some("capsule-oil-0"));
+        assert_eq!(created.metadata.labels.as_ref().unwrap()["capsule.clastix.io/resource-quota"], "0");
+        assert_eq!(created.spec.unwrap(), item);
+        assert_eq!(
+            created.metadata.annotations.unwrap()["quota.capsule.clastix.io/hard-limits.memory"],
+            "16Gi"
+        );
     }
 
     #[test]

@@ -73,10 +73,10 @@ impl Child for RoleBinding {
 
 /// Adds the API group that the API server defaults (`SetDefaults_Subject`).
 fn with_defaults(subject: &Subject) -> Subject {
-    let given = subject.api_group.clone().filter(|group| !group.is_empty());
+    let api_group = subject.api_group.clone().filter(|group| !group.is_empty());
     let default = (subject.kind != "ServiceAccount").then(|| GROUP.to_owned());
     let namespace = subject.namespace.clone().filter(|namespace| !namespace.is_empty());
-    Subject { api_group: given.or(default), namespace, ..subject.clone() }
+    Subject { api_group: api_group.or(default), namespace, ..subject.clone() }
 }
 
 #[cfg(test)]

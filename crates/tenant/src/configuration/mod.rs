@@ -98,8 +98,8 @@ impl Controller for ConfigurationController {
             rule::<ClusterRole>(UPDATE | DELETE).named([PROVISIONER_ROLE, DELETER_ROLE]),
             rule::<ClusterRoleBinding>(GET | LIST | WATCH | CREATE),
             rule::<ClusterRoleBinding>(UPDATE | DELETE).named([PROVISIONER_ROLE]),
-            // The ClusterRoles grant these. To prevent escalation, Kubernetes lets a client grant only
-            // permissions that it has.
+            // The ClusterRoles grant these. To prevent escalation, Kubernetes lets a client grant
+            // only permissions that it has.
             rule::<Namespace>(CREATE | PATCH | DELETE),
         ]
     }

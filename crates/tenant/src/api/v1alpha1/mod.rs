@@ -84,7 +84,7 @@ pub struct TenantSpec {
     /// owner is the subject that may create namespaces in the Tenant: kind (User, Group, or
     /// ServiceAccount) and name, or the plain name of a user. With an empty name, the Tenant has no
     /// owner.
-    #[schemars(schema_with = "schema::either")]
+    #[schemars(schema_with = "schema::any_value")]
     pub owner: Owner,
 
     /// namespaceQuota is the maximum number of namespaces. If unset, the number is unlimited.
@@ -104,13 +104,13 @@ pub struct TenantSpec {
     /// storageClasses lists the StorageClasses that PersistentVolumeClaims may use: names in
     /// allowed and a pattern in allowedRegex, or a plain list of names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::either")]
+    #[schemars(schema_with = "schema::any_value")]
     pub storage_classes: Option<Classes>,
 
     /// ingressClasses lists the IngressClasses that Ingresses may use: names in allowed and a
     /// pattern in allowedRegex, or a plain list of names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::either")]
+    #[schemars(schema_with = "schema::any_value")]
     pub ingress_classes: Option<Classes>,
 
     /// ingressHostnames lists the host names that Ingresses may use. If set, a rule without a host

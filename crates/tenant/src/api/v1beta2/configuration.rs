@@ -112,12 +112,12 @@ pub struct CapsuleConfigurationSpec {
 
     /// overrides has no effect. It contains names of objects that only Capsule creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::open_object")]
+    #[schemars(schema_with = "schema::unstructured_object")]
     pub overrides: Option<Value>,
 
     /// admission has no effect. The manifests of the manager define its webhooks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::open_object")]
+    #[schemars(schema_with = "schema::unstructured_object")]
     pub admission: Option<Value>,
 
     /// cacheInvalidation has no effect. Watches keep the caches current.
@@ -127,12 +127,12 @@ pub struct CapsuleConfigurationSpec {
 
     /// impersonation has no effect yet. It defines the user that writes replicated objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::open_object")]
+    #[schemars(schema_with = "schema::unstructured_object")]
     pub impersonation: Option<Value>,
 
     /// events has no effect. Events are created in the namespace of the object that they regard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::open_object")]
+    #[schemars(schema_with = "schema::unstructured_object")]
     pub events: Option<Value>,
 }
 
@@ -173,7 +173,7 @@ pub struct NodeMetadata {
 pub struct RbacConfiguration {
     /// administrationClusterRoles lists the ClusterRoles of administrators in the namespaces of
     /// every Tenant.
-    #[serde(default = "deleter_role_alone")]
+    #[serde(default = "only_deleter_role")]
     #[schemars(length(max = 64))]
     pub administration_cluster_roles: Vec<String>,
 
@@ -197,7 +197,7 @@ pub struct RbacConfiguration {
 impl Default for RbacConfiguration {
     fn default() -> Self {
         Self {
-            administration_cluster_roles: deleter_role_alone(),
+            administration_cluster_roles: only_deleter_role(),
             promotion_cluster_roles: both_roles(),
             deleter: deleter_role(),
             provisioner: provisioner_role(),
@@ -213,7 +213,7 @@ fn provisioner_role() -> String {
     PROVISIONER_ROLE.to_owned()
 }
 
-fn deleter_role_alone() -> Vec<String> {
+fn only_deleter_role() -> Vec<String> {
     vec![deleter_role()]
 }
 

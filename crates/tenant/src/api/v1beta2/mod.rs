@@ -123,7 +123,7 @@ use super::schema;
 pub struct TenantSpec {
     /// data contains free data for templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::anything")]
+    #[schemars(schema_with = "schema::any_value")]
     pub data: Option<Value>,
 
     /// owners lists the subjects that may create namespaces in the Tenant, and their ClusterRoles

@@ -114,7 +114,7 @@ pub struct Permissions {
 
     /// allowOwnerPromotion lets ServiceAccounts with the label
     /// `owner.projectcapsule.dev/promote=true` become owners, if the configuration allows it.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub allow_owner_promotion: bool,
 }
 
@@ -124,6 +124,6 @@ impl Default for Permissions {
     }
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }

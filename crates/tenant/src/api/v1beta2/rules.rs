@@ -100,7 +100,7 @@ pub struct Enforcement {
 
     /// metadata restricts labels and annotations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::open_objects")]
+    #[schemars(schema_with = "schema::unstructured_objects")]
     pub metadata: Vec<Value>,
 
     /// ingress restricts the host names of Ingresses and Gateways.
@@ -132,7 +132,7 @@ pub struct WorkloadRules {
 
     /// resources restricts resource requests and limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::open_object")]
+    #[schemars(schema_with = "schema::unstructured_object")]
     pub resources: Option<Value>,
 
     /// qosClasses lists the quality-of-service classes that match.
@@ -141,12 +141,12 @@ pub struct WorkloadRules {
 
     /// registries lists the registries that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::open_objects")]
+    #[schemars(schema_with = "schema::unstructured_objects")]
     pub registries: Vec<Value>,
 
     /// schedulers lists the schedulers that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::open_objects")]
+    #[schemars(schema_with = "schema::unstructured_objects")]
     pub schedulers: Vec<Value>,
 }
 
@@ -187,7 +187,7 @@ pub struct LoadBalancerRules {
 pub struct ExternalNameRules {
     /// hostnames lists the host names that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::open_objects")]
+    #[schemars(schema_with = "schema::unstructured_objects")]
     pub hostnames: Vec<Value>,
 }
 
@@ -224,7 +224,7 @@ pub struct IngressRules {
 
     /// hostnames lists the host names that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::open_objects")]
+    #[schemars(schema_with = "schema::unstructured_objects")]
     pub hostnames: Vec<Value>,
 }
 
@@ -240,6 +240,6 @@ pub struct RulePermissions {
 
     /// promotions lists ClusterRoles for selected ServiceAccounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::open_objects")]
+    #[schemars(schema_with = "schema::unstructured_objects")]
     pub promotions: Vec<Value>,
 }

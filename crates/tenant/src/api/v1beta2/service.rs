@@ -36,15 +36,15 @@ pub struct ServiceOptions {
 #[serde(rename_all = "camelCase")]
 pub struct AllowedServices {
     /// nodePort allows Services of type NodePort.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub node_port: bool,
 
     /// externalName allows Services of type ExternalName.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub external_name: bool,
 
     /// loadBalancer allows Services of type LoadBalancer.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub load_balancer: bool,
 }
 
@@ -68,6 +68,6 @@ pub struct ExternalIps {
     pub allowed: Vec<String>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }

@@ -168,7 +168,7 @@ pub struct Metadata {
 pub struct SpaceEnforcement {
     /// registry lists the allowed registries of images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::open_objects")]
+    #[schemars(schema_with = "schema::unstructured_objects")]
     pub registry: Vec<Value>,
 }
 

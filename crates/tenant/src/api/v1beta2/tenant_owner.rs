@@ -67,11 +67,11 @@ pub struct TenantOwnerSpec {
     pub cluster_roles: Vec<String>,
 
     /// aggregate adds the owner to the users of the CapsuleConfiguration.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub aggregate: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 

@@ -88,7 +88,7 @@ impl QuotaReservations {
                 // The order matters: a namespace that is created before the Tenant is read again
                 // has a reservation.
                 Decision::QuotaExceeded { .. } => {
-                    live = Some(self.live_members(&tenant, &mut last_list, started).await?)
+                    live = Some(self.live_members(&tenant, &mut last_list, started).await?);
                 }
                 Decision::Reserve(_) if dry_run => return Ok(Ok(())),
                 Decision::Reserve(status) => {
