@@ -46,7 +46,7 @@ const CONVERSION_OVERHEAD: usize = 64 * KIB;
 /// escapes a string in the wrong place.
 const MAX_CONVERSION_STRING: usize = 2 * MIB;
 /// Largest response of a conversion review.
-const MAX_CONVERSION_RESPONSE: usize = 24 * MIB;
+const MAX_CONVERSION_RESPONSE: usize = 20 * MIB;
 
 /// Memory budgets of all reviews of a process. Their sum and the memory of an idle manager stay
 /// below 96 MiB.
@@ -73,7 +73,7 @@ impl Pools {
 
 impl Default for MemoryBudgets {
     fn default() -> Self {
-        Self::new([2 * MIB, 16 * MIB], [8 * MIB, 36 * MIB])
+        Self::new([2 * MIB, 16 * MIB], [6 * MIB, 28 * MIB])
     }
 }
 

@@ -287,7 +287,7 @@ fn denied_class_message<K: HasClass>(
     allowed: &ClassFilter,
     path: &str,
     class: &str,
-    why: Refusal,
+    error: ClassError,
 ) -> String {
     let (name, kind, classes) = (tenant.name_any(), K::Class::kind(&()), plural::<K>());
     let cause = match error {

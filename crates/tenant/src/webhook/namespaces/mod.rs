@@ -35,7 +35,7 @@ use super::{
     match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_MASTERS_WITHOUT_TENANT, EXCLUDE_SYSTEM_USERS},
     rate_limits::KeyedBuckets,
 };
-use crate::{membership::referenced_tenants, reasons::NAMESPACE_DENIED};
+use crate::{membership, reasons::NAMESPACE_DENIED};
 
 /// Rate limit for Events about denials, for each Tenant.
 const EVENTS_PER_TENANT: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
@@ -173,7 +173,7 @@ fn is_new(request: &Request<Namespace>) -> bool {
 /// Returns the Tenants that the old and the new namespace reference.
 fn referenced_tenants(request: &Request<Namespace>) -> Vec<String> {
     let mut names: Vec<_> =
-        request.states().flat_map(|namespace| referenced_tenants(&namespace.metadata)).collect();
+        request.states().flat_map(|namespace| membership::referenced_tenants(&namespace.metadata)).collect();
     names.sort();
     names.dedup();
     names
