@@ -15,7 +15,7 @@ use super::Finding;
 use crate::{cluster::Cluster, installation::Installation};
 
 pub(super) const WHAT: &str = "CRDs";
-const APPLY: &str = "run kubectl apply --server-side -f deploy/crds";
+const APPLY: &str = "run `kubectl apply --server-side -f deploy/crds`";
 
 /// Findings about the CustomResourceDefinitions.
 pub(super) struct CrdCheck {

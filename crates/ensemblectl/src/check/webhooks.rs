@@ -18,7 +18,7 @@ use operator_core::{
 use super::Finding;
 use crate::{cluster::Cluster, installation::Installation};
 
-const APPLY: &str = "run kubectl apply --server-side -f deploy/webhooks";
+const APPLY: &str = "run `kubectl apply --server-side -f deploy/webhooks`";
 pub(super) const CA_BUNDLE_ADVICE: &str =
     "the manager writes it if it runs with the permissions in deploy/rbac/certificates.yaml; check its log";
 

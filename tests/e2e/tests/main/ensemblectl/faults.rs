@@ -84,5 +84,5 @@ pub(super) async fn reports_missing_webhook_configuration(env: &TestEnv) {
 pub(super) async fn reports_missing_crd(env: &TestEnv) {
     env.kubectl(&["delete", "customresourcedefinition", "podsets.app.example.com"]).await.unwrap();
     let output = until_reported(env, &[], &["✗ CRD podsets.app.example.com", "does not exist"]).await;
-    assert!(output.out.contains("→ run kubectl apply"), "{output:?}");
+    assert!(output.out.contains("→ run `kubectl apply"), "{output:?}");
 }
