@@ -1,57 +1,57 @@
-{{/* What must not be, found before anything is touched. Takes (root, plan). Without a cluster to look at, lookup finds nothing. */}}
+{{/* Rejects invalid values and clusters before Helm changes anything. Takes (root, plan). Without a cluster, lookup returns nothing. */}}
 {{- define "ensemble.checks" -}}
 {{- $root := index . 0 -}}
 {{- $plan := index . 1 -}}
 {{- include "ensemble.checkNamespaces" . -}}
-{{- $listening := list -}}
+{{- $withWebhooks := list -}}
 {{- range $plan.units -}}
-  {{- if .hasWebhooks -}}{{- $listening = append $listening .arg -}}{{- end -}}
+  {{- if .hasWebhooks -}}{{- $withWebhooks = append $withWebhooks .arg -}}{{- end -}}
 {{- end -}}
-{{- if gt (len $listening) 1 -}}
-  {{- fail (printf "perController: more than one of the controllers has webhooks (%s), and they share one Service; set perController=false" (join "; " $listening)) -}}
+{{- if gt (len $withWebhooks) 1 -}}
+  {{- fail (printf "perController: several controllers have webhooks (%s) but share one Service; set perController=false" (join "; " $withWebhooks)) -}}
 {{- end -}}
 {{- if and $root.Values.monitoring.serviceMonitor.enabled (not $root.Values.metrics.enabled) -}}
-  {{- fail "monitoring.serviceMonitor: there is nothing to scrape with metrics.enabled=false" -}}
+  {{- fail "monitoring.serviceMonitor.enabled requires metrics.enabled=true" -}}
 {{- end -}}
 {{- $names := list -}}
 {{- range $plan.rows -}}{{- $names = append $names .name -}}{{- end -}}
 {{- if and $root.Values.bindableClusterRoles (not (has "tenant" $names)) -}}
-  {{- fail "bindableClusterRoles: these are for Tenants, and the controller tenant is left out; set bindableClusterRoles={}" -}}
+  {{- fail "bindableClusterRoles requires the controller tenant; enable it, or set bindableClusterRoles={}" -}}
 {{- end -}}
-{{- include "ensemble.checkDefinitions" . -}}
+{{- include "ensemble.checkCRDs" . -}}
 {{- include "ensemble.checkCapsule" . -}}
-{{- include "ensemble.checkOther" . -}}
+{{- include "ensemble.checkOtherRelease" . -}}
 {{- end }}
 
 {{- define "ensemble.checkNamespaces" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Values.watchNamespaces -}}
-  {{- $wide := list -}}
-  {{- $fit := list -}}
+  {{- $clusterWide := list -}}
+  {{- $namespaced := list -}}
   {{- range (index . 1).rows -}}
-    {{- if .isNamespaced -}}{{- $fit = append $fit .name -}}{{- else -}}{{- $wide = append $wide .name -}}{{- end -}}
+    {{- if .isNamespaced -}}{{- $namespaced = append $namespaced .name -}}{{- else -}}{{- $clusterWide = append $clusterWide .name -}}{{- end -}}
   {{- end -}}
-  {{- if $wide -}}
-    {{- fail (printf "watchNamespaces: these controllers need rights on the whole cluster: %s; set controllers={%s}" (join ", " $wide) (join "," $fit)) -}}
+  {{- if $clusterWide -}}
+    {{- fail (printf "watchNamespaces: these controllers need cluster-wide permissions: %s; set controllers={%s}" (join ", " $clusterWide) (join "," $namespaced)) -}}
   {{- end -}}
   {{- if has $root.Release.Namespace $root.Values.watchNamespaces -}}
-    {{- fail (printf "watchNamespaces: %s is the manager's own namespace, in which controllers do nothing" $root.Release.Namespace) -}}
+    {{- fail (printf "watchNamespaces: %s is the manager's own namespace, which controllers ignore; remove it" $root.Release.Namespace) -}}
   {{- end -}}
 {{- end -}}
 {{- end }}
 
-{{- define "ensemble.checkDefinitions" -}}
+{{- define "ensemble.checkCRDs" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Values.crds.install -}}
   {{- range $row := (index . 1).rows -}}
     {{- range $name := $row.definitions -}}
-      {{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name -}}
-      {{- if $there -}}
-        {{- $labels := $there.metadata.labels | default dict -}}
+      {{- $existing := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name -}}
+      {{- if $existing -}}
+        {{- $labels := $existing.metadata.labels | default dict -}}
         {{- if ne (index $labels "app.kubernetes.io/part-of" | default "") "ensemble" -}}
-          {{- $annotations := $there.metadata.annotations | default dict -}}
-          {{- $release := index $annotations "meta.helm.sh/release-name" | default "somebody else" -}}
-          {{- fail (printf "the definition %s is there already, brought by %s. Nothing was changed. If that is Capsule, docs/tenants/coming-from-capsule.md says how to move; else leave out the controller %s (controllers={*,-%s})" $name $release $row.name $row.name) -}}
+          {{- $annotations := $existing.metadata.annotations | default dict -}}
+          {{- $release := index $annotations "meta.helm.sh/release-name" | default "another owner" -}}
+          {{- fail (printf "cannot install CustomResourceDefinition %s: it exists and belongs to %s. Nothing was changed. If it is from Capsule, see docs/tenants/coming-from-capsule.md. Otherwise disable the controller %s (controllers={*,-%s})" $name $release $row.name $row.name) -}}
         {{- end -}}
       {{- end -}}
     {{- end -}}
@@ -59,14 +59,14 @@
 {{- end -}}
 {{- end }}
 
-{{/* Capsule's webhooks would judge, or block, what ours do. */}}
+{{/* The webhooks of Capsule would validate or reject the writes of this manager. */}}
 {{- define "ensemble.checkCapsule" -}}
 {{- if (index . 1).hasWebhooks -}}
   {{- range $kind := list "ValidatingWebhookConfiguration" "MutatingWebhookConfiguration" -}}
     {{- range $one := (lookup "admissionregistration.k8s.io/v1" $kind "" "").items -}}
       {{- range $one.webhooks -}}
         {{- if regexMatch "(projectcapsule\\.dev|capsule\\.clastix\\.io)$" .name -}}
-          {{- fail (printf "Capsule runs in this cluster: there is the %s %s. Nothing was changed. docs/tenants/coming-from-capsule.md says how to move; or leave out the Tenants (controllers={*,-tenant})" $kind $one.metadata.name) -}}
+          {{- fail (printf "Capsule is installed in this cluster: found %s %s. Nothing was changed. See docs/tenants/coming-from-capsule.md, or disable Tenants (controllers={*,-tenant})" $kind $one.metadata.name) -}}
         {{- end -}}
       {{- end -}}
     {{- end -}}
@@ -74,18 +74,18 @@
 {{- end -}}
 {{- end }}
 
-{{/* Names in the cluster are fixed, so it takes one release that looks after the whole of it. */}}
-{{- define "ensemble.checkOther" -}}
+{{/* The names of cluster-scoped objects are fixed, so only one release can manage the whole cluster. */}}
+{{- define "ensemble.checkOtherRelease" -}}
 {{- $root := index . 0 -}}
 {{- if not $root.Values.watchNamespaces -}}
   {{- range (index . 1).rows -}}
-    {{- $there := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" (printf "ensemble-%s" .name) -}}
-    {{- if $there -}}
-      {{- $annotations := $there.metadata.annotations | default dict -}}
+    {{- $existing := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" (printf "ensemble-%s" .name) -}}
+    {{- if $existing -}}
+      {{- $annotations := $existing.metadata.annotations | default dict -}}
       {{- $name := index $annotations "meta.helm.sh/release-name" -}}
       {{- $namespace := index $annotations "meta.helm.sh/release-namespace" -}}
       {{- if and $namespace (or (ne $namespace $root.Release.Namespace) (ne $name $root.Release.Name)) -}}
-        {{- fail (printf "the release %s in the namespace %s looks after this cluster already. Nothing was changed. Upgrade that one (helm upgrade %s --namespace %s), uninstall it, or give this one watchNamespaces" $name $namespace $name $namespace) -}}
+        {{- fail (printf "release %s in namespace %s already manages this cluster. Nothing was changed. Upgrade it (helm upgrade %s --namespace %s), uninstall it, or set watchNamespaces for this release" $name $namespace $name $namespace) -}}
       {{- end -}}
     {{- end -}}
   {{- end -}}

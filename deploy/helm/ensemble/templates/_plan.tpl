@@ -1,6 +1,6 @@
 {{/*
-What is to run, as JSON: `rows` of files/controllers.yaml, and `units`, each of which gets a Deployment. The controllers
-are selected as the manager's flag --controllers does.
+Returns the selected controllers as JSON: `rows` of files/controllers.yaml, and `units`, each with its own Deployment. The
+selection is the same as that of the flag --controllers.
 */}}
 {{- define "ensemble.plan" -}}
 {{- $table := (.Files.Get "files/controllers.yaml" | fromYaml).controllers -}}
@@ -14,7 +14,7 @@ are selected as the manager's flag --controllers does.
 {{- range $wanted -}}
   {{- $name := trimPrefix "-" . -}}
   {{- if and (ne . "*") (not (has $name $known)) -}}
-    {{- fail (printf "controllers: there is no controller %q; known are %s, and * for all" $name (join ", " $known)) -}}
+    {{- fail (printf "controllers: unknown controller %q; use %s, or * for all" $name (join ", " $known)) -}}
   {{- end -}}
 {{- end -}}
 {{- $leaders := list -}}
@@ -45,7 +45,7 @@ are selected as the manager's flag --controllers does.
   {{- end -}}
 {{- end -}}
 {{- if not $selected -}}
-  {{- fail (printf "controllers: none is left to run; known are %s, and * for all" (join ", " $known)) -}}
+  {{- fail (printf "controllers: no controller is enabled; use %s, or * for all" (join ", " $known)) -}}
 {{- end -}}
 {{- $rows := list -}}
 {{- $hasWebhooks := false -}}
@@ -62,7 +62,7 @@ are selected as the manager's flag --controllers does.
 {{- dict "rows" $rows "units" $units "hasWebhooks" $hasWebhooks | toJson -}}
 {{- end }}
 
-{{/* A generated file, for the namespace of this release. Takes (root, path). */}}
+{{/* Returns a generated file with the namespace of the release. Takes (root, path). */}}
 {{- define "ensemble.file" -}}
 {{- $root := index . 0 -}}
 {{- $namespace := $root.Release.Namespace -}}
@@ -71,7 +71,7 @@ are selected as the manager's flag --controllers does.
   | replace "ensemble-system" $namespace -}}
 {{- end }}
 
-{{/* A generated file, for a unit: its names and its ServiceAccount. Takes (root, path, unit). */}}
+{{/* Returns a generated file with the names and the ServiceAccount of a unit. Takes (root, path, unit). */}}
 {{- define "ensemble.fileOfUnit" -}}
 {{- $unit := index . 2 -}}
 {{- include "ensemble.file" .

@@ -1,5 +1,5 @@
 {{/*
-What values say of any pod that runs the manager's program: its image, its flags, where it runs. Changes the pod template.
+Sets image, flags, and scheduling of a pod template that runs the manager or the cleanup.
 Takes (root, pod template, controllers).
 */}}
 {{- define "ensemble.fillPod" -}}

@@ -47,11 +47,11 @@ fn rejects_invalid_values() {
         (&["replicas=many"], "got string, want integer"),
         (&["perController=1"], "got number, want boolean"),
         (&["extraArgs={--controllers=*}"], "extraArgs"),
-        (&["controllers={podsets}"], "there is no controller \"podsets\"; known are memcached, "),
-        (&["controllers={-podset}"], "controllers: none is left to run"),
+        (&["controllers={podsets}"], "unknown controller \"podsets\"; use memcached, "),
+        (&["controllers={-podset}"], "controllers: no controller is enabled"),
         (
             &["watchNamespaces={shop}"],
-            "these controllers need rights on the whole cluster: namespaceplus, capsuleconfiguration, tenant; \
+            "these controllers need cluster-wide permissions: namespaceplus, capsuleconfiguration, tenant; \
              set controllers={memcached,podset}",
         ),
         (
@@ -60,12 +60,12 @@ fn rejects_invalid_values() {
         ),
         (
             &["bindableClusterRoles={our-developers}", "controllers={podset}"],
-            "these are for Tenants, and the controller tenant is left out",
+            "bindableClusterRoles requires the controller tenant",
         ),
         (&["bindableClusterRoles={*}"], "bindableClusterRoles"),
         (
             &["metrics.enabled=false", "monitoring.serviceMonitor.enabled=true"],
-            "there is nothing to scrape with metrics.enabled=false",
+            "monitoring.serviceMonitor.enabled requires metrics.enabled=true",
         ),
     ] {
         let error = helm.template(set).expect_err("the values must be rejected");
@@ -211,7 +211,10 @@ async fn installs_upgrades_and_uninstalls() {
 async fn rejects_cluster_with_capsule(stage: &TestEnv, helm: &Helm) {
     stage.install_foreign_crd("capsule.clastix.io", "v1beta2", "Tenant", "tenants").await;
     let error = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
-    assert!(error.contains("tenants.capsule.clastix.io is there already"), "{error}");
+    assert!(
+        error.contains("cannot install CustomResourceDefinition tenants.capsule.clastix.io: it exists"),
+        "{error}"
+    );
     stage.kubectl(&["delete", "crd", "tenants.capsule.clastix.io"]).await.unwrap();
     let guard = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -224,7 +227,7 @@ async fn rejects_cluster_with_capsule(stage: &TestEnv, helm: &Helm) {
     });
     stage.cluster.apply_yaml(&guard.to_string()).await.unwrap();
     let error = helm.apply("install", RELEASE, NAMESPACE, &[]).unwrap_err();
-    assert!(error.contains("Capsule runs in this cluster") && error.contains("guard"), "{error}");
+    assert!(error.contains("Capsule is installed in this cluster") && error.contains("guard"), "{error}");
     stage.kubectl(&["delete", "validatingwebhookconfiguration", "guard"]).await.unwrap();
     stage.until_empty(&["customresourcedefinitions"]).await;
     stage.until_empty(&["deployments", "--namespace", NAMESPACE]).await;
@@ -284,5 +287,8 @@ async fn single_deployment(stage: &TestEnv, helm: &Helm) {
     manager.stop().await;
     deployed.assert_no_forbidden_requests(stage);
     let error = helm.apply("install", "again", "default", &["crds.install=false"]).unwrap_err();
-    assert!(error.contains("the release controllers in the namespace platform looks after"), "{error}");
+    assert!(
+        error.contains("release controllers in namespace platform already manages this cluster"),
+        "{error}"
+    );
 }

@@ -1,6 +1,6 @@
 {{/*
-The Leases of a unit's controllers, and the right to hold them and no others. The Leases are the manager's from the first
-moment on: Helm makes them once and leaves them alone. Takes (root, unit).
+Returns the Leases of a unit's controllers, and the permission to update only them. Helm creates the Leases once, and the
+manager owns them afterwards. Takes (root, unit).
 */}}
 {{- define "ensemble.leaderElection" -}}
 {{- $unit := index . 1 -}}
@@ -27,25 +27,25 @@ moment on: Helm makes them once and leaves them alone. Takes (root, unit).
 {{- end }}
 
 {{/*
-What a part of the process has, in a file of its own: for each unit under names of its own, and as far as the values ask for
-it. Rights on the cluster are left out where namespaces are named, but for those that metrics take. Takes (root, unit, part).
+Returns the permissions of one component of the manager, with names for each unit, if the values require them. With
+watchNamespaces, cluster-wide permissions are left out, except for those of metrics. Takes (root, unit, part).
 */}}
 {{- define "ensemble.part" -}}
 {{- $root := index . 0 -}}
 {{- $unit := index . 1 -}}
 {{- $part := index . 2 -}}
-{{- $wide := not $root.Values.watchNamespaces -}}
-{{- $narrow := true -}}
+{{- $clusterWide := not $root.Values.watchNamespaces -}}
+{{- $namespaced := true -}}
 {{- if eq $part "metrics-auth" -}}
-  {{- $wide = $root.Values.metrics.enabled -}}
+  {{- $clusterWide = $root.Values.metrics.enabled -}}
 {{- else if eq $part "certificates" -}}
-  {{- $wide = $unit.hasWebhooks -}}
-  {{- $narrow = or $unit.hasWebhooks $root.Values.metrics.enabled -}}
+  {{- $clusterWide = $unit.hasWebhooks -}}
+  {{- $namespaced = or $unit.hasWebhooks $root.Values.metrics.enabled -}}
 {{- end -}}
 {{- $name := printf "name: ensemble-%s" $part -}}
 {{- range splitList "---\n" (include "ensemble.fileOfUnit" (list $root (printf "rbac/%s.yaml" $part) $unit)) -}}
   {{- $isShared := or (contains "kind: Namespace\n" .) (contains "name: ensemble-metrics-reader\n" .) -}}
-  {{- if and (contains "kind: " .) (not $isShared) (ternary $wide $narrow (contains "kind: ClusterRole" .)) }}
+  {{- if and (contains "kind: " .) (not $isShared) (ternary $clusterWide $namespaced (contains "kind: ClusterRole" .)) }}
 ---
 {{ . | replace (printf "%s\n" $name) (printf "%s%s\n" $name $unit.suffix) }}
   {{- end -}}
