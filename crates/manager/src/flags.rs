@@ -21,7 +21,7 @@ use operator_runtime::{
     certificates::{Host, Source},
     https::ClientCa,
     logs::Format,
-    metrics::may_listen,
+    metrics::check_address,
 };
 pub use task::Task;
 
@@ -192,7 +192,7 @@ fn parse_with(definition: Command, args: impl IntoIterator<Item = OsString>) -> 
         command().error(ErrorKind::InvalidValue, format!("--watch-namespaces: {message}"))
     })?;
     if let Some(address) = flags.metrics_bind_address.0 {
-        may_listen(address, flags.metrics_secure)
+        check_address(address, flags.metrics_secure)
             .map_err(|error| command().error(ErrorKind::ValueValidation, error))?;
     }
     let leader_election = flags.election.validate(&flags.namespace);

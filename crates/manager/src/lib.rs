@@ -25,7 +25,7 @@ use operator_runtime::{
     https::{Identity, Server},
     logs::Level,
     metrics::Meter,
-    probes::{self, Awaited, Readiness},
+    probes::{self, Readiness, ReadinessCheck},
     signals, supervisor,
     telemetry::{self, Collector},
     webhook::{self, Webhooks},
@@ -96,8 +96,8 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
     let certificates =
         needs_certificate.then(|| certificates::start(&flags, &environment, &identity, webhooks.is_some()));
     if let Some(address) = flags.health_probe_bind_address {
-        let awaited = certificates.iter().map(|_| certificate(&identity)).collect();
-        let readiness = Readiness { informers: environment.informers.clone(), awaited, stop: stop.clone() };
+        let checks = certificates.iter().map(|_| certificate(&identity)).collect();
+        let readiness = Readiness { informers: environment.informers.clone(), checks, stop: stop.clone() };
         probes::serve(address, readiness).await?;
     }
     if flags.install_crds {
@@ -153,9 +153,9 @@ async fn serve_webhooks(
 }
 
 /// Returns the readiness check of the certificate. Without one, the API server cannot call webhooks.
-fn certificate(identity: &Identity) -> Awaited {
+fn certificate(identity: &Identity) -> ReadinessCheck {
     let identity = identity.clone();
-    Awaited { what: "a certificate", is_there: Arc::new(move || identity.is_present()) }
+    ReadinessCheck { description: "a certificate", is_ready: Arc::new(move || identity.is_present()) }
 }
 
 fn names(controllers: &[Registration]) -> impl Iterator<Item = &'static str> + use<'_> {

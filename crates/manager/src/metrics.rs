@@ -7,7 +7,7 @@ use operator_core::Environment;
 use operator_runtime::{
     https::{Identity, Server},
     logs::{self, Level},
-    metrics::{self, Door, Meter},
+    metrics::{self, Access, Meter},
 };
 use tracing::info;
 
@@ -16,7 +16,7 @@ use crate::Flags;
 /// Maximum number of concurrent requests that authorize scrapes.
 const MAX_IN_FLIGHT_REVIEWS: usize = 4;
 
-/// Serves the metrics and the log level, unless `--metrics-bind-address` is 0.
+/// Serves the metrics and the same access the level, unless `--metrics-bind-address` is 0.
 pub(crate) async fn serve(
     flags: &Flags,
     environment: &Environment,
@@ -28,9 +28,9 @@ pub(crate) async fn serve(
     // Scrapes have their own request limit, so that they neither wait for controllers nor delay them.
     let client = environment.clients.with_own_limit(MAX_IN_FLIGHT_REVIEWS).named("metrics-auth");
     let identity = identity.clone();
-    let door = if flags.metrics_secure { Door::Guarded { identity, client } } else { Door::Open };
+    let access = if flags.metrics_secure { Access::Secure { identity, client } } else { Access::Insecure };
     let more = Some(logs::router(level));
-    let server = metrics::serve(address, door, meter, more, environment.stop.clone()).await?;
+    let server = metrics::serve(address, access, meter, more, environment.stop.clone()).await?;
     info!(address = %server.address, secure = flags.metrics_secure, "serving metrics");
     Ok(Some(server))
 }

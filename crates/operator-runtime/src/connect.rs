@@ -28,7 +28,7 @@ pub async fn connect() -> Result<Client> {
 /// # Errors
 /// Returns the errors of [`connect`].
 pub async fn connect_measured(metrics: Arc<dyn Metrics>) -> Result<Client> {
-    client(configuration().await?, metrics).context("the cluster configuration cannot be used")
+    client(configuration().await?, metrics).context("cannot use the cluster configuration")
 }
 
 /// Returns a client like [`connect`] with its own connections and without retries, for callers that
@@ -39,12 +39,12 @@ pub async fn connect_measured(metrics: Arc<dyn Metrics>) -> Result<Client> {
 pub async fn connect_apart() -> Result<Client> {
     let mut config = configuration().await?;
     config.default_retry = false;
-    Client::try_from(config).context("the cluster configuration cannot be used")
+    Client::try_from(config).context("cannot use the cluster configuration")
 }
 
 async fn configuration() -> Result<Config> {
     Config::infer().await.context(
-        "no usable cluster configuration; set KUBECONFIG to a valid kubeconfig, or run in a pod with a ServiceAccount",
+        "no usable cluster configuration; set KUBECONFIG to a valid kubeconfig, or run in a Pod with a ServiceAccount",
     )
 }
 
@@ -56,15 +56,15 @@ fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client>
     let counted = service_fn(move |request: Request<Body>| {
         let (inner, metrics) = (inner.clone(), metrics.clone());
         async move {
-            // The first attempt may have been long ago.
+            // Checked for each attempt, because the first can be long ago.
             if let Some(fence) = request.extensions().get::<Fence>() {
                 fence.check()?;
             }
-            let answer = inner.send(request).await?;
-            if asks_for_patience(answer.status()) {
-                metrics.retried(answer.status().as_u16());
+            let response = inner.send(request).await?;
+            if is_retried(response.status()) {
+                metrics.retried(response.status().as_u16());
             }
-            Ok::<_, tower::BoxError>(answer)
+            Ok::<_, tower::BoxError>(response)
         }
     });
     let retry = RetryLayer::new(RetryPolicy::server_retry());
@@ -72,7 +72,7 @@ fn client(mut config: Config, metrics: Arc<dyn Metrics>) -> kube::Result<Client>
 }
 
 /// Returns whether [`RetryPolicy`] retries after this status.
-fn asks_for_patience(status: StatusCode) -> bool {
+fn is_retried(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
@@ -93,18 +93,19 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Retried(Mutex<Vec<u16>>);
+    struct RetryRecorder(Mutex<Vec<u16>>);
 
-    impl Metrics for Retried {
+    impl Metrics for RetryRecorder {
         fn retried(&self, code: u16) {
             self.0.lock().push(code);
         }
     }
 
-    /// Asks twice for a retry.
-    async fn busy(State(asked): State<Arc<AtomicUsize>>) -> (StatusCode, String) {
-        let answers = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-        let status = answers.get(asked.fetch_add(1, Ordering::Relaxed)).copied().unwrap_or(StatusCode::OK);
+    /// Responds twice with a status that is retried.
+    async fn busy(State(requests): State<Arc<AtomicUsize>>) -> (StatusCode, String) {
+        let failures = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+        let status =
+            failures.get(requests.fetch_add(1, Ordering::Relaxed)).copied().unwrap_or(StatusCode::OK);
         (status, "{\"major\": \"1\", \"minor\": \"36\", \"gitVersion\": \"\", \"gitCommit\": \"\", \"gitTreeState\": \"\",
             \"buildDate\": \"\", \"goVersion\": \"\", \"compiler\": \"\", \"platform\": \"\"}".to_owned())
     }
@@ -115,7 +116,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
-        let metrics = Arc::new(Retried::default());
+        let metrics = Arc::new(RetryRecorder::default());
         let config = Config::new(format!("http://{address}").parse().unwrap());
         let version = client(config, metrics.clone()).unwrap().apiserver_version().await.unwrap();
         assert_eq!(version.minor, "36");
@@ -125,11 +126,11 @@ mod tests {
 
     #[tokio::test]
     async fn closed_fence_prevents_retry_of_write() {
-        let (fence, asked) = (Fence::open(), Arc::new(AtomicUsize::new(0)));
-        let (closes, counts) = (fence.clone(), asked.clone());
+        let (fence, requests) = (Fence::open(), Arc::new(AtomicUsize::new(0)));
+        let (server_fence, server_requests) = (fence.clone(), requests.clone());
         let busy = async move || {
-            counts.fetch_add(1, Ordering::Relaxed);
-            closes.close();
+            server_requests.fetch_add(1, Ordering::Relaxed);
+            server_fence.close();
             (StatusCode::TOO_MANY_REQUESTS, "")
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -140,7 +141,7 @@ mod tests {
         let maps = Api::<ConfigMap>::namespaced(client, "default");
         let error = maps.create(&PostParams::default(), &ConfigMap::default()).await.unwrap_err();
         assert!(chain(&error).contains("another replica may lead"), "{}", chain(&error));
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
         server.abort();
     }
 }

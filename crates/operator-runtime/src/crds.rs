@@ -28,7 +28,7 @@ pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Resu
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     for crd in crds {
         let name = crd.name_any();
-        apply(&api, crd).await.map_err(|error| refused(error, &name))?;
+        apply(&api, crd).await.map_err(|error| install_error(error, &name))?;
         let established = await_condition(api.clone(), &name, is_crd_established());
         tokio::time::timeout(ESTABLISH, established)
             .await
@@ -46,7 +46,7 @@ pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Resu
 /// # Errors
 /// Returns an error if the API server rejects a definition.
 pub async fn install_when_reachable(client: &Client, crds: &[CustomResourceDefinition]) -> Result<()> {
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         match install(client, crds).await {
             Ok(()) => {
@@ -54,9 +54,9 @@ pub async fn install_when_reachable(client: &Client, crds: &[CustomResourceDefin
                 return Ok(());
             }
             Err(error) if is_unavailable(error.as_ref()) => {
-                if !told {
+                if !is_logged {
                     warn!(error = %format!("{error:#}"), "the API server is unreachable; retrying");
-                    told = true;
+                    is_logged = true;
                 }
                 tokio::time::sleep(RETRY).await;
             }
@@ -65,8 +65,8 @@ pub async fn install_when_reachable(client: &Client, crds: &[CustomResourceDefin
     }
 }
 
-/// Adds what to do about a rejected definition.
-fn refused(error: kube::Error, name: &str) -> anyhow::Error {
+/// Adds the name and a remedy to the error of a rejected definition.
+fn install_error(error: kube::Error, name: &str) -> anyhow::Error {
     let advice = if status(&error).is_some_and(kube::core::Status::is_forbidden) {
         "; apply deploy/rbac/optional/install-crds.yaml, or install deploy/crds yourself and leave --install-crds out"
     } else {
@@ -75,14 +75,14 @@ fn refused(error: kube::Error, name: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("cannot install the CustomResourceDefinition {name}{advice}"))
 }
 
-/// Two processes that create the same definition at once get a conflict. The second attempt finds
-/// the definition.
+/// Applies a definition and retries one conflict. Two processes that create the same definition at
+/// the same time get a conflict. The second attempt finds the definition.
 async fn apply(api: &Api<CustomResourceDefinition>, crd: &CustomResourceDefinition) -> kube::Result<()> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match api.patch(&crd.name_any(), &params, &Patch::Apply(crd)).await {
         Err(error) if is_conflict(&error) => {
             api.patch(&crd.name_any(), &params, &Patch::Apply(crd)).await.map(drop)
         }
-        answer => answer.map(drop),
+        result => result.map(drop),
     }
 }

@@ -1,4 +1,4 @@
-//! How a program ends.
+//! Exit code of a program.
 
 use std::{
     io::{Write, stderr},
@@ -7,14 +7,13 @@ use std::{
 
 use operator_core::error::chain;
 
-/// Returns the exit code of a program that ended so, and prints its error in one line on standard
-/// error.
+/// Prints an error in one line on standard error and returns the exit code.
 ///
-/// `anyhow` prints a stack trace below an error that `main` returns if `RUST_BACKTRACE` is set. It
-/// tells nothing to those who gave a wrong flag or have no cluster.
-pub fn code(ended: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = ended else { return ExitCode::SUCCESS };
-    // Nobody may read it any more.
+/// An error that `main` returns would be printed with a stack trace if `RUST_BACKTRACE` is set,
+/// which does not help with a wrong flag or a missing cluster.
+pub fn code(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    // Standard error may be closed.
     drop(writeln!(stderr(), "error: {}", chain(error.as_ref())));
     ExitCode::FAILURE
 }

@@ -204,7 +204,7 @@ mod tests {
         let other = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let another = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (chain, key) = (other.cert.pem(), another.signing_key.serialize_pem());
-        for (chain, key) in [("", key.as_str()), (chain.as_str(), ""), (&chain, &key), ("garbage", "garbage")]
+        for (chain, key) in [("", key.as_str()), (chain.as_str(), ""), (&chain, &key), ("invalid", "invalid")]
         {
             assert!(identity.set(chain.as_bytes(), key.as_bytes()).is_err());
         }

@@ -9,16 +9,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server;
 
-/// How many connections are kept open. A kubelet closes its own after each probe.
-const CONNECTIONS: usize = 64;
+/// Maximum number of open connections. A kubelet closes its connection after each probe.
+const MAX_CONNECTIONS: usize = 64;
 
 /// A condition that must hold before the process is ready, besides synced caches.
 #[derive(Clone)]
-pub struct Awaited {
-    /// What the process waits for, as shown to people: `a certificate`.
-    pub what: &'static str,
+pub struct ReadinessCheck {
+    /// Description in the response of `/readyz`, such as `a certificate`.
+    pub description: &'static str,
     /// Returns whether the condition holds.
-    pub is_there: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// State that the health endpoints report.
@@ -27,14 +27,14 @@ pub struct Readiness {
     /// Informers of the process. Each cache must be synced.
     pub informers: Informers,
     /// Further conditions that must hold.
-    pub awaited: Vec<Awaited>,
+    pub checks: Vec<ReadinessCheck>,
     /// Cancelled when the process stops, which makes it unready.
     pub stop: CancellationToken,
 }
 
 /// Serves the health endpoints until the process stops.
 ///
-/// - `/healthz` returns 200 as long as the process answers.
+/// - `/healthz` returns 200 as long as the process responds.
 /// - `/readyz` returns 200 once all caches have synced and all conditions hold. Before that, and
 ///   when the process stops, it returns 503 and lists what is missing. A process that watches
 ///   selected namespaces lists the namespaces for which it lacks rights, and is ready without them
@@ -49,7 +49,7 @@ pub async fn serve(address: SocketAddr, readiness: Readiness) -> Result<()> {
         )
     })?;
     let stop = readiness.stop.clone();
-    server::spawn(listener, None, router(readiness), CONNECTIONS, stop);
+    server::spawn(listener, None, router(readiness), MAX_CONNECTIONS, stop);
     Ok(())
 }
 
@@ -58,13 +58,18 @@ fn router(readiness: Readiness) -> Router {
 }
 
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
-    let missing = readiness.awaited.iter().filter(|awaited| !(awaited.is_there)());
-    let missing: Vec<_> = missing.map(|awaited| awaited.what).collect();
+    let missing = readiness.checks.iter().filter(|check| !(check.is_ready)());
+    let missing: Vec<_> = missing.map(|check| check.description).collect();
     let informers = &readiness.informers;
-    answer(&informers.unsynced(), &informers.forbidden(), &missing, readiness.stop.is_cancelled())
+    response(&informers.unsynced(), &informers.forbidden(), &missing, readiness.stop.is_cancelled())
 }
 
-fn answer(unsynced: &[String], refused: &[String], missing: &[&str], stopping: bool) -> (StatusCode, String) {
+fn response(
+    unsynced: &[String],
+    refused: &[String],
+    missing: &[&str],
+    stopping: bool,
+) -> (StatusCode, String) {
     if stopping {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping".to_owned());
     }
@@ -85,19 +90,19 @@ mod tests {
 
     #[test]
     fn ready_when_synced_until_stop() {
-        assert_eq!(answer(&[], &[], &[], false), (StatusCode::OK, "ok".into()));
-        assert_eq!(answer(&[], &[], &[], true).0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response(&[], &[], &[], false), (StatusCode::OK, "ok".into()));
+        assert_eq!(response(&[], &[], &[], true).0, StatusCode::SERVICE_UNAVAILABLE);
         let unsynced = ["Pod".into(), "PodSet".into()];
-        let (status, body) = answer(&unsynced, &[], &[], false);
+        let (status, body) = response(&unsynced, &[], &[], false);
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(body, "waiting for the first list of Pod, PodSet");
-        let (_, body) = answer(&unsynced, &[], &["a certificate"], false);
+        let (_, body) = response(&unsynced, &[], &["a certificate"], false);
         assert_eq!(body, "waiting for the first list of Pod, PodSet, and for a certificate");
     }
 
     #[test]
     fn lists_forbidden_namespace_and_stays_ready() {
-        let (status, body) = answer(&[], &["Pod in shop".into()], &[], false);
+        let (status, body) = response(&[], &["Pod in shop".into()], &[], false);
         assert_eq!((status, &*body), (StatusCode::OK, "ok; without rights to watch Pod in shop"));
     }
 }

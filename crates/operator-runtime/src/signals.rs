@@ -7,9 +7,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// How soon after the first a second signal is taken for the same request: a terminal sends SIGINT
-/// to the whole process group, and a parent process that receives it passes it on.
-const SAME_REQUEST: Duration = Duration::from_millis(500);
+/// Time after the first signal during which a second one is ignored. A terminal sends SIGINT to the
+/// whole process group, and a parent process forwards it.
+const REPEAT_WINDOW: Duration = Duration::from_millis(500);
 
 /// Returns a token that SIGTERM and SIGINT cancel. A second signal, half a second later or more,
 /// exits the process immediately.
@@ -29,7 +29,7 @@ pub fn stop_on_signal() -> Result<CancellationToken> {
                 _ = interrupt.recv() => {}
             }
             match stopping_since {
-                Some(since) if since.elapsed() < SAME_REQUEST => {}
+                Some(since) if since.elapsed() < REPEAT_WINDOW => {}
                 Some(_) => std::process::exit(1),
                 None => {
                     info!("stopping; a second signal stops at once");

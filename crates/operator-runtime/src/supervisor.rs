@@ -74,7 +74,8 @@ impl Candidacy {
         Self { environment, controller: controller.name, election, leadership: None }
     }
 
-    fn stand(&mut self) -> &mut Leadership {
+    /// Becomes a candidate, once.
+    fn campaign(&mut self) -> &mut Leadership {
         let Self { environment, controller, election, leadership } = self;
         leadership.get_or_insert_with(|| {
             if let Some(election) = election {
@@ -97,25 +98,30 @@ impl Candidacy {
 
 async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wait: Duration) -> Result<()> {
     let Environment { stop, metrics, .. } = candidacy.environment.clone();
-    let mut ends = Vec::new();
+    let mut crashes = Vec::new();
     loop {
         let mut runnable = (controller.build)(&candidacy.environment);
-        let life = AssertUnwindSafe(live(runnable.as_mut(), &mut candidacy, &stop)).catch_unwind().await;
+        let result =
+            AssertUnwindSafe(run_terms(runnable.as_mut(), &mut candidacy, &stop)).catch_unwind().await;
         if stop.is_cancelled() {
-            candidacy.end(life.unwrap_or(Ok(DrainResult::TimedOut))?).await;
+            candidacy.end(result.unwrap_or(Ok(DrainResult::TimedOut))?).await;
             return Ok(());
         }
         drop(runnable);
-        ends.retain(|at: &Instant| at.elapsed() < WINDOW);
-        ends.push(Instant::now());
-        let why = match life {
+        crashes.retain(|at: &Instant| at.elapsed() < WINDOW);
+        crashes.push(Instant::now());
+        let why = match result {
             Ok(ended) => ended.map(|_| "it returned".to_owned())?,
-            Err(panic) => panicked(panic.as_ref()),
+            Err(panic) => panic_message(panic.as_ref()),
         };
-        if ends.len() > RESTARTS {
-            bail!("the controller {} ended {} times within {WINDOW:?}: {why}", controller.name, ends.len());
+        if crashes.len() > RESTARTS {
+            bail!(
+                "the controller {} ended {} times within {WINDOW:?}: {why}",
+                controller.name,
+                crashes.len()
+            );
         }
-        let wait = first_wait * 2_u32.pow(u32::try_from(ends.len() - 1).unwrap_or_default());
+        let wait = first_wait * 2_u32.pow(u32::try_from(crashes.len() - 1).unwrap_or_default());
         error!(
             controller = controller.name,
             error = why,
@@ -129,7 +135,7 @@ async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wai
 
 /// Runs a controller for one term of leadership after another. A lost lease ends a term
 /// immediately.
-async fn live(
+async fn run_terms(
     runnable: &mut dyn Runnable,
     candidacy: &mut Candidacy,
     stop: &CancellationToken,
@@ -137,24 +143,24 @@ async fn live(
     if stop.run_until_cancelled(runnable.synced()).await.is_none() {
         return Ok(DrainResult::Complete);
     }
-    let leadership = candidacy.stand();
-    let mut before = DrainResult::Complete;
+    let leadership = candidacy.campaign();
+    let mut drain_result = DrainResult::Complete;
     loop {
         match stop.run_until_cancelled(leadership.gained()).await {
             Some(gained) => gained?,
-            None => return Ok(before),
+            None => return Ok(drain_result),
         }
         tokio::select! {
             drained = runnable.run() => return Ok(drained),
-            () = leadership.lost() => before = DrainResult::TimedOut,
+            () = leadership.lost() => drain_result = DrainResult::TimedOut,
         }
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    format!("it panicked: {said}")
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    format!("it panicked: {message}")
 }
 
 #[cfg(test)]
@@ -168,10 +174,10 @@ mod tests {
 
     static RUNS: AtomicUsize = AtomicUsize::new(0);
 
-    /// Returns or panics immediately.
-    struct Bad;
+    /// Controller that returns or panics immediately.
+    struct Crashing;
 
-    impl Runnable for Bad {
+    impl Runnable for Crashing {
         fn synced(&mut self) -> BoxFuture<'_, ()> {
             async {}.boxed()
         }
@@ -186,29 +192,30 @@ mod tests {
         }
     }
 
-    /// Runs until it is stopped, and reports the number of runs and whether one is active.
-    struct Good {
+    /// Controller that runs until it is stopped, and reports the number of runs and whether one is
+    /// active.
+    struct Recording {
         stop: CancellationToken,
         runs: watch::Sender<(usize, bool)>,
     }
 
-    struct Ends<'a>(&'a watch::Sender<(usize, bool)>);
+    struct EndOnDrop<'a>(&'a watch::Sender<(usize, bool)>);
 
-    impl Drop for Ends<'_> {
+    impl Drop for EndOnDrop<'_> {
         fn drop(&mut self) {
-            self.0.send_modify(|(_, goes_on)| *goes_on = false);
+            self.0.send_modify(|(_, is_active)| *is_active = false);
         }
     }
 
-    impl Runnable for Good {
+    impl Runnable for Recording {
         fn synced(&mut self) -> BoxFuture<'_, ()> {
             async {}.boxed()
         }
 
         fn run(&mut self) -> BoxFuture<'_, DrainResult> {
             async {
-                self.runs.send_modify(|(runs, goes_on)| (*runs, *goes_on) = (*runs + 1, true));
-                let _ends = Ends(&self.runs);
+                self.runs.send_modify(|(runs, is_active)| (*runs, *is_active) = (*runs + 1, true));
+                let _end = EndOnDrop(&self.runs);
                 self.stop.cancelled().await;
                 DrainResult::Complete
             }
@@ -217,7 +224,7 @@ mod tests {
     }
 
     fn good(environment: &Environment) -> Box<dyn Runnable> {
-        Box::new(Good { stop: environment.stop.clone(), runs: watch::Sender::default() })
+        Box::new(Recording { stop: environment.stop.clone(), runs: watch::Sender::default() })
     }
 
     const BAD: Registration = Registration {
@@ -232,7 +239,7 @@ mod tests {
         settings: || &[],
         owned_finalizer: || None,
         leftovers: Vec::new,
-        build: |_| Box::new(Bad),
+        build: |_| Box::new(Crashing),
     };
     const GOOD: Registration = Registration { name: "good", build: good, ..BAD };
 
@@ -267,11 +274,11 @@ mod tests {
         let mut follow = runs.subscribe();
         let leads = watch::Sender::new(false);
         let mut candidacy = Candidacy::new(&GOOD, &environment, None);
-        candidacy.leadership = Some(Leadership::told(leads.subscribe()));
+        candidacy.leadership = Some(Leadership::from_channel(leads.subscribe()));
         let stop = environment.stop.clone();
         let life = tokio::spawn(async move {
-            let mut good = Good { stop: stop.clone(), runs };
-            live(&mut good, &mut candidacy, &stop).await
+            let mut good = Recording { stop: stop.clone(), runs };
+            run_terms(&mut good, &mut candidacy, &stop).await
         });
         for term in 1..=3 {
             leads.send_replace(true);
@@ -280,6 +287,6 @@ mod tests {
             follow.wait_for(|seen| *seen == (term, false)).await.unwrap();
         }
         environment.stop.cancel();
-        assert_eq!(life.await.unwrap().unwrap(), DrainResult::TimedOut, "a request may be on its way");
+        assert_eq!(life.await.unwrap().unwrap(), DrainResult::TimedOut, "a request may be in flight");
     }
 }

@@ -49,7 +49,7 @@ fn gauge_section(controller: &str, gauge: &Gauge) -> String {
 }
 
 fn row(metric: &Metric) -> String {
-    let (name, kind, labels) = (metric.name(), metric.kind.word(), names(metric));
+    let (name, kind, labels) = (metric.name(), metric.kind.as_str(), names(metric));
     format!("| [`{name}`](#{name}) | {kind} | {labels} |\n")
 }
 
@@ -59,8 +59,8 @@ fn names(metric: &Metric) -> String {
 }
 
 fn section(metric: &Metric) -> String {
-    let unit = metric.unit.map(|unit| format!(", in {}", unit.word())).unwrap_or_default();
-    let kind = metric.kind.word();
+    let unit = metric.unit.map(|unit| format!(", in {}", unit.as_str())).unwrap_or_default();
+    let kind = metric.kind.as_str();
     let mut text = format!("\n## {}\nType: {kind}{unit}. {}\n", metric.name(), metric.sentence());
     if metric.kind == Kind::Histogram {
         text.extend(["\nBounds: ", &bounds(metric), ".\n"]);

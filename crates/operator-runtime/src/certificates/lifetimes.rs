@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn rejects_invalid_lifetimes_with_reason() {
-        for (authority, serving, says) in [
+        for (authority, serving, expected) in [
             (HOUR, Duration::from_secs(9), "9s is too short"),
             (HOUR, HOUR * 2, "3600s is too short"),
             (Duration::MAX, HOUR, "100 years"),
         ] {
             let error = Lifetimes::new(authority, serving).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         assert!(Lifetimes::new(SHORTEST, SHORTEST).is_ok());
     }

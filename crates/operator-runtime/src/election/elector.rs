@@ -96,7 +96,7 @@ impl Elector {
         }
     }
 
-    /// Runs the election until asked to resign, and then releases the Lease.
+    /// Runs the election until it resigns, and then releases the Lease.
     ///
     /// Returns early if resource versions went backwards, for example because etcd was restored
     /// from a backup. The caches of this process are invalid then, and watches deliver nothing
@@ -151,8 +151,8 @@ impl Elector {
     }
 
     async fn read(&mut self) {
-        let answer = timeout(self.request_timeout(), self.process.api.get_opt(&self.name)).await;
-        if let Ok(Ok(found)) = answer {
+        let result = timeout(self.request_timeout(), self.process.api.get_opt(&self.name)).await;
+        if let Ok(Ok(found)) = result {
             if let Some(lease) = &found {
                 self.check_version(lease);
             }
@@ -160,7 +160,7 @@ impl Elector {
             // Keep a deleted Lease: its contents are needed to recreate it.
             self.lease = found.or_else(|| self.lease.take());
         } else {
-            self.outages.failed("read", answer.ok().and_then(Result::err).as_ref());
+            self.outages.failed("read", result.ok().and_then(Result::err).as_ref());
             self.machine.read_done(now(), Err(()));
         }
     }
@@ -241,7 +241,7 @@ impl Elector {
                 controller = self.controller,
                 lease = self.name,
                 ?wait,
-                "created a missing Lease; nobody leads until the lease duration has passed, because a partitioned leader may still hold the deleted one"
+                "created a missing Lease; no replica leads until the lease duration has passed, because a partitioned leader may still hold the deleted one"
             );
         }
         let version = lease.metadata.resource_version.clone().unwrap_or_default();

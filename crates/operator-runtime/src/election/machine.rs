@@ -1,8 +1,8 @@
 //! State machine of one candidate for a Lease, without a client and without a clock.
 //!
 //! Every write contains the resource version that it replaces. A successful write therefore proves
-//! that nobody else wrote since that version was read. A candidate leads only by a write that
-//! replaces one of the following:
+//! that the Lease has not changed since that version was read. A candidate leads only by a write
+//! that replaces one of the following:
 //! - a *free* Lease: its holder released it after its work had stopped, or it has never been held
 //! - a Lease that this candidate has observed unchanged for a whole lease duration
 //! - the version that this candidate wrote when it last led (a *renewal*)
@@ -29,8 +29,8 @@ pub(super) struct LeaseRecord {
     pub(super) holder: String,
     /// Lease duration that the holder wrote.
     pub(super) duration: Duration,
-    /// Whether nobody can lead by it: its last holder released it after all work stopped, or it has
-    /// never been held.
+    /// Whether no candidate leads with it: its last holder released it after all work stopped, or
+    /// it has never been held.
     pub(super) free: bool,
 }
 

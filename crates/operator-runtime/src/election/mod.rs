@@ -73,7 +73,7 @@ impl Election {
     /// Starts to watch the Leases of a namespace.
     ///
     /// `client` must not retry requests and must not share a limit of requests in flight.
-    /// `instance` identifies the process to people, for example the name of its Pod. Must be called
+    /// `instance` identifies the process, for example the name of its Pod. Must be called
     /// within a Tokio runtime.
     pub fn new(
         client: Client,
@@ -104,12 +104,12 @@ impl Election {
     /// Becomes a candidate for a controller. The fence is open exactly while this process leads the
     /// controller.
     pub fn campaign(&self, controller: &'static str, fence: Fence) -> Leadership {
-        let (leads, told) = watch::channel(false);
+        let (leads, leads_receiver) = watch::channel(false);
         let (resign, resigned) = oneshot::channel();
         self.process.metrics.leading(controller, false);
         let elector = Elector::new(self.process.clone(), controller, self.cache.clone(), fence, leads);
         let task = AbortOnDropHandle::new(tokio::spawn(elector.run(resigned)));
-        Leadership { leads: told, candidate: Some((resign, task)) }
+        Leadership { leads: leads_receiver, candidate: Some((resign, task)) }
     }
 }
 
@@ -121,7 +121,7 @@ pub struct Leadership {
 
 impl Leadership {
     #[cfg(test)]
-    pub(crate) fn told(leads: watch::Receiver<bool>) -> Self {
+    pub(crate) fn from_channel(leads: watch::Receiver<bool>) -> Self {
         let (resign, _) = oneshot::channel();
         let task = AbortOnDropHandle::new(tokio::spawn(async {}));
         Self { leads, candidate: Some((resign, task)) }
@@ -138,7 +138,7 @@ impl Leadership {
     /// Returns an error if the candidate ended, because resource versions went backwards or because
     /// of a bug.
     pub async fn gained(&mut self) -> Result<()> {
-        self.leads.wait_for(|leads| *leads).await.context("the election ended; the log says why")?;
+        self.leads.wait_for(|leads| *leads).await.context("the leader election ended; see the log")?;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use axum::{
 use super::Level;
 
 /// Maximum length of a filter in bytes.
-const LONGEST: usize = 4096;
+const MAX_FILTER_BYTES: usize = 4096;
 
 /// Serves the log level. `GET /debug/log-level` returns the current filter. `PUT` sets the filter
 /// in its body and returns 200 with the new filter, or 400 if the filter is invalid. The caller
@@ -18,7 +18,7 @@ const LONGEST: usize = 4096;
 pub fn router(level: Level) -> Router {
     Router::new()
         .route("/debug/log-level", get(show).put(change))
-        .layer(DefaultBodyLimit::max(LONGEST))
+        .layer(DefaultBodyLimit::max(MAX_FILTER_BYTES))
         .with_state(level)
 }
 
@@ -43,11 +43,12 @@ mod tests {
     use super::*;
     use crate::logs::level::adjustable;
 
-    async fn ask(router: &Router, method: Method, body: &str) -> (u16, String) {
+    async fn send(router: &Router, method: Method, body: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri("/debug/log-level");
-        let answer =
+        let response =
             router.clone().oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
-        let (status, body) = (answer.status().as_u16(), to_bytes(answer.into_body(), LONGEST).await.unwrap());
+        let (status, body) =
+            (response.status().as_u16(), to_bytes(response.into_body(), MAX_FILTER_BYTES).await.unwrap());
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
@@ -57,17 +58,20 @@ mod tests {
         // The filter lives as long as its subscriber.
         let _logs = tracing_subscriber::registry().with(fmt::layer().with_filter(filter));
         let router = router(level.clone());
-        assert_eq!(ask(&router, Method::GET, "").await, (200, "info\n".into()));
+        assert_eq!(send(&router, Method::GET, "").await, (200, "info\n".into()));
         assert_eq!(
-            ask(&router, Method::PUT, "warn,podset=debug\n").await,
+            send(&router, Method::PUT, "warn,podset=debug\n").await,
             (200, "warn,podset=debug\n".into())
         );
         assert_eq!(level.get(), "warn,podset=debug");
 
-        let (status, says) = ask(&router, Method::PUT, "loud").await;
-        assert!(status == 400 && says.starts_with("`loud` is no log level; use off"), "{status} {says}");
-        assert_eq!(ask(&router, Method::PUT, &"a".repeat(LONGEST + 1)).await.0, 413);
-        assert_eq!(ask(&router, Method::POST, "warn").await.0, 405);
-        assert_eq!(ask(&router, Method::GET, "").await, (200, "warn,podset=debug\n".into()));
+        let (status, message) = send(&router, Method::PUT, "loud").await;
+        assert!(
+            status == 400 && message.starts_with("`loud` is no log level; use off"),
+            "{status} {message}"
+        );
+        assert_eq!(send(&router, Method::PUT, &"a".repeat(MAX_FILTER_BYTES + 1)).await.0, 413);
+        assert_eq!(send(&router, Method::POST, "warn").await.0, 405);
+        assert_eq!(send(&router, Method::GET, "").await, (200, "warn,podset=debug\n".into()));
     }
 }

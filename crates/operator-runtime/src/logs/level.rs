@@ -45,16 +45,16 @@ impl Level {
         if *current == filter {
             return Ok(());
         }
-        let before = std::mem::replace(&mut *current, filter.to_owned());
-        // Log the change once, through whichever of the two filters lets it pass.
-        let told = enabled!(tracing::Level::INFO);
-        let tell = || info!(from = before, to = filter, "the log level has changed");
-        if told {
-            tell();
+        let previous = std::mem::replace(&mut *current, filter.to_owned());
+        // Log the change once, with the first of the two filters that allows it.
+        let is_logged = enabled!(tracing::Level::INFO);
+        let log_change = || info!(from = previous, to = filter, "the log level has changed");
+        if is_logged {
+            log_change();
         }
-        self.handle.reload(parsed).context("logging has ended")?;
-        if !told {
-            tell();
+        self.handle.reload(parsed).context("cannot change the log level: logging has ended")?;
+        if !is_logged {
+            log_change();
         }
         Ok(())
     }
@@ -67,12 +67,12 @@ impl fmt::Debug for Level {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter> {
-    // A word alone is the name of a target, so a misspelt level would disable all logs.
-    for word in filter.split(',').map(str::trim) {
-        let is_level = !word.is_empty() && word.parse::<LevelFilter>().is_ok();
-        if !is_level && !word.contains(['=', '[']) {
+    // A directive without `=` is a target, so a misspelt level would disable all logs.
+    for directive in filter.split(',').map(str::trim) {
+        let is_level = !directive.is_empty() && directive.parse::<LevelFilter>().is_ok();
+        if !is_level && !directive.contains(['=', '[']) {
             bail!(
-                "`{word}` is no log level; use off, error, warn, info, debug or trace, or directives such as \
+                "`{directive}` is no log level; use off, error, warn, info, debug or trace, or directives such as \
                  info,kube=debug"
             );
         }
@@ -149,18 +149,18 @@ mod tests {
     #[test]
     fn invalid_filter_keeps_current_one() {
         let lines = logged("info", |level| {
-            for (bad, says) in [
+            for (invalid, expected) in [
                 ("verbose", "`verbose` is no log level; use off, error"),
                 ("", "`` is no log level"),
                 ("info,kube=loud", "`info,kube=loud` is no log filter"),
             ] {
-                let error = format!("{:#}", level.set(bad).unwrap_err());
-                assert!(error.contains(says), "{bad}: {error}");
+                let error = format!("{:#}", level.set(invalid).unwrap_err());
+                assert!(error.contains(expected), "{invalid}: {error}");
             }
             assert_eq!(level.get(), "info");
-            info!("still here");
+            info!("unchanged");
         });
-        assert_eq!(lines, [" INFO still here"]);
+        assert_eq!(lines, [" INFO unchanged"]);
     }
 
     #[test]

@@ -7,29 +7,30 @@ use parking_lot::RwLock;
 use super::measure::LabelValue;
 
 /// Maximum number of different values.
-const MOST: usize = 128;
-/// Value that replaces all further ones.
+const MAX_VALUES: usize = 128;
+/// Value that replaces further values.
 const OTHER: &str = "other";
 
-/// Values of a label so far. Bounds the number of series.
+/// Limit on the values of a label, which limits the number of series.
 #[derive(Default)]
 pub(super) struct LabelLimit {
-    said: RwLock<HashSet<String>>,
+    values: RwLock<HashSet<String>>,
 }
 
 impl LabelLimit {
     /// Returns the value itself, or `other` when the limit is reached.
     pub(super) fn value(&self, value: &str) -> LabelValue {
-        if self.said.read().contains(value) || self.is_taken_in(value) {
+        if self.values.read().contains(value) || self.insert(value) {
             LabelValue::Owned(value.to_owned())
         } else {
             LabelValue::Borrowed(OTHER)
         }
     }
 
-    fn is_taken_in(&self, value: &str) -> bool {
-        let mut said = self.said.write();
-        said.contains(value) || (said.len() < MOST && said.insert(value.to_owned()))
+    /// Adds a value. Returns whether the set contains it afterwards.
+    fn insert(&self, value: &str) -> bool {
+        let mut values = self.values.write();
+        values.contains(value) || (values.len() < MAX_VALUES && values.insert(value.to_owned()))
     }
 }
 
@@ -40,9 +41,9 @@ mod tests {
     #[test]
     fn limits_number_of_values() {
         let limit = LabelLimit::default();
-        let said: HashSet<_> = (0..10_000).map(|number| limit.value(&format!("value-{number}"))).collect();
-        assert_eq!(said.len(), MOST + 1);
-        assert!(said.contains(OTHER));
-        assert_eq!(limit.value("value-0"), "value-0", "what was there first stays");
+        let values: HashSet<_> = (0..10_000).map(|number| limit.value(&format!("value-{number}"))).collect();
+        assert_eq!(values.len(), MAX_VALUES + 1);
+        assert!(values.contains(OTHER));
+        assert_eq!(limit.value("value-0"), "value-0", "the first values must stay");
     }
 }

@@ -75,7 +75,7 @@ impl Collector for Live {
         gauges(&mut encoder, &QUEUE_DEPTH, self.depths())?;
         gauges(&mut encoder, &INFORMER_OBJECTS, self.objects())?;
         let readings: Vec<_> = self.gauges.read().values().flat_map(|read| read()).collect();
-        readings.into_iter().try_for_each(|reading| show(&mut encoder, reading))
+        readings.into_iter().try_for_each(|reading| encode_reading(&mut encoder, reading))
     }
 }
 
@@ -87,19 +87,19 @@ fn gauges(
 ) -> fmt::Result {
     let label = metric.labels.first().map_or("", |label| label.name);
     let mut gauges = encoder.encode_descriptor(metric.stem, &metric.sentence(), None, MetricType::Gauge)?;
-    for (word, value) in values {
-        let labels = [(label, word)];
+    for (label_value, value) in values {
+        let labels = [(label, label_value)];
         ConstGauge::new(u64::try_from(value).unwrap_or(u64::MAX)).encode(gauges.encode_family(&labels)?)?;
     }
     Ok(())
 }
 
 /// Encodes a gauge that a controller defines.
-fn show(encoder: &mut DescriptorEncoder<'_>, GaugeSamples { gauge, series }: GaugeSamples) -> fmt::Result {
+fn encode_reading(encoder: &mut DescriptorEncoder<'_>, GaugeSamples { gauge, series }: GaugeSamples) -> fmt::Result {
     let help = format!("{}.", gauge.help);
     let mut gauges = encoder.encode_descriptor(gauge.name, &help, None, MetricType::Gauge)?;
-    for (words, value) in series {
-        let labels: Vec<_> = gauge.labels.iter().map(|(name, _)| *name).zip(words).collect();
+    for (label_values, value) in series {
+        let labels: Vec<_> = gauge.labels.iter().map(|(name, _)| *name).zip(label_values).collect();
         ConstGauge::new(value).encode(gauges.encode_family(&labels)?)?;
     }
     Ok(())

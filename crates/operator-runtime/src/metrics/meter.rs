@@ -130,10 +130,10 @@ impl Metrics for Meter {
         self.live.gauges(controller, read);
     }
 
-    fn requested(&self, asked: &RequestInfo, code: Option<u16>, took: Duration) {
-        let verb = label_value(asked.verb);
+    fn requested(&self, request: &RequestInfo, code: Option<u16>, took: Duration) {
+        let verb = label_value(request.verb);
         let code = code.map_or(Cow::Borrowed("none"), |code| Cow::Owned(code.to_string()));
-        self.requests.with([verb.clone(), self.resources.value(&asked.resource), code]).inc();
+        self.requests.with([verb.clone(), self.resources.value(&request.resource), code]).inc();
         self.request_duration.with([verb]).observe(took.as_secs_f64());
     }
 
@@ -171,8 +171,8 @@ impl Metrics for Meter {
     }
 }
 
-fn label_value(word: &'static str) -> LabelValue {
-    Cow::Borrowed(word)
+fn label_value(value: &'static str) -> LabelValue {
+    Cow::Borrowed(value)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub struct Metric {
     pub unit: Option<Unit>,
     /// Labels in the order in which they are written.
     pub labels: &'static [Label],
-    /// Help text: a sentence without its full stop.
+    /// Help text without a full stop.
     pub help: &'static str,
     /// Upper bounds of a histogram's buckets.
     pub bounds: &'static [f64],
@@ -61,7 +61,7 @@ pub enum Values {
 
 impl Kind {
     /// Returns the name of the type in OpenMetrics.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -73,7 +73,7 @@ impl Kind {
 
 impl Unit {
     /// Returns the name of the unit.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Seconds => "seconds",
             Self::Bytes => "bytes",
@@ -140,7 +140,7 @@ impl Metric {
     /// Returns the name in the `# TYPE` line.
     pub fn family(&self) -> String {
         match self.unit {
-            Some(unit) => format!("{}_{}", self.stem, unit.word()),
+            Some(unit) => format!("{}_{}", self.stem, unit.as_str()),
             None => self.stem.to_owned(),
         }
     }

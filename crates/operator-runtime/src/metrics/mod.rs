@@ -3,7 +3,7 @@
 //! - [`reference`] lists all metrics. The registry, the reference page, and the tests are generated
 //!   from it.
 //! - [`Meter`] records values. Controllers and the runtime call it.
-//! - [`serve`] answers `GET /metrics` in OpenMetrics text, and further paths that need the same
+//! - [`serve`] serves `GET /metrics` as OpenMetrics text, and further paths that need the same
 //!   authorization.
 //!
 //! # Authorization
@@ -24,7 +24,7 @@ mod server;
 use k8s_openapi::api::{authentication::v1::TokenReview, authorization::v1::SubjectAccessReview};
 pub use meter::Meter;
 use operator_core::rbac::{CREATE, Rule, rule};
-pub use server::{Door, may_listen, serve};
+pub use server::{Access, check_address, serve};
 
 /// Returns the RBAC rules for authenticating and authorizing scrapes.
 pub fn rules() -> Vec<Rule> {

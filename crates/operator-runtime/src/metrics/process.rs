@@ -4,7 +4,7 @@ use std::fmt;
 
 use procfs::{
     ProcResult,
-    process::{LimitValue, Process as Looked, Stat},
+    process::{LimitValue, Process as ProcProcess, Stat},
 };
 use prometheus_client::{
     collector::Collector,
@@ -30,8 +30,8 @@ pub(super) struct Process {
     boot: Option<u64>,
 }
 
-/// Values that were read.
-struct Seen {
+/// Values from `/proc`.
+struct Sample {
     stat: Stat,
     fds: usize,
     max_fds: Option<u64>,
@@ -51,14 +51,14 @@ impl Process {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 are exact")]
-    fn encode_seen(&self, encoder: &mut DescriptorEncoder<'_>, seen: &Seen) -> fmt::Result {
-        let Seen { stat, fds, max_fds } = seen;
+    fn encode_sample(&self, encoder: &mut DescriptorEncoder<'_>, sample: &Sample) -> fmt::Result {
+        let Sample { stat, fds, max_fds } = sample;
         cpu(encoder, self.seconds(stat.utime + stat.stime))?;
         gauge(encoder, &PROCESS_RESIDENT, stat.rss.saturating_mul(procfs::page_size()))?;
         gauge(encoder, &PROCESS_VIRTUAL, stat.vsize)?;
         gauge(encoder, &PROCESS_FDS, u64::try_from(*fds).unwrap_or(u64::MAX))?;
-        if let Some(most) = *max_fds {
-            gauge(encoder, &PROCESS_MAX_FDS, most)?;
+        if let Some(limit) = *max_fds {
+            gauge(encoder, &PROCESS_MAX_FDS, limit)?;
         }
         gauge(encoder, &PROCESS_THREADS, stat.num_threads)?;
         match self.boot {
@@ -70,20 +70,20 @@ impl Process {
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        match look() {
-            Ok(seen) => self.encode_seen(&mut encoder, &seen),
+        match read() {
+            Ok(sample) => self.encode_sample(&mut encoder, &sample),
             Err(_) => Ok(()),
         }
     }
 }
 
-fn look() -> ProcResult<Seen> {
-    let process = Looked::myself()?;
+fn read() -> ProcResult<Sample> {
+    let process = ProcProcess::myself()?;
     let max_fds = match process.limits()?.max_open_files.soft_limit {
-        LimitValue::Value(most) => Some(most),
+        LimitValue::Value(limit) => Some(limit),
         LimitValue::Unlimited => None,
     };
-    Ok(Seen { stat: process.stat()?, fds: process.fd_count()?, max_fds })
+    Ok(Sample { stat: process.stat()?, fds: process.fd_count()?, max_fds })
 }
 
 fn cpu(encoder: &mut DescriptorEncoder<'_>, seconds: f64) -> fmt::Result {

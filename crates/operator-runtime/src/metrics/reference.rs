@@ -25,13 +25,13 @@ const VERB: Label = Label {
 const RESOURCE: Label = Label {
     name: "resource",
     values: Values::Few(
-        "plural, group and subresource as in RBAC: `pods`, `podsets.app.example.com/status`; empty for other paths",
+        "resource, group, and subresource as in RBAC, such as `podsets.app.example.com/status`; empty for other paths",
     ),
 };
 
 const CODE: Label = Label {
     name: "code",
-    values: Values::Few("the status code of the answer, or `none` if there was no answer"),
+    values: Values::Few("the status code of the response, or `none` without a response"),
 };
 
 const RETRY_CODE: Label = Label { name: "code", values: Values::These(|| RETRIES_OF.to_vec()) };
@@ -39,7 +39,7 @@ const RETRY_CODE: Label = Label { name: "code", values: Values::These(|| RETRIES
 /// Status codes after which requests are retried.
 pub(super) const RETRIES_OF: [&str; 3] = ["429", "503", "504"];
 
-const KIND: Label = Label { name: "kind", values: Values::Few("a kind that is watched: `Pod`, `PodSet`") };
+const KIND: Label = Label { name: "kind", values: Values::Few("a watched kind, such as `Pod`") };
 
 const REASON: Label =
     Label { name: "reason", values: Values::These(|| WatchRestart::ALL.map(WatchRestart::label).to_vec()) };
@@ -66,86 +66,87 @@ const REQUEST: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 const REVIEW: &[f64] = &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0];
 
 pub(super) static BUILD: Metric =
-    Metric::info("ensemble_build", &[VERSION], "Which manager this is; always 1");
+    Metric::info("ensemble_build", &[VERSION], "Version of the manager; always 1");
 pub(super) static RECONCILES: Metric =
-    Metric::counter("ensemble_reconcile", &[CONTROLLER, RESULT], "Reconciles that ended, by how they ended");
-pub(super) static RECONCILE_DURATION: Metric = Metric::histogram(
-    "ensemble_reconcile_duration",
-    &[CONTROLLER],
-    RECONCILE,
-    "How long reconciles took, whatever came of them",
-);
+    Metric::counter("ensemble_reconcile", &[CONTROLLER, RESULT], "Number of reconciles, by result");
+pub(super) static RECONCILE_DURATION: Metric =
+    Metric::histogram("ensemble_reconcile_duration", &[CONTROLLER], RECONCILE, "Duration of reconciles");
 pub(super) static QUEUE_DEPTH: Metric = Metric::gauge(
     "ensemble_queue_depth",
     &[CONTROLLER],
-    "Objects that wait to be reconciled now; those that wait for a timer are not counted",
+    "Number of objects in the queue, without those that wait for a timer",
 );
 pub(super) static QUEUE_WAIT: Metric = Metric::histogram(
     "ensemble_queue_wait",
     &[CONTROLLER],
     WAIT,
-    "How long objects waited for a reconcile after they changed or their timer rang",
+    "Time that objects waited in the queue before a reconcile",
 );
 pub(super) static RESTARTS: Metric = Metric::counter(
     "ensemble_controller_restarts",
     &[CONTROLLER],
-    "Times that a controller ended by itself and was started again",
+    "Number of restarts of a controller that ended unexpectedly",
 );
 pub(super) static REQUESTS: Metric = Metric::counter(
     "ensemble_api_requests",
     &[VERB, RESOURCE, CODE],
-    "Requests to the API server that were answered or failed; repeated attempts at one request are one",
+    "Number of requests to the API server; retries of a request are not counted",
 );
 pub(super) static REQUEST_DURATION: Metric = Metric::histogram(
     "ensemble_api_request_duration",
     &[VERB],
     REQUEST,
-    "How long the API server took to answer, repeated attempts included; of a watch, until it began",
+    "Duration of requests to the API server, including retries; for a watch, until the response starts",
 );
 pub(super) static RETRIES: Metric = Metric::counter(
     "ensemble_api_request_retries",
     &[RETRY_CODE],
-    "Answers by which the API server asked for patience; such a request is sent again after a while",
+    "Number of responses after which a request is retried",
 );
 pub(super) static INFORMER_OBJECTS: Metric =
-    Metric::gauge("ensemble_informer_objects", &[KIND], "Objects that are held in memory");
+    Metric::gauge("ensemble_informer_objects", &[KIND], "Number of objects in the caches");
 pub(super) static WATCH_RESTARTS: Metric = Metric::counter(
     "ensemble_watch_restarts",
     &[KIND, REASON],
-    "Times that a watch listed everything anew, the first time included, or failed and was tried again",
+    "Number of lists of a watch, including the first, and of failures that are retried",
 );
 pub(super) static LEADER: Metric =
-    Metric::gauge("ensemble_leader", &[CONTROLLER], "1 while this replica leads the controller, else 0");
+    Metric::gauge("ensemble_leader", &[CONTROLLER], "Whether this replica leads the controller, 1 or 0");
 pub(super) static LEADER_TRANSITIONS: Metric = Metric::counter(
     "ensemble_leader_transitions",
     &[CONTROLLER],
-    "Times that this replica began to lead the controller",
+    "Number of times that this replica became the leader of the controller",
 );
 pub(super) static CERTIFICATE_EXPIRY: Metric = Metric::gauge(
     "ensemble_certificate_expiry_timestamp",
     &[CERTIFICATE],
-    "When a certificate that is in use ends, in seconds since 1970",
+    "Expiry of a certificate in use, in seconds since 1970",
 )
 .of(Unit::Seconds);
 pub(super) static REVIEWS: Metric = Metric::counter(
     "ensemble_admission_reviews",
     &[WEBHOOK, REVIEWED],
-    "Reviews of the API server that were answered, by how they ended",
+    "Number of admission and conversion reviews, by result",
 );
-pub(super) static REVIEW_DURATION: Metric =
-    Metric::histogram("ensemble_admission_duration", &[WEBHOOK], REVIEW, "How long reviews took");
+pub(super) static REVIEW_DURATION: Metric = Metric::histogram(
+    "ensemble_admission_duration",
+    &[WEBHOOK],
+    REVIEW,
+    "Duration of admission and conversion reviews",
+);
 pub(super) static PROCESS_CPU: Metric =
-    Metric::counter("process_cpu", &[], "Time on processors, in user and system mode").of(Unit::Seconds);
+    Metric::counter("process_cpu", &[], "CPU time in user and system mode").of(Unit::Seconds);
 pub(super) static PROCESS_RESIDENT: Metric =
-    Metric::gauge("process_resident_memory", &[], "Memory in use").of(Unit::Bytes);
+    Metric::gauge("process_resident_memory", &[], "Resident memory").of(Unit::Bytes);
 pub(super) static PROCESS_VIRTUAL: Metric =
-    Metric::gauge("process_virtual_memory", &[], "Addresses in use").of(Unit::Bytes);
-pub(super) static PROCESS_FDS: Metric = Metric::gauge("process_open_fds", &[], "Open files and connections");
+    Metric::gauge("process_virtual_memory", &[], "Virtual memory").of(Unit::Bytes);
+pub(super) static PROCESS_FDS: Metric =
+    Metric::gauge("process_open_fds", &[], "Number of open file descriptors");
 pub(super) static PROCESS_MAX_FDS: Metric =
-    Metric::gauge("process_max_fds", &[], "How many files and connections may be open");
-pub(super) static PROCESS_THREADS: Metric = Metric::gauge("process_threads", &[], "Threads");
+    Metric::gauge("process_max_fds", &[], "Maximum number of open file descriptors");
+pub(super) static PROCESS_THREADS: Metric = Metric::gauge("process_threads", &[], "Number of threads");
 pub(super) static PROCESS_START: Metric =
-    Metric::gauge("process_start_time", &[], "When the process started, in seconds since 1970")
+    Metric::gauge("process_start_time", &[], "Start time of the process, in seconds since 1970")
         .of(Unit::Seconds);
 
 /// All metrics in the order of the reference page.

@@ -1,4 +1,4 @@
-//! The metrics server.
+//! Metrics server.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -23,62 +23,61 @@ use crate::{
     server,
 };
 
-/// How many connections are kept open: several collectors, and people.
-const CONNECTIONS: usize = 64;
+/// Maximum number of open connections.
+const MAX_CONNECTIONS: usize = 64;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Who is let in, and how.
-pub enum Door {
-    /// Everybody on this machine, without TLS.
-    Open,
-    /// Over TLS, whoever the API server says may.
-    Guarded {
-        /// What the server shows.
+/// Access to the metrics server.
+pub enum Access {
+    /// Plain HTTP without authorization, on a loopback address.
+    Insecure,
+    /// HTTPS with authorization by the API server.
+    Secure {
+        /// Serving certificate.
         identity: Identity,
-        /// Asks the API server.
+        /// Client for TokenReviews and SubjectAccessReviews.
         client: Client,
     },
 }
 
-/// Serves `/metrics` until `stop`, and behind the same door `more`: other paths for those who look
-/// after the process.
+/// Serves `/metrics` and `more` until `stop`. `more` contains further routes with the same access.
 ///
 /// # Errors
-/// When the address cannot be listened on: it is taken, not this machine's, or open to others
-/// without a guard.
+/// Returns an error if the address is in use, does not belong to this machine, or is not loopback
+/// for [`Access::Insecure`].
 pub async fn serve(
     address: SocketAddr,
-    door: Door,
+    access: Access,
     meter: Arc<Meter>,
     more: Option<Router>,
     stop: CancellationToken,
 ) -> Result<Server> {
-    may_listen(address, matches!(door, Door::Guarded { .. }))?;
+    check_address(address, matches!(access, Access::Secure { .. }))?;
     let router =
         Router::new().route("/metrics", get(metrics)).with_state(meter).merge(more.unwrap_or_default());
-    let server = match door {
-        Door::Open => server::bind(address).await.map(|(listener, address)| Server {
+    let server = match access {
+        Access::Insecure => server::bind(address).await.map(|(listener, address)| Server {
             address,
-            task: server::spawn(listener, None, router, CONNECTIONS, stop),
+            task: server::spawn(listener, None, router, MAX_CONNECTIONS, stop),
         }),
-        Door::Guarded { identity, client } => {
+        Access::Secure { identity, client } => {
             let router = router.route_layer(from_fn_with_state(Authorizer::new(client), authorize));
-            https::serve(address, router, identity, CONNECTIONS, stop).await
+            https::serve(address, router, identity, MAX_CONNECTIONS, stop).await
         }
     };
     server
         .context("cannot serve the metrics; choose a free address with --metrics-bind-address, or 0 for none")
 }
 
-/// Whether metrics may be served at this address.
+/// Checks the address of the metrics server.
 ///
 /// # Errors
-/// When they would be served to other machines without asking who comes.
-pub fn may_listen(address: SocketAddr, secure: bool) -> Result<()> {
+/// Returns an error for an insecure server on an address that is not loopback.
+pub fn check_address(address: SocketAddr, secure: bool) -> Result<()> {
     if !secure && !address.ip().is_loopback() {
         bail!(
-            "--metrics-secure=false would show the metrics to everybody who reaches {address}; use an address of \
-             this machine alone, such as 127.0.0.1:8443, or leave it out"
+            "--metrics-secure=false would expose the metrics on {address} without authorization; use a loopback \
+             address, such as 127.0.0.1:8443, or remove the flag"
         );
     }
     Ok(())
@@ -87,7 +86,7 @@ pub fn may_listen(address: SocketAddr, secure: bool) -> Result<()> {
 async fn metrics(State(meter): State<Arc<Meter>>) -> Response {
     match meter.encode() {
         Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written\n").into_response(),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "cannot encode the metrics\n").into_response(),
     }
 }
 

@@ -18,7 +18,7 @@ use super::Collector;
 /// Timeout of a batch.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the last batch when the process exits.
-const LAST: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Targets whose spans are sent: those of the work, not those of libraries.
 const TARGETS: [&str; 2] = ["operator_core", "operator_runtime"];
 
@@ -74,7 +74,8 @@ impl Traces {
     /// Sends the remaining spans.
     pub(super) async fn end(self) {
         // The exporter's thread needs this thread's runtime, so wait on another thread.
-        let ended = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(LAST));
+        let ended =
+            tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT));
         // An unreachable collector has been logged already.
         let _ = ended.await;
     }
@@ -94,9 +95,9 @@ mod tests {
     fn rejects_invalid_collector_address() {
         assert_eq!(traces_endpoint("http://collector:4318").unwrap(), "http://collector:4318/v1/traces");
         assert_eq!(traces_endpoint("https://collector/otlp/").unwrap(), "https://collector/otlp/v1/traces");
-        for bad in ["", "collector:4318", "http://", "unix:///socket", "a b"] {
-            let error = traces_endpoint(bad).unwrap_err().to_string();
-            assert!(error.contains("such as http://collector:4318"), "{bad}: {error}");
+        for invalid in ["", "collector:4318", "http://", "unix:///socket", "a b"] {
+            let error = traces_endpoint(invalid).unwrap_err().to_string();
+            assert!(error.contains("such as http://collector:4318"), "{invalid}: {error}");
         }
     }
 }

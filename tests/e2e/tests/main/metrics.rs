@@ -272,5 +272,5 @@ fn names(labels: Vec<(String, String)>) -> BTreeSet<String> {
 fn plain_http_requires_localhost() {
     let ended = run_to_exit(&["--metrics-secure=false", "--metrics-bind-address=0.0.0.0:8443"], &[]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("to everybody who reaches 0.0.0.0:8443"), "{ended:?}");
+    assert!(ended.stderr.contains("expose the metrics on 0.0.0.0:8443"), "{ended:?}");
 }

@@ -86,8 +86,8 @@ mod tests {
         assert!(endpoints.contain(&by_service(service("a", "b"))));
         assert!(!endpoints.contain(&by_service(service("a", "c"))));
         assert!(!endpoints.contain(&by_service(service("c", "b"))));
-        for ours in ["https://127.0.0.1:9443/a", "https://[::1]:1/", "https://dev.example/x"] {
-            assert!(endpoints.contain(&by_url(ours)), "{ours}");
+        for url in ["https://127.0.0.1:9443/a", "https://[::1]:1/", "https://dev.example/x"] {
+            assert!(endpoints.contain(&by_url(url)), "{url}");
         }
         for other in ["https://127.0.0.2:9443/a", "https://example/", "", "%", "https://[::2]/"] {
             assert!(!endpoints.contain(&by_url(other)), "{other}");

@@ -122,8 +122,8 @@ mod tests {
         assert!(serving.is_trusted_by(&authority, now));
         assert!(serving.is_trusted_by(&authority, serving.validity.not_before));
         assert!(!serving.is_trusted_by(&authority, serving.validity.not_after));
-        let (stranger, _) = super::new_authority(now, lifetimes).unwrap();
-        assert!(!serving.is_trusted_by(&stranger, now));
+        let (other, _) = super::new_authority(now, lifetimes).unwrap();
+        assert!(!serving.is_trusted_by(&other, now));
     }
 
     #[test]
@@ -141,6 +141,6 @@ mod tests {
         let (_, other) = super::new_authority(time(0), Lifetimes::default()).unwrap();
         let read = SigningKey::read(&key.pem()).unwrap();
         assert!(read.belongs_to(&authority) && !other.belongs_to(&authority));
-        assert!(SigningKey::read(b"garbage").is_none());
+        assert!(SigningKey::read(b"invalid").is_none());
     }
 }

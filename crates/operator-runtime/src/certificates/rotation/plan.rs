@@ -44,7 +44,7 @@ pub(crate) enum Change {
     AuthorityDue,
     /// The private key of the authority is missing.
     AuthorityKeyLost,
-    /// The bundle was damaged or replaced; the authorities that this process knows were added
+    /// The bundle was damaged or replaced; the authorities that this process trusts were added
     /// again.
     BundleRestored,
     /// Expired or unreadable authorities were removed from the bundle.
@@ -147,7 +147,7 @@ impl Served {
 
 impl Plan {
     /// Removes expired authorities from the bundle. If the bundle was damaged or replaced, adds
-    /// every authority that this process knows, because other replicas may serve certificates of
+    /// every authority that this process trusts, because other replicas may serve certificates of
     /// any of them.
     fn restore_bundle(&mut self, stored: &Data, inputs: Inputs<'_>) {
         let Inputs { now, served, .. } = inputs;

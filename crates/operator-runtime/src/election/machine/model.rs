@@ -1,46 +1,46 @@
-//! Several machines, one API server, and everything that can happen between them, in any order.
-//! Never do two lead.
+//! Model test: several state machines and one API server, with arbitrary events in any order. At
+//! most one machine leads at any time.
 //!
-//! Time is real time in milliseconds; each machine has a clock of its own, which begins anywhere
-//! and is as wrong as the margin between renew deadline and lease duration allows.
+//! Time is real time in milliseconds. Each machine has its own clock, with an arbitrary start and
+//! as much drift as the margin between renew deadline and lease duration allows.
 
 use proptest::{collection::vec, prelude::*, strategy::ValueTree};
 
 use super::*;
 
-/// Machines in the model.
+/// Number of machines.
 const NODES: usize = 3;
-/// With the default times, clocks may be wrong by a fifth.
+/// Maximum drift of a clock with the default durations.
 const DRIFT: f64 = 0.2;
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// Time goes on.
+    /// Time passes.
     Pass(u64),
-    /// A machine asks the API server for what it wants, and hears the answer.
+    /// A machine sends a request and receives the response.
     Exchange(usize),
     /// A machine sends its request.
     Send(usize),
     /// The request arrives at the API server.
     Arrive(usize),
-    /// The answer arrives, if there is one; else the request runs into its timeout when it is time.
-    Answer(usize),
-    /// The answer is lost on its way.
+    /// The response arrives, if there is one. Otherwise the request fails after its timeout.
+    Respond(usize),
+    /// The response is lost.
     Lose(usize),
-    /// A request of which the machine knows nothing any more arrives after all.
+    /// A request arrives after its timeout.
     ArriveLate(usize),
-    /// The machine hears of the Lease as it was so many changes ago.
-    Hear(usize, usize),
-    /// A process is stopped and goes on.
+    /// The machine receives a watch event that is this many changes old.
+    Watch(usize, usize),
+    /// A process is paused and resumed.
     Freeze(usize),
     Thaw(usize),
-    /// The network between a machine and the API server.
+    /// The network between a machine and the API server fails and recovers.
     Cut(usize),
     Heal(usize),
-    /// A process is asked to stop; killed, and started anew.
+    /// A process is stopped, or killed and restarted.
     Resign(usize),
     Crash(usize),
-    /// Somebody with kubectl.
+    /// A user changes the Lease.
     Delete,
     Empty,
     Seize,
@@ -55,10 +55,10 @@ fn event() -> impl Strategy<Value = Event> {
         30 => node().prop_map(Event::Exchange),
         8 => node().prop_map(Event::Send),
         8 => node().prop_map(Event::Arrive),
-        8 => node().prop_map(Event::Answer),
+        8 => node().prop_map(Event::Respond),
         2 => node().prop_map(Event::Lose),
         2 => (0_usize..8).prop_map(Event::ArriveLate),
-        6 => (node(), 0_usize..4).prop_map(|(node, ago)| Event::Hear(node, ago)),
+        6 => (node(), 0_usize..4).prop_map(|(node, ago)| Event::Watch(node, ago)),
         2 => node().prop_map(Event::Freeze),
         3 => node().prop_map(Event::Thaw),
         2 => node().prop_map(Event::Cut),
@@ -72,49 +72,49 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What the API server says.
+/// Response of the API server.
 #[derive(Clone, Debug)]
-enum Answer {
+enum Response {
     Found(Option<LeaseRecord>),
     WriteResult(WriteResult),
 }
 
-/// A request on its way.
+/// Request in flight.
 #[derive(Clone, Debug)]
 struct Request {
     step: Step,
     from: String,
     started: Moment,
     arrived: bool,
-    answer: Option<Answer>,
+    response: Option<Response>,
 }
 
 struct Node {
     machine: Machine,
-    /// Its clock: where it began, and how fast it is.
+    /// Start and speed of its clock.
     offset: f64,
     speed: f64,
     request: Option<Request>,
     frozen: bool,
     cut: bool,
-    lives: usize,
+    restarts: usize,
 }
 
-struct World {
+struct Model {
     time: u64,
     nodes: Vec<Node>,
-    /// The Lease through all its changes.
+    /// All versions of the Lease.
     history: Vec<Option<LeaseRecord>>,
     versions: u64,
-    /// Requests that nobody waits for.
+    /// Requests after their timeout.
     late: Vec<Request>,
     terms: usize,
 }
 
-impl World {
+impl Model {
     fn new(clocks: &[(f64, f64)]) -> Self {
         let initial = LeaseRecord { version: "1".into(), free: true, ..LeaseRecord::default() };
-        let mut world = Self {
+        let mut model = Self {
             time: 0,
             nodes: Vec::new(),
             history: vec![Some(initial)],
@@ -124,23 +124,23 @@ impl World {
         };
         for (number, (offset, speed)) in clocks.iter().enumerate() {
             let machine = Machine::new(format!("{number}-0"), Timing::default(), Moment::ZERO);
-            world.nodes.push(Node {
+            model.nodes.push(Node {
                 machine,
                 offset: *offset,
                 speed: *speed,
                 request: None,
                 frozen: false,
                 cut: false,
-                lives: 0,
+                restarts: 0,
             });
         }
-        world
+        model
     }
 
-    /// What a machine's clock shows.
+    /// Returns the time of a machine's clock.
     fn clock(&self, node: usize) -> Moment {
         let Node { offset, speed, .. } = self.nodes[node];
-        #[allow(clippy::cast_precision_loss, reason = "a test lasts no thousands of years")]
+        #[allow(clippy::cast_precision_loss, reason = "the time of a test is small")]
         Moment::from_secs_f64(offset + self.time as f64 * speed / 1000.0)
     }
 
@@ -163,10 +163,10 @@ impl World {
         version
     }
 
-    /// Handles a request as the API server does: a create only if there is nothing, a replace only
-    /// of that version.
-    fn serve(&mut self, request: &Request) -> Answer {
-        let Step::Write(write) = &request.step else { return Answer::Found(self.lease().cloned()) };
+    /// Handles a request like the API server: creates only a missing Lease, and replaces only the
+    /// expected version.
+    fn serve(&mut self, request: &Request) -> Response {
+        let Step::Write(write) = &request.step else { return Response::Found(self.lease().cloned()) };
         let is_possible = match write {
             Write::Create | Write::Recreate => self.lease().is_none(),
             Write::Acquire(version) | Write::Renew(version) | Write::Release(version) => {
@@ -174,13 +174,13 @@ impl World {
             }
         };
         if !is_possible {
-            return Answer::WriteResult(WriteResult::Rejected);
+            return Response::WriteResult(WriteResult::Rejected);
         }
         let released = matches!(write, Write::Release(_));
-        let nobody = released || *write == Write::Create;
-        let holder = if nobody { String::new() } else { request.from.clone() };
+        let has_no_holder = released || *write == Write::Create;
+        let holder = if has_no_holder { String::new() } else { request.from.clone() };
         let duration = Timing::default().lease();
-        Answer::WriteResult(WriteResult::Committed(self.store(LeaseRecord {
+        Response::WriteResult(WriteResult::Committed(self.store(LeaseRecord {
             holder,
             duration,
             free: released,
@@ -196,10 +196,10 @@ impl World {
         }
         match machine.next(now, Duration::ZERO, true) {
             Step::Wait(_) => {}
-            Step::Done => self.start_anew(node),
+            Step::Done => self.restart(node),
             step => {
                 let from = machine.identity.clone();
-                *request = Some(Request { step, from, started: now, arrived: false, answer: None });
+                *request = Some(Request { step, from, started: now, arrived: false, response: None });
             }
         }
     }
@@ -211,42 +211,42 @@ impl World {
         let Some(mut request) = self.nodes[node].request.take() else { return };
         if !request.arrived {
             request.arrived = true;
-            request.answer = Some(self.serve(&request));
+            request.response = Some(self.serve(&request));
         }
         self.nodes[node].request = Some(request);
     }
 
-    fn answer(&mut self, node: usize) {
+    fn respond(&mut self, node: usize) {
         let now = self.clock(node);
         let Node { machine, request, frozen, cut, .. } = &mut self.nodes[node];
         if *frozen {
             return;
         }
-        let Some(asked) = request.take() else { return };
-        // One that froze finds an answer that has been there for long.
-        let is_late = now >= asked.started + Timing::default().attempt();
-        let answer = asked.answer.clone().filter(|_| !*cut);
-        match (&asked.step, answer) {
-            (Step::Read, Some(Answer::Found(found))) => machine.read_done(now, Ok(found)),
-            (Step::Write(write), Some(Answer::WriteResult(written))) => {
+        let Some(sent) = request.take() else { return };
+        // After a pause, the response can be old.
+        let is_late = now >= sent.started + Timing::default().attempt();
+        let response = sent.response.clone().filter(|_| !*cut);
+        match (&sent.step, response) {
+            (Step::Read, Some(Response::Found(found))) => machine.read_done(now, Ok(found)),
+            (Step::Write(write), Some(Response::WriteResult(written))) => {
                 let led = machine.leads_until() > now;
-                machine.write_done(write, asked.started, now, written);
+                machine.write_done(write, sent.started, now, written);
                 self.terms += usize::from(!led && machine.leads_until() > now);
             }
-            _ if !is_late => *request = Some(asked),
+            _ if !is_late => *request = Some(sent),
             (Step::Write(write), _) => {
-                machine.write_done(write, asked.started, now, WriteResult::Unknown);
-                self.late.push(asked);
+                machine.write_done(write, sent.started, now, WriteResult::Unknown);
+                self.late.push(sent);
             }
             _ => machine.read_done(now, Err(())),
         }
     }
 
-    fn start_anew(&mut self, node: usize) {
+    fn restart(&mut self, node: usize) {
         let now = self.clock(node);
-        let Node { machine, request, frozen, lives, .. } = &mut self.nodes[node];
-        *lives += 1;
-        *machine = Machine::new(format!("{node}-{lives}"), Timing::default(), now);
+        let Node { machine, request, frozen, restarts, .. } = &mut self.nodes[node];
+        *restarts += 1;
+        *machine = Machine::new(format!("{node}-{restarts}"), Timing::default(), now);
         *frozen = false;
         self.late.extend(request.take());
     }
@@ -254,19 +254,19 @@ impl World {
     fn exchange(&mut self, node: usize) {
         self.send(node);
         self.arrive(node);
-        self.answer(node);
+        self.respond(node);
     }
 
-    fn happen(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         match *event {
             Event::Pass(time) => self.time += time,
             Event::Exchange(node) => self.exchange(node),
             Event::Send(node) => self.send(node),
             Event::Arrive(node) => self.arrive(node),
-            Event::Answer(node) => self.answer(node),
+            Event::Respond(node) => self.respond(node),
             Event::Lose(node) => {
                 if let Some(request) = &mut self.nodes[node].request {
-                    request.answer = None;
+                    request.response = None;
                 }
             }
             Event::ArriveLate(number) if !self.late.is_empty() => {
@@ -276,7 +276,7 @@ impl World {
                 }
             }
             Event::ArriveLate(_) => {}
-            Event::Hear(node, ago) => self.hear(node, ago),
+            Event::Watch(node, ago) => self.watch(node, ago),
             Event::Freeze(node) => self.nodes[node].frozen = true,
             Event::Thaw(node) => self.nodes[node].frozen = false,
             Event::Cut(node) => self.nodes[node].cut = true,
@@ -285,34 +285,35 @@ impl World {
                 let now = self.clock(node);
                 self.nodes[node].machine.resign(now);
             }
-            Event::Crash(node) => self.start_anew(node),
+            Event::Crash(node) => self.restart(node),
             Event::Delete => self.history.push(None),
             Event::Empty => self.change(|lease| {
                 lease.holder.clear();
                 lease.free = false;
             }),
-            Event::Seize => self.change(|lease| lease.holder = "stranger".into()),
+            Event::Seize => self.change(|lease| lease.holder = "other".into()),
             Event::Touch => self.change(|_| {}),
             Event::Shorten => self.change(|lease| lease.duration = Duration::from_secs(1)),
         }
     }
 
-    fn hear(&mut self, node: usize, ago: usize) {
-        let news = self.history[self.history.len().saturating_sub(ago + 1)].clone();
+    fn watch(&mut self, node: usize, ago: usize) {
+        let event = self.history[self.history.len().saturating_sub(ago + 1)].clone();
         let now = self.clock(node);
         let Node { machine, frozen, cut, .. } = &mut self.nodes[node];
         if !*frozen && !*cut {
-            machine.watch_event(now, news);
+            machine.watch_event(now, event);
         }
     }
 
-    /// Those who may write now. One that is frozen counts: it may thaw in this moment.
+    /// Returns the machines that may write now. A paused machine counts, because it can resume at
+    /// any time.
     fn leaders(&self) -> Vec<usize> {
         (0..NODES).filter(|node| self.clock(*node) < self.nodes[*node].machine.leads_until()).collect()
     }
 
-    /// All is well again for a while.
-    fn rest(&mut self) {
+    /// Runs 90 s without faults.
+    fn recover(&mut self) {
         for node in &mut self.nodes {
             (node.frozen, node.cut) = (false, false);
         }
@@ -320,8 +321,8 @@ impl World {
             self.time += 1_000;
             for node in 0..NODES {
                 self.exchange(node);
-                self.hear(node, 0);
-                assert!(self.leaders().len() <= 1, "two lead while all is well");
+                self.watch(node, 0);
+                assert!(self.leaders().len() <= 1, "two machines lead without faults");
             }
         }
     }
@@ -340,10 +341,10 @@ proptest! {
 
     #[test]
     fn at_most_one_leader(clocks in clocks(), events in vec(event(), 1..300)) {
-        let mut world = World::new(&clocks);
+        let mut model = Model::new(&clocks);
         for event in &events {
-            world.happen(event);
-            prop_assert!(world.leaders().len() <= 1, "{:?} lead after {event:?}", world.leaders());
+            model.apply(event);
+            prop_assert!(model.leaders().len() <= 1, "{:?} lead after {event:?}", model.leaders());
         }
     }
 }
@@ -353,16 +354,16 @@ proptest! {
 
     #[test]
     fn eventually_one_leader(clocks in clocks(), events in vec(event(), 1..100)) {
-        let mut world = World::new(&clocks);
+        let mut model = Model::new(&clocks);
         for event in &events {
-            world.happen(event);
+            model.apply(event);
         }
-        world.rest();
-        prop_assert_eq!(world.leaders().len(), 1);
+        model.recover();
+        prop_assert_eq!(model.leaders().len(), 1);
     }
 }
 
-/// The model is worth something only if leaders come and go in it.
+/// Checks that the model generates enough leadership changes.
 #[test]
 fn model_reaches_leadership_changes() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -371,11 +372,11 @@ fn model_reaches_leadership_changes() {
     for _ in 0..cases {
         let tree = (clocks(), vec(event(), 300)).new_tree(&mut runner).unwrap();
         let (clocks, events) = tree.current();
-        let mut world = World::new(&clocks);
+        let mut model = Model::new(&clocks);
         for event in &events {
-            world.happen(event);
+            model.apply(event);
         }
-        terms += world.terms;
+        terms += model.terms;
     }
-    assert!(terms > 3 * cases, "{terms} terms in {cases} worlds");
+    assert!(terms > 3 * cases, "{terms} terms in {cases} runs");
 }

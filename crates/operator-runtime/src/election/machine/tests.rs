@@ -1,4 +1,4 @@
-//! The rules one by one.
+//! Tests of single transitions.
 
 use super::*;
 
@@ -18,16 +18,21 @@ fn next(machine: &mut Machine, now: Moment) -> Step {
     machine.next(now, Duration::ZERO, true)
 }
 
-fn does(machine: &mut Machine, now: Moment, write: Write, written: WriteResult) {
+fn assert_writes(machine: &mut Machine, now: Moment, write: Write, result: WriteResult) {
     assert_eq!(next(machine, now), Step::Write(write.clone()));
-    machine.write_done(&write, now, now, written);
+    machine.write_done(&write, now, now, result);
 }
 
-/// One that leads since second 0 with version 2.
+/// Returns a machine that has led since second 0 with version 2.
 fn leader() -> Machine {
     let mut machine = candidate();
     machine.read_done(Duration::ZERO, Ok(Some(LeaseRecord { free: true, ..record("1", "") })));
-    does(&mut machine, Duration::ZERO, Write::Acquire("1".into()), WriteResult::Committed("2".into()));
+    assert_writes(
+        &mut machine,
+        Duration::ZERO,
+        Write::Acquire("1".into()),
+        WriteResult::Committed("2".into()),
+    );
     assert_eq!(machine.leads_until(), seconds(10));
     machine
 }
@@ -36,7 +41,7 @@ fn leader() -> Machine {
 fn acquires_released_lease_immediately_and_renews_every_third() {
     let mut machine = leader();
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(5)));
-    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Committed("3".into()));
+    assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(15));
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(10)));
 }
@@ -53,7 +58,7 @@ fn acquires_lease_that_did_not_change_for_its_duration() {
     machine.read_done(seconds(25), Ok(Some(record("2", "other"))));
     let acquire_delay = Duration::from_millis(400);
     assert_eq!(machine.next(seconds(25), acquire_delay, true), Step::Wait(seconds(25) + acquire_delay));
-    does(&mut machine, seconds(26), Write::Acquire("2".into()), WriteResult::Committed("3".into()));
+    assert_writes(&mut machine, seconds(26), Write::Acquire("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(36));
 }
 
@@ -81,7 +86,7 @@ fn candidate_without_watch_events_reads_lease() {
 fn created_lease_must_age_because_a_leader_may_exist() {
     let mut machine = candidate();
     machine.read_done(Duration::ZERO, Ok(None));
-    does(&mut machine, seconds(1), Write::Create, WriteResult::Committed("1".into()));
+    assert_writes(&mut machine, seconds(1), Write::Create, WriteResult::Committed("1".into()));
     assert_eq!(machine.leads_until(), Duration::ZERO);
     assert_eq!(next(&mut machine, seconds(1)), Step::Wait(seconds(16)));
 }
@@ -99,7 +104,7 @@ fn leader_recreates_deleted_lease_and_keeps_leading() {
     machine.watch_event(seconds(3), None);
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
     machine.read_done(seconds(3), Ok(None));
-    does(&mut machine, seconds(3), Write::Recreate, WriteResult::Committed("9".into()));
+    assert_writes(&mut machine, seconds(3), Write::Recreate, WriteResult::Committed("9".into()));
     assert_eq!(machine.leads_until(), seconds(13));
 }
 
@@ -110,15 +115,15 @@ fn leader_restores_emptied_lease() {
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
     machine.read_done(seconds(3), Ok(Some(record("3", ""))));
     assert_eq!(machine.leads_until(), seconds(10));
-    does(&mut machine, seconds(5), Write::Renew("3".into()), WriteResult::Committed("4".into()));
+    assert_writes(&mut machine, seconds(5), Write::Renew("3".into()), WriteResult::Committed("4".into()));
 }
 
 #[test]
 fn leader_stops_when_lease_has_another_holder() {
     let mut machine = leader();
-    machine.watch_event(seconds(3), Some(record("3", "stranger")));
+    machine.watch_event(seconds(3), Some(record("3", "other")));
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
-    machine.read_done(seconds(3), Ok(Some(record("3", "stranger"))));
+    machine.read_done(seconds(3), Ok(Some(record("3", "other"))));
     assert_eq!(machine.leads_until(), Duration::ZERO);
     assert_eq!(machine.lost(), Some(LossReason::HolderChanged));
     assert_eq!(next(&mut machine, seconds(3)), Step::Wait(seconds(18)));
@@ -136,34 +141,34 @@ fn stale_watch_event_does_not_end_leadership() {
 #[test]
 fn foreign_write_to_lease_causes_one_retry() {
     let mut machine = leader();
-    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Rejected);
+    assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Rejected);
     assert_eq!(next(&mut machine, seconds(5)), Step::Read);
     machine.read_done(seconds(5), Ok(Some(record("3", "identity"))));
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(7)));
-    does(&mut machine, seconds(7), Write::Renew("3".into()), WriteResult::Committed("4".into()));
+    assert_writes(&mut machine, seconds(7), Write::Renew("3".into()), WriteResult::Committed("4".into()));
     assert_eq!(machine.leads_until(), seconds(17));
 }
 
 #[test]
 fn leader_stops_at_renew_deadline_and_leads_again_if_lease_is_unchanged() {
     let mut machine = leader();
-    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
+    assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
     assert_eq!(next(&mut machine, seconds(5)), Step::Wait(seconds(7)));
     assert_eq!(next(&mut machine, seconds(7)), Step::Read);
     machine.read_done(seconds(9), Err(()));
-    assert_eq!(next(&mut machine, seconds(9)), Step::Wait(seconds(10)), "the deadline comes first");
+    assert_eq!(next(&mut machine, seconds(9)), Step::Wait(seconds(10)), "the renew deadline is first");
     assert_eq!(next(&mut machine, seconds(10)), Step::Wait(seconds(11)));
     assert_eq!(machine.lost(), Some(LossReason::Deadline));
     assert_eq!(next(&mut machine, seconds(11)), Step::Read);
     machine.read_done(seconds(11), Ok(Some(record("2", "identity"))));
-    does(&mut machine, seconds(11), Write::Renew("2".into()), WriteResult::Committed("3".into()));
+    assert_writes(&mut machine, seconds(11), Write::Renew("2".into()), WriteResult::Committed("3".into()));
     assert_eq!(machine.leads_until(), seconds(21));
 }
 
 #[test]
 fn own_lease_with_unknown_version_must_age_after_leadership() {
     let mut machine = leader();
-    does(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
+    assert_writes(&mut machine, seconds(5), Write::Renew("2".into()), WriteResult::Unknown);
     machine.read_done(seconds(12), Ok(Some(record("3", "identity"))));
     assert_eq!(next(&mut machine, seconds(12)), Step::Wait(seconds(27)));
 }
@@ -186,10 +191,10 @@ fn resigning_leader_releases_its_lease() {
     let mut machine = leader();
     machine.resign(seconds(3));
     assert_eq!(machine.leads_until(), Duration::ZERO);
-    does(&mut machine, seconds(3), Write::Release("2".into()), WriteResult::Rejected);
+    assert_writes(&mut machine, seconds(3), Write::Release("2".into()), WriteResult::Rejected);
     assert_eq!(next(&mut machine, seconds(3)), Step::Read);
     machine.read_done(seconds(3), Ok(Some(record("3", "identity"))));
-    does(&mut machine, seconds(5), Write::Release("3".into()), WriteResult::Committed("4".into()));
+    assert_writes(&mut machine, seconds(5), Write::Release("3".into()), WriteResult::Committed("4".into()));
     assert_eq!(next(&mut machine, seconds(5)), Step::Done);
 }
 
@@ -206,7 +211,8 @@ fn lease_recreated_after_deadline_grants_no_leadership() {
     let mut machine = leader();
     machine.read_done(seconds(8), Ok(None));
     assert_eq!(next(&mut machine, seconds(8)), Step::Write(Write::Recreate));
-    // By the time the answer is here, another may have led by a Lease of its own, and deleted that.
+    // Before the response arrives, another candidate can have led with its own Lease and deleted
+    // it.
     machine.write_done(&Write::Recreate, seconds(8), seconds(11), WriteResult::Committed("9".into()));
     assert!(machine.leads_until() <= seconds(11), "{:?}", machine.leads_until());
 }

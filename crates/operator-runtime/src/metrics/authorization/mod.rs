@@ -37,8 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a token. Longer ones are rejected without a review.
 const MAX_TOKEN_LENGTH: usize = 16 << 10;
 
-/// Authorizes requests by asking the API server, with a cache. Cheap to clone; clones share their
-/// state.
+/// Authorizes requests with TokenReviews and SubjectAccessReviews, with a cache. Cheap to clone;
+/// clones share their state.
 #[derive(Clone)]
 pub(super) struct Authorizer {
     shared: Arc<Shared>,
@@ -63,7 +63,7 @@ pub(super) enum Verdict {
     Forbidden(String),
 }
 
-/// Error when the API server does not answer in time.
+/// Error when the API server does not respond in time.
 #[derive(Debug)]
 struct ReviewUnavailable;
 
@@ -79,8 +79,8 @@ impl Authorizer {
     }
 
     async fn verdict(&self, attributes: &RequestAttributes<'_>) -> Result<Verdict, ReviewUnavailable> {
-        if let Some(known) = self.cached(attributes) {
-            return Ok(known);
+        if let Some(verdict) = self.cached(attributes) {
+            return Ok(verdict);
         }
         timeout(TIMEOUT, self.review_limited(attributes)).await.unwrap_or_else(|_| {
             self.log_outage("the request timed out");
@@ -95,8 +95,8 @@ impl Authorizer {
     async fn review_limited(&self, attributes: &RequestAttributes<'_>) -> Result<Verdict, ReviewUnavailable> {
         let _permit = self.shared.reviews_in_flight.acquire().await.map_err(|_| ReviewUnavailable)?;
         // Another request may have got the same result while this one waited.
-        if let Some(known) = self.cached(attributes) {
-            return Ok(known);
+        if let Some(verdict) = self.cached(attributes) {
+            return Ok(verdict);
         }
         let verdict = self.review(attributes).await.map_err(|error| {
             self.log_outage(&chain(&error));
@@ -115,19 +115,19 @@ impl Authorizer {
         let name = user.username.clone().unwrap_or_default();
         let review = reviews::access_review(user, attributes.path, &attributes.verb());
         let review: SubjectAccessReview = self.api().create(&PostParams::default(), &review).await?;
-        Ok(if reviews::may(review.status) { Verdict::Allowed } else { Verdict::Forbidden(name) })
+        Ok(if reviews::is_allowed(review.status) { Verdict::Allowed } else { Verdict::Forbidden(name) })
     }
 
     fn api<K: kube::Resource<DynamicType = ()>>(&self) -> Api<K> {
         Api::all(self.shared.client.clone())
     }
 
-    /// Logs once that the API server does not answer reviews.
+    /// Logs once that the API server does not respond to reviews.
     fn log_outage(&self, error: &str) {
         if !std::mem::replace(&mut *self.shared.is_unavailable.lock(), true) {
             warn!(
                 error,
-                "cannot authorize requests for metrics: the API server does not answer; responding with 503"
+                "cannot authorize requests for metrics: the API server does not respond; responding with 503"
             );
         }
     }
@@ -149,11 +149,11 @@ pub(super) async fn authorize(
     }
 }
 
-const NO_TOKEN: &str = "the request has no bearer token: send `Authorization: Bearer TOKEN`, for example with the output of \
+const NO_TOKEN: &str = "the request has no bearer token; send `Authorization: Bearer TOKEN`, for example with the output of \
     `kubectl create token`\n";
 const BAD_TOKEN: &str = "the API server does not accept this token: it has expired, or it is for another audience or \
     another cluster\n";
-const UNAVAILABLE: &str = "cannot authorize the request: the API server did not answer; try again\n";
+const UNAVAILABLE: &str = "cannot authorize the request: the API server did not respond; retry\n";
 
 /// Returns the bearer token of a request.
 fn token(headers: &HeaderMap) -> Option<&str> {

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     },
 };
 
-/// Returns the user of a token, only if the API server says that it is authenticated. The absence
+/// Returns the user of a token, only if the API server authenticates it. The absence
 /// of an error proves nothing (CVE-2023-48312).
 pub(super) fn user(status: Option<TokenReviewStatus>) -> Option<UserInfo> {
     let status = status?;
@@ -32,7 +32,7 @@ pub(super) fn access_review(user: UserInfo, path: &str, verb: &str) -> SubjectAc
 }
 
 /// Returns whether the API server allows it.
-pub(super) fn may(status: Option<SubjectAccessReviewStatus>) -> bool {
+pub(super) fn is_allowed(status: Option<SubjectAccessReviewStatus>) -> bool {
     status.is_some_and(|status| status.allowed && status.denied != Some(true))
 }
 
@@ -75,24 +75,24 @@ mod tests {
         let status = |allowed, denied| {
             Some(SubjectAccessReviewStatus { allowed, denied, ..SubjectAccessReviewStatus::default() })
         };
-        assert!(may(status(true, None)));
-        assert!(may(status(true, Some(false))));
-        assert!(!may(status(true, Some(true))));
-        assert!(!may(status(false, None)));
-        assert!(!may(None));
+        assert!(is_allowed(status(true, None)));
+        assert!(is_allowed(status(true, Some(false))));
+        assert!(!is_allowed(status(true, Some(true))));
+        assert!(!is_allowed(status(false, None)));
+        assert!(!is_allowed(None));
     }
 
     #[test]
     fn access_review_contains_groups_and_extra() {
-        let asked = UserInfo {
+        let info = UserInfo {
             groups: Some(vec!["system:masters".to_owned()]),
             extra: Some([("scopes".to_owned(), vec!["a".to_owned()])].into()),
             uid: Some("1".to_owned()),
             ..prometheus()
         };
         let SubjectAccessReviewSpec { user, groups, uid, extra, non_resource_attributes, .. } =
-            access_review(asked.clone(), "/metrics", "get").spec;
-        assert_eq!((user, groups, uid, extra), (asked.username, asked.groups, asked.uid, asked.extra));
+            access_review(info.clone(), "/metrics", "get").spec;
+        assert_eq!((user, groups, uid, extra), (info.username, info.groups, info.uid, info.extra));
         let NonResourceAttributes { path, verb } = non_resource_attributes.unwrap();
         assert_eq!((path.as_deref(), verb.as_deref()), (Some("/metrics"), Some("get")));
     }

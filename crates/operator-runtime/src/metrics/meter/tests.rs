@@ -6,16 +6,16 @@ use operator_core::metrics::Gauge;
 use super::*;
 use crate::metrics::reference::{Kind, METRICS};
 
-/// A meter to which everything has happened once.
+/// Returns a meter that has recorded every event once.
 fn exercised() -> Meter {
     let meter = Meter::new("1.2.3", ["podset"]);
     let took = Duration::from_millis(20);
     meter.reconciled("podset", ReconcileResult::Failed, took);
     meter.dequeued("podset", took);
     meter.queue("podset", Box::new(|| 7));
-    let asked = RequestInfo::of(&Request::get("/api/v1/namespaces/shop/pods/cart").body(()).unwrap());
-    meter.requested(&asked, Some(404), took);
-    meter.requested(&asked, None, took);
+    let request = RequestInfo::of(&Request::get("/api/v1/namespaces/shop/pods/cart").body(()).unwrap());
+    meter.requested(&request, Some(404), took);
+    meter.requested(&request, None, took);
     meter.retried(429);
     meter.informers(Box::new(|| vec![("Pod".to_owned(), 2), ("Pod".to_owned(), 3)]));
     meter.watch_restarted("Pod", WatchRestart::Listed);
@@ -26,7 +26,7 @@ fn exercised() -> Meter {
     meter
 }
 
-/// The samples of a text: the series as it is written, and its value.
+/// Returns the samples: series and value.
 fn samples(text: &str) -> Vec<(&str, &str)> {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap()).collect()
 }
@@ -35,7 +35,7 @@ fn value<'t>(text: &'t str, series: &str) -> Option<&'t str> {
     samples(text).into_iter().find(|(name, _)| *name == series).map(|(_, value)| value)
 }
 
-/// A series' name, and the names of its labels but for a bucket's bound.
+/// Returns the name of a series and the names of its labels, without `le`.
 fn shape(series: &str) -> (String, Vec<String>) {
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
     let labels = labels.trim_end_matches('}').split(',').filter_map(|label| label.split_once('='));
@@ -55,10 +55,10 @@ fn exports_all_metrics_of_reference() {
         .collect();
     assert_eq!(exported, referenced);
     for metric in METRICS {
-        let (family, kind) = (metric.family(), metric.kind.word());
+        let (family, kind) = (metric.family(), metric.kind.as_str());
         assert!(text.contains(&format!("# TYPE {family} {kind}\n")), "{family}");
         assert!(text.contains(&format!("# HELP {family} {}\n", metric.sentence())), "{family}");
-        let unit = metric.unit.map(|unit| format!("# UNIT {family} {}\n", unit.word()));
+        let unit = metric.unit.map(|unit| format!("# UNIT {family} {}\n", unit.as_str()));
         assert!(unit.is_none_or(|unit| text.contains(&unit)), "{family}");
         assert_eq!(metric.bounds.is_empty(), metric.kind != Kind::Histogram, "{family}");
     }
@@ -140,10 +140,10 @@ fn reads_gauges_of_controller_on_scrape() {
     meter.gauges(
         "podset",
         Box::new(move || {
-            let words = vec!["corner".to_owned(), "a \"b\"".to_owned()];
+            let values = vec!["corner".to_owned(), "a \"b\"".to_owned()];
             vec![GaugeSamples {
                 gauge: &SIZE,
-                series: vec![(words, f64::from(read.load(std::sync::atomic::Ordering::Relaxed)) / 2.0)],
+                series: vec![(values, f64::from(read.load(std::sync::atomic::Ordering::Relaxed)) / 2.0)],
             }]
         }),
     );

@@ -56,13 +56,13 @@ impl Sender {
 impl HttpClient for Sender {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let client = self.client.clone();
-        let answer = self.runtime.spawn(async move { client.send_bytes(request).await }).await?;
-        match &answer {
-            Ok(answer) if answer.status().is_success() => self.report(None),
-            Ok(answer) => self.report(Some(&format!("it answered {}", answer.status()))),
+        let response = self.runtime.spawn(async move { client.send_bytes(request).await }).await?;
+        match &response {
+            Ok(response) if response.status().is_success() => self.report(None),
+            Ok(response) => self.report(Some(&format!("it responded with {}", response.status()))),
             Err(error) => self.report(Some(&chain(error.as_ref()))),
         }
-        answer
+        response
     }
 }
 

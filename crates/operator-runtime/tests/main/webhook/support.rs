@@ -1,4 +1,4 @@
-//! A webhook server of a test's own, and what tells the API server of it.
+//! Test environment: a webhook server and its webhook configurations.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What holds whatever happens to the Secret.
+//! Property tests: arbitrary changes of the Secret.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use crate::certificates::{
 
 const KEYS: [&str; 4] = [AUTHORITIES, AUTHORITY_KEY, CHAIN, KEY];
 
-/// Something that somebody does to the Secret.
+/// Change of the Secret by a user.
 #[derive(Clone, Debug)]
 enum Damage {
     None,
     Delete,
-    Garbage(usize, Vec<u8>),
+    Replace(usize, Vec<u8>),
     Truncate(usize, usize),
     Flip(usize, usize),
-    OfAnother,
-    Mixed(usize),
+    AnotherSecret,
+    KeyOfAnother(usize),
 }
 
 fn damage() -> impl Strategy<Value = Damage> {
     prop_oneof![
         4 => Just(Damage::None),
         1 => Just(Damage::Delete),
-        1 => (0..4_usize, vec(any::<u8>(), 0..200)).prop_map(|(key, bytes)| Damage::Garbage(key, bytes)),
+        1 => (0..4_usize, vec(any::<u8>(), 0..200)).prop_map(|(key, bytes)| Damage::Replace(key, bytes)),
         1 => (0..4_usize, 0..800_usize).prop_map(|(key, length)| Damage::Truncate(key, length)),
         1 => (0..4_usize, 0..800_usize).prop_map(|(key, at)| Damage::Flip(key, at)),
-        1 => Just(Damage::OfAnother),
-        1 => (0..4_usize).prop_map(Damage::Mixed),
+        1 => Just(Damage::AnotherSecret),
+        1 => (0..4_usize).prop_map(Damage::KeyOfAnother),
     ]
 }
 
@@ -47,33 +47,33 @@ impl Damage {
         match self {
             Self::None => {}
             Self::Delete => data.clear(),
-            Self::Garbage(key, garbage) => bytes(key, &|bytes| bytes.clone_from(garbage)),
+            Self::Replace(key, replacement) => bytes(key, &|bytes| bytes.clone_from(replacement)),
             Self::Truncate(key, length) => bytes(key, &|bytes| bytes.truncate(*length)),
             Self::Flip(key, at) => bytes(key, &|bytes| {
                 if let Some(byte) = bytes.get_mut(*at) {
                     *byte ^= 1;
                 }
             }),
-            Self::OfAnother => *data = another(),
-            Self::Mixed(key) => {
+            Self::AnotherSecret => *data = another(),
+            Self::KeyOfAnother(key) => {
                 data.insert(KEYS[*key].to_owned(), another().remove(KEYS[*key]).unwrap_or_default());
             }
         }
     }
 }
 
-/// A replica, and the bundle that it would bring to the API servers.
+/// Simulated replica.
 #[derive(Default)]
 struct Replica {
     propagation: Propagation,
-    /// Until when it promises nothing: what it showed had ended, because the Secret was replaced
-    /// again and again for the last third of a certificate's life, and then the newest is better
-    /// than none.
+    /// End of the time without guarantee. It starts when the served certificate expires, because
+    /// the Secret was replaced repeatedly during the last third of the lifetime. The replica then
+    /// serves the newest certificate, which clients may not trust yet.
     excused_until: u64,
 }
 
 impl Replica {
-    /// As `Managed::sync` does it. Returns the bundle.
+    /// Synchronizes like the rotator. Returns the bundle.
     fn sync(&mut self, data: &mut Data, seconds: u64) -> Vec<Authority> {
         let uptime = Duration::from_secs(seconds);
         if self.propagation.served().is_some_and(|served| served.issuer(time(seconds)).is_none()) {
@@ -88,11 +88,11 @@ impl Replica {
             }
             data.extend(plan.contents.data());
         }
-        panic!("a plan that was carried out leads to another plan")
+        panic!("the plan does not converge")
     }
 
     fn is_trusted_by(&self, bundle: &[Authority], seconds: u64) -> bool {
-        let served = self.propagation.served().expect("a replica that has synced shows something");
+        let served = self.propagation.served().expect("a synced replica serves a certificate");
         served.serving.issuer(bundle, time(seconds)).is_some() && served.serving.is_valid_for(&names(&[NAME]))
     }
 }
@@ -116,9 +116,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Two replicas look at the Secret in turn, the second one not each time, while it is damaged
-    /// and the time goes by in steps, slow enough for a bundle to hold what was served lately. API
-    /// servers know any bundle that either brought them since a propagation delay ago.
+    /// Two replicas synchronize in turn, the second one not in every step, while the Secret is
+    /// damaged. The steps are slow enough for a bundle to contain recently served certificates.
+    /// An API server can have any bundle that a replica wrote within the propagation delay.
     #[test]
     fn served_certificate_is_always_trusted_by_stale_clients(
         steps in vec((damage(), 60..450_u64, any::<bool>()), 1..14),
@@ -132,7 +132,7 @@ proptest! {
         let mut missed = false;
         for (damage, passes, misses) in steps {
             now += passes;
-            // It is time before something happens: a replica looks by itself.
+            // The scheduled check of a replica comes before the damage.
             let bundle = replicas[0].sync(&mut data, now);
             bundles.push((now, bundle));
             damage.apply(&mut data, now);

@@ -1,4 +1,4 @@
-//! Every way in which a Secret can be found.
+//! Tests of plans for valid, missing, expired, and invalid Secrets.
 
 use k8s_openapi::ByteString;
 
@@ -8,15 +8,15 @@ use crate::certificates::{
     testing::{NAME, lifetimes, names, plan_at, time},
 };
 
-/// What a first replica makes at second 0.
+/// Returns the contents that the first replica creates at second 0.
 fn fresh() -> Contents {
     let plan = plan_at(0, &Data::default(), None);
     assert_eq!(plan.changes, [Change::FirstAuthority, Change::FirstServing]);
     plan.contents
 }
 
-/// A process that shows what the Secret holds.
-fn shows(contents: &Contents) -> Served {
+/// Returns the state of a process that serves the certificate of the Secret.
+fn serving(contents: &Contents) -> Served {
     Served { serving: contents.serving.clone().unwrap(), authorities: contents.authorities.clone() }
 }
 
@@ -39,14 +39,14 @@ fn keeps_valid_secret() {
     assert!(is_valid(&fresh, 0));
     for seconds in [0, 1, 2399] {
         assert_eq!(plan_at(seconds, &fresh.data(), None).changes, []);
-        assert_eq!(plan_at(seconds, &fresh.data(), Some(&shows(&fresh))).changes, []);
+        assert_eq!(plan_at(seconds, &fresh.data(), Some(&serving(&fresh))).changes, []);
     }
 }
 
 #[test]
 fn renews_due_serving_certificate_with_same_authority() {
     let fresh = fresh();
-    let plan = plan_at(2400, &fresh.data(), Some(&shows(&fresh)));
+    let plan = plan_at(2400, &fresh.data(), Some(&serving(&fresh)));
     assert_eq!(plan.changes, [Change::ServingDue]);
     assert_eq!(plan.contents.authorities, fresh.authorities);
     assert!(is_valid(&plan.contents, 2400 + 3599));
@@ -54,34 +54,34 @@ fn renews_due_serving_certificate_with_same_authority() {
 
 #[test]
 fn new_authority_is_trusted_before_it_signs_and_old_one_until_it_expires() {
-    let mut held = fresh();
+    let mut contents = fresh();
     for seconds in [2400, 4800] {
-        held = plan_at(seconds, &held.data(), None).contents;
+        contents = plan_at(seconds, &contents.data(), None).contents;
     }
-    let due = plan_at(7200, &held.data(), None);
+    let due = plan_at(7200, &contents.data(), None);
     assert_eq!(due.changes, [Change::AuthorityDue]);
     assert_eq!(due.contents.authorities.len(), 2);
-    assert_eq!(due.contents.authorities[1], held.authorities[0]);
-    assert_eq!(due.contents.serving, held.serving);
+    assert_eq!(due.contents.authorities[1], contents.authorities[0]);
+    assert_eq!(due.contents.serving, contents.serving);
 
     assert_eq!(plan_at(7499, &due.contents.data(), None).changes, []);
-    let taken_over = plan_at(7500, &due.contents.data(), None);
-    assert_eq!(taken_over.changes, [Change::AuthoritySwitched]);
-    let newest = &taken_over.contents.authorities[0];
-    assert!(taken_over.contents.serving.as_ref().unwrap().is_trusted_by(newest, time(7500)));
+    let switched = plan_at(7500, &due.contents.data(), None);
+    assert_eq!(switched.changes, [Change::AuthoritySwitched]);
+    let newest = &switched.contents.authorities[0];
+    assert!(switched.contents.serving.as_ref().unwrap().is_trusted_by(newest, time(7500)));
 
     let end = 3 * 3600;
-    assert_eq!(plan_at(end - 1, &taken_over.contents.data(), None).changes, [Change::ServingDue]);
-    let readable = plan_at(end, &taken_over.contents.data(), None);
-    assert_eq!(readable.changes, [Change::BundlePruned, Change::ServingDue]);
-    assert_eq!(readable.contents.authorities.len(), 1);
+    assert_eq!(plan_at(end - 1, &switched.contents.data(), None).changes, [Change::ServingDue]);
+    let pruned = plan_at(end, &switched.contents.data(), None);
+    assert_eq!(pruned.changes, [Change::BundlePruned, Change::ServingDue]);
+    assert_eq!(pruned.contents.authorities.len(), 1);
 }
 
 #[test]
 fn due_serving_certificate_waits_for_new_authority() {
-    let held = fresh();
-    // Nobody looked for long: both are due at once, which is as close as it gets.
-    let renewed = plan_at(4790, &held.data(), None).contents;
+    let contents = fresh();
+    // No check for a long time, so that the certificate and its authority are due almost together.
+    let renewed = plan_at(4790, &contents.data(), None).contents;
     let due = plan_at(7200, &renewed.data(), None);
     assert_eq!(due.changes, [Change::AuthorityDue]);
     assert!(is_valid(&due.contents, 7200 + 300));
@@ -91,8 +91,8 @@ fn due_serving_certificate_waits_for_new_authority() {
 #[test]
 fn restores_deleted_secret_from_served_certificate_with_new_authority() {
     let fresh = fresh();
-    let served = shows(&fresh);
-    for damaged in [Data::default(), with(&Contents::read(&Data::default()), AUTHORITIES, b"garbage")] {
+    let served = serving(&fresh);
+    for damaged in [Data::default(), with(&Contents::read(&Data::default()), AUTHORITIES, b"invalid")] {
         let plan = plan_at(100, &damaged, Some(&served));
         assert_eq!(plan.changes, [Change::BundleRestored, Change::ServingRestored, Change::AuthorityKeyLost]);
         assert_eq!(plan.contents.serving.as_ref(), Ok(&served.serving));
@@ -112,28 +112,28 @@ fn recreates_deleted_secret_if_nothing_is_served() {
 #[test]
 fn repairs_invalid_key_of_secret() {
     let fresh = fresh();
-    let served = shows(&fresh);
-    for (key, with_shown, without) in [
+    let served = serving(&fresh);
+    for (key, with_served, without) in [
         (AUTHORITIES, vec![Change::BundleRestored], vec![Change::FirstAuthority, Change::FirstServing]),
         (AUTHORITY_KEY, vec![Change::AuthorityKeyLost], vec![Change::AuthorityKeyLost]),
         (CHAIN, vec![Change::ServingRestored], vec![Change::FirstServing]),
         (KEY, vec![Change::ServingRestored], vec![Change::FirstServing]),
     ] {
-        for garbage in [
-            &b"garbage"[..],
+        for invalid in [
+            &b"invalid"[..],
             b"",
             b"\xff\x00",
             b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
-            let damaged = with(&fresh, key, garbage);
-            let mended = plan_at(10, &damaged, Some(&served));
-            assert_eq!(mended.changes, with_shown, "{key}");
+            let damaged = with(&fresh, key, invalid);
+            let repaired = plan_at(10, &damaged, Some(&served));
+            assert_eq!(repaired.changes, with_served, "{key}");
             assert!(
-                is_valid(&mended.contents, 10) && mended.contents.serving.as_ref() == Ok(&served.serving)
+                is_valid(&repaired.contents, 10) && repaired.contents.serving.as_ref() == Ok(&served.serving)
             );
-            let anew = plan_at(10, &damaged, None);
-            assert_eq!(anew.changes, without, "{key}");
-            assert!(is_valid(&anew.contents, 10));
+            let recreated = plan_at(10, &damaged, None);
+            assert_eq!(recreated.changes, without, "{key}");
+            assert!(is_valid(&recreated.contents, 10));
         }
     }
 }
@@ -149,11 +149,11 @@ fn replaces_key_of_another_certificate() {
 
 #[test]
 fn adopts_secret_of_another_authority_and_keeps_served_one_trusted() {
-    let (ours, theirs) = (shows(&fresh()), fresh());
-    let plan = plan_at(10, &theirs.data(), Some(&ours));
+    let (served, stored) = (serving(&fresh()), fresh());
+    let plan = plan_at(10, &stored.data(), Some(&served));
     assert_eq!(plan.changes, [Change::BundleRestored]);
-    assert_eq!(plan.contents.authorities, [theirs.authorities[0].clone(), ours.authorities[0].clone()]);
-    assert_eq!(plan.contents.serving, theirs.serving);
+    assert_eq!(plan.contents.authorities, [stored.authorities[0].clone(), served.authorities[0].clone()]);
+    assert_eq!(plan.contents.serving, stored.serving);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn replaces_certificate_of_authority_outside_bundle() {
 fn replaces_expired_secret_even_if_served() {
     let fresh = fresh();
     let late = 4 * 3600;
-    let plan = plan_at(late, &fresh.data(), Some(&shows(&fresh)));
+    let plan = plan_at(late, &fresh.data(), Some(&serving(&fresh)));
     assert_eq!(plan.changes, [Change::BundlePruned, Change::FirstAuthority, Change::FirstServing]);
     assert!(is_valid(&plan.contents, late));
 }
@@ -191,14 +191,18 @@ fn adds_missing_name_and_keeps_others_until_renewal() {
     assert_eq!(added.changes, [Change::ServingNameMissing]);
     let serving = added.contents.serving.clone().unwrap();
     assert_eq!(serving.names(), names(&["127.0.0.1", NAME]));
-    assert_eq!(plan_at(10, &added.contents.data(), None).changes, [], "the other manager is content, too");
+    assert_eq!(
+        plan_at(10, &added.contents.data(), None).changes,
+        [],
+        "the plan of the other manager must not change the Secret"
+    );
     let renewed = plan(&added.contents.data(), inputs(2410)).unwrap();
     assert_eq!(renewed.contents.serving.unwrap().names(), wanted);
 }
 
 #[test]
 fn bundle_stays_bounded_after_repeated_deletion() {
-    let served = shows(&fresh());
+    let served = serving(&fresh());
     let mut known = served.clone();
     for seconds in 0..20 {
         let plan = plan_at(seconds, &Data::default(), Some(&known));
@@ -212,31 +216,33 @@ fn bundle_stays_bounded_after_repeated_deletion() {
 fn next_check_is_when_plan_changes() {
     let fresh = fresh();
     let mut now = 0;
-    let mut held = fresh;
+    let mut contents = fresh;
     let mut changed = Vec::new();
     for _ in 0..30 {
-        let Some(next) = next_check(&held, time(now), lifetimes()) else { panic!("there is always an end") };
+        let Some(next) = next_check(&contents, time(now), lifetimes()) else {
+            panic!("every certificate expires")
+        };
         let before = u64::try_from(next.as_second() - time(0).as_second()).unwrap();
         assert_eq!(
-            plan_at(before - 1, &held.data(), None).changes,
+            plan_at(before - 1, &contents.data(), None).changes,
             [],
-            "nothing may change unseen before {before}"
+            "the plan must not change before {before}"
         );
         now = before;
-        let plan = plan_at(now, &held.data(), None);
+        let plan = plan_at(now, &contents.data(), None);
         changed.extend(plan.changes);
-        held = plan.contents;
+        contents = plan.contents;
     }
     assert!(changed.contains(&Change::ServingDue) && changed.contains(&Change::AuthoritySwitched));
     assert!(
         !changed.contains(&Change::FirstServing),
-        "no certificate ends before it is replaced: {changed:?}"
+        "certificates must be replaced before they expire: {changed:?}"
     );
 }
 
 #[test]
 fn debug_output_hides_keys() {
     let fresh = fresh();
-    let said = format!("{:?} {:?}", shows(&fresh), plan_at(0, &fresh.data(), None));
-    assert!(!said.contains("PRIVATE") && said.len() < 2000, "{said}");
+    let output = format!("{:?} {:?}", serving(&fresh), plan_at(0, &fresh.data(), None));
+    assert!(!output.contains("PRIVATE") && output.len() < 2000, "{output}");
 }
