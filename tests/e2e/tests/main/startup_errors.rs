@@ -51,7 +51,7 @@ fn rejects_missing_kubeconfig_file() {
 #[test]
 fn requires_kubeconfig_outside_a_cluster() {
     let ended = run_to_exit(&[], &[]);
-    assert_startup_error(&ended, 1, &["set KUBECONFIG", "run in a pod with a ServiceAccount"]);
+    assert_startup_error(&ended, 1, &["set KUBECONFIG", "run in a Pod with a ServiceAccount"]);
 }
 
 #[test]
