@@ -310,6 +310,26 @@ mod tests {
         Preserved::between(&before, &after).unwrap().restore(now)
     }
 
+    /// Stored Tenants contain this format.
+    #[test]
+    fn serialized_names_are_stable() {
+        let owner = |name: &str, more: u8| json!({ "name": name, "more": more });
+        let before = json!({ "a": 1, "list": [owner("x", 0), owner("y", 0)] });
+        let after = json!({ "b": 2, "list": [owner("z", 0), owner("y", 1), owner("x", 0)] });
+        let difference = serde_json::to_value(Preserved::between(&before, &after)).unwrap();
+        let key = |name: &str| json!({ "name": name });
+        let change = json!({ "in": { "more": { "value": { "was": 0, "is": 1 } } } });
+        let items = json!({
+            "each": [[key("y"), change]],
+            "more": [owner("z", 0)],
+            "order": [[key("x"), key("y")], [key("z"), key("y"), key("x")]],
+        });
+        let expected = json!({ "in": {
+            "a": { "value": { "was": 1 } }, "b": { "value": { "is": 2 } }, "list": { "items": items },
+        } });
+        assert_eq!(difference, expected);
+    }
+
     #[test]
     fn edit_of_another_field_keeps_preserved_fields() {
         let (before, after) = (json!({ "a": 1 }), json!({ "a": 1, "b": { "c": 2 } }));
