@@ -51,9 +51,9 @@ pub const DEFAULT_GROUP: &str = "projectcapsule.dev";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CapsuleConfigurationSpec {
-    /// users lists who may own Tenants and create namespaces in them. An owner of a Tenant who is
-    /// not listed is treated like any other user. If users, userNames, and userGroups are empty,
-    /// the default is the group projectcapsule.dev.
+    /// users lists who may create namespaces and own Tenants. An owner of a Tenant who is not listed
+    /// cannot create namespaces. If users, userNames, and userGroups are empty, the default is the
+    /// group projectcapsule.dev.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub users: Vec<UserSpec>,
@@ -68,8 +68,9 @@ pub struct CapsuleConfigurationSpec {
     #[schemars(length(max = 256))]
     pub user_groups: Vec<String>,
 
-    /// ignoreUserWithGroups lists groups whose members are not treated as owners of Tenants, even
-    /// if users contains them.
+    /// ignoreUserWithGroups lists groups whose members are not treated as users, even if users
+    /// contains them. It does not apply to owners of Tenants and to subjects of bindings to the
+    /// ClusterRoles in rbac.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub ignore_user_with_groups: Vec<String>,
