@@ -95,7 +95,10 @@ fn gauges(
 }
 
 /// Encodes a gauge that a controller defines.
-fn encode_reading(encoder: &mut DescriptorEncoder<'_>, GaugeSamples { gauge, series }: GaugeSamples) -> fmt::Result {
+fn encode_reading(
+    encoder: &mut DescriptorEncoder<'_>,
+    GaugeSamples { gauge, series }: GaugeSamples,
+) -> fmt::Result {
     let help = format!("{}.", gauge.help);
     let mut gauges = encoder.encode_descriptor(gauge.name, &help, None, MetricType::Gauge)?;
     for (label_values, value) in series {

@@ -119,7 +119,8 @@ impl Handler {
         let cancelled = Arc::new(AtomicBool::new(false));
         let _cancel = CancelOnDrop(cancelled.clone());
         let deadline = Instant::now() + CONVERSION_TIMEOUT;
-        let bounds = ConversionLimits { object: memory.object, response: memory.response, deadline, cancelled };
+        let bounds =
+            ConversionLimits { object: memory.object, response: memory.response, deadline, cancelled };
         // A long list would block other requests. The thread owns the reservation, because a thread
         // cannot be stopped and uses the memory until it ends.
         let conversion = conversion.clone();

@@ -17,8 +17,8 @@ mod v1beta1;
 
 use operator_core::admission::{Conversion, MemoryEstimate, Version};
 
-use self::convertible::{Convertible, convertible_parts, transform};
 use self::annotations::check_entries;
+use self::convertible::{Convertible, convertible_parts, transform};
 use crate::api::{self, v1beta2::Tenant};
 
 /// Prefix of the annotations with preserved fields. The version of the fields follows.

@@ -69,7 +69,8 @@ fn tenant_of<'f>(namespace: &Namespace, context: &'f AdmissionContext) -> Option
         Role::Manager | Role::Other => return None,
     };
     let tenant = tenants.get(name)?;
-    let belongs = membership::check_membership(&namespace.metadata, tenant, &context.manager_namespace).is_ok();
+    let belongs =
+        membership::check_membership(&namespace.metadata, tenant, &context.manager_namespace).is_ok();
     belongs.then_some(tenant)
 }
 

@@ -61,8 +61,7 @@ async fn rejects_writes_of_managed_objects() {
                 let error = error.to_string();
                 assert!(error.contains("\"managed-objects.tenant.ensemble\" denied the request"), "{error}");
                 assert!(
-                    error
-                        .contains(&format!(
+                    error.contains(&format!(
                         "{} {namespace}/{name} is managed by the Tenant controller",
                         kind.2
                     )),
