@@ -71,7 +71,7 @@ async fn ignores_forged_duplicate_and_controlling_references() {
     env.join("member").await;
     env.until_ready(&["member"]).await;
     env.until_condition("Ready", "True", "owner references to several Tenants").await;
-    env.until_condition("Ready", "True", "says controller: true").await;
+    env.until_condition("Ready", "True", "has controller: true").await;
     for suffix in ["forged", "doubled", "controlling"] {
         assert_untouched(&env, suffix);
     }
