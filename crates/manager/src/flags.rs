@@ -288,7 +288,7 @@ mod tests {
             (["--watch-namespaces", ""], "is not a valid namespace name"),
             (
                 ["--metrics-bind-address=:8443", "--metrics-secure=false"],
-                "to everybody who reaches 0.0.0.0:8443",
+                "expose the metrics on 0.0.0.0:8443",
             ),
             (["--leader-elect-lease-duration", "15"], "such as 15s"),
             (
