@@ -96,7 +96,7 @@ mod tests {
         let api = |short_name| text_of("crates/app/src/api.rs", "App", short_name);
         assert!(api(Some("ap")).contains("    plural = \"apps\",\n    shortname = \"ap\",\n    category"));
         assert!(api(None).contains("    plural = \"apps\",\n    category"));
-        assert!(api(None).contains("/// What is known about an App."));
+        assert!(api(None).contains("/// Observed state of an App."));
     }
 
     #[test]

@@ -174,7 +174,7 @@ async fn rejects_invalid_requests_with_expected_values() {
         (
             post("/test/deny", other),
             400,
-            "reviews CREATE of configmaps of v1; this is CREATE of secrets of v1",
+            "reviews CREATE of configmaps of v1, found CREATE of secrets of v1",
         ),
         (post("/test/deny", "[".repeat(100_000)), 400, "levels deep"),
         (post("/test/deny", review(&"x".repeat(5000)).to_string()), 400, "no AdmissionReview in JSON"),
