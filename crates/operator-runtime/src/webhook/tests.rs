@@ -171,11 +171,7 @@ async fn rejects_invalid_requests_with_expected_values() {
         (post("/test/deny", ""), 400, "no AdmissionReview in JSON"),
         (post("/test/deny", truncated), 400, "no AdmissionReview in JSON"),
         (post("/test/deny", unknown), 400, "found kind AdmissionReview of admission.k8s.io/v7"),
-        (
-            post("/test/deny", other),
-            400,
-            "reviews CREATE of configmaps of v1, found CREATE of secrets of v1",
-        ),
+        (post("/test/deny", other), 400, "reviews CREATE of configmaps of v1, found CREATE of secrets of v1"),
         (post("/test/deny", "[".repeat(100_000)), 400, "levels deep"),
         (post("/test/deny", review(&"x".repeat(5000)).to_string()), 400, "no AdmissionReview in JSON"),
         (post("/test/deny", format!("[{}0]", "{},".repeat(1_000_000))), 413, "too many values"),
