@@ -16,6 +16,7 @@ mod launch;
 mod new_controller;
 mod policies;
 mod process;
+mod prose;
 mod rbac;
 mod run;
 mod service_account;
@@ -69,6 +70,8 @@ enum Command {
     GenDocs(Check),
     /// Build the pages of docs as a book in target/book, and check their links
     Book,
+    /// Check the prose of the pages with Vale
+    Prose,
     /// Create a controller: a crate with tests, registered in the manager
     NewController(new_controller::NewController),
 }
@@ -103,6 +106,7 @@ async fn run(command: Command) -> Result<()> {
         Command::GenDeploy(Check { check }) => deploy::generate(check),
         Command::GenDocs(Check { check }) => docs::generate(check),
         Command::Book => book::build(),
+        Command::Prose => prose::check(),
         Command::NewController(new) => new.run(),
     }
 }

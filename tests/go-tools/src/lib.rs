@@ -28,6 +28,14 @@ pub fn helm() -> Result<PathBuf> {
     HELM.locate()
 }
 
+/// Returns the path of Vale, which checks the prose of the documentation.
+///
+/// # Errors
+/// As [`helm`].
+pub fn vale() -> Result<PathBuf> {
+    VALE.locate()
+}
+
 const PROMTOOL: Tool = Tool {
     name: "promtool",
     go_mod: include_str!("../modules/promtool/go.mod"),
@@ -35,6 +43,7 @@ const PROMTOOL: Tool = Tool {
     package: "github.com/prometheus/prometheus/cmd/promtool",
     // Leaves out the service discovery of cloud providers, which is most of the program.
     tags: "remove_all_sd",
+    cgo: "0",
 };
 const HELM: Tool = Tool {
     name: "helm",
@@ -42,6 +51,17 @@ const HELM: Tool = Tool {
     module: "helm.sh/helm/v4",
     package: "helm.sh/helm/v4/cmd/helm",
     tags: "",
+    cgo: "0",
+};
+
+const VALE: Tool = Tool {
+    name: "vale",
+    go_mod: include_str!("../modules/vale/go.mod"),
+    module: "github.com/vale-cli/vale/v3",
+    package: "github.com/vale-cli/vale/v3/cmd/vale",
+    tags: "",
+    // The parsers of source code are written in C.
+    cgo: "1",
 };
 
 /// A program and the Go module that pins it.
@@ -51,6 +71,8 @@ struct Tool {
     module: &'static str,
     package: &'static str,
     tags: &'static str,
+    /// `1` if the program contains C code, else `0`.
+    cgo: &'static str,
 }
 
 impl Tool {
@@ -97,7 +119,7 @@ impl Tool {
             .args(["-mod=readonly", "-trimpath", "-ldflags=-s -w", "-tags", self.tags, "-o"])
             .arg(&built)
             .arg(self.package)
-            .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", ""), ("GOWORK", "off")])
+            .envs([("CGO_ENABLED", self.cgo), ("GOTOOLCHAIN", "local"), ("GOFLAGS", ""), ("GOWORK", "off")])
             .env("GOCACHE", work.path().join("cache"))
             .output()
             .with_context(|| format!("run go to build {name}; install Go 1.26 or newer"))?;
@@ -125,7 +147,7 @@ mod tests {
 
     #[test]
     fn every_module_pins_a_version() {
-        for tool in [PROMTOOL, HELM] {
+        for tool in [PROMTOOL, HELM, VALE] {
             let version = tool.version().unwrap();
             assert!(version.starts_with('v') && !version.contains(char::is_whitespace), "{version}");
         }

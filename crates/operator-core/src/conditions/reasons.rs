@@ -42,7 +42,7 @@ pub const ROLLING_OUT: &str = "RollingOut";
 pub const PODS_NOT_READY: &str = "PodsNotReady";
 /// All Pods are ready, but not yet for `minReadySeconds`.
 pub const MIN_READY_SECONDS: &str = "MinReadySeconds";
-/// A hook call is due or will be retried.
+/// A hook call is due or waits for a retry.
 pub const HOOK_PENDING: &str = "HookPending";
 /// An object of a deleted object with the same name still exists.
 pub const AWAITING_CLEANUP: &str = "AwaitingCleanup";
@@ -170,7 +170,7 @@ pub const CATALOG: &[(&str, &[Reason])] = &[
             },
             Reason {
                 name: HOOK_PENDING,
-                meaning: "A hook call is due or will be retried.",
+                meaning: "A hook call is due or waits for a retry.",
                 action: "If it stays, check that the endpoint answers; `status.hooks` has its last error.",
             },
             Reason {
@@ -256,7 +256,7 @@ pub const CATALOG: &[(&str, &[Reason])] = &[
             Reason {
                 name: INVALID_OWNER,
                 meaning: "The object cannot own other objects, because it lacks a name or a UID.",
-                action: "Please report it: the API server sets both.",
+                action: "Report it as a bug: the API server sets both.",
             },
             Reason {
                 name: HOOK_FAILED,
@@ -321,7 +321,7 @@ pub const CATALOG: &[(&str, &[Reason])] = &[
             Reason {
                 name: RECONCILE_PANICKED,
                 meaning: "A bug stopped the reconcile. The controller retries with backoff.",
-                action: "Please report it with the log of the manager.",
+                action: "Report it as a bug, with the log of the manager.",
             },
             Reason {
                 name: DEFAULT_OBJECT_FAILED,
