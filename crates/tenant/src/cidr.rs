@@ -1,4 +1,7 @@
 //! CIDRs in the form that the API server accepts in a NetworkPolicy.
+//!
+//! The crate `ipnet` reads octets with leading zeros (`010.0.0.0/8`), which the API server rejects
+//! because some programs read them as octal.
 
 use std::net::IpAddr;
 

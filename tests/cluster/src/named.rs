@@ -2,7 +2,7 @@
 //!
 //! A keeper, a process detached from the terminal, owns the cluster. Two pipes connect `up` and the
 //! keeper while the cluster starts: the keeper reports its progress, and stops if `up` ends. When
-//! the cluster is usable, `up` sends [`DETACH`] and the keeper continues on its own.
+//! the cluster is usable, `up` sends `DETACH` and the keeper continues on its own.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ pub async fn keep(options: Options) -> Result<()> {
     cluster.stop()
 }
 
-/// Returns whether the starter has sent [`DETACH`]. Returns `false` if it has ended.
+/// Returns whether the starter has sent `DETACH`. Returns `false` if it has ended.
 async fn wait_for_starter() -> bool {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

@@ -2,7 +2,7 @@
 //! with overlap, and injected into `caBundle`.
 //!
 //! The Secret `ensemble-certificates` holds all state, and there is no leader. Every replica reads
-//! the Secret when it changes and when a certificate becomes due, [computes](rotation::plan) the
+//! the Secret when it changes and when a certificate becomes due, computes the
 //! contents that the Secret should have, and replaces it with the resource version that it read. On
 //! a conflict it starts again. Every replica serves what the Secret holds, without a restart, and
 //! keeps `caBundle` equal to the Secret's bundle in every webhook configuration and

@@ -1,6 +1,6 @@
 //! Metrics and the server that exposes them.
 //!
-//! - [`reference`] lists all metrics. The registry, the reference page, and the tests are generated
+//! - [`mod@reference`] lists all metrics. The registry, the reference page, and the tests are generated
 //!   from it.
 //! - [`Meter`] records values. Controllers and the runtime call it.
 //! - [`serve`] serves `GET /metrics` as OpenMetrics text, and further paths that need the same

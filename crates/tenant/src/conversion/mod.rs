@@ -1,9 +1,9 @@
 //! Conversion between the versions of the Tenant. Pure.
 //!
 //! `v1beta2` is the storage version. Each older version has the functions `up` and `down`, which
-//! convert the fields that both versions have. [`v1alpha1`] converts by way of [`v1beta1`].
+//! convert the fields that both versions have. `v1alpha1` converts by way of `v1beta1`.
 //!
-//! Conversion is [`lossless`]: after each conversion, the result is converted back, and the fields
+//! Conversion is lossless: after each conversion, the result is converted back, and the fields
 //! that were lost are preserved in an annotation. `conversion.ensemble/v1beta2` on a Tenant of an
 //! older version contains the fields that only `v1beta2` has. `conversion.ensemble/v1alpha1` on the
 //! stored Tenant contains the fields that the old version represents in another form. If an edit
