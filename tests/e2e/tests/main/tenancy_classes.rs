@@ -227,7 +227,7 @@ async fn ingresses_get_only_allowed_classes() {
         Ok(env
             .dry_run(ingress(json!({ "labels": { "a": "b" } }), Some("nginx")))
             .await
-            .is_err_and(|refused| refused.contains("none of")))
+            .is_err_and(|refused| refused.contains("is not allowed")))
     })
     .await
     .unwrap();

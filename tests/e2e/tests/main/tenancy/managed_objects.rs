@@ -49,7 +49,7 @@ async fn create_tenant(env: &TestEnv, tenant: &str) -> (Subject, String) {
 #[tokio::test]
 async fn rejects_writes_of_managed_objects() {
     let env = shared_env().await;
-    let (alice, namespace) = create_tenant(env, "create_tenant").await;
+    let (alice, namespace) = create_tenant(env, "guarded").await;
     let inside = Subject::account(&namespace, "default");
     for kind in KINDS {
         let (selector, within) = (format!("--selector={MANAGED}"), format!("--namespace={namespace}"));
