@@ -8,20 +8,17 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
-use manager::CONTROLLERS;
+use manager::{CONTROLLERS, NAMESPACE};
 use operator_core::{
     Registration,
-    admission::configuration::{self, ClientConfig},
     error::status,
     labels,
+    manifests::webhooks::{self, ClientConfig},
 };
 use operator_runtime::crds::install as register;
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    generate::{Generated, document, sync_folder},
-    rbac::NAMESPACE,
-};
+use crate::generate::{Generated, document, sync_folder};
 
 /// Returns the definitions of all controllers for a deployed manager.
 pub(crate) fn definitions() -> Vec<CustomResourceDefinition> {
@@ -41,7 +38,7 @@ pub(crate) fn of_controller(
     controller: &Registration,
     client_config: &ClientConfig,
 ) -> Vec<CustomResourceDefinition> {
-    let mut definitions = configuration::definitions(controller, client_config);
+    let mut definitions = webhooks::definitions(controller, client_config);
     for definition in &mut definitions {
         let own = labels::recommended("ensemble", "ensemble", controller.name);
         labels::add(&mut definition.metadata.labels, own);

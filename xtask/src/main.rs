@@ -15,6 +15,7 @@ mod install;
 mod launch;
 mod new_controller;
 mod policies;
+mod ports;
 mod process;
 mod prose;
 mod rbac;

@@ -13,13 +13,13 @@ use kube::{
     core::ClusterResourceScope,
 };
 use manager::CONTROLLERS;
-use operator_core::admission::configuration;
+use operator_core::manifests::webhooks;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{rbac::NAMESPACE, workstation::FIELD_MANAGER};
 
 fn all() -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
-    CONTROLLERS.iter().flat_map(|controller| configuration::policies(controller, NAMESPACE)).collect()
+    CONTROLLERS.iter().flat_map(|controller| webhooks::policies(controller, NAMESPACE)).collect()
 }
 
 /// Installs the policies, and returns their names.

@@ -9,17 +9,16 @@ use k8s_openapi::{
 use kube::core::ObjectMeta;
 use manager::CONTROLLERS;
 use operator_core::{
-    Registration,
-    admission::{
-        configuration::{ClientConfig, PORT, SERVICE, mutating, policies, validating},
+    Registration, labels,
+    manifests::{
         validate_webhooks,
+        webhooks::{ClientConfig, PORT, SERVICE, mutating, policies, validating},
     },
-    labels,
 };
 
 use crate::{
-    deploy::Ports,
     generate::{Generated, document, sync_folder},
+    ports::Ports,
     rbac::NAMESPACE,
 };
 

@@ -13,8 +13,8 @@ use kube::{
 use manager::CONTROLLERS;
 use operator_core::{
     Registration,
-    admission::configuration::{self, ClientConfig},
     error::status,
+    manifests::webhooks::{self, ClientConfig},
 };
 
 use crate::{
@@ -40,7 +40,7 @@ pub(crate) fn all() -> &'static [Kind] {
         // The address of the conversion webhook is not used.
         let client_config = ClientConfig::Service { namespace: manager::NAMESPACE.to_owned() };
         let of = |controller: &'static Registration| {
-            let definitions = configuration::definitions(controller, &client_config);
+            let definitions = webhooks::definitions(controller, &client_config);
             definitions.into_iter().map(|definition| Kind { controller: *controller, definition })
         };
         CONTROLLERS.iter().flat_map(of).collect()

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use operator_core::{
     Environment, Registration,
-    admission::configuration::{self, ClientConfig},
+    manifests::webhooks::{self, ClientConfig},
 };
 use operator_runtime::{
     certificates::{self, CaBundleTarget, Config},
@@ -45,11 +45,10 @@ pub fn ca_bundle_targets(controllers: &[Registration]) -> Vec<CaBundleTarget> {
 fn targets(controller: &Registration) -> impl Iterator<Item = CaBundleTarget> + use<> {
     // The names of the objects do not depend on the client configuration.
     let client_config = ClientConfig::Service { namespace: String::new() };
-    let name = || configuration::name(controller.name);
+    let name = || webhooks::name(controller.name);
     let validating =
-        configuration::validating(controller, &client_config).map(|_| CaBundleTarget::Validating(name()));
-    let mutating =
-        configuration::mutating(controller, &client_config).map(|_| CaBundleTarget::Mutating(name()));
+        webhooks::validating(controller, &client_config).map(|_| CaBundleTarget::Validating(name()));
+    let mutating = webhooks::mutating(controller, &client_config).map(|_| CaBundleTarget::Mutating(name()));
     let conversions = (controller.conversions)();
     let conversions: Vec<_> =
         conversions.iter().map(|conversion| CaBundleTarget::Conversion(conversion.definition())).collect();

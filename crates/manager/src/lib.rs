@@ -14,8 +14,8 @@ pub use certificates::ca_bundle_targets;
 pub use flags::{Flags, LeaderElection, Task, command, parse, parse_args_and_env, parse_from};
 use operator_core::{
     Environment, Registration,
-    admission::configuration::{self, ClientConfig},
     client::Clients,
+    manifests::webhooks::{self, ClientConfig},
     register,
 };
 use operator_runtime::{
@@ -127,7 +127,7 @@ async fn run_controllers(flags: Flags, level: Level) -> Result<()> {
 async fn install_crds(flags: &Flags, environment: &Environment) -> Result<()> {
     let client_config = ClientConfig::Service { namespace: flags.namespace.clone() };
     let definitions =
-        flags.controllers.iter().map(|controller| configuration::definitions(controller, &client_config));
+        flags.controllers.iter().map(|controller| webhooks::definitions(controller, &client_config));
     let definitions: Vec<_> = definitions.flatten().collect();
     crds::install_when_reachable(&environment.clients.named("install-crds"), &definitions).await
 }

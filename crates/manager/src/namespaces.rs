@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use operator_core::{
-    Registration,
-    informer::Scope,
-    rbac::{Grant, Rule},
-};
+use operator_core::{Registration, informer::Scope, manifests::Grant, rbac::Rule};
 
 /// Maximum length of the name of a namespace.
 const MAX_LENGTH: usize = 63;

@@ -10,7 +10,7 @@
 //! | [`write`](mod@write), [`writer`], [`owner`], [`finalizer`] | writes of children, only if something changed and only if they are owned |
 //! | [`status`], [`conditions`], [`events`] | status, conditions with common reasons, and Events |
 //! | [`admission`] | webhooks, admission policies, and conversions |
-//! | [`rbac`] | permissions, from which the roles are generated |
+//! | [`rbac`], [`manifests`] | permissions; roles, webhook configurations, and policies generated from the registrations |
 //! | [`client`], [`fence`] | limits on requests in flight; a fence that blocks the writes of a replica that does not lead |
 //! | [`metrics`] | callbacks for a metrics backend |
 //! | [`kind`], [`error`], [`environment`] | kinds and keys of objects, classification of API errors, clients and settings |
@@ -53,6 +53,7 @@ pub mod finalizer;
 pub mod informer;
 pub mod kind;
 pub mod labels;
+pub mod manifests;
 pub mod metrics;
 pub mod outcome;
 pub mod owner;

@@ -21,7 +21,7 @@
 //! | `status`, `failure`, `reasons`, `unsupported_fields` | status and conditions |
 //! | `metrics` | metrics of each Tenant |
 //! | `configuration` | the `CapsuleConfiguration` controller |
-//! | `webhook` | admission webhooks, with `subjects`, `reservations`, and `class_filter` |
+//! | `webhook` | admission webhooks, with `spec_patterns`, `subjects`, `reservations`, and `class_filter` |
 
 pub mod api;
 mod apply;
@@ -47,6 +47,7 @@ mod reconcile;
 mod reservations;
 pub mod role_binding_name;
 mod service_metadata;
+mod spec_patterns;
 mod status;
 pub mod subjects;
 mod syntax;

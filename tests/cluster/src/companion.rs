@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 
 use crate::Cluster;
 use crate::lifeline::Lifeline;
+use crate::private_dir::private_dir;
 use crate::process::{Process, tail};
-use crate::state::private_dir;
 
 /// Time that a companion has to stop after SIGTERM. A kubelet's default grace period is longer.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);

@@ -12,8 +12,9 @@ use crate::kubeconfig::{self, Credential};
 use crate::lifeline::Lifeline;
 use crate::pki;
 use crate::ports::{Ports, ReservedPorts};
+use crate::private_dir::private_dir;
 use crate::process::Process;
-use crate::state::{Claim, private_dir};
+use crate::state::Claim;
 
 const AUDIT_POLICY: &str = include_str!("../manifests/audit-policy.yaml");
 const KWOK_STAGES: &str = include_str!("../manifests/kwok-stages.yaml");

@@ -11,8 +11,8 @@ use rustix::fs::{FlockOperation, flock, statvfs};
 
 use crate::go_error;
 use crate::lifeline::Lifeline;
+use crate::private_dir::private_dir;
 use crate::progress::Progress;
-use crate::state::private_dir;
 use crate::versions::Versions;
 
 /// Peak disk usage of the compiler's cache, the linked programs, and the downloaded sources,

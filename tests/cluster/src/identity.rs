@@ -10,7 +10,7 @@ use kube::{Api, Client};
 
 use crate::Cluster;
 use crate::kubeconfig::{self, Credential};
-use crate::state::private_dir;
+use crate::private_dir::private_dir;
 
 /// Longest token lifetime that the API server grants by default. No test takes longer.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;

@@ -36,6 +36,7 @@ mod nodes;
 mod options;
 mod pki;
 mod ports;
+mod private_dir;
 mod process;
 pub mod program;
 mod progress;

@@ -4,9 +4,9 @@
 //! owner only. The starter and its reaper hold a lock on `<name>/lock`. An unlocked directory
 //! remains after a crash and can be removed.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, getuid, kill_process_group, test_kill_process};
 
 use crate::binaries;
+use crate::private_dir::private_dir;
 
 const LOCK: &str = "lock";
 const OWNER: &str = "owner";
@@ -185,15 +186,6 @@ pub fn is_alive(pid: u32) -> bool {
 
 pub(crate) fn to_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
-}
-
-/// Creates a directory for its owner only. The directory may exist already.
-pub(crate) fn private_dir(path: &Path) -> Result<()> {
-    DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(path)
-        .with_context(|| format!("create the directory {}", path.display()))
 }
 
 fn open_lock(path: &Path) -> Result<Option<File>> {

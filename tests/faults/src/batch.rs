@@ -21,11 +21,11 @@ use tokio::time::sleep;
 use crate::{
     clock,
     injection::{End, Injection, Outage},
-    matrix::{Progress, Track},
     plan::Planned,
     run::{Verdict, execute, prepare_run},
     stuck_pods::StuckPodRetrier,
     test_cluster::{NAMESPACE_OF_MANAGER, TestCluster},
+    track::{Progress, Track},
     worker::Worker,
     workload::{CONTROLLERS, HOME},
 };

@@ -25,6 +25,7 @@ pub mod selection;
 pub mod stuck_pods;
 pub mod test_cluster;
 pub mod token;
+mod track;
 mod trial;
 pub mod worker;
 pub mod workload;

@@ -1,28 +1,19 @@
 //! Executes all selected runs, with one worker per controller.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Instant,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt, future::try_join_all, stream};
-use parking_lot::Mutex;
 
 use crate::{
     baseline::{Baseline, RECORDINGS, baseline},
     batch, clock,
     injection::Injection,
     plan::{Planned, plan},
-    report::failure_line,
     run::{Verdict, record, try_fault},
     selection::Selection,
     test_cluster::TestCluster,
+    track::{Progress, Track},
     worker::Worker,
     workload::{self, Workload},
 };
@@ -35,43 +26,6 @@ const ATTEMPTS: usize = 3;
 /// Maximum number of repetitions of a run whose fault was not triggered.
 const REPEATS: usize = 2;
 
-/// Progress of the matrix.
-pub(crate) struct Progress {
-    began: Instant,
-    done: AtomicUsize,
-    verdicts: Mutex<Vec<Verdict>>,
-}
-
-impl Progress {
-    pub(crate) fn add(&self, verdict: Verdict) {
-        if !verdict.is_good() {
-            println!("{}", failure_line(&verdict));
-        }
-        self.verdicts.lock().push(verdict);
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        if done.is_multiple_of(50) {
-            println!("{done} runs after {:.0} s", self.began.elapsed().as_secs_f64());
-        }
-    }
-}
-
-/// A controller with its worker and baselines.
-pub(crate) struct Track {
-    pub(crate) worker: Worker,
-    pub(crate) controller: &'static str,
-    baselines: BTreeMap<&'static str, Baseline>,
-}
-
-impl Track {
-    /// Returns the workload of a run and its baseline.
-    pub(crate) fn workload_and_baseline(&self, planned: &Planned) -> Result<(&'static Workload, &Baseline)> {
-        let name = planned.id.workload.as_str();
-        let workload = workload::of(self.controller).iter().find(|workload| workload.name == name);
-        let baseline = self.baselines.get(name).context("the workload has no baseline")?;
-        Ok((workload.context("the workload does not exist")?, baseline))
-    }
-}
-
 /// Executes the selected runs. Returns their verdicts.
 pub async fn run(program: &Path, selection: &Selection) -> Result<Vec<Verdict>> {
     if selection.classes.iter().any(|class| class.is_about_clocks()) {
@@ -79,7 +33,7 @@ pub async fn run(program: &Path, selection: &Selection) -> Result<Vec<Verdict>> 
         clock::ahead(0)?;
     }
     let test_cluster = Arc::new(TestCluster::start(program, selection.patience).await?);
-    let progress = Progress { began: Instant::now(), done: AtomicUsize::new(0), verdicts: Mutex::default() };
+    let progress = Progress::new();
     let tracks = tracks(&test_cluster, selection).await?;
     let planned = planned(&tracks, selection);
     println!("{} runs planned", planned.len());
@@ -91,7 +45,7 @@ pub async fn run(program: &Path, selection: &Selection) -> Result<Vec<Verdict>> 
     }))
     .await;
     batch::run_all(&test_cluster, &tracks, shared, &progress).await?;
-    let mut verdicts = progress.verdicts.into_inner();
+    let mut verdicts = progress.into_verdicts();
     verdicts.sort_by(|one, other| one.id.cmp(&other.id));
     Ok(verdicts)
 }

@@ -11,17 +11,13 @@ use crate::{
     oracle::{counts::counts, end_state::end_state},
     plan::Planned,
     token::Token,
-    trial::Trial,
+    trial::{IDLE, POLL, Trial},
     worker::Worker,
     workload::Workload,
 };
 
-/// Time without changes after which a run is complete.
-pub(crate) const IDLE: Duration = Duration::from_millis(300);
 /// Timeout for recording a baseline: longer than the delay of status updates.
 const BASELINE_IDLE: Duration = Duration::from_secs(2);
-/// Polling interval.
-pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Result of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -23,12 +23,16 @@ use crate::{
         Control,
         rules::{Fault, FrameFault, FrameRule, RequestRule, Stale, Which},
     },
-    run::{IDLE, POLL},
     test_cluster::TestCluster,
     token::Token,
     worker::Worker,
     workload::{Step, Workload, is_observed},
 };
+
+/// Time without changes after which a run is complete.
+pub(crate) const IDLE: Duration = Duration::from_millis(300);
+/// Polling interval.
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// How long an outdated state is returned.
 const OUTDATED_FOR: Duration = Duration::from_millis(1500);

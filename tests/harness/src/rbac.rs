@@ -11,7 +11,7 @@ use kube::{
     api::{Patch, PatchParams},
     core::{ObjectMeta, Resource},
 };
-use operator_core::{Registration, rbac::Grant};
+use operator_core::{Registration, manifests::Grant};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// ServiceAccount of a controller in tests.

@@ -7,7 +7,7 @@ use clap::Args;
 use cluster::{Cluster, Options, wait::eventually};
 use harness::hostile_reviews::{self, WebhookRule, WebhookServer};
 use manager::CONTROLLERS;
-use operator_core::admission::configuration::{ClientConfig, mutating, validating};
+use operator_core::manifests::webhooks::{ClientConfig, mutating, validating};
 use serde_json::Value;
 
 use super::{

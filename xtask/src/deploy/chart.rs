@@ -9,10 +9,7 @@ use std::fs;
 use anyhow::{Context, Result};
 use kube::ResourceExt;
 use manager::{CONTROLLERS, OLDEST_KUBERNETES};
-use operator_core::{
-    Registration,
-    rbac::{Grant, Rule},
-};
+use operator_core::{Registration, manifests::Grant, rbac::Rule};
 use serde_json::{Value, json};
 
 use super::{COMMAND, cleanup};

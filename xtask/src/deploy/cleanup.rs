@@ -7,10 +7,7 @@ use ::manager::CONTROLLERS;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::core::ObjectMeta;
-use operator_core::{
-    Registration, labels,
-    rbac::{Grant, Rule},
-};
+use operator_core::{Registration, labels, manifests::Grant, rbac::Rule};
 use operator_runtime::cleanup::{cleanup_rules, pod_rules};
 use serde_json::{Value, json};
 

@@ -4,9 +4,10 @@ use anyhow::Result;
 use operator_runtime::certificates::METRICS_SERVICE;
 use serde_json::{Value, json};
 
-use super::{COMMAND, IMAGE, Ports};
+use super::{COMMAND, IMAGE};
 use crate::{
     generate::Generated,
+    ports::Ports,
     rbac::{ACCOUNT, NAMESPACE},
 };
 

@@ -7,10 +7,8 @@ mod chart;
 mod cleanup;
 mod install;
 mod manager;
-mod ports;
 
 use anyhow::Result;
-pub(crate) use ports::Ports;
 
 use crate::generate::{Generated, sync_files, sync_folder};
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use manager::{CONTROLLERS, ca_bundle_targets};
-use operator_core::rbac::Grant;
+use operator_core::manifests::Grant;
 use operator_runtime::certificates::{cluster_rules, rules};
 
 use super::{ACCOUNT, NAMESPACE, manifest};

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use manager::CONTROLLERS;
-use operator_core::rbac::Grant;
+use operator_core::manifests::Grant;
 use operator_runtime::cleanup::{admission_rules, cleanup_rules, pod_rules};
 
 use super::{ACCOUNT, NAMESPACE, in_cluster, manifest};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use manager::CONTROLLERS;
-use operator_core::rbac::{Grant, Rule};
+use operator_core::{manifests::Grant, rbac::Rule};
 
 use super::{in_cluster, in_namespace};
 use crate::generate::Generated;

@@ -2,7 +2,10 @@
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
-use operator_core::rbac::{GET, Grant, rule};
+use operator_core::{
+    manifests::Grant,
+    rbac::{GET, rule},
+};
 
 use super::in_namespace;
 use crate::generate::Generated;

@@ -3,7 +3,10 @@
 use anyhow::Result;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
-use operator_core::rbac::{CREATE, GET, Grant, LIST, PATCH, Rule, WATCH, rule};
+use operator_core::{
+    manifests::Grant,
+    rbac::{CREATE, GET, LIST, PATCH, Rule, WATCH, rule},
+};
 
 use super::in_cluster;
 use crate::{crds, generate::Generated};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use manager::CONTROLLERS;
-use operator_core::rbac::Grant;
+use operator_core::manifests::Grant;
 use operator_runtime::election::{lease_name, rules, unused_lease};
 
 use super::{ACCOUNT, NAMESPACE, manifest};

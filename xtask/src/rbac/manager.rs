@@ -7,7 +7,7 @@
 use anyhow::Result;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::core::ObjectMeta;
-use operator_core::{labels, rbac::Grant};
+use operator_core::{labels, manifests::Grant};
 use operator_runtime::cleanup::namespace_rules;
 
 use super::{ACCOUNT, NAMESPACE, manifest};

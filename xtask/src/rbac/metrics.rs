@@ -4,7 +4,7 @@
 use anyhow::Result;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::core::ObjectMeta;
-use operator_core::{labels, rbac::Grant};
+use operator_core::{labels, manifests::Grant};
 use operator_runtime::metrics::rules;
 
 use super::{ACCOUNT, NAMESPACE, manifest};

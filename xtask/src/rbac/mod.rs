@@ -17,7 +17,7 @@ mod page;
 
 pub(crate) use ::manager::{ACCOUNT, NAMESPACE};
 use anyhow::Result;
-use operator_core::rbac::Grant;
+use operator_core::manifests::Grant;
 
 use crate::generate::{Generated, document, sync_files, sync_folder};
 

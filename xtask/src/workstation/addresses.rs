@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::deploy::Ports;
+use crate::ports::Ports;
 
 /// Flag with the address of the webhooks.
 pub(crate) const BIND_FLAG: &str = "--webhook-bind-address";

@@ -15,8 +15,8 @@ use kube::{
 use manager::CONTROLLERS;
 use operator_core::{
     Registration,
-    admission::configuration::{ClientConfig, mutating, name, validating},
     error::is_already_exists,
+    manifests::webhooks::{ClientConfig, mutating, name, validating},
 };
 use operator_runtime::crds::install;
 

@@ -17,8 +17,8 @@ use kube::{
 use manager::CONTROLLERS;
 use operator_core::{
     Registration,
-    admission::configuration::name,
     error::{is_conflict, is_not_found},
+    manifests::webhooks::name,
 };
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
     rbac::v1::ClusterRoleBinding,
 };
 use kube::{Api, ResourceExt, api::ListParams};
-use operator_core::admission::configuration;
+use operator_core::manifests::webhooks;
 
 use super::{Finding, permissions::required_roles};
 use crate::{
@@ -59,7 +59,7 @@ fn groups(rules: Option<&[RuleWithOperations]>) -> Vec<String> {
 
 /// Reports configurations of other controllers with rules for our API groups.
 fn evaluate_webhooks(configurations: &[ConfigurationGroups], kinds: &[Kind]) -> Finding {
-    let is_ours = |name: &str| kinds.iter().any(|kind| configuration::name(kind.controller.name) == name);
+    let is_ours = |name: &str| kinds.iter().any(|kind| webhooks::name(kind.controller.name) == name);
     let is_our_group = |group: &String| kinds.iter().any(|kind| kind.definition.spec.group == *group);
     let foreign =
         configurations.iter().filter(|(name, groups)| !is_ours(name) && groups.iter().any(is_our_group));

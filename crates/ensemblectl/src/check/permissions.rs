@@ -4,7 +4,7 @@
 
 use anyhow::Context;
 use manager::ca_bundle_targets;
-use operator_core::{informer::Scope, rbac::Grant};
+use operator_core::{informer::Scope, manifests::Grant};
 use operator_runtime::{certificates, election, metrics};
 
 use super::Finding;

@@ -14,8 +14,9 @@ use kube::{
     api::{DynamicObject, ListParams, PostParams},
 };
 use operator_core::{
-    admission::{CREATE, FailurePolicy, TargetRule, Webhook, configuration},
+    admission::{CREATE, FailurePolicy, TargetRule, Webhook},
     error::{chain, status},
+    manifests::webhooks,
 };
 use serde_json::json;
 
@@ -84,7 +85,7 @@ fn create_webhook(kind: &Kind) -> Option<Webhook> {
 /// reports the problem. Returns true if the configuration cannot be read.
 async fn is_configured(cluster: &Cluster, kind: &Kind, webhook: &str) -> bool {
     let configurations = Api::<ValidatingWebhookConfiguration>::all(cluster.client.clone());
-    let found = configurations.get_opt(&configuration::name(kind.controller.name)).await;
+    let found = configurations.get_opt(&webhooks::name(kind.controller.name)).await;
     found.map_or(true, |found| contains(found.as_ref(), webhook))
 }
 

@@ -11,8 +11,8 @@ use k8s_openapi::{
 use kube::{Api, Resource, ResourceExt};
 use operator_core::{
     Registration,
-    admission::configuration::{ClientConfig, mutating, policies, validating},
     kind::Kind,
+    manifests::webhooks::{ClientConfig, mutating, policies, validating},
 };
 
 use super::Finding;

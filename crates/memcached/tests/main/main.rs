@@ -10,7 +10,6 @@
 mod autoscaling;
 mod bad_input;
 mod deletion;
-mod documentation;
 mod drift;
 mod failures;
 mod metrics;

@@ -37,7 +37,6 @@
 //! ```
 
 mod caches;
-pub mod configuration;
 mod conversion;
 mod endpoint;
 mod error;
@@ -49,7 +48,6 @@ mod request;
 mod review;
 mod side_effects;
 mod target;
-mod validation;
 mod verdict;
 mod webhook;
 
@@ -68,6 +66,6 @@ pub use side_effects::SideEffects;
 pub use target::{
     CONNECT, CREATE, Covers, DELETE, Operations, Target, TargetRule, UPDATE, any_namespaced, target,
 };
-pub use validation::validate_webhooks;
 pub use verdict::{Denial, Mutation, Reason, Verdict};
+pub(crate) use webhook::MAX_TIMEOUT_SECONDS;
 pub use webhook::{FailurePolicy, MatchCondition, Webhook, WebhookBuilder, WebhookType};

@@ -57,7 +57,7 @@ impl Policy {
     }
 
     /// Returns the policy. Requests for which an expression fails are denied.
-    pub(super) fn policy(&self, metadata: ObjectMeta) -> ValidatingAdmissionPolicy {
+    pub(crate) fn policy(&self, metadata: ObjectMeta) -> ValidatingAdmissionPolicy {
         let validation = |(expression, message): &(String, String)| Validation {
             expression: expression.clone(),
             message: Some(message.clone()),
@@ -82,7 +82,7 @@ impl Policy {
     }
 
     /// Returns the binding that enables the policy.
-    pub(super) fn binding(metadata: ObjectMeta) -> ValidatingAdmissionPolicyBinding {
+    pub(crate) fn binding(metadata: ObjectMeta) -> ValidatingAdmissionPolicyBinding {
         let spec = ValidatingAdmissionPolicyBindingSpec {
             policy_name: metadata.name.clone().unwrap_or_default(),
             validation_actions: vec!["Deny".to_owned()],

@@ -109,7 +109,7 @@ impl<K> Target<K> {
         self
     }
 
-    pub(super) fn into_rule(self) -> TargetRule {
+    pub(crate) fn into_rule(self) -> TargetRule {
         self.rule
     }
 }
@@ -158,7 +158,7 @@ pub struct TargetRule {
 }
 
 impl TargetRule {
-    pub(super) fn of<K, O: Covers<K>>(target: Target<K>) -> Self {
+    pub(crate) fn of<K, O: Covers<K>>(target: Target<K>) -> Self {
         Self { kind: O::kind(), ..target.rule }
     }
 
@@ -176,7 +176,7 @@ impl TargetRule {
     }
 
     /// Returns the scope for a webhook configuration.
-    pub(super) fn scope(&self) -> &'static str {
+    pub(crate) fn scope(&self) -> &'static str {
         if self.namespaced { "Namespaced" } else { "Cluster" }
     }
 
@@ -191,6 +191,6 @@ impl TargetRule {
 }
 
 /// Returns a description such as `tenants of capsule.clastix.io/v1beta2` or `pods of v1`.
-pub(super) fn describe_resource(name: &str, group: &str, version: &str) -> String {
+pub(crate) fn describe_resource(name: &str, group: &str, version: &str) -> String {
     if group.is_empty() { format!("{name} of {version}") } else { format!("{name} of {group}/{version}") }
 }

@@ -67,7 +67,7 @@ pub struct Webhook {
 pub(super) type BuildHandler = Box<dyn Fn(&mut Caches<'_>) -> Box<dyn Handler> + Send + Sync>;
 
 /// Maximum and default timeout of a webhook in seconds.
-pub(super) const MAX_TIMEOUT_SECONDS: u8 = 5;
+pub(crate) const MAX_TIMEOUT_SECONDS: u8 = 5;
 
 impl Webhook {
     /// Starts a validating webhook. If it does not respond, requests are denied.

@@ -16,8 +16,9 @@ use operator_core::{
     ObjectKey,
     client::Clients,
     informer::{Informer, Informers, Scope, Selection},
+    manifests::Grant,
     metrics::NoMetrics,
-    rbac::{Grant, LIST, WATCH, rule},
+    rbac::{LIST, WATCH, rule},
 };
 
 use crate::{

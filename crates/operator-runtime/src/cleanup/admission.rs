@@ -11,9 +11,9 @@ use kube::{
 };
 use operator_core::{
     Registration,
-    admission::configuration::{self, ClientConfig},
     error::{is_conflict, is_not_found},
     kind::Kind,
+    manifests::webhooks::{self, ClientConfig},
 };
 
 use super::{
@@ -54,10 +54,10 @@ pub(super) struct AdmissionNames {
 pub(super) fn admission_names(controller: &Registration) -> AdmissionNames {
     // The names do not depend on the client configuration.
     let client_config = ClientConfig::Service { namespace: String::new() };
-    let policies = configuration::policies(controller, client_config.namespace());
+    let policies = webhooks::policies(controller, client_config.namespace());
     AdmissionNames {
-        validating: configuration::validating(controller, &client_config).map(|one| one.name_any()),
-        mutating: configuration::mutating(controller, &client_config).map(|one| one.name_any()),
+        validating: webhooks::validating(controller, &client_config).map(|one| one.name_any()),
+        mutating: webhooks::mutating(controller, &client_config).map(|one| one.name_any()),
         policies: policies.iter().map(|(policy, _)| policy.name_any()).collect(),
     }
 }

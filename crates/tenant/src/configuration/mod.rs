@@ -45,7 +45,7 @@ use crate::{
     failure::{Failure, Failures},
     owners::{OwnerSelectors, is_relevant_change},
     reasons::{RECONCILE_FAILED, STATUS_UPDATE_FAILED},
-    webhook::patterns,
+    spec_patterns,
 };
 
 /// Reason why a configuration could not be reconciled.
@@ -145,7 +145,7 @@ impl Controller for ConfigurationController {
         let tenants = self.tenants.store().list();
         let users = users(&configuration.spec, owners.iter().map(AsRef::as_ref));
         let mut failures = self.apply_roles(&configuration.spec, &users).await;
-        failures.add_all(patterns::errors(&configuration.spec).into_iter().map(Failure::Pattern));
+        failures.add_all(spec_patterns::errors(&configuration.spec).into_iter().map(Failure::Pattern));
         if !failures.is_empty() && failures.are_transient() {
             return Err(Error::Incomplete(failures));
         }

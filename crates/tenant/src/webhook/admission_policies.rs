@@ -6,7 +6,10 @@ use k8s_openapi::api::{
     networking::v1::NetworkPolicy,
     rbac::v1::RoleBinding,
 };
-use operator_core::admission::{CREATE, Policy, UPDATE, configuration::EXEMPT_NAMESPACES, target};
+use operator_core::{
+    admission::{CREATE, Policy, UPDATE, target},
+    manifests::webhooks::EXEMPT_NAMESPACES,
+};
 
 use super::in_tenants;
 

@@ -12,7 +12,6 @@
 //! shared_quota        enforces the quotas that the namespaces of a Tenant share
 //! admission_policies  ValidatingAdmissionPolicies, which also hold while the manager is down
 //! name_label          sets the label with the name of the Tenant
-//! patterns            validates regular expressions
 //! propagated_values   validates the values that the controller copies to other objects
 //! lookups             the role and the Tenants of the requesting user
 //! tenant_resolver     the Tenant of a namespace
@@ -29,7 +28,6 @@ mod managed_objects;
 mod match_conditions;
 mod name_label;
 mod namespaces;
-pub(crate) mod patterns;
 mod propagated_values;
 mod rate_limits;
 mod service_metadata;
@@ -44,7 +42,7 @@ use operator_core::admission::{
 
 use crate::{
     api::{names::TENANT_LABEL, v1beta2::Tenant},
-    unsupported_fields,
+    spec_patterns, unsupported_fields,
 };
 
 /// Skips updates of finalizers and status, so that the controller works without the webhook.
@@ -116,7 +114,7 @@ fn validate_deletion(tenant: &Tenant) -> Result<(), Denial> {
 
 fn validate_spec(old: Option<&Tenant>, tenant: &Tenant) -> Verdict {
     let errors: Vec<_> =
-        patterns::errors(&tenant.spec).into_iter().chain(new_violations(old, tenant)).collect();
+        spec_patterns::errors(&tenant.spec).into_iter().chain(new_violations(old, tenant)).collect();
     if !errors.is_empty() {
         return Verdict::deny(Denial::invalid(errors.join("; ")));
     }

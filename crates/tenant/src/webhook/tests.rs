@@ -1,9 +1,6 @@
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::CustomResourceExt;
-use operator_core::{
-    admission::{Reason, validate_webhooks},
-    register,
-};
+use operator_core::{admission::Reason, manifests::validate_webhooks, register};
 use serde_json::{Value, json};
 
 use super::*;

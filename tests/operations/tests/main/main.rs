@@ -4,6 +4,8 @@
 //! The fields come from the schema. Each field is set, changed, removed, and set again, alone and
 //! together with others. Nested objects are also removed as a whole. `ENSEMBLE_OPERATIONS` sets the
 //! number of changes per kind, `ENSEMBLE_OPERATIONS_SEED` the order.
+//!
+//! Also tests of the pages and of the modules of the crates.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,6 +14,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod modules;
 mod pages;
 mod subject;
 mod walk;

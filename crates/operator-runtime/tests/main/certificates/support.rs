@@ -12,7 +12,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
     core::ObjectMeta,
 };
-use operator_core::rbac::Grant;
+use operator_core::manifests::Grant;
 use operator_runtime::certificates::{
     CaBundleTarget, Config, Lifetimes, SECRET, Source, cluster_rules, rules,
 };

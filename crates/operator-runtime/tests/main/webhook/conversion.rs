@@ -5,7 +5,7 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use operator_core::{admission::configuration::definitions, error::chain};
+use operator_core::{error::chain, manifests::webhooks::definitions};
 use serde_json::json;
 
 use super::{

@@ -20,7 +20,7 @@ use kube::{
 };
 use operator_core::{
     Environment,
-    admission::configuration::{ClientConfig, mutating, validating},
+    manifests::webhooks::{ClientConfig, mutating, validating},
 };
 use operator_runtime::{
     https::{Identity, Server},

@@ -15,14 +15,11 @@ use k8s_openapi::{
 };
 use kube::{ResourceExt, core::ObjectMeta};
 
-use super::{
-    conversion::Conversion,
-    policy::Policy,
-    side_effects::SideEffects,
-    target::TargetRule,
-    webhook::{FailurePolicy, Webhook, WebhookType},
+use crate::{
+    admission::{Conversion, FailurePolicy, Policy, SideEffects, TargetRule, Webhook, WebhookType},
+    labels,
+    registration::Registration,
 };
-use crate::{labels, registration::Registration};
 
 /// Service of the webhooks.
 pub const SERVICE: &str = "ensemble-webhook";

@@ -10,11 +10,8 @@
 //! assert_eq!(pods.verbs, ["list", "watch", "create", "delete"]);
 //! ```
 
-mod grant;
-
 use std::ops::BitOr;
 
-pub use grant::Grant;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::core::ApiResource;
 

@@ -5,8 +5,11 @@ use k8s_openapi::api::rbac::v1::{
 };
 use kube::{Resource, core::ObjectMeta};
 
-use super::{CREATE, PATCH, Rule, rule};
-use crate::{labels, registration::Registration};
+use crate::{
+    labels,
+    rbac::{CREATE, PATCH, Rule, rule},
+    registration::Registration,
+};
 
 /// The permissions of one component of the manager, as a role `ensemble-<component>` with its
 /// binding, for the whole cluster or for one namespace.

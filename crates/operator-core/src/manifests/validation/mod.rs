@@ -4,11 +4,10 @@ use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::{
-    target::TargetRule,
-    webhook::{MAX_TIMEOUT_SECONDS, Webhook, WebhookType},
+use crate::{
+    admission::{MAX_TIMEOUT_SECONDS, TargetRule, Webhook, WebhookType},
+    registration::Registration,
 };
-use crate::registration::Registration;
 
 /// Resources that no webhook may review: a cluster cannot start if their webhook does not respond.
 const FORBIDDEN: [&str; 2] = ["nodes", "leases"];
