@@ -291,7 +291,7 @@ async fn renames_roles_and_needs_permissions_to_update_them() {
     assert_eq!(binding.role_ref.name, provisioner);
 
     env.change(json!({ "userNames": ["alice"] })).await;
-    env.until_condition("False", "under the default names it has").await;
+    env.until_condition("False", "it is allowed to manage the default names").await;
     env.permit(&[&provisioner, &deleter]).await;
     // A change of the spec triggers a reconcile before the retry.
     env.change(json!({ "userNames": ["alice", "bob"] })).await;

@@ -93,7 +93,12 @@ async fn ignores_namespaces_of_the_cluster() {
         .create(&PostParams::default(), &serde_json::from_value(namespace).unwrap())
         .await
         .unwrap();
-    env.until_condition("Ready", "True", "namespaces of the cluster itself").await;
+    env.until_condition(
+        "Ready",
+        "True",
+        "namespaces of the cluster and of the manager cannot belong to a Tenant",
+    )
+    .await;
     env.until_ready(&[]).await;
     env.namespaces().delete(&name, &DeleteParams::default()).await.unwrap();
 }
