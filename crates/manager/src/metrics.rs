@@ -16,7 +16,7 @@ use crate::Flags;
 /// Maximum number of concurrent requests that authorize scrapes.
 const MAX_IN_FLIGHT_REVIEWS: usize = 4;
 
-/// Serves the metrics and the same access the level, unless `--metrics-bind-address` is 0.
+/// Serves the metrics and the log level, unless `--metrics-bind-address` is 0.
 pub(crate) async fn serve(
     flags: &Flags,
     environment: &Environment,

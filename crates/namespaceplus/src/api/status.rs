@@ -47,10 +47,10 @@ pub struct HookStatus {
     /// lastAttempt is the time of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempt: Option<Time>,
-    /// underWayUntil is the time by which the current attempt has ended, even if the manager that
+    /// attemptDeadline is the time by which the current attempt has ended, even if the manager that
     /// made it crashed. No other attempt starts before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub under_way_until: Option<Time>,
+    pub attempt_deadline: Option<Time>,
     /// message describes the result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,

@@ -80,7 +80,7 @@ pub(super) fn statuses_for(object: &NamespacePlus, calls: &[Call<'_>]) -> Vec<Ho
                 state: HookState::Pending,
                 attempts: 0,
                 last_attempt: None,
-                under_way_until: None,
+                attempt_deadline: None,
                 message: String::new(),
             },
         }
@@ -106,7 +106,7 @@ pub(super) fn is_due(one: &HookStatus, now: Timestamp) -> bool {
 ///
 /// A failed call has a backoff. A started call must have timed out, even if the manager crashed.
 fn next_attempt(one: &HookStatus) -> Option<Timestamp> {
-    if let Some(until) = &one.under_way_until {
+    if let Some(until) = &one.attempt_deadline {
         return Some(until.0);
     }
     let last = one.last_attempt.as_ref()?.0;
@@ -119,14 +119,14 @@ pub(super) fn start(one: &mut HookStatus, hook: &Hook, now: Timestamp) {
     one.attempts = one.attempts.saturating_add(1);
     one.last_attempt = Some(Time(now));
     let longest = hook.timeout_seconds.saturating_add(STATUS_WRITE_SECONDS + CLOCK_SKEW_SECONDS);
-    one.under_way_until = Some(Time(after(now, longest.into())));
+    one.attempt_deadline = Some(Time(after(now, longest.into())));
     "no response yet".clone_into(&mut one.message);
 }
 
 /// Records the result of an attempt.
 pub(super) fn record_result(one: &mut HookStatus, result: Result<u16, String>, now: Timestamp) {
     one.last_attempt = Some(Time(now));
-    one.under_way_until = None;
+    one.attempt_deadline = None;
     (one.state, one.message) = match result {
         Ok(code) => (HookState::Delivered, format!("the receiver answered {code}")),
         Err(why) if one.attempts >= max_attempts(one.event) => {

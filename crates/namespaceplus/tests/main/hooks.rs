@@ -102,7 +102,7 @@ async fn answer(State(calls): State<Calls>, request: Request) -> Response {
 
 /// Returns whether the result of the last attempt is known.
 fn was_answered(one: &HookStatus) -> bool {
-    one.attempts > 0 && one.under_way_until.is_none()
+    one.attempts > 0 && one.attempt_deadline.is_none()
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn reports_invalid_certificate_without_sending_call() {
         .until("all three calls to be reported", |object| {
             let statuses = hook_statuses(object);
             let is_known = |one: &HookStatus| {
-                one.under_way_until.is_none() && (one.attempts > 1 || one.state == HookState::Delivered)
+                one.attempt_deadline.is_none() && (one.attempts > 1 || one.state == HookState::Delivered)
             };
             statuses.len() == 3 && statuses.values().all(is_known)
         })

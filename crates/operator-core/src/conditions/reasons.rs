@@ -24,7 +24,7 @@ pub const AS_SPECIFIED: &str = "AsSpecified";
 pub const SUCCEEDED: &str = "Succeeded";
 /// The namespace is owned and active, or the Tenant is not cordoned.
 pub const ACTIVE: &str = "Active";
-/// No Pod could not be created, deleted, adopted, or released.
+/// Every Pod could be created, deleted, adopted, or released.
 pub const NO_FAILURE: &str = "NoFailure";
 /// All hook calls that were due were accepted.
 pub const DELIVERED: &str = "Delivered";
@@ -140,7 +140,7 @@ pub const CATALOG: &[(&str, &[Reason])] = &[
             },
             Reason {
                 name: NO_FAILURE,
-                meaning: "No Pod could not be created, deleted, adopted, or released.",
+                meaning: "Every Pod could be created, deleted, adopted, or released.",
                 action: "",
             },
             Reason { name: DELIVERED, meaning: "All hook calls that were due were accepted.", action: "" },
@@ -176,7 +176,7 @@ pub const CATALOG: &[(&str, &[Reason])] = &[
             Reason {
                 name: AWAITING_CLEANUP,
                 meaning: "An object of a deleted object with the same name still exists.",
-                action: "Wait until the garbage collector has removed it. If it stays, remove its finalizers' cause.",
+                action: "Wait until the garbage collector has removed it. If it stays, look at its finalizers.",
             },
             Reason {
                 name: NAMESPACE_NOT_READY,

@@ -77,7 +77,7 @@ fn response_ends_started_call() {
     let object = namespace_plus(&["Created"]);
     let mut call = started(&object, &[occurrences(HookEvent::Created, "1")], 100);
     record_result(&mut call, Err("the receiver answered 500".into()), seconds(101));
-    assert_eq!((call.attempts, &call.under_way_until), (1, &None));
+    assert_eq!((call.attempts, &call.attempt_deadline), (1, &None));
     assert!(!is_due(&call, seconds(101)) && is_due(&call, seconds(102)));
 }
 
