@@ -21,8 +21,6 @@ use crate::support::{TIMEOUT, TestEnv, status};
 struct PodCounts {
     /// Lowest number of Pods that were ready and not terminating.
     fewest_ready: usize,
-    /// Highest number of Pods that were not terminating.
-    most: usize,
     /// Number of Pods that terminated.
     terminated: usize,
 }
@@ -43,8 +41,8 @@ async fn watched(env: &TestEnv, change: impl Future<Output = ()>) -> PodCounts {
     }
     let old: Vec<_> = pods.keys().cloned().collect();
     let count = |pods: &HashMap<_, bool>| (pods.values().filter(|ready| **ready).count(), pods.len());
-    let (wanted, most) = count(&pods);
-    let mut observed = PodCounts { fewest_ready: wanted, most, terminated: 0 };
+    let (wanted, _) = count(&pods);
+    let mut observed = PodCounts { fewest_ready: wanted, terminated: 0 };
     let watching = async {
         while old.iter().any(|name| pods.contains_key(name)) || count(&pods) != (wanted, wanted) {
             match events.next().await.unwrap().unwrap() {
@@ -56,9 +54,8 @@ async fn watched(env: &TestEnv, change: impl Future<Output = ()>) -> PodCounts {
                 }
                 other => panic!("the watch restarted and may have missed events: {other:?}"),
             }
-            let (ready, all) = count(&pods);
+            let (ready, _) = count(&pods);
             observed.fewest_ready = observed.fewest_ready.min(ready);
-            observed.most = observed.most.max(all);
         }
     };
     let both = async { tokio::join!(change, watching) };
@@ -71,6 +68,8 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
+/// Does not count surplus Pods: `maxSurge` bounds the replicas of the ReplicaSets together, and a Pod
+/// of the old one may still exist when the new one creates its next.
 #[tokio::test]
 async fn rollout_never_reduces_ready_pods() {
     for (size, spec) in [
@@ -84,7 +83,6 @@ async fn rollout_never_reduces_ready_pods() {
         let observed = watched(&env, env.change("web", spec.clone())).await;
         let size = usize::try_from(size).unwrap();
         assert_eq!((observed.fewest_ready, observed.terminated), (size, size), "{spec}: {observed:?}");
-        assert!(observed.most <= size + 1, "{spec}: {observed:?}");
     }
 }
 
