@@ -43,6 +43,10 @@ pub(crate) struct Up {
     /// Number of simulated nodes
     #[arg(long, default_value_t = 3)]
     nodes: usize,
+    /// Number of real nodes, which run containers; `cargo xtask cluster prepare` installs what they
+    /// need
+    #[arg(long, default_value_t = 0)]
+    real_nodes: usize,
 }
 
 /// Runs a command.
@@ -55,8 +59,8 @@ pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
             println!("{}", attach(&name)?.kubeconfig().display());
             Ok(())
         }
-        ClusterCommand::Keep(Up { name: Name { name }, nodes }) => {
-            named::keep(Options { name: Some(name), nodes, ..Options::default() }).await
+        ClusterCommand::Keep(Up { name: Name { name }, nodes, real_nodes }) => {
+            named::keep(Options { name: Some(name), nodes, real_nodes, ..Options::default() }).await
         }
     }
 }
@@ -65,6 +69,7 @@ fn start(up: &Up) -> Result<()> {
     let began = Instant::now();
     let mut keeper = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     keeper.args(["cluster", "keep", "--name", &up.name.name, "--nodes", &up.nodes.to_string()]);
+    keeper.args(["--real-nodes", &up.real_nodes.to_string()]);
     let record = named::up(&up.name.name, keeper, &Progress::stderr())?;
     println!("cluster {:?} is usable after {:.1} s", record.name, began.elapsed().as_secs_f64());
     println!("  export KUBECONFIG={}", record.kubeconfig.display());
@@ -108,7 +113,7 @@ fn describe_running(record: &Record) -> String {
     let versions = &record.versions;
     let parts: Vec<_> = record.pids.iter().map(|(component, pid)| format!("{component} {pid}")).collect();
     [
-        format!("{}: running, {} simulated nodes", record.name, record.nodes),
+        format!("{}: running, {} simulated and {} real nodes", record.name, record.nodes, record.real_nodes),
         format!("  kubeconfig  {}", record.kubeconfig.display()),
         format!("  kubectl     {}", record.kubectl().display()),
         format!(

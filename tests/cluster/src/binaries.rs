@@ -4,14 +4,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use go_tools::cache;
 
 use crate::Progress;
 use crate::go_build::Builder;
-use crate::program::cache;
 use crate::versions::Versions;
 
 /// Environment variable with the directory of the control plane's programs, as in envtest.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+
+/// Programs of real nodes. A directory in `KUBEBUILDER_ASSETS` may lack them.
+pub(crate) const NODE_NAMES: [&str; 2] = ["kubelet", "kube-proxy"];
 
 /// Programs of a cluster. kubectl is not started; users and tests run it.
 pub(crate) const NAMES: [&str; 6] =

@@ -11,10 +11,11 @@ use crate::binaries::{Binaries, Locator};
 use crate::components::Component;
 use crate::control_plane::ControlPlane;
 use crate::options::Options;
+use crate::real_nodes::NodeProgram;
 use crate::record::Record;
 use crate::state::StateRoot;
 use crate::versions::Versions;
-use crate::{kubeconfig, nodes, readiness};
+use crate::{kubeconfig, nodes, readiness, real_nodes};
 
 /// A usable cluster: its nodes are Ready, and namespaces get their ServiceAccounts.
 ///
@@ -41,14 +42,21 @@ impl Cluster {
         let (name, mut control_plane) = prepare(options.clone(), binaries.clone())?;
         options.progress.report(describe(&name)?);
         start_components(&mut control_plane, &options, start).await?;
-        let record = record(name, &control_plane, &binaries, options.nodes, start.elapsed())?;
+        let mut record = record(name, &control_plane, &binaries, &options)?;
+        let cluster = Self { record: record.clone(), control_plane: Some(Mutex::new(control_plane)) };
+        if options.real_nodes > 0 {
+            real_nodes::apply_add_ons(&cluster).await?;
+            options.progress.report(format!("nodes ready after {:.1} s", start.elapsed().as_secs_f64()));
+            real_nodes::wait_for_add_ons(&cluster).await?;
+        }
+        record.start_milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         record.write()?;
         options.progress.report(format!(
             "usable after {:.1} s; KUBECONFIG={}",
             start.elapsed().as_secs_f64(),
             record.kubeconfig.display()
         ));
-        Ok(Self { record, control_plane: Some(Mutex::new(control_plane)) })
+        Ok(Self { record, ..cluster })
     }
 
     pub(crate) fn attached(record: Record) -> Self {
@@ -145,6 +153,60 @@ impl Cluster {
         self.control_plane.as_ref().map_or(Ok(()), |_| self.owned()?.ensure_running())
     }
 
+    /// Cuts the link between a real node and all others, the API server included. Its Pods go on
+    /// running.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such node, or the cluster belongs to another process.
+    pub fn cut_node(&self, node: &str) -> Result<()> {
+        self.owned()?.real_nodes().0.set_link(node, false)
+    }
+
+    /// Restores the link of a node. Errors as in [`Cluster::cut_node`].
+    pub fn heal_node(&self, node: &str) -> Result<()> {
+        self.owned()?.real_nodes().0.set_link(node, true)
+    }
+
+    /// Kills a program of a real node with SIGKILL. Its Pods go on running.
+    ///
+    /// # Errors
+    /// Returns an error if the program does not run, there is no such node, or the cluster belongs
+    /// to another process.
+    pub fn kill_on_node(&self, node: &str, program: NodeProgram) -> Result<()> {
+        let mut control_plane = self.owned()?;
+        let (nodes, lifeline) = control_plane.real_nodes();
+        nodes.kill(node, program, lifeline)
+    }
+
+    /// Starts a killed program of a real node. Errors as in [`Cluster::kill_on_node`].
+    pub fn start_on_node(&self, node: &str, program: NodeProgram) -> Result<()> {
+        let mut control_plane = self.owned()?;
+        let (nodes, lifeline) = control_plane.real_nodes();
+        nodes.start(node, program, lifeline)
+    }
+
+    /// Ends all processes of a real node at once, as a power loss does. Its disk remains.
+    ///
+    /// # Errors
+    /// Returns an error if the node is off, there is no such node, or the cluster belongs to another
+    /// process.
+    pub fn power_off_node(&self, node: &str) -> Result<()> {
+        let mut control_plane = self.owned()?;
+        let (nodes, lifeline) = control_plane.real_nodes();
+        nodes.power_off(node, lifeline)
+    }
+
+    /// Boots a real node after [`Cluster::power_off_node`].
+    ///
+    /// # Errors
+    /// Returns an error if the node is on, there is no such node, or the cluster belongs to another
+    /// process.
+    pub fn power_on_node(&self, node: &str) -> Result<()> {
+        let mut control_plane = self.owned()?;
+        let (nodes, lifeline) = control_plane.real_nodes();
+        nodes.power_on(node, lifeline)
+    }
+
     fn owned(&self) -> Result<MutexGuard<'_, ControlPlane>> {
         let control_plane = self.control_plane.as_ref().with_context(|| {
             format!(
@@ -173,12 +235,24 @@ fn prepare(options: Options, binaries: Binaries) -> Result<(String, ControlPlane
         is_dns_label(&name),
         "{name:?} cannot name a cluster: use at most 40 of a-z, 0-9 and -, beginning and ending with a letter or digit"
     );
+    ensure!(
+        options.real_nodes <= real_nodes::MAX_REAL_NODES,
+        "cannot start {} real nodes: at most {} fit into one cluster",
+        options.real_nodes,
+        real_nodes::MAX_REAL_NODES
+    );
+    if options.real_nodes > 0 {
+        real_nodes::check()?;
+    }
     let claim = root.claim(&name)?;
     Ok((name, ControlPlane::prepare(claim, binaries, options)?))
 }
 
 /// Starts each component as soon as its dependencies are ready.
 async fn start_components(control_plane: &mut ControlPlane, options: &Options, start: Instant) -> Result<()> {
+    if options.real_nodes > 0 {
+        control_plane.boot_nodes(axum::Router::new())?;
+    }
     control_plane.start(Component::Etcd)?;
     readiness::etcd(control_plane).await?;
     control_plane.start(Component::KubeApiserver)?;
@@ -195,16 +269,16 @@ async fn start_components(control_plane: &mut ControlPlane, options: &Options, s
     nodes::allow_kwok(&client).await?;
     control_plane.start(Component::Kwok)?;
     nodes::create(&client, options.nodes).await?;
+    control_plane.join_nodes()?;
     readiness::default_service_account(control_plane, &client).await?;
-    readiness::nodes(control_plane, &client, options.nodes).await
+    readiness::nodes(control_plane, &client, options.nodes + options.real_nodes).await
 }
 
 fn record(
     name: String,
     control_plane: &ControlPlane,
     binaries: &Binaries,
-    nodes: usize,
-    took: Duration,
+    options: &Options,
 ) -> Result<Record> {
     let layout = control_plane.layout();
     Ok(Record {
@@ -214,11 +288,12 @@ fn record(
         pids: control_plane.pids(),
         ports: control_plane.ports(),
         versions: Versions::pinned()?,
-        nodes,
+        nodes: options.nodes,
+        real_nodes: options.real_nodes,
         kubeconfig: layout.kubeconfig(),
         binaries: binaries.dir().to_owned(),
         audit_log: layout.audit_log(),
-        start_milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        start_milliseconds: 0,
     })
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Options;
 use crate::ports::Ports;
+use crate::real_nodes::SIMULATED_PODS;
 
 /// A component of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -106,16 +107,25 @@ pub(crate) fn arguments(
         Component::Etcd => etcd(layout, ports),
         Component::KubeApiserver => {
             let mut arguments = api_server(layout, ports);
+            if options.real_nodes > 0 {
+                arguments.extend(api_server_with_real_nodes(layout));
+            }
             arguments.extend(options.api_server_args.iter().cloned());
             arguments
         }
         Component::KubeControllerManager => {
             let mut arguments = controller_manager(layout, ports);
+            if options.real_nodes > 0 {
+                // A node that does not answer is noticed after ten seconds. The default is 50 s.
+                arguments.extend(
+                    ["--node-monitor-period=1s", "--node-monitor-grace-period=10s"].map(str::to_owned),
+                );
+            }
             arguments.extend(options.controller_manager_args.iter().cloned());
             arguments
         }
         Component::KubeScheduler => scheduler(layout, ports),
-        Component::Kwok => kwok(layout),
+        Component::Kwok => kwok(layout, options.real_nodes > 0),
     }
 }
 
@@ -172,6 +182,18 @@ fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
     arguments
 }
 
+/// Connections to kubelets and Pods go through the proxy in the switch. The API server resolves
+/// Services to Pods itself, because the switch has no kube-proxy.
+fn api_server_with_real_nodes(layout: &Layout) -> Vec<String> {
+    vec![
+        layout.flag("kubelet-client-certificate", "pki/kubelet-client.crt"),
+        layout.flag("kubelet-client-key", "pki/kubelet-client.key"),
+        layout.flag("egress-selector-config-file", "egress-selector.json"),
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        "--enable-aggregator-routing=true".to_owned(),
+    ]
+}
+
 fn controller_manager(layout: &Layout, ports: Ports) -> Vec<String> {
     let mut arguments = serving_flags(ports.controller_manager);
     arguments.extend(client_flags(layout, Component::KubeControllerManager));
@@ -197,13 +219,18 @@ fn scheduler(layout: &Layout, ports: Ports) -> Vec<String> {
     arguments
 }
 
-fn kwok(layout: &Layout) -> Vec<String> {
+fn kwok(layout: &Layout, beside_real_nodes: bool) -> Vec<String> {
+    let (nodes, pods) = if beside_real_nodes {
+        ("--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", SIMULATED_PODS)
+    } else {
+        ("--manage-all-nodes=true", "10.244.0.1/16")
+    };
     vec![
         format!("--kubeconfig={}", layout.kubeconfig_of(Component::Kwok).display()),
         layout.flag("config", "kwok-stages.yaml"),
-        "--manage-all-nodes=true".to_owned(),
+        nodes.to_owned(),
         "--node-lease-duration-seconds=40".to_owned(),
-        "--cidr=10.244.0.1/16".to_owned(),
+        format!("--cidr={pods}"),
         "--node-ip=127.0.0.1".to_owned(),
         // Port 0 disables kwok's server, which would listen on all addresses.
         "--node-port=0".to_owned(),

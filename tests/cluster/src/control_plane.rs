@@ -14,6 +14,7 @@ use crate::pki;
 use crate::ports::{Ports, ReservedPorts};
 use crate::private_dir::private_dir;
 use crate::process::Process;
+use crate::real_nodes::RealNodes;
 use crate::state::Claim;
 
 const AUDIT_POLICY: &str = include_str!("../manifests/audit-policy.yaml");
@@ -29,6 +30,7 @@ pub(crate) struct ControlPlane {
     // released.
     lifeline: Lifeline,
     processes: BTreeMap<Component, Process>,
+    real_nodes: RealNodes,
     ports: ReservedPorts,
     layout: Layout,
     binaries: Binaries,
@@ -64,7 +66,8 @@ impl ControlPlane {
                 &Credential::Certificate(&certified),
             )?;
         }
-        Ok(Self { lifeline, processes: BTreeMap::new(), ports, layout, binaries, options, _claim: claim })
+        let real_nodes = RealNodes::prepare(&layout, binaries.dir(), &authority, options.real_nodes)?;
+        Ok(Self { lifeline, processes: BTreeMap::new(), real_nodes, ports, layout, binaries, options, _claim: claim })
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -122,7 +125,23 @@ impl ControlPlane {
     /// # Errors
     /// Returns an error if a process has exited.
     pub(crate) fn ensure_running(&mut self) -> Result<()> {
-        self.processes.values_mut().try_for_each(Process::ensure_running)
+        self.processes.values_mut().try_for_each(Process::ensure_running)?;
+        self.real_nodes.ensure_running()
+    }
+
+    /// Starts the switch of the real nodes, and boots them.
+    pub(crate) fn boot_nodes(&mut self, registry: axum::Router) -> Result<()> {
+        self.real_nodes.boot(self.ports.numbers().api_server, registry, &self.lifeline)
+    }
+
+    /// Starts the kubelets of the real nodes.
+    pub(crate) fn join_nodes(&mut self) -> Result<()> {
+        self.real_nodes.join(&self.lifeline)
+    }
+
+    /// Returns the real nodes, and what starts and kills their processes.
+    pub(crate) fn real_nodes(&mut self) -> (&mut RealNodes, &Lifeline) {
+        (&mut self.real_nodes, &self.lifeline)
     }
 
     /// Restarts the processes that exited on their own, as a kubelet does.
@@ -152,5 +171,6 @@ impl Drop for ControlPlane {
     fn drop(&mut self) {
         self.lifeline.cut();
         self.processes.values_mut().for_each(Process::reap);
+        self.real_nodes.reap();
     }
 }

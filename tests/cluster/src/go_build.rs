@@ -42,13 +42,15 @@ const fn target(module: &'static str, package: &'static str, name: &'static str)
 }
 
 /// Small programs come first, so that a network or Go error shows early.
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 8] = [
     target("etcd", "go.etcd.io/etcd/server/v3", "etcd"),
     target("kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
     target("kubernetes", "k8s.io/kubernetes/cmd/kubectl", "kubectl"),
     target("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"),
     target("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
     target("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"),
+    target("kubernetes", "k8s.io/kubernetes/cmd/kubelet", "kubelet"),
+    target("kubernetes", "k8s.io/kubernetes/cmd/kube-proxy", "kube-proxy"),
 ];
 
 impl Builder {
@@ -306,7 +308,7 @@ mod tests {
                 "CGO_ENABLED"
             );
         }
-        assert!(fixture.reported.lock().unwrap().iter().any(|line| line.contains("kube-apiserver (5 of 6)")));
+        assert!(fixture.reported.lock().unwrap().iter().any(|line| line.contains("kube-apiserver (5 of 8)")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Starts a real Kubernetes control plane for development and tests: etcd, kube-apiserver,
-//! kube-controller-manager, kube-scheduler, and kwok for simulated nodes. All components bind to
-//! 127.0.0.1. They stop when the process that started them ends, even if it is killed.
+//! kube-controller-manager, kube-scheduler, and kwok for simulated nodes. On request, it also starts
+//! [real nodes](real_nodes), which run containers. All components bind to 127.0.0.1. They stop when the process that started them ends, even if it is killed.
 //!
 //! A test uses the control plane that its process shares, and its own namespace:
 //!
@@ -41,6 +41,7 @@ mod process;
 pub mod program;
 mod progress;
 mod readiness;
+pub mod real_nodes;
 mod record;
 mod shared;
 pub mod state;

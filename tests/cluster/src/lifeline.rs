@@ -2,7 +2,7 @@
 //!
 //! A small shell, the reaper, waits on a pipe whose other end only the starter holds. When the
 //! starter ends, even by `kill -9`, the pipe closes. The reaper then kills every registered process
-//! and removes one directory. A parent-death signal would be simpler, but it is bound to the
+//! and removes one directory, and the cgroups of real nodes. A parent-death signal would be simpler, but it is bound to the
 //! starting thread and needs unsafe code.
 
 use std::fs::File;
@@ -12,6 +12,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, Result};
+
+use crate::real_nodes::cgroups;
 
 /// Script of the reaper. `add PID` and `drop PID` maintain the list of process groups. At the end
 /// of input it kills them. The directory is renamed before it is removed, so that its name is free
@@ -26,6 +28,14 @@ while read -r verb group; do
   esac
 done
 for group in $groups; do kill -KILL -"$group" 2>/dev/null; done
+# The cgroups of real nodes can be removed when the last killed process has left them.
+cgroups() { for dir in /sys/fs/cgroup/ensemble/"$2" /sys/fs/cgroup/*/ensemble/"$2"; do [ -d "$dir" ] && echo "$dir"; done; }
+tries=0
+while left=$(cgroups "$@"); [ -n "$left" ] && [ $tries -lt 200 ]; do
+  find $left -depth -type d -exec rmdir {} + 2>/dev/null
+  rmdir /sys/fs/cgroup/ensemble /sys/fs/cgroup/*/ensemble 2>/dev/null
+  tries=$((tries + 1)); sleep 0.05
+done
 trash="${1%/*}/.swept-$$"
 mv -- "$1" "$trash" 2>/dev/null
 tries=0
@@ -54,6 +64,7 @@ impl Lifeline {
         let mut reaper = Command::new("/bin/sh")
             .args(["-c", REAPER, "ensemble-reaper"])
             .arg(remove)
+            .arg(cgroups::name(remove))
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(lock)

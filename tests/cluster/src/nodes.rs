@@ -57,17 +57,24 @@ pub(crate) async fn create(client: &Client, count: usize) -> Result<()> {
 
 fn node(index: usize) -> Result<Node> {
     let name = format!("node-{index}");
-    let zone = format!("zone-{}", ["a", "b", "c"].get(index % 3).unwrap_or(&"a"));
     let node = json!({
         "metadata": {
             "name": name,
+            // kwok manages the nodes with this annotation in clusters that have real nodes as well.
+            "annotations": { "kwok.x-k8s.io/node": "fake" },
             "labels": {
+                "type": "kwok",
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
-                "topology.kubernetes.io/zone": zone,
+                "topology.kubernetes.io/zone": zone(index),
             },
         },
     });
     serde_json::from_value(node).context("build a simulated node")
+}
+
+/// Returns the zone of the node with this index.
+pub(crate) fn zone(index: usize) -> String {
+    format!("zone-{}", ["a", "b", "c"].get(index % 3).unwrap_or(&"a"))
 }

@@ -13,6 +13,9 @@ pub struct Options {
     /// Number of simulated nodes. kwok also runs with zero nodes and manages the nodes that a test
     /// creates.
     pub nodes: usize,
+    /// Number of real nodes, at most [`MAX_REAL_NODES`](crate::real_nodes::MAX_REAL_NODES). They run
+    /// containers, and need root and the programs that [`check`](crate::real_nodes::check) names.
+    pub real_nodes: usize,
     /// Whether kube-scheduler runs.
     pub scheduler: bool,
     /// Additional arguments of kube-apiserver. They override the defaults.
@@ -32,6 +35,7 @@ impl Default for Options {
         Self {
             name: None,
             nodes: 2,
+            real_nodes: 0,
             scheduler: true,
             api_server_args: Vec::new(),
             controller_manager_args: Vec::new(),

@@ -24,14 +24,6 @@ pub fn cargo_in(folder: &Path) -> Command {
     cargo
 }
 
-/// Returns the cache directory of built programs: `$XDG_CACHE_HOME/ensemble` or
-/// `~/.cache/ensemble`. Returns `None` if neither variable is set.
-pub fn cache() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    cache.map(|cache| cache.join("ensemble"))
-}
-
 /// Builds the manager and returns the path of the program.
 ///
 /// # Errors

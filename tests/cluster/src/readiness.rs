@@ -44,7 +44,7 @@ pub(crate) async fn default_service_account(control_plane: &mut ControlPlane, cl
 /// Waits until every node is Ready and its not-ready taint is removed.
 pub(crate) async fn nodes(control_plane: &mut ControlPlane, client: &Client, wanted: usize) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
-    poll(control_plane, "the simulated nodes to be Ready", async || {
+    poll(control_plane, "the nodes to be Ready", async || {
         nodes
             .list(&ListParams::default())
             .await

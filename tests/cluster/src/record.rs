@@ -31,6 +31,9 @@ pub struct Record {
     pub versions: Versions,
     /// Number of simulated nodes.
     pub nodes: usize,
+    /// Number of real nodes.
+    #[serde(default)]
+    pub real_nodes: usize,
     /// Path of the administrator's kubeconfig.
     pub kubeconfig: PathBuf,
     /// Directory of the programs, including kubectl.

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process_group, test_kill_process
 
 use crate::binaries;
 use crate::private_dir::private_dir;
+use crate::real_nodes::cgroups;
 
 const LOCK: &str = "lock";
 const OWNER: &str = "owner";
@@ -153,6 +154,7 @@ impl StateRoot {
                 && let Some(claim) = self.try_claim(&name)?
             {
                 kill_processes_in(&claim.dir);
+                cgroups::remove(&cgroups::name(&claim.dir), None)?;
                 let trash = self.0.join(format!("{TRASH}{}-{name}", std::process::id()));
                 fs::rename(&claim.dir, &trash)
                     .with_context(|| format!("move {} away", claim.dir.display()))?;
@@ -208,6 +210,7 @@ fn try_lock(lock: &File) -> Result<bool> {
 /// Removes the files of an earlier owner, except the lock.
 fn clear(dir: &Path) -> Result<()> {
     kill_processes_in(dir);
+    cgroups::remove(&cgroups::name(dir), None)?;
     for entry in fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))? {
         let entry = entry?;
         if entry.file_name() != LOCK {
@@ -248,7 +251,8 @@ fn kill_processes_in(dir: &Path) {
 fn is_server_in(dir: &Path, command: &str) -> bool {
     let program =
         command.split('\0').next().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
-    binaries::NAMES.contains(&program) && command.contains(&format!("{}/", dir.display()))
+    // `unshare` is the owner of the namespaces of a real node.
+    (binaries::NAMES.contains(&program) || program == "unshare") && command.contains(&format!("{}/", dir.display()))
 }
 
 #[cfg(test)]

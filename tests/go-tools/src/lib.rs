@@ -1,4 +1,5 @@
-//! Go programs that tests need. Each is built from its pinned module, once per machine and version.
+//! Go programs that tests and clusters with real nodes need. Each is built from its pinned module,
+//! once per machine and version.
 
 use std::{
     env::consts::{ARCH, OS},
@@ -36,6 +37,38 @@ pub fn vale() -> Result<PathBuf> {
     VALE.locate()
 }
 
+/// Returns the path of CoreDNS, the DNS server of clusters with real nodes.
+///
+/// # Errors
+/// As [`helm`].
+pub fn coredns() -> Result<PathBuf> {
+    COREDNS.locate()
+}
+
+/// Returns the path of the local path provisioner, which creates volumes on real nodes.
+///
+/// # Errors
+/// As [`helm`].
+pub fn local_path_provisioner() -> Result<PathBuf> {
+    LOCAL_PATH_PROVISIONER.locate()
+}
+
+/// Returns the path of the metrics server, which serves the usage of real nodes and their Pods.
+///
+/// # Errors
+/// As [`helm`].
+pub fn metrics_server() -> Result<PathBuf> {
+    METRICS_SERVER.locate()
+}
+
+/// Returns the cache directory of built programs: `$XDG_CACHE_HOME/ensemble` or
+/// `~/.cache/ensemble`. Returns `None` if neither variable is set.
+pub fn cache() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    cache.map(|cache| cache.join("ensemble"))
+}
+
 const PROMTOOL: Tool = Tool {
     name: "promtool",
     go_mod: include_str!("../modules/promtool/go.mod"),
@@ -62,6 +95,33 @@ const VALE: Tool = Tool {
     tags: "",
     // The parsers of source code are written in C.
     cgo: "1",
+};
+
+const COREDNS: Tool = Tool {
+    name: "coredns",
+    go_mod: include_str!("../modules/coredns/go.mod"),
+    module: "github.com/coredns/coredns",
+    package: "github.com/coredns/coredns",
+    tags: "",
+    cgo: "0",
+};
+
+const LOCAL_PATH_PROVISIONER: Tool = Tool {
+    name: "local-path-provisioner",
+    go_mod: include_str!("../modules/local-path-provisioner/go.mod"),
+    module: "github.com/rancher/local-path-provisioner",
+    package: "github.com/rancher/local-path-provisioner",
+    tags: "",
+    cgo: "0",
+};
+
+const METRICS_SERVER: Tool = Tool {
+    name: "metrics-server",
+    go_mod: include_str!("../modules/metrics-server/go.mod"),
+    module: "sigs.k8s.io/metrics-server",
+    package: "sigs.k8s.io/metrics-server/cmd/metrics-server",
+    tags: "",
+    cgo: "0",
 };
 
 /// A program and the Go module that pins it.
@@ -91,7 +151,7 @@ impl Tool {
     }
 
     fn cache(&self) -> Result<PathBuf> {
-        cluster::program::cache().with_context(|| {
+        cache().with_context(|| {
             format!("cannot choose a directory for {}; set HOME or XDG_CACHE_HOME", self.name)
         })
     }
@@ -147,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_module_pins_a_version() {
-        for tool in [PROMTOOL, HELM, VALE] {
+        for tool in [PROMTOOL, HELM, VALE, COREDNS, LOCAL_PATH_PROVISIONER, METRICS_SERVER] {
             let version = tool.version().unwrap();
             assert!(version.starts_with('v') && !version.contains(char::is_whitespace), "{version}");
         }
