@@ -12,6 +12,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
+use crate::real_nodes::SWITCH;
+
 /// Address of the API server's Service: the first address of the Service range.
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
@@ -53,7 +55,7 @@ impl Authority {
         for name in ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"] {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
         }
-        for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), SERVICE_ADDRESS] {
+        for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), SERVICE_ADDRESS, IpAddr::V4(SWITCH)] {
             params.subject_alt_names.push(SanType::IpAddress(address));
         }
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)

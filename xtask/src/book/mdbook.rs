@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use cluster::program::{cache, cargo_in};
+use cluster::program::cargo_in;
+use go_tools::cache;
 
 use crate::workspace;
 

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 /// The switch, where Pods find the API server and nodes find the registry.
-pub(super) const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 89, 0, 1);
+pub(crate) const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 89, 0, 1);
 /// Port of the API server at the switch.
 pub(super) const API_SERVER_PORT: u16 = 6443;
 /// Port of the registry at the switch.

@@ -20,9 +20,9 @@ use anyhow::{Context as _, Result};
 
 pub(crate) use add_ons::{apply as apply_add_ons, wait as wait_for_add_ons};
 pub use addresses::MAX_REAL_NODES;
-pub(crate) use addresses::SIMULATED_PODS;
+pub(crate) use addresses::{SIMULATED_PODS, SWITCH};
 pub use node::NodeProgram;
-pub use requirements::{PACKAGES, check, missing_programs};
+pub use requirements::{PACKAGES, check, missing};
 
 use crate::components::Layout;
 use crate::lifeline::Lifeline;

@@ -1,6 +1,6 @@
 //! What a machine needs to run real nodes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -43,10 +43,7 @@ const CNI_PLUGINS: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cn
 /// # Errors
 /// Returns an error that lists everything that is missing, with the remedy. Nothing is changed.
 pub fn check() -> Result<()> {
-    let mut missing = missing_programs();
-    if cni_plugins().is_none() {
-        missing.push("CNI plugins".to_owned());
-    }
+    let missing = missing();
     if !missing.is_empty() {
         bail!(
             "real nodes need {}; install them with `cargo xtask cluster prepare`, or use simulated nodes",
@@ -73,15 +70,12 @@ pub(super) fn cni_plugins() -> Option<PathBuf> {
     CNI_PLUGINS.into_iter().map(PathBuf::from).find(|dir| dir.join("ptp").is_file())
 }
 
-/// Returns the programs that are not on `PATH`.
-pub fn missing_programs() -> Vec<String> {
+/// Returns the programs that are not installed, by their names.
+pub fn missing() -> Vec<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_missing = |name: &&str| !std::env::split_paths(&path).any(|dir| is_program(&dir.join(name)));
-    PROGRAMS.into_iter().filter(is_missing).map(str::to_owned).collect()
-}
-
-fn is_program(path: &Path) -> bool {
-    path.is_file()
+    let is_missing = |name: &&str| !std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    let plugins = cni_plugins().is_none().then_some("CNI plugins");
+    PROGRAMS.into_iter().filter(is_missing).chain(plugins).collect()
 }
 
 fn can_create_namespaces() -> bool {

@@ -1,5 +1,7 @@
 //! `cargo xtask cluster ...`: clusters that run in the background.
 
+mod prepare;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -17,6 +19,8 @@ pub(crate) enum ClusterCommand {
     Up(Up),
     /// Stop a cluster, and delete all its files
     Down(Name),
+    /// Install the packages that real nodes need
+    Prepare,
     /// List the clusters of this user
     Status,
     /// Print the path of a cluster's kubeconfig, as in export KUBECONFIG=$(cargo xtask cluster
@@ -54,6 +58,7 @@ pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Up(up) => start(&up),
         ClusterCommand::Down(Name { name }) => stop(&name),
+        ClusterCommand::Prepare => prepare::run(),
         ClusterCommand::Status => status(),
         ClusterCommand::Kubeconfig(Name { name }) => {
             println!("{}", attach(&name)?.kubeconfig().display());

@@ -1,0 +1,58 @@
+//! `cargo xtask cluster prepare`: installs the packages that real nodes need.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cluster::real_nodes::{PACKAGES, check, missing};
+use rustix::process::getuid;
+
+/// Where apt keeps the lists of packages. They are missing on a new machine.
+const LISTS: &str = "/var/lib/apt/lists";
+
+/// Installs the missing packages, as root.
+pub(super) fn run() -> Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        println!("everything that real nodes need is installed");
+        return check();
+    }
+    ensure!(
+        Path::new("/usr/bin/apt-get").exists(),
+        "cannot install packages without apt-get; install {} with the package manager of this system",
+        missing.join(", ")
+    );
+    println!("missing: {}", missing.join(", "));
+    println!("installing the packages {}", PACKAGES.join(", "));
+    if !has_lists() {
+        apt(&["update", "--quiet"])?;
+    }
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends"];
+    apt(&install.into_iter().chain(PACKAGES).collect::<Vec<_>>())?;
+    check()
+}
+
+fn has_lists() -> bool {
+    let lists = std::fs::read_dir(LISTS).into_iter().flatten().flatten();
+    lists.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("Packages"))
+}
+
+/// Runs `apt-get` as root. Without root, `sudo` asks for the password.
+fn apt(args: &[&str]) -> Result<()> {
+    let mut command = if getuid().is_root() {
+        Command::new("apt-get")
+    } else {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("apt-get");
+        sudo
+    };
+    let status = command
+        .args(args)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .status()
+        .with_context(|| format!("run {}", command.get_program().display()))?;
+    if !status.success() {
+        bail!("apt-get {} failed; see its output above", args.join(" "));
+    }
+    Ok(())
+}
