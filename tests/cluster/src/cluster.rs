@@ -1,17 +1,18 @@
 //! A running cluster.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use images::Image;
 use kube::{Client, Config};
 
 use crate::binaries::{Binaries, Locator};
 use crate::components::Component;
 use crate::control_plane::ControlPlane;
 use crate::options::Options;
-use crate::real_nodes::NodeProgram;
+use crate::real_nodes::{NodeProgram, image_store};
 use crate::record::Record;
 use crate::state::StateRoot;
 use crate::versions::Versions;
@@ -37,11 +38,14 @@ impl Cluster {
     /// already, or if a component does not start. The error contains the end of the component's
     /// log. All processes and files are removed.
     pub async fn start(options: Options) -> Result<Self> {
-        let binaries = locate(&options).await?;
+        if options.real_nodes > 0 {
+            real_nodes::check()?;
+        }
+        let (binaries, images) = locate(&options).await?;
         let start = Instant::now();
         let (name, mut control_plane) = prepare(options.clone(), binaries.clone())?;
         options.progress.report(describe(&name)?);
-        start_components(&mut control_plane, &options, start).await?;
+        start_components(&mut control_plane, &options, &images, start).await?;
         let mut record = record(name, &control_plane, &binaries, &options)?;
         let cluster = Self { record: record.clone(), control_plane: Some(Mutex::new(control_plane)) };
         if options.real_nodes > 0 {
@@ -219,11 +223,19 @@ impl Cluster {
 }
 
 /// Runs on a separate thread that does not delay the exit of the process: a build can take minutes.
-async fn locate(options: &Options) -> Result<Binaries> {
+async fn locate(options: &Options) -> Result<(Binaries, Vec<(Image, PathBuf)>)> {
     let locator = options.locator.clone().map_or_else(Locator::from_env, Ok)?;
     let progress = options.progress.clone();
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || drop(sender.send(locator.locate(&progress))));
+    let real_nodes = options.real_nodes > 0;
+    std::thread::spawn(move || {
+        let locate = || {
+            let binaries = locator.locate(&progress)?;
+            let images = if real_nodes { image_store::build(&progress)? } else { Vec::new() };
+            Ok((binaries, images))
+        };
+        drop(sender.send(locate()));
+    });
     receiver.await.context("the thread that locates the control plane's programs panicked")?
 }
 
@@ -241,17 +253,20 @@ fn prepare(options: Options, binaries: Binaries) -> Result<(String, ControlPlane
         options.real_nodes,
         real_nodes::MAX_REAL_NODES
     );
-    if options.real_nodes > 0 {
-        real_nodes::check()?;
-    }
     let claim = root.claim(&name)?;
     Ok((name, ControlPlane::prepare(claim, binaries, options)?))
 }
 
 /// Starts each component as soon as its dependencies are ready.
-async fn start_components(control_plane: &mut ControlPlane, options: &Options, start: Instant) -> Result<()> {
+async fn start_components(
+    control_plane: &mut ControlPlane,
+    options: &Options,
+    images: &[(Image, PathBuf)],
+    start: Instant,
+) -> Result<()> {
     if options.real_nodes > 0 {
-        control_plane.boot_nodes(axum::Router::new())?;
+        let store = image_store::store(control_plane.layout().path("images"), images)?;
+        control_plane.boot_nodes(images::registry(store))?;
     }
     control_plane.start(Component::Etcd)?;
     readiness::etcd(control_plane).await?;

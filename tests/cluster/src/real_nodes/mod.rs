@@ -9,6 +9,7 @@ pub(crate) mod cgroups;
 mod config;
 mod connect_proxy;
 mod forwarder;
+pub(crate) mod image_store;
 mod namespaces;
 mod node;
 mod requirements;

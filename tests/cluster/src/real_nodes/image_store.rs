@@ -1,0 +1,53 @@
+//! Images that the nodes can pull. There is no other registry: the nodes cannot reach the Internet.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use images::{Config, Content, Image, Store, catalog};
+
+use crate::progress::Progress;
+
+/// Builds the images of the add-ons and the catalog, unless they are cached.
+///
+/// # Errors
+/// Returns an error if an image cannot be built, for example without the lists of Debian packages.
+pub(crate) fn build(progress: &Progress) -> Result<Vec<(Image, PathBuf)>> {
+    let cache = go_tools::cache()
+        .context("cannot choose a directory for the images of nodes; set HOME or XDG_CACHE_HOME")?;
+    let mut images = add_ons()?;
+    images.extend(catalog::all()?);
+    images
+        .into_iter()
+        .map(|image| {
+            let layout = image.build(&cache, &|line| progress.report(line))?;
+            Ok((image, layout))
+        })
+        .collect()
+}
+
+/// Returns a store with these images. It unpacks archives below `directory`.
+pub(crate) fn store(directory: PathBuf, images: &[(Image, PathBuf)]) -> Result<Arc<Store>> {
+    let store = Store::new(directory);
+    for (image, layout) in images {
+        store.add(image, layout)?;
+    }
+    Ok(Arc::new(store))
+}
+
+fn add_ons() -> Result<Vec<Image>> {
+    let programs = [
+        ("coredns", go_tools::coredns as fn() -> Result<PathBuf>),
+        ("local-path-provisioner", go_tools::local_path_provisioner),
+        ("metrics-server", go_tools::metrics_server),
+    ];
+    programs
+        .into_iter()
+        .map(|(name, program)| {
+            let path = format!("/{name}");
+            let config = Config { entrypoint: vec![path.clone()], ..Config::default() };
+            let image = Image::new(name).file(&path, 0o755, Content::Copy(program()?)).config(config);
+            image.served_as(&format!("localhost/{name}:*"))
+        })
+        .collect()
+}
