@@ -10,7 +10,7 @@
 //!   packets between Pods of the same node to nftables with
 //!   `net.bridge.bridge-nf-call-iptables=1`.
 //! - No address is translated between the Pod and the forward hook of its node, except for the
-//!   destination of a Service. kube-proxy meets this for connections between Pods.
+//!   destination of a Service.
 //!
 //! # Guarantees
 //!
@@ -30,8 +30,8 @@
 //! # Known differences
 //!
 //! - IPv6 is not restricted.
-//! - An established connection continues when a policy changes, as in most network plugins. New
-//!   connections are judged by the new policy.
+//! - An established connection continues when a policy changes. New connections are judged by the
+//!   new policy.
 //! - A new Pod is not restricted until its address is in its status and the next pass is done. See
 //!   [`enforce`] for how long that takes.
 //! - A kernel without connection tracking for SCTP treats all SCTP packets between two addresses as

@@ -79,7 +79,7 @@ fn peer_matches(peer: &str, peers: &Peers) -> String {
         Peers::Any => String::new(),
         Peers::Addresses(addresses) => format!("ip {peer} {} ", set(addresses)),
         Peers::Block { cidr, except } => {
-            // nft refuses a prefix of length 0 in some versions, and it matches everything.
+            // A block of all addresses needs no condition.
             let included = if cidr.is_everything() { String::new() } else { format!("ip {peer} {cidr} ") };
             let excluded =
                 if except.is_empty() { String::new() } else { format!("ip {peer} != {} ", set(except)) };
