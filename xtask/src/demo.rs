@@ -1,6 +1,5 @@
 //! `cargo xtask demo`: runs all controllers on a new cluster.
 
-pub(crate) mod samples;
 mod table;
 mod tenant;
 
@@ -11,9 +10,15 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Options, Progress, binaries::Locator, program::build_manager};
+use cluster::{
+    Cluster, Options, Progress,
+    binaries::Locator,
+    program::{build_manager, workspace},
+    usage::resident,
+};
+use local_manager::{launch::start_manager_with_webhooks, samples};
 
-use crate::{launch::start_manager_with_webhooks, process::resident, rbac, workspace};
+use crate::rbac;
 
 /// Starts a cluster, runs all controllers on all samples, and prints the results.
 #[derive(Args)]

@@ -6,9 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use cluster::program::workspace;
 use serde::Serialize;
-
-use crate::workspace;
 
 /// Generated file of a folder.
 pub(crate) struct Generated {

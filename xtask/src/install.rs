@@ -13,6 +13,10 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
+use local_manager::{
+    crds::{self, definitions},
+    remove_leftovers,
+};
 use manager::CONTROLLERS;
 use operator_core::{
     error::{is_conflict, is_not_found},
@@ -25,10 +29,7 @@ use operator_runtime::{
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::{
-    crds::{self, definitions},
-    policies, workstation,
-};
+use crate::policies;
 
 /// Timeout for the deletion of a definition. Only finalizers of other programs can delay it longer.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -72,7 +73,7 @@ pub(crate) async fn uninstall() -> Result<()> {
         wait_for_deletion(&client, &crd, &uid).await?;
     }
     cleanup::delete_leftovers(&client, CONTROLLERS, &mut report).await;
-    workstation::remove_leftovers(&client).await?;
+    remove_leftovers(&client).await?;
     cleanup::delete_policies(&client, CONTROLLERS, &mut report).await;
     for change in &report.changes {
         println!("{change}");

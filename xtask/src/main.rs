@@ -12,11 +12,9 @@ mod faults;
 mod generate;
 mod image;
 mod install;
-mod launch;
 mod new_controller;
 mod policies;
 mod ports;
-mod process;
 mod prose;
 mod rbac;
 mod run;
@@ -25,10 +23,7 @@ mod test;
 mod webhooks;
 mod workstation;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser};
@@ -110,9 +105,4 @@ async fn run(command: Command) -> Result<()> {
         Command::Prose => prose::check(),
         Command::NewController(new) => new.run(),
     }
-}
-
-/// Returns the root folder of the workspace.
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
 }

@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use names::Names;
 
-use cluster::program::cargo_in;
+use cluster::program::{self, cargo_in};
 
 /// Kind that the controller reconciles.
 #[derive(Args)]
@@ -57,7 +57,7 @@ struct File {
 impl NewController {
     /// Writes the controller, registers it in the manager, and generates its manifests and pages.
     pub(crate) fn run(self) -> Result<()> {
-        let workspace = self.workspace.clone().unwrap_or_else(crate::workspace);
+        let workspace = self.workspace.clone().unwrap_or_else(program::workspace);
         let names = self.names(&workspace)?;
         let new = templates::files(&names)?;
         let changed = registration::files(&names, |path| read(&workspace, path))?;

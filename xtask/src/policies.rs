@@ -12,11 +12,12 @@ use kube::{
     api::{Patch, PatchParams},
     core::ClusterResourceScope,
 };
+use local_manager::FIELD_MANAGER;
 use manager::CONTROLLERS;
 use operator_core::manifests::webhooks;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{rbac::NAMESPACE, workstation::FIELD_MANAGER};
+use crate::rbac::NAMESPACE;
 
 fn all() -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
     CONTROLLERS.iter().flat_map(|controller| webhooks::policies(controller, NAMESPACE)).collect()

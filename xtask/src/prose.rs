@@ -3,8 +3,7 @@
 use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
-
-use crate::workspace;
+use cluster::program::workspace;
 
 /// Pages whose tables contain descriptions that Kubernetes and Capsule wrote.
 const QUOTED: &str = "docs/reference/kinds";

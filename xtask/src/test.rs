@@ -11,10 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use cluster::{CLUSTER_VARIABLE, Cluster, Options, program::cargo_in};
+use cluster::{
+    CLUSTER_VARIABLE, Cluster, Options,
+    program::{cargo_in, workspace},
+};
 use output::Output;
-
-use crate::workspace;
 
 /// Maximum number of failed tests that are retried. More failures have a common cause.
 const MAX_RETRIES: usize = 3;

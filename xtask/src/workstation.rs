@@ -4,19 +4,13 @@
 //! changed.
 
 mod addresses;
-mod register_webhooks;
-mod restore_webhooks;
 
 pub(crate) use addresses::{Addresses, BIND_FLAG};
 use anyhow::{Result, ensure};
+use local_manager::Webhooks;
 use manager::Flags;
 use operator_core::Registration;
 use operator_runtime::connect::connect;
-pub(crate) use register_webhooks::Webhooks;
-pub(crate) use restore_webhooks::remove_leftovers;
-
-/// Field manager of all writes.
-pub(crate) const FIELD_MANAGER: &str = "ensemble";
 
 const HOST_FLAG: &str = "--webhook-host";
 

@@ -45,6 +45,7 @@ pub mod real_nodes;
 mod record;
 mod shared;
 pub mod state;
+pub mod usage;
 mod versions;
 pub mod wait;
 

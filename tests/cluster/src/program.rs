@@ -8,6 +8,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+/// Returns the root folder of the workspace.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
+}
+
 /// Returns the running cargo as a command in a folder.
 ///
 /// Removes the environment variables that describe the current package. Some build scripts (for
@@ -41,7 +46,7 @@ pub fn build_ensemblectl(release: bool) -> Result<PathBuf> {
 }
 
 fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
-    let mut cargo = cargo_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    let mut cargo = cargo_in(&workspace());
     // Builds together with xtask, so that xtask, the program, and the tests share the build of
     // their dependencies.
     let packages = ["--package", "xtask", "--package", "manager", "--package", package, "--bin", program];

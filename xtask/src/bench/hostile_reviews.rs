@@ -4,20 +4,20 @@ use std::{path::Path, time::Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use cluster::{Cluster, Options, wait::eventually};
+use cluster::{
+    Cluster, Options,
+    usage::{peak, resident},
+    wait::eventually,
+};
 use harness::hostile_reviews::{self, WebhookRule, WebhookServer};
-use manager::CONTROLLERS;
+use local_manager::launch::{free_address, launch_with_flags, prepare};
+use manager::{CONTROLLERS, NAMESPACE};
 use operator_core::manifests::webhooks::{ClientConfig, mutating, validating};
 use serde_json::Value;
 
 use super::{
     TIMEOUT, figures,
     reviews::{authority, review},
-};
-use crate::{
-    launch::{free_address, launch_with_flags, prepare},
-    process::{peak, resident},
-    rbac::NAMESPACE,
 };
 
 #[derive(Args)]

@@ -7,17 +7,16 @@ use std::{
 
 use anyhow::Result;
 use clap::Args;
-use cluster::{Cluster, Options};
+use cluster::{
+    Cluster, Options,
+    program::workspace,
+    usage::{cpu, resident},
+};
+use local_manager::{launch::start_manager, samples};
 
 use super::{
     TIMEOUT, figures,
     requests::{count_requests, manager_requests, wait_until_idle},
-};
-use crate::{
-    demo::samples,
-    launch::start_manager,
-    process::{cpu, resident},
-    workspace,
 };
 
 #[derive(Args)]

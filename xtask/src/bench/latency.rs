@@ -15,11 +15,11 @@ use kube::{
     Api, Client,
     api::{DeleteParams, PostParams},
 };
+use local_manager::launch::{start_manager, user};
 use podset::{PodSet, PodSetSpec};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{figures, requests::wait_until_idle, workload};
-use crate::launch::{start_manager, user};
 
 #[derive(Args)]
 pub(super) struct Latency {

@@ -7,9 +7,9 @@ use std::{
 
 use anyhow::Result;
 use cluster::{Cluster, audit::AuditLog, audit::Mark, wait::eventually};
+use local_manager::launch::user;
 
 use super::TIMEOUT;
-use crate::launch::user;
 
 /// Returns the requests of the manager since a mark.
 pub(super) fn manager_requests(cluster: &Cluster, since: Mark) -> Result<AuditLog> {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use cluster::{Cluster, Options, wait::eventually};
+use cluster::{Cluster, Options, program::workspace, usage::cpu, wait::eventually};
 use futures::{StreamExt, TryStreamExt, stream};
 use http_body_util::{BodyExt, Full};
 use hyper::{
@@ -20,6 +20,8 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use local_manager::launch::{free_address, launch_with_flags, prepare};
+use manager::NAMESPACE;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
@@ -29,12 +31,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{TIMEOUT, figures};
-use crate::{
-    launch::{free_address, launch_with_flags, prepare},
-    process::cpu,
-    rbac::NAMESPACE,
-    workspace,
-};
 
 #[derive(Args)]
 pub(super) struct Reviews {

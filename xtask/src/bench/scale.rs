@@ -9,7 +9,11 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Options, wait::eventually};
+use cluster::{
+    Cluster, Options,
+    usage::{cpu, peak, resident},
+    wait::eventually,
+};
 use futures::{TryStream, TryStreamExt};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -24,6 +28,7 @@ use kube::{
     core::PartialObjectMeta,
     runtime::watcher::{self, Event, watcher},
 };
+use local_manager::launch::{launch, prepare};
 use memcached::Memcached;
 use namespaceplus::NamespacePlus;
 use podset::PodSet;
@@ -34,10 +39,6 @@ use super::{
     figures,
     requests::{count_requests, manager_requests, wait_until_idle, without_background},
     workload,
-};
-use crate::{
-    launch::{launch, prepare},
-    process::{cpu, peak, resident},
 };
 
 #[derive(Args)]

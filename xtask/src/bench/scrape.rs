@@ -9,15 +9,17 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Options};
+use cluster::{
+    Cluster, Options,
+    program::workspace,
+    usage::{cpu, resident},
+};
+use local_manager::{
+    launch::{free_address, launch_with_flags, prepare},
+    samples,
+};
 
 use super::{TIMEOUT, figures, requests::wait_until_idle};
-use crate::{
-    demo::samples,
-    launch::{free_address, launch_with_flags, prepare},
-    process::{cpu, resident},
-    workspace,
-};
 
 #[derive(Args)]
 pub(super) struct Scrape {

@@ -10,13 +10,18 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use cluster::{Cluster, Component, Options, wait::eventually};
+use cluster::{
+    Cluster, Component, Options,
+    usage::{cpu, peak, resident},
+    wait::eventually,
+};
 use futures::AsyncBufReadExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Resource,
     api::{Request, WatchParams},
 };
+use local_manager::launch::{free_address, launch, prepare};
 use podset::PodSet;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -27,10 +32,6 @@ use super::{
     TIMEOUT, figures,
     requests::{manager_requests, wait_until_idle},
     workload,
-};
-use crate::{
-    launch::{free_address, launch, prepare},
-    process::{cpu, peak, resident},
 };
 
 #[derive(Args)]

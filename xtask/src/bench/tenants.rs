@@ -8,7 +8,11 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Options, wait::eventually};
+use cluster::{
+    Cluster, Options,
+    usage::{cpu, peak, resident},
+    wait::eventually,
+};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::{
@@ -16,6 +20,7 @@ use kube::{
     api::{ApiResource, ListParams, Patch, PatchParams, PostParams},
     runtime::{WatchStreamExt, watcher},
 };
+use local_manager::launch::start_manager_with_webhooks;
 use serde_json::{Value, json};
 use tenant::Tenant;
 
@@ -23,10 +28,6 @@ use super::{
     TIMEOUT, figures,
     requests::{count_requests, manager_requests, wait_until_idle, without_background},
     workload::{ObjectStatus, is_ready, status_is},
-};
-use crate::{
-    launch::start_manager_with_webhooks,
-    process::{cpu, peak, resident},
 };
 
 #[derive(Args)]

@@ -6,10 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use cluster::program::cargo_in;
+use cluster::program::{cargo_in, workspace};
 use go_tools::cache;
-
-use crate::workspace;
 
 /// Version of mdBook.
 const VERSION: &str = "0.5.4";

@@ -16,9 +16,8 @@ mod test_references;
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
+use cluster::program::workspace;
 use page::Page;
-
-use crate::workspace;
 
 /// Folder of the pages and of `book.toml`.
 const DOCS: &str = "docs";

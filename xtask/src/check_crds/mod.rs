@@ -17,10 +17,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use cluster::program::workspace;
 use semver::Version;
 use serde_json::Value;
-
-use crate::workspace;
 
 const RELEASED: &str = "deploy/released";
 const CURRENT: &str = "deploy/crds";

@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result};
 use cluster::Cluster;
+use local_manager::samples::Ready;
 use serde_json::Value;
-
-use super::samples::Ready;
 
 /// Resources of the children that the table counts.
 const CHILDREN: &str = "configmaps,pods,deployments,services,poddisruptionbudgets,namespaces,resourcequotas,limitranges,\

@@ -7,13 +7,15 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use cluster::program::workspace;
 use kube::ResourceExt;
+use local_manager::crds::{deployed, of_controller};
 use manager::{CONTROLLERS, OLDEST_KUBERNETES};
 use operator_core::{Registration, manifests::Grant, rbac::Rule};
 use serde_json::{Value, json};
 
 use super::{COMMAND, cleanup};
-use crate::{crds, generate::Generated, rbac, webhooks, workspace};
+use crate::{crds, generate::Generated, rbac, webhooks};
 
 /// Folders and names of the files in `deploy` that are not generated.
 const STATIC_FILES: [(&str, &str); 5] = [
@@ -52,7 +54,7 @@ fn table() -> Result<Generated> {
 }
 
 fn row(controller: &Registration) -> Value {
-    let definitions = crds::of_controller(controller, &crds::deployed());
+    let definitions = of_controller(controller, &deployed());
     json!({
         "name": controller.name,
         "companions": controller.companions,

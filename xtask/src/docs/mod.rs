@@ -7,15 +7,13 @@ mod metrics;
 mod reasons;
 
 use anyhow::Result;
+use local_manager::crds::definitions;
 
-use crate::{
-    crds,
-    generate::{Generated, document, sync_files, sync_folder},
-};
+use crate::generate::{Generated, document, sync_files, sync_folder};
 
 /// Writes `docs/reference`, or checks it. `gen-rbac` writes the page of permissions.
 pub(crate) fn generate(check: bool) -> Result<()> {
-    let definitions: Vec<_> = crds::definitions().iter().map(document).collect::<Result<_>>()?;
+    let definitions: Vec<_> = definitions().iter().map(document).collect::<Result<_>>()?;
     sync_folder("docs/reference/kinds", &kinds::pages(&definitions), "gen-docs", check)?;
     let page = |name: &str, text| Generated { name: name.to_owned(), text };
     let pages = [

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use cluster::program::{cargo_in, executable};
+use cluster::program::{cargo_in, executable, workspace};
 
 use super::{
     auditable,
@@ -16,7 +16,6 @@ use super::{
     platform::{Platform, variables},
     toolchain::first_line,
 };
-use crate::workspace;
 
 /// Separator of flags in `CARGO_ENCODED_RUSTFLAGS`, which allows spaces in paths.
 const SEPARATOR: &str = "\u{1f}";

@@ -23,13 +23,14 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use archive::{Archive, Image};
 use clap::Args;
+use cluster::program::workspace;
 use layer::Entry;
 use packages::{Packages, packages};
 use platform::Platform;
 use serde_json::Value;
 use verify::Digest;
 
-use crate::{deploy::IMAGE, workspace};
+use crate::deploy::IMAGE;
 
 #[derive(Args)]
 pub(crate) struct BuildImage {

@@ -7,12 +7,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use cluster::program::cargo_in;
+use cluster::program::{cargo_in, workspace};
 use semver::Version;
 use serde::Deserialize;
 
 use super::platform::Platform;
-use crate::workspace;
 
 /// Package of the program in the image.
 const PROGRAM: &str = "manager";

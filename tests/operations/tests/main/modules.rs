@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "crates/ensemblectl",
     "crates/manager",
     "crates/memcached",
@@ -17,6 +17,7 @@ const CRATES: [&str; 11] = [
     "crates/tenant",
     "tests/cluster",
     "tests/faults",
+    "tests/local-manager",
     "xtask",
 ];
 

@@ -7,15 +7,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use cluster::{Cluster, Companion};
+use cluster::{Cluster, Companion, program::workspace};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::api::ApiResource;
+use local_manager::launch::{launch_with_flags, user};
 use podset::PodSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::workload;
-use crate::{launch::launch_with_flags, workspace};
 
 /// Namespace of the ServiceAccounts of the other controllers.
 const NAMESPACE: &str = "peers";
@@ -52,7 +52,7 @@ impl Controller {
     /// Returns its user name at the API server.
     pub(super) fn user(self) -> String {
         match self {
-            Self::Ensemble => crate::launch::user(),
+            Self::Ensemble => user(),
             Self::ReplicaSet | Self::Go => format!("system:serviceaccount:{NAMESPACE}:{}", self.name()),
         }
     }

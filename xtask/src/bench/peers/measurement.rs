@@ -8,7 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use cluster::{Cluster, wait::eventually};
+use cluster::{
+    Cluster,
+    usage::{cpu, peak, resident},
+    wait::eventually,
+};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -32,7 +36,6 @@ use super::{
     },
     controller::{Controller, LABEL, Programs},
 };
-use crate::process::{cpu, peak, resident};
 
 /// Time between the readiness of the last object and the end of the measurement.
 const SETTLE: Duration = Duration::from_secs(5);

@@ -10,14 +10,14 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use cluster::{Cluster, Options};
+use cluster::{Cluster, Options, program::workspace};
+use local_manager::launch::prepare;
 
 use self::{
     controller::{Controller, Programs, build_go, create_service_accounts},
     measurement::{Measurement, delete_objects},
 };
 use super::workload;
-use crate::{launch::prepare, workspace};
 
 #[derive(Args)]
 pub(super) struct Peers {

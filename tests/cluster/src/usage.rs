@@ -8,17 +8,17 @@ use anyhow::{Context, Result};
 ///
 /// # Errors
 /// Returns an error if there is no `/proc`, or if the process has ended.
-pub(crate) fn resident(pid: u32) -> Result<f64> {
+pub fn resident(pid: u32) -> Result<f64> {
     status(pid, "VmRSS:")
 }
 
 /// Returns the peak resident memory of a process in MiB. Errors as in [`resident`].
-pub(crate) fn peak(pid: u32) -> Result<f64> {
+pub fn peak(pid: u32) -> Result<f64> {
     status(pid, "VmHWM:")
 }
 
 /// Returns the CPU time of the running threads of a process. Errors as in [`resident`].
-pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+pub fn cpu(pid: u32) -> Result<Duration> {
     let folder = format!("/proc/{pid}/task");
     let mut total = 0;
     for thread in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {

@@ -22,11 +22,10 @@ use operator_core::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::FIELD_MANAGER;
-use crate::crds;
+use crate::{FIELD_MANAGER, crds};
 
 /// Validating or mutating webhook configuration.
-pub(super) trait Configuration:
+pub(crate) trait Configuration:
     Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + Serialize + DeserializeOwned
 {
     fn client_configs(&self) -> Vec<&WebhookClientConfig>;
@@ -46,12 +45,12 @@ impl Configuration for MutatingWebhookConfiguration {
 
 /// Deletes the webhook configurations of managers on workstations, including those that were
 /// killed.
-pub(crate) async fn remove_leftovers(client: &Client) -> Result<()> {
+pub async fn remove_leftovers(client: &Client) -> Result<()> {
     remove_configurations(client, CONTROLLERS, "https://").await
 }
 
 /// Deletes the webhook configurations of these controllers whose URLs all start with `base`.
-pub(super) async fn remove_configurations(
+pub(crate) async fn remove_configurations(
     client: &Client,
     controllers: &[Registration],
     base: &str,
@@ -83,7 +82,7 @@ async fn remove_configuration<K: Configuration>(api: &Api<K>, name: &str, base: 
 /// `base`.
 ///
 /// Definitions that do not exist are not created.
-pub(super) async fn restore_conversions(
+pub(crate) async fn restore_conversions(
     client: &Client,
     controllers: &[Registration],
     base: &str,

@@ -20,23 +20,28 @@ use crate::crds::definitions;
 
 /// Object of the samples.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    pub(crate) kind: String,
-    pub(crate) namespace: Option<String>,
-    pub(crate) name: String,
+pub struct Sample {
+    /// Kind, such as `PodSet`.
+    pub kind: String,
+    /// Namespace. `None` for a cluster-scoped object.
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
     resource: ApiResource,
     applied: Instant,
 }
 
 /// Sample that is ready.
-pub(crate) struct Ready {
-    pub(crate) sample: Sample,
-    pub(crate) took: Duration,
+pub struct Ready {
+    /// The sample.
+    pub sample: Sample,
+    /// Time from the start of the apply until it was ready.
+    pub took: Duration,
 }
 
 impl Sample {
     /// Returns `namespace/name`, or the name of a cluster-scoped object.
-    pub(crate) fn key(&self) -> String {
+    pub fn key(&self) -> String {
         self.namespace
             .as_ref()
             .map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
@@ -44,7 +49,7 @@ impl Sample {
 }
 
 /// Applies a folder of manifests, and returns its objects of Ensemble's kinds.
-pub(crate) async fn apply(cluster: &Cluster, folder: &Path) -> Result<Vec<Sample>> {
+pub async fn apply(cluster: &Cluster, folder: &Path) -> Result<Vec<Sample>> {
     let folder = folder.display().to_string();
     let applied = Instant::now();
     let output = cluster.kubectl(&["apply", "--server-side", "--output=json", "-f", &folder]).await?;
@@ -74,7 +79,7 @@ fn sample(object: &Value, applied: Instant) -> Option<Sample> {
 }
 
 /// Waits until all samples are ready.
-pub(crate) async fn wait(cluster: &Cluster, samples: Vec<Sample>, limit: Duration) -> Result<Vec<Ready>> {
+pub async fn wait(cluster: &Cluster, samples: Vec<Sample>, limit: Duration) -> Result<Vec<Ready>> {
     let client = cluster.client().await?;
     try_join_all(samples.into_iter().map(|sample| ready(&client, sample, limit))).await
 }

@@ -7,26 +7,25 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use cluster::{Cluster, Companion, wait::eventually};
-use manager::CONTROLLERS;
+use cluster::{Cluster, Companion, program::workspace, wait::eventually};
+use manager::{ACCOUNT, CONTROLLERS, NAMESPACE};
 
 use crate::{
+    Webhooks,
     crds::{definitions, install},
-    rbac, workspace,
-    workstation::Webhooks,
 };
 
 /// Timeout until the webhooks of a manager respond.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Prepares the cluster, and starts the manager as its ServiceAccount.
-pub(crate) async fn start_manager(cluster: &Cluster, program: &Path) -> Result<Companion> {
+pub async fn start_manager(cluster: &Cluster, program: &Path) -> Result<Companion> {
     prepare(cluster).await?;
     launch(cluster, program, "0").await
 }
 
 /// Starts the manager like [`start_manager`], registers its webhooks, and waits until they respond.
-pub(crate) async fn start_manager_with_webhooks(cluster: &Cluster, program: &Path) -> Result<Companion> {
+pub async fn start_manager_with_webhooks(cluster: &Cluster, program: &Path) -> Result<Companion> {
     prepare(cluster).await?;
     let address = free_address()?;
     let host = address.ip().to_string();
@@ -45,7 +44,7 @@ pub(crate) async fn start_manager_with_webhooks(cluster: &Cluster, program: &Pat
 }
 
 /// Installs the CustomResourceDefinitions, and applies `deploy/rbac`.
-pub(crate) async fn prepare(cluster: &Cluster) -> Result<()> {
+pub async fn prepare(cluster: &Cluster) -> Result<()> {
     install(&cluster.client().await?, &definitions()).await?;
     let rbac = workspace().join("deploy/rbac").display().to_string();
     cluster.kubectl(&["apply", "--server-side", "-f", &rbac]).await?;
@@ -53,7 +52,7 @@ pub(crate) async fn prepare(cluster: &Cluster) -> Result<()> {
 }
 
 /// Starts a manager on a prepared cluster. `probes` is the address of its health probes, or `0`.
-pub(crate) async fn launch(cluster: &Cluster, program: &Path, probes: &str) -> Result<Companion> {
+pub async fn launch(cluster: &Cluster, program: &Path, probes: &str) -> Result<Companion> {
     // It serves its webhooks, but they are not registered.
     let flags =
         [format!("--health-probe-bind-address={probes}"), "--webhook-bind-address=127.0.0.1:0".to_owned()];
@@ -61,12 +60,8 @@ pub(crate) async fn launch(cluster: &Cluster, program: &Path, probes: &str) -> R
 }
 
 /// Starts a manager with these flags on a prepared cluster.
-pub(crate) async fn launch_with_flags(
-    cluster: &Cluster,
-    program: &Path,
-    flags: &[String],
-) -> Result<Companion> {
-    let kubeconfig = cluster.service_account_kubeconfig(rbac::NAMESPACE, rbac::ACCOUNT).await?;
+pub async fn launch_with_flags(cluster: &Cluster, program: &Path, flags: &[String]) -> Result<Companion> {
+    let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await?;
     let environment = [
         ("KUBECONFIG".to_owned(), kubeconfig.display().to_string()),
         // The metrics are served as in a deployment, but on any free port.
@@ -76,12 +71,12 @@ pub(crate) async fn launch_with_flags(
 }
 
 /// Returns a free address of this machine.
-pub(crate) fn free_address() -> Result<SocketAddr> {
+pub fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").context("cannot bind a free port on 127.0.0.1")?;
     Ok(listener.local_addr()?)
 }
 
 /// Returns the user name of the manager's ServiceAccount.
-pub(crate) fn user() -> String {
-    format!("system:serviceaccount:{}:{}", rbac::NAMESPACE, rbac::ACCOUNT)
+pub fn user() -> String {
+    format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}")
 }

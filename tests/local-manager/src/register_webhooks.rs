@@ -12,7 +12,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::ObjectMeta,
 };
-use manager::CONTROLLERS;
+use manager::{CONTROLLERS, NAMESPACE};
 use operator_core::{
     Registration,
     error::is_already_exists,
@@ -20,17 +20,16 @@ use operator_core::{
 };
 use operator_runtime::crds::install;
 
-use super::{
-    FIELD_MANAGER,
+use crate::{
+    FIELD_MANAGER, crds,
     restore_webhooks::{Configuration, remove_configurations, restore_conversions},
 };
-use crate::{crds, rbac::NAMESPACE};
 
 /// Interval of the checks whether the manager listens.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Webhooks of a manager on this machine.
-pub(crate) struct Webhooks {
+pub struct Webhooks {
     client: Client,
     controllers: Vec<Registration>,
     address: SocketAddr,
@@ -39,14 +38,14 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     /// Returns the webhooks of these controllers, served on `address` and reachable as `host`.
-    pub(crate) fn new(client: Client, controllers: &[Registration], address: SocketAddr, host: &str) -> Self {
+    pub fn new(client: Client, controllers: &[Registration], address: SocketAddr, host: &str) -> Self {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let base = format!("https://{host}:{}", address.port());
         Self { client, controllers: controllers.to_vec(), address, base }
     }
 
     /// Returns whether the webhooks of a deployed manager are registered.
-    pub(crate) async fn are_deployed(&self) -> Result<bool> {
+    pub async fn are_deployed(&self) -> Result<bool> {
         for controller in CONTROLLERS {
             let name = name(controller.name);
             if refers_to_service(&Api::<ValidatingWebhookConfiguration>::all(self.client.clone()), &name)
@@ -61,7 +60,7 @@ impl Webhooks {
     }
 
     /// Creates the namespace of the manager, which contains its certificates.
-    pub(crate) async fn create_namespace(&self) -> Result<()> {
+    pub async fn create_namespace(&self) -> Result<()> {
         let metadata = ObjectMeta { name: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() };
         let namespace = Namespace { metadata, ..Namespace::default() };
         match Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await {
@@ -74,7 +73,7 @@ impl Webhooks {
 
     /// Waits until the manager listens, and registers its webhooks. Replaces those of an earlier
     /// manager.
-    pub(crate) async fn register(&self) -> Result<()> {
+    pub async fn register(&self) -> Result<()> {
         while tokio::net::TcpStream::connect(self.address).await.is_err() {
             tokio::time::sleep(POLL).await;
         }
@@ -101,7 +100,7 @@ impl Webhooks {
     }
 
     /// Removes the registration, unless another manager has replaced it.
-    pub(crate) async fn unregister(&self) -> Result<()> {
+    pub async fn unregister(&self) -> Result<()> {
         let base = format!("{}/", self.base);
         remove_configurations(&self.client, &self.controllers, &base).await?;
         restore_conversions(&self.client, &self.controllers, &base).await
