@@ -1,6 +1,5 @@
 //! Commands for developers: `cargo xtask <command>`.
 
-mod bench;
 mod book;
 mod check_crds;
 mod cluster;

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "crates/ensemblectl",
     "crates/manager",
     "crates/memcached",
@@ -15,6 +15,7 @@ const CRATES: [&str; 12] = [
     "crates/operator-runtime",
     "crates/podset",
     "crates/tenant",
+    "tests/bench",
     "tests/cluster",
     "tests/faults",
     "tests/local-manager",

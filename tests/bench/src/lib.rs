@@ -22,7 +22,7 @@ use cluster::program::build_manager;
 
 /// Measures a release build of the manager.
 #[derive(Args)]
-pub(crate) struct Bench {
+pub struct Bench {
     /// Benchmarks to run, all by default
     #[arg(value_enum)]
     benchmarks: Vec<Benchmark>,
@@ -82,7 +82,11 @@ enum Benchmark {
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Bench {
-    pub(crate) async fn run(&self) -> Result<()> {
+    /// Builds the manager, runs the benchmarks one after the other, and prints the figures.
+    ///
+    /// # Errors
+    /// Returns an error if the manager cannot be built, or if a benchmark fails.
+    pub async fn run(&self) -> Result<()> {
         println!("building the manager ...");
         let program = build_manager(true)?;
         for benchmark in Benchmark::value_variants() {

@@ -6,7 +6,7 @@ use super::{
     controller::Controller,
     measurement::{Measurement, pods_per_object},
 };
-use crate::bench::figures::count;
+use crate::figures::count;
 
 /// Figure of a measurement.
 pub(super) struct Figure {

@@ -9,7 +9,7 @@ use super::{
     measurement::Measurement,
     report::{FIGURES, Figure, controllers, median, sizes},
 };
-use crate::bench::figures::count;
+use crate::figures::count;
 
 /// Draws each figure against the number of objects. A single size is not plotted.
 pub(super) fn draw(measurements: &[Measurement], folder: &Path) -> Result<()> {

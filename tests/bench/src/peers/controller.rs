@@ -149,13 +149,13 @@ pub(super) fn build_go(scratch: &Path) -> Result<PathBuf> {
     let program = scratch.join("podset-go");
     let mut go = Command::new("go");
     go.args(["build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o"]).arg(&program).arg(".");
-    go.current_dir(workspace().join("xtask/peers/podset-go"));
+    go.current_dir(workspace().join("tests/bench/peers/podset-go"));
     go.env("CGO_ENABLED", "0").env("GOFLAGS", "").env("GOWORK", "off");
     let status = go
         .status()
         .context("cannot run `go`; install Go, or leave out the Go controller with --controllers")?;
     if !status.success() {
-        bail!("cannot build xtask/peers/podset-go: `go build` failed");
+        bail!("cannot build tests/bench/peers/podset-go: `go build` failed");
     }
     Ok(program)
 }
