@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 /// Prints one figure.
-pub(super) fn print(label: &str, value: f64, unit: &str) {
+pub(crate) fn print(label: &str, value: f64, unit: &str) {
     println!("{label:<46} {value:8.1} {unit}");
 }
 
 /// Returns a percentile of sorted times in milliseconds, by nearest rank.
-pub(super) fn percentile(times: &[Duration], percent: usize) -> f64 {
+pub(crate) fn percentile(times: &[Duration], percent: usize) -> f64 {
     let rank = (times.len() * percent).div_ceil(100).max(1);
     times.get(rank - 1).copied().map_or(0.0, milliseconds)
 }
 
 /// Converts a count to a figure.
-pub(super) fn count(count: usize) -> f64 {
+pub(crate) fn count(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-pub(super) fn milliseconds(time: Duration) -> f64 {
+pub(crate) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 

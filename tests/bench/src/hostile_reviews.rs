@@ -15,13 +15,13 @@ use manager::{CONTROLLERS, NAMESPACE};
 use operator_core::manifests::webhooks::{ClientConfig, mutating, validating};
 use serde_json::Value;
 
-use super::{
+use crate::{
     TIMEOUT, figures,
     reviews::{authority, review},
 };
 
 #[derive(Args)]
-pub(super) struct HostileReviews {
+pub(crate) struct HostileReviews {
     /// Send every n-th hostile review
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     hostile_step: u16,
@@ -40,7 +40,7 @@ const REVIEWS: [usize; 4] = [96 * 1024, MIB, 4 * MIB - 8 * 1024, 7 * MIB];
 const CONVERSIONS: [usize; 4] = [96 * 1024, 2 * MIB, 16 * MIB - 8 * 1024, 20 * MIB];
 
 impl HostileReviews {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         prepare(&cluster).await?;
         let address = free_address()?;

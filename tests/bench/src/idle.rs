@@ -14,20 +14,20 @@ use cluster::{
 };
 use local_manager::{launch::start_manager, samples};
 
-use super::{
+use crate::{
     TIMEOUT, figures,
     requests::{count_requests, manager_requests, wait_until_idle},
 };
 
 #[derive(Args)]
-pub(super) struct Idle {
+pub(crate) struct Idle {
     /// Duration of the idle period in seconds
     #[arg(long, default_value_t = 300)]
     idle_seconds: u64,
 }
 
 impl Idle {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         let running = start_manager(&cluster, program).await?;
         wait_until_idle(&cluster, Duration::from_secs(5)).await?;

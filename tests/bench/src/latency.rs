@@ -19,10 +19,10 @@ use local_manager::launch::{start_manager, user};
 use podset::{PodSet, PodSetSpec};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{figures, requests::wait_until_idle, workload};
+use crate::{figures, requests::wait_until_idle, workload};
 
 #[derive(Args)]
-pub(super) struct Latency {
+pub(crate) struct Latency {
     /// Number of PodSets to create, and of their Pods to delete, one every 0.2 s
     #[arg(long, default_value_t = 300)]
     latency_changes: usize,
@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 const IDLE: Duration = Duration::from_secs(5);
 
 impl Latency {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options { nodes: workload::NODES, ..Options::default() }).await?;
         let running = start_manager(&cluster, program).await?;
         let client = cluster.client().await?;

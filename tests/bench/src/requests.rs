@@ -9,20 +9,20 @@ use anyhow::Result;
 use cluster::{Cluster, audit::AuditLog, audit::Mark, wait::eventually};
 use local_manager::launch::user;
 
-use super::TIMEOUT;
+use crate::TIMEOUT;
 
 /// Returns the requests of the manager since a mark.
-pub(super) fn manager_requests(cluster: &Cluster, since: Mark) -> Result<AuditLog> {
+pub(crate) fn manager_requests(cluster: &Cluster, since: Mark) -> Result<AuditLog> {
     Ok(cluster.audit_since(since)?.by_user(&user()))
 }
 
 /// Removes the requests of an idle manager: watches and renewals of Leases.
-pub(super) fn without_background(log: AuditLog) -> AuditLog {
+pub(crate) fn without_background(log: AuditLog) -> AuditLog {
     log.filter(|entry| entry.verb != "watch" && entry.resource != "leases")
 }
 
 /// Counts requests by verb and resource, such as `update podsets/status`.
-pub(super) fn count_requests(log: &AuditLog) -> BTreeMap<String, usize> {
+pub(crate) fn count_requests(log: &AuditLog) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for entry in &log.entries {
         let subresource =
@@ -33,7 +33,7 @@ pub(super) fn count_requests(log: &AuditLog) -> BTreeMap<String, usize> {
 }
 
 /// Waits until the manager has sent only watches and renewals of Leases for this time.
-pub(super) async fn wait_until_idle(cluster: &Cluster, window: Duration) -> Result<()> {
+pub(crate) async fn wait_until_idle(cluster: &Cluster, window: Duration) -> Result<()> {
     let mut since = Instant::now();
     let mut mark = cluster.audit_mark()?;
     eventually("the manager to be idle", TIMEOUT, async || {

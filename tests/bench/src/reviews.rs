@@ -30,10 +30,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::{TIMEOUT, figures};
+use crate::{TIMEOUT, figures};
 
 #[derive(Args)]
-pub(super) struct Reviews {
+pub(crate) struct Reviews {
     /// Number of admission reviews to send
     #[arg(long, default_value_t = 20_000)]
     reviews: usize,
@@ -51,7 +51,7 @@ const PATH: &str = "/tenant/tenants";
 type Sender = SendRequest<Full<Bytes>>;
 
 impl Reviews {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         prepare(&cluster).await?;
         let [webhooks, metrics] = [free_address()?, free_address()?];
@@ -96,7 +96,7 @@ impl Reviews {
 }
 
 /// Returns the review of the creation of the sample Tenant.
-pub(super) fn review() -> Result<Bytes> {
+pub(crate) fn review() -> Result<Bytes> {
     let sample = std::fs::read_to_string(workspace().join("samples/tenant.yaml"))?;
     let object: Value = serde_saphyr::from_str(&sample).context("samples/tenant.yaml is not valid YAML")?;
     let (group, version) = ("capsule.clastix.io", "v1beta2");
@@ -120,7 +120,7 @@ pub(super) fn review() -> Result<Bytes> {
 }
 
 /// Returns the CA certificate of the manager's serving certificate.
-pub(super) async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
+pub(crate) async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
     let secrets = Api::<Secret>::namespaced(cluster.client().await?, NAMESPACE);
     let secret = secrets.get("ensemble-certificates").await?;
     let bundle = secret.data.and_then(|mut data| data.remove("ca.crt"));

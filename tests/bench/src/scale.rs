@@ -35,14 +35,14 @@ use podset::PodSet;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{
+use crate::{
     figures,
     requests::{count_requests, manager_requests, wait_until_idle, without_background},
     workload,
 };
 
 #[derive(Args)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// Number of PodSets of ten Pods, and of Memcacheds; half as many NamespacePlus objects are
     /// created
     #[arg(long, default_value_t = 1000)]
@@ -62,7 +62,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 const IDLE: Duration = Duration::from_secs(5);
 
 impl Scale {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options { nodes: workload::NODES, ..Options::default() }).await?;
         prepare(&cluster).await?;
         let running = launch(&cluster, program, "0").await?;

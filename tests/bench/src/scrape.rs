@@ -19,17 +19,17 @@ use local_manager::{
     samples,
 };
 
-use super::{TIMEOUT, figures, requests::wait_until_idle};
+use crate::{TIMEOUT, figures, requests::wait_until_idle};
 
 #[derive(Args)]
-pub(super) struct Scrape {
+pub(crate) struct Scrape {
     /// Number of scrapes
     #[arg(long, default_value_t = 500)]
     scrapes: u32,
 }
 
 impl Scrape {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         prepare(&cluster).await?;
         let metrics = free_address()?;

@@ -28,14 +28,14 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{
+use crate::{
     TIMEOUT, figures,
     requests::{manager_requests, wait_until_idle},
     workload,
 };
 
 #[derive(Args)]
-pub(super) struct Start {
+pub(crate) struct Start {
     /// Number of existing PodSets of ten Pods
     #[arg(long, default_value_t = 1000)]
     start_objects: usize,
@@ -68,7 +68,7 @@ struct InitialEvents {
 const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK""#;
 
 impl Start {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options { nodes: workload::NODES, ..Options::default() }).await?;
         prepare(&cluster).await?;
         self.populate(&cluster, program).await?;

@@ -24,14 +24,14 @@ use local_manager::launch::start_manager_with_webhooks;
 use serde_json::{Value, json};
 use tenant::Tenant;
 
-use super::{
+use crate::{
     TIMEOUT, figures,
     requests::{count_requests, manager_requests, wait_until_idle, without_background},
     workload::{ObjectStatus, is_ready, status_is},
 };
 
 #[derive(Args)]
-pub(super) struct Tenants {
+pub(crate) struct Tenants {
     /// Number of Tenants of three namespaces to create
     #[arg(long = "tenants", value_name = "TENANTS", default_value_t = 200)]
     count: usize,
@@ -75,7 +75,7 @@ struct TestEnv {
 }
 
 impl Tenants {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         let running = start_manager_with_webhooks(&cluster, program).await?;
         let (admin, owner) = (cluster.client().await?, cluster.client_as(OWNER, &[GROUP]).await?);

@@ -13,24 +13,24 @@ use podset::{PodSet, PodSetSpec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::TIMEOUT;
+use crate::TIMEOUT;
 
 /// Pods of each PodSet.
-pub(super) const REPLICAS: i32 = 10;
+pub(crate) const REPLICAS: i32 = 10;
 /// Objects of each namespace.
-pub(super) const PER_NAMESPACE: usize = 100;
+pub(crate) const PER_NAMESPACE: usize = 100;
 /// Nodes of the cluster.
-pub(super) const NODES: usize = 12;
+pub(crate) const NODES: usize = 12;
 /// Concurrent requests that create objects.
 const CONCURRENCY: usize = 16;
 
 /// Returns the namespace of the object with this number.
-pub(super) fn namespace_of(number: usize) -> String {
+pub(crate) fn namespace_of(number: usize) -> String {
     format!("many-{}", number / PER_NAMESPACE)
 }
 
 /// Creates the namespaces for a number of objects.
-pub(super) async fn create_namespaces(client: &Client, objects: usize) -> Result<()> {
+pub(crate) async fn create_namespaces(client: &Client, objects: usize) -> Result<()> {
     let namespaces = Api::<Namespace>::all(client.clone());
     for number in (0..objects).step_by(PER_NAMESPACE) {
         let namespace = serde_json::from_value(json!({ "metadata": { "name": namespace_of(number) } }))?;
@@ -40,7 +40,7 @@ pub(super) async fn create_namespaces(client: &Client, objects: usize) -> Result
 }
 
 /// Creates objects in their namespaces, several concurrently.
-pub(super) async fn create_all<K>(
+pub(crate) async fn create_all<K>(
     client: &Client,
     count: usize,
     object: impl Fn(usize) -> Result<K>,
@@ -63,7 +63,7 @@ where
 }
 
 /// Returns a PodSet whose Pods name their node, so that they need no scheduler.
-pub(super) fn podset(number: usize) -> Result<PodSet> {
+pub(crate) fn podset(number: usize) -> Result<PodSet> {
     let template = json!({
         "metadata": { "labels": { "app.kubernetes.io/name": "many" } },
         "spec": {
@@ -78,18 +78,18 @@ pub(super) fn podset(number: usize) -> Result<PodSet> {
     ))
 }
 
-pub(super) fn podset_name(number: usize) -> String {
+pub(crate) fn podset_name(number: usize) -> String {
     format!("set-{number}")
 }
 
 /// Returns the number of objects of a kind that are ready.
-pub(super) async fn count_ready<K: Resource<DynamicType = ()>>(client: &Client) -> Result<usize> {
+pub(crate) async fn count_ready<K: Resource<DynamicType = ()>>(client: &Client) -> Result<usize> {
     let all = Api::<ObjectStatus>::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     Ok(all.list(&ListParams::default()).await?.iter().filter(|object| status_is(object, is_ready)).count())
 }
 
 /// Waits until an object is ready for its current generation.
-pub(super) async fn until_ready<K: Resource<DynamicType = ()>>(
+pub(crate) async fn until_ready<K: Resource<DynamicType = ()>>(
     client: &Client,
     namespace: &str,
     name: &str,
@@ -104,25 +104,25 @@ pub(super) async fn until_ready<K: Resource<DynamicType = ()>>(
 }
 
 /// Object without its spec, which would take long to parse.
-pub(super) type ObjectStatus = Object<NoSpec, Status>;
+pub(crate) type ObjectStatus = Object<NoSpec, Status>;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct NoSpec {}
+pub(crate) struct NoSpec {}
 
 /// Fields of the statuses of all kinds. Fields that a kind does not have are zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Status {
+pub(crate) struct Status {
     observed_generation: Option<i64>,
     /// Ready Pods of a PodSet or ReplicaSet.
-    pub(super) ready_replicas: i32,
+    pub(crate) ready_replicas: i32,
     /// Namespaces of a Tenant.
-    pub(super) size: usize,
+    pub(crate) size: usize,
     conditions: Vec<Condition>,
 }
 
 /// Returns whether the status describes the current generation and matches a predicate.
-pub(super) fn status_is(object: &ObjectStatus, predicate: impl Fn(&Status) -> bool) -> bool {
+pub(crate) fn status_is(object: &ObjectStatus, predicate: impl Fn(&Status) -> bool) -> bool {
     object
         .status
         .as_ref()
@@ -130,6 +130,6 @@ pub(super) fn status_is(object: &ObjectStatus, predicate: impl Fn(&Status) -> bo
 }
 
 /// Returns whether the condition Ready is True.
-pub(super) fn is_ready(status: &Status) -> bool {
+pub(crate) fn is_ready(status: &Status) -> bool {
     status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -15,7 +15,7 @@ use podset::PodSet;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::workload;
+use crate::workload;
 
 /// Namespace of the ServiceAccounts of the other controllers.
 const NAMESPACE: &str = "peers";

@@ -27,14 +27,12 @@ use kube::{
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::{
-    super::{
-        TIMEOUT,
-        figures::count,
-        requests::{count_requests, without_background},
-        workload::{self, ObjectStatus, status_is},
-    },
-    controller::{Controller, LABEL, Programs},
+use super::controller::{Controller, LABEL, Programs};
+use crate::{
+    TIMEOUT,
+    figures::count,
+    requests::{count_requests, without_background},
+    workload::{self, ObjectStatus, status_is},
 };
 
 /// Time between the readiness of the last object and the end of the measurement.

@@ -17,10 +17,10 @@ use self::{
     controller::{Controller, Programs, build_go, create_service_accounts},
     measurement::{Measurement, delete_objects},
 };
-use super::workload;
+use crate::workload;
 
 #[derive(Args)]
-pub(super) struct Peers {
+pub(crate) struct Peers {
     /// Controllers to compare
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Controller::Ensemble, Controller::ReplicaSet, Controller::Go])]
     controllers: Vec<Controller>,
@@ -36,7 +36,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub(super) async fn run(&self, program: &Path) -> Result<()> {
+    pub(crate) async fn run(&self, program: &Path) -> Result<()> {
         let results = workspace().join("target/bench");
         fs::create_dir_all(&results).with_context(|| format!("cannot create {}", results.display()))?;
         let disabled = "--controllers=*,-replicaset-controller,-deployment-controller".to_owned();
