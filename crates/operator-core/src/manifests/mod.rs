@@ -2,6 +2,8 @@
 //! policies, and CRDs with conversions.
 
 mod grant;
+#[cfg(test)]
+mod testing;
 mod validation;
 pub mod webhooks;
 

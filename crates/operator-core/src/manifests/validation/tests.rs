@@ -5,24 +5,10 @@ use k8s_openapi::api::{
 };
 
 use super::*;
-use crate::admission::{
-    BoxError, CREATE, Caches, Metadata, Request, UPDATE, Validator, Verdict, Webhook, WebhookBuilder,
-    any_namespaced, target,
+use crate::{
+    admission::{CREATE, Metadata, UPDATE, Webhook, WebhookBuilder, any_namespaced, target},
+    manifests::testing::Anything,
 };
-
-struct Anything;
-
-impl Validator for Anything {
-    type Object = Metadata;
-
-    fn build(_: &mut Caches<'_>) -> Self {
-        Self
-    }
-
-    async fn validate(&self, _: &Request<Metadata>) -> Result<Verdict, BoxError> {
-        Ok(Verdict::allow())
-    }
-}
 
 fn named(name: &'static str) -> WebhookBuilder<Metadata> {
     Webhook::validating::<Anything>(name)

@@ -2,38 +2,10 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::admission::{
-    BoxError, CREATE, Caches, DELETE, Metadata, Mutation, Mutator, Request, UPDATE, Validator, Verdict,
-    any_namespaced, target,
+use crate::{
+    admission::{CREATE, DELETE, UPDATE, any_namespaced, target},
+    manifests::testing::Anything,
 };
-
-struct Pods;
-
-impl Validator for Pods {
-    type Object = Pod;
-
-    fn build(_: &mut Caches<'_>) -> Self {
-        Self
-    }
-
-    async fn validate(&self, _: &Request<Pod>) -> Result<Verdict, BoxError> {
-        Ok(Verdict::allow())
-    }
-}
-
-struct Anything;
-
-impl Mutator for Anything {
-    type Object = Metadata;
-
-    fn build(_: &mut Caches<'_>) -> Self {
-        Self
-    }
-
-    async fn mutate(&self, _: &Request<Metadata>) -> Result<Mutation<Metadata>, BoxError> {
-        Ok(Mutation::keep())
-    }
-}
 
 fn selector(key: &str) -> LabelSelector {
     LabelSelector {
@@ -44,7 +16,7 @@ fn selector(key: &str) -> LabelSelector {
 
 fn webhooks() -> Vec<Webhook> {
     vec![
-        Webhook::validating::<Pods>("pods")
+        Webhook::validating::<Anything>("pods")
             .on(target::<Pod>(CREATE | UPDATE))
             .on(target::<Pod>(UPDATE).subresource("ephemeralcontainers"))
             .in_namespaces(selector("team"))
