@@ -64,6 +64,26 @@ pub struct Registration {
 }
 
 impl Registration {
+    /// Returns the entry of a controller that declares nothing: no rules, definitions, or webhooks.
+    ///
+    /// Use it for a [`Runnable`] without a [`Controller`], for example in a test.
+    pub const fn new(name: &'static str, build: fn(&Environment) -> Box<dyn Runnable>) -> Self {
+        Self {
+            name,
+            companions: &[],
+            rules: Vec::new,
+            crds: Vec::new,
+            webhooks: Vec::new,
+            policies: |_| Vec::new(),
+            conversions: Vec::new,
+            gauges: || &[],
+            settings: || &[],
+            owned_finalizer: || None,
+            leftovers: Vec::new,
+            build,
+        }
+    }
+
     /// Builds the controller and runs it until the environment stops. Use it without leader
     /// election.
     pub async fn run(&self, environment: &Environment) {

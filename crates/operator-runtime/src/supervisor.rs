@@ -227,21 +227,8 @@ mod tests {
         Box::new(Recording { stop: environment.stop.clone(), runs: watch::Sender::default() })
     }
 
-    const BAD: Registration = Registration {
-        name: "bad",
-        companions: &[],
-        rules: Vec::new,
-        crds: Vec::new,
-        webhooks: Vec::new,
-        policies: |_| Vec::new(),
-        conversions: Vec::new,
-        gauges: || &[],
-        settings: || &[],
-        owned_finalizer: || None,
-        leftovers: Vec::new,
-        build: |_| Box::new(Crashing),
-    };
-    const GOOD: Registration = Registration { name: "good", build: good, ..BAD };
+    const BAD: Registration = Registration::new("bad", |_| Box::new(Crashing));
+    const GOOD: Registration = Registration::new("good", good);
 
     fn environment() -> Environment {
         let service = tower::service_fn(|_| async {

@@ -39,18 +39,8 @@ impl Validator for DenyAll {
 }
 
 const REGISTRATION: Registration = Registration {
-    name: "test",
-    companions: &[],
-    rules: Vec::new,
-    crds: Vec::new,
     webhooks: || vec![Webhook::validating::<DenyAll>("deny").on(target::<ConfigMap>(CREATE)).build()],
-    policies: |_| Vec::new(),
-    conversions: Vec::new,
-    gauges: || &[],
-    settings: || &[],
-    owned_finalizer: || None,
-    leftovers: Vec::new,
-    build: |_| unreachable!("the controller does not run"),
+    ..Registration::new("test", |_| unreachable!("the controller does not run"))
 };
 
 #[derive(Default)]

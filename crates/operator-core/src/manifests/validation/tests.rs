@@ -65,20 +65,10 @@ fn rejects_invalid_declarations() {
 #[test]
 fn rejects_duplicate_names() {
     let registration = Registration {
-        name: "test",
-        companions: &[],
-        rules: Vec::new,
-        crds: Vec::new,
         webhooks: || {
             vec![named("a").on(target::<Pod>(CREATE)).build(), named("a").on(target::<Pod>(CREATE)).build()]
         },
-        policies: |_| Vec::new(),
-        conversions: Vec::new,
-        gauges: || &[],
-        settings: || &[],
-        owned_finalizer: || None,
-        leftovers: Vec::new,
-        build: |_| unreachable!("the test does not run it"),
+        ..Registration::new("test", |_| unreachable!("the test does not run it"))
     };
     assert_eq!(validate_webhooks(&registration), ["two webhooks have the name a; choose unique names"]);
 }

@@ -36,18 +36,9 @@ fn webhooks() -> Vec<Webhook> {
 }
 
 const REGISTRATION: Registration = Registration {
-    name: "test",
-    companions: &[],
-    rules: Vec::new,
-    crds: Vec::new,
     webhooks,
     policies: |own| vec![named_namespaces(own)],
-    conversions: Vec::new,
-    gauges: || &[],
-    settings: || &[],
-    owned_finalizer: || None,
-    leftovers: Vec::new,
-    build: |_| unreachable!("the test does not run it"),
+    ..Registration::new("test", |_| unreachable!("the test does not run it"))
 };
 
 fn named_namespaces(own: &str) -> Policy {

@@ -126,16 +126,8 @@ fn webhooks() -> Vec<Webhook> {
 
 /// Controller that has only webhooks and a conversion.
 pub(super) const REGISTRATION: Registration = Registration {
-    name: "webhooks",
-    companions: &[],
-    rules: Vec::new,
     crds: super::converted_kind::definitions,
     webhooks,
-    policies: |_| Vec::new(),
     conversions: super::converted_kind::conversions,
-    gauges: || &[],
-    settings: || &[],
-    owned_finalizer: || None,
-    leftovers: Vec::new,
-    build: |_| unreachable!("the controller does not run"),
+    ..Registration::new("webhooks", |_| unreachable!("the controller does not run"))
 };
