@@ -283,7 +283,7 @@ async fn start_components(
     }
     nodes::allow_kwok(&client).await?;
     control_plane.start(Component::Kwok)?;
-    nodes::create(&client, options.nodes).await?;
+    nodes::create(&client, options.nodes, options.real_nodes > 0).await?;
     control_plane.join_nodes()?;
     readiness::default_service_account(control_plane, &client).await?;
     readiness::nodes(control_plane, &client, options.nodes + options.real_nodes).await

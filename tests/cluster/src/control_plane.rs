@@ -136,7 +136,7 @@ impl ControlPlane {
 
     /// Starts the kubelets of the real nodes.
     pub(crate) fn join_nodes(&mut self) -> Result<()> {
-        self.real_nodes.join(&self.lifeline)
+        self.real_nodes.join(self.layout.kubeconfig(), &self.lifeline)
     }
 
     /// Returns the real nodes, and what starts and kills their processes.

@@ -10,6 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+/// Taint and annotation of simulated nodes, as kwok's documentation has them.
+pub(crate) const TAINT: &str = "kwok.x-k8s.io/node";
 const KWOK_RBAC: &str = include_str!("../manifests/kwok-rbac.yaml");
 
 /// Applies kwok's RBAC, which must exist before kwok starts.
@@ -38,13 +40,14 @@ where
     Ok(())
 }
 
-/// Creates `count` nodes named `node-0`, `node-1`, and so on, spread over three zones.
-pub(crate) async fn create(client: &Client, count: usize) -> Result<()> {
+/// Creates `count` nodes named `node-0`, `node-1`, and so on, spread over three zones. Beside real
+/// nodes they have a taint: Pods run on real nodes unless they tolerate it.
+pub(crate) async fn create(client: &Client, count: usize, beside_real_nodes: bool) -> Result<()> {
     let nodes = Api::<Node>::all(client.clone());
     try_join_all((0..count).map(|index| {
         let nodes = nodes.clone();
         async move {
-            let node = node(index)?;
+            let node = node(index, beside_real_nodes)?;
             nodes
                 .create(&PostParams::default(), &node)
                 .await
@@ -55,13 +58,16 @@ pub(crate) async fn create(client: &Client, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn node(index: usize) -> Result<Node> {
+fn node(index: usize, beside_real_nodes: bool) -> Result<Node> {
     let name = format!("node-{index}");
+    let taint = json!({ "key": TAINT, "value": "fake", "effect": "NoSchedule" });
+    let taints = if beside_real_nodes { vec![taint] } else { Vec::new() };
     let node = json!({
+        "spec": { "taints": taints },
         "metadata": {
             "name": name,
             // kwok manages the nodes with this annotation in clusters that have real nodes as well.
-            "annotations": { "kwok.x-k8s.io/node": "fake" },
+            "annotations": { TAINT: "fake" },
             "labels": {
                 "type": "kwok",
                 "kubernetes.io/hostname": name,

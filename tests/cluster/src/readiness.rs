@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use crate::control_plane::ControlPlane;
+use crate::nodes::TAINT;
 
 const POLL: Duration = Duration::from_millis(20);
 /// Far longer than a busy machine needs.
@@ -75,7 +76,8 @@ async fn poll(
 
 fn is_usable(node: &Node) -> bool {
     let ready = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let tainted = node.spec.iter().any(|spec| spec.taints.as_ref().is_some_and(|taints| !taints.is_empty()));
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let tainted = taints.any(|taint| taint.key != TAINT);
     ready.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True") && !tainted
 }
 

@@ -44,9 +44,9 @@ pub(crate) struct Name {
 pub(crate) struct Up {
     #[command(flatten)]
     name: Name,
-    /// Number of simulated nodes
-    #[arg(long, default_value_t = 3)]
-    nodes: usize,
+    /// Number of simulated nodes; three by default, or none beside real nodes
+    #[arg(long)]
+    nodes: Option<usize>,
     /// Number of real nodes, which run containers; `cargo xtask cluster prepare` installs what they
     /// need
     #[arg(long, default_value_t = 0)]
@@ -64,16 +64,24 @@ pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
             println!("{}", attach(&name)?.kubeconfig().display());
             Ok(())
         }
-        ClusterCommand::Keep(Up { name: Name { name }, nodes, real_nodes }) => {
-            named::keep(Options { name: Some(name), nodes, real_nodes, ..Options::default() }).await
+        ClusterCommand::Keep(up) => {
+            let (nodes, real_nodes) = (up.simulated_nodes(), up.real_nodes);
+            let name = Some(up.name.name);
+            named::keep(Options { name, nodes, real_nodes, ..Options::default() }).await
         }
+    }
+}
+
+impl Up {
+    fn simulated_nodes(&self) -> usize {
+        self.nodes.unwrap_or(if self.real_nodes > 0 { 0 } else { 3 })
     }
 }
 
 fn start(up: &Up) -> Result<()> {
     let began = Instant::now();
     let mut keeper = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
-    keeper.args(["cluster", "keep", "--name", &up.name.name, "--nodes", &up.nodes.to_string()]);
+    keeper.args(["cluster", "keep", "--name", &up.name.name, "--nodes", &up.simulated_nodes().to_string()]);
     keeper.args(["--real-nodes", &up.real_nodes.to_string()]);
     let record = named::up(&up.name.name, keeper, &Progress::stderr())?;
     println!("cluster {:?} is usable after {:.1} s", record.name, began.elapsed().as_secs_f64());

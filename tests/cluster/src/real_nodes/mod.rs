@@ -12,10 +12,11 @@ mod forwarder;
 pub(crate) mod image_store;
 mod namespaces;
 mod node;
+mod policies;
 mod requirements;
 mod switch;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
@@ -29,13 +30,15 @@ use crate::components::Layout;
 use crate::lifeline::Lifeline;
 use crate::pki::{Authority, write_private};
 use node::{Node, Shared};
+use policies::{Inits, Policies};
 use switch::Switch;
 
 /// The real nodes of a cluster and their switch.
 #[derive(Debug)]
 pub(crate) struct RealNodes {
-    cluster_dir: std::path::PathBuf,
+    cluster_dir: PathBuf,
     switch: Option<Switch>,
+    policies: Option<Policies>,
     nodes: Vec<Node>,
 }
 
@@ -59,7 +62,8 @@ impl RealNodes {
             binaries: binaries.to_owned(),
         };
         let nodes = (0..count).map(|index| Node::prepare(shared.clone(), index, authority));
-        Ok(Self { cluster_dir: layout.dir().to_owned(), switch: None, nodes: nodes.collect::<Result<_>>()? })
+        let cluster_dir = layout.dir().to_owned();
+        Ok(Self { cluster_dir, switch: None, policies: None, nodes: nodes.collect::<Result<_>>()? })
     }
 
     /// Starts the switch, and boots the nodes. The API server need not run yet.
@@ -74,8 +78,12 @@ impl RealNodes {
         self.nodes.iter_mut().try_for_each(|node| node.boot(switch, lifeline))
     }
 
-    /// Starts the kubelets. The API server must be ready.
-    pub(crate) fn join(&mut self, lifeline: &Lifeline) -> Result<()> {
+    /// Starts the kubelets, and enforces NetworkPolicies. The API server must be ready.
+    pub(crate) fn join(&mut self, kubeconfig: PathBuf, lifeline: &Lifeline) -> Result<()> {
+        if self.nodes.is_empty() {
+            return Ok(());
+        }
+        self.policies = Some(Policies::start(kubeconfig, self.inits())?);
         self.nodes.iter_mut().try_for_each(|node| node.join(lifeline))
     }
 
@@ -104,7 +112,9 @@ impl RealNodes {
 
     /// Ends everything on a node at once.
     pub(crate) fn power_off(&mut self, name: &str, lifeline: &Lifeline) -> Result<()> {
-        self.node(name)?.power_off(lifeline)
+        self.node(name)?.power_off(lifeline)?;
+        self.update_policies();
+        Ok(())
     }
 
     /// Starts a node after a power loss.
@@ -112,17 +122,26 @@ impl RealNodes {
         let switch = self.switch.as_ref().context("the switch does not run")?;
         let node = self.nodes.iter_mut().find(|node| node.name() == name).with_context(|| unknown(name))?;
         node.boot(switch, lifeline)?;
-        node.join(lifeline)
+        self.update_policies();
+        self.node(name)?.join(lifeline)
     }
 
-    /// Returns the names of the nodes with the IDs of their first processes. A node that is off is
-    /// left out.
-    pub(crate) fn inits(&self) -> Vec<(String, u32)> {
+    fn update_policies(&self) {
+        if let Some(policies) = &self.policies {
+            policies.set_nodes(self.inits());
+        }
+    }
+
+    /// Returns the nodes that are on.
+    fn inits(&self) -> Inits {
         self.nodes.iter().filter_map(|node| Some((node.name().to_owned(), node.init().ok()?))).collect()
     }
 
     /// Waits for processes that the lifeline has killed.
     pub(crate) fn reap(&mut self) {
+        if let Some(policies) = &mut self.policies {
+            policies.stop();
+        }
         self.nodes.iter_mut().for_each(Node::reap);
         if let Some(switch) = &mut self.switch {
             switch.reap();
