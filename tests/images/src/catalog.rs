@@ -128,14 +128,14 @@ pub fn postgres() -> Result<Image> {
     image.config(config).served_as("docker.io/library/postgres:*")
 }
 
-/// Returns an image with clients for tests: curl, nc, host, ps, and those of memcached.
+/// Returns an image with clients for tests: curl, nc, drill for DNS, ps, and those of memcached.
 ///
 /// # Errors
 /// As [`all`].
 pub fn client() -> Result<Image> {
-    let packages =
-        ["bind9-host", "ca-certificates", "curl", "libmemcached-tools", "netcat-openbsd", "procps"];
-    let image = debian("client").packages(&packages).without_packages(&["openssl"]);
+    let packages = ["curl", "ldnsutils", "libmemcached-tools", "netcat-openbsd", "procps"];
+    // Debian makes this link in a script, and busybox has another nc.
+    let image = debian("client").packages(&packages).symlink("/bin/nc", "/bin/nc.openbsd");
     image.config(Config { cmd: words(&["sh"]), ..config() }).served_as("localhost/client:*")
 }
 
