@@ -1,15 +1,17 @@
 //! OCI archive with an image of one layer for each platform, and an index if there are several.
 
 use anyhow::{Context, Result};
+use images::{
+    Digest,
+    oci::{self, Blob, INDEX},
+};
 use serde_json::{Value, json};
 use tar::Builder;
 
-use super::layer::{Entry, add, compress, layer, sha256};
+use super::layer::{Entry, add, compress, layer};
 
 /// User and group of the program, as in the manifests of `deploy/manager`.
 const USER: &str = "65532:65532";
-/// Media type of an index.
-const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// Contents of an image.
 pub(super) struct Image<'a> {
@@ -24,32 +26,7 @@ pub(super) struct Image<'a> {
 /// Archive, and the digest of its index, or of the manifest of its only image.
 pub(super) struct Archive {
     pub(super) bytes: Vec<u8>,
-    pub(super) digest: String,
-}
-
-/// Content that the archive refers to by its digest.
-struct Blob {
-    media_type: &'static str,
-    digest: String,
-    content: Vec<u8>,
-}
-
-impl Blob {
-    fn new(media_type: &'static str, content: Vec<u8>) -> Self {
-        Self { media_type, digest: sha256(&content), content }
-    }
-
-    fn json(media_type: &'static str, content: &Value) -> Self {
-        Self::new(media_type, content.to_string().into_bytes())
-    }
-
-    fn descriptor(&self) -> Value {
-        json!({ "mediaType": self.media_type, "digest": self.digest, "size": self.content.len() })
-    }
-
-    fn path(&self) -> String {
-        format!("blobs/{}", self.digest.replace(':', "/"))
-    }
+    pub(super) digest: Digest,
 }
 
 /// Writes images, each for another platform.
@@ -79,12 +56,12 @@ pub(super) fn write(name: &str, images: &[Image<'_>]) -> Result<Archive> {
     let names = json!({
         "org.opencontainers.image.ref.name": first.version,
         // Name of the image after containerd or Docker loads the archive.
-        "io.containerd.image.name": format!("docker.io/library/{name}"),
+        oci::NAME_ANNOTATION: format!("docker.io/library/{name}"),
     });
     set(&mut descriptor, "annotations", names);
     let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [descriptor] });
     let mut archive = Builder::new(Vec::new());
-    add(&mut archive, "oci-layout", 0o644, json!({ "imageLayoutVersion": "1.0.0" }).to_string().as_bytes())?;
+    add(&mut archive, "oci-layout", 0o644, oci::layout().to_string().as_bytes())?;
     add(&mut archive, "index.json", 0o644, index.to_string().as_bytes())?;
     blobs.sort_by(|one, other| one.digest.cmp(&other.digest));
     blobs.dedup_by(|one, other| one.digest == other.digest);
@@ -97,14 +74,14 @@ pub(super) fn write(name: &str, images: &[Image<'_>]) -> Result<Archive> {
 /// Returns the layer, the configuration, and the manifest of an image, in this order.
 fn blobs(image: &Image<'_>) -> Result<Vec<Blob>> {
     let layer = layer(&image.entries)?;
-    let diff_id = sha256(&layer);
+    let diff_id = Digest::of(&layer);
     let layer = Blob::new("application/vnd.oci.image.layer.v1.tar+gzip", compress(&layer)?);
-    let config = Blob::json("application/vnd.oci.image.config.v1+json", &config(image, &diff_id));
+    let config = Blob::json(oci::CONFIG, &config(image, &diff_id));
     let manifest = Blob::json(
-        "application/vnd.oci.image.manifest.v1+json",
+        oci::MANIFEST,
         &json!({
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "mediaType": oci::MANIFEST,
             "config": config.descriptor(),
             "layers": [layer.descriptor()],
             "annotations": annotations(image),
@@ -119,7 +96,7 @@ fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-fn config(image: &Image<'_>, diff_id: &str) -> Value {
+fn config(image: &Image<'_>, diff_id: &Digest) -> Value {
     json!({
         "architecture": image.architecture,
         "os": "linux",
@@ -129,7 +106,7 @@ fn config(image: &Image<'_>, diff_id: &str) -> Value {
             "WorkingDir": "/",
             "Labels": annotations(image),
         },
-        "rootfs": { "type": "layers", "diff_ids": [diff_id] },
+        "rootfs": { "type": "layers", "diff_ids": [diff_id.to_string()] },
         "history": [{ "created_by": "cargo xtask image", "comment": image.toolchain }],
     })
 }
@@ -192,7 +169,7 @@ mod tests {
         fn blob(&self, descriptor: &Value) -> Vec<u8> {
             let digest = descriptor["digest"].as_str().unwrap();
             let content = &self.0[&format!("blobs/{}", digest.replace(':', "/"))].1;
-            assert_eq!(sha256(content), digest);
+            assert_eq!(Digest::of(content).to_string(), digest);
             assert_eq!(descriptor["size"], content.len());
             content.clone()
         }
@@ -217,14 +194,14 @@ mod tests {
         let outer = Files(files(&archive.bytes));
         assert_eq!(outer.json("oci-layout")["imageLayoutVersion"], "1.0.0");
         let root = &outer.json("index.json")["manifests"][0];
-        assert_eq!(root["digest"], archive.digest);
+        assert_eq!(root["digest"], archive.digest.to_string());
         let manifest = outer.json_blob(root);
         let config = outer.json_blob(&manifest["config"]);
         assert_eq!(config["config"]["User"], "65532:65532");
         assert_eq!(config["history"][0]["comment"], "a compiler");
         let mut layer = Vec::new();
         GzDecoder::new(&*outer.blob(&manifest["layers"][0])).read_to_end(&mut layer).unwrap();
-        assert_eq!(config["rootfs"]["diff_ids"], json!([sha256(&layer)]));
+        assert_eq!(config["rootfs"]["diff_ids"], json!([Digest::of(&layer).to_string()]));
         let inner = files(&layer);
         let modes: Vec<_> = inner.iter().map(|(path, (mode, _))| (path.as_str(), *mode)).collect();
         let expected =
@@ -239,7 +216,10 @@ mod tests {
         let outer = Files(files(&archive.bytes));
         let root = &outer.json("index.json")["manifests"];
         assert_eq!(root.as_array().unwrap().len(), 1);
-        assert_eq!((&root[0]["digest"], &root[0]["mediaType"]), (&json!(archive.digest), &json!(INDEX)));
+        assert_eq!(
+            (&root[0]["digest"], &root[0]["mediaType"]),
+            (&json!(archive.digest.to_string()), &json!(INDEX))
+        );
         let index = outer.json_blob(&root[0]);
         for (manifest, architecture) in index["manifests"].as_array().unwrap().iter().zip(["amd64", "arm64"])
         {

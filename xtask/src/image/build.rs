@@ -8,10 +8,10 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use cluster::program::{cargo_in, executable, workspace};
+use images::Digest;
 
 use super::{
     auditable,
-    layer::sha256,
     packages::Packages,
     platform::{Platform, variables},
     toolchain::first_line,
@@ -49,7 +49,7 @@ pub(super) fn program(platform: Platform, packages: &Packages, folder: &Path) ->
 /// again.
 fn write_list(platform: Platform, packages: &Packages, folder: &Path) -> Result<PathBuf> {
     let object = auditable::object(packages, platform)?;
-    let path = folder.join(format!("crates-{}.o", sha256(&object).replace(':', "-")));
+    let path = folder.join(format!("crates-sha256-{}.o", Digest::of(&object).hex()));
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     fs::write(&path, object).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

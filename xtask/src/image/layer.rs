@@ -1,10 +1,9 @@
 //! Layer of an image, which depends only on the files: times, owners, and order are fixed.
 
-use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path};
+use std::{collections::BTreeSet, io::Write as _, path::Path};
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
-use ring::digest::{SHA256, digest};
 use tar::{Builder, EntryType, Header};
 
 /// Owner of all entries, so that the program cannot change files of the image.
@@ -66,13 +65,4 @@ fn header(kind: EntryType, mode: u32, size: usize) -> Header {
 pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     gzip.write_all(bytes).and_then(|()| gzip.finish()).context("cannot compress the layer")
-}
-
-/// Returns the digest of bytes in the notation of images.
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().fold("sha256:".to_owned(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

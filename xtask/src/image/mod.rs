@@ -24,11 +24,11 @@ use anyhow::{Context, Result, ensure};
 use archive::{Archive, Image};
 use clap::Args;
 use cluster::program::workspace;
+use images::Digest;
 use layer::Entry;
 use packages::{Packages, packages};
 use platform::Platform;
 use serde_json::Value;
-use verify::Digest;
 
 use crate::deploy::IMAGE;
 
@@ -42,7 +42,7 @@ pub(crate) struct BuildImage {
     #[arg(long = "platform", value_name = "PLATFORM", value_delimiter = ',')]
     platforms: Vec<Platform>,
     /// Rebuild the image without writing it, and fail unless it has this digest
-    #[arg(long, value_name = "DIGEST", conflicts_with = "output")]
+    #[arg(long, value_name = "DIGEST", conflicts_with = "output", value_parser = verify::parse_digest)]
     verify: Option<Digest>,
 }
 

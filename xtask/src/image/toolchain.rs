@@ -3,8 +3,9 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, ensure};
+use images::Digest;
 
-use super::{layer::sha256, platform::Platform};
+use super::platform::Platform;
 
 /// Returns the versions of the Rust compiler, the C compiler, and the C library on one line.
 ///
@@ -18,7 +19,7 @@ pub(super) fn toolchain(platform: Platform) -> Result<String> {
     let library = fs::read(&library).with_context(|| {
         format!("cannot read {}; install the static C library of glibc", library.display())
     })?;
-    Ok(format!("{rust}, {c}, libc.a {}", sha256(&library)))
+    Ok(format!("{rust}, {c}, libc.a {}", Digest::of(&library)))
 }
 
 /// Runs a program, and returns the first line of its output.

@@ -1,34 +1,22 @@
 //! `cargo xtask image --verify`: compares an image with a build of this commit.
 
-use std::{fs, str::FromStr};
+use std::fs;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use images::Digest;
 
 use super::{build_archive, packages::Packages, platform::Platform, toolchain::toolchain};
 
-/// Digest of an image in the notation of registries.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Digest(String);
-
-impl FromStr for Digest {
-    type Err = anyhow::Error;
-
-    /// Parses a digest, alone or at the end of an image reference.
-    fn from_str(text: &str) -> Result<Self> {
-        let digest = text.rsplit('@').next().unwrap_or(text);
-        let digits = digest.strip_prefix("sha256:").unwrap_or_default();
-        let is_digest =
-            digits.len() == 64 && digits.chars().all(|digit| matches!(digit, '0'..='9' | 'a'..='f'));
-        ensure!(is_digest, "a digest consists of sha256: and 64 hexadecimal digits in lower case");
-        Ok(Self(digest.to_owned()))
-    }
+/// Parses a digest, alone or at the end of an image reference.
+pub(super) fn parse_digest(text: &str) -> Result<Digest> {
+    text.rsplit('@').next().unwrap_or(text).parse()
 }
 
 /// Builds the image in a new folder, and compares its digest.
 ///
 /// # Errors
 /// Returns an error if the digest differs, or if the build fails.
-pub(super) fn run(Digest(expected): &Digest, builds: &[(Platform, Packages)]) -> Result<()> {
+pub(super) fn run(expected: &Digest, builds: &[(Platform, Packages)]) -> Result<()> {
     let target = builds.iter().map(|(_, packages)| &packages.target_folder).next();
     let target = target.context("no platform is selected")?;
     fs::create_dir_all(target).with_context(|| format!("cannot create {}", target.display()))?;
@@ -45,7 +33,7 @@ pub(super) fn run(Digest(expected): &Digest, builds: &[(Platform, Packages)]) ->
     bail!(difference(expected, &built, &toolchains))
 }
 
-fn difference(expected: &str, built: &str, toolchains: &[String]) -> String {
+fn difference(expected: &Digest, built: &Digest, toolchains: &[String]) -> String {
     format!(
         "the image differs from the build of this commit:\n  expected {expected}\n  built    {built}\n\
          Possible causes are another commit, changed files, other platforms (--platform), or another toolchain. \
@@ -62,20 +50,22 @@ mod tests {
     #[test]
     fn parses_digest_alone_or_in_reference() {
         let digest = format!("sha256:{}", "0a".repeat(32));
-        assert_eq!(digest.parse::<Digest>().unwrap().0, digest);
-        assert_eq!(format!("registry.example.com/ensemble@{digest}").parse::<Digest>().unwrap().0, digest);
+        assert_eq!(parse_digest(&digest).unwrap().to_string(), digest);
+        let reference = format!("registry.example.com/ensemble@{digest}");
+        assert_eq!(parse_digest(&reference).unwrap().to_string(), digest);
         for wrong in
             ["", "ensemble:0.1.0", "sha256:0a", &digest.to_uppercase(), &digest.replace("sha256", "sha512")]
         {
-            assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
+            assert!(parse_digest(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn difference_has_digests_and_toolchain() {
-        let text = difference("sha256:expected", "sha256:built", &["rustc 1.0".to_owned()]);
-        for part in ["sha256:expected", "sha256:built", "rustc 1.0"] {
-            assert!(text.contains(part), "{text}");
+        let (expected, built) = (Digest::of(b"expected"), Digest::of(b"built"));
+        let text = difference(&expected, &built, &["rustc 1.0".to_owned()]);
+        for part in [expected.to_string(), built.to_string(), "rustc 1.0".to_owned()] {
+            assert!(text.contains(&part), "{text}");
         }
     }
 }
