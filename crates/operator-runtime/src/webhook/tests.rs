@@ -260,3 +260,15 @@ async fn large_conversion_reserves_whole_pool() {
     assert_eq!(memory.object, 7);
     drop(reservation);
 }
+
+#[tokio::test]
+async fn rejects_conversions_with_long_strings() {
+    let limits = limits(3 << 20, Duration::from_mins(1), [1 << 20, 1 << 23]);
+    let string = |length: usize| post("/", format!("[\"{}\"]", "x".repeat(length)));
+    let longest = limits.read_body(string(2 << 20)).await.unwrap();
+    limits.reserve_for_conversion(&longest, |_| 0).await.unwrap();
+    let too_long = limits.read_body(string((2 << 20) + 1)).await.unwrap();
+    let error = limits.reserve_for_conversion(&too_long, |_| 0).await.unwrap_err();
+    assert_eq!(error.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(error.message.contains("at most 2 MiB"), "{}", error.message);
+}

@@ -153,6 +153,15 @@ fn rejects_invalid_bodies() {
     }
 }
 
+#[test]
+fn does_not_quote_objects_that_are_no_list() {
+    for objects in [json!("the secret"), json!({ "the secret": 1 }), json!(1)] {
+        let objects = serde_json::value::to_raw_value(&objects).unwrap();
+        let error = for_each_object(&objects, |_| unreachable!("there is no object")).unwrap_err();
+        assert_eq!(error.to_string(), "objects is not a list");
+    }
+}
+
 /// Returns why a review of these objects failed under these limits.
 fn failure(objects: Vec<Value>, limits: &ConversionLimits) -> String {
     let review = review("v1", "v2", objects).to_string();
