@@ -30,14 +30,11 @@ fn root() -> PathBuf {
 
 /// Returns the Rust files of a folder, except tests.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files = entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
-    let is_code = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "rs")
-            && !path.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tests"))
-    };
-    let relative = |path: &PathBuf| is_code(&path.strip_prefix(folder).unwrap().to_path_buf());
-    files.filter(relative).collect()
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let entries = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with("tests"));
+    let paths = entries.map(|entry| entry.path());
+    let files = paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
 /// Returns code without line comments and without a trailing test module.
