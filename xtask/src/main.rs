@@ -1,5 +1,6 @@
 //! Commands for developers: `cargo xtask <command>`.
 
+mod api;
 mod book;
 mod check_crds;
 mod cluster;
@@ -51,6 +52,8 @@ enum Command {
     Cluster(cluster::ClusterCommand),
     /// Build the container image of the manager as an OCI archive, without Docker
     Image(image::BuildImage),
+    /// Generate crates/*/public-api.txt, the public API of the libraries
+    GenApi(Check),
     /// Generate deploy/crds
     GenCrds(Check),
     /// Check that deploy/crds is compatible with the last release
@@ -94,6 +97,7 @@ async fn run(command: Command) -> Result<()> {
         Command::Uninstall => install::uninstall().await,
         Command::Cluster(command) => cluster::run(command).await,
         Command::Image(image) => image.run(),
+        Command::GenApi(Check { check }) => api::generate(check),
         Command::GenCrds(Check { check }) => crds::generate(check),
         Command::CheckCrds => check_crds::check(),
         Command::GenRbac(Check { check }) => rbac::generate(check),
