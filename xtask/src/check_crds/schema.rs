@@ -22,6 +22,14 @@ pub(super) fn compare(old: &Value, new: &Value, at: &str, changes: &mut Vec<Stri
         return;
     }
     limits::compare(old, new, at, changes);
+    let (before, now) = (old.get("default"), new.get("default"));
+    if before.is_some() && before != now {
+        changes.push(format!(
+            "{at}: default changed from {} to {}: objects that do not set the field change",
+            text(before),
+            text(now)
+        ));
+    }
     fields(old, new, at, changes);
     for keyword in MERGE_KEYS {
         let (before, now) = (old.get(keyword), new.get(keyword));

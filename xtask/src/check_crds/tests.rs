@@ -14,7 +14,7 @@ fn definition() -> Value {
             "x-kubernetes-validations": [{ "rule": "self.size > 0", "message": "too small" }],
             "properties": {
                 "size": { "type": "integer", "minimum": 0, "maximum": 9 },
-                "mode": { "type": "string", "enum": ["a", "b"], "maxLength": 5, "nullable": true },
+                "mode": { "type": "string", "enum": ["a", "b"], "maxLength": 5, "nullable": true, "default": "a" },
                 "tags": { "type": "object", "additionalProperties": { "type": "string", "maxLength": 3 } },
                 "free": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
                 "list": {
@@ -150,6 +150,14 @@ fn rejects_required_field_without_default() {
         [] as [String; 0],
         "the field has a default"
     );
+}
+
+#[test]
+fn rejects_changed_and_removed_defaults() {
+    let at = ".spec.mode: default changed from a to ";
+    assert_one(&in_spec("properties/mode/default", Some(json!("b"))), &format!("{at}b"));
+    assert_one(&in_spec("properties/mode/default", None), &format!("{at}not set"));
+    assert_eq!(in_spec("properties/size/default", Some(json!(1))), [] as [String; 0]);
 }
 
 #[test]
