@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// Show the objects that belong to an object, as a tree
     Tree(Tree),
     /// Wait until an object is Ready, has a condition, or is deleted. Exits with 1 on timeout
+    ///
+    /// In contrast to `kubectl wait`, it prints the cause of a timeout: the message of the condition,
+    /// or the finalizers that delay a deletion.
     Wait(Wait),
     /// Write an archive for troubleshooting, without Secrets and credentials
     Report(Report),
