@@ -211,6 +211,27 @@ mod tests {
     }
 
     #[test]
+    fn dockerfile_builds_the_same_image() {
+        let path = crate::workspace().join("deploy/Dockerfile");
+        let dockerfile = std::fs::read_to_string(path).unwrap();
+        let (version, entrypoint) = (crate::image::VERSION, crate::image::PROGRAM);
+        let config = config(&Image { version, entrypoint, ..image("amd64", Vec::new()) }, "");
+        let config = &config["config"];
+        let mut expected = vec![
+            "FROM scratch".to_owned(),
+            format!("COPY ensemble-manager {entrypoint}"),
+            format!("COPY ca-certificates.crt /{}", crate::image::ca_certificates::PATH),
+        ];
+        let labels = config["Labels"].as_object().unwrap().iter();
+        expected.extend(labels.map(|(name, value)| format!("LABEL {name}={value}")));
+        expected.push(format!("USER {}", config["User"].as_str().unwrap()));
+        expected.push(format!("WORKDIR {}", config["WorkingDir"].as_str().unwrap()));
+        expected.push(format!("ENTRYPOINT {}", config["Entrypoint"]));
+        let lines: Vec<_> = dockerfile.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
     fn multi_platform_archive_has_index() {
         let archive = write("some:1.2.3", &[image("amd64", entries()), image("arm64", entries())]).unwrap();
         let outer = Files(files(&archive.bytes));

@@ -48,6 +48,8 @@ pub(crate) struct BuildImage {
 
 /// Maximum compressed size of an image for one platform.
 const MAX_SIZE: usize = 15 << 20;
+/// Path of the program in the image.
+const PROGRAM: &str = "/ensemble-manager";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl BuildImage {
@@ -93,7 +95,7 @@ fn build_archive(builds: &[(Platform, Packages)], folder: Option<&Path>) -> Resu
         images.push(Image {
             version: VERSION,
             architecture: platform.architecture(),
-            entrypoint: "/ensemble-manager",
+            entrypoint: PROGRAM,
             toolchain,
             entries: vec![
                 Entry { path: "ensemble-manager", mode: 0o755, content: program },
