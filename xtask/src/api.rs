@@ -3,12 +3,9 @@
 use std::{env, path::PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use cluster::program::cargo_in;
+use cluster::program::{cargo_in, workspace};
 
-use crate::{
-    generate::{Generated, sync_files},
-    workspace,
-};
+use crate::generate::{Generated, sync_files};
 
 const LIBRARIES: [&str; 2] = ["operator-core", "operator-runtime"];
 

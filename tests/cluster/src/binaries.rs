@@ -14,7 +14,7 @@ use crate::versions::Versions;
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
 /// Programs of real nodes. A directory in `KUBEBUILDER_ASSETS` may lack them.
-pub(crate) const NODE_NAMES: [&str; 2] = ["kubelet", "kube-proxy"];
+const NODE_NAMES: [&str; 2] = ["kubelet", "kube-proxy"];
 
 /// Programs of a cluster. kubectl is not started; users and tests run it.
 pub(crate) const NAMES: [&str; 6] =
@@ -35,6 +35,22 @@ impl Binaries {
     /// Returns the path of one program.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+
+    /// Checks that the directory also contains the programs of real nodes.
+    ///
+    /// # Errors
+    /// Returns an error that lists the missing programs.
+    pub(crate) fn check_nodes(&self) -> Result<()> {
+        let missing: Vec<_> = NODE_NAMES.into_iter().filter(|name| !self.path(name).is_file()).collect();
+        if !missing.is_empty() {
+            bail!(
+                "real nodes need {} in {}; add them, or unset {ASSETS_VARIABLE} to build them",
+                missing.join(" and "),
+                self.dir.display()
+            );
+        }
+        Ok(())
     }
 
     /// Returns the programs in `dir`.

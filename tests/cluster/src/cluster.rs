@@ -11,6 +11,7 @@ use kube::{Client, Config};
 use crate::binaries::{Binaries, Locator};
 use crate::components::Component;
 use crate::control_plane::ControlPlane;
+use crate::load::IMAGES;
 use crate::options::Options;
 use crate::real_nodes::{NodeProgram, image_store};
 use crate::record::Record;
@@ -231,7 +232,11 @@ async fn locate(options: &Options) -> Result<(Binaries, Vec<(Image, PathBuf)>)> 
     std::thread::spawn(move || {
         let locate = || {
             let binaries = locator.locate(&progress)?;
-            let images = if real_nodes { image_store::build(&progress)? } else { Vec::new() };
+            if !real_nodes {
+                return Ok((binaries, Vec::new()));
+            }
+            binaries.check_nodes()?;
+            let images = image_store::build(&progress)?;
             Ok((binaries, images))
         };
         drop(sender.send(locate()));
@@ -265,7 +270,7 @@ async fn start_components(
     start: Instant,
 ) -> Result<()> {
     if options.real_nodes > 0 {
-        let store = image_store::store(control_plane.layout().path("images"), images)?;
+        let store = image_store::store(control_plane.layout().path(IMAGES), images)?;
         control_plane.boot_nodes(images::registry(store))?;
     }
     control_plane.start(Component::Etcd)?;

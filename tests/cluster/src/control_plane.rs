@@ -67,7 +67,16 @@ impl ControlPlane {
             )?;
         }
         let real_nodes = RealNodes::prepare(&layout, binaries.dir(), &authority, options.real_nodes)?;
-        Ok(Self { lifeline, processes: BTreeMap::new(), real_nodes, ports, layout, binaries, options, _claim: claim })
+        Ok(Self {
+            lifeline,
+            processes: BTreeMap::new(),
+            real_nodes,
+            ports,
+            layout,
+            binaries,
+            options,
+            _claim: claim,
+        })
     }
 
     pub(crate) fn layout(&self) -> &Layout {

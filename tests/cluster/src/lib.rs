@@ -30,6 +30,7 @@ mod identity;
 mod kubeconfig;
 mod kubectl;
 mod lifeline;
+mod load;
 pub mod named;
 mod namespace;
 mod nodes;

@@ -252,7 +252,8 @@ fn is_server_in(dir: &Path, command: &str) -> bool {
     let program =
         command.split('\0').next().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
     // `unshare` is the owner of the namespaces of a real node.
-    (binaries::NAMES.contains(&program) || program == "unshare") && command.contains(&format!("{}/", dir.display()))
+    (binaries::NAMES.contains(&program) || program == "unshare")
+        && command.contains(&format!("{}/", dir.display()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -17,19 +18,38 @@ const BLOBS: &str = "blobs/sha256/";
 /// Unpacks an archive into its own directory below `directory`, and returns the path.
 ///
 /// # Errors
-/// Returns an error if the archive is not a complete image layout.
-pub(crate) fn unpack(archive: &Path, directory: &Path) -> Result<PathBuf> {
+/// Returns an error if the archive is not a complete image layout, or if `check` fails.
+pub(crate) fn unpack(
+    archive: &Path,
+    directory: &Path,
+    check: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
     let work = tempfile::tempdir_in(directory).context("create a directory for the archive")?;
     let file = File::open(archive).with_context(|| format!("open {}", archive.display()))?;
     unpack_into(file, work.path())
         .with_context(|| format!("unpack {}; is it an OCI archive?", archive.display()))?;
+    check(work.path()).with_context(|| format!("load {}", archive.display()))?;
     let layout = directory.join(Digest::of_file(&work.path().join("index.json"))?.hex());
-    if !layout.is_dir() {
+    if layout.is_dir() {
+        // The new time of the index makes stores add the images again.
+        let index = layout.join("index.json");
+        File::options()
+            .append(true)
+            .open(&index)
+            .and_then(|file| file.set_modified(SystemTime::now()))
+            .with_context(|| format!("set the time of {}", index.display()))?;
+    } else {
         fs::rename(work.path(), &layout)
             .with_context(|| format!("move the images to {}", layout.display()))?;
     }
     Ok(layout)
+}
+
+/// Returns whether `path` is one that [`unpack`] returns.
+pub(crate) fn is_layout(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("sha256:{name}").parse::<Digest>().is_ok()
 }
 
 /// Writes the index and the blobs of an archive. Other files, which only Docker reads, are skipped.

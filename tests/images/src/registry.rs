@@ -85,8 +85,11 @@ async fn answer(store: &Store, request: &Request) -> Result<Response<Body>, Fail
         |code, subject: &dyn ToString| Failure::new(StatusCode::NOT_FOUND, code, subject.to_string());
     let (digest, is_manifest) = match request {
         Request::Tag(repository, tag) => {
-            let digest = store.resolve(repository, tag);
-            (digest.ok_or_else(|| missing("MANIFEST_UNKNOWN", &format!("{repository}:{tag}")))?, true)
+            let name = format!("{repository}:{tag}");
+            let digest = store.resolve(repository, tag).map_err(|error| {
+                Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", format!("{name}: {error:#}"))
+            })?;
+            (digest.ok_or_else(|| missing("MANIFEST_UNKNOWN", &name))?, true)
         }
         Request::Manifest(digest) => (digest.clone(), true),
         Request::Blob(digest) => (digest.clone(), false),

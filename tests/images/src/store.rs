@@ -3,7 +3,9 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +18,8 @@ use crate::{
     oci,
 };
 
-/// Images by name. A registry serves an image as soon as it is added.
+/// Images by name. A registry serves an image as soon as it is added, also by another store with the
+/// same directory, even in another process.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
@@ -27,6 +30,8 @@ pub struct Store {
 struct Index {
     tags: BTreeMap<Repository, BTreeMap<String, Digest>>,
     blobs: BTreeMap<Digest, PathBuf>,
+    /// Layouts from archives, with the time when they were unpacked.
+    unpacked: BTreeMap<PathBuf, SystemTime>,
 }
 
 /// File `index.json` of an image layout.
@@ -75,18 +80,27 @@ impl Store {
     /// # Errors
     /// Returns an error if the archive is not complete, or if an image in it has no name.
     pub fn load_archive(&self, path: &Path) -> Result<Vec<String>> {
-        let layout = archive::unpack(path, &self.directory)?;
-        let mut images = Vec::new();
-        for manifest in manifests(&layout)? {
-            let name = manifest.name().with_context(|| {
-                format!("an image in {} has no name; save it by name, not by ID", path.display())
-            })?;
-            images.push((name.parse::<ImageName>()?, manifest.digest.parse()?));
-        }
-        ensure!(!images.is_empty(), "{} contains no image", path.display());
+        let check = |layout: &Path| named(layout).map(drop);
+        let layout = archive::unpack(path, &self.directory, check)?;
+        let images = named(&layout)?;
         let names = images.iter().map(|(name, _)| name.to_string()).collect();
         self.insert(&layout, images)?;
         Ok(names)
+    }
+
+    /// Adds what has been unpacked since the last call.
+    fn refresh(&self) -> Result<()> {
+        let mut found: Vec<_> = layouts(&self.directory)?
+            .into_iter()
+            .filter(|(path, time)| self.index.read().unpacked.get(path) != Some(time))
+            .collect();
+        // The image that was loaded last has a tag.
+        found.sort_by_key(|(_, time)| *time);
+        for (layout, time) in found {
+            self.insert(&layout, named(&layout)?)?;
+            self.index.write().unpacked.insert(layout, time);
+        }
+        Ok(())
     }
 
     fn insert(&self, layout: &Path, named: Vec<(ImageName, Digest)>) -> Result<()> {
@@ -103,16 +117,49 @@ impl Store {
     }
 
     /// Returns the digest of the manifest of a tag.
-    pub(crate) fn resolve(&self, repository: &Repository, tag: &str) -> Option<Digest> {
+    ///
+    /// # Errors
+    /// Returns an error if the directory of archives cannot be read.
+    pub(crate) fn resolve(&self, repository: &Repository, tag: &str) -> Result<Option<Digest>> {
+        self.refresh()?;
         let index = self.index.read();
-        let tags = index.tags.get(repository)?;
-        tags.get(tag).or_else(|| tags.get(ANY_TAG)).cloned()
+        let tags = index.tags.get(repository);
+        Ok(tags.and_then(|tags| tags.get(tag).or_else(|| tags.get(ANY_TAG)).cloned()))
     }
 
     /// Returns the path of a blob.
     pub(crate) fn blob(&self, digest: &Digest) -> Option<PathBuf> {
         self.index.read().blobs.get(digest).cloned()
     }
+}
+
+/// Returns the layouts below a directory, with the times when they were unpacked.
+fn layouts(directory: &Path) -> Result<Vec<(PathBuf, SystemTime)>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(|| format!("list {}", directory.display()))?,
+    };
+    // Temporary directories have no index, or are gone.
+    let layout =
+        |path: PathBuf| Some((path.clone(), fs::metadata(path.join("index.json")).ok()?.modified().ok()?));
+    Ok(entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| archive::is_layout(path))
+        .filter_map(layout)
+        .collect())
+}
+
+/// Returns the names of the images in a layout.
+fn named(layout: &Path) -> Result<Vec<(ImageName, Digest)>> {
+    let images = manifests(layout)?.into_iter().map(|manifest| {
+        let name =
+            manifest.name().context("an image in the archive has no name; save it by name, not by ID")?;
+        Ok((name.parse()?, manifest.digest.parse()?))
+    });
+    let images = images.collect::<Result<Vec<_>>>()?;
+    ensure!(!images.is_empty(), "the archive contains no image");
+    Ok(images)
 }
 
 fn manifests(layout: &Path) -> Result<Vec<LayoutManifest>> {
@@ -142,7 +189,7 @@ mod tests {
 
     fn resolve(store: &Store, name: &str) -> Option<Digest> {
         let name: ImageName = name.parse().unwrap();
-        store.resolve(&name.repository, &name.tag)
+        store.resolve(&name.repository, &name.tag).unwrap()
     }
 
     #[test]
@@ -175,6 +222,25 @@ mod tests {
             assert!(store.blob(&resolve(&store, name).unwrap()).unwrap().is_file());
         }
         let unnamed = fixture::archive(&layout, "org.opencontainers.image.ref.name", "1.0");
-        assert!(store.load_archive(unnamed.path()).unwrap_err().to_string().contains("has no name"));
+        let error = format!("{:#}", store.load_archive(unnamed.path()).unwrap_err());
+        assert!(error.contains("has no name"), "{error}");
+    }
+
+    #[test]
+    fn serves_what_another_store_loads_and_the_last_image_has_the_tag() {
+        let directory = tempfile::tempdir().unwrap();
+        let [serving, loading] = [(); 2].map(|()| Store::new(directory.path().join("store")));
+        let archive = |name| {
+            let layout = fixture::image(name, "example.com/unused").build(directory.path(), &|_| ()).unwrap();
+            fixture::archive(&layout, oci::NAME_ANNOTATION, "example.com/a:1")
+        };
+        let (one, two) = (archive("one"), archive("two"));
+        assert_eq!(resolve(&serving, "example.com/a:1"), None);
+        let mut seen = Vec::new();
+        for archive in [&one, &two, &one] {
+            loading.load_archive(archive.path()).unwrap();
+            seen.push(resolve(&serving, "example.com/a:1").unwrap());
+        }
+        assert!(seen[0] != seen[1] && seen[0] == seen[2], "{seen:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 mod prepare;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -19,6 +19,8 @@ pub(crate) enum ClusterCommand {
     Up(Up),
     /// Stop a cluster, and delete all its files
     Down(Name),
+    /// Load an image into a cluster with real nodes
+    Load(Load),
     /// Install the packages that real nodes need
     Prepare,
     /// List the clusters of this user
@@ -53,11 +55,26 @@ pub(crate) struct Up {
     real_nodes: usize,
 }
 
+/// Image to load.
+#[derive(Args, Debug)]
+pub(crate) struct Load {
+    #[command(flatten)]
+    name: Name,
+    /// OCI archive, as `cargo xtask image` or `docker save` writes it
+    archive: PathBuf,
+}
+
 /// Runs a command.
 pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Up(up) => start(&up),
         ClusterCommand::Down(Name { name }) => stop(&name),
+        ClusterCommand::Load(Load { name: Name { name }, archive }) => {
+            for image in attach(&name)?.load_image(&archive)? {
+                println!("loaded {image}");
+            }
+            Ok(())
+        }
         ClusterCommand::Prepare => prepare::run(),
         ClusterCommand::Status => status(),
         ClusterCommand::Kubeconfig(Name { name }) => {

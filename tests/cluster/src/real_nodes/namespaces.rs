@@ -121,12 +121,7 @@ fn run(mut command: Command, input: &str) -> Result<()> {
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().context("wait for the command")?;
-    ensure!(
-        output.status.success(),
-        "{}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     Ok(())
 }
 

@@ -75,13 +75,8 @@ pub(super) struct Node {
 impl Node {
     /// Writes the files of a node. Starts nothing.
     pub(super) fn prepare(shared: Shared, index: usize, authority: &Authority) -> Result<Self> {
-        let node = Self {
-            name: format!("worker-{index}"),
-            index,
-            shared,
-            namespaces: None,
-            programs: Vec::new(),
-        };
+        let node =
+            Self { name: format!("worker-{index}"), index, shared, namespaces: None, programs: Vec::new() };
         let dir = node.dir();
         for sub in ["", "cgroups", "lib", "log", "registries", "registries/_default"] {
             private_dir(&dir.join(sub))?;

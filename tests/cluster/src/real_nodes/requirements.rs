@@ -51,7 +51,9 @@ pub fn check() -> Result<()> {
         );
     }
     if !getuid().is_root() {
-        bail!("real nodes need root, for namespaces, mounts, and cgroups; run the command as root, or use simulated nodes");
+        bail!(
+            "real nodes need root, for namespaces, mounts, and cgroups; run the command as root, or use simulated nodes"
+        );
     }
     if let Err(controllers) = cgroups::check() {
         bail!("real nodes need {controllers}, which this machine lacks; use simulated nodes");

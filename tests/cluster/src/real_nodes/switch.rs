@@ -102,10 +102,13 @@ impl Switch {
     pub(super) fn connect(&self, interface: &str, node_init: u32) -> Result<()> {
         let (switch, node) = (self.namespaces.init().to_string(), node_init.to_string());
         ip(&[
-            "link", "add", interface, "netns", &switch, "type", "veth", "peer", "name", "eth0", "netns", &node,
+            "link", "add", interface, "netns", &switch, "type", "veth", "peer", "name", "eth0", "netns",
+            &node,
         ])?;
-        self.namespaces
-            .run(&["ip", "-batch", "-"], &format!("link set {interface} master br0\nlink set {interface} up\n"))
+        self.namespaces.run(
+            &["ip", "-batch", "-"],
+            &format!("link set {interface} master br0\nlink set {interface} up\n"),
+        )
     }
 
     /// Cuts or restores the link of a node. The node keeps its addresses and routes.
