@@ -130,10 +130,7 @@ impl Namespaces {
     /// Removes the ownership labels and annotations. Returns whether there were any.
     pub(crate) async fn release(&self, identity: &Identity, name: &str) -> Result<bool, WriteError> {
         let attempt = async |retries| {
-            let Some(current) = self.read(name, retries).await? else { return Ok(false) };
-            if ownership(identity, &current) != Ownership::Owned {
-                return Ok(false);
-            }
+            let Some(current) = self.read_owned(identity, name, retries).await? else { return Ok(false) };
             match metadata::release_patch(&current) {
                 Some(patch) => self.patch(name, patch, "release").await.map(|()| true),
                 None => Ok(false),
@@ -149,10 +146,7 @@ impl Namespaces {
         name: &str,
     ) -> Result<Option<Arc<Namespace>>, WriteError> {
         let attempt = async |retries| {
-            let Some(current) = self.read(name, retries).await? else { return Ok(None) };
-            if ownership(identity, &current) != Ownership::Owned {
-                return Ok(None);
-            }
+            let Some(current) = self.read_owned(identity, name, retries).await? else { return Ok(None) };
             if is_deleting(current.as_ref()) {
                 return Ok(Some(current));
             }
@@ -170,6 +164,23 @@ impl Namespaces {
         }
     }
 
+    /// Reads the namespace as [`Namespaces::read`] and returns it if it is owned.
+    ///
+    /// The finalizer is removed when there is nothing to clean up, and nobody looks again. A cache
+    /// can be older than the namespace, so a live read confirms that there is nothing.
+    async fn read_owned(
+        &self,
+        identity: &Identity,
+        name: &str,
+        retries: u32,
+    ) -> Result<Option<Arc<Namespace>>, WriteError> {
+        let is_owned = |namespace: &Arc<Namespace>| ownership(identity, namespace) == Ownership::Owned;
+        if let Some(current) = self.read(name, retries).await?.filter(is_owned) {
+            return Ok(Some(current));
+        }
+        Ok(self.read(name, 1).await?.filter(is_owned))
+    }
+
     async fn patch(&self, name: &str, patch: Value, action: &'static str) -> Result<(), WriteError> {
         self.writer.patch(&ObjectKey::cluster(name), &Patch::Merge(patch), action).await
     }
@@ -177,8 +188,18 @@ impl Namespaces {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        convert::Infallible,
+        future::{pending, ready},
+        sync::Mutex,
+    };
+
+    use http::{Request, Response};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::{Client, client::Body};
+    use operator_core::informer::{Informers, Selection};
     use serde_json::json;
+    use tower::service_fn;
 
     use super::*;
     use crate::{ownership::ADOPT_KEY, testing::object};
@@ -230,5 +251,33 @@ mod tests {
             next_action(&object, Some(&namespace)),
             Action::Skip(NamespaceState::Terminating(String::new()))
         );
+    }
+
+    /// Returns namespaces whose cache is older than `live`, and the requests that they make.
+    fn with_old_cache(live: &Namespace) -> (Namespaces, Arc<Mutex<Vec<String>>>) {
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let (seen, body) = (Arc::clone(&requests), serde_json::to_vec(live).unwrap());
+        let server = service_fn(move |request: Request<Body>| {
+            seen.lock().unwrap().push(format!("{} {}", request.method(), request.uri().path()));
+            ready(Ok::<_, Infallible>(Response::new(Body::from(body.clone()))))
+        });
+        let silent = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, Infallible>>());
+        let informer = Informers::new(Client::new(silent, "default")).get::<Namespace>(Selection::All);
+        (Namespaces::new(Writer::new(Client::new(server, "default"), informer)), requests)
+    }
+
+    #[tokio::test]
+    async fn cleanup_does_not_trust_a_cache_without_the_namespace() {
+        let (object, namespace) = created();
+        let (identity, name) = (Identity::of(&object), namespace.name_any());
+        let path = format!("/api/v1/namespaces/{name}");
+
+        let (namespaces, requests) = with_old_cache(&namespace);
+        namespaces.delete(&identity, &name).await.unwrap();
+        assert_eq!(*requests.lock().unwrap(), [format!("GET {path}"), format!("DELETE {path}")]);
+
+        let (namespaces, requests) = with_old_cache(&namespace);
+        assert!(namespaces.release(&identity, &name).await.unwrap());
+        assert_eq!(*requests.lock().unwrap(), [format!("GET {path}"), format!("PATCH {path}")]);
     }
 }
