@@ -1,0 +1,16 @@
+//! Tests of containers and of the manager's image on a cluster with three real nodes.
+//!
+//! The tests share the cluster. A test that disturbs a node has it for itself.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod containers;
+mod failures;
+mod manager;
+mod network_policies;
+mod support;

@@ -1,0 +1,133 @@
+//! The manager's image in Pods, installed from `deploy/install.yaml` unchanged.
+
+use cluster::{Cluster, program::workspace, wait::eventually};
+use tokio::sync::OnceCell;
+
+use crate::support::{Kubectl, PATIENCE, image, shared};
+
+static INSTALLED: OnceCell<()> = OnceCell::const_new();
+
+/// Installs the manager once, and waits until both replicas are Ready.
+async fn install(cluster: &'static Cluster) {
+    INSTALLED
+        .get_or_init(async || {
+            cluster.load_image(&image()).unwrap();
+            let manifests = std::fs::read_to_string(workspace().join("deploy/install.yaml")).unwrap();
+            // Objects of new kinds can be rejected until the kinds are served.
+            let apply =
+                async || Ok(cluster.apply_yaml(&manifests).await.map_err(|error| format!("{error:#}")));
+            eventually("kubectl apply -f deploy/install.yaml", PATIENCE, apply).await.unwrap();
+            let status = "-n ensemble-system rollout status deployment/ensemble-manager --timeout=120s";
+            cluster.kubectl(&status.split(' ').collect::<Vec<_>>()).await.unwrap();
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn podset_runs_containers_and_reports_crash_loops() {
+    let shared = shared().await;
+    install(shared.cluster).await;
+    let kubectl = Kubectl::new(shared.cluster, "podset").await;
+    kubectl
+        .apply(
+            "
+apiVersion: app.example.com/v1alpha1
+kind: PodSet
+metadata: {name: web, namespace: NAMESPACE}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+        - name: nginx
+          image: nginx:1.27
+          readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
+---
+apiVersion: app.example.com/v1alpha1
+kind: PodSet
+metadata: {name: crashing, namespace: NAMESPACE}
+spec:
+  replicas: 1
+  template:
+    spec:
+      containers: [{name: crashing, image: 'busybox:1.36', command: ['false']}]
+",
+        )
+        .await;
+    let ready = |name: &str| format!("get podset {name} -o jsonpath={{.status.readyReplicas}}");
+    kubectl.until(&ready("web"), |count| count == "3").await;
+    kubectl.run("scale podset web --replicas=5").await.unwrap();
+    kubectl.until(&ready("web"), |count| count == "5").await;
+    kubectl.run("scale podset web --replicas=1").await.unwrap();
+    kubectl.until(&ready("web"), |count| count == "1").await;
+
+    kubectl.until("get pods", |pods| pods.contains("CrashLoopBackOff")).await;
+    let count = kubectl.run(&ready("crashing")).await.unwrap();
+    assert!(count.is_empty() || count == "0", "{count}");
+}
+
+#[tokio::test]
+async fn memcached_stores_and_returns_values() {
+    let shared = shared().await;
+    install(shared.cluster).await;
+    let kubectl = Kubectl::new(shared.cluster, "memcached").await;
+    kubectl
+        .apply(
+            "
+apiVersion: cache.example.com/v1alpha1
+kind: Memcached
+metadata: {name: cache, namespace: NAMESPACE}
+spec: {size: 2}
+",
+        )
+        .await;
+    kubectl.run("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
+    kubectl.client("client").await;
+    // Each name of the headless Service is one instance: both commands go to the same.
+    let script = r#"
+server=$(getent hosts cache 2> /dev/null || drill cache.$(cat /var/run/secrets/kubernetes.io/serviceaccount/namespace).svc.cluster.local)
+server=$(echo "$server" | grep -oE '10\.244\.[0-9]+\.[0-9]+' | head -1)
+printf 'set k 0 0 5\r\nhello\r\nget k\r\nquit\r\n' | nc -w 5 "$server" 11211"#;
+    let answer = kubectl.exec("client", script).await.unwrap();
+    assert!(answer.starts_with("STORED\r\nVALUE k 0 5\r\nhello\r\nEND"), "{answer}");
+}
+
+#[tokio::test]
+async fn webhooks_answer_through_their_service() {
+    let shared = shared().await;
+    install(shared.cluster).await;
+    let error = shared
+        .cluster
+        .apply_yaml(
+            "
+apiVersion: capsule.clastix.io/v1beta2
+kind: Tenant
+metadata: {name: not-valid}
+spec: {owners: [{kind: User, name: alice}], nodeSelector: {'bad key!': x}}
+",
+        )
+        .await
+        .unwrap_err();
+    assert!(format!("{error:#}").contains("a key must be a name"), "{error:#}");
+}
+
+#[tokio::test]
+async fn manager_runs_restricted_and_small() {
+    let shared = shared().await;
+    install(shared.cluster).await;
+    let kubectl = Kubectl::new(shared.cluster, "manager").await;
+    // The kubelet rejects what violates the Pod's security context; the namespace enforces the level.
+    let level =
+        "get namespace ensemble-system -o jsonpath={.metadata.labels.pod-security\\.kubernetes\\.io/enforce}";
+    assert_eq!(kubectl.run(level).await.unwrap(), "restricted");
+    let restarts =
+        "get pods -n ensemble-system -o jsonpath={.items[*].status.containerStatuses[0].restartCount}";
+    assert_eq!(kubectl.run(restarts).await.unwrap(), "0 0");
+    let usage =
+        kubectl.until("top pods -n ensemble-system --no-headers", |usage| usage.lines().count() == 2).await;
+    println!("usage of the manager's Pods:\n{usage}");
+    for line in usage.lines() {
+        let memory = line.split_whitespace().nth(2).and_then(|memory| memory.strip_suffix("Mi")).unwrap();
+        assert!(memory.parse::<u32>().unwrap() < 64, "{usage}");
+    }
+}
