@@ -14,11 +14,20 @@ use clap::Args;
 use cluster::{
     CLUSTER_VARIABLE, Cluster, Options,
     program::{cargo_in, workspace},
+    real_nodes,
 };
 use output::Output;
 
+use crate::image;
+
 /// Maximum number of failed tests that are retried. More failures have a common cause.
 const MAX_RETRIES: usize = 3;
+/// Archive with the image of the manager, for tests on real nodes.
+const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
+/// Arguments of `cargo test` for the tests that need real nodes or root.
+const REAL: &str = "--no-fail-fast --package real-nodes --package cluster --package network-policies \
+                    --features real-nodes/real,cluster/real,network-policies/root \
+                    --test real --test teardown --test packets";
 /// Number of test programs in the list of the slowest ones.
 const SLOWEST: usize = 10;
 /// Number of tests that a test program runs concurrently.
@@ -31,6 +40,10 @@ const RUNNER: &str = r#"target."cfg(all())".runner = ["sh", "-c", "echo \"progra
 /// are retried once, one at a time, and reported.
 #[derive(Args)]
 pub(crate) struct Test {
+    /// Run the tests on real nodes instead, which need root and what `cargo xtask cluster prepare`
+    /// installs; they include the image of the manager
+    #[arg(long)]
+    real: bool,
     /// Arguments of `cargo test`, after `--`; `--workspace` by default. With arguments, nothing is
     /// retried
     #[arg(last = true)]
@@ -39,10 +52,7 @@ pub(crate) struct Test {
 
 impl Test {
     pub(crate) async fn run(&self) -> Result<()> {
-        let cluster = Cluster::start(Options::default()).await?;
-        let name = &cluster.record().name;
-        let output = if self.args.is_empty() { all(name)? } else { cargo_test(name, &self.args)? };
-        cluster.stop()?;
+        let output = if self.real { real(&self.args)? } else { self.simulated().await? };
         println!("\nslowest test programs:");
         for (program, seconds) in output.slowest(SLOWEST) {
             println!("{seconds:>8.1} s  {program}");
@@ -56,29 +66,46 @@ impl Test {
         }
         Ok(())
     }
+
+    async fn simulated(&self) -> Result<Output> {
+        let cluster = Cluster::start(Options::default()).await?;
+        let variables = [(CLUSTER_VARIABLE, cluster.record().name.clone())];
+        let output =
+            if self.args.is_empty() { all(&variables)? } else { cargo_test(&variables, &self.args)? };
+        cluster.stop()?;
+        Ok(output)
+    }
+}
+
+/// Runs the tests that need real nodes, with the image of this version. Nothing is retried.
+fn real(args: &[String]) -> Result<Output> {
+    real_nodes::check()?;
+    let variables = [(IMAGE_VARIABLE, image::build_for_host()?.display().to_string())];
+    let all: Vec<_> = REAL.split_whitespace().chain(args.iter().map(String::as_str)).collect();
+    cargo_test(&variables, &all)
 }
 
 /// Runs all tests, and retries those that failed.
-fn all(cluster: &str) -> Result<Output> {
+fn all(variables: &[(&str, String)]) -> Result<Output> {
     let all = ["--workspace", "--no-fail-fast"];
-    let first = cargo_test(cluster, &all)?;
+    let first = cargo_test(variables, &all)?;
     if first.failures.is_empty() || first.failures.len() > MAX_RETRIES || first.unclosed > 0 {
         return Ok(first);
     }
     println!("\nretrying one at a time: {}", first.failures.join(", "));
     let names = first.failures.iter().map(String::as_str);
     let retry: Vec<_> = all.into_iter().chain(["--", "--exact", "--test-threads=1"]).chain(names).collect();
-    let retry = cargo_test(cluster, &retry)?;
+    let retry = cargo_test(variables, &retry)?;
     for name in first.failures.iter().filter(|name| !retry.failures.contains(name)) {
         println!("FLAKY: {name} failed among other tests and passed alone");
     }
     Ok(first.with_retry(retry))
 }
 
-fn cargo_test<S: AsRef<str>>(cluster: &str, args: &[S]) -> Result<Output> {
+fn cargo_test<S: AsRef<str>>(variables: &[(&str, String)], args: &[S]) -> Result<Output> {
     let mut command = cargo_in(&workspace());
     command.args(["--config", RUNNER, "test"]).args(args.iter().map(S::as_ref));
-    command.env(CLUSTER_VARIABLE, cluster);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     if std::env::var_os(THREADS_VARIABLE).is_none() {
         // Most tests wait for a busy control plane. One more than the number of cores keeps both
         // busy.

@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn dockerfile_builds_the_same_image() {
-        let path = crate::workspace().join("deploy/Dockerfile");
+        let path = cluster::program::workspace().join("deploy/Dockerfile");
         let dockerfile = std::fs::read_to_string(path).unwrap();
         let (version, entrypoint) = (crate::image::VERSION, crate::image::PROGRAM);
-        let config = config(&Image { version, entrypoint, ..image("amd64", Vec::new()) }, "");
+        let config = config(&Image { version, entrypoint, ..image("amd64", Vec::new()) }, &Digest::of(b""));
         let config = &config["config"];
         let mut expected = vec![
             "FROM scratch".to_owned(),

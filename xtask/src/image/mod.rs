@@ -66,24 +66,36 @@ impl BuildImage {
         let builds: Vec<_> = platforms.into_iter().zip(all).collect();
         match &self.verify {
             Some(digest) => verify::run(digest, &builds),
-            None => self.write(&builds),
+            None => write_all(&workspace().join(&self.output), &builds).map(drop),
         }
     }
+}
 
-    fn write(&self, builds: &[(Platform, Packages)]) -> Result<()> {
-        let archive = build_archive(builds, None)?;
-        let folder = workspace().join(&self.output);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let architectures: Vec<_> = builds.iter().map(|(platform, _)| platform.architecture()).collect();
-        let name = format!("ensemble-{VERSION}-{}.tar", architectures.join("-"));
-        write(&folder.join(name), &archive.bytes)?;
-        for (platform, packages) in builds {
-            let name = format!("ensemble-{VERSION}-{}.cdx.json", platform.architecture());
-            write(&folder.join(name), to_json(&sbom::sbom(packages))?.as_bytes())?;
-        }
-        println!("{IMAGE} {}", archive.digest);
-        Ok(())
+/// Builds the image for this machine, and returns the path of its archive in the target folder.
+///
+/// # Errors
+/// As `cargo xtask image`.
+pub(crate) fn build_for_host() -> Result<PathBuf> {
+    let platform = Platform::host()?;
+    platform.check()?;
+    let packages = packages(platform)?;
+    write_all(&packages.target_folder.join("image"), &[(platform, packages)])
+}
+
+/// Builds the image, writes the archive and its SBOMs to a folder, and returns the path of the
+/// archive.
+fn write_all(folder: &Path, builds: &[(Platform, Packages)]) -> Result<PathBuf> {
+    let archive = build_archive(builds, None)?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let architectures: Vec<_> = builds.iter().map(|(platform, _)| platform.architecture()).collect();
+    let path = folder.join(format!("ensemble-{VERSION}-{}.tar", architectures.join("-")));
+    write(&path, &archive.bytes)?;
+    for (platform, packages) in builds {
+        let name = format!("ensemble-{VERSION}-{}.cdx.json", platform.architecture());
+        write(&folder.join(name), to_json(&sbom::sbom(packages))?.as_bytes())?;
     }
+    println!("{IMAGE} {}", archive.digest);
+    Ok(path)
 }
 
 /// Builds the image of each platform, in `folder` or in cargo's target folder.

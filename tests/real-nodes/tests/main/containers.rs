@@ -92,7 +92,7 @@ async fn kubectl_streams_work() {
     let page = Command::new("curl").args(["-sS", "-m", "10", &format!("http://{address}")]).output().await;
     assert!(String::from_utf8_lossy(&page.unwrap().stdout).contains("nginx"), "{address}");
 
-    let debug = "debug web --image=busybox:1.36 --target=nginx --container=debugger -- sh -c";
+    let debug = "debug web --image=busybox:1.36 --target=web --container=debugger -- sh -c";
     let args: Vec<_> = debug.split(' ').chain(["ps; echo debugged"]).collect();
     kubectl.args(&args).await.unwrap();
     let logs = kubectl.until("logs web -c debugger", |logs| logs.contains("debugged")).await;
