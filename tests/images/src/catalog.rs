@@ -161,3 +161,22 @@ fn config() -> Config {
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn page_lists_every_name() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations/local-clusters.md");
+        let page = fs::read_to_string(page).unwrap();
+        for name in all().unwrap().iter().flat_map(|image| &image.served_as) {
+            assert!(
+                page.contains(&format!("`{name}`")),
+                "{name} is not in docs/operations/local-clusters.md"
+            );
+        }
+    }
+}
