@@ -25,7 +25,7 @@ const MAX_RETRIES: usize = 3;
 /// Archive with the image of the manager, for tests on real nodes.
 const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
 /// Arguments of `cargo test` for the tests that need real nodes or root.
-const REAL: &str = "--no-fail-fast --package real-nodes --package cluster --package network-policies \
+const REAL: &str = "--workspace --no-fail-fast \
                     --features real-nodes/real,cluster/real,network-policies/root \
                     --test real --test teardown --test packets";
 /// Number of test programs in the list of the slowest ones.

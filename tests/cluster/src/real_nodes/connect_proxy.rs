@@ -20,15 +20,12 @@ const MAX_CONNECTIONS: usize = 4096;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves CONNECT requests. Connections start in the network namespace of this thread.
-pub(super) async fn serve(listener: UnixListener) {
-    let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::UnixListener::from_std(listener));
-    let listener = match listener {
-        Ok(listener) => listener,
-        Err(error) => return eprintln!("cannot serve the proxy of the API server: {error}"),
-    };
+pub(super) async fn serve(listener: UnixListener) -> Result<()> {
+    listener.set_nonblocking(true).context("prepare the listener of the API server's proxy")?;
+    let listener = tokio::net::UnixListener::from_std(listener).context("listen for the proxy")?;
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        let permit = Arc::clone(&connections).acquire_owned().await?;
         match listener.accept().await {
             Ok((client, _)) => drop(tokio::spawn(async move {
                 // The API server reports a failed connection.

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -14,15 +15,12 @@ const MAX_CONNECTIONS: usize = 4096;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Forwards every connection to `target`. The listener may belong to another network namespace.
-pub(super) async fn serve(listener: TcpListener, target: SocketAddr) {
-    let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
-    let listener = match listener {
-        Ok(listener) => listener,
-        Err(error) => return eprintln!("cannot forward connections to the API server: {error}"),
-    };
+pub(super) async fn serve(listener: TcpListener, target: SocketAddr) -> Result<()> {
+    listener.set_nonblocking(true).context("prepare the listener of the API server's forwarder")?;
+    let listener = tokio::net::TcpListener::from_std(listener).context("listen for the API server")?;
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        let permit = Arc::clone(&connections).acquire_owned().await?;
         match listener.accept().await {
             Ok((mut inner, _)) => drop(tokio::spawn(async move {
                 if let Ok(mut outer) = TcpStream::connect(target).await {

@@ -10,6 +10,7 @@ mod config;
 mod connect_proxy;
 mod forwarder;
 pub(crate) mod image_store;
+mod log;
 mod namespaces;
 mod node;
 mod policies;
@@ -29,6 +30,7 @@ pub use requirements::{PACKAGES, check, missing};
 use crate::components::Layout;
 use crate::lifeline::Lifeline;
 use crate::pki::{Authority, write_private};
+use log::Log;
 use node::{Node, Shared};
 use policies::{Inits, Policies};
 use switch::Switch;
@@ -83,7 +85,11 @@ impl RealNodes {
         if self.nodes.is_empty() {
             return Ok(());
         }
-        self.policies = Some(Policies::start(kubeconfig, self.inits())?);
+        self.policies = Some(Policies::start(
+            kubeconfig,
+            self.inits(),
+            Log::new(&self.cluster_dir.join("nodes/policies.log")),
+        )?);
         self.nodes.iter_mut().try_for_each(|node| node.join(lifeline))
     }
 

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 use tokio::sync::watch;
 
+use super::log::Log;
 use super::namespaces::run_in_network;
 use crate::kubeconfig;
 
@@ -23,13 +24,13 @@ pub(super) struct Policies {
 
 impl Policies {
     /// Starts to enforce policies on `nodes`. The API server must be ready.
-    pub(super) fn start(kubeconfig: PathBuf, nodes: Inits) -> Result<Self> {
+    pub(super) fn start(kubeconfig: PathBuf, nodes: Inits, log: Log) -> Result<Self> {
         let (sender, receiver) = watch::channel(nodes);
         let thread = std::thread::Builder::new()
             .name("policies".to_owned())
             .spawn(move || {
-                if let Err(error) = run(kubeconfig, receiver) {
-                    eprintln!("NetworkPolicies are not enforced: {error:#}");
+                if let Err(error) = run(kubeconfig, receiver, &log) {
+                    log.report(&format!("NetworkPolicies are not enforced: {error:#}"));
                 }
             })
             .context("start the thread that enforces NetworkPolicies")?;
@@ -52,20 +53,24 @@ impl Policies {
     }
 }
 
-fn run(kubeconfig: PathBuf, nodes: watch::Receiver<Inits>) -> Result<()> {
+fn run(kubeconfig: PathBuf, nodes: watch::Receiver<Inits>, log: &Log) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("start a runtime")?.block_on(enforce(kubeconfig, nodes))
+    runtime.context("start a runtime")?.block_on(enforce(kubeconfig, nodes, log))
 }
 
 /// Enforces policies until the sender of `nodes` is dropped.
-async fn enforce(kubeconfig: PathBuf, mut nodes: watch::Receiver<Inits>) -> Result<()> {
+async fn enforce(kubeconfig: PathBuf, mut nodes: watch::Receiver<Inits>, log: &Log) -> Result<()> {
     let client = Client::try_from(kubeconfig::load(&kubeconfig).await?).context("create a client")?;
     loop {
         let inits = nodes.borrow_and_update().clone();
         let names: Vec<_> = inits.keys().cloned().collect();
         let apply = |node: String, rules: String| {
             let init = inits.get(&node).copied();
-            async move { apply(init, rules).await.with_context(|| format!("apply the rules of {node}")) }
+            async move {
+                let applied = apply(init, rules).await;
+                applied
+                    .inspect_err(|error| log.report(&format!("cannot apply the rules of {node}: {error:#}")))
+            }
         };
         tokio::select! {
             never = network_policies::enforce(client.clone(), names, apply) => match never {},

@@ -12,12 +12,14 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result, anyhow};
 use tokio::sync::watch;
 
 use super::addresses;
+use super::log::Log;
 use super::namespaces::{Namespaces, enter_network, ip};
 use super::{connect_proxy, forwarder};
 use crate::lifeline::Lifeline;
@@ -68,17 +70,19 @@ impl Switch {
         let init = namespaces.init();
         let (sender, listeners) = std::sync::mpsc::channel();
         let inner_stopped = stopped.clone();
+        let log = Log::new(&dir.join("switch.log"));
+        let inner_log = log.clone();
         let inside = spawn("switch", move || {
             let listeners = enter_network(init).and_then(|()| listen());
             match listeners {
                 Ok((api, registry_listener)) => {
                     // The receiver waits for this message.
                     let _ = sender.send(Ok(api));
-                    serve(inner_stopped, async move |stopped| {
+                    serve(inner_stopped, &inner_log, async |stopped| {
                         tokio::select! {
-                            () = connect_proxy::serve(proxy) => {}
-                            () = serve_registry(registry_listener, registry) => {}
-                            _ = stopped => {}
+                            ended = connect_proxy::serve(proxy) => ended,
+                            ended = serve_registry(registry_listener, registry) => ended,
+                            () = stopped => Ok(()),
                         }
                     });
                 }
@@ -88,10 +92,10 @@ impl Switch {
         let listener = listeners.recv().map_err(|_| anyhow!("the thread of the switch panicked"))??;
         let target = SocketAddr::from((Ipv4Addr::LOCALHOST, api_server));
         let outside = spawn("switch-api", move || {
-            serve(stopped, async move |stopped| {
+            serve(stopped, &log, async |stopped| {
                 tokio::select! {
-                    () = forwarder::serve(listener, target) => {}
-                    _ = stopped => {}
+                    ended = forwarder::serve(listener, target) => ended,
+                    () = stopped => Ok(()),
                 }
             });
         })?;
@@ -147,28 +151,24 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 }
 
 /// Runs `servers` on this thread until the sender of `stopped` is dropped.
-fn serve<F>(mut stopped: watch::Receiver<()>, servers: F)
+fn serve<F>(mut stopped: watch::Receiver<()>, log: &Log, servers: F)
 where
-    F: AsyncFnOnce(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>),
+    F: AsyncFnOnce(Pin<Box<dyn Future<Output = ()> + Send>>) -> Result<()>,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime {
-        Ok(runtime) => {
-            let stop = Box::pin(async move { while stopped.changed().await.is_ok() {} });
-            runtime.block_on(servers(stop));
-        }
-        Err(error) => eprintln!("cannot start the servers of the switch: {error}"),
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let stop = Box::pin(async move { while stopped.changed().await.is_ok() {} });
+        runtime.context("start a runtime")?.block_on(servers(stop))
+    };
+    if let Err(error) = run() {
+        log.report(&format!("a server of the switch has ended: {error:#}"));
     }
 }
 
-async fn serve_registry(listener: TcpListener, registry: axum::Router) {
-    let serve = async {
-        listener.set_nonblocking(true)?;
-        axum::serve(tokio::net::TcpListener::from_std(listener)?, registry).await
-    };
-    if let Err(error) = serve.await {
-        eprintln!("the registry of the nodes has ended: {error}");
-    }
+async fn serve_registry(listener: TcpListener, registry: axum::Router) -> Result<()> {
+    listener.set_nonblocking(true).context("prepare the listener of the registry")?;
+    let listener = tokio::net::TcpListener::from_std(listener).context("listen for the registry")?;
+    axum::serve(listener, registry).await.context("serve the registry")
 }
 
 /// Returns the commands of `ip` that set up the switch.
