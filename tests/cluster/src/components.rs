@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Options;
+use crate::addresses::SIMULATED_PODS;
 use crate::ports::Ports;
-use crate::real_nodes::SIMULATED_PODS;
 
 /// A component of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

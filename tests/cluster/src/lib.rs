@@ -16,9 +16,11 @@
 //! A test that changes cluster-scoped state calls [`isolated`]. [`named`] runs a cluster in the
 //! background.
 
+mod addresses;
 mod attach;
 pub mod audit;
 pub mod binaries;
+mod cgroups;
 mod cluster;
 mod companion;
 mod components;

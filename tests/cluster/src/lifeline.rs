@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-use crate::real_nodes::cgroups;
+use crate::cgroups;
 
 /// Script of the reaper. `add PID` and `drop PID` maintain the list of process groups. At the end
 /// of input it kills them. The directory is renamed before it is removed, so that its name is free

@@ -12,7 +12,7 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-use crate::real_nodes::SWITCH;
+use crate::addresses::SWITCH;
 
 /// Address of the API server's Service: the first address of the Service range.
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));

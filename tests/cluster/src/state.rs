@@ -15,8 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, getuid, kill_process_group, test_kill_process};
 
 use crate::binaries;
+use crate::cgroups;
 use crate::private_dir::private_dir;
-use crate::real_nodes::cgroups;
 
 const LOCK: &str = "lock";
 const OWNER: &str = "owner";

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{addresses, cgroups};
+use crate::{addresses, cgroups};
 
 const CONTAINERD: &str = include_str!("../../manifests/real-nodes/containerd.toml");
 

@@ -4,8 +4,6 @@
 //! cgroups below `/ensemble`. All of it ends with the process that owns the cluster.
 
 mod add_ons;
-mod addresses;
-pub(crate) mod cgroups;
 mod config;
 mod connect_proxy;
 mod forwarder;
@@ -22,11 +20,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 pub(crate) use add_ons::{apply as apply_add_ons, wait as wait_for_add_ons};
-pub use addresses::MAX_REAL_NODES;
-pub(crate) use addresses::{SIMULATED_PODS, SWITCH};
 pub use node::NodeProgram;
 pub use requirements::{PACKAGES, check, missing};
 
+pub use crate::addresses::MAX_REAL_NODES;
+use crate::cgroups;
 use crate::components::Layout;
 use crate::lifeline::Lifeline;
 use crate::pki::{Authority, write_private};

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::config;
 use super::namespaces::Namespaces;
 use super::requirements::cni_plugins;
 use super::switch::Switch;
-use super::{addresses, cgroups, config};
 use crate::kubeconfig::{self, Credential};
 use crate::lifeline::Lifeline;
 use crate::pki::{Authority, write_private};
 use crate::private_dir::private_dir;
 use crate::process::Process;
+use crate::{addresses, cgroups};
 
 const INIT: &str = include_str!("../../manifests/real-nodes/node-init.sh");
 const CONTAINERD_PATIENCE: Duration = Duration::from_secs(30);

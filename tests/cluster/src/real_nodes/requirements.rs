@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, bail};
 use rustix::process::getuid;
 
-use super::cgroups;
+use crate::cgroups;
 
 /// Packages of Debian and Ubuntu with the programs of [`PROGRAMS`] and the CNI plugins.
 pub const PACKAGES: [&str; 10] = [

@@ -18,10 +18,10 @@ use std::thread::JoinHandle;
 use anyhow::{Context as _, Result, anyhow};
 use tokio::sync::watch;
 
-use super::addresses;
 use super::log::Log;
 use super::namespaces::{Namespaces, enter_network, ip};
 use super::{connect_proxy, forwarder};
+use crate::addresses;
 use crate::lifeline::Lifeline;
 use crate::pki::write_private;
 use crate::private_dir::private_dir;

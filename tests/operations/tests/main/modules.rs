@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 15] = [
     "crates/ensemblectl",
     "crates/manager",
     "crates/memcached",
@@ -18,7 +18,9 @@ const CRATES: [&str; 13] = [
     "tests/bench",
     "tests/cluster",
     "tests/faults",
+    "tests/images",
     "tests/local-manager",
+    "tests/network-policies",
     "xtask",
 ];
 

@@ -28,7 +28,7 @@ pub(crate) fn name(cluster_dir: &Path) -> String {
 }
 
 /// Returns the cgroup of a node as the kubelet's `cgroupRoot`.
-pub(super) fn kubelet_root(cluster: &str, node: &str) -> String {
+pub(crate) fn kubelet_root(cluster: &str, node: &str) -> String {
     format!("/{PARENT}/{cluster}/{node}")
 }
 
@@ -36,7 +36,7 @@ pub(super) fn kubelet_root(cluster: &str, node: &str) -> String {
 ///
 /// # Errors
 /// Returns an error that lists the missing controllers.
-pub(super) fn check() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     let found: BTreeSet<String> = match fs::read_to_string(Path::new(ROOT).join("cgroup.controllers")) {
         Ok(controllers) => controllers.split_whitespace().map(str::to_owned).collect(),
         Err(_) => hierarchies()?
@@ -55,7 +55,7 @@ pub(super) fn check() -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if this process may not create cgroups.
-pub(super) fn create(cluster: &str, node: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn create(cluster: &str, node: &str) -> Result<Vec<PathBuf>> {
     hierarchies()?
         .iter()
         .map(|hierarchy| {
