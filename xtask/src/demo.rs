@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: runs all controllers on a new cluster.
 
+mod real;
 mod table;
 mod tenant;
 
@@ -34,6 +35,11 @@ pub(crate) struct Demo {
     /// Number of simulated nodes
     #[arg(long, default_value_t = 3)]
     nodes: usize,
+
+    /// Run the image of the manager and all containers on three real nodes, which need root and
+    /// what `cargo xtask cluster prepare` installs
+    #[arg(long, conflicts_with_all = ["nodes", "release"])]
+    real: bool,
 }
 
 /// Timeout until the samples are ready.
@@ -41,6 +47,9 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 
 impl Demo {
     pub(crate) async fn run(&self) -> Result<()> {
+        if self.real {
+            return real::run(self.exit).await;
+        }
         println!("building the manager ...");
         let program = build_manager(self.release)?;
         // Builds the control plane first, so that the printed time does not include it.

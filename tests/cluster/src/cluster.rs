@@ -13,6 +13,7 @@ use crate::components::Component;
 use crate::control_plane::ControlPlane;
 use crate::load::IMAGES;
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::real_nodes::{NodeProgram, image_store};
 use crate::record::Record;
 use crate::state::StateRoot;
@@ -221,6 +222,16 @@ impl Cluster {
         })?;
         Ok(control_plane.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Builds the programs and images of a cluster with real nodes, unless they are cached. This can take
+/// minutes.
+///
+/// # Errors
+/// Returns an error if a program or an image cannot be built.
+pub fn prepare_real_nodes(progress: &Progress) -> Result<()> {
+    Locator::from_env()?.locate(progress)?.check_nodes()?;
+    image_store::build(progress).map(drop)
 }
 
 /// Runs on a separate thread that does not delay the exit of the process: a build can take minutes.

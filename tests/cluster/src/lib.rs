@@ -53,7 +53,7 @@ mod versions;
 pub mod wait;
 
 pub use attach::attach;
-pub use cluster::Cluster;
+pub use cluster::{Cluster, prepare_real_nodes};
 pub use companion::Companion;
 pub use components::Component;
 pub use namespace::TestNamespace;

@@ -8,7 +8,7 @@ use rustix::process::getuid;
 
 use crate::cgroups;
 
-/// Packages of Debian and Ubuntu with the programs of [`PROGRAMS`] and the CNI plugins.
+/// Packages of Debian and Ubuntu with the programs and the CNI plugins that real nodes need.
 pub const PACKAGES: [&str; 10] = [
     "conntrack",
     "containerd",

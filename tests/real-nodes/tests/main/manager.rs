@@ -1,9 +1,10 @@
 //! The manager's image in Pods, installed from `deploy/install.yaml` unchanged.
 
-use cluster::{Cluster, program::workspace, wait::eventually};
+use cluster::Cluster;
+use local_manager::in_cluster;
 use tokio::sync::OnceCell;
 
-use crate::support::{Kubectl, PATIENCE, image, shared};
+use crate::support::{Kubectl, image, shared};
 
 static INSTALLED: OnceCell<()> = OnceCell::const_new();
 
@@ -11,14 +12,7 @@ static INSTALLED: OnceCell<()> = OnceCell::const_new();
 async fn install(cluster: &'static Cluster) {
     INSTALLED
         .get_or_init(async || {
-            cluster.load_image(&image()).unwrap();
-            let manifests = std::fs::read_to_string(workspace().join("deploy/install.yaml")).unwrap();
-            // Objects of new kinds can be rejected until the kinds are served.
-            let apply =
-                async || Ok(cluster.apply_yaml(&manifests).await.map_err(|error| format!("{error:#}")));
-            eventually("kubectl apply -f deploy/install.yaml", PATIENCE, apply).await.unwrap();
-            let status = "-n ensemble-system rollout status deployment/ensemble-manager --timeout=120s";
-            cluster.kubectl(&status.split(' ').collect::<Vec<_>>()).await.unwrap();
+            in_cluster::install(cluster, &image()).await.unwrap();
         })
         .await;
 }

@@ -1,0 +1,80 @@
+//! The demo on real nodes: the image of the manager, and containers.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use cluster::{Cluster, Options, Progress, program::workspace, real_nodes, wait::eventually};
+use local_manager::{in_cluster, samples};
+use manager::NAMESPACE;
+
+use super::{TIMEOUT, table, tenant, wait_for_interrupt};
+use crate::image;
+
+/// Number of nodes.
+const NODES: usize = 3;
+/// Pod with clients.
+const CLIENT: &str = "client";
+/// Stores a value in one instance of the sample cache, and reads it.
+const SET_AND_GET: &str = r"
+server=$(drill memcached-sample.default.svc.cluster.local | grep -oE '10\.244\.[0-9]+\.[0-9]+' | head -1)
+printf 'set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n' | nc -w 5 $server 11211";
+/// What memcached answers.
+const STORED: &str = "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n";
+
+/// Runs the demo. With `exit`, does not wait for Ctrl+C.
+pub(super) async fn run(exit: bool) -> Result<()> {
+    real_nodes::check()?;
+    println!("building the image of the manager ...");
+    let archive = image::build_for_host()?;
+    // Builds what is missing first, so that the printed time does not include it.
+    cluster::prepare_real_nodes(&Progress::stderr())?;
+    let began = Instant::now();
+    let cluster = Cluster::start(Options { nodes: 0, real_nodes: NODES, ..Options::default() }).await?;
+    let show = async {
+        let installing = Instant::now();
+        in_cluster::install(&cluster, &archive).await?;
+        let installed = installing.elapsed();
+        println!("the manager runs in 2 Pods, {:.1} s after `kubectl apply`", installed.as_secs_f64());
+        show(&cluster, began).await?;
+        if exit { Ok(()) } else { wait_for_interrupt(&cluster).await }
+    };
+    tokio::select! {
+        result = show => result?,
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    println!("stopping ...");
+    cluster.stop()
+}
+
+async fn show(cluster: &Cluster, began: Instant) -> Result<()> {
+    let samples = samples::apply(cluster, &workspace().join("samples")).await?;
+    let ready = samples::wait(cluster, samples, TIMEOUT).await.context("samples are not ready")?;
+    let all_ready = began.elapsed();
+    let tenant = tenant::add_namespace(cluster, TIMEOUT).await?;
+    let answer = set_and_get(cluster).await?;
+    table::print(cluster, &ready).await?;
+    println!("\n{tenant}");
+    println!("memcached-sample stored and returned a value: {}", answer.replace("\r\n", " "));
+    println!("all samples ready {:.1} s after the start of the cluster", all_ready.as_secs_f64());
+    println!("\nusage of the manager's containers:\n{}", usage(cluster, TIMEOUT).await?);
+    Ok(())
+}
+
+async fn set_and_get(cluster: &Cluster) -> Result<String> {
+    let image = "--image=localhost/client:1";
+    cluster.kubectl(&["run", CLIENT, image, "--restart=Never", "--", "sleep", "infinity"]).await?;
+    cluster.kubectl(&["wait", "--for=condition=Ready", "pod/client", "--timeout=60s"]).await?;
+    let answer = cluster.kubectl(&["exec", CLIENT, "--", "sh", "-c", SET_AND_GET]).await?;
+    ensure!(answer == STORED, "memcached-sample does not store a value; it answered {answer:?}");
+    Ok(answer)
+}
+
+/// Returns the usage that the kubelets read from the cgroups of the containers. The metrics server
+/// has it after some seconds.
+async fn usage(cluster: &Cluster, timeout: Duration) -> Result<String> {
+    eventually("the usage of the manager's Pods", timeout, async || {
+        let usage = cluster.kubectl(&["--namespace", NAMESPACE, "top", "pods"]).await?;
+        Ok(if usage.lines().count() == 3 { Ok(usage) } else { Err(usage) })
+    })
+    .await
+}
