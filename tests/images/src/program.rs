@@ -35,7 +35,7 @@ pub(crate) fn build_go(module: &Path, package: &str, work: &Path) -> Result<Path
     go.arg(&program).arg(package);
     go.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOWORK", "off")]);
     // A version of the repository in the program would change its digest with every commit.
-    go.env("GOCACHE", work.join("cache")).env("GOFLAGS", "-buildvcs=false");
+    go.env("GOFLAGS", "-buildvcs=false");
     run(&mut go, "install Go 1.26 or newer, and check the network and GOPROXY")?;
     Ok(program)
 }

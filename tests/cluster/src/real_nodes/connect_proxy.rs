@@ -83,10 +83,11 @@ mod tests {
         let path = dir.path().join("proxy.sock");
         let server = tokio::spawn(serve(UnixListener::bind(&path).unwrap()));
         let mut client = UnixStream::connect(&path).await.unwrap();
-        client.write_all(request.as_bytes()).await.unwrap();
-        client.shutdown().await.unwrap();
+        // The proxy may have refused the request, and closed the connection, before it is complete.
+        let _ = client.write_all(request.as_bytes()).await;
+        let _ = client.shutdown().await;
         let mut answer = String::new();
-        client.read_to_string(&mut answer).await.unwrap();
+        let _ = client.read_to_string(&mut answer).await;
         server.abort();
         answer
     }

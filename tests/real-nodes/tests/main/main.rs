@@ -10,7 +10,9 @@
 )]
 
 mod containers;
+mod disruptions;
 mod failures;
 mod manager;
 mod network_policies;
 mod support;
+mod tenancy;

@@ -9,7 +9,7 @@ use crate::support::{Kubectl, image, shared};
 static INSTALLED: OnceCell<()> = OnceCell::const_new();
 
 /// Installs the manager once, and waits until both replicas are Ready.
-async fn install(cluster: &'static Cluster) {
+pub(crate) async fn install(cluster: &'static Cluster) {
     INSTALLED
         .get_or_init(async || {
             in_cluster::install(cluster, &image()).await.unwrap();
@@ -123,5 +123,67 @@ async fn manager_runs_restricted_and_small() {
     for line in usage.lines() {
         let memory = line.split_whitespace().nth(2).and_then(|memory| memory.strip_suffix("Mi")).unwrap();
         assert!(memory.parse::<u32>().unwrap() < 64, "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn memcached_is_updated_one_by_one_and_admits_named_clients_only() {
+    let shared = shared().await;
+    install(shared.cluster).await;
+    let kubectl = Kubectl::new(shared.cluster, "tuned").await;
+    kubectl
+        .apply(
+            "
+apiVersion: cache.example.com/v1alpha1
+kind: Memcached
+metadata: {name: cache, namespace: NAMESPACE}
+spec:
+  size: 3
+  image: memcached:1.6
+  memoryMegabytes: 32
+  maxConnections: 100
+  metrics: {}
+  networkPolicy:
+    from: [{podSelector: {matchLabels: {run: friend}}}]
+    metricsFrom: [{podSelector: {matchLabels: {run: friend}}}]
+",
+        )
+        .await;
+    kubectl.run("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
+    for client in ["friend", "stranger"] {
+        kubectl.client(client).await;
+    }
+    let address =
+        kubectl.run("get pods -l app=memcached -o jsonpath={.items[0].status.podIP}").await.unwrap();
+    let settings = format!("printf 'stats settings\\r\\nquit\\r\\n' | nc -w 3 {address} 11211");
+    let settings = kubectl.exec("friend", &settings).await.unwrap();
+    for expected in ["STAT maxbytes 33554432", "STAT maxconns 100"] {
+        assert!(settings.contains(expected), "{settings}");
+    }
+    let metrics =
+        kubectl.exec("friend", &format!("curl -sS -m 5 http://{address}:9150/metrics")).await.unwrap();
+    assert!(metrics.contains("memcached_up 1"), "{metrics}");
+    for port in [11211, 9150] {
+        let refused = kubectl.exec("stranger", &format!("nc -z -w 2 {address} {port}")).await;
+        assert!(refused.is_err(), "a client that the policy does not name reaches port {port}");
+    }
+
+    let watching = async {
+        loop {
+            let words = "get deployment cache -o jsonpath={.status.availableReplicas}";
+            let available = kubectl.run(words).await.unwrap();
+            assert!(available.parse::<u32>().unwrap_or(0) >= 2, "{available} of 3 instances are available");
+        }
+    };
+    kubectl
+        .run("patch memcached cache --type=merge -p {\"spec\":{\"image\":\"memcached:1.5\"}}")
+        .await
+        .unwrap();
+    let images =
+        "get pods -l app=memcached -o jsonpath={.items[*].spec.containers[?(@.name==\"memcached\")].image}";
+    let updated = kubectl.until(images, |images| images.split(' ').all(|image| image == "memcached:1.5"));
+    tokio::select! {
+        _ = updated => {}
+        () = watching => {}
     }
 }
