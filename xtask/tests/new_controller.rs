@@ -44,10 +44,11 @@ impl WorkspaceCopy {
         }
         // Cargo distinguishes a crate of the copy from the original by its version only.
         let (manifest, version) =
-            (root.join("Cargo.toml"), format!("version = \"{}\"\n", env!("CARGO_PKG_VERSION")));
+            (root.join("Cargo.toml"), format!("version = \"{}\"", env!("CARGO_PKG_VERSION")));
         let text = fs::read_to_string(&manifest).unwrap();
-        assert_eq!(text.matches(&version).count(), 1, "the manifest has one version");
-        fs::write(manifest, text.replace(&version, "version = \"0.0.0-copy\"\n")).unwrap();
+        assert_eq!(text.matches(&format!("\n{version}\n")).count(), 1, "the manifest has one version");
+        // Dependencies on crates of the workspace require this version, too.
+        fs::write(manifest, text.replace(&version, "version = \"0.0.0-copy\"")).unwrap();
         Self { root, target }
     }
 

@@ -32,6 +32,26 @@ async fn until_gone(env: &TestEnv) {
     .unwrap();
 }
 
+/// Waits until the garbage collector has seen the RoleBindings of a namespace. It orphans only the
+/// dependents that it knows, and deletes those that it learns of afterwards.
+async fn until_collector_knows_role_bindings(env: &TestEnv, suffix: &str) {
+    let ownerless: RoleBinding = serde_json::from_value(json!({
+        "metadata": {
+            "name": "ownerless",
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none" }],
+        },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" },
+    }))
+    .unwrap();
+    let bindings = env.api::<RoleBinding>(&env.prefixed(suffix));
+    bindings.create(&PostParams::default(), &ownerless).await.unwrap();
+    eventually("the ownerless RoleBinding to be collected", UNTIL_COLLECTED, async || {
+        Ok(bindings.get_opt("ownerless").await?.is_none())
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn deletes_tenant_without_namespaces_immediately() {
     let env = TestEnv::new().await;
@@ -124,6 +144,7 @@ async fn reports_what_blocks_the_deletion_of_each_namespace() {
 async fn orphan_deletion_keeps_namespaces() {
     let env = TestEnv::new().await;
     let before = env.ready(spec(), &["a"]).await;
+    until_collector_knows_role_bindings(&env, "a").await;
     let namespace = env.namespaces().get(&env.prefixed("a")).await.unwrap();
     let orphan =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
