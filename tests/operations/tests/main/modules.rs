@@ -133,6 +133,22 @@ fn modules_have_no_import_cycles() {
     }
 }
 
+/// Returns the folders below `folder`.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let subfolders = paths.filter(|path| path.is_dir() && !path.ends_with("target"));
+    subfolders.flat_map(|path| [vec![path.clone()], folders(&path)].concat()).collect()
+}
+
+#[test]
+fn modules_with_files_of_their_own_are_folders_with_mod_rs() {
+    let parents = ["crates", "tests", "xtask/src", "xtask/tests"];
+    let all: Vec<_> = parents.iter().flat_map(|parent| folders(&root().join(parent))).collect();
+    assert!(all.len() > 100, "{} folders", all.len());
+    let outside: Vec<_> = all.into_iter().filter(|folder| folder.with_extension("rs").exists()).collect();
+    assert!(outside.is_empty(), "move each module into its folder, as mod.rs: {outside:?}");
+}
+
 #[test]
 fn finds_imports_and_cycles() {
     let code = "use crate::{a::{b, c}, d};\nuse crate::e::f;\nfn g() { crate::h() }";

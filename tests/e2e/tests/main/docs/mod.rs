@@ -79,8 +79,8 @@ fn every_page_with_commands_is_tested() {
                 let name = path.strip_prefix(docs()).unwrap().with_extension("").display().to_string();
                 let call = format!("follow(\"{name}\").await");
                 assert!(
-                    ON_FIXED_PORTS.contains(&name.as_str()) || include_str!("docs.rs").contains(&call),
-                    "{name}.md: put it in ON_FIXED_PORTS of docs.rs, or have a test there {call}"
+                    ON_FIXED_PORTS.contains(&name.as_str()) || include_str!("mod.rs").contains(&call),
+                    "{name}.md: put it in ON_FIXED_PORTS of docs/mod.rs, or have a test there {call}"
                 );
                 followed += 1;
             }
