@@ -21,7 +21,8 @@ use crate::{
 
 /// Declares what a controller watches and gives it its clients, informers, and writers.
 ///
-/// [`Controller::build`](crate::controller::Controller::build) receives it.
+/// [`Controller::build`](crate::controller::Controller::build) receives it and corresponds to
+/// `SetupWithManager` of a controller in Go.
 pub struct ControllerBuilder<'e, K> {
     environment: &'e Environment,
     name: &'static str,
@@ -207,7 +208,8 @@ pub fn controller_key<K: Kind>(meta: &kube::core::ObjectMeta) -> Option<ObjectKe
     Some(K::key_within(meta.namespace.as_deref(), &owner.name))
 }
 
-/// Returns whether a change of a controller's own object requires a reconcile.
+/// Returns whether a change of a controller's own object requires a reconcile. This predicate
+/// corresponds to `GenerationChangedPredicate` of controller-runtime.
 ///
 /// It does if the object was created or deleted, if its spec or its deletion timestamp changed, or
 /// if it lost a finalizer. An added finalizer does not. For the status, see

@@ -50,7 +50,8 @@ pub struct Environment {
     pub fence: Fence,
     /// Cancelled when the process stops: no new reconciles start, running ones finish.
     pub stop: CancellationToken,
-    /// Number of objects of one controller that are reconciled at the same time.
+    /// Number of objects of one controller that are reconciled at the same time:
+    /// `MaxConcurrentReconciles` of controller-runtime.
     pub concurrency: usize,
     /// Timeout of one reconcile.
     pub reconcile_timeout: Duration,

@@ -19,6 +19,8 @@ const MAX_WARNINGS: usize = 256;
 
 /// Publishes Events in the background and in order. Cheap to clone.
 ///
+/// Corresponds to client-go's `EventRecorder`.
+///
 /// Publishing is best effort. Events are dropped if too many are pending, and never block or fail a
 /// reconcile. Repeated warnings with the same note are counted in one Event; another note is
 /// another Event. Normal Events are combined if reason, action, and related object are equal.

@@ -40,6 +40,9 @@ impl Owner {
     /// Returns the controller reference to `owner` for children in `child_namespace`, or for
     /// cluster-scoped children if that is `None`.
     ///
+    /// Together with [`Owner::set_on`], this corresponds to `SetControllerReference` of
+    /// controller-runtime. The API server rejects a second controller.
+    ///
     /// # Errors
     /// Returns an error if the owner was not created yet, or if the reference would cross
     /// namespaces. A cluster-scoped owner can own objects in any namespace.

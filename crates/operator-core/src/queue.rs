@@ -1,5 +1,7 @@
 //! The work queue of a controller: the keys of objects to reconcile.
 //!
+//! A timer adds a delayed key, like `AddAfter` of client-go's delaying queue.
+//!
 //! # Guarantees
 //! - One worker at a time processes a key. A key that is added while it is processed is returned
 //!   again afterwards.

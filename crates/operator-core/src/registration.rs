@@ -94,7 +94,8 @@ impl Registration {
     }
 }
 
-/// Returns the entry of a controller for the manager's table.
+/// Returns the entry of a controller for the manager's table. In Go, `SetupWithManager` registers a
+/// controller.
 pub const fn register<T: Controller>() -> Registration {
     Registration {
         name: T::NAME,

@@ -58,6 +58,8 @@ impl<K: Kind> Writer<K> {
 
     /// Reads the object with this key from the API server. Returns `None` if it does not exist.
     ///
+    /// This is an uncached read, as with controller-runtime's `APIReader`.
+    ///
     /// # Errors
     /// Returns [`WriteError::Api`] if the request fails.
     pub async fn read(&self, key: &ObjectKey) -> Result<Option<K>, WriteError> {

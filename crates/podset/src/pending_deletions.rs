@@ -3,7 +3,8 @@
 //! The response to a delete can be lost although the Pod is deleted. The cache can also show some
 //! deleted Pods as gone and others as present. The remaining Pods then rank differently, and a new
 //! selection could pick other Pods, so that more are deleted than are surplus. The selected Pods are
-//! therefore recorded before the first delete is sent.
+//! therefore recorded before the first delete is sent. Like the expectations of the ReplicaSet
+//! controller, the record prevents more deletions because of a stale cache.
 //!
 //! The record never requires a deletion. If the surplus is smaller than the number of recorded Pods,
 //! the Pods are listed live, and those that still exist are dropped from the record. A restart loses

@@ -39,7 +39,8 @@ pub struct Flags {
     pub scope: Scope,
     /// Whether to install the CustomResourceDefinitions at startup.
     pub install_crds: bool,
-    /// Number of concurrent reconciles of each controller.
+    /// Number of concurrent reconciles of each controller: `MaxConcurrentReconciles` of
+    /// controller-runtime.
     pub concurrency: usize,
     /// Timeout of one reconcile.
     pub reconcile_timeout: Duration,

@@ -44,7 +44,7 @@ impl<'e> Caches<'e> {
     }
 
     /// Returns a client that cannot write. Use it for one live read where a stale cache would deny
-    /// wrongly.
+    /// wrongly: an uncached read, as with controller-runtime's `APIReader`.
     pub fn reader(&self) -> Client {
         self.client(Fence::closed())
     }

@@ -1,4 +1,4 @@
-//! Indexes of a store.
+//! Indexes of a store. In controller-runtime, `IndexField` adds such a field index.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 

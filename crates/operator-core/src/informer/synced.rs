@@ -1,4 +1,6 @@
 //! Opens the queue of a controller when all its informers have synced.
+//!
+//! In client-go, `WaitForCacheSync` waits until `HasSynced` of each informer returns true.
 
 use std::sync::Arc;
 

@@ -165,6 +165,7 @@ impl Elector {
         }
     }
 
+    /// Creates, acquires, renews, or releases the Lease.
     async fn write(&mut self, write: Write) {
         let started = now();
         let written = match self.desired(&write) {

@@ -55,7 +55,7 @@ impl LiveError {
     }
 }
 
-/// Reads Tenants from the API server.
+/// Reads Tenants from the API server: uncached reads, as with controller-runtime's `APIReader`.
 pub(super) struct LiveTenants {
     reader: Client,
     reads: Mutex<TokenBucket>,

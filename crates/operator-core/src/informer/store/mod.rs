@@ -1,5 +1,7 @@
 //! The store of an informer: objects and indexes.
 //!
+//! Writes of this process are recorded, so that a stale cache does not cause a second write.
+//!
 //! # Order of responses and events
 //! A store is updated by lists and events of its watches, and by responses to the process's own
 //! requests. Only lists and events arrive in order. A response can arrive after newer events and

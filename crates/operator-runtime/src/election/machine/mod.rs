@@ -145,8 +145,10 @@ impl Machine {
         self.lost
     }
 
-    /// Returns the next step. `acquire_delay` is how long to leave a free Lease to other
-    /// candidates. `watched` is whether the watch delivers changes.
+    /// Returns the next step. The leader renews its Lease ([`Write::Renew`]) at regular intervals.
+    ///
+    /// `acquire_delay` is how long to leave a free Lease to other candidates. `watched` is whether
+    /// the watch delivers changes.
     pub(super) fn next(&mut self, now: Moment, acquire_delay: Duration, watched: bool) -> Step {
         self.expire(now);
         let next_read = match self.next_read {
