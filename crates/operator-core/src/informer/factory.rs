@@ -119,14 +119,14 @@ impl Informers {
         {
             return informer.clone();
         }
-        let limits = self.shared.scope.limits(K::NAMESPACED);
-        let informer = Informer::<K>::new(&limits, selection);
-        for limit in limits {
-            let api = RawObject::api::<K>(self.shared.client.clone(), limit.as_deref());
+        let watched_namespaces = self.shared.scope.watched_namespaces(K::NAMESPACED);
+        let informer = Informer::<K>::new(&watched_namespaces, selection);
+        for watched_namespace in watched_namespaces {
+            let api = RawObject::api::<K>(self.shared.client.clone(), watched_namespace.as_deref());
             let watch = Watch {
                 handler: Box::new(informer.clone()),
                 kind: K::kind(&()).into_owned(),
-                limit,
+                watched_namespace,
                 labels: selection.label_selector(),
                 metrics: self.shared.metrics.clone(),
             };

@@ -82,10 +82,10 @@ impl<K: Kind> Drop for Unsubscribe<K> {
 }
 
 impl<K: Kind> Informer<K> {
-    fn new(limits: &[Option<Arc<str>>], selection: Selection) -> Self {
+    fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection) -> Self {
         Self {
             shared: Arc::new(Shared {
-                store: Store::new(limits, selection),
+                store: Store::new(watched_namespaces, selection),
                 subscribers: RwLock::default(),
                 sync_callbacks: RwLock::default(),
                 next_subscriber: AtomicU64::new(0),
@@ -130,10 +130,10 @@ impl<K: Kind> Informer<K> {
         Subscription(Box::new(Unsubscribe(self.shared.clone(), id)))
     }
 
-    /// Ends a relist of the watch with this limit.
-    fn end_relist(&self, limit: Option<&str>) {
-        let had_synced = self.has_synced(limit);
-        self.update(|store| store.end_relist(limit));
+    /// Ends a relist of the watch of this namespace.
+    fn end_relist(&self, watched_namespace: Option<&str>) {
+        let had_synced = self.has_synced(watched_namespace);
+        self.update(|store| store.end_relist(watched_namespace));
         if had_synced {
             return;
         }

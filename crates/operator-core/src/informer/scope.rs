@@ -19,7 +19,7 @@ pub enum Scope {
 
 impl Scope {
     /// Returns the namespaces of the watches of a kind. `None` stands for the whole cluster.
-    pub fn limits(&self, is_namespaced: bool) -> Vec<Option<Arc<str>>> {
+    pub fn watched_namespaces(&self, is_namespaced: bool) -> Vec<Option<Arc<str>>> {
         match self {
             Self::Namespaces(names) if is_namespaced => {
                 names.iter().map(|name| Some(name.as_str().into())).collect()
@@ -59,11 +59,13 @@ pub(super) enum WatchStates {
 }
 
 impl WatchStates {
-    pub(super) fn new(limits: &[Option<Arc<str>>]) -> Self {
-        if limits.contains(&None) {
+    pub(super) fn new(watched_namespaces: &[Option<Arc<str>>]) -> Self {
+        if watched_namespaces.contains(&None) {
             return Self::Cluster(WatchState::default());
         }
-        Self::Namespaces(limits.iter().flatten().map(|name| (name.clone(), WatchState::default())).collect())
+        Self::Namespaces(
+            watched_namespaces.iter().flatten().map(|name| (name.clone(), WatchState::default())).collect(),
+        )
     }
 
     /// Returns the watch that delivers the objects of a namespace.
@@ -82,12 +84,12 @@ impl WatchStates {
         }
     }
 
-    /// Returns whether the watch with this limit delivers the object.
-    pub(super) fn covers(limit: Option<&str>, key: &ObjectKey) -> bool {
-        limit.is_none() || limit == key.namespace()
+    /// Returns whether the watch of this namespace delivers the object.
+    pub(super) fn covers(watched_namespace: Option<&str>, key: &ObjectKey) -> bool {
+        watched_namespace.is_none() || watched_namespace == key.namespace()
     }
 
-    /// Returns all watches with their limits.
+    /// Returns all watches with the namespaces that they watch.
     pub(super) fn iter(&self) -> Box<dyn Iterator<Item = (Option<&str>, &WatchState)> + '_> {
         match self {
             Self::Cluster(watch) => Box::new(std::iter::once((None, watch))),

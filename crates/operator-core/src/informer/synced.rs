@@ -19,14 +19,14 @@ type OnSynced = Box<dyn Fn(Arc<dyn Fn() + Send + Sync>) -> Subscription + Send +
 /// them have synced that namespace.
 #[derive(Default)]
 pub(crate) struct SyncedInformers {
-    limits: Vec<Option<Arc<str>>>,
+    watched_namespaces: Vec<Option<Arc<str>>>,
     has_synced: Vec<HasSynced>,
     on_synced: Vec<OnSynced>,
 }
 
 impl SyncedInformers {
     pub(crate) fn new(scope: &Scope) -> Self {
-        Self { limits: scope.limits(true), ..Self::default() }
+        Self { watched_namespaces: scope.watched_namespaces(true), ..Self::default() }
     }
 
     /// Adds an informer that must sync.
@@ -38,22 +38,24 @@ impl SyncedInformers {
 
     /// Opens the queue for each namespace when all informers have synced it.
     pub(crate) fn open_when_synced(self, queue: &Arc<Queue>) -> Vec<Subscription> {
-        let Self { limits, has_synced, on_synced } = self;
+        let Self { watched_namespaces, has_synced, on_synced } = self;
         let queue = queue.clone();
         let open: Arc<dyn Fn() + Send + Sync> =
-            Arc::new(move || queue.open(synced_namespaces(&limits, &has_synced)));
+            Arc::new(move || queue.open(synced_namespaces(&watched_namespaces, &has_synced)));
         let subscriptions = on_synced.iter().map(|on_synced| on_synced(open.clone())).collect();
         open();
         subscriptions
     }
 }
 
-fn synced_namespaces(limits: &[Option<Arc<str>>], informers: &[HasSynced]) -> SyncedNamespaces {
-    let synced = |limit: &Option<Arc<str>>| informers.iter().all(|has_synced| has_synced(limit.as_deref()));
-    if limits.iter().all(synced) {
+fn synced_namespaces(watched_namespaces: &[Option<Arc<str>>], informers: &[HasSynced]) -> SyncedNamespaces {
+    let synced =
+        |namespace: &Option<Arc<str>>| informers.iter().all(|has_synced| has_synced(namespace.as_deref()));
+    if watched_namespaces.iter().all(synced) {
         return SyncedNamespaces::All;
     }
-    SyncedNamespaces::Only(limits.iter().filter(|limit| synced(limit)).flatten().cloned().collect())
+    let synced = watched_namespaces.iter().filter(|namespace| synced(namespace));
+    SyncedNamespaces::Only(synced.flatten().cloned().collect())
 }
 
 #[cfg(test)]
@@ -66,8 +68,8 @@ mod tests {
 
     #[test]
     fn opens_a_namespace_when_all_informers_have_synced_it() {
-        let limits: Vec<Option<Arc<str>>> = vec![Some("a".into()), Some("b".into())];
-        let open = |informers: &[HasSynced]| synced_namespaces(&limits, informers);
+        let watched_namespaces: Vec<Option<Arc<str>>> = vec![Some("a".into()), Some("b".into())];
+        let open = |informers: &[HasSynced]| synced_namespaces(&watched_namespaces, informers);
         assert_eq!(open(&[synced(&["a", "b"]), synced(&["a"])]), SyncedNamespaces::Only(["a".into()].into()));
         assert_eq!(open(&[synced(&["a"]), synced(&["b"])]), SyncedNamespaces::Only([].into()));
         assert_eq!(open(&[synced(&["a", "b"]), synced(&["b", "a"])]), SyncedNamespaces::All);

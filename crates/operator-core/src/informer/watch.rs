@@ -53,30 +53,30 @@ pub(super) struct Watch {
     /// Kind, for messages.
     pub(super) kind: String,
     /// Namespace of the watch. `None` for the whole cluster.
-    pub(super) limit: Option<Arc<str>>,
+    pub(super) watched_namespace: Option<Arc<str>>,
     pub(super) labels: Option<&'static str>,
     pub(super) metrics: Arc<dyn Metrics>,
 }
 
 /// Receives the events of a watch.
 pub(super) trait WatchHandler: Send + Sync {
-    /// Applies an event of the watch with this limit. An object that cannot be decoded stays at its
-    /// last valid version until the next relist, which removes it.
-    fn apply(&self, limit: Option<&str>, event: Event<RawObject>) -> Result<(), DecodeError>;
+    /// Applies an event of the watch of this namespace. An object that cannot be decoded stays at
+    /// its last valid version until the next relist, which removes it.
+    fn apply(&self, watched_namespace: Option<&str>, event: Event<RawObject>) -> Result<(), DecodeError>;
 
-    /// Records whether the API server forbids the watch with this limit.
-    fn set_forbidden(&self, limit: Option<&str>, is_forbidden: bool);
+    /// Records whether the API server forbids the watch of this namespace.
+    fn set_forbidden(&self, watched_namespace: Option<&str>, is_forbidden: bool);
 }
 
 impl<K: Kind> WatchHandler for Informer<K> {
-    fn apply(&self, limit: Option<&str>, event: Event<RawObject>) -> Result<(), DecodeError> {
+    fn apply(&self, watched_namespace: Option<&str>, event: Event<RawObject>) -> Result<(), DecodeError> {
         match event {
-            Event::Init => self.store().begin_relist(limit),
+            Event::Init => self.store().begin_relist(watched_namespace),
             Event::InitApply(object) => {
                 let object = object.decode()?;
                 self.update(|store| store.apply_listed(object));
             }
-            Event::InitDone => self.end_relist(limit),
+            Event::InitDone => self.end_relist(watched_namespace),
             Event::Apply(object) => {
                 let object = object.decode()?;
                 self.update(|store| store.apply_event(object));
@@ -88,8 +88,8 @@ impl<K: Kind> WatchHandler for Informer<K> {
         Ok(())
     }
 
-    fn set_forbidden(&self, limit: Option<&str>, is_forbidden: bool) {
-        self.store().set_forbidden(limit, is_forbidden);
+    fn set_forbidden(&self, watched_namespace: Option<&str>, is_forbidden: bool) {
+        self.store().set_forbidden(watched_namespace, is_forbidden);
     }
 }
 
@@ -116,17 +116,17 @@ impl Watch {
     }
 
     fn handle(&self, event: Result<Event<RawObject>, Error>, health: &mut Health) {
-        let limit = self.limit.as_deref();
+        let watched_namespace = self.watched_namespace.as_deref();
         if let Some(reason) = restart_reason(&event) {
             self.metrics.watch_restarted(&self.kind, reason);
         }
         // In pages, the begin of a relist precedes its request, so it is no sign of success.
         if !matches!(event, Ok(Event::Init)) {
-            health.update(&self.kind, limit, &event);
-            self.handler.set_forbidden(limit, event.as_ref().is_err_and(is_forbidden));
+            health.update(&self.kind, watched_namespace, &event);
+            self.handler.set_forbidden(watched_namespace, event.as_ref().is_err_and(is_forbidden));
         }
         if let Ok(event) = event
-            && let Err(DecodeError { key, error }) = self.handler.apply(limit, event)
+            && let Err(DecodeError { key, error }) = self.handler.apply(watched_namespace, event)
         {
             let object = format!("{} {key}", self.kind);
             warn!(%object, %error, "an object cannot be read and is left alone; install the CRDs of this version");

@@ -140,7 +140,7 @@ pub async fn remove_finalizers(
     report: &mut Report,
 ) {
     for owned in controllers.iter().filter_map(|controller| (controller.owned_finalizer)()) {
-        for namespace in scope.limits(owned.namespaced) {
+        for namespace in scope.watched_namespaces(owned.namespaced) {
             finalizers::remove_all(client, &owned, namespace.as_deref(), report).await;
         }
     }

@@ -73,9 +73,10 @@ impl<K: Kind> Default for Store<K> {
 }
 
 impl<K: Kind> Store<K> {
-    /// Returns an empty store with one watch per limit, which delivers the selected objects.
-    pub(super) fn new(limits: &[Option<Arc<str>>], selection: Selection) -> Self {
-        let (objects, indexes, watches) = (HashMap::new(), Vec::new(), WatchStates::new(limits));
+    /// Returns an empty store with one watch per watched namespace, which delivers the selected
+    /// objects.
+    pub(super) fn new(watched_namespaces: &[Option<Arc<str>>], selection: Selection) -> Self {
+        let (objects, indexes, watches) = (HashMap::new(), Vec::new(), WatchStates::new(watched_namespaces));
         Self { inner: RwLock::new(Inner { objects, indexes, watches, selection, epoch: 0 }) }
     }
 
@@ -153,11 +154,11 @@ impl<K: Kind> Store<K> {
         (cached.meta().uid.as_deref() == uid).then(|| inner.take(key)).flatten()
     }
 
-    /// Begins a relist of the watch with this limit.
-    pub(super) fn begin_relist(&self, limit: Option<&str>) {
+    /// Begins a relist of the watch of this namespace.
+    pub(super) fn begin_relist(&self, watched_namespace: Option<&str>) {
         let mut inner = self.inner.write();
         let epoch = inner.next_epoch();
-        if let Some(watch) = inner.watches.get_mut(limit) {
+        if let Some(watch) = inner.watches.get_mut(watched_namespace) {
             watch.listed = Some(HashSet::new());
             watch.epoch = epoch;
             watch.last_version = 0;
@@ -175,25 +176,25 @@ impl<K: Kind> Store<K> {
         inner.put(object)
     }
 
-    /// Ends the relist of the watch with this limit. Removes the objects of this watch that were
+    /// Ends the relist of the watch of this namespace. Removes the objects of this watch that were
     /// not listed.
-    pub(super) fn end_relist(&self, limit: Option<&str>) -> Vec<Change<K>> {
+    pub(super) fn end_relist(&self, watched_namespace: Option<&str>) -> Vec<Change<K>> {
         let mut inner = self.inner.write();
         let epoch = inner.next_epoch();
-        let Some(watch) = inner.watches.get_mut(limit) else { return Vec::new() };
+        let Some(watch) = inner.watches.get_mut(watched_namespace) else { return Vec::new() };
         watch.has_synced = true;
         watch.epoch = epoch;
         let Some(listed) = watch.listed.take() else { return Vec::new() };
-        let covered = inner.objects.keys().filter(|key| WatchStates::covers(limit, key));
+        let covered = inner.objects.keys().filter(|key| WatchStates::covers(watched_namespace, key));
         let missing: Vec<_> = covered.filter(|key| !listed.contains(key)).cloned().collect();
         missing.iter().filter_map(|key| inner.take(key)).collect()
     }
 
-    /// Records whether the API server forbids the watch with this limit.
-    pub(super) fn set_forbidden(&self, limit: Option<&str>, is_forbidden: bool) {
-        let current = |inner: &Inner<K>| inner.watches.get(limit).map(|watch| watch.is_forbidden);
+    /// Records whether the API server forbids the watch of this namespace.
+    pub(super) fn set_forbidden(&self, watched_namespace: Option<&str>, is_forbidden: bool) {
+        let current = |inner: &Inner<K>| inner.watches.get(watched_namespace).map(|watch| watch.is_forbidden);
         if current(&self.inner.read()) == Some(!is_forbidden)
-            && let Some(watch) = self.inner.write().watches.get_mut(limit)
+            && let Some(watch) = self.inner.write().watches.get_mut(watched_namespace)
         {
             watch.is_forbidden = is_forbidden;
         }
@@ -204,11 +205,12 @@ impl<K: Kind> Store<K> {
         self.inner.read().watches.get(namespace).is_some_and(|watch| watch.has_synced)
     }
 
-    /// Returns the watches that have not synced: the limit of each, and whether it is forbidden.
+    /// Returns the watches that have not synced: the watched namespace of each, and whether the
+    /// watch is forbidden.
     pub(super) fn unsynced(&self) -> Vec<(Option<String>, bool)> {
         let inner = self.inner.read();
         let unsynced = inner.watches.iter().filter(|(_, watch)| !watch.has_synced);
-        unsynced.map(|(limit, watch)| (limit.map(str::to_owned), watch.is_forbidden)).collect()
+        unsynced.map(|(namespace, watch)| (namespace.map(str::to_owned), watch.is_forbidden)).collect()
     }
 
     /// Applies an event of the watch, unless the response to a write of this process was newer.
