@@ -4,7 +4,7 @@
 mod assignment;
 mod metadata;
 mod name_rules;
-mod reservations;
+mod quota_reservations;
 mod restoration;
 mod tenant_references;
 mod validate;
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 
 use self::{
     assignment::assign,
-    reservations::QuotaReservations,
+    quota_reservations::QuotaReservations,
     restoration::MutatedNamespace,
     validate::{Admission, validate},
 };
