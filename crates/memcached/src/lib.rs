@@ -12,6 +12,7 @@
 //! pods            the Pods of a Memcached, from the cache
 //! status          pure: the status and its conditions
 //! error, reasons  errors, and the reasons in conditions and Events
+//! condition_types types of the conditions
 //! ```
 //!
 //! Where to find a behavior:
@@ -32,6 +33,7 @@ mod api;
 mod autoscalers;
 mod build;
 mod children;
+pub mod condition_types;
 mod error;
 mod pods;
 pub mod reasons;

@@ -13,7 +13,8 @@
 //! contents        creates, updates, and deletes the objects in the namespace
 //! hooks           HTTP calls to other systems on events of the namespace
 //! status          pure: the conditions
-//! reasons         condition types and reasons, and Event reasons
+//! condition_types types of the conditions
+//! reasons         reasons of conditions and Events
 //! error           errors of a reconcile
 //! status_updater  writes the status and records Events
 //! reconcile       the controller: permissions, settings, reconcile loop, cleanup
@@ -36,6 +37,7 @@
 mod api;
 mod build;
 mod child;
+pub mod condition_types;
 mod contents;
 mod defaulting;
 mod error;

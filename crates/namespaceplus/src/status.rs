@@ -3,18 +3,19 @@
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use operator_core::{
-    conditions::{READY, Status, Verdict, set_conditions},
+    conditions::{NewCondition, READY, Status, set_conditions},
     error::{chain, is_denied},
     write::WriteError,
 };
 
 use crate::{
     api::{HookStatus, NamespacePlus, NamespacePlusStatus},
+    condition_types::{ACCESS_READY, NAMESPACE_READY, POLICIES_READY, QUOTA_READY},
     contents::{Failure, Failures},
-    hooks::verdict,
+    hooks::hooks_delivered,
     namespace::NamespaceState,
     ownership::{ADOPT_KEY, Foreign, Identity},
-    reasons::{self, ACCESS_READY, NAMESPACE_READY, POLICIES_READY, QUOTA_READY},
+    reasons,
 };
 
 /// Results of a reconcile.
@@ -39,19 +40,24 @@ pub(crate) fn status(
     NamespacePlusStatus {
         observed_generation: Some(generation),
         namespace: is_ours.then(|| object.name_any()),
-        conditions: set_conditions(&before.conditions, &verdicts(object, report, &hooks), generation, now),
+        conditions: set_conditions(
+            &before.conditions,
+            &new_conditions(object, report, &hooks),
+            generation,
+            now,
+        ),
         hooks,
     }
 }
 
 /// Computes all conditions, the summary last.
-fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Vec<Verdict> {
+fn new_conditions(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Vec<NewCondition> {
     let spec = &object.spec;
     let part = |type_, failures: &[Failure], fine: String| {
         if matches!(report.state, NamespaceState::Owned(_)) {
             part(type_, failures, fine)
         } else {
-            Verdict::is_false(type_, reasons::NAMESPACE_NOT_READY, format!("see {NAMESPACE_READY}"))
+            NewCondition::is_false(type_, reasons::NAMESPACE_NOT_READY, format!("see {NAMESPACE_READY}"))
         }
     };
     let limited = format!("the quota limits {} resources", spec.quota.len());
@@ -67,16 +73,16 @@ fn verdicts(object: &NamespacePlus, report: &Report, hooks: &[HookStatus]) -> Ve
         part(POLICIES_READY, &report.failures.policies, policies),
         part(ACCESS_READY, &report.failures.access, access),
     ];
-    let hooks = verdict(object, hooks);
+    let hooks = hooks_delivered(object, hooks);
     let ready = ready(&needed, &hooks);
     needed.into_iter().chain([hooks, ready]).collect()
 }
 
-fn namespace(object: &NamespacePlus, report: &Report) -> Verdict {
+fn namespace(object: &NamespacePlus, report: &Report) -> NewCondition {
     let name = object.name_any();
-    let no = |reason, message: String| Verdict::is_false(NAMESPACE_READY, reason, message);
+    let no = |reason, message: String| NewCondition::is_false(NAMESPACE_READY, reason, message);
     match (&report.state, &report.error) {
-        (NamespaceState::Owned(_), None) => Verdict::is_true(
+        (NamespaceState::Owned(_), None) => NewCondition::is_true(
             NAMESPACE_READY,
             reasons::ACTIVE,
             format!("namespace {name} is active and up to date"),
@@ -128,9 +134,9 @@ fn not_ours(object: &NamespacePlus, foreign: &Foreign) -> String {
     )
 }
 
-fn part(type_: &'static str, failures: &[Failure], fine: String) -> Verdict {
+fn part(type_: &'static str, failures: &[Failure], fine: String) -> NewCondition {
     let Some(first) = failures.first() else {
-        return Verdict::is_true(type_, reasons::AS_SPECIFIED, fine);
+        return NewCondition::is_true(type_, reasons::AS_SPECIFIED, fine);
     };
     let messages: Vec<_> = failures.iter().map(Failure::describe).collect();
     let mut message = messages.join("; ");
@@ -140,7 +146,7 @@ fn part(type_: &'static str, failures: &[Failure], fine: String) -> Verdict {
              for others, an administrator grants its ServiceAccount the verb bind on the role",
         );
     }
-    Verdict::is_false(type_, reason_of_trouble(first), message)
+    NewCondition::is_false(type_, reason_of_trouble(first), message)
 }
 
 fn reason_of_trouble(failure: &Failure) -> &'static str {
@@ -160,13 +166,13 @@ fn reason_of_write(error: &WriteError) -> &'static str {
 
 /// Computes the summary. Hooks do not affect it, because the namespace is usable without them, but
 /// its message includes them.
-fn ready(needed: &[Verdict], hooks: &Verdict) -> Verdict {
-    let is_so = |verdict: &Verdict| verdict.status == Status::True;
-    if let Some(amiss) = needed.iter().find(|verdict| !is_so(verdict)) {
-        return Verdict::is_false(READY, amiss.reason, format!("{}: {}", amiss.type_, amiss.message));
+fn ready(needed: &[NewCondition], hooks: &NewCondition) -> NewCondition {
+    let is_so = |condition: &NewCondition| condition.status == Status::True;
+    if let Some(amiss) = needed.iter().find(|condition| !is_so(condition)) {
+        return NewCondition::is_false(READY, amiss.reason, format!("{}: {}", amiss.type_, amiss.message));
     }
     let also = if is_so(hooks) { String::new() } else { format!("; {}", hooks.message) };
-    Verdict::is_true(
+    NewCondition::is_true(
         READY,
         reasons::AS_SPECIFIED,
         format!("the namespace and all objects in it are up to date{also}"),
@@ -179,7 +185,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{build::Invalid, namespace::Origin, reasons::HOOKS_DELIVERED, testing::object};
+    use crate::{build::Invalid, condition_types::HOOKS_DELIVERED, namespace::Origin, testing::object};
 
     fn report(state: NamespaceState) -> Report {
         Report { state, error: None, failures: Failures::default() }

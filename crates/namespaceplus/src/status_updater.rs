@@ -11,10 +11,11 @@ use tokio::time::sleep;
 
 use crate::{
     api::{HookStatus, NamespacePlus, NamespacePlusStatus},
+    condition_types::NAMESPACE_READY,
     error::Error,
     hooks::newly_failed,
     namespace::{NamespaceState, Origin},
-    reasons::{self, NAMESPACE_READY},
+    reasons,
     status::{Report, status},
 };
 

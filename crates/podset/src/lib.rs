@@ -14,7 +14,8 @@
 //! error              errors, and the failure and remedy that the status reports
 //! progress           pure: scaling, not ready, within minReadySeconds, or complete
 //! status             pure: replica counts and conditions
-//! reasons            condition types, and reasons of conditions and Events
+//! condition_types    types of the conditions
+//! reasons            reasons of conditions and Events
 //! ```
 //!
 //! The queue, backoff, Events, and status writes come from `operator-core`, which also skips
@@ -22,6 +23,7 @@
 
 mod adoption;
 pub mod api;
+pub mod condition_types;
 mod error;
 mod pending_deletions;
 mod plan;

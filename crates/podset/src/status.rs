@@ -2,14 +2,15 @@
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use operator_core::conditions::{self, READY, Verdict};
+use operator_core::conditions::{self, NewCondition, READY};
 
 use crate::{
     api::{PodSet, PodSetStatus},
+    condition_types::{PROGRESSING, REPLICA_FAILURE},
     error::Failure,
     pod_template::selector,
     progress::{PodCounts, Progress},
-    reasons::{self, PROGRESSING, REPLICA_FAILURE},
+    reasons,
 };
 
 /// Returns the status of a PodSet with these replicas. Conditions of other types are preserved.
@@ -21,8 +22,8 @@ pub(crate) fn status(
 ) -> PodSetStatus {
     let generation = set.metadata.generation.unwrap_or_default();
     let mut conditions = set.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    for verdict in verdicts(set, pods, failure) {
-        conditions::set_condition(&mut conditions, &verdict, generation, now);
+    for condition in new_conditions(set, pods, failure) {
+        conditions::set_condition(&mut conditions, &condition, generation, now);
     }
     let replicas = count(&pods.names);
     PodSetStatus {
@@ -36,20 +37,20 @@ pub(crate) fn status(
     }
 }
 
-fn verdicts(set: &PodSet, pods: &PodCounts, failure: Option<&Failure>) -> [Verdict; 3] {
+fn new_conditions(set: &PodSet, pods: &PodCounts, failure: Option<&Failure>) -> [NewCondition; 3] {
     let (ready, progressing) = match not_ready(set, pods, failure) {
         None => (
-            Verdict::is_true(READY, reasons::AS_SPECIFIED, ready_message(set)),
-            Verdict::is_false(PROGRESSING, reasons::AS_SPECIFIED, "scaling is complete"),
+            NewCondition::is_true(READY, reasons::AS_SPECIFIED, ready_message(set)),
+            NewCondition::is_false(PROGRESSING, reasons::AS_SPECIFIED, "scaling is complete"),
         ),
         Some((reason, message)) => (
-            Verdict::is_false(READY, reason, message.clone()),
-            Verdict::is_true(PROGRESSING, reason, message),
+            NewCondition::is_false(READY, reason, message.clone()),
+            NewCondition::is_true(PROGRESSING, reason, message),
         ),
     };
     let replica_failure = match failure {
-        Some(failure) => Verdict::is_true(REPLICA_FAILURE, failure.reason, failure.message.clone()),
-        None => Verdict::is_false(
+        Some(failure) => NewCondition::is_true(REPLICA_FAILURE, failure.reason, failure.message.clone()),
+        None => NewCondition::is_false(
             REPLICA_FAILURE,
             reasons::NO_FAILURE,
             "the last reconcile of the Pods succeeded",

@@ -18,7 +18,7 @@
 //! | `plan` | desired state: `owners`, `namespace_metadata`, `children`, `quota` |
 //! | `apply`, `managed_objects` | creates, updates, and prunes the planned objects |
 //! | `service_metadata` | metadata of existing Services |
-//! | `status`, `failure`, `reasons`, `unsupported_fields` | status and conditions |
+//! | `status`, `failure`, `condition_types`, `reasons`, `unsupported_fields` | status and conditions |
 //! | `metrics` | metrics of each Tenant |
 //! | `configuration` | the `CapsuleConfiguration` controller |
 //! | `webhook` | admission webhooks, with `spec_patterns`, `subjects`, `reservations`, and `class_filter` |
@@ -29,6 +29,7 @@ mod available_classes;
 pub mod children;
 pub mod cidr;
 pub mod class_filter;
+pub mod condition_types;
 pub mod configuration;
 pub mod conversion;
 mod failure;

@@ -1,6 +1,6 @@
 //! Fields that a spec can set and that this version does not enforce. A condition lists them.
 
-use operator_core::conditions::Verdict;
+use operator_core::conditions::NewCondition;
 use serde_json::Value;
 
 use crate::{
@@ -8,16 +8,17 @@ use crate::{
         AllowedServices, ForbiddenList, HostnameCollisionScope, IngressOptions, NamespaceOptions, OwnerSpec,
         PodOptions, RequiredMetadata, ServiceOptions, TenantSpec,
     },
-    reasons::{ENFORCED, FIELDS_ENFORCED, NOT_ENFORCED},
+    condition_types::FIELDS_ENFORCED,
+    reasons::{ENFORCED, NOT_ENFORCED},
 };
 
 /// Returns the condition for the fields that are set and not enforced.
-pub(crate) fn verdict(fields: &[&'static str]) -> Verdict {
+pub(crate) fn condition(fields: &[&'static str]) -> NewCondition {
     if fields.is_empty() {
-        return Verdict::is_true(FIELDS_ENFORCED, ENFORCED, "every field that is set is enforced");
+        return NewCondition::is_true(FIELDS_ENFORCED, ENFORCED, "every field that is set is enforced");
     }
     let message = format!("these fields are set and not enforced by this version: {}", fields.join(", "));
-    Verdict::is_false(FIELDS_ENFORCED, NOT_ENFORCED, message)
+    NewCondition::is_false(FIELDS_ENFORCED, NOT_ENFORCED, message)
 }
 
 /// Returns the paths of the fields that are set and not enforced.

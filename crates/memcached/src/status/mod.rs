@@ -7,7 +7,7 @@ use k8s_openapi::{
 use kube::ResourceExt;
 use operator_core::{
     ReconcileError,
-    conditions::{READY, Status, Verdict, set_conditions},
+    conditions::{NewCondition, READY, Status, set_conditions},
     error::chain,
     pod::PodView,
 };
@@ -16,11 +16,11 @@ use crate::{
     api::{Memcached, MemcachedStatus},
     autoscalers::Size,
     build::{selector_string, service::endpoint},
+    condition_types::{AVAILABLE, DEGRADED, PROGRESSING},
     error::Error,
     pods::CachedPod,
     reasons::{
-        AS_SPECIFIED, AVAILABLE, BLOCKED, DEGRADED, PODS_NOT_READY, PROGRESS_DEADLINE_EXCEEDED, PROGRESSING,
-        REPLICA_FAILURE, ROLLING_OUT,
+        AS_SPECIFIED, BLOCKED, PODS_NOT_READY, PROGRESS_DEADLINE_EXCEEDED, REPLICA_FAILURE, ROLLING_OUT,
     },
 };
 
@@ -66,7 +66,7 @@ pub(crate) fn status(cache: &Memcached, observed: &Observation<'_>, now: Timesta
         ready_replicas: ready(observed),
         selector: selector_string(cache),
         observed_generation: Some(generation),
-        conditions: set_conditions(before, &verdicts(observed), generation, now),
+        conditions: set_conditions(before, &new_conditions(observed), generation, now),
     }
 }
 
@@ -87,7 +87,7 @@ fn count(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-fn verdicts(observed: &Observation<'_>) -> [Verdict; 4] {
+fn new_conditions(observed: &Observation<'_>) -> [NewCondition; 4] {
     let available = available(observed.size, ready(observed));
     let degraded = degraded(observed);
     let progressing = progressing(observed.size.pods, observed, &degraded);
@@ -95,27 +95,27 @@ fn verdicts(observed: &Observation<'_>) -> [Verdict; 4] {
     [available, progressing, degraded, summary]
 }
 
-fn available(size: &Size, ready: i32) -> Verdict {
+fn available(size: &Size, ready: i32) -> NewCondition {
     let by = size.autoscaler.as_ref().map_or_else(String::new, |autoscaler| {
         format!("; HorizontalPodAutoscaler {autoscaler} scales the Deployment, so spec.size is ignored")
     });
     let message = format!("{ready} of {} pods are ready{by}", size.pods);
     if ready >= size.pods {
-        Verdict::is_true(AVAILABLE, AS_SPECIFIED, message)
+        NewCondition::is_true(AVAILABLE, AS_SPECIFIED, message)
     } else {
-        Verdict::is_false(AVAILABLE, PODS_NOT_READY, message)
+        NewCondition::is_false(AVAILABLE, PODS_NOT_READY, message)
     }
 }
 
-fn degraded(observed: &Observation<'_>) -> Verdict {
+fn degraded(observed: &Observation<'_>) -> NewCondition {
     let mut failures: Vec<_> =
         observed.failures.iter().filter(|failure| failure.needs_user_action).cloned().collect();
     failures.extend(observed.deployment.into_iter().flat_map(deployment_failures));
     let Some(first) = failures.first() else {
-        return Verdict::is_false(DEGRADED, AS_SPECIFIED, "no failures");
+        return NewCondition::is_false(DEGRADED, AS_SPECIFIED, "no failures");
     };
     let messages: Vec<_> = failures.iter().map(|failure| failure.message.as_str()).collect();
-    Verdict::is_true(DEGRADED, first.reason, messages.join("; "))
+    NewCondition::is_true(DEGRADED, first.reason, messages.join("; "))
 }
 
 /// Returns the failures that the Deployment reports in its conditions.
@@ -143,20 +143,24 @@ fn deployment_failures(deployment: &Deployment) -> Vec<Failure> {
     conditions.filter_map(failure).collect()
 }
 
-fn progressing(size: i32, observed: &Observation<'_>, degraded: &Verdict) -> Verdict {
+fn progressing(size: i32, observed: &Observation<'_>, degraded: &NewCondition) -> NewCondition {
     if degraded.status == Status::True {
-        return Verdict::is_false(PROGRESSING, BLOCKED, "blocked by the failure in the Degraded condition");
+        return NewCondition::is_false(
+            PROGRESSING,
+            BLOCKED,
+            "blocked by the failure in the Degraded condition",
+        );
     }
     if let Some(failure) = observed.failures.first() {
-        return Verdict::is_true(PROGRESSING, failure.reason, failure.message.clone());
+        return NewCondition::is_true(PROGRESSING, failure.reason, failure.message.clone());
     }
     let (current, pods, ready) = (current(observed.deployment), count(observed.pods.len()), ready(observed));
     if current == Some(size) && pods == size && ready == size {
-        return Verdict::is_false(PROGRESSING, AS_SPECIFIED, "the rollout is complete");
+        return NewCondition::is_false(PROGRESSING, AS_SPECIFIED, "the rollout is complete");
     }
     let current = current.unwrap_or_default();
     let message = format!("{current} of {size} pods are up to date, {pods} exist, {ready} are ready");
-    Verdict::is_true(PROGRESSING, ROLLING_OUT, message)
+    NewCondition::is_true(PROGRESSING, ROLLING_OUT, message)
 }
 
 /// Returns the number of up-to-date Pods, or `None` until the Deployment controller has observed
@@ -170,7 +174,7 @@ fn current(deployment: Option<&Deployment>) -> Option<i32> {
 
 /// Computes Ready: true if the Memcached is as specified, otherwise the most severe of the other
 /// conditions.
-fn summary(available: &Verdict, progressing: &Verdict, degraded: &Verdict) -> Verdict {
+fn summary(available: &NewCondition, progressing: &NewCondition, degraded: &NewCondition) -> NewCondition {
     let matter = if degraded.status == Status::True {
         degraded
     } else if available.status == Status::False {
@@ -178,9 +182,9 @@ fn summary(available: &Verdict, progressing: &Verdict, degraded: &Verdict) -> Ve
     } else if progressing.status == Status::True {
         progressing
     } else {
-        return Verdict::is_true(READY, AS_SPECIFIED, available.message.clone());
+        return NewCondition::is_true(READY, AS_SPECIFIED, available.message.clone());
     };
-    Verdict::is_false(READY, matter.reason, matter.message.clone())
+    NewCondition::is_false(READY, matter.reason, matter.message.clone())
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ use self::{
 };
 pub(crate) use self::{
     delivery::{Delivery, Responses},
-    plan::{Occurrence, current_statuses, newly_failed, next_attempt_in, none_pending, verdict},
+    plan::{Occurrence, current_statuses, hooks_delivered, newly_failed, next_attempt_in, none_pending},
 };
 use crate::api::{Hook, NamespacePlus};
 

@@ -2,10 +2,10 @@
 //!
 //! ```
 //! use k8s_openapi::jiff::Timestamp;
-//! use operator_core::conditions::{Verdict, reasons::SCALING, set_condition};
+//! use operator_core::conditions::{NewCondition, reasons::SCALING, set_condition};
 //!
 //! let mut conditions = Vec::new();
-//! let ready = Verdict::is_false("Ready", SCALING, "1 of 3 Pods exists");
+//! let ready = NewCondition::is_false("Ready", SCALING, "1 of 3 Pods exists");
 //! assert!(set_condition(&mut conditions, &ready, 1, Timestamp::UNIX_EPOCH));
 //! assert!(!set_condition(&mut conditions, &ready, 1, Timestamp::now()), "nothing changed");
 //! ```
@@ -22,7 +22,7 @@ pub const READY: &str = "Ready";
 
 /// A condition without its transition time and generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct NewCondition {
     /// Type of the condition.
     pub type_: &'static str,
     /// Status of the condition.
@@ -55,7 +55,7 @@ impl Status {
     }
 }
 
-impl Verdict {
+impl NewCondition {
     /// Returns a condition with status `True`.
     pub fn is_true(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { type_, status: Status::True, reason, message: message.into() }
@@ -73,15 +73,15 @@ impl Verdict {
 /// so comparing the list shows whether there is anything to write.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
-    verdict: &Verdict,
+    new: &NewCondition,
     generation: i64,
     now: Timestamp,
 ) -> bool {
     let mut next = Condition {
-        type_: verdict.type_.to_owned(),
-        status: verdict.status.as_str().to_owned(),
-        reason: verdict.reason.to_owned(),
-        message: verdict.message.clone(),
+        type_: new.type_.to_owned(),
+        status: new.status.as_str().to_owned(),
+        reason: new.reason.to_owned(),
+        message: new.message.clone(),
         observed_generation: Some(generation),
         last_transition_time: Time(now),
     };
@@ -97,20 +97,20 @@ pub fn set_condition(
     changed
 }
 
-/// Returns the conditions of the verdicts, in their order, with the transition times of `current`.
+/// Returns the conditions in the order of `new`, with the transition times of `current`.
 ///
 /// Conditions of other types are dropped.
 pub fn set_conditions(
     current: &[Condition],
-    verdicts: &[Verdict],
+    new: &[NewCondition],
     generation: i64,
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = current.to_vec();
-    for verdict in verdicts {
-        set_condition(&mut conditions, verdict, generation, now);
+    for condition in new {
+        set_condition(&mut conditions, condition, generation, now);
     }
-    verdicts.iter().filter_map(|verdict| find(&conditions, verdict.type_).cloned()).collect()
+    new.iter().filter_map(|condition| find(&conditions, condition.type_).cloned()).collect()
 }
 
 /// Returns the condition of a type.
@@ -134,18 +134,18 @@ mod tests {
     #[test]
     fn transition_time_changes_only_with_the_status() {
         let mut conditions = Vec::new();
-        set_condition(&mut conditions, &Verdict::is_false(READY, "Scaling", "0 of 1"), 1, at(1));
-        set_condition(&mut conditions, &Verdict::is_false(READY, "Scaling", "still 0 of 1"), 2, at(2));
+        set_condition(&mut conditions, &NewCondition::is_false(READY, "Scaling", "0 of 1"), 1, at(1));
+        set_condition(&mut conditions, &NewCondition::is_false(READY, "Scaling", "still 0 of 1"), 2, at(2));
         assert_eq!(conditions[0].last_transition_time, Time(at(1)));
         assert_eq!(conditions[0].observed_generation, Some(2));
-        set_condition(&mut conditions, &Verdict::is_true(READY, "AsSpecified", "1 of 1"), 2, at(3));
+        set_condition(&mut conditions, &NewCondition::is_true(READY, "AsSpecified", "1 of 1"), 2, at(3));
         assert_eq!(conditions[0].last_transition_time, Time(at(3)));
     }
 
     #[test]
     fn drops_other_conditions_and_keeps_the_order() {
-        let now = [Verdict::is_true("B", "Yes", ""), Verdict::is_true("A", "Yes", "")];
-        let earlier = [Verdict::is_true("A", "Yes", ""), Verdict::is_true("C", "Yes", "")];
+        let now = [NewCondition::is_true("B", "Yes", ""), NewCondition::is_true("A", "Yes", "")];
+        let earlier = [NewCondition::is_true("A", "Yes", ""), NewCondition::is_true("C", "Yes", "")];
         let before = set_conditions(&[], &earlier, 1, at(1));
         let after = set_conditions(&before, &now, 1, at(2));
         let types: Vec<_> = after.iter().map(|condition| condition.type_.as_str()).collect();

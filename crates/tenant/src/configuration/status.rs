@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use operator_core::conditions::{READY, Verdict, set_conditions};
+use operator_core::conditions::{NewCondition, READY, set_conditions};
 use serde_json::Value;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     },
     owners::{OwnerSelectors, subject},
     reasons::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
-    unsupported_fields::{is_blank, verdict},
+    unsupported_fields::{condition, is_blank},
 };
 
 /// Result of a reconcile of the effective configuration.
@@ -32,8 +32,8 @@ pub(super) fn status(
     now: Timestamp,
 ) -> CapsuleConfigurationStatus {
     let ready = match report.failure.as_str() {
-        "" => Verdict::is_true(READY, SUCCEEDED, ready_message(&configuration.spec)),
-        failure => Verdict::is_false(READY, FAILED, failure),
+        "" => NewCondition::is_true(READY, SUCCEEDED, ready_message(&configuration.spec)),
+        failure => NewCondition::is_false(READY, FAILED, failure),
     };
     let status = status_with(configuration, &[ready, fields_enforced(&configuration.spec)], now);
     CapsuleConfigurationStatus { users: report.users.clone(), tenants: report.tenants.clone(), ..status }
@@ -48,11 +48,11 @@ pub(super) fn ineffective_status(
         "this configuration has no effect: only the configuration with the name {CONFIGURATION_NAME} is used; move the \
          settings there and delete this configuration"
     );
-    status_with(configuration, &[Verdict::is_false(READY, NOT_IN_EFFECT, message)], now)
+    status_with(configuration, &[NewCondition::is_false(READY, NOT_IN_EFFECT, message)], now)
 }
 
 /// Returns the condition for the fields that are set and not enforced.
-fn fields_enforced(spec: &CapsuleConfigurationSpec) -> Verdict {
+fn fields_enforced(spec: &CapsuleConfigurationSpec) -> NewCondition {
     let fields = [
         ("spec.allowServiceAccountPromotion", spec.allow_service_account_promotion),
         ("spec.nodeMetadata", spec.node_metadata.as_ref().is_some_and(restricts_nodes)),
@@ -60,7 +60,7 @@ fn fields_enforced(spec: &CapsuleConfigurationSpec) -> Verdict {
         ("spec.impersonation", spec.impersonation.as_ref().is_some_and(impersonates)),
     ];
     let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
-    verdict(&set)
+    condition(&set)
 }
 
 fn restricts_nodes(metadata: &NodeMetadata) -> bool {
@@ -93,14 +93,14 @@ fn ready_message(spec: &CapsuleConfigurationSpec) -> String {
 
 fn status_with(
     configuration: &CapsuleConfiguration,
-    verdicts: &[Verdict],
+    new_conditions: &[NewCondition],
     now: Timestamp,
 ) -> CapsuleConfigurationStatus {
     let before = configuration.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let generation = configuration.metadata.generation;
     CapsuleConfigurationStatus {
         observed_generation: generation,
-        conditions: set_conditions(before, verdicts, generation.unwrap_or_default(), now),
+        conditions: set_conditions(before, new_conditions, generation.unwrap_or_default(), now),
         ..CapsuleConfigurationStatus::default()
     }
 }
@@ -117,8 +117,8 @@ pub(super) fn owner_status(
     let before = owner.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let generation = owner.metadata.generation;
     let ready = match subject(owner.spec.kind, &owner.spec.name) {
-        Ok(_) => Verdict::is_true(READY, SUCCEEDED, "reconciled"),
-        Err(error) => Verdict::is_false(READY, FAILED, error.to_string()),
+        Ok(_) => NewCondition::is_true(READY, SUCCEEDED, "reconciled"),
+        Err(error) => NewCondition::is_false(READY, FAILED, error.to_string()),
     };
     TenantOwnerStatus {
         observed_generation: generation,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt;
 use operator_core::{
-    conditions::{READY, Status, Verdict, set_condition, set_conditions},
+    conditions::{NewCondition, READY, Status, set_condition, set_conditions},
     kind::is_deleting,
 };
 
@@ -17,11 +17,12 @@ use crate::{
         AvailableClasses, Metadata, OwnerStatus, Reservation, Space, Tenant, TenantSpec, TenantState,
         TenantStatus,
     },
+    condition_types::{CORDONED, TERMINATING},
     failure::Failures,
     membership::MembershipError,
     namespaces::MemberNamespaces,
     plan::{Plan, last_applied_metadata},
-    reasons::{ACTIVE, CORDONED, FAILED, PENDING_UNMANAGED_CONTENT, RECONCILING, SUCCEEDED, TERMINATING},
+    reasons::{self, ACTIVE, FAILED, PENDING_UNMANAGED_CONTENT, RECONCILING, SUCCEEDED},
     unsupported_fields,
 };
 
@@ -63,7 +64,7 @@ pub(crate) fn status_of_plan(tenant: &Tenant, plan: &Plan, now: Timestamp) -> Op
     }
     update_counts(&mut status);
     if status.observed_generation != tenant.metadata.generation {
-        let ready = Verdict {
+        let ready = NewCondition {
             type_: READY,
             status: Status::Unknown,
             reason: RECONCILING,
@@ -116,7 +117,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
     let mut spaces: Vec<_> =
         report.members.all().map(|namespace| space(tenant, namespace, report, now)).chain(uncached).collect();
     spaces.sort_by(|one, other| one.name.cmp(&other.name));
-    let verdicts = [ready(tenant, report), cordoned(&tenant.spec), fields_enforced(&tenant.spec)];
+    let new_conditions = [ready(tenant, report), cordoned(&tenant.spec), fields_enforced(&tenant.spec)];
     let conditions = before.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let mut status = TenantStatus {
         state: state(tenant),
@@ -125,7 +126,7 @@ pub(crate) fn status(tenant: &Tenant, report: &Report, now: Timestamp) -> Tenant
         owners: report.owners.clone(),
         spaces,
         classes: Some(report.classes.clone()),
-        conditions: set_conditions(conditions, &verdicts, generation(tenant), now),
+        conditions: set_conditions(conditions, &new_conditions, generation(tenant), now),
         ..TenantStatus::default()
     };
     update_counts(&mut status);
@@ -153,16 +154,16 @@ fn state(tenant: &Tenant) -> TenantState {
     }
 }
 
-fn ready(tenant: &Tenant, report: &Report) -> Verdict {
+fn ready(tenant: &Tenant, report: &Report) -> NewCondition {
     if is_deleting(tenant) {
-        return Verdict::is_false(READY, TERMINATING, truncate(deletion_message(report)));
+        return NewCondition::is_false(READY, reasons::TERMINATING, truncate(deletion_message(report)));
     }
     if !report.failures.is_empty() {
-        return Verdict::is_false(READY, FAILED, truncate(report.failures.to_string()));
+        return NewCondition::is_false(READY, FAILED, truncate(report.failures.to_string()));
     }
     let warnings = report.warnings.iter().cloned().chain(mismatch_messages(&report.members.mismatched));
     let message: Vec<_> = std::iter::once("reconciled".to_owned()).chain(warnings).collect();
-    Verdict::is_true(READY, SUCCEEDED, truncate(message.join("; ")))
+    NewCondition::is_true(READY, SUCCEEDED, truncate(message.join("; ")))
 }
 
 /// Returns a message that lists what blocks the deletion.
@@ -195,27 +196,27 @@ fn truncate(message: String) -> String {
     message.get(..message.floor_char_boundary(MAX_MESSAGE_BYTES)).map(str::to_owned).unwrap_or(message)
 }
 
-fn cordoned(spec: &TenantSpec) -> Verdict {
+fn cordoned(spec: &TenantSpec) -> NewCondition {
     if spec.cordoned {
-        Verdict::is_true(CORDONED, CORDONED, "the Tenant is cordoned")
+        NewCondition::is_true(CORDONED, reasons::CORDONED, "the Tenant is cordoned")
     } else {
-        Verdict::is_false(CORDONED, ACTIVE, "the Tenant is not cordoned")
+        NewCondition::is_false(CORDONED, ACTIVE, "the Tenant is not cordoned")
     }
 }
 
-fn fields_enforced(spec: &TenantSpec) -> Verdict {
-    unsupported_fields::verdict(&unsupported_fields::fields(spec))
+fn fields_enforced(spec: &TenantSpec) -> NewCondition {
+    unsupported_fields::condition(&unsupported_fields::fields(spec))
 }
 
 fn space(tenant: &Tenant, namespace: &Namespace, report: &Report, now: Timestamp) -> Space {
     let name = namespace.name_any();
     let metadata = report.metadata.get(&name).cloned();
     let metadata = metadata.unwrap_or_else(|| last_applied_metadata(tenant, &namespace.metadata));
-    let mut verdicts = vec![space_ready(namespace, report), cordoned(&tenant.spec)];
-    verdicts.extend(terminating(namespace));
+    let mut new_conditions = vec![space_ready(namespace, report), cordoned(&tenant.spec)];
+    new_conditions.extend(terminating(namespace));
     let before = conditions_of(tenant, namespace);
     Space {
-        conditions: set_conditions(before, &verdicts, generation(tenant), now),
+        conditions: set_conditions(before, &new_conditions, generation(tenant), now),
         metadata: non_empty(metadata),
         uid: namespace.uid(),
         name,
@@ -230,25 +231,25 @@ fn conditions_of<'t>(tenant: &'t Tenant, namespace: &Namespace) -> &'t [Conditio
     spaces.next().map(|space| space.conditions.as_slice()).unwrap_or_default()
 }
 
-fn space_ready(namespace: &Namespace, report: &Report) -> Verdict {
+fn space_ready(namespace: &Namespace, report: &Report) -> NewCondition {
     if is_deleting(namespace) {
-        return Verdict::is_false(READY, TERMINATING, "the namespace is being deleted");
+        return NewCondition::is_false(READY, reasons::TERMINATING, "the namespace is being deleted");
     }
     match report.failures.in_namespace(&namespace.name_any()) {
-        Some(failure) => Verdict::is_false(READY, FAILED, truncate(failure)),
-        None => Verdict::is_true(READY, SUCCEEDED, "reconciled"),
+        Some(failure) => NewCondition::is_false(READY, FAILED, truncate(failure)),
+        None => NewCondition::is_true(READY, SUCCEEDED, "reconciled"),
     }
 }
 
-fn terminating(namespace: &Namespace) -> Option<Verdict> {
+fn terminating(namespace: &Namespace) -> Option<NewCondition> {
     if !is_deleting(namespace) {
         return None;
     }
     Some(match deletion_blockers(namespace) {
         blockers if blockers.is_empty() => {
-            Verdict::is_true(TERMINATING, TERMINATING, "the namespace is being deleted")
+            NewCondition::is_true(TERMINATING, reasons::TERMINATING, "the namespace is being deleted")
         }
-        blockers => Verdict::is_true(TERMINATING, PENDING_UNMANAGED_CONTENT, truncate(blockers)),
+        blockers => NewCondition::is_true(TERMINATING, PENDING_UNMANAGED_CONTENT, truncate(blockers)),
     })
 }
 

@@ -131,7 +131,7 @@ fn terminating_namespace_reports_what_blocks_its_deletion() {
     let reason = |at: usize| find(&status.spaces[at].conditions, TERMINATING).map(|found| &found.reason);
     assert_eq!(reason(0).unwrap(), PENDING_UNMANAGED_CONTENT);
     assert_eq!(reason(1), None);
-    assert_eq!(reason(2).unwrap(), TERMINATING);
+    assert_eq!(reason(2).unwrap(), reasons::TERMINATING);
     let message = message(&status.conditions, READY);
     assert_eq!(message, "waiting for the deletion of namespaces: m, a, z; namespace a: 1 pod remains");
 }

@@ -67,21 +67,21 @@ fn namespaceplus_page_names_existing_tests() {
     let named: Vec<_> = quoted.filter(|code| code.matches('_').count() > 2 && !code.contains('.')).collect();
     assert!(named.len() > 15, "{named:?}");
     let folders = ["crates/namespaceplus/tests/main", "tests/e2e/tests/main", "tests/operations/tests/main"];
-    let sources = folders.map(|folder| code(&path(folder), "")).concat();
+    let sources = folders.map(|folder| code(&path(folder), &[])).concat();
     let absent = named.into_iter().filter(|test| !sources.contains(&format!("fn {test}()")));
     assert_eq!(absent.collect::<Vec<_>>(), [""; 0]);
 }
 
-/// File with the condition types and reasons of a kind.
-const REASONS: &str = "reasons.rs";
+/// Files with the condition types and with the reasons of a kind.
+const DECLARATIONS: [&str; 2] = ["condition_types.rs", "reasons.rs"];
 
-/// Returns the names of the constants in a kind's `reasons.rs`: its condition types, and the shared
-/// reasons it imports.
+/// Returns the names of a kind's condition types, and of the shared reasons it imports.
 fn constants(kind: &str) -> BTreeSet<String> {
-    let code = fs::read_to_string(path(&format!("crates/{kind}/src/{REASONS}"))).unwrap();
-    let imported = code.split_once("reasons::{").unwrap().1.split_once('}').unwrap().0;
+    let [types, reasons] =
+        DECLARATIONS.map(|file| fs::read_to_string(path(&format!("crates/{kind}/src/{file}"))).unwrap());
+    let imported = reasons.split_once("reasons::{").unwrap().1.split_once('}').unwrap().0;
     let imported = imported.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let types = code.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
+    let types = types.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
     types.chain(imported).map(str::to_owned).collect()
 }
 
@@ -96,11 +96,11 @@ fn types_and_reasons(kind: &str) -> BTreeSet<String> {
     constants(kind).iter().map(|constant| value(constant)).collect()
 }
 
-/// Returns the code of a folder except one file.
-fn code(folder: &Path, except: &str) -> String {
+/// Returns the code of a folder except these files.
+fn code(folder: &Path, except: &[&str]) -> String {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let texts = entries.map(|path| match path.file_name().and_then(|name| name.to_str()) {
-        Some(name) if name == except => String::new(),
+        Some(name) if except.contains(&name) => String::new(),
         _ if path.is_dir() => code(&path, except),
         _ => fs::read_to_string(path).unwrap(),
     });
@@ -133,7 +133,7 @@ fn listed(kind: &str) -> BTreeSet<String> {
 #[test]
 fn controllers_use_every_reason_they_import() {
     for kind in ["podset", "memcached", "namespaceplus", "tenant"] {
-        let code = code(&path(&format!("crates/{kind}/src")), REASONS);
+        let code = code(&path(&format!("crates/{kind}/src")), &DECLARATIONS);
         let used: BTreeSet<_> =
             code.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
         let unused = constants(kind).into_iter().filter(|name| !used.contains(name.as_str()));
@@ -146,9 +146,9 @@ fn controllers_use_every_reason_of_the_catalog() {
     let catalog: BTreeSet<_> =
         CATALOG.iter().flat_map(|(_, reasons)| *reasons).map(|reason| reason.name).collect();
     for reason in &catalog {
-        let used = ["podset", "memcached", "namespaceplus", "tenant", "operator-core"]
-            .iter()
-            .any(|kind| code(&path(&format!("crates/{kind}/src")), REASONS).contains(&constant(reason)));
+        let used = ["podset", "memcached", "namespaceplus", "tenant", "operator-core"].iter().any(|kind| {
+            code(&path(&format!("crates/{kind}/src")), &DECLARATIONS).contains(&constant(reason))
+        });
         assert!(used, "{reason} is in the catalog and no controller uses it");
     }
 }

@@ -7,11 +7,12 @@ use k8s_openapi::{
     jiff::{SignedDuration, Timestamp},
 };
 use kube::ResourceExt;
-use operator_core::conditions::Verdict;
+use operator_core::conditions::NewCondition;
 
 use crate::{
     api::{Hook, HookEvent, HookState, HookStatus, NamespacePlus},
-    reasons::{self, HOOKS_DELIVERED},
+    condition_types::HOOKS_DELIVERED,
+    reasons,
 };
 
 /// Maximum number of attempts. With backoff they take more than half an hour, because a receiver
@@ -167,9 +168,9 @@ pub(crate) fn newly_failed<'k>(before: &[HookStatus], after: &'k [HookStatus]) -
 }
 
 /// Computes the condition HooksDelivered.
-pub(crate) fn verdict(object: &NamespacePlus, known: &[HookStatus]) -> Verdict {
+pub(crate) fn hooks_delivered(object: &NamespacePlus, known: &[HookStatus]) -> NewCondition {
     if object.spec.hooks.is_empty() {
-        return Verdict::is_true(HOOKS_DELIVERED, reasons::NO_HOOKS, "the spec has no hooks");
+        return NewCondition::is_true(HOOKS_DELIVERED, reasons::NO_HOOKS, "the spec has no hooks");
     }
     let messages = |state| {
         let of_state = known.iter().filter(move |one: &&HookStatus| one.state == state);
@@ -179,12 +180,12 @@ pub(crate) fn verdict(object: &NamespacePlus, known: &[HookStatus]) -> Verdict {
     let (failed, pending) = (messages(HookState::Failed), messages(HookState::Pending));
     if !failed.is_empty() {
         let message = format!("{failed}. To retry, change the spec");
-        Verdict::is_false(HOOKS_DELIVERED, reasons::HOOK_FAILED, message)
+        NewCondition::is_false(HOOKS_DELIVERED, reasons::HOOK_FAILED, message)
     } else if !pending.is_empty() {
-        Verdict::is_false(HOOKS_DELIVERED, reasons::HOOK_PENDING, pending)
+        NewCondition::is_false(HOOKS_DELIVERED, reasons::HOOK_PENDING, pending)
     } else {
         let delivered = known.len();
-        Verdict::is_true(HOOKS_DELIVERED, reasons::DELIVERED, format!("{delivered} calls were accepted"))
+        NewCondition::is_true(HOOKS_DELIVERED, reasons::DELIVERED, format!("{delivered} calls were accepted"))
     }
 }
 

@@ -132,8 +132,8 @@ fn condition_reports_pending_and_failed_calls() {
     let object = namespace_plus(&["Created"]);
     let mut call = one(&object, &what);
     let previous = |call: &HookStatus| {
-        let verdict = verdict(&object, std::slice::from_ref(call));
-        (verdict.reason, verdict.message)
+        let condition = hooks_delivered(&object, std::slice::from_ref(call));
+        (condition.reason, condition.message)
     };
     assert_eq!(previous(&call), ("HookPending", "hook chat is due for event Created".into()));
     start(&mut call, &object.spec.hooks[0], seconds(0));
