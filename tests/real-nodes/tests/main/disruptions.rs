@@ -1,15 +1,12 @@
-//! Controllers while nodes are drained, die, or are cut off with the leader.
+//! Controllers while the node of the leader is cut off.
 
 use std::time::{Duration, Instant};
 
-use cluster::wait::eventually;
-
 use crate::{
     manager::install,
-    support::{Kubectl, NODES, PATIENCE, exclusive},
+    support::{Kubectl, exclusive},
 };
 
-const NODE: &str = "worker-1";
 const MANAGER: &str = "ensemble-system";
 /// Default of `--leader-elect-lease-duration`.
 const LEASE: Duration = Duration::from_secs(15);
@@ -40,96 +37,17 @@ spec:
           readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
 ";
 const READY: &str = "get podset web -o jsonpath={.status.readyReplicas}";
-/// Names and nodes of the PodSet's Pods that are not being deleted.
-const LIVE: &str =
-    r#"get pods -o jsonpath={range .items[?(!@.metadata.deletionTimestamp)]}{.spec.nodeName}{"\n"}{end}"#;
+/// The deletion time and the node of each Pod.
+const PODS: &str =
+    "get pods --no-headers -o custom-columns=DELETED:.metadata.deletionTimestamp,NODE:.spec.nodeName";
 
 impl Kubectl {
+    /// Returns the nodes of the Pods that are not being deleted.
     async fn live_pods(&self) -> Vec<String> {
-        self.run(LIVE).await.unwrap().lines().map(str::to_owned).collect()
+        let pods = self.run(PODS).await.unwrap();
+        let live = pods.lines().filter_map(|pod| pod.strip_prefix("<none>"));
+        live.map(|node| node.trim().to_owned()).collect()
     }
-
-    /// Waits until three Pods are Ready, none of them on the node.
-    async fn until_ready_without(&self, node: &str) {
-        eventually("three Pods on the other nodes", PATIENCE, async || {
-            let (ready, live) = (self.run(READY).await?, self.live_pods().await);
-            let moved = ready == "3" && live.len() == 3 && live.iter().all(|on| on != node);
-            Ok(if moved { Ok(()) } else { Err((ready, live)) })
-        })
-        .await
-        .unwrap();
-    }
-}
-
-#[tokio::test]
-async fn drained_node_is_left_within_the_disruption_budget() {
-    let exclusive = exclusive().await;
-    install(exclusive.cluster).await;
-    let kubectl = Kubectl::new(exclusive.cluster, "drain").await;
-    kubectl
-        .apply(&format!(
-            "{PODSET}
----
-apiVersion: cache.example.com/v1alpha1
-kind: Memcached
-metadata: {{name: cache, namespace: NAMESPACE}}
-spec: {{size: 3}}
-"
-        ))
-        .await;
-    kubectl.until(READY, |count| count == "3").await;
-    kubectl.run("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
-
-    // At no time is more than one instance of the cache missing.
-    let watching = async {
-        loop {
-            let ready =
-                kubectl.run("get deployment cache -o jsonpath={.status.availableReplicas}").await.unwrap();
-            assert!(
-                ready.parse::<u32>().unwrap_or(0) >= 2,
-                "{ready} of 3 instances of the cache are available"
-            );
-        }
-    };
-    let drain = format!("drain {NODE} --ignore-daemonsets --delete-emptydir-data --force --timeout=120s");
-    let drained = tokio::select! {
-        drained = kubectl.run(&drain) => drained,
-        () = watching => Ok(String::new()),
-    };
-    drained.unwrap();
-    kubectl.until_ready_without(NODE).await;
-    kubectl.run("rollout status deployment/cache --timeout=120s").await.unwrap();
-    kubectl.run(&format!("uncordon {NODE}")).await.unwrap();
-    for deployment in ["deployment/ensemble-manager -n ensemble-system", "deployment/coredns -n kube-system"]
-    {
-        kubectl.run(&format!("rollout status {deployment} --timeout=120s")).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn pods_of_a_dead_node_are_replaced_without_surplus() {
-    let exclusive = exclusive().await;
-    install(exclusive.cluster).await;
-    let kubectl = Kubectl::new(exclusive.cluster, "dead").await;
-    kubectl.apply(PODSET).await;
-    kubectl.until(READY, |count| count == "3").await;
-    let mut nodes = kubectl.live_pods().await;
-    nodes.sort_unstable();
-    assert_eq!(nodes, NODES);
-
-    exclusive.cluster.power_off_node(NODE).unwrap();
-    kubectl.until_ready_without(NODE).await;
-    exclusive.cluster.power_on_node(NODE).unwrap();
-    kubectl.until(&format!("get node {NODE} --no-headers"), |node| node.contains(" Ready ")).await;
-    // The kubelet ends the Pods that were deleted while it was off.
-    eventually("the Pods of the dead node to be removed", PATIENCE, async || {
-        let pods = kubectl.run("get pods --no-headers").await?;
-        assert!(kubectl.live_pods().await.len() <= 3, "surplus Pods:\n{pods}");
-        Ok(if pods.lines().count() == 3 { Ok(()) } else { Err(pods) })
-    })
-    .await
-    .unwrap();
-    assert_eq!(kubectl.run(READY).await.unwrap(), "3");
 }
 
 #[tokio::test]
