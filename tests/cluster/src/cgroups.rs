@@ -1,4 +1,4 @@
-//! Cgroups of real nodes: `/ensemble/CLUSTER/NODE` in each hierarchy of the machine.
+//! Cgroups of real nodes: `/CLUSTER/NODE` in each hierarchy of the machine.
 //!
 //! The programs of a node run in the leaf `system`, and the kubelet creates the cgroups of Pods
 //! beside it. With cgroup v2, only leaves may contain processes.
@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 const ROOT: &str = "/sys/fs/cgroup";
-const PARENT: &str = "ensemble";
 /// Cgroup of the programs of a node.
 const SYSTEM: &str = "system";
 /// Controllers that the kubelet needs.
@@ -22,14 +21,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Returns the name of the parent of a cluster's cgroups. It is derived from the cluster's
-/// directory, so that a sweep can derive it as well.
+/// directory, so that a sweep can derive it as well. Clusters share no parent: one could be removed
+/// while another cluster creates its first cgroup in it.
 pub(crate) fn name(cluster_dir: &Path) -> String {
     cluster_dir.display().to_string().trim_matches('/').replace(['/', '.'], "-")
 }
 
 /// Returns the cgroup of a node as the kubelet's `cgroupRoot`.
 pub(crate) fn kubelet_root(cluster: &str, node: &str) -> String {
-    format!("/{PARENT}/{cluster}/{node}")
+    format!("/{cluster}/{node}")
 }
 
 /// Checks that this machine has the controllers that the kubelet needs.
@@ -60,7 +60,7 @@ pub(crate) fn create(cluster: &str, node: &str) -> Result<Vec<PathBuf>> {
         .iter()
         .map(|hierarchy| {
             let mut path = hierarchy.clone();
-            for part in [PARENT, cluster, node, SYSTEM] {
+            for part in [cluster, node, SYSTEM] {
                 let parent = path.clone();
                 path.push(part);
                 create_one(&parent, &path)?;
@@ -115,7 +115,7 @@ pub(crate) fn remove(cluster: &str, node: Option<&str>) -> Result<()> {
     let start = Instant::now();
     loop {
         let left: Vec<_> = paths(cluster, node).filter(|path| !remove_tree(path)).collect();
-        let Some(path) = left.first() else { break };
+        let Some(path) = left.first() else { return Ok(()) };
         if start.elapsed() > PATIENCE {
             bail!(
                 "cannot remove the cgroup {} after {} s: a process is still in it; see cgroup.procs below it",
@@ -125,15 +125,10 @@ pub(crate) fn remove(cluster: &str, node: Option<&str>) -> Result<()> {
         }
         std::thread::sleep(POLL);
     }
-    for hierarchy in hierarchies().unwrap_or_default() {
-        // Fails while another cluster uses it.
-        let _ = fs::remove_dir(hierarchy.join(PARENT));
-    }
-    Ok(())
 }
 
 fn paths(cluster: &str, node: Option<&str>) -> impl Iterator<Item = PathBuf> {
-    let below = Path::new(PARENT).join(cluster).join(node.unwrap_or_default());
+    let below = Path::new(cluster).join(node.unwrap_or_default());
     hierarchies().unwrap_or_default().into_iter().map(move |path| path.join(&below))
 }
 
@@ -175,6 +170,6 @@ mod tests {
 
     #[test]
     fn kubelet_root_is_below_cluster() {
-        assert_eq!(kubelet_root("tmp-x", "node-1"), "/ensemble/tmp-x/node-1");
+        assert_eq!(kubelet_root("tmp-x", "node-1"), "/tmp-x/node-1");
     }
 }

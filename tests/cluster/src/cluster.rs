@@ -32,8 +32,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster and returns when it is usable. This takes about five seconds if the
-    /// programs are built.
+    /// Starts a cluster and returns when it is usable. If the programs and images are built, this
+    /// takes about five seconds, or twelve with real nodes.
     ///
     /// # Errors
     /// Returns an error if the programs cannot be located or built, if a cluster of this name runs
@@ -48,21 +48,22 @@ impl Cluster {
         let (name, mut control_plane) = prepare(options.clone(), binaries.clone())?;
         options.progress.report(describe(&name)?);
         start_components(&mut control_plane, &options, &images, start).await?;
-        let mut record = record(name, &control_plane, &binaries, &options)?;
-        let cluster = Self { record: record.clone(), control_plane: Some(Mutex::new(control_plane)) };
+        let record = record(name, &control_plane, &binaries, &options)?;
+        let mut cluster = Self { record, control_plane: Some(Mutex::new(control_plane)) };
         if options.real_nodes > 0 {
             real_nodes::apply_add_ons(&cluster).await?;
             options.progress.report(format!("nodes ready after {:.1} s", start.elapsed().as_secs_f64()));
             real_nodes::wait_for_add_ons(&cluster).await?;
         }
-        record.start_milliseconds = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        record.write()?;
+        let elapsed = start.elapsed();
+        cluster.record.start_milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        cluster.record.write()?;
         options.progress.report(format!(
             "usable after {:.1} s; KUBECONFIG={}",
-            start.elapsed().as_secs_f64(),
-            record.kubeconfig.display()
+            elapsed.as_secs_f64(),
+            cluster.record.kubeconfig.display()
         ));
-        Ok(Self { record, ..cluster })
+        Ok(cluster)
     }
 
     pub(crate) fn attached(record: Record) -> Self {
@@ -165,12 +166,12 @@ impl Cluster {
     /// # Errors
     /// Returns an error if there is no such node, or the cluster belongs to another process.
     pub fn cut_node(&self, node: &str) -> Result<()> {
-        self.owned()?.real_nodes().0.set_link(node, false)
+        self.owned()?.real_nodes()?.0.set_link(node, false)
     }
 
     /// Restores the link of a node. Errors as in [`Cluster::cut_node`].
     pub fn heal_node(&self, node: &str) -> Result<()> {
-        self.owned()?.real_nodes().0.set_link(node, true)
+        self.owned()?.real_nodes()?.0.set_link(node, true)
     }
 
     /// Kills a program of a real node with SIGKILL. Its Pods go on running.
@@ -180,14 +181,14 @@ impl Cluster {
     /// to another process.
     pub fn kill_on_node(&self, node: &str, program: NodeProgram) -> Result<()> {
         let mut control_plane = self.owned()?;
-        let (nodes, lifeline) = control_plane.real_nodes();
+        let (nodes, lifeline) = control_plane.real_nodes()?;
         nodes.kill(node, program, lifeline)
     }
 
     /// Starts a killed program of a real node. Errors as in [`Cluster::kill_on_node`].
     pub fn start_on_node(&self, node: &str, program: NodeProgram) -> Result<()> {
         let mut control_plane = self.owned()?;
-        let (nodes, lifeline) = control_plane.real_nodes();
+        let (nodes, lifeline) = control_plane.real_nodes()?;
         nodes.start(node, program, lifeline)
     }
 
@@ -198,7 +199,7 @@ impl Cluster {
     /// process.
     pub fn power_off_node(&self, node: &str) -> Result<()> {
         let mut control_plane = self.owned()?;
-        let (nodes, lifeline) = control_plane.real_nodes();
+        let (nodes, lifeline) = control_plane.real_nodes()?;
         nodes.power_off(node, lifeline)
     }
 
@@ -209,7 +210,7 @@ impl Cluster {
     /// process.
     pub fn power_on_node(&self, node: &str) -> Result<()> {
         let mut control_plane = self.owned()?;
-        let (nodes, lifeline) = control_plane.real_nodes();
+        let (nodes, lifeline) = control_plane.real_nodes()?;
         nodes.power_on(node, lifeline)
     }
 
@@ -230,29 +231,29 @@ impl Cluster {
 /// # Errors
 /// Returns an error if a program or an image cannot be built.
 pub fn prepare_real_nodes(progress: &Progress) -> Result<()> {
-    Locator::from_env()?.locate(progress)?.check_nodes()?;
-    image_store::build(progress).map(drop)
+    locate_blocking(&Locator::from_env()?, true, progress).map(drop)
 }
 
+type Programs = (Binaries, Vec<(Image, PathBuf)>);
+
 /// Runs on a separate thread that does not delay the exit of the process: a build can take minutes.
-async fn locate(options: &Options) -> Result<(Binaries, Vec<(Image, PathBuf)>)> {
+async fn locate(options: &Options) -> Result<Programs> {
     let locator = options.locator.clone().map_or_else(Locator::from_env, Ok)?;
     let progress = options.progress.clone();
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let real_nodes = options.real_nodes > 0;
-    std::thread::spawn(move || {
-        let locate = || {
-            let binaries = locator.locate(&progress)?;
-            if !real_nodes {
-                return Ok((binaries, Vec::new()));
-            }
-            binaries.check_nodes()?;
-            let images = image_store::build(&progress)?;
-            Ok((binaries, images))
-        };
-        drop(sender.send(locate()));
-    });
+    std::thread::spawn(move || drop(sender.send(locate_blocking(&locator, real_nodes, &progress))));
     receiver.await.context("the thread that locates the control plane's programs panicked")?
+}
+
+/// Returns the programs, and the images of real nodes. Builds what is not cached.
+fn locate_blocking(locator: &Locator, real_nodes: bool, progress: &Progress) -> Result<Programs> {
+    let binaries = locator.locate(progress)?;
+    if !real_nodes {
+        return Ok((binaries, Vec::new()));
+    }
+    binaries.check_nodes()?;
+    Ok((binaries, image_store::build(progress)?))
 }
 
 fn prepare(options: Options, binaries: Binaries) -> Result<(String, ControlPlane)> {
@@ -300,7 +301,9 @@ async fn start_components(
     nodes::allow_kwok(&client).await?;
     control_plane.start(Component::Kwok)?;
     nodes::create(&client, options.nodes, options.real_nodes > 0).await?;
-    control_plane.join_nodes()?;
+    if options.real_nodes > 0 {
+        control_plane.join_nodes()?;
+    }
     readiness::default_service_account(control_plane, &client).await?;
     readiness::nodes(control_plane, &client, options.nodes + options.real_nodes).await
 }

@@ -30,7 +30,7 @@ pub(crate) struct ControlPlane {
     // released.
     lifeline: Lifeline,
     processes: BTreeMap<Component, Process>,
-    real_nodes: RealNodes,
+    real_nodes: Option<RealNodes>,
     ports: ReservedPorts,
     layout: Layout,
     binaries: Binaries,
@@ -66,7 +66,9 @@ impl ControlPlane {
                 &Credential::Certificate(&certified),
             )?;
         }
-        let real_nodes = RealNodes::prepare(&layout, binaries.dir(), &authority, options.real_nodes)?;
+        let real_nodes = (options.real_nodes > 0)
+            .then(|| RealNodes::prepare(&layout, binaries.dir(), &authority, options.real_nodes))
+            .transpose()?;
         Ok(Self {
             lifeline,
             processes: BTreeMap::new(),
@@ -135,22 +137,30 @@ impl ControlPlane {
     /// Returns an error if a process has exited.
     pub(crate) fn ensure_running(&mut self) -> Result<()> {
         self.processes.values_mut().try_for_each(Process::ensure_running)?;
-        self.real_nodes.ensure_running()
+        self.real_nodes.as_mut().map_or(Ok(()), RealNodes::ensure_running)
     }
 
     /// Starts the switch of the real nodes, and boots them.
     pub(crate) fn boot_nodes(&mut self, registry: axum::Router) -> Result<()> {
-        self.real_nodes.boot(self.ports.numbers().api_server, registry, &self.lifeline)
+        let api_server = self.ports().api_server;
+        let (nodes, lifeline) = self.real_nodes()?;
+        nodes.boot(api_server, registry, lifeline)
     }
 
     /// Starts the kubelets of the real nodes.
     pub(crate) fn join_nodes(&mut self) -> Result<()> {
-        self.real_nodes.join(self.layout.kubeconfig(), &self.lifeline)
+        let kubeconfig = self.layout.kubeconfig();
+        let (nodes, lifeline) = self.real_nodes()?;
+        nodes.join(kubeconfig, lifeline)
     }
 
     /// Returns the real nodes, and what starts and kills their processes.
-    pub(crate) fn real_nodes(&mut self) -> (&mut RealNodes, &Lifeline) {
-        (&mut self.real_nodes, &self.lifeline)
+    ///
+    /// # Errors
+    /// Returns an error if the cluster has no real nodes.
+    pub(crate) fn real_nodes(&mut self) -> Result<(&mut RealNodes, &Lifeline)> {
+        let nodes = self.real_nodes.as_mut().context("the cluster has no real nodes")?;
+        Ok((nodes, &self.lifeline))
     }
 
     /// Restarts the processes that exited on their own, as a kubelet does.
@@ -180,6 +190,6 @@ impl Drop for ControlPlane {
     fn drop(&mut self) {
         self.lifeline.cut();
         self.processes.values_mut().for_each(Process::reap);
-        self.real_nodes.reap();
+        self.real_nodes.iter_mut().for_each(RealNodes::reap);
     }
 }

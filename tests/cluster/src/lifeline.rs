@@ -2,8 +2,8 @@
 //!
 //! A small shell, the reaper, waits on a pipe whose other end only the starter holds. When the
 //! starter ends, even by `kill -9`, the pipe closes. The reaper then kills every registered process
-//! and removes one directory, and the cgroups of real nodes. A parent-death signal would be simpler, but it is bound to the
-//! starting thread and needs unsafe code.
+//! and removes one directory, and the cgroups of real nodes. A parent-death signal would be simpler,
+//! but it is bound to the starting thread and needs unsafe code.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -29,11 +29,10 @@ while read -r verb group; do
 done
 for group in $groups; do kill -KILL -"$group" 2>/dev/null; done
 # The cgroups of real nodes can be removed when the last killed process has left them.
-cgroups() { for dir in /sys/fs/cgroup/ensemble/"$2" /sys/fs/cgroup/*/ensemble/"$2"; do [ -d "$dir" ] && echo "$dir"; done; }
+cgroups() { for dir in /sys/fs/cgroup/"$2" /sys/fs/cgroup/*/"$2"; do [ -d "$dir" ] && echo "$dir"; done; }
 tries=0
 while left=$(cgroups "$@"); [ -n "$left" ] && [ $tries -lt 200 ]; do
   find $left -depth -type d -exec rmdir {} + 2>/dev/null
-  rmdir /sys/fs/cgroup/ensemble /sys/fs/cgroup/*/ensemble 2>/dev/null
   tries=$((tries + 1)); sleep 0.05
 done
 trash="${1%/*}/.swept-$$"

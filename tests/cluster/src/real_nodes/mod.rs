@@ -1,7 +1,7 @@
 //! Real nodes: kubelets with containerd, each in Linux namespaces of its own, that run containers.
 //!
 //! Nothing on the host changes: the nodes have a network, mounts, and process IDs of their own, and
-//! cgroups below `/ensemble`. All of it ends with the process that owns the cluster.
+//! cgroups. All of it ends with the process that owns the cluster.
 
 mod add_ons;
 mod config;
@@ -32,6 +32,8 @@ use log::Log;
 use node::{Node, Shared};
 use policies::{Inits, Policies};
 use switch::Switch;
+
+const SWITCH_DOES_NOT_RUN: &str = "the switch of the nodes does not run";
 
 /// The real nodes of a cluster and their switch.
 #[derive(Debug)]
@@ -80,9 +82,6 @@ impl RealNodes {
 
     /// Starts the kubelets, and enforces NetworkPolicies. The API server must be ready.
     pub(crate) fn join(&mut self, kubeconfig: PathBuf, lifeline: &Lifeline) -> Result<()> {
-        if self.nodes.is_empty() {
-            return Ok(());
-        }
         self.policies = Some(Policies::start(
             kubeconfig,
             self.inits(),
@@ -101,7 +100,8 @@ impl RealNodes {
     /// Cuts or restores the link of a node.
     pub(crate) fn set_link(&self, name: &str, up: bool) -> Result<()> {
         let node = self.nodes.iter().find(|node| node.name() == name).with_context(|| unknown(name))?;
-        self.running_switch()?.set_link(&node.interface(), up)
+        let switch = self.switch.as_ref().context(SWITCH_DOES_NOT_RUN)?;
+        switch.set_link(&node.interface(), up)
     }
 
     /// Kills a program on a node. Containers go on running.
@@ -123,7 +123,7 @@ impl RealNodes {
 
     /// Starts a node after a power loss.
     pub(crate) fn power_on(&mut self, name: &str, lifeline: &Lifeline) -> Result<()> {
-        let switch = self.switch.as_ref().context("the switch does not run")?;
+        let switch = self.switch.as_ref().context(SWITCH_DOES_NOT_RUN)?;
         let node = self.nodes.iter_mut().find(|node| node.name() == name).with_context(|| unknown(name))?;
         node.boot(switch, lifeline)?;
         self.update_policies();
@@ -154,10 +154,6 @@ impl RealNodes {
 
     fn node(&mut self, name: &str) -> Result<&mut Node> {
         self.nodes.iter_mut().find(|node| node.name() == name).with_context(|| unknown(name))
-    }
-
-    fn running_switch(&self) -> Result<&Switch> {
-        self.switch.as_ref().context("the switch does not run")
     }
 }
 
