@@ -1,11 +1,10 @@
 //! Runs kubectl.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-use crate::Cluster;
+use crate::{Cluster, command};
 
 impl Cluster {
     /// Runs kubectl as the administrator and returns its output.
@@ -22,8 +21,8 @@ impl Cluster {
     }
 
     async fn run_kubectl(&self, args: &[&str], input: &str) -> Result<String> {
-        let mut command = Command::new(self.record().kubectl());
-        command
+        let mut kubectl = Command::new(self.record().kubectl());
+        kubectl
             .arg("--kubeconfig")
             .arg(self.kubeconfig())
             .arg("--cache-dir")
@@ -31,26 +30,7 @@ impl Cluster {
             .args(args);
         let input = input.to_owned();
         let shown = format!("kubectl {}", args.join(" "));
-        let run = tokio::task::spawn_blocking(move || run(command, &input)).await;
+        let run = tokio::task::spawn_blocking(move || command::run(kubectl, &input)).await;
         run.context("the thread that runs kubectl panicked")?.with_context(|| shown)
     }
-}
-
-fn run(mut command: Command, input: &str) -> Result<String> {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("start {}", command.get_program().display()))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // If kubectl exits before it reads its input, its own error is more useful than a broken
-        // pipe.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output().context("wait for kubectl")?;
-    if !output.status.success() {
-        bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-    }
-    String::from_utf8(output.stdout).context("the output of kubectl is not UTF-8")
 }

@@ -22,6 +22,7 @@ pub mod audit;
 pub mod binaries;
 mod cgroups;
 mod cluster;
+mod command;
 mod companion;
 mod components;
 mod control_plane;

@@ -2,15 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::command;
 use crate::lifeline::Lifeline;
 use crate::process::Process;
 
@@ -95,10 +95,11 @@ impl Namespaces {
 }
 
 /// Runs a command in the network namespace of a process.
-pub(super) fn run_in_network(pid: u32, command: &[&str], input: &str) -> Result<()> {
+pub(super) fn run_in_network(pid: u32, args: &[&str], input: &str) -> Result<()> {
     let mut nsenter = Command::new("nsenter");
-    nsenter.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").args(command);
-    run(nsenter, input).with_context(|| format!("run {} in the network of process {pid}", command.join(" ")))
+    nsenter.arg(format!("--net=/proc/{pid}/ns/net")).arg("--").args(args);
+    let shown = || format!("run {} in the network of process {pid}", args.join(" "));
+    command::run(nsenter, input).with_context(shown).map(drop)
 }
 
 /// Runs `ip` in the namespace of this process.
@@ -106,23 +107,7 @@ pub(super) fn ip(args: &[impl AsRef<OsStr>]) -> Result<()> {
     let mut ip = Command::new("ip");
     ip.args(args);
     let shown = format!("{ip:?}");
-    run(ip, "").with_context(|| shown)
-}
-
-fn run(mut command: Command, input: &str) -> Result<()> {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("start {}", command.get_program().display()))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // If the command exits before it reads its input, its own error is more useful.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output().context("wait for the command")?;
-    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
+    command::run(ip, "").with_context(|| shown).map(drop)
 }
 
 /// Moves the calling thread into the network namespace of a process. Sockets that the thread
