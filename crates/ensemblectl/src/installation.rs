@@ -179,7 +179,7 @@ mod tests {
             { "name": "POD_NAMESPACE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.namespace" } } },
             { "name": "ENSEMBLE_CONTROLLERS", "value": "podset" },
         ]);
-        let args = ["--lease-namespace=$(POD_NAMESPACE)-leases"];
+        let args = ["--leader-elect-resource-namespace=$(POD_NAMESPACE)-leases"];
         let both = vec![
             deployment("a", json!({ "name": "manager", "args": args, "env": env })),
             deployment("b", json!({ "name": "manager" })),

@@ -18,6 +18,7 @@ pub struct LeaderElection {
 
 #[derive(Args)]
 #[command(next_help_heading = "Leader election")]
+#[expect(clippy::struct_field_names, reason = "clap derives the names of the flags from them")]
 pub(super) struct ElectionFlags {
     /// Enable leader election for each controller. Required to run several replicas
     #[arg(long, env = "ENSEMBLE_LEADER_ELECT", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
@@ -36,8 +37,8 @@ pub(super) struct ElectionFlags {
     leader_elect_retry_period: Duration,
 
     /// Namespace of the Leases. Defaults to the namespace of the manager
-    #[arg(long, env = "ENSEMBLE_LEASE_NAMESPACE", value_name = "NAMESPACE")]
-    lease_namespace: Option<String>,
+    #[arg(long, env = "ENSEMBLE_LEADER_ELECT_RESOURCE_NAMESPACE", value_name = "NAMESPACE")]
+    leader_elect_resource_namespace: Option<String>,
 }
 
 impl ElectionFlags {
@@ -52,7 +53,7 @@ impl ElectionFlags {
             self.leader_elect_retry_period,
         );
         let timing = timing.map_err(|error| format!("--leader-elect-{}: {error}", flag(error)))?;
-        let namespace = self.lease_namespace.unwrap_or_else(|| namespace.to_owned());
+        let namespace = self.leader_elect_resource_namespace.unwrap_or_else(|| namespace.to_owned());
         Ok(self.leader_elect.then_some(LeaderElection { timing, namespace }))
     }
 }

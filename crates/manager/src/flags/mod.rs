@@ -14,6 +14,7 @@ use clap::{
     error::ErrorKind,
 };
 pub use container::parse_args_and_env;
+use duration::duration;
 use election::ElectionFlags;
 pub use election::LeaderElection;
 use operator_core::{Registration, Setting, environment::Settings, informer::Scope};
@@ -97,9 +98,9 @@ struct ManagerFlags {
     #[arg(long, env = "ENSEMBLE_CONCURRENCY", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
 
-    /// Timeout of one reconcile in seconds
-    #[arg(long, env = "ENSEMBLE_RECONCILE_TIMEOUT", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    reconcile_timeout: u64,
+    /// Timeout of one reconcile, between 1s and 1h
+    #[arg(long, env = "ENSEMBLE_RECONCILE_TIMEOUT", default_value = "1m", value_name = "DURATION", value_parser = reconcile_timeout)]
+    reconcile_timeout: Duration,
 
     /// Address to serve /healthz and /readyz on. `0` disables them
     #[arg(long, env = "ENSEMBLE_HEALTH_PROBE_BIND_ADDRESS", default_value = "0.0.0.0:8081", value_parser = address)]
@@ -163,6 +164,14 @@ fn address(text: &str) -> Result<Address, String> {
         .map_err(|_| "use an address and port such as 127.0.0.1:8081, or 0 to disable it".to_owned())
 }
 
+fn reconcile_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = duration(text)?;
+    if !(Duration::from_secs(1)..=Duration::from_hours(1)).contains(&timeout) {
+        return Err("use a duration between 1s and 1h".to_owned());
+    }
+    Ok(timeout)
+}
+
 /// Returns the command line, with the settings of all controllers.
 pub fn command() -> Command {
     let command = Command::new("ensemble-manager")
@@ -211,7 +220,7 @@ fn parse_with(definition: Command, args: impl IntoIterator<Item = OsString>) -> 
         settings: settings_of(&matches),
         install_crds: flags.install_crds,
         concurrency: usize::from(flags.concurrency),
-        reconcile_timeout: Duration::from_secs(flags.reconcile_timeout),
+        reconcile_timeout: flags.reconcile_timeout,
         health_probe_bind_address: flags.health_probe_bind_address.0,
         webhook_bind_address: flags.webhook_bind_address.0,
         webhook_client_ca: flags.webhook_client_ca_file.map(ClientCa::new),
@@ -325,8 +334,17 @@ mod tests {
         assert!(flags(&["--leader-elect"]).unwrap().leader_election.is_some());
         let election = flags(&["--namespace=own"]).unwrap().leader_election.unwrap();
         assert_eq!((election.namespace.as_str(), election.timing), ("own", Timing::default()));
-        let election = flags(&["--lease-namespace=leases"]).unwrap().leader_election.unwrap();
+        let election = flags(&["--leader-elect-resource-namespace=leases"]).unwrap().leader_election.unwrap();
         assert_eq!(election.namespace, "leases");
+    }
+
+    #[test]
+    fn reconcile_timeout_is_bounded() {
+        assert_eq!(flags(&[]).unwrap().reconcile_timeout, Duration::from_mins(1));
+        assert_eq!(flags(&["--reconcile-timeout=1s"]).unwrap().reconcile_timeout, Duration::from_secs(1));
+        for bad in ["60", "999ms", "1h1s"] {
+            assert!(flags(&[&format!("--reconcile-timeout={bad}")]).is_err(), "{bad}");
+        }
     }
 
     #[test]
