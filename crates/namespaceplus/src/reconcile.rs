@@ -146,8 +146,8 @@ impl NamespacePlusController {
         object: &NamespacePlus,
     ) -> Result<(NamespaceState, Option<WriteError>), Error> {
         let name = object.name_any();
-        if let Some(why) = protected(&name, &self.manager_namespace) {
-            return Ok((NamespaceState::Refused(why.to_owned()), None));
+        if let Some(reason) = protected(&name, &self.manager_namespace) {
+            return Ok((NamespaceState::Refused(reason.to_owned()), None));
         }
         match self.namespaces.reconcile(object).await {
             Ok(state) => {

@@ -91,8 +91,8 @@ fn namespace(object: &NamespacePlus, report: &Report) -> NewCondition {
             no(reasons::TERMINATING, terminating(object, deletion_blockers))
         }
         (NamespaceState::Foreign(foreign), _) => no(reason_of(foreign), not_ours(object, foreign)),
-        (NamespaceState::Refused(why), _) => {
-            no(reasons::DENIED, format!("namespace {name} is protected: {why}"))
+        (NamespaceState::Refused(reason), _) => {
+            no(reasons::DENIED, format!("namespace {name} is protected: {reason}"))
         }
         (NamespaceState::Owned(_) | NamespaceState::Denied, Some(error)) => {
             no(reason_of_write(error), chain(error))

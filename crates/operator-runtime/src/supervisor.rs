@@ -110,13 +110,13 @@ async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wai
         drop(runnable);
         crashes.retain(|at: &Instant| at.elapsed() < WINDOW);
         crashes.push(Instant::now());
-        let why = match result {
+        let cause = match result {
             Ok(ended) => ended.map(|_| "it returned".to_owned())?,
             Err(panic) => panic_message(panic.as_ref()),
         };
         if crashes.len() > RESTARTS {
             bail!(
-                "the controller {} ended {} times within {WINDOW:?}: {why}",
+                "the controller {} ended {} times within {WINDOW:?}: {cause}",
                 controller.name,
                 crashes.len()
             );
@@ -124,7 +124,7 @@ async fn supervise(controller: Registration, mut candidacy: Candidacy, first_wai
         let wait = first_wait * 2_u32.pow(u32::try_from(crashes.len() - 1).unwrap_or_default());
         error!(
             controller = controller.name,
-            error = why,
+            error = cause,
             retry_in = ?wait,
             "the controller ended unexpectedly; restarting it"
         );

@@ -52,12 +52,12 @@ pub(super) enum CallError {
     #[error("the manager found no trusted certificate authorities: {0}")]
     NoAuthorities(String),
     /// The CA bundle cannot be read.
-    #[error("the manager cannot read the CA bundle {path} (--namespaceplus-ca-bundle): {why}")]
+    #[error("the manager cannot read the CA bundle {path} (--namespaceplus-ca-bundle): {cause}")]
     Bundle {
         /// Path of the file.
         path: String,
         /// Cause.
-        why: String,
+        cause: String,
     },
     /// The certificate of the receiver is not valid.
     #[error("the certificate is not accepted: {0}")]

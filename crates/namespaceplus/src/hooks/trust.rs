@@ -58,11 +58,11 @@ impl Trust {
         if let Some(path) = &self.bundle {
             let added =
                 std::fs::read(path).map_err(|error| error.to_string()).and_then(|pem| add(&mut roots, &pem));
-            added.map_err(|why| CallError::Bundle { path: path.display().to_string(), why })?;
+            added.map_err(|cause| CallError::Bundle { path: path.display().to_string(), cause })?;
         }
         if roots.is_empty() {
-            let why: Vec<_> = machine.errors.iter().map(ToString::to_string).collect();
-            return Err(CallError::NoAuthorities(why.join("; ")));
+            let errors: Vec<_> = machine.errors.iter().map(ToString::to_string).collect();
+            return Err(CallError::NoAuthorities(errors.join("; ")));
         }
         Ok(roots)
     }
@@ -78,7 +78,7 @@ fn add(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
     if roots.len() == before { Err("the file contains no certificate".to_owned()) } else { Ok(()) }
 }
 
-/// Describes why a certificate was rejected. Returns `None` for other errors.
+/// Describes cause a certificate was rejected. Returns `None` for other errors.
 pub(super) fn certificate_error(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut error = error;
     // Each layer of a connection wraps the error.

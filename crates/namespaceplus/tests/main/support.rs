@@ -89,7 +89,8 @@ impl TestEnv {
         let what = format!("{type_} to be False, {reason}");
         let object = self
             .until(&what, |object| {
-                condition(object, type_).is_some_and(|(status, why, _)| status == "False" && why == reason)
+                condition(object, type_)
+                    .is_some_and(|(status, found, _)| status == "False" && found == reason)
             })
             .await;
         condition(&object, type_).unwrap().2

@@ -273,12 +273,12 @@ impl Elector {
             info!(controller, lease, identity, "became leader");
         } else {
             self.process.leads.fetch_sub(1, Ordering::Relaxed);
-            let why = match self.machine.lost() {
+            let reason = match self.machine.lost() {
                 Some(LossReason::Deadline) => "the renew deadline passed",
                 Some(LossReason::HolderChanged) => "the Lease has another holder",
                 None => "the Lease is being released",
             };
-            info!(controller, lease, identity, why, "stopped leading");
+            info!(controller, lease, identity, reason, "stopped leading");
         }
         self.process.metrics.leading(controller, leads);
         self.leads.send_replace(leads);

@@ -17,20 +17,20 @@ impl OutageLog {
 
     /// Logs a failed request; `None` is a timeout. Conflicts with another candidate are expected
     /// and not logged as an outage.
-    pub(super) fn failed(&mut self, doing: &str, error: Option<&kube::Error>) {
+    pub(super) fn failed(&mut self, operation: &str, error: Option<&kube::Error>) {
         let (controller, namespace) = (self.controller, &self.namespace);
-        let why = error.map_or_else(|| "the request timed out".to_owned(), |error| chain(error));
-        debug!(controller, namespace, doing, error = why, "a request about the Lease failed");
+        let cause = error.map_or_else(|| "the request timed out".to_owned(), |error| chain(error));
+        debug!(controller, namespace, operation, error = cause, "a request about the Lease failed");
         let is_race = error.is_some_and(|error| is_conflict(error) || is_already_exists(error));
-        if is_race || self.reported.as_ref() == Some(&why) {
+        if is_race || self.reported.as_ref() == Some(&cause) {
             return;
         }
         let advice = match error {
             Some(error) if is_denied(error) => "; apply deploy/rbac/leader-election.yaml in its namespace",
             _ => "",
         };
-        warn!(controller, namespace, error = why, "cannot {doing} the Lease; retrying{advice}");
-        self.reported = Some(why);
+        warn!(controller, namespace, error = cause, "cannot {operation} the Lease; retrying{advice}");
+        self.reported = Some(cause);
     }
 
     /// Logs the end of an outage.

@@ -107,7 +107,7 @@ async fn failover_is_immediate_on_stop_and_after_lease_on_kill() {
     println!("clean stop to next leader: {took:?}");
     assert!(took < FAILOVER_MARGIN, "{took:?}");
     let line = replicas.until_message(first, "stopped leading").await;
-    assert_eq!(line["why"], "the Lease is being released");
+    assert_eq!(line["reason"], "the Lease is being released");
     env.change(&POD_SET, &namespace, "web", json!({ "replicas": 5 })).await;
     env.until_ready(&POD_SET, &namespace, "web").await;
 
@@ -178,7 +178,7 @@ async fn disconnected_leader_stops_before_failover_and_returns_as_standby() {
     let lease = env.leases().await.get("ensemble-namespaceplus").await.unwrap();
     let acquired = lease.spec.unwrap().acquire_time.unwrap().0;
     let stopped = replicas.until_message(first, "stopped leading").await;
-    assert_eq!(stopped["why"], "the renew deadline passed");
+    assert_eq!(stopped["reason"], "the renew deadline passed");
     let stopped: Timestamp = stopped["timestamp"].as_str().unwrap().parse().unwrap();
     println!("cut off: the old leader stopped {} before the new one began", stopped.duration_until(acquired));
     assert!(stopped < acquired, "stopped at {stopped}, the other began at {acquired}");

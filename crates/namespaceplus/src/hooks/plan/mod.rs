@@ -130,10 +130,10 @@ pub(super) fn record_result(one: &mut HookStatus, result: Result<u16, String>, n
     one.attempt_deadline = None;
     (one.state, one.message) = match result {
         Ok(code) => (HookState::Delivered, format!("the receiver answered {code}")),
-        Err(why) if one.attempts >= max_attempts(one.event) => {
-            (HookState::Failed, format!("gave up after {} attempts: {why}", one.attempts))
+        Err(cause) if one.attempts >= max_attempts(one.event) => {
+            (HookState::Failed, format!("gave up after {} attempts: {cause}", one.attempts))
         }
-        Err(why) => (HookState::Pending, why),
+        Err(cause) => (HookState::Pending, cause),
     };
 }
 

@@ -299,10 +299,10 @@ impl Machine {
         self.until > Moment::ZERO
     }
 
-    fn lose(&mut self, why: LossReason) {
+    fn lose(&mut self, reason: LossReason) {
         if self.is_leading() {
             self.until = Moment::ZERO;
-            self.lost = Some(why);
+            self.lost = Some(reason);
         }
     }
 }

@@ -163,18 +163,18 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     (is_bearer && !token.is_empty() && token.len() <= MAX_TOKEN_LENGTH).then_some(token)
 }
 
-fn unauthenticated(why: &'static str) -> Response {
+fn unauthenticated(message: &'static str) -> Response {
     let challenge = [(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"ensemble\""))];
-    (StatusCode::UNAUTHORIZED, challenge, why).into_response()
+    (StatusCode::UNAUTHORIZED, challenge, message).into_response()
 }
 
 fn forbidden(user: &str, attributes: &RequestAttributes<'_>) -> Response {
     let (path, verb) = (attributes.path, attributes.verb());
-    let why = format!(
+    let message = format!(
         "{user} may not {verb} {path}; bind a ClusterRole that allows this verb on this nonResourceURL, \
          ensemble-metrics-reader for example\n"
     );
-    (StatusCode::FORBIDDEN, why).into_response()
+    (StatusCode::FORBIDDEN, message).into_response()
 }
 
 fn unavailable() -> Response {

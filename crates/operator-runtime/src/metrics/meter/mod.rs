@@ -145,8 +145,8 @@ impl Metrics for Meter {
         self.live.informers(objects);
     }
 
-    fn watch_restarted(&self, kind: &str, why: WatchRestart) {
-        self.watch_restarts.with([self.kinds.value(kind), label_value(why.label())]).inc();
+    fn watch_restarted(&self, kind: &str, reason: WatchRestart) {
+        self.watch_restarts.with([self.kinds.value(kind), label_value(reason.label())]).inc();
     }
 
     fn reviewed(&self, webhook: &str, ended: ReviewResult, took: Duration) {

@@ -46,8 +46,8 @@ impl Validator for Guard {
                 value(object, "keep").map(|why| Denial::forbidden(format!("deletion is not allowed: {why}")));
             return Ok(kept.map_or_else(Verdict::allow, Verdict::deny));
         }
-        if let Some(why) = value(object, "deny") {
-            return Ok(Verdict::deny(Denial::invalid(format!("data.deny: {why}; remove it"))));
+        if let Some(message) = value(object, "deny") {
+            return Ok(Verdict::deny(Denial::invalid(format!("data.deny: {message}; remove it"))));
         }
         let wanted = value(object, "after").map(|name| {
             let namespace = request.namespace.clone().unwrap_or_default();

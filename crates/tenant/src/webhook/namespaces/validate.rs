@@ -126,7 +126,7 @@ impl NamespaceReview<'_> {
         named_metadata.name.get_or_insert_with(|| self.name.to_owned());
         match membership::check_membership(&named_metadata, tenant, &self.context.manager_namespace) {
             Ok(()) => Ok(tenant),
-            Err(why) => Err(self.mismatch(name, why)),
+            Err(error) => Err(self.mismatch(name, error)),
         }
     }
 
@@ -171,8 +171,8 @@ impl NamespaceReview<'_> {
         }
     }
 
-    fn mismatch(&self, tenant: &str, why: MembershipError) -> Denial {
-        self.denial(&format!("it cannot belong to Tenant {tenant}: {why}"))
+    fn mismatch(&self, tenant: &str, error: MembershipError) -> Denial {
+        self.denial(&format!("it cannot belong to Tenant {tenant}: {error}"))
     }
 
     fn denial(&self, cause: &str) -> Denial {
