@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    http::Version,
+};
 use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
@@ -36,6 +39,7 @@ struct State {
     next: u64,
     answered: u64,
     cancelled: u64,
+    is_http2: bool,
     idle_since: Option<Instant>,
 }
 
@@ -75,6 +79,16 @@ impl Activity {
             (None, Some(since)) => since + IDLE_TIMEOUT,
             (None, None) => self.accepted + FIRST_REQUEST_TIMEOUT,
         }
+    }
+
+    /// Records the protocol version of a request.
+    pub(super) fn set_version(&self, version: Version) {
+        self.state.lock().is_http2 = version == Version::HTTP_2;
+    }
+
+    /// Returns whether requests arrive over HTTP/2. Returns `false` before the first request.
+    pub(super) fn is_http2(&self) -> bool {
+        self.state.lock().is_http2
     }
 
     /// Returns whether no request is in flight.

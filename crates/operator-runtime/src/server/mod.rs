@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 use axum::{
     Router,
     body::Body,
-    http::{Request, Response, StatusCode},
+    http::{HeaderValue, Request, Response, StatusCode, Version, header},
     response::IntoResponse,
 };
 use connections::{Connection, Connections};
@@ -48,8 +48,10 @@ use tracing::{debug, warn};
 /// Time to finish requests in progress after `stop`, and time for a client to close a connection
 /// that was idle for too long.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
-/// Timeout for the headers of an HTTP/1.1 request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after `stop` during which idle HTTP/1.1 connections stay open. A request that its client
+/// sends in the moment in which the server closes the connection would fail. The API server sends
+/// its reviews over HTTP/1.1, and does not repeat them.
+const LINGER: Duration = Duration::from_secs(1);
 /// Interval of HTTP/2 pings.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Timeout of an HTTP/2 ping.
@@ -90,8 +92,8 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr
     Ok((listener, address))
 }
 
-/// Serves HTTP/1.1 and HTTP/2 until `stop`, then finishes the requests in progress. Keeps at most
-/// `limit` connections open.
+/// Serves HTTP/1.1 and HTTP/2 until `stop`, then finishes the requests in progress, and asks clients
+/// to close their connections. Keeps at most `limit` connections open.
 pub(crate) fn spawn(
     listener: TcpListener,
     tls: Tls,
@@ -130,7 +132,8 @@ fn builder() -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
+        // It would also close idle connections. They have a deadline of their own.
+        .header_read_timeout(None)
         .max_buf_size(usize::try_from(MAX_HEADERS).unwrap_or(usize::MAX));
     builder
         .http2()
@@ -194,30 +197,29 @@ impl Server {
         let mut closed = pin!(connection.closed());
         let mut stop = pin!(self.stop.cancelled());
         let mut deadline = pin!(sleep_until(activity.deadline()));
-        let mut grace_end: Option<Instant> = None;
+        let (mut stopping, mut grace_end): (Option<Instant>, Option<Instant>) = (None, None);
         poll_fn(|context| {
             // Errors of a client are not logged.
             if protocol.as_mut().poll(context).is_ready() || closed.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
-            if grace_end.is_none() && stop.as_mut().poll(context).is_ready() {
-                grace_end = Some(Instant::now() + GRACE_PERIOD);
-                protocol.as_mut().graceful_shutdown();
-                context.waker().wake_by_ref();
+            if stopping.is_none() && stop.as_mut().poll(context).is_ready() {
+                let linger = if activity.is_http2() { Duration::ZERO } else { LINGER };
+                stopping = Some(Instant::now() + linger);
             }
             loop {
                 // A request that starts or ends changes the deadline.
-                let next = grace_end.unwrap_or_else(|| activity.deadline());
+                let next = grace_end.or(stopping).unwrap_or_else(|| activity.deadline());
                 if deadline.deadline() != next {
                     deadline.as_mut().reset(next);
                 }
                 if deadline.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
-                if grace_end.is_some() || !activity.is_idle() {
+                if grace_end.is_some() || (stopping.is_none() && !activity.is_idle()) {
                     return Poll::Ready(());
                 }
-                if activity.deadline() <= Instant::now() {
+                if stopping.is_some() || activity.deadline() <= Instant::now() {
                     grace_end = Some(Instant::now() + GRACE_PERIOD);
                     protocol.as_mut().graceful_shutdown();
                     context.waker().wake_by_ref();
@@ -235,8 +237,10 @@ impl Server {
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
         let permit = self.requests.clone().try_acquire_owned().ok();
         let (router, mut in_flight) = (self.router.clone(), Activity::start_request(activity, permit));
+        let (version, stop) = (request.version(), self.stop.clone());
+        activity.set_version(version);
         async move {
-            let response = if in_flight.has_permit() {
+            let mut response = if in_flight.has_permit() {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(client);
                 router.oneshot(request).await?
@@ -244,6 +248,10 @@ impl Server {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many requests in progress; retry\n").into_response()
             };
             in_flight.mark_answered();
+            // HTTP/2 has its own message for this, and does not allow the header.
+            if version < Version::HTTP_2 && stop.is_cancelled() {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok(response.map(|body| Body::new(TrackedBody::new(body, in_flight))))
         }
     }

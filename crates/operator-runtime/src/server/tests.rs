@@ -90,6 +90,61 @@ async fn stop_finishes_requests_within_grace_period() {
     timeout(TIMEOUT, server.task).await.unwrap().unwrap();
 }
 
+/// Sends a request over an open HTTP/1.1 connection, and returns the head of the response.
+async fn exchange(stream: &mut TcpStream) -> std::io::Result<String> {
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await?;
+    let mut response = Vec::new();
+    while !response.ends_with(b"\r\n\r\nhi") {
+        if stream.read_buf(&mut response).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(String::from_utf8_lossy(&response).to_lowercase())
+}
+
+/// The API server can send a review in the moment in which the server stops.
+#[tokio::test]
+async fn stop_answers_next_request_of_idle_connection_and_asks_to_close_it() {
+    let server = serve(4).await;
+    let (mut used, mut unused) = (server.connect().await, server.connect().await);
+    assert!(!exchange(&mut used).await.unwrap().contains("connection: close"));
+    server.assert_responds().await;
+    server.stop.cancel();
+    // The server has seen the signal, because it no longer listens.
+    timeout(TIMEOUT, async { while server.post().await.is_ok() {} }).await.unwrap();
+    for stream in [&mut used, &mut unused] {
+        assert!(exchange(stream).await.unwrap().contains("connection: close"));
+    }
+    until_closed(used).await;
+    timeout(TIMEOUT, server.task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn stop_closes_idle_connection_soon() {
+    let server = serve(4).await;
+    let mut stream = server.connect().await;
+    exchange(&mut stream).await.unwrap();
+    server.stop.cancel();
+    until_closed(stream).await;
+    timeout(TIMEOUT, server.task).await.unwrap().unwrap();
+}
+
+/// Go's clients close a connection that is idle for 90 s. Their request fails if the server is first.
+#[tokio::test]
+async fn connection_stays_open_for_as_long_as_clients_keep_it() {
+    let server = serve(4).await;
+    let mut stream = server.connect().await;
+    exchange(&mut stream).await.unwrap();
+    for _ in 0..9 {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        tokio::time::resume();
+        // Lets the server handle timers that have expired.
+        server.assert_responds().await;
+    }
+    exchange(&mut stream).await.unwrap();
+}
+
 #[tokio::test]
 async fn serves_clients_despite_thousands_of_idle_connections() {
     const COUNT: usize = 5000;
