@@ -24,7 +24,7 @@ use crate::{
     plan::Planned,
     run::{Verdict, execute, prepare_run},
     stuck_pods::StuckPodRetrier,
-    test_cluster::{NAMESPACE_OF_MANAGER, TestCluster},
+    test_cluster::TestCluster,
     track::{Progress, Track},
     worker::Worker,
     workload::{CONTROLLERS, HOME},
@@ -227,7 +227,7 @@ async fn leader_outage(
 
 /// Waits until this manager leads all controllers.
 async fn until_led_by(test_cluster: &TestCluster, name: &str) -> Result<()> {
-    let leases = Api::<Lease>::namespaced(test_cluster.client.clone(), NAMESPACE_OF_MANAGER);
+    let leases = Api::<Lease>::namespaced(test_cluster.client.clone(), manager::NAMESPACE);
     eventually("this manager to lead all controllers", test_cluster.patience, async || {
         let mut led = 0;
         for controller in CONTROLLERS.iter() {

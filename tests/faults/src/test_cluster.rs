@@ -21,11 +21,6 @@ use crate::{
     workload::{Goal, HOME, ObjectRef, Step},
 };
 
-/// Namespace of the manager.
-pub const NAMESPACE_OF_MANAGER: &str = "ensemble-system";
-/// ServiceAccount of the manager.
-pub const ACCOUNT: &str = "ensemble-manager";
-
 /// Delay before a failed request is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     proxy::Proxy,
-    test_cluster::{ACCOUNT, NAMESPACE_OF_MANAGER, TestCluster},
+    test_cluster::TestCluster,
     token::Token,
     workload::{CONTROLLERS, EXCLUDED},
 };
@@ -59,7 +59,8 @@ impl Worker {
         args: &[&str],
         mut env: Vec<(String, String)>,
     ) -> Result<Self> {
-        let account = test_cluster.cluster.service_account_kubeconfig(NAMESPACE_OF_MANAGER, ACCOUNT).await?;
+        let account =
+            test_cluster.cluster.service_account_kubeconfig(manager::NAMESPACE, manager::ACCOUNT).await?;
         let proxy = Proxy::start(test_cluster.cluster.kubeconfig()).await?;
         let dir = &test_cluster.cluster.record().dir;
         let (kubeconfig, name) = (dir.join(format!("{name}.proxied")), format!("faults-{name}"));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use cluster::{Companion, wait::eventually};
+use cluster::{Companion, usage::peak, wait::eventually};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::PATIENCE;
@@ -76,10 +76,8 @@ impl Manager {
     }
 
     /// Returns the maximum of the manager's resident memory in MiB.
-    pub(crate) fn peak_memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.companion.pid())).unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-        peak.unwrap().trim().parse::<u64>().unwrap() / 1024
+    pub(crate) fn peak_memory(&self) -> f64 {
+        peak(self.companion.pid()).unwrap()
     }
 
     /// Sends a signal.
