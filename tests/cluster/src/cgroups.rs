@@ -144,6 +144,20 @@ fn remove_tree(path: &Path) -> bool {
     !path.exists()
 }
 
+/// Returns the cgroups of a container on a node of a cluster, one in each hierarchy.
+pub(crate) fn find(cluster: &str, container: &str) -> Vec<PathBuf> {
+    paths(cluster, None).filter_map(|path| find_below(&path, container)).collect()
+}
+
+fn find_below(path: &Path, container: &str) -> Option<PathBuf> {
+    if path.file_name()?.to_str()?.contains(container) {
+        return Some(path.to_owned());
+    }
+    let entries = fs::read_dir(path).ok()?.flatten();
+    let mut children = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    children.find_map(|child| find_below(&child.path(), container))
+}
+
 /// Returns the hierarchies: one with cgroup v2, several with v1.
 fn hierarchies() -> Result<BTreeSet<PathBuf>> {
     if Path::new(ROOT).join("cgroup.controllers").exists() {
@@ -166,6 +180,15 @@ mod tests {
     fn name_is_one_path_component() {
         assert_eq!(name(Path::new("/tmp/ensemble-0/test")), "tmp-ensemble-0-test");
         assert_eq!(name(Path::new("/tmp/.tmpX/ensemble-0/test")), "tmp--tmpX-ensemble-0-test");
+    }
+
+    #[test]
+    fn finds_cgroup_of_container_below_pods() {
+        let dir = tempfile::tempdir().unwrap();
+        let cgroup = dir.path().join("node/kubepods/burstable/pod1/cri-containerd-abc.scope");
+        fs::create_dir_all(&cgroup).unwrap();
+        assert_eq!(find_below(dir.path(), "abc"), Some(cgroup));
+        assert_eq!(find_below(dir.path(), "def"), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::control_plane::ControlPlane;
 use crate::load::IMAGES;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::real_nodes::{NodeProgram, image_store};
+use crate::real_nodes::{NodeNetwork, NodeProgram, image_store};
 use crate::record::Record;
 use crate::state::StateRoot;
 use crate::versions::Versions;
@@ -172,6 +172,11 @@ impl Cluster {
     /// Restores the link of a node. Errors as in [`Cluster::cut_node`].
     pub fn heal_node(&self, node: &str) -> Result<()> {
         self.owned()?.real_nodes()?.0.set_link(node, true)
+    }
+
+    /// Returns the network of a real node. Errors as in [`Cluster::cut_node`], also if the node is off.
+    pub fn node_network(&self, node: &str) -> Result<NodeNetwork> {
+        self.owned()?.real_nodes().0.network(node)
     }
 
     /// Kills a program of a real node with SIGKILL. Its Pods go on running.

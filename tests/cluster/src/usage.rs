@@ -29,6 +29,24 @@ pub fn cpu(pid: u32) -> Result<Duration> {
     Ok(Duration::from_nanos(total))
 }
 
+/// Returns the time since a process has started, to a hundredth of a second. Errors as in
+/// [`resident`].
+pub fn age(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // The name of the program can contain spaces.
+    let started = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(START_TIME));
+    let started: f64 = started.with_context(|| format!("{path} has no start time"))?.parse()?;
+    let uptime = fs::read_to_string("/proc/uptime").context("cannot read /proc/uptime")?;
+    let uptime: f64 = uptime.split(' ').next().context("/proc/uptime is empty")?.parse()?;
+    Ok(Duration::from_secs_f64((uptime - started / TICKS).max(0.0)))
+}
+
+/// Index of the start time among the fields of `/proc/PID/stat` that follow the name.
+const START_TIME: usize = 19;
+/// Ticks of a second in `/proc`, on all platforms of Linux.
+const TICKS: f64 = 100.0;
+
 fn status(pid: u32, field: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -52,5 +70,6 @@ mod tests {
         let resident = resident(pid).unwrap();
         assert!(resident > 1.0);
         assert!(peak(pid).unwrap() >= resident);
+        assert!(age(pid).unwrap() < Duration::from_hours(1));
     }
 }

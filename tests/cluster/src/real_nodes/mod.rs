@@ -10,6 +10,7 @@ mod forwarder;
 pub(crate) mod image_store;
 mod log;
 mod namespaces;
+mod network;
 mod node;
 mod policies;
 mod requirements;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 pub(crate) use add_ons::{apply as apply_add_ons, wait as wait_for_add_ons};
+pub use network::NodeNetwork;
 pub use node::NodeProgram;
 pub use requirements::{PACKAGES, check, missing};
 
@@ -102,6 +104,11 @@ impl RealNodes {
         let node = self.nodes.iter().find(|node| node.name() == name).with_context(|| unknown(name))?;
         let switch = self.switch.as_ref().context(SWITCH_DOES_NOT_RUN)?;
         switch.set_link(&node.interface(), up)
+    }
+
+    /// Returns the network of a node.
+    pub(crate) fn network(&mut self, name: &str) -> Result<NodeNetwork> {
+        Ok(NodeNetwork { init: self.node(name)?.init()? })
     }
 
     /// Kills a program on a node. Containers go on running.
