@@ -52,7 +52,7 @@ impl HostileReviews {
         let running = launch_with_flags(&cluster, program, &flags).await?;
         let (valid, path) = (String::from_utf8(review()?.to_vec())?, "/tenant/tenants");
         let target = eventually("the manager to serve its webhooks", TIMEOUT, async || {
-            let target = WebhookServer { address, authority: authority(&cluster).await? };
+            let target = WebhookServer::local(address, authority(&cluster).await?);
             let status = target.post(path, &valid).await?;
             ensure!(status == 200, "unexpected status {status} of a valid review");
             Ok(Some(target))

@@ -3,7 +3,6 @@
 use std::{
     net::SocketAddr,
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,24 +10,16 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use cluster::{Cluster, Options, program::workspace, usage::cpu, wait::eventually};
 use futures::{StreamExt, TryStreamExt, stream};
+use harness::hostile_reviews::{Sender, WebhookServer};
 use http_body_util::{BodyExt, Full};
-use hyper::{
-    Request, StatusCode,
-    body::Bytes,
-    client::conn::http2::{SendRequest, handshake},
-};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::{Request, StatusCode, body::Bytes};
+use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use local_manager::launch::{free_address, launch_with_flags, prepare};
 use manager::NAMESPACE;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::{TIMEOUT, figures};
 
@@ -40,15 +31,13 @@ pub(crate) struct Reviews {
 }
 
 /// Concurrent reviews while CPU time is measured.
-const CONCURRENCY: usize = 16;
+pub(crate) const CONCURRENCY: usize = 16;
 /// Number of reviews for warm-up, and of sequential reviews for latency.
-const SEQUENTIAL: usize = 2000;
+pub(crate) const SEQUENTIAL: usize = 2000;
 /// Histogram bound for the duration of a review inside the manager, in seconds.
 const BOUND: &str = "0.002";
 /// Path of the webhook for Tenants.
 const PATH: &str = "/tenant/tenants";
-
-type Sender = SendRequest<Full<Bytes>>;
 
 impl Reviews {
     pub(crate) async fn run(&self, program: &Path) -> Result<()> {
@@ -64,7 +53,7 @@ impl Reviews {
         ];
         let running = launch_with_flags(&cluster, program, &flags).await?;
         let sender = eventually("the manager to serve its webhooks", TIMEOUT, async || {
-            Ok(Some(connect(webhooks, &authority(&cluster).await?).await?))
+            Ok(Some(WebhookServer::local(webhooks, authority(&cluster).await?).connect().await?))
         })
         .await?;
 
@@ -97,8 +86,7 @@ impl Reviews {
 
 /// Returns the review of the creation of the sample Tenant.
 pub(crate) fn review() -> Result<Bytes> {
-    let sample = std::fs::read_to_string(workspace().join("samples/tenant.yaml"))?;
-    let object: Value = serde_saphyr::from_str(&sample).context("samples/tenant.yaml is not valid YAML")?;
+    let object = sample()?;
     let (group, version) = ("capsule.clastix.io", "v1beta2");
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -119,6 +107,12 @@ pub(crate) fn review() -> Result<Bytes> {
     Ok(Bytes::from(review.to_string()))
 }
 
+/// Returns the sample Tenant.
+pub(crate) fn sample() -> Result<Value> {
+    let sample = std::fs::read_to_string(workspace().join("samples/tenant.yaml"))?;
+    serde_saphyr::from_str(&sample).context("samples/tenant.yaml is not valid YAML")
+}
+
 /// Returns the CA certificate of the manager's serving certificate.
 pub(crate) async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
     let secrets = Api::<Secret>::namespaced(cluster.client().await?, NAMESPACE);
@@ -127,27 +121,13 @@ pub(crate) async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
     Ok(bundle.context("the Secret ensemble-certificates has no key ca.crt")?.0)
 }
 
-/// Connects as the API server does: HTTP/2 over TLS.
-async fn connect(address: SocketAddr, authority: &[u8]) -> Result<Sender> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authority) {
-        roots.add(certificate?)?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    let name = ServerName::IpAddress(address.ip().into());
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    Ok(sender)
-}
-
 /// Sends reviews, and returns the duration of each.
-async fn send(sender: &Sender, review: &Bytes, count: usize, concurrency: usize) -> Result<Vec<Duration>> {
+pub(crate) async fn send(
+    sender: &Sender,
+    review: &Bytes,
+    count: usize,
+    concurrency: usize,
+) -> Result<Vec<Duration>> {
     let send_one = |_| async {
         let began = Instant::now();
         let request = Request::post(format!("https://127.0.0.1{PATH}"))

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use cluster::real_nodes::NodeNetwork;
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Request,
@@ -308,11 +309,16 @@ fn converted(objects: &str) -> String {
 /// Address and certificate authority of a webhook server.
 #[derive(Clone)]
 pub struct WebhookServer {
-    /// Address of the server.
-    pub address: SocketAddr,
-    /// Certificate authority of the server in PEM.
-    pub authority: Vec<u8>,
+    address: SocketAddr,
+    /// Name or address in the certificate of the server.
+    host: ServerName<'static>,
+    authority: Vec<u8>,
+    /// Network from which the server is reached, that of this process by default.
+    network: Option<NodeNetwork>,
 }
+
+/// Sends requests over one HTTP/2 connection.
+pub type Sender = SendRequest<Full<Bytes>>;
 
 /// Result of an attack.
 #[derive(Debug, Default)]
@@ -403,6 +409,27 @@ async fn send_all(
 }
 
 impl WebhookServer {
+    /// Returns a server on this machine. `authority` is the certificate authority of its certificate,
+    /// in PEM.
+    pub fn local(address: SocketAddr, authority: Vec<u8>) -> Self {
+        Self { address, host: ServerName::IpAddress(address.ip().into()), authority, network: None }
+    }
+
+    /// Returns a server in Pods, which is reached from a real node. `host` is the name of its Service
+    /// in its certificate.
+    ///
+    /// # Errors
+    /// Returns an error if the name is not valid.
+    pub fn in_pods(
+        network: NodeNetwork,
+        address: SocketAddr,
+        host: &str,
+        authority: Vec<u8>,
+    ) -> Result<Self> {
+        let host = ServerName::try_from(host.to_owned()).context("the name of the server is not valid")?;
+        Ok(Self { address, host, authority, network: Some(network) })
+    }
+
     /// Sends one body without a client certificate. Returns the status of the response.
     ///
     /// # Errors
@@ -411,8 +438,11 @@ impl WebhookServer {
         send(&self.connect().await?, path, body.to_owned().into()).await
     }
 
-    /// Connects as the API server does: HTTP/2 over TLS.
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
+    /// Connects with HTTP/2 over TLS, as the API server does for webhooks with a URL.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer or has another certificate.
+    pub async fn connect(&self) -> Result<Sender> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(&self.authority) {
             roots.add(certificate?)?;
@@ -421,17 +451,19 @@ impl WebhookServer {
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = match self.network {
+            None => TcpStream::connect(self.address).await?,
+            Some(network) => network.connect(self.address).await?,
+        };
         stream.set_nodelay(true)?;
-        let name = ServerName::IpAddress(self.address.ip().into());
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let stream = TlsConnector::from(Arc::new(config)).connect(self.host.clone(), stream).await?;
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(sender)
     }
 }
 
-async fn send(sender: &SendRequest<Full<Bytes>>, path: &str, body: Bytes) -> Result<u16> {
+async fn send(sender: &Sender, path: &str, body: Bytes) -> Result<u16> {
     let mut sender = sender.clone();
     sender.ready().await?;
     let request = Request::post(format!("https://127.0.0.1{path}"))

@@ -135,6 +135,6 @@ impl TestEnv {
             let bundle = "--output=go-template={{index .data \"ca.crt\" | base64decode}}";
             Ok(self.kubectl(&[&arguments[..], &[bundle]].concat()).await.ok().filter(|pem| !pem.is_empty()))
         });
-        WebhookServer { address, authority: authority.await.unwrap().into_bytes() }
+        WebhookServer::local(address, authority.await.unwrap().into_bytes())
     }
 }
