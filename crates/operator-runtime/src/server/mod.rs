@@ -48,9 +48,9 @@ use tracing::{debug, warn};
 /// Time to finish requests in progress after `stop`, and time for a client to close a connection
 /// that was idle for too long.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
-/// Time after `stop` during which idle HTTP/1.1 connections stay open. A request that its client
-/// sends in the moment in which the server closes the connection would fail. The API server sends
-/// its reviews over HTTP/1.1, and does not repeat them.
+/// Time after `stop` during which connections are accepted, and idle HTTP/1.1 connections stay open.
+/// A request that its client sends in the moment in which the server closes the connection would
+/// fail. The API server sends its reviews over HTTP/1.1, and does not repeat them.
 const LINGER: Duration = Duration::from_secs(1);
 /// Interval of HTTP/2 pings.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -105,7 +105,12 @@ pub(crate) fn spawn(
         let connections = Connections::new(limit);
         let server = Arc::new(Server { tls, router, builder: builder(), requests: requests(), stop });
         let tasks = TaskTracker::new();
-        while let Some(accepted) = server.stop.run_until_cancelled(listener.accept()).await {
+        let mut lingered = pin!(server.lingered());
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = &mut lingered => break,
+            };
             match accepted {
                 Ok((stream, _)) => {
                     let connection = connections.add();
@@ -159,7 +164,21 @@ struct Server {
     stop: CancellationToken,
 }
 
+/// Asks the client of an HTTP/1.1 connection to close it after this response. HTTP/2 has its own
+/// message for this, and does not allow the header.
+pub(crate) fn ask_to_close(version: Version, response: &mut Response<Body>) {
+    if version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
 impl Server {
+    /// Waits until the end of the time in which a stopped server accepts connections.
+    async fn lingered(&self) {
+        self.stop.cancelled().await;
+        sleep(LINGER).await;
+    }
+
     /// Serves one connection until either side closes it or its deadline passes.
     async fn serve(self: Arc<Self>, stream: TcpStream, connection: Connection) {
         // Responses are small, so batching packets would only delay them.
@@ -174,7 +193,7 @@ impl Server {
             stream = handshake => stream,
             () = connection.closed() => return,
             () = sleep_until(connection.activity().deadline()) => return,
-            () = self.stop.cancelled() => return,
+            () = self.lingered() => return,
         };
         match stream {
             Ok(stream) => {
@@ -248,9 +267,8 @@ impl Server {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many requests in progress; retry\n").into_response()
             };
             in_flight.mark_answered();
-            // HTTP/2 has its own message for this, and does not allow the header.
-            if version < Version::HTTP_2 && stop.is_cancelled() {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            if stop.is_cancelled() {
+                ask_to_close(version, &mut response);
             }
             Ok(response.map(|body| Body::new(TrackedBody::new(body, in_flight))))
         }

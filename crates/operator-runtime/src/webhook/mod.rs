@@ -17,7 +17,12 @@ mod tests;
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use axum::{Router, extract::Request, response::Response};
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::Response,
+};
 use operator_core::{
     Environment, Registration,
     admission::{Conversion, Endpoint},
@@ -25,11 +30,14 @@ use operator_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::https::{self, ClientCa, Identity, Server};
+use crate::{
+    https::{self, ClientCa, Identity, Server},
+    server::ask_to_close,
+};
 
 /// Time that the server continues after the process is stopped, until the API server sends reviews
-/// to other replicas.
-const SHUTDOWN_DELAY: Duration = Duration::from_millis(1500);
+/// to other replicas. Each response asks it to close the connection.
+const SHUTDOWN_DELAY: Duration = Duration::from_secs(3);
 
 /// Maximum number of open connections. An API server keeps one or a few for each webhook
 /// configuration.
@@ -80,7 +88,7 @@ impl Webhooks {
     }
 }
 
-/// Serves the webhooks until 1.5 s after `stop`, then finishes the requests in progress. With
+/// Serves the webhooks until 3 s after `stop`, then finishes the requests in progress. With
 /// `clients`, admission reviews require a certificate that is signed by one of these authorities.
 ///
 /// # Errors
@@ -93,7 +101,8 @@ pub async fn serve(
     clients: Option<ClientCa>,
     stop: CancellationToken,
 ) -> Result<Server> {
-    let (server_stop, router) = (CancellationToken::new(), webhooks.router(clients.is_some()));
+    let closing = from_fn_with_state(stop.clone(), ask_to_close_after_stop);
+    let (server_stop, router) = (CancellationToken::new(), webhooks.router(clients.is_some()).layer(closing));
     let server = match clients {
         None => https::serve(address, router, identity, MAX_CONNECTIONS, server_stop.clone()).await,
         Some(clients) => {
@@ -109,4 +118,17 @@ pub async fn serve(
         server_stop.cancel();
     });
     Ok(server)
+}
+
+async fn ask_to_close_after_stop(
+    State(stop): State<CancellationToken>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let version = request.version();
+    let mut response = next.run(request).await;
+    if stop.is_cancelled() {
+        ask_to_close(version, &mut response);
+    }
+    response
 }

@@ -4,7 +4,7 @@ use std::{convert::Infallible, io::Read};
 
 use axum::{
     body::{Body, Bytes, to_bytes},
-    http::{Request, StatusCode},
+    http::{Request, StatusCode, Version, header},
 };
 use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -271,4 +271,19 @@ async fn rejects_conversions_with_long_strings() {
     let error = limits.reserve_for_conversion(&too_long, |_| 0).await.unwrap_err();
     assert_eq!(error.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(error.message.contains("at most 2 MiB"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn responses_ask_clients_to_close_connections_after_stop() {
+    let stop = CancellationToken::new();
+    let closing = from_fn_with_state(stop.clone(), ask_to_close_after_stop);
+    let router = Router::new().fallback(async || "").layer(closing);
+    let connection = async |version| {
+        let request = Request::builder().version(version).body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap().headers().get(header::CONNECTION).cloned()
+    };
+    assert_eq!(connection(Version::HTTP_11).await, None);
+    stop.cancel();
+    assert_eq!(connection(Version::HTTP_11).await.unwrap(), "close");
+    assert_eq!(connection(Version::HTTP_2).await, None, "HTTP/2 does not allow the header");
 }
