@@ -10,9 +10,11 @@
 )]
 
 mod containers;
+mod deploy;
 mod disruptions;
 mod failures;
 mod manager;
+mod memory;
 mod network_policies;
 mod support;
 mod tenancy;

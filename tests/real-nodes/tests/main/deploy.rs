@@ -1,0 +1,178 @@
+//! Installation with Helm and kustomize, upgrade, and removal, as the documentation describes them.
+//!
+//! The definitions belong to the whole cluster, so each test has a cluster of its own.
+
+use std::{fs, path::Path};
+
+use ::manager::NAMESPACE as MANAGER;
+use cluster::{Cluster, Options, program::workspace, wait::eventually};
+use tokio::{
+    process::Command,
+    sync::{Mutex, MutexGuard},
+};
+
+use crate::support::{PATIENCE, image};
+
+/// A PodSet and a Memcached.
+const OBJECTS: &str = "
+apiVersion: app.example.com/v1alpha1
+kind: PodSet
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers: [{name: nginx, image: 'nginx:1.27', readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}}]
+---
+apiVersion: cache.example.com/v1alpha1
+kind: Memcached
+metadata: {name: cache, namespace: default}
+spec: {size: 1}
+";
+
+/// One such cluster runs at a time, because the kernel limits what all nodes of a machine can watch.
+static ONE: Mutex<()> = Mutex::const_new(());
+
+/// A cluster with one real node that has the image.
+struct OwnCluster {
+    cluster: Cluster,
+    _one: MutexGuard<'static, ()>,
+}
+
+impl OwnCluster {
+    async fn start() -> Self {
+        let one = ONE.lock().await;
+        let options = Options { nodes: 0, real_nodes: 1, ..Options::default() };
+        let cluster = Cluster::start(options).await.unwrap();
+        cluster.load_image(&image()).unwrap();
+        Self { cluster, _one: one }
+    }
+
+    async fn kubectl(&self, line: &str) -> anyhow::Result<String> {
+        self.cluster.kubectl(&line.split(' ').collect::<Vec<_>>()).await
+    }
+
+    /// Runs Helm with these words.
+    async fn helm(&self, line: &str) -> String {
+        let home = tempfile::tempdir().unwrap();
+        let mut helm = Command::new(go_tools::helm().unwrap());
+        helm.args(line.split(' ')).current_dir(workspace());
+        helm.env_clear().env("HOME", home.path()).env("KUBECONFIG", self.cluster.kubeconfig());
+        let output = helm.output().await.unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "helm {line}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    async fn rollout(&self) {
+        let status = format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=120s");
+        self.kubectl(&status).await.unwrap();
+    }
+
+    /// Waits until kubectl prints this.
+    async fn until(&self, line: &str, expected: &str) {
+        eventually(&format!("kubectl {line} to print {expected:?}"), PATIENCE, async || {
+            let output = self.kubectl(line).await?;
+            Ok(if output.trim() == expected { Ok(()) } else { Err(output) })
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Creates objects, and waits until their containers work.
+    async fn create_objects(&self) {
+        eventually("the definitions to be served", PATIENCE, async || {
+            Ok(self.cluster.apply_yaml(OBJECTS).await.map_err(|error| format!("{error:#}")))
+        })
+        .await
+        .unwrap();
+        self.until("get podset web -o jsonpath={.status.readyReplicas}", "2").await;
+        self.kubectl("wait --for=condition=Available memcached/cache --timeout=120s").await.unwrap();
+    }
+
+    /// Returns the UIDs of the Pods of the objects, and their restarts.
+    async fn pods(&self) -> String {
+        let pods = "{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount},{end}";
+        self.cluster.kubectl(&["get", "pods", "-o", &format!("jsonpath={pods}")]).await.unwrap()
+    }
+
+    /// Checks that the manager acts on a change.
+    async fn scale(&self, replicas: usize) {
+        self.kubectl(&format!("scale podset web --replicas={replicas}")).await.unwrap();
+        let ready = "get podset web -o jsonpath={.status.readyReplicas}";
+        self.until(ready, &replicas.to_string()).await;
+    }
+}
+
+#[tokio::test]
+async fn helm_installs_upgrades_and_uninstalls() {
+    let cluster = OwnCluster::start().await;
+    let release = format!("ensemble deploy/helm/ensemble --namespace {MANAGER}");
+    cluster.helm(&format!("install {release} --create-namespace")).await;
+    cluster.rollout().await;
+    cluster.create_objects().await;
+
+    let pods = cluster.pods().await;
+    cluster.helm(&format!("upgrade {release} --reset-values --set podAnnotations.team=platform")).await;
+    cluster.rollout().await;
+    assert_eq!(cluster.pods().await, pods, "an upgrade of the manager must not touch Pods");
+    let annotated = format!(
+        "get deployment ensemble-manager -n {MANAGER} -o jsonpath={{.spec.template.metadata.annotations.team}}"
+    );
+    assert_eq!(cluster.kubectl(&annotated).await.unwrap(), "platform");
+    cluster.scale(3).await;
+
+    // The Job of the chart runs in a container, too.
+    let pods = cluster.pods().await;
+    cluster.helm(&format!("uninstall ensemble --namespace {MANAGER}")).await;
+    assert_eq!(cluster.kubectl("get memcached cache -o jsonpath={.metadata.finalizers}").await.unwrap(), "");
+    assert_eq!(cluster.pods().await, pods, "the objects stay");
+    cluster.kubectl("delete podset/web memcached/cache --timeout=60s").await.unwrap();
+    cluster.until("get pods -o name", "").await;
+    cluster.cluster.stop().unwrap();
+}
+
+#[tokio::test]
+async fn kustomize_installs_upgrades_and_uninstalls() {
+    let cluster = OwnCluster::start().await;
+    cluster.kubectl(&apply(&workspace().join("deploy/overlays/subset"))).await.unwrap();
+    cluster.rollout().await;
+    cluster.create_objects().await;
+
+    let pods = cluster.pods().await;
+    let overlay = overlay();
+    cluster.kubectl(&apply(overlay.path())).await.unwrap();
+    cluster.rollout().await;
+    let replicas = format!("get pods -n {MANAGER} -o jsonpath={{.items[*].metadata.annotations.team}}");
+    cluster.until(&replicas, "platform").await;
+    assert_eq!(cluster.pods().await, pods, "an upgrade of the manager must not touch Pods");
+    cluster.scale(3).await;
+
+    let deploy = workspace().join("deploy").display().to_string();
+    cluster.kubectl(&format!("delete --ignore-not-found --filename {deploy}/crds")).await.unwrap();
+    cluster.kubectl(&format!("delete namespace {MANAGER} --timeout=120s")).await.unwrap();
+    let rest = format!("delete --ignore-not-found --filename {deploy}/rbac --filename {deploy}/webhooks");
+    cluster.kubectl(&rest).await.unwrap();
+    cluster.until("get pods -o name", "").await;
+    let kinds = "customresourcedefinitions,clusterroles,clusterrolebindings,namespaces";
+    cluster.until(&format!("get {kinds} -l app.kubernetes.io/part-of=ensemble -o name"), "").await;
+    cluster.cluster.stop().unwrap();
+}
+
+/// Returns the words that apply an overlay.
+fn apply(overlay: &Path) -> String {
+    format!("apply --server-side -k {}", overlay.display())
+}
+
+/// Returns an overlay that changes another one. Kustomize accepts only relative paths of bases.
+fn overlay() -> tempfile::TempDir {
+    let overlay = tempfile::tempdir().unwrap();
+    let depth = overlay.path().canonicalize().unwrap().components().count() - 1;
+    let base = format!("{}{}", "../".repeat(depth), workspace().join("deploy/overlays/subset").display());
+    let change = format!(
+        "resources: ['{base}']\nreplicas: [{{name: ensemble-manager, count: 1}}]\n\
+         commonAnnotations: {{team: platform}}\n"
+    );
+    fs::write(overlay.path().join("kustomization.yaml"), change).unwrap();
+    overlay
+}
