@@ -6,8 +6,8 @@ use crate::{
     manager::install,
     support::{Kubectl, exclusive},
 };
+use ::manager::NAMESPACE as MANAGER;
 
-const MANAGER: &str = "ensemble-system";
 /// Default of `--leader-elect-lease-duration`.
 const LEASE: Duration = Duration::from_secs(15);
 /// The other replica tries once in two seconds. The rest is for a busy machine.
@@ -80,4 +80,5 @@ async fn other_replica_takes_over_from_a_leader_that_is_cut_off() {
         .unwrap();
     assert_eq!(manager.live_pods().await.len(), 3, "the old leader must not create Pods");
     assert_ne!(manager.run(&holder).await.unwrap(), leader);
+    exclusive.repaired().await;
 }

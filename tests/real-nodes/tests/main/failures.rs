@@ -61,6 +61,7 @@ async fn cut_node_is_noticed_and_its_pods_go_on() {
     kubectl.node_is("True").await;
     kubectl.ready("pod").await;
     assert_eq!(kubectl.starts().await, 1);
+    exclusive.repaired().await;
 }
 
 #[tokio::test]
@@ -73,6 +74,7 @@ async fn containers_go_on_without_kubelet() {
     kubectl.node_is("True").await;
     kubectl.ready("pod").await;
     assert_eq!(kubectl.starts().await, 1);
+    exclusive.repaired().await;
 }
 
 #[tokio::test]
@@ -90,4 +92,5 @@ async fn power_loss_restarts_pods_on_their_volumes() {
         .await;
     kubectl.ready("pod").await;
     assert_eq!(kubectl.starts().await, 2);
+    exclusive.repaired().await;
 }

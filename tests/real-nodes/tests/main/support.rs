@@ -1,6 +1,6 @@
 //! The cluster that all tests share, and what they do on it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result};
 use cluster::{Cluster, Options, TestNamespace, wait::eventually};
@@ -24,7 +24,39 @@ pub(crate) struct Shared {
 /// The cluster, while no other test uses it.
 pub(crate) struct Exclusive {
     pub(crate) cluster: &'static Cluster,
+    /// UIDs of the Pods that were Ready before the test.
+    ready: BTreeSet<String>,
     _use: RwLockWriteGuard<'static, ()>,
+}
+
+/// The UID of each Pod, and whether it is Ready.
+const PODS: &str =
+    r#"jsonpath={range .items[*]}{.metadata.uid} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}"#;
+/// The status of the condition Ready of each node, and the keys of its taints.
+const NODE_STATES: &str = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{.spec.taints[*].key}{"\n"}{end}"#;
+
+impl Exclusive {
+    /// Waits until the nodes work, and the Pods that were Ready before the test are Ready or gone, so
+    /// that the next test finds the cluster as this one did.
+    pub(crate) async fn repaired(self) {
+        eventually("the cluster to be repaired", PATIENCE, async || {
+            let nodes = self.cluster.kubectl(&["get", "nodes", "-o", NODE_STATES]).await?;
+            let pods = pods(self.cluster).await?;
+            let unready: Vec<_> =
+                pods.iter().filter(|(uid, ready)| !ready && self.ready.contains(uid)).collect();
+            let repaired = unready.is_empty() && nodes.lines().all(|node| node == "True");
+            Ok(if repaired { Ok(()) } else { Err((nodes, format!("{unready:?}"))) })
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// Returns the UID of each Pod, and whether it is Ready.
+async fn pods(cluster: &Cluster) -> Result<Vec<(String, bool)>> {
+    let pods = cluster.kubectl(&["get", "pods", "--all-namespaces", "-o", PODS]).await?;
+    let pods = pods.lines().filter_map(|pod| pod.split_once(' '));
+    Ok(pods.map(|(uid, ready)| (uid.to_owned(), ready == "True")).collect())
 }
 
 /// Returns the cluster for a test that needs working nodes.
@@ -33,10 +65,13 @@ pub(crate) async fn shared() -> Shared {
     Shared { cluster: cluster().await, _use: guard }
 }
 
-/// Returns the cluster for a test that disturbs nodes. The test must repair them.
+/// Returns the cluster for a test that disturbs nodes or the manager. The test must repair them, and
+/// end with [`Exclusive::repaired`].
 pub(crate) async fn exclusive() -> Exclusive {
     let guard = NODES_IN_USE.write().await;
-    Exclusive { cluster: cluster().await, _use: guard }
+    let cluster = cluster().await;
+    let ready = pods(cluster).await.unwrap().into_iter().filter(|(_, ready)| *ready);
+    Exclusive { cluster, ready: ready.map(|(uid, _)| uid).collect(), _use: guard }
 }
 
 async fn cluster() -> &'static Cluster {
