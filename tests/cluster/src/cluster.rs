@@ -176,7 +176,7 @@ impl Cluster {
 
     /// Returns the network of a real node. Errors as in [`Cluster::cut_node`], also if the node is off.
     pub fn node_network(&self, node: &str) -> Result<NodeNetwork> {
-        self.owned()?.real_nodes().0.network(node)
+        self.owned()?.real_nodes()?.0.network(node)
     }
 
     /// Kills a program of a real node with SIGKILL. Its Pods go on running.
