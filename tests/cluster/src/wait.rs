@@ -58,16 +58,18 @@ pub async fn eventually<O: Outcome>(
     mut probe: impl AsyncFnMut() -> Result<O>,
 ) -> Result<O::Value> {
     let start = Instant::now();
+    let mut seen = "no answer in time".to_owned();
     loop {
         let remaining = patience.saturating_sub(start.elapsed()).max(POLL);
-        let seen = match tokio::time::timeout(remaining, probe()).await {
+        match tokio::time::timeout(remaining, probe()).await {
             Ok(Ok(outcome)) => match outcome.settle() {
                 Ok(value) => return Ok(value),
-                Err(seen) => seen,
+                Err(state) => seen = state,
             },
-            Ok(Err(error)) => format!("{error:#}"),
-            Err(_) => "no answer in time".to_owned(),
-        };
+            Ok(Err(error)) => seen = format!("{error:#}"),
+            // The end of the wait interrupts the last probe. What the one before saw is the cause.
+            Err(_) => {}
+        }
         if start.elapsed() >= patience {
             bail!("waited {:.1} s for {what}; last seen: {seen}", patience.as_secs_f64());
         }
@@ -135,6 +137,19 @@ mod tests {
         let wait =
             eventually::<bool>("an answer", Duration::from_millis(60), async || bail!("connection refused"));
         assert!(wait.await.unwrap_err().to_string().contains("connection refused"));
+    }
+
+    #[tokio::test]
+    async fn timeout_error_keeps_what_was_seen_before_the_last_probe() {
+        let mut probes = 0;
+        let wait = eventually::<Result<(), _>>("three replicas", Duration::from_millis(60), async || {
+            probes += 1;
+            if probes > 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok(Err("2 of 3 replicas"))
+        });
+        assert!(wait.await.unwrap_err().to_string().contains("2 of 3 replicas"));
     }
 
     #[tokio::test]
