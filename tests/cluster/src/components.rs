@@ -160,7 +160,8 @@ fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--allow-privileged=true".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
-        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement".to_owned(),
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,PodNodeSelector"
+            .to_owned(),
         layout.flag("tls-cert-file", "pki/apiserver.crt"),
         layout.flag("tls-private-key-file", "pki/apiserver.key"),
         layout.flag("client-ca-file", "pki/ca.crt"),

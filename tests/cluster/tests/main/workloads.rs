@@ -83,6 +83,28 @@ async fn job_completes() {
 }
 
 #[tokio::test]
+async fn node_selector_of_a_namespace_is_added_to_its_pods() {
+    let cluster = cluster::shared().await.unwrap();
+    let namespace = cluster.namespace("selector").await.unwrap();
+    let selector = "scheduler.alpha.kubernetes.io/node-selector=example.com/pool=a";
+    cluster.kubectl(&["annotate", "namespace", &namespace, selector]).await.unwrap();
+    let pods = Api::<Pod>::namespaced(cluster.client().await.unwrap(), &namespace);
+    // The plugin reads namespaces from a cache.
+    wait::eventually("a Pod to get the selector", PATIENCE, async || {
+        let created = pods.create(&dry_run(), &pod(&json!({}))).await?;
+        let selector = created.spec.and_then(|spec| spec.node_selector).unwrap_or_default();
+        let pool = selector.get("example.com/pool").map(String::as_str);
+        Ok(if pool == Some("a") { Ok(()) } else { Err(selector) })
+    })
+    .await
+    .unwrap();
+}
+
+fn dry_run() -> PostParams {
+    PostParams { dry_run: true, ..PostParams::default() }
+}
+
+#[tokio::test]
 async fn quota_is_enforced() {
     let cluster = cluster::shared().await.unwrap();
     let namespace = cluster.namespace("quota").await.unwrap();

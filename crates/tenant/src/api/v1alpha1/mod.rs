@@ -123,7 +123,8 @@ pub struct TenantSpec {
     pub container_registries: Option<AllowedList>,
 
     /// nodeSelector contains labels of the nodes for the Pods of the Tenant. Each namespace gets it
-    /// as an annotation.
+    /// as an annotation. It takes effect if the API server runs the admission plugin
+    /// PodNodeSelector.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
 
