@@ -31,6 +31,18 @@ shift
 exec nsenter "$@"
 "#;
 
+/// Runs a program until it succeeds, for at least 30 s, as the service manager of a machine does.
+///
+/// The kubelet fails while containerd restores its state after a power loss.
+const RESTART: &str = r#"
+tries=0
+until "$@"; do
+    tries=$((tries + 1))
+    [ $tries -lt 150 ] || exit 1
+    sleep 0.2
+done
+"#;
+
 /// A program of a node that can be killed and started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeProgram {
@@ -260,6 +272,10 @@ impl Node {
         match program {
             NodeProgram::Containerd => vec!["containerd".to_owned(), flag("config", "containerd.toml")],
             NodeProgram::Kubelet => vec![
+                "/bin/sh".to_owned(),
+                "-c".to_owned(),
+                RESTART.to_owned(),
+                "kubelet".to_owned(),
                 binary,
                 flag("config", "kubelet.json"),
                 flag("kubeconfig", "kubelet.kubeconfig"),
@@ -285,6 +301,19 @@ fn network(index: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn program_that_fails_is_restarted() {
+        let dir = tempfile::tempdir().unwrap();
+        let starts = dir.path().join("starts");
+        let program = format!("echo started >> {0}; [ $(wc -l < {0}) = 3 ]", starts.display());
+        let status = std::process::Command::new("/bin/sh")
+            .args(["-c", RESTART, "kubelet", "/bin/sh", "-c", &program])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        assert_eq!(std::fs::read_to_string(starts).unwrap().lines().count(), 3);
+    }
 
     #[test]
     fn nodes_route_through_the_switch() {
