@@ -124,6 +124,8 @@ impl RealNodes {
     /// Ends everything on a node at once.
     pub(crate) fn power_off(&mut self, name: &str, lifeline: &Lifeline) -> Result<()> {
         self.node(name)?.power_off(lifeline)?;
+        let interface = self.node(name)?.interface();
+        self.running_switch()?.disconnect(&interface)?;
         self.update_policies();
         Ok(())
     }

@@ -115,6 +115,15 @@ impl Switch {
         )
     }
 
+    /// Removes the link of a node that has ended, so that the node can boot at once. The kernel
+    /// removes the link too, some time after the last process of the node.
+    pub(super) fn disconnect(&self, interface: &str) -> Result<()> {
+        let removed = self.namespaces.run(&["ip", "link", "delete", interface], "");
+        removed.or_else(
+            |error| if format!("{error:#}").contains("Cannot find device") { Ok(()) } else { Err(error) },
+        )
+    }
+
     /// Cuts or restores the link of a node. The node keeps its addresses and routes.
     pub(super) fn set_link(&self, interface: &str, up: bool) -> Result<()> {
         self.namespaces.run(&["ip", "link", "set", interface, if up { "up" } else { "down" }], "")

@@ -78,6 +78,19 @@ async fn containers_go_on_without_kubelet() {
 }
 
 #[tokio::test]
+async fn node_boots_right_after_a_power_loss() {
+    let exclusive = exclusive().await;
+    let kubectl = exclusive.with_pod("reboot").await;
+    exclusive.cluster.power_off_node(NODE).unwrap();
+    exclusive.cluster.power_on_node(NODE).unwrap();
+    kubectl
+        .until("get pod pod -o jsonpath={.status.containerStatuses[0].restartCount}", |count| count == "1")
+        .await;
+    kubectl.ready("pod").await;
+    assert_eq!(kubectl.starts().await, 2);
+}
+
+#[tokio::test]
 async fn power_loss_restarts_pods_on_their_volumes() {
     let exclusive = exclusive().await;
     let kubectl = exclusive.with_pod("power").await;
