@@ -78,12 +78,10 @@ async fn kubectl_streams_work() {
     kubectl.run(&format!("cp web:/tmp/file {}", received.display())).await.unwrap();
     assert!(std::fs::read(&received).unwrap() == content, "10 MB arrive unchanged");
 
-    let mut forward = Command::new(shared.cluster.record().kubectl())
-        .arg("--kubeconfig")
-        .arg(shared.cluster.kubeconfig())
-        .args(["--namespace", kubectl.namespace.name(), "port-forward", "pod/web", ":80"])
+    let mut forward = kubectl
+        .command()
+        .args(["port-forward", "pod/web", ":80"])
         .stdout(std::process::Stdio::piped())
-        .kill_on_drop(true)
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(forward.stdout.take().unwrap()).lines();

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod attach;
 mod containers;
 mod deploy;
 mod disruptions;
@@ -16,5 +17,6 @@ mod failures;
 mod manager;
 mod memory;
 mod network_policies;
+mod postgres;
 mod support;
 mod tenancy;

@@ -1,10 +1,13 @@
 //! The cluster that all tests share, and what they do on it.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result};
 use cluster::{Cluster, Options, TestNamespace, wait::eventually};
-use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::{
+    process::Command,
+    sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 /// Archive with the image of the manager, which `cargo xtask test --real` builds.
 const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
@@ -59,6 +62,16 @@ async fn pods(cluster: &Cluster) -> Result<Vec<(String, bool)>> {
     Ok(pods.map(|(uid, ready)| (uid.to_owned(), ready == "True")).collect())
 }
 
+impl Drop for Kubectl {
+    fn drop(&mut self) {
+        // The next test needs the CPU. Nobody waits, because the test has ended.
+        let mut delete = std::process::Command::new(self.cluster.record().kubectl());
+        delete.arg("--kubeconfig").arg(self.cluster.kubeconfig());
+        delete.args(["delete", "namespace", self.namespace.name(), "--wait=false"]);
+        let _ = delete.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    }
+}
+
 /// Returns the cluster for a test that needs working nodes.
 pub(crate) async fn shared() -> Shared {
     let guard = NODES_IN_USE.read().await;
@@ -87,7 +100,7 @@ pub(crate) fn image() -> PathBuf {
         .unwrap()
 }
 
-/// A namespace, and kubectl in it.
+/// A namespace, and kubectl in it. Drop requests the deletion of the namespace.
 pub(crate) struct Kubectl {
     pub(crate) cluster: &'static Cluster,
     pub(crate) namespace: TestNamespace,
@@ -109,6 +122,14 @@ impl Kubectl {
         let args: Vec<_> =
             ["--namespace", self.namespace.name()].into_iter().chain(args.iter().copied()).collect();
         self.cluster.kubectl(&args).await
+    }
+
+    /// Returns a command that runs kubectl in the namespace, and ends with the test.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(self.cluster.record().kubectl());
+        command.arg("--kubeconfig").arg(self.cluster.kubeconfig());
+        command.args(["--namespace", self.namespace.name()]).kill_on_drop(true);
+        command
     }
 
     /// Applies manifests in the namespace.
