@@ -14,6 +14,7 @@ const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
 pub(crate) const NODES: [&str; 3] = ["worker-0", "worker-1", "worker-2"];
 /// Far longer than a busy machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+const WAIT: &str = "--timeout=120s";
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 static NODES_IN_USE: RwLock<()> = RwLock::const_new(());
@@ -69,6 +70,20 @@ impl Drop for Kubectl {
         delete.arg("--kubeconfig").arg(self.cluster.kubeconfig());
         delete.args(["delete", "namespace", self.namespace.name(), "--wait=false"]);
         let _ = delete.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    }
+}
+
+impl Exclusive {
+    /// Waits until what all tests rely on works again.
+    pub(crate) async fn until_repaired(&self) {
+        self.cluster.kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", WAIT]).await.unwrap();
+        for (namespace, deployment) in [
+            ("ensemble-system", "deployment/ensemble-manager"),
+            ("kube-system", "deployment/coredns"),
+            ("kube-system", "deployment/metrics-server"),
+        ] {
+            self.cluster.kubectl(&["rollout", "status", deployment, "-n", namespace, WAIT]).await.unwrap();
+        }
     }
 }
 
