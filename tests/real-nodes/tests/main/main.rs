@@ -19,6 +19,7 @@ mod history;
 mod manager;
 mod memory;
 mod network_policies;
+mod node_selectors;
 mod postgres;
 mod support;
 mod tenancy;

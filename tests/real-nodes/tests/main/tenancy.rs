@@ -14,7 +14,7 @@ const TENANTS: [(&str, &str); 2] = [("oil", "alice"), ("gas", "bob")];
 static TENANTS_READY: OnceCell<()> = OnceCell::const_new();
 
 /// Runs kubectl as an owner.
-async fn owner(cluster: &Cluster, user: &str, line: &str) -> anyhow::Result<String> {
+pub(crate) async fn owner(cluster: &Cluster, user: &str, line: &str) -> anyhow::Result<String> {
     let user = format!("--as={user}");
     let args: Vec<_> =
         [user.as_str(), "--as-group=projectcapsule.dev"].into_iter().chain(line.split(' ')).collect();
