@@ -21,5 +21,6 @@ mod memory;
 mod network_policies;
 mod node_selectors;
 mod postgres;
+mod power_loss;
 mod support;
 mod tenancy;
