@@ -10,6 +10,7 @@
 )]
 
 mod attach;
+mod autoscaling;
 mod containers;
 mod deploy;
 mod disruptions;
@@ -18,6 +19,7 @@ mod failures;
 mod history;
 mod manager;
 mod memory;
+mod namespaceplus;
 mod network_policies;
 mod node_selectors;
 mod postgres;
