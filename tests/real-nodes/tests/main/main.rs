@@ -22,6 +22,7 @@ mod memory;
 mod namespaceplus;
 mod network_policies;
 mod node_selectors;
+mod podset;
 mod postgres;
 mod power_loss;
 mod support;
