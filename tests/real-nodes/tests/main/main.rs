@@ -18,6 +18,7 @@ mod drain;
 mod failures;
 mod history;
 mod manager;
+mod memcached;
 mod memory;
 mod namespaceplus;
 mod network_policies;
