@@ -123,9 +123,10 @@ impl RealNodes {
 
     /// Ends everything on a node at once.
     pub(crate) fn power_off(&mut self, name: &str, lifeline: &Lifeline) -> Result<()> {
-        self.node(name)?.power_off(lifeline)?;
-        let interface = self.node(name)?.interface();
-        self.running_switch()?.disconnect(&interface)?;
+        let node = self.node(name)?;
+        node.power_off(lifeline)?;
+        let interface = node.interface();
+        self.switch.as_ref().context(SWITCH_DOES_NOT_RUN)?.disconnect(&interface)?;
         self.update_policies();
         Ok(())
     }

@@ -102,5 +102,5 @@ async fn drain_disrupts_one_pod_of_each_workload_at_a_time() {
     kubectl.run(&format!("uncordon {node}")).await.unwrap();
     assert_three_available(cache).await;
     assert_three_available(web).await;
-    exclusive.until_repaired().await;
+    exclusive.repaired().await;
 }

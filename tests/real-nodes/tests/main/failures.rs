@@ -88,6 +88,7 @@ async fn node_boots_right_after_a_power_loss() {
         .await;
     kubectl.ready("pod").await;
     assert_eq!(kubectl.starts().await, 2);
+    exclusive.repaired().await;
 }
 
 #[tokio::test]

@@ -87,7 +87,7 @@ async fn pods_of_a_node_without_power_are_replaced_without_surplus() {
     assert_eq!(terminating.matches(" Terminating ").count(), lost, "{terminating}");
 
     exclusive.cluster.power_on_node(node).unwrap();
-    exclusive.until_repaired().await;
+    exclusive.repaired().await;
     kubectl.until("get pods --no-headers", |pods| pods.lines().count() == 3).await;
     assert_eq!(kubectl.run(READY).await.unwrap(), "3");
     let (status, pods) = (status.values().await, pods.values().await);

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result};
 use cluster::{Cluster, Options, TestNamespace, wait::eventually};
+use manager::NAMESPACE;
 use tokio::{
     process::Command,
     sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard},
@@ -14,7 +15,6 @@ const IMAGE_VARIABLE: &str = "ENSEMBLE_TEST_IMAGE";
 pub(crate) const NODES: [&str; 3] = ["worker-0", "worker-1", "worker-2"];
 /// Far longer than a busy machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
-const WAIT: &str = "--timeout=120s";
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 static NODES_IN_USE: RwLock<()> = RwLock::const_new(());
@@ -39,17 +39,29 @@ const PODS: &str =
 /// The status of the condition Ready of each node, and the keys of its taints.
 const NODE_STATES: &str = r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{.spec.taints[*].key}{"\n"}{end}"#;
 
+/// The wanted replicas of each Deployment, and those that are available.
+const REPLICAS: &str = r#"jsonpath={range .items[*]}{.spec.replicas}/{.status.availableReplicas}{"\n"}{end}"#;
+
 impl Exclusive {
-    /// Waits until the nodes work, and the Pods that were Ready before the test are Ready or gone, so
-    /// that the next test finds the cluster as this one did.
-    pub(crate) async fn repaired(self) {
+    /// Waits until the nodes, the add-ons, and the manager work, and the Pods that were Ready before the
+    /// test are Ready or gone, so that the next test finds the cluster as this one did.
+    pub(crate) async fn repaired(&self) {
         eventually("the cluster to be repaired", PATIENCE, async || {
             let nodes = self.cluster.kubectl(&["get", "nodes", "-o", NODE_STATES]).await?;
             let pods = pods(self.cluster).await?;
             let unready: Vec<_> =
                 pods.iter().filter(|(uid, ready)| !ready && self.ready.contains(uid)).collect();
-            let repaired = unready.is_empty() && nodes.lines().all(|node| node == "True");
-            Ok(if repaired { Ok(()) } else { Err((nodes, format!("{unready:?}"))) })
+            let mut replicas = String::new();
+            for namespace in ["kube-system", NAMESPACE] {
+                replicas +=
+                    &self.cluster.kubectl(&["get", "deployments", "-n", namespace, "-o", REPLICAS]).await?;
+            }
+            let complete =
+                |line: &str| line.split_once('/').is_some_and(|(wanted, available)| wanted == available);
+            let repaired = unready.is_empty()
+                && nodes.lines().all(|node| node == "True")
+                && replicas.lines().all(complete);
+            Ok(if repaired { Ok(()) } else { Err((nodes, format!("{unready:?}"), replicas)) })
         })
         .await
         .unwrap();
@@ -61,30 +73,6 @@ async fn pods(cluster: &Cluster) -> Result<Vec<(String, bool)>> {
     let pods = cluster.kubectl(&["get", "pods", "--all-namespaces", "-o", PODS]).await?;
     let pods = pods.lines().filter_map(|pod| pod.split_once(' '));
     Ok(pods.map(|(uid, ready)| (uid.to_owned(), ready == "True")).collect())
-}
-
-impl Drop for Kubectl {
-    fn drop(&mut self) {
-        // The next test needs the CPU. Nobody waits, because the test has ended.
-        let mut delete = std::process::Command::new(self.cluster.record().kubectl());
-        delete.arg("--kubeconfig").arg(self.cluster.kubeconfig());
-        delete.args(["delete", "namespace", self.namespace.name(), "--wait=false"]);
-        let _ = delete.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    }
-}
-
-impl Exclusive {
-    /// Waits until what all tests rely on works again.
-    pub(crate) async fn until_repaired(&self) {
-        self.cluster.kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", WAIT]).await.unwrap();
-        for (namespace, deployment) in [
-            ("ensemble-system", "deployment/ensemble-manager"),
-            ("kube-system", "deployment/coredns"),
-            ("kube-system", "deployment/metrics-server"),
-        ] {
-            self.cluster.kubectl(&["rollout", "status", deployment, "-n", namespace, WAIT]).await.unwrap();
-        }
-    }
 }
 
 /// Returns the cluster for a test that needs working nodes.
@@ -119,6 +107,16 @@ pub(crate) fn image() -> PathBuf {
 pub(crate) struct Kubectl {
     pub(crate) cluster: &'static Cluster,
     pub(crate) namespace: TestNamespace,
+}
+
+impl Drop for Kubectl {
+    fn drop(&mut self) {
+        // The next test needs the CPU. Nobody waits, because the test has ended.
+        let mut delete = std::process::Command::new(self.cluster.record().kubectl());
+        delete.arg("--kubeconfig").arg(self.cluster.kubeconfig());
+        delete.args(["delete", "namespace", self.namespace.name(), "--wait=false"]);
+        let _ = delete.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    }
 }
 
 impl Kubectl {
