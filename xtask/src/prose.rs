@@ -15,7 +15,7 @@ const QUOTED: &str = "docs/reference/kinds";
 pub(crate) fn check() -> Result<()> {
     let root = workspace();
     let pages = pages(&root)?;
-    let status = Command::new(go_tools::vale()?)
+    let status = Command::new(go_tools::VALE.locate()?)
         .current_dir(&root)
         .arg("--output=line")
         .args(&pages)

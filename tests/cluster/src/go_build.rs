@@ -7,7 +7,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use rustix::fs::{FlockOperation, flock, statvfs};
+use go_tools::{discard, lock, with_suffix};
+use rustix::fs::statvfs;
 
 use crate::go_error;
 use crate::lifeline::Lifeline;
@@ -65,7 +66,9 @@ impl Builder {
     pub(crate) fn build(&self, home: &Path, progress: &Progress) -> Result<()> {
         let cache = home.parent().context("the cache directory has no parent")?;
         private_dir(cache)?;
-        let lock = wait_for_lock(&with_suffix(home, "lock"), progress)?;
+        let lock = lock(&with_suffix(home, "lock"), || {
+            progress.report("another command is building the control plane's programs; waiting for it");
+        })?;
         if TARGETS.iter().all(|target| home.join("bin").join(target.name).is_file()) {
             return Ok(());
         }
@@ -204,36 +207,6 @@ fn wait(mut child: Child, title: &str, progress: &Progress) -> Result<bool> {
             report += REPORT_EVERY;
         }
         std::thread::sleep(POLL);
-    }
-}
-
-fn wait_for_lock(path: &Path, progress: &Progress) -> Result<File> {
-    let lock = File::options()
-        .create(true)
-        .append(true)
-        .open(path)
-        .with_context(|| format!("open {}", path.display()))?;
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        progress.report("another command is building the control plane's programs; waiting for it");
-        flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("lock {}", path.display()))?;
-    }
-    Ok(lock)
-}
-
-/// Appends an extension: `a.b` and `c` give `a.b.c`, unlike `Path::with_extension`.
-fn with_suffix(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    name.into()
-}
-
-fn discard(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }
 

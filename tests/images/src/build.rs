@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use rustix::fs::{FlockOperation, flock};
+use go_tools::{discard, lock, with_suffix};
 use serde_json::json;
 
 use crate::{
@@ -43,7 +43,7 @@ impl Image {
             return Ok(home);
         }
         fs::create_dir_all(&images).with_context(|| format!("create {}", images.display()))?;
-        let _lock = lock(&with_suffix(&home, "lock"))?;
+        let _lock = lock(&with_suffix(&home, "lock"), || {})?;
         if home.is_dir() {
             return Ok(home);
         }
@@ -138,9 +138,8 @@ impl Image {
 fn add_file(tree: &mut Tree, path: &str, mode: u32, content: &Content, work: &Path) -> Result<()> {
     let source = match content {
         Content::Text(text) => return tree.add_file(path, mode, &mut text.as_bytes()),
-        Content::Copy(source) => source.clone(),
         Content::C(source) => program::compile_c(source, work)?,
-        Content::Go { module, package } => program::build_go(module, package, work)?,
+        Content::Go(tool) => tool.locate()?,
     };
     let mut file = File::open(&source).with_context(|| format!("open {}", source.display()))?;
     tree.add_file(path, mode, &mut file)
@@ -184,29 +183,6 @@ fn architecture() -> &'static str {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    }
-}
-
-fn lock(path: &Path) -> Result<File> {
-    let lock = File::create(path).with_context(|| format!("open {}", path.display()))?;
-    flock(&lock, FlockOperation::LockExclusive).with_context(|| format!("lock {}", path.display()))?;
-    Ok(lock)
-}
-
-/// Appends an extension, unlike `Path::with_extension`, which replaces one.
-fn with_suffix(path: &Path, extension: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(extension);
-    name.into()
-}
-
-fn discard(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }
 

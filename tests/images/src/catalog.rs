@@ -3,8 +3,6 @@
 //! The names are those of the public images that they replace. Their programs are Debian's, or
 //! built from pinned sources.
 
-use std::path::Path;
-
 use anyhow::Result;
 
 use crate::{Config, Content, Image};
@@ -73,10 +71,7 @@ pub fn memcached() -> Result<Image> {
 /// # Errors
 /// As [`all`].
 pub fn memcached_exporter() -> Result<Image> {
-    let program = Content::Go {
-        module: Path::new(env!("CARGO_MANIFEST_DIR")).join("modules/memcached-exporter"),
-        package: "github.com/prometheus/memcached_exporter/cmd/memcached_exporter",
-    };
+    let program = Content::Go(&go_tools::MEMCACHED_EXPORTER);
     let config = Config {
         user: "65534".to_owned(),
         entrypoint: words(&["/bin/memcached_exporter"]),
@@ -165,6 +160,7 @@ fn words(words: &[&str]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
 

@@ -105,9 +105,8 @@ fn apt_get(work: &Path) -> Command {
 
 /// Returns a directory with lists of packages: this machine's if it has them, else one in the cache.
 fn lists(cache: &Path, work: &Path, progress: &dyn Fn(&str)) -> Result<PathBuf> {
-    let host = PathBuf::from(HOST_LISTS);
-    if has_lists(&host) {
-        return Ok(host);
+    if has_package_lists() {
+        return Ok(HOST_LISTS.into());
     }
     let own = cache.join("apt-lists");
     if has_lists(&own) {
@@ -120,6 +119,11 @@ fn lists(cache: &Path, work: &Path, progress: &dyn Fn(&str)) -> Result<PathBuf> 
     run(&mut apt, "there are no lists of Debian packages; run `apt-get update`")?;
     ensure!(has_lists(&own), "there are no lists of Debian packages; run `apt-get update`");
     Ok(own)
+}
+
+/// Returns whether this machine has lists of packages. They are missing on a new machine.
+pub fn has_package_lists() -> bool {
+    has_lists(Path::new(HOST_LISTS))
 }
 
 fn has_lists(directory: &Path) -> bool {

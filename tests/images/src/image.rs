@@ -1,8 +1,7 @@
 //! Description of an image.
 
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use go_tools::Tool;
 use serde_json::{Value, json};
 
 use crate::{Digest, name::ImageName, oci::Config, program};
@@ -30,17 +29,10 @@ pub struct Image {
 pub enum Content {
     /// Text.
     Text(String),
-    /// Copy of a file of this machine, for example of a static program.
-    Copy(PathBuf),
     /// Static program, compiled from this C source.
     C(&'static str),
-    /// Static program, built from a Go module.
-    Go {
-        /// Directory of the module, with `go.mod` and `go.sum`.
-        module: PathBuf,
-        /// Package of the program.
-        package: &'static str,
-    },
+    /// Go program. It is built when the image is built, unless it is cached.
+    Go(&'static Tool),
 }
 
 /// File of an image, which root owns.
@@ -187,16 +179,8 @@ impl Content {
     fn fingerprint(&self) -> Result<Digest> {
         Ok(match self {
             Self::Text(text) => Digest::of(text.as_bytes()),
-            Self::Copy(path) => Digest::of_file(path)?,
             Self::C(source) => Digest::of(json!([program::C_FLAGS, source]).to_string().as_bytes()),
-            Self::Go { module, package } => {
-                let read = |name: &str| {
-                    let path = module.join(name);
-                    std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
-                };
-                let parts = json!([read("go.mod")?, read("go.sum")?, package]);
-                Digest::of(parts.to_string().as_bytes())
-            }
+            Self::Go(tool) => Digest::of(tool.id()?.as_bytes()),
         })
     }
 }

@@ -32,6 +32,7 @@ mod registry;
 mod store;
 mod tree;
 
+pub use debian::has_package_lists;
 pub use digest::Digest;
 pub use image::{Content, Image};
 pub use oci::Config;

@@ -1,4 +1,4 @@
-//! Static programs, built from C and Go.
+//! Static programs, compiled from C.
 
 use std::{
     fs,
@@ -21,22 +21,6 @@ pub(crate) fn compile_c(source: &str, work: &Path) -> Result<PathBuf> {
     let mut compiler = Command::new("cc");
     compiler.args(C_FLAGS).arg("-o").arg(&program).arg(&input);
     run(&mut compiler, "install a C compiler and a static C library, on Debian gcc and libc6-dev")?;
-    Ok(program)
-}
-
-/// Builds a Go program in a directory for temporary files, and returns its path.
-///
-/// # Errors
-/// Returns an error with the output of Go, or if Go is missing.
-pub(crate) fn build_go(module: &Path, package: &str, work: &Path) -> Result<PathBuf> {
-    let program = work.join("program");
-    let mut go = Command::new("go");
-    go.arg("build").arg("-C").arg(module).args(["-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o"]);
-    go.arg(&program).arg(package);
-    go.envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOWORK", "off")]);
-    // A version of the repository in the program would change its digest with every commit.
-    go.env("GOFLAGS", "-buildvcs=false");
-    run(&mut go, "install Go 1.26 or newer, and check the network and GOPROXY")?;
     Ok(program)
 }
 

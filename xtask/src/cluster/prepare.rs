@@ -5,10 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cluster::real_nodes::{PACKAGES, check, missing};
+use images::has_package_lists;
 use rustix::process::getuid;
-
-/// Where apt keeps the lists of packages. They are missing on a new machine.
-const LISTS: &str = "/var/lib/apt/lists";
 
 /// Installs the missing packages, as root.
 pub(super) fn run() -> Result<()> {
@@ -24,7 +22,7 @@ pub(super) fn run() -> Result<()> {
     );
     println!("missing: {}", missing.join(", "));
     println!("installing the packages {}", PACKAGES.join(", "));
-    if !has_lists() {
+    if !has_package_lists() {
         apt(&["update", "--quiet"])?;
     }
     let install = ["install", "--yes", "--quiet", "--no-install-recommends"];
@@ -39,11 +37,6 @@ fn check_as_root() -> Result<()> {
     }
     println!("start clusters with real nodes as root");
     Ok(())
-}
-
-fn has_lists() -> bool {
-    let lists = std::fs::read_dir(LISTS).into_iter().flatten().flatten();
-    lists.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("Packages"))
 }
 
 /// Runs `apt-get` as root. Without root, `sudo` asks for the password.

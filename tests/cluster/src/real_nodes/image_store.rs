@@ -36,17 +36,13 @@ pub(crate) fn store(directory: PathBuf, images: &[(Image, PathBuf)]) -> Result<A
 }
 
 fn add_ons() -> Result<Vec<Image>> {
-    let programs = [
-        ("coredns", go_tools::coredns as fn() -> Result<PathBuf>),
-        ("local-path-provisioner", go_tools::local_path_provisioner),
-        ("metrics-server", go_tools::metrics_server),
-    ];
-    programs
+    [&go_tools::COREDNS, &go_tools::LOCAL_PATH_PROVISIONER, &go_tools::METRICS_SERVER]
         .into_iter()
-        .map(|(name, program)| {
+        .map(|tool| {
+            let name = tool.name();
             let path = format!("/{name}");
             let config = Config { entrypoint: vec![path.clone()], ..Config::default() };
-            let image = Image::new(name).file(&path, 0o755, Content::Copy(program()?)).config(config);
+            let image = Image::new(name).file(&path, 0o755, Content::Go(tool)).config(config);
             image.served_as(&format!("localhost/{name}:*"))
         })
         .collect()

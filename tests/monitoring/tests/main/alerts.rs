@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, process::Command};
 
-use go_tools::promtool;
+use go_tools::PROMTOOL;
 use serde_json::{Value, json};
 
 use crate::{path, query::check, read};
@@ -32,7 +32,8 @@ fn run(args: &[&str]) {
         let test = test.unwrap();
         fs::copy(test.path(), folder.path().join(test.file_name())).unwrap();
     }
-    let output = Command::new(promtool().unwrap()).current_dir(folder.path()).args(args).output().unwrap();
+    let output =
+        Command::new(PROMTOOL.locate().unwrap()).current_dir(folder.path()).args(args).output().unwrap();
     let output_text = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output_text));
 }

@@ -30,7 +30,7 @@ impl Helm {
     /// Returns Helm for the cluster of a kubeconfig.
     pub(crate) fn with(kubeconfig: &Path) -> Self {
         let home = tempfile::tempdir().unwrap();
-        Self { program: go_tools::helm().unwrap(), kubeconfig: kubeconfig.to_owned(), home }
+        Self { program: go_tools::HELM.locate().unwrap(), kubeconfig: kubeconfig.to_owned(), home }
     }
 
     /// Runs a command. Returns its output.

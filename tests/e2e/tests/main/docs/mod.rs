@@ -123,7 +123,7 @@ async fn follow(name: &str) -> Result<(), String> {
     let text = fs::read_to_string(docs().join(format!("{name}.md"))).unwrap();
     let steps = page::steps(&text).map_err(|error| format!("{name}.md: {error}"))?;
     assert!(!steps.is_empty(), "{name}.md has no block that opens with ```console run");
-    let helm = text.contains("$ helm ").then(|| go_tools::helm().unwrap());
+    let helm = text.contains("$ helm ").then(|| go_tools::HELM.locate().unwrap());
     let mut session = Session::start(helm.as_slice());
     let built = session.run(BUILD, BUILD_LIMIT).await.unwrap();
     assert_eq!(built.code, 0, "{}", built.output);
