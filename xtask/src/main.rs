@@ -12,6 +12,7 @@ mod faults;
 mod generate;
 mod image;
 mod install;
+mod kubernetes;
 mod new_controller;
 mod policies;
 mod ports;

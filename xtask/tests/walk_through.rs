@@ -12,7 +12,7 @@ use std::{
 };
 
 use cluster::{
-    Cluster, Progress, Versions, binaries::Locator, program::build_manager, state::is_alive, wait::eventually,
+    Cluster, Progress, Release, binaries::Locator, program::build_manager, state::is_alive, wait::eventually,
 };
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -176,7 +176,7 @@ async fn demo_time_excludes_build() {
     std::fs::create_dir(&folder).unwrap();
     // The process that builds the programs holds this lock. Others wait for it, and then use the
     // programs.
-    let key = Versions::pinned().unwrap().key();
+    let key = cluster::cache_key(Release::from_env().unwrap()).unwrap();
     let lock = File::create(folder.join(format!("{key}.lock"))).unwrap();
     lock.lock().unwrap();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_xtask"))
@@ -203,4 +203,12 @@ async fn demo_time_excludes_build() {
     let seconds: f64 = ready.split(' ').next().unwrap().parse().unwrap();
     assert!(seconds < since_released, "printed {seconds} s, but it took {since_released} s after the build");
     assert!(demo.wait().unwrap().success(), "{:?}", rest.join().unwrap());
+}
+
+#[test]
+fn unknown_version_is_refused_with_known_ones() {
+    let mut up = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    let output = up.args(["cluster", "up", "--kubernetes=1.29"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("use one of 1.33, 1.34"), "{stderr}");
 }

@@ -8,7 +8,8 @@ use go_tools::cache;
 
 use crate::Progress;
 use crate::go_build::Builder;
-use crate::versions::Versions;
+use crate::release::Release;
+use crate::versions::cache_key;
 
 /// Environment variable with the directory of the control plane's programs, as in envtest.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
@@ -24,6 +25,7 @@ pub(crate) const NAMES: [&str; 6] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binaries {
     dir: PathBuf,
+    release: Release,
 }
 
 impl Binaries {
@@ -35,6 +37,10 @@ impl Binaries {
     /// Returns the path of one program.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+
+    pub(crate) fn release(&self) -> Release {
+        self.release
     }
 
     /// Checks that the directory also contains the programs of real nodes.
@@ -57,12 +63,12 @@ impl Binaries {
     ///
     /// # Errors
     /// Returns an error that lists the missing programs.
-    fn complete(dir: &Path) -> Result<Self> {
+    fn complete(dir: &Path, release: Release) -> Result<Self> {
         let missing: Vec<_> = NAMES.into_iter().filter(|name| !dir.join(name).is_file()).collect();
         if !missing.is_empty() {
             bail!("{} does not contain {}", dir.display(), missing.join(", "));
         }
-        Ok(Self { dir: dir.to_owned() })
+        Ok(Self { dir: dir.to_owned(), release })
     }
 }
 
@@ -76,17 +82,25 @@ pub struct Locator {
     pub cache: PathBuf,
     /// Go tool: a path, or a name on `PATH`.
     pub go: OsString,
+    /// Release of Kubernetes. With `assets`, the one that the directory contains.
+    pub release: Release,
 }
 
 impl Locator {
-    /// Reads `KUBEBUILDER_ASSETS`, `XDG_CACHE_HOME`, and `HOME`. Uses the `go` on `PATH`.
+    /// Reads `ENSEMBLE_KUBERNETES` and the variables of [`Locator::of`].
     pub fn from_env() -> Result<Self> {
+        Self::of(Release::from_env()?)
+    }
+
+    /// Selects a release of Kubernetes. Reads `KUBEBUILDER_ASSETS`, `XDG_CACHE_HOME`, and `HOME`. Uses
+    /// the `go` on `PATH`.
+    pub fn of(release: Release) -> Result<Self> {
         let cache = cache()
             .with_context(|| format!("cannot choose a directory for the control plane's programs; set HOME, XDG_CACHE_HOME, or {ASSETS_VARIABLE}"));
         let assets = std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         // The cache is not used if KUBEBUILDER_ASSETS is set.
         let cache = if assets.is_some() { cache.unwrap_or_default() } else { cache? };
-        Ok(Self { assets, cache, go: "go".into() })
+        Ok(Self { assets, cache, go: "go".into(), release })
     }
 
     /// Returns the programs. Builds them first if they do not exist, which takes minutes and is
@@ -97,21 +111,20 @@ impl Locator {
     /// fails.
     pub fn locate(&self, progress: &Progress) -> Result<Binaries> {
         if let Some(assets) = &self.assets {
-            return Binaries::complete(assets).with_context(|| {
+            return Binaries::complete(assets, self.release).with_context(|| {
                 format!(
                     "{ASSETS_VARIABLE} must contain {}; add the missing programs, or unset the variable to build them",
                     NAMES.join(", ")
                 )
             });
         }
-        let versions = Versions::pinned()?;
-        let home = self.cache.join(versions.key());
+        let home = self.cache.join(cache_key(self.release)?);
         let bin = home.join("bin");
-        if let Ok(found) = Binaries::complete(&bin) {
+        if let Ok(found) = Binaries::complete(&bin, self.release) {
             return Ok(found);
         }
-        Builder::new(self.go.clone(), versions).build(&home, progress)?;
-        Binaries::complete(&bin)
+        Builder::new(self.go.clone(), self.release).build(&home, progress)?;
+        Binaries::complete(&bin, self.release)
     }
 }
 
@@ -122,7 +135,12 @@ mod tests {
     use super::*;
 
     fn locator(assets: Option<&Path>, cache: &Path) -> Locator {
-        Locator { assets: assets.map(Path::to_owned), cache: cache.to_owned(), go: "/nonexistent/go".into() }
+        Locator {
+            assets: assets.map(Path::to_owned),
+            cache: cache.to_owned(),
+            go: "/nonexistent/go".into(),
+            release: Release::default(),
+        }
     }
 
     fn fill(dir: &Path, names: &[&str]) {
@@ -154,7 +172,7 @@ mod tests {
     #[test]
     fn uses_cached_programs_without_go() {
         let cache = tempfile::tempdir().unwrap();
-        let bin = cache.path().join(Versions::pinned().unwrap().key()).join("bin");
+        let bin = cache.path().join(cache_key(Release::default()).unwrap()).join("bin");
         fill(&bin, &NAMES);
         assert_eq!(locator(None, cache.path()).locate(&Progress::silent()).unwrap().dir(), bin);
     }

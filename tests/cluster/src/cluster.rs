@@ -46,7 +46,7 @@ impl Cluster {
         let (binaries, images) = locate(&options).await?;
         let start = Instant::now();
         let (name, mut control_plane) = prepare(options.clone(), binaries.clone())?;
-        options.progress.report(describe(&name)?);
+        options.progress.report(describe(&name, &binaries)?);
         start_components(&mut control_plane, &options, &images, start).await?;
         let record = record(name, &control_plane, &binaries, &options)?;
         let mut cluster = Self { record, control_plane: Some(Mutex::new(control_plane)) };
@@ -235,8 +235,8 @@ impl Cluster {
 ///
 /// # Errors
 /// Returns an error if a program or an image cannot be built.
-pub fn prepare_real_nodes(progress: &Progress) -> Result<()> {
-    locate_blocking(&Locator::from_env()?, true, progress).map(drop)
+pub fn prepare_real_nodes(locator: &Locator, progress: &Progress) -> Result<()> {
+    locate_blocking(locator, true, progress).map(drop)
 }
 
 type Programs = (Binaries, Vec<(Image, PathBuf)>);
@@ -326,7 +326,7 @@ fn record(
         owner: std::process::id(),
         pids: control_plane.pids(),
         ports: control_plane.ports(),
-        versions: Versions::pinned()?,
+        versions: Versions::of(binaries.release())?,
         nodes: options.nodes,
         real_nodes: options.real_nodes,
         kubeconfig: layout.kubeconfig(),
@@ -336,9 +336,11 @@ fn record(
     })
 }
 
-fn describe(name: &str) -> Result<String> {
-    let Versions { kubernetes, etcd, kwok } = Versions::pinned()?;
-    Ok(format!("starting {name}: Kubernetes {kubernetes}, etcd {etcd}, kwok {kwok}"))
+fn describe(name: &str, binaries: &Binaries) -> Result<String> {
+    let Versions { kubernetes, etcd, kwok } = Versions::of(binaries.release())?;
+    let emulated =
+        binaries.release().emulation_argument().map_or_else(String::new, |argument| format!(" {argument}"));
+    Ok(format!("starting {name}: Kubernetes {kubernetes}{emulated}, etcd {etcd}, kwok {kwok}"))
 }
 
 pub(crate) fn is_dns_label(name: &str) -> bool {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Options;
 use crate::addresses::SIMULATED_PODS;
 use crate::ports::Ports;
+use crate::release::Release;
 
 /// A component of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,11 +103,13 @@ pub(crate) fn arguments(
     layout: &Layout,
     ports: Ports,
     options: &Options,
+    release: Release,
 ) -> Vec<String> {
     match component {
         Component::Etcd => etcd(layout, ports),
         Component::KubeApiserver => {
             let mut arguments = api_server(layout, ports);
+            arguments.extend(release.emulation_argument());
             if options.real_nodes > 0 {
                 arguments.extend(api_server_with_real_nodes(layout));
             }
@@ -115,6 +118,7 @@ pub(crate) fn arguments(
         }
         Component::KubeControllerManager => {
             let mut arguments = controller_manager(layout, ports);
+            arguments.extend(release.emulation_argument());
             if options.real_nodes > 0 {
                 // A node that does not answer is noticed after ten seconds. The default is 50 s.
                 arguments.extend(
@@ -124,7 +128,11 @@ pub(crate) fn arguments(
             arguments.extend(options.controller_manager_args.iter().cloned());
             arguments
         }
-        Component::KubeScheduler => scheduler(layout, ports),
+        Component::KubeScheduler => {
+            let mut arguments = scheduler(layout, ports);
+            arguments.extend(release.emulation_argument());
+            arguments
+        }
         Component::Kwok => kwok(layout, options.real_nodes > 0),
     }
 }
@@ -263,10 +271,24 @@ mod tests {
     const PORTS: Ports = Ports { etcd: 1, etcd_peer: 2, api_server: 3, controller_manager: 4, scheduler: 5 };
 
     fn all_arguments(options: &Options) -> Vec<(Component, Vec<String>)> {
+        arguments_of(options, Release::default())
+    }
+
+    fn arguments_of(options: &Options, release: Release) -> Vec<(Component, Vec<String>)> {
         let layout = Layout::new(Path::new("/state/x"));
         Component::STOP_ORDER
-            .map(|component| (component, arguments(component, &layout, PORTS, options)))
+            .map(|component| (component, arguments(component, &layout, PORTS, options, release)))
             .into()
+    }
+
+    #[test]
+    fn components_of_kubernetes_emulate_a_version() {
+        let emulating = |version: &str| {
+            let all = arguments_of(&Options::default(), version.parse().unwrap());
+            let flag = |arguments: &[String]| arguments.iter().any(|one| one == "--emulated-version=1.33");
+            all.iter().filter(|(_, arguments)| flag(arguments)).count()
+        };
+        assert_eq!((emulating("emulated-1.33"), emulating("1.33")), (3, 0));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl ControlPlane {
         let process = Process::start(
             component.name(),
             &self.binaries.path(component.name()),
-            &arguments(component, &self.layout, self.ports(), &self.options),
+            &arguments(component, &self.layout, self.ports(), &self.options, self.binaries.release()),
             // kwok reads its configuration from the home directory.
             &[("HOME".to_owned(), self.layout.path("home").display().to_string())],
             self.layout.log(component),

@@ -11,10 +11,12 @@ use go_tools::{discard, lock, with_suffix};
 use rustix::fs::statvfs;
 
 use crate::go_error;
+use crate::kubernetes_module;
 use crate::lifeline::Lifeline;
 use crate::private_dir::private_dir;
 use crate::progress::Progress;
-use crate::versions::Versions;
+use crate::release::{RELEASES, Release};
+use crate::versions::{self, Versions, cache_key};
 
 /// Peak disk usage of the compiler's cache, the linked programs, and the downloaded sources,
 /// rounded up.
@@ -26,7 +28,7 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Builder {
     go: OsString,
-    versions: Versions,
+    release: Release,
     modules: PathBuf,
     needed_bytes: u64,
 }
@@ -42,22 +44,24 @@ const fn target(module: &'static str, package: &'static str, name: &'static str)
     Target { module, package, name }
 }
 
+const KUBERNETES: &str = "kubernetes";
+
 /// Small programs come first, so that a network or Go error shows early.
 const TARGETS: [Target; 8] = [
     target("etcd", "go.etcd.io/etcd/server/v3", "etcd"),
     target("kwok", "sigs.k8s.io/kwok/cmd/kwok", "kwok"),
-    target("kubernetes", "k8s.io/kubernetes/cmd/kubectl", "kubectl"),
-    target("kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"),
-    target("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
-    target("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"),
-    target("kubernetes", "k8s.io/kubernetes/cmd/kubelet", "kubelet"),
-    target("kubernetes", "k8s.io/kubernetes/cmd/kube-proxy", "kube-proxy"),
+    target(KUBERNETES, "k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+    target(KUBERNETES, "k8s.io/kubernetes/cmd/kube-scheduler", "kube-scheduler"),
+    target(KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
+    target(KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager", "kube-controller-manager"),
+    target(KUBERNETES, "k8s.io/kubernetes/cmd/kubelet", "kubelet"),
+    target(KUBERNETES, "k8s.io/kubernetes/cmd/kube-proxy", "kube-proxy"),
 ];
 
 impl Builder {
-    pub(crate) fn new(go: OsString, versions: Versions) -> Self {
+    pub(crate) fn new(go: OsString, release: Release) -> Self {
         let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("modules");
-        Self { go, versions, modules, needed_bytes: NEEDED_BYTES }
+        Self { go, release, modules, needed_bytes: NEEDED_BYTES }
     }
 
     /// Builds all programs into `home/bin`. The directory appears atomically when the build is
@@ -80,11 +84,14 @@ impl Builder {
             private_dir(&work.join(dir))?;
         }
         let lifeline = Lifeline::new(&work, &lock)?;
+        let Versions { kubernetes, etcd, kwok } = Versions::of(self.release)?;
         progress.report(format!(
-            "building Kubernetes {}, etcd {} and kwok {}, once; this takes about ten minutes on two cores",
-            self.versions.kubernetes, self.versions.etcd, self.versions.kwok
+            "building Kubernetes {kubernetes}, etcd {etcd} and kwok {kwok}, once; this takes about ten minutes on two cores",
         ));
         for (index, target) in TARGETS.iter().enumerate() {
+            if self.reuse(target, cache, &work)? {
+                continue;
+            }
             self.compile(
                 target,
                 &format!("{} ({} of {})", target.name, index + 1, TARGETS.len()),
@@ -126,6 +133,21 @@ impl Builder {
         Ok(())
     }
 
+    /// Links a program that another release of Kubernetes has too. Returns whether there is one.
+    fn reuse(&self, target: &Target, cache: &Path, work: &Path) -> Result<bool> {
+        if target.module == KUBERNETES {
+            return Ok(false);
+        }
+        let program = work.join("out/bin").join(target.name);
+        for other in RELEASES.into_iter().filter(|other| *other != self.release) {
+            let built = cache.join(cache_key(other)?).join("bin").join(target.name);
+            if fs::hard_link(built, &program).is_ok() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn compile(
         &self,
         target: &Target,
@@ -138,7 +160,7 @@ impl Builder {
         let log_path = work.join(format!("{}.log", target.name));
         let log = File::create(&log_path).with_context(|| format!("create {}", log_path.display()))?;
         let program = PathBuf::from(&self.go);
-        let child = lifeline.spawn(&program, &self.arguments(target, work), &environment(work), &log)?;
+        let child = lifeline.spawn(&program, &self.arguments(target, work)?, &environment(work), &log)?;
         let pid = child.id();
         let succeeded = wait(child, title, progress)?;
         lifeline.forget(pid)?;
@@ -152,23 +174,32 @@ impl Builder {
         Ok(())
     }
 
-    fn arguments(&self, target: &Target, work: &Path) -> Vec<String> {
-        let mut arguments: Vec<String> = ["build", "-C"].map(str::to_owned).into();
-        arguments.push(self.modules.join(target.module).display().to_string());
-        arguments.extend(["-mod=readonly", "-trimpath", "-o"].map(str::to_owned));
-        arguments.push(work.join("out/bin").join(target.name).display().to_string());
+    fn arguments(&self, target: &Target, work: &Path) -> Result<Vec<String>> {
+        let committed = target.module != KUBERNETES || self.release.is_pinned();
+        let (module, mode) = if committed {
+            (self.modules.join(target.module), "-mod=readonly")
+        } else {
+            let [pinned_go_mod, _] = versions::KUBERNETES;
+            (kubernetes_module::write(self.release, pinned_go_mod, work)?, "-mod=mod")
+        };
+        let program = work.join("out/bin").join(target.name);
+        let mut arguments: Vec<_> = ["build", "-C"].map(str::to_owned).into();
+        arguments.push(module.display().to_string());
+        arguments.extend([mode, "-trimpath", "-o"].map(str::to_owned));
+        arguments.push(program.display().to_string());
         arguments.extend(["-ldflags".to_owned(), self.linker_flags(target), target.package.to_owned()]);
-        arguments
+        Ok(arguments)
     }
 
     /// Sets Kubernetes' version through linker flags. etcd and kwok contain their version.
     fn linker_flags(&self, target: &Target) -> String {
         let mut flags = vec!["-s -w".to_owned()];
-        if target.module == "kubernetes" {
-            let (major, minor) = self.versions.kubernetes_minor();
+        if target.module == KUBERNETES {
+            let (version, minor) = (self.release.version(), self.release.minor().to_string());
             for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
-                let version = self.versions.kubernetes.as_str();
-                for (variable, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)] {
+                for (variable, value) in
+                    [("gitVersion", version.as_str()), ("gitMajor", "1"), ("gitMinor", &minor)]
+                {
                     flags.push(format!("-X {package}.{variable}={value}"));
                 }
             }
@@ -247,12 +278,19 @@ mod tests {
         }
 
         fn build_with(&self, go: OsString, needed_bytes: u64) -> Result<()> {
-            let builder = Builder { needed_bytes, ..Builder::new(go, Versions::pinned().unwrap()) };
+            self.build_release(go, needed_bytes, Release::default(), &self.home())
+        }
+
+        fn build_release(
+            &self,
+            go: OsString,
+            needed_bytes: u64,
+            release: Release,
+            home: &Path,
+        ) -> Result<()> {
+            let builder = Builder { needed_bytes, ..Builder::new(go, release) };
             let reported = Arc::clone(&self.reported);
-            builder.build(
-                &self.home(),
-                &Progress::new(move |line| reported.lock().unwrap().push(line.to_owned())),
-            )
+            builder.build(home, &Progress::new(move |line| reported.lock().unwrap().push(line.to_owned())))
         }
 
         fn builds(&self) -> usize {
@@ -293,6 +331,22 @@ mod tests {
             }
         });
         assert_eq!(fixture.builds(), TARGETS.len());
+    }
+
+    #[test]
+    fn other_release_has_its_own_module_and_shares_other_programs() {
+        let fixture = Fixture::new(&format!("echo \"$*\" >> $(dirname $0)/arguments\n{FAKE_GO_BUILD}"));
+        let cache = fixture.dir.path().join("cache");
+        for release in [Release::default(), "1.33".parse().unwrap()] {
+            let home = cache.join(cache_key(release).unwrap());
+            fixture.build_release(fixture.dir.path().join("go").into(), 0, release, &home).unwrap();
+            assert!(TARGETS.iter().all(|target| home.join("bin").join(target.name).is_file()));
+        }
+        let arguments = fs::read_to_string(fixture.dir.path().join("arguments")).unwrap();
+        let builds = |pattern: &str| arguments.lines().filter(|line| line.contains(pattern)).count();
+        assert_eq!((builds("/bin/etcd "), builds("/bin/kwok ")), (1, 1), "{arguments}");
+        assert_eq!((builds("/bin/kubectl "), builds("-mod=mod")), (2, 6), "{arguments}");
+        assert_eq!(builds(".gitVersion=v1.33.13 "), 6, "{arguments}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Options {
     pub api_server_args: Vec<String>,
     /// Additional arguments of kube-controller-manager. They override the defaults.
     pub controller_manager_args: Vec<String>,
-    /// Locator of the programs. By default the environment selects it.
+    /// Locator of the programs, with the release of Kubernetes. By default the environment selects it.
     pub locator: Option<Locator>,
     /// Parent of the cluster's directory. By default the environment selects it.
     pub state_root: Option<StateRoot>,

@@ -1,16 +1,20 @@
-//! Versions that the Go modules pin.
+//! Versions of the programs of a cluster.
 
 use std::env::consts::{ARCH, OS};
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-const KUBERNETES: [&str; 2] =
+use crate::kubernetes_module;
+use crate::release::Release;
+
+/// Go module of the pinned release.
+pub(crate) const KUBERNETES: [&str; 2] =
     [include_str!("../modules/kubernetes/go.mod"), include_str!("../modules/kubernetes/go.sum")];
 const ETCD: [&str; 2] = [include_str!("../modules/etcd/go.mod"), include_str!("../modules/etcd/go.sum")];
 const KWOK: [&str; 2] = [include_str!("../modules/kwok/go.mod"), include_str!("../modules/kwok/go.sum")];
 
-/// Pinned versions, with a leading `v`.
+/// Versions of the programs, with a leading `v`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
     /// `k8s.io/kubernetes`
@@ -22,31 +26,31 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Returns the versions that the modules of this crate pin.
-    pub fn pinned() -> Result<Self> {
-        let [kubernetes, etcd, kwok] = [KUBERNETES, ETCD, KWOK].map(|[go_mod, _]| go_mod);
+    /// Returns the versions of a cluster with this release of Kubernetes. The modules of this crate
+    /// pin the others.
+    pub fn of(release: Release) -> Result<Self> {
+        let [etcd, kwok] = [ETCD, KWOK].map(|[go_mod, _]| go_mod);
         Ok(Self {
-            kubernetes: required(kubernetes, "k8s.io/kubernetes")?,
+            kubernetes: release.version(),
             etcd: required(etcd, "go.etcd.io/etcd/server/v3")?,
             kwok: required(kwok, "sigs.k8s.io/kwok")?,
         })
     }
+}
 
-    /// Returns the name of the cache directory: the versions, a digest of all checksums, and the
-    /// platform.
-    pub fn key(&self) -> String {
-        let digest = [KUBERNETES, ETCD, KWOK].iter().flatten().fold(FNV_OFFSET, |hash, text| fnv(hash, text));
-        format!(
-            "kubernetes-{}-etcd-{}-kwok-{}-{OS}-{ARCH}-{digest:016x}",
-            self.kubernetes, self.etcd, self.kwok
-        )
-    }
-
-    /// Returns the major and minor version of Kubernetes, as in `/version`.
-    pub fn kubernetes_minor(&self) -> (&str, &str) {
-        let mut parts = self.kubernetes.trim_start_matches('v').split('.');
-        (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
-    }
+/// Returns the name of the cache directory of a release: the versions, a digest of the Go modules,
+/// and the platform.
+pub fn cache_key(release: Release) -> Result<String> {
+    let Versions { kubernetes, etcd, kwok } = Versions::of(release)?;
+    let [pinned, checksums] = KUBERNETES.map(str::to_owned);
+    let module = if release.is_pinned() {
+        [pinned, checksums]
+    } else {
+        [kubernetes_module::go_mod(release, &pinned), String::new()]
+    };
+    let texts = module.iter().map(String::as_str).chain(ETCD).chain(KWOK);
+    let digest = texts.fold(FNV_OFFSET, fnv);
+    Ok(format!("kubernetes-{kubernetes}-etcd-{etcd}-kwok-{kwok}-{OS}-{ARCH}-{digest:016x}"))
 }
 
 fn required(go_mod: &str, module: &str) -> Result<String> {
@@ -69,21 +73,27 @@ fn fnv(seed: u64, text: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::release::RELEASES;
 
     #[test]
     fn every_module_pins_a_version() {
-        let versions = Versions::pinned().unwrap();
-        assert!(versions.kubernetes.starts_with("v1."), "{versions:?}");
+        let versions = Versions::of(Release::default()).unwrap();
+        assert_eq!(versions.kubernetes, required(KUBERNETES[0], "k8s.io/kubernetes").unwrap());
         assert!(versions.etcd.starts_with("v3."), "{versions:?}");
         assert!(versions.kwok.starts_with("v0."), "{versions:?}");
-        assert_eq!(versions.kubernetes_minor().0, "1");
+    }
+
+    #[test]
+    fn pinned_module_has_the_go_version_of_the_release() {
+        assert!(KUBERNETES[0].contains(&format!("\ngo {}\n", Release::default().go())));
     }
 
     #[test]
     fn key_changes_with_dependencies() {
         assert_ne!(fnv(FNV_OFFSET, "a v1 h1:x"), fnv(FNV_OFFSET, "a v1 h1:y"));
-        let key = Versions::pinned().unwrap().key();
-        assert!(key.contains("kubernetes-v1.") && !key.contains('/'), "{key}");
+        let keys = RELEASES.map(|release| cache_key(release).unwrap());
+        assert!(keys.iter().all(|key| key.contains("kubernetes-v1.") && !key.contains('/')), "{keys:?}");
+        assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use clap::{Args, Subcommand};
 use cluster::state::Owner;
 use cluster::{Options, Progress, Record, attach, named};
 
+use crate::kubernetes::Kubernetes;
+
 /// Manages clusters that run in the background on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
@@ -53,6 +55,8 @@ pub(crate) struct Up {
     /// need
     #[arg(long, default_value_t = 0)]
     real_nodes: usize,
+    #[command(flatten)]
+    kubernetes: Kubernetes,
 }
 
 /// Image to load.
@@ -83,8 +87,9 @@ pub(crate) async fn run(command: ClusterCommand) -> Result<()> {
         }
         ClusterCommand::Keep(up) => {
             let (nodes, real_nodes) = (up.simulated_nodes(), up.real_nodes);
+            let locator = Some(up.kubernetes.locator()?);
             let name = Some(up.name.name);
-            named::keep(Options { name, nodes, real_nodes, ..Options::default() }).await
+            named::keep(Options { name, nodes, real_nodes, locator, ..Options::default() }).await
         }
     }
 }
@@ -100,6 +105,7 @@ fn start(up: &Up) -> Result<()> {
     let mut keeper = Command::new(std::env::current_exe().context("cannot find the path of this program")?);
     keeper.args(["cluster", "keep", "--name", &up.name.name, "--nodes", &up.simulated_nodes().to_string()]);
     keeper.args(["--real-nodes", &up.real_nodes.to_string()]);
+    keeper.args(["--kubernetes", &up.kubernetes.release().to_string()]);
     let record = named::up(&up.name.name, keeper, &Progress::stderr())?;
     println!("cluster {:?} is usable after {:.1} s", record.name, began.elapsed().as_secs_f64());
     println!("  export KUBECONFIG={}", record.kubeconfig.display());

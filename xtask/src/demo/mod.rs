@@ -13,13 +13,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use cluster::{
     Cluster, Options, Progress,
-    binaries::Locator,
     program::{build_manager, workspace},
     usage::resident,
 };
 use local_manager::{launch::start_manager_with_webhooks, samples};
 
-use crate::rbac;
+use crate::{kubernetes::Kubernetes, rbac};
 
 /// Starts a cluster, runs all controllers on all samples, and prints the results.
 #[derive(Args)]
@@ -40,6 +39,9 @@ pub(crate) struct Demo {
     /// what `cargo xtask cluster prepare` installs
     #[arg(long, conflicts_with_all = ["nodes", "release"])]
     real: bool,
+
+    #[command(flatten)]
+    kubernetes: Kubernetes,
 }
 
 /// Timeout until the samples are ready.
@@ -48,14 +50,16 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 impl Demo {
     pub(crate) async fn run(&self) -> Result<()> {
         if self.real {
-            return real::run(self.exit).await;
+            return real::run(self.exit, self.kubernetes).await;
         }
         println!("building the manager ...");
         let program = build_manager(self.release)?;
         // Builds the control plane first, so that the printed time does not include it.
-        Locator::from_env()?.locate(&Progress::stderr())?;
+        let locator = self.kubernetes.locator()?;
+        locator.locate(&Progress::stderr())?;
         let began = Instant::now();
-        let cluster = Cluster::start(Options { nodes: self.nodes, ..Options::default() }).await?;
+        let options = Options { nodes: self.nodes, locator: Some(locator), ..Options::default() };
+        let cluster = Cluster::start(options).await?;
         tokio::select! {
             result = self.show(&cluster, &program, began) => result?,
             interrupted = tokio::signal::ctrl_c() => interrupted?,

@@ -8,7 +8,7 @@ use local_manager::{in_cluster, samples};
 use manager::NAMESPACE;
 
 use super::{TIMEOUT, table, tenant, wait_for_interrupt};
-use crate::image;
+use crate::{image, kubernetes::Kubernetes};
 
 /// Number of nodes.
 const NODES: usize = 3;
@@ -22,14 +22,16 @@ printf 'set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n' | nc -w 5 $serv
 const STORED: &str = "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n";
 
 /// Runs the demo. With `exit`, does not wait for Ctrl+C.
-pub(super) async fn run(exit: bool) -> Result<()> {
+pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
     real_nodes::check()?;
     println!("building the image of the manager ...");
     let archive = image::build_for_host()?;
     // Builds what is missing first, so that the printed time does not include it.
-    cluster::prepare_real_nodes(&Progress::stderr())?;
+    let locator = kubernetes.locator()?;
+    cluster::prepare_real_nodes(&locator, &Progress::stderr())?;
     let began = Instant::now();
-    let cluster = Cluster::start(Options { nodes: 0, real_nodes: NODES, ..Options::default() }).await?;
+    let options = Options { nodes: 0, real_nodes: NODES, locator: Some(locator), ..Options::default() };
+    let cluster = Cluster::start(options).await?;
     let show = async {
         let installing = Instant::now();
         in_cluster::install(&cluster, &archive).await?;

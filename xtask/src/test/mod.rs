@@ -12,13 +12,13 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use cluster::{
-    CLUSTER_VARIABLE, Cluster, Options,
+    CLUSTER_VARIABLE, Cluster, KUBERNETES_VARIABLE, Options,
     program::{cargo_in, workspace},
     real_nodes,
 };
 use output::Output;
 
-use crate::image;
+use crate::{image, kubernetes::Kubernetes};
 
 /// Maximum number of failed tests that are retried. More failures have a common cause.
 const MAX_RETRIES: usize = 3;
@@ -44,6 +44,8 @@ pub(crate) struct Test {
     /// installs; they include the image of the manager
     #[arg(long)]
     real: bool,
+    #[command(flatten)]
+    kubernetes: Kubernetes,
     /// Arguments of `cargo test`, after `--`; `--workspace` by default. With arguments, nothing is
     /// retried
     #[arg(last = true)]
@@ -52,7 +54,7 @@ pub(crate) struct Test {
 
 impl Test {
     pub(crate) async fn run(&self) -> Result<()> {
-        let output = if self.real { real(&self.args)? } else { self.simulated().await? };
+        let output = if self.real { self.real_nodes()? } else { self.simulated().await? };
         println!("\nslowest test programs:");
         for (program, seconds) in output.slowest(SLOWEST) {
             println!("{seconds:>8.1} s  {program}");
@@ -68,21 +70,27 @@ impl Test {
     }
 
     async fn simulated(&self) -> Result<Output> {
-        let cluster = Cluster::start(Options::default()).await?;
-        let variables = [(CLUSTER_VARIABLE, cluster.record().name.clone())];
+        let locator = Some(self.kubernetes.locator()?);
+        let cluster = Cluster::start(Options { locator, ..Options::default() }).await?;
+        let variables = [self.release(), (CLUSTER_VARIABLE, cluster.record().name.clone())];
         let output =
             if self.args.is_empty() { all(&variables)? } else { cargo_test(&variables, &self.args)? };
         cluster.stop()?;
         Ok(output)
     }
-}
 
-/// Runs the tests that need real nodes, with the image of this version. Nothing is retried.
-fn real(args: &[String]) -> Result<Output> {
-    real_nodes::check()?;
-    let variables = [(IMAGE_VARIABLE, image::build_for_host()?.display().to_string())];
-    let all: Vec<_> = REAL.split_whitespace().chain(args.iter().map(String::as_str)).collect();
-    cargo_test(&variables, &all)
+    /// Runs the tests that need real nodes, with the image of this version. Nothing is retried.
+    fn real_nodes(&self) -> Result<Output> {
+        real_nodes::check()?;
+        let variables = [self.release(), (IMAGE_VARIABLE, image::build_for_host()?.display().to_string())];
+        let all: Vec<_> = REAL.split_whitespace().chain(self.args.iter().map(String::as_str)).collect();
+        cargo_test(&variables, &all)
+    }
+
+    /// Returns the variable that selects the release for clusters that tests start.
+    fn release(&self) -> (&'static str, String) {
+        (KUBERNETES_VARIABLE, self.kubernetes.release().to_string())
+    }
 }
 
 /// Runs all tests, and retries those that failed.
