@@ -24,3 +24,14 @@ impl Kubernetes {
         Locator::of(self.kubernetes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cluster::RELEASES;
+    use manager::OLDEST_KUBERNETES;
+
+    #[test]
+    fn oldest_supported_version_can_run() {
+        assert_eq!(RELEASES[0].minor(), OLDEST_KUBERNETES);
+    }
+}

@@ -38,10 +38,9 @@ pub const NAMESPACE: &str = "ensemble-system";
 /// ServiceAccount of a deployed manager.
 pub const ACCOUNT: &str = "ensemble-manager";
 
-/// Minor version of the oldest supported Kubernetes, the first with ValidatingAdmissionPolicy `v1`.
-///
-/// The tests run on 1.36.
-pub const OLDEST_KUBERNETES: u32 = 30;
+/// Minor version of the oldest supported Kubernetes. It is the first that deletes the Pods of a
+/// namespace before the rest, on which the cleanup of the manager relies.
+pub const OLDEST_KUBERNETES: u32 = 33;
 
 /// All controllers. To add one, add its crate to the dependencies and a line here.
 pub const CONTROLLERS: &[Registration] = &[

@@ -13,7 +13,7 @@ pub(super) fn finding(url: &str, version: &Info) -> Finding {
         ("1", Some(minor)) if minor < OLDEST_KUBERNETES => Finding::error(
             what,
             format!("{url} has the unsupported version {git_version}"),
-            format!("upgrade Kubernetes to 1.{OLDEST_KUBERNETES} or newer, which serves admission policies"),
+            format!("upgrade Kubernetes to 1.{OLDEST_KUBERNETES} or newer"),
         ),
         _ => Finding::ok(what, format!("{url} is reachable, {git_version}")),
     }
@@ -40,9 +40,9 @@ mod tests {
             };
             finding("https://127.0.0.1:6443", &version).state
         };
-        assert_eq!(state("29"), State::Error);
-        assert_eq!(state("29+"), State::Error);
-        assert_eq!(state("30"), State::Ok);
+        assert_eq!(state("32"), State::Error);
+        assert_eq!(state("32+"), State::Error);
+        assert_eq!(state("33"), State::Ok);
         assert_eq!(state("36+"), State::Ok);
         assert_eq!(state("unknown"), State::Ok);
     }

@@ -73,8 +73,8 @@ fn rejects_invalid_values() {
     }
     let chart = path("deploy/helm/ensemble");
     let error =
-        helm.run(&["template", &chart, "--kube-version=1.29.9"]).expect_err("the version must be rejected");
-    assert!(error.contains("chart requires kubeVersion: >=1.30"), "{error}");
+        helm.run(&["template", &chart, "--kube-version=1.32.9"]).expect_err("the version must be rejected");
+    assert!(error.contains("chart requires kubeVersion: >=1.33"), "{error}");
 }
 
 #[test]
