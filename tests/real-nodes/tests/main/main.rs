@@ -26,5 +26,6 @@ mod node_selectors;
 mod podset;
 mod postgres;
 mod power_loss;
+mod rollout;
 mod support;
 mod tenancy;
