@@ -55,7 +55,7 @@ impl OwnCluster {
     /// Runs Helm with these words.
     async fn helm(&self, line: &str) -> String {
         let home = tempfile::tempdir().unwrap();
-        let mut helm = Command::new(go_tools::helm().unwrap());
+        let mut helm = Command::new(go_tools::HELM.locate().unwrap());
         helm.args(line.split(' ')).current_dir(workspace());
         helm.env_clear().env("HOME", home.path()).env("KUBECONFIG", self.cluster.kubeconfig());
         let output = helm.output().await.unwrap();
