@@ -145,6 +145,21 @@ async fn connection_stays_open_for_as_long_as_clients_keep_it() {
     exchange(&mut stream).await.unwrap();
 }
 
+/// hyper bounds the headers of the first request only. The idle timeout bounds those of the others.
+#[tokio::test]
+async fn closes_used_connection_whose_next_headers_stall() {
+    let server = serve(4).await;
+    let mut stream = server.connect().await;
+    exchange(&mut stream).await.unwrap();
+    stream.write_all(b"POST / HTTP/1.1\r\nHo").await.unwrap();
+    // A response to a later request shows that the bytes have arrived.
+    server.assert_responds().await;
+    tokio::time::pause();
+    tokio::time::advance(activity::IDLE_TIMEOUT).await;
+    tokio::time::resume();
+    until_closed(stream).await;
+}
+
 #[tokio::test]
 async fn serves_clients_despite_thousands_of_idle_connections() {
     const COUNT: usize = 5000;

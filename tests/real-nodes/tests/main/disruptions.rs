@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     manager::install,
+    podset::{EVICTED_AFTER_3_SECONDS, READY},
     support::{Kubectl, exclusive},
 };
 use ::manager::NAMESPACE as MANAGER;
@@ -13,30 +14,6 @@ const LEASE: Duration = Duration::from_secs(15);
 /// The other replica tries once in two seconds. The rest is for a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(2 + 3);
 
-/// A PodSet whose Pods leave a node three seconds after it stops responding.
-const PODSET: &str = "
-apiVersion: app.example.com/v1alpha1
-kind: PodSet
-metadata: {name: web, namespace: NAMESPACE}
-spec:
-  replicas: 3
-  template:
-    spec:
-      terminationGracePeriodSeconds: 0
-      tolerations:
-        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 3}
-        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 3}
-      topologySpreadConstraints:
-        - maxSkew: 1
-          topologyKey: kubernetes.io/hostname
-          whenUnsatisfiable: ScheduleAnyway
-          labelSelector: {matchLabels: {app.kubernetes.io/instance: web}}
-      containers:
-        - name: nginx
-          image: nginx:1.27
-          readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
-";
-const READY: &str = "get podset web -o jsonpath={.status.readyReplicas}";
 /// The deletion time and the node of each Pod.
 const PODS: &str =
     "get pods --no-headers -o custom-columns=DELETED:.metadata.deletionTimestamp,NODE:.spec.nodeName";
@@ -71,7 +48,7 @@ async fn other_replica_takes_over_from_a_leader_that_is_cut_off() {
     let affinity = format!(
         "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{{matchExpressions: [{{key: kubernetes.io/hostname, operator: NotIn, values: [{node}]}}]}}]}}}}}}\n      containers:"
     );
-    manager.apply(&PODSET.replace("containers:", &affinity)).await;
+    manager.apply(&EVICTED_AFTER_3_SECONDS.replace("containers:", &affinity)).await;
     manager.until(READY, |count| count == "3").await;
     exclusive.cluster.heal_node(&node).unwrap();
     manager

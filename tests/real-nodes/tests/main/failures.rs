@@ -49,6 +49,14 @@ impl Kubectl {
     async fn starts(&self) -> usize {
         self.exec("pod", "cat /data/starts").await.unwrap().lines().count()
     }
+
+    /// Waits until the Pod has restarted once, on the volume that it had.
+    async fn assert_restarted(&self) {
+        let restarts = "get pod pod -o jsonpath={.status.containerStatuses[0].restartCount}";
+        self.until(restarts, |count| count == "1").await;
+        self.ready("pod").await;
+        assert_eq!(self.starts().await, 2);
+    }
 }
 
 #[tokio::test]
@@ -83,11 +91,7 @@ async fn node_boots_right_after_a_power_loss() {
     let kubectl = exclusive.with_pod("reboot").await;
     exclusive.cluster.power_off_node(NODE).unwrap();
     exclusive.cluster.power_on_node(NODE).unwrap();
-    kubectl
-        .until("get pod pod -o jsonpath={.status.containerStatuses[0].restartCount}", |count| count == "1")
-        .await;
-    kubectl.ready("pod").await;
-    assert_eq!(kubectl.starts().await, 2);
+    kubectl.assert_restarted().await;
     exclusive.repaired().await;
 }
 
@@ -101,10 +105,6 @@ async fn power_loss_restarts_pods_on_their_volumes() {
     kubectl.node_is("Unknown").await;
     exclusive.cluster.power_on_node(NODE).unwrap();
     kubectl.node_is("True").await;
-    kubectl
-        .until("get pod pod -o jsonpath={.status.containerStatuses[0].restartCount}", |count| count == "1")
-        .await;
-    kubectl.ready("pod").await;
-    assert_eq!(kubectl.starts().await, 2);
+    kubectl.assert_restarted().await;
     exclusive.repaired().await;
 }

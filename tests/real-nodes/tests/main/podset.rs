@@ -5,8 +5,31 @@ use crate::{
     support::{Kubectl, Shared, shared},
 };
 
-/// The number of Ready Pods.
-const READY: &str = "get podset web -o jsonpath={.status.readyReplicas}";
+/// A PodSet `web` whose Pods leave a node three seconds after it stops responding.
+pub(crate) const EVICTED_AFTER_3_SECONDS: &str = "
+apiVersion: app.example.com/v1alpha1
+kind: PodSet
+metadata: {name: web, namespace: NAMESPACE}
+spec:
+  replicas: 3
+  template:
+    spec:
+      terminationGracePeriodSeconds: 1
+      tolerations:
+        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 3}
+        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 3}
+      topologySpreadConstraints:
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector: {matchLabels: {app: web}}
+      containers:
+        - name: nginx
+          image: nginx:1.27
+          readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
+";
+/// Arguments of kubectl for the number of Ready Pods of the PodSet `web`.
+pub(crate) const READY: &str = "get podset web -o jsonpath={.status.readyReplicas}";
 /// The number of Pods, the number of Ready Pods, and the condition Ready.
 const STATUS: &str = r#"get podset web -o jsonpath={.status.availableReplicas}/{.status.readyReplicas}/{.status.conditions[?(@.type=="Ready")].reason}"#;
 

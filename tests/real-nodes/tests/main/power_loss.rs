@@ -6,33 +6,10 @@ use cluster::wait::eventually;
 
 use crate::{
     manager::install,
+    podset::{EVICTED_AFTER_3_SECONDS, READY},
     support::{Kubectl, PATIENCE, exclusive},
 };
 
-/// Pods that leave a node three seconds after it is found to be unreachable.
-const PODSET: &str = "
-apiVersion: app.example.com/v1alpha1
-kind: PodSet
-metadata: {name: web, namespace: NAMESPACE}
-spec:
-  replicas: 3
-  template:
-    spec:
-      terminationGracePeriodSeconds: 1
-      tolerations:
-        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 3}
-        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 3}
-      topologySpreadConstraints:
-        - maxSkew: 1
-          topologyKey: kubernetes.io/hostname
-          whenUnsatisfiable: ScheduleAnyway
-          labelSelector: {matchLabels: {app: web}}
-      containers:
-        - name: nginx
-          image: nginx:1.27
-          readinessProbe: {httpGet: {port: 80}, periodSeconds: 1}
-";
-const READY: &str = "get podset web -o jsonpath={.status.readyReplicas}";
 /// The number of Pods, the number of Ready Pods, and the condition Ready.
 const STATUS: &str =
     r#"{.status.availableReplicas}/{.status.readyReplicas}/{.status.conditions[?(@.type=="Ready")].status}"#;
@@ -66,7 +43,7 @@ async fn pods_of_a_node_without_power_are_replaced_without_surplus() {
     let exclusive = exclusive().await;
     install(exclusive.cluster).await;
     let kubectl = Kubectl::new(exclusive.cluster, "power").await;
-    kubectl.apply(PODSET).await;
+    kubectl.apply(EVICTED_AFTER_3_SECONDS).await;
     kubectl.until(READY, |count| count == "3").await;
     let status = kubectl.history("podset/web", STATUS).await;
     let pods = kubectl.history("pods", "{.metadata.name} {.metadata.deletionTimestamp}").await;

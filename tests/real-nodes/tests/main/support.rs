@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, path::PathBuf, process::Stdio, time::Duration};
 
+use ::manager::NAMESPACE;
 use anyhow::{Context, Result};
 use cluster::{Cluster, Options, TestNamespace, wait::eventually};
-use manager::NAMESPACE;
 use tokio::{
     process::Command,
     sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard},
