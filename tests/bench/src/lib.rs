@@ -5,6 +5,7 @@ mod hostile_reviews;
 mod idle;
 mod latency;
 mod peers;
+mod real;
 mod requests;
 mod reviews;
 mod scale;
@@ -13,7 +14,7 @@ mod start;
 mod tenants;
 mod workload;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -23,7 +24,7 @@ use cluster::program::build_manager;
 /// Measures a release build of the manager.
 #[derive(Args)]
 pub struct Bench {
-    /// Benchmarks to run, all by default
+    /// Benchmarks to run; by default all except `real`
     #[arg(value_enum)]
     benchmarks: Vec<Benchmark>,
 
@@ -53,6 +54,9 @@ pub struct Bench {
 
     #[command(flatten)]
     tenants: tenants::Tenants,
+
+    #[command(flatten)]
+    real: real::Real,
 }
 
 /// One benchmark. Each starts its own cluster.
@@ -76,21 +80,25 @@ enum Benchmark {
     Scrape,
     /// Measure many Tenants and the creation of namespaces in them
     Tenants,
+    /// Measure the image of the manager in containers on real nodes, which need root
+    Real,
 }
 
 /// Timeout of a wait for the cluster or the manager.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Bench {
-    /// Builds the manager, runs the benchmarks one after the other, and prints the figures.
+    /// Builds the manager, runs the benchmarks one after the other, and prints the figures. `image`
+    /// builds the image of the manager, and returns its archive.
     ///
     /// # Errors
     /// Returns an error if the manager cannot be built, or if a benchmark fails.
-    pub async fn run(&self) -> Result<()> {
+    pub async fn run(&self, image: fn() -> Result<PathBuf>) -> Result<()> {
         println!("building the manager ...");
         let program = build_manager(true)?;
         for benchmark in Benchmark::value_variants() {
-            if self.benchmarks.is_empty() || self.benchmarks.contains(benchmark) {
+            let by_default = self.benchmarks.is_empty() && *benchmark != Benchmark::Real;
+            if by_default || self.benchmarks.contains(benchmark) {
                 match benchmark {
                     Benchmark::Idle => self.idle.run(&program).await?,
                     Benchmark::Latency => self.latency.run(&program).await?,
@@ -101,6 +109,7 @@ impl Bench {
                     Benchmark::HostileReviews => self.hostile_reviews.run(&program).await?,
                     Benchmark::Scrape => self.scrape.run(&program).await?,
                     Benchmark::Tenants => self.tenants.run(&program).await?,
+                    Benchmark::Real => self.real.run(image).await?,
                 }
             }
         }
