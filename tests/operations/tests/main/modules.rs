@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "crates/ensemblectl",
     "crates/manager",
     "crates/memcached",
@@ -14,6 +14,7 @@ const CRATES: [&str; 15] = [
     "crates/operator-core",
     "crates/operator-runtime",
     "crates/podset",
+    "crates/postgres-model",
     "crates/tenant",
     "tests/bench",
     "tests/cluster",

@@ -1,0 +1,31 @@
+//! What the operator of a PostgresCluster and the instances in its Pods share.
+//!
+//! The operator decides, and an instance (PID 1 of the Postgres container) obeys. Both must compute
+//! the same positions, timelines, and quorums, so the arithmetic is here. The crate is pure: it has
+//! no client, no clock, and no input or output. No function panics, whatever the input is.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`lsn`] | positions in the write-ahead log (WAL) |
+//! | [`timeline`] | timelines, their histories, where two histories part, stub histories |
+//! | [`wal_file`] | WAL segments and the names of the files in `pg_wal` |
+//!
+//! # Examples
+//!
+//! A former primary wrote until `0/5000000`. Its successor forked at `0/4000000`, so the former
+//! primary has WAL that the successor lacks:
+//!
+//! ```
+//! use postgres_model::timeline::{Ancestry, History, Position, TimelineId, ancestry};
+//!
+//! let former = History::first();
+//! let successor = History::parse(TimelineId::new(2)?, "1\t0/4000000\tno recovery target specified\n")?;
+//! let fork = Position { timeline: TimelineId::FIRST, lsn: "0/4000000".parse()? };
+//! assert_eq!(ancestry(&former, "0/5000000".parse()?, &successor), Ancestry::Diverged(fork));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod hex;
+pub mod lsn;
+pub mod timeline;
+pub mod wal_file;
