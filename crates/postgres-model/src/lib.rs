@@ -9,6 +9,7 @@
 //! | [`lsn`] | positions in the write-ahead log (WAL) |
 //! | [`timeline`] | timelines, their histories, where two histories part, stub histories |
 //! | [`wal_file`] | WAL segments and the names of the files in `pg_wal` |
+//! | [`version`] | versions of PostgreSQL, the catalog of images, which image a version runs |
 //!
 //! # Examples
 //!
@@ -28,4 +29,5 @@
 mod hex;
 pub mod lsn;
 pub mod timeline;
+pub mod version;
 pub mod wal_file;
