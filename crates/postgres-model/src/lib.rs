@@ -9,6 +9,8 @@
 //! | [`lsn`] | positions in the write-ahead log (WAL) |
 //! | [`timeline`] | timelines, their histories, where two histories part, stub histories |
 //! | [`wal_file`] | WAL segments and the names of the files in `pg_wal` |
+//! | [`sync`] | `synchronous_standby_names` |
+//! | [`failover`] | which member to promote, and the quorum that a promotion needs |
 //! | [`version`] | versions of PostgreSQL, the catalog of images, which image a version runs |
 //!
 //! # Examples
@@ -26,8 +28,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod failover;
 mod hex;
 pub mod lsn;
+pub mod sync;
 pub mod timeline;
 pub mod version;
 pub mod wal_file;
