@@ -11,6 +11,7 @@ use std::{
 
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 use kube::{Api, api::PostParams};
+use lease::{LeaseRecord, LossReason, Machine, Step, Timing, Write, WriteResult, Writer, record};
 use operator_core::{
     fence::{Fence, now},
     metrics::Metrics,
@@ -21,13 +22,7 @@ use tokio::{
 };
 use tracing::{error, info};
 
-use super::{
-    lease::{self, Writer, record},
-    lease_cache::LeaseCache,
-    machine::{LeaseRecord, LossReason, Machine, Step, Write, WriteResult},
-    outage_log::OutageLog,
-    timing::Timing,
-};
+use super::{controller_lease, lease_cache::LeaseCache, outage_log::OutageLog};
 
 /// Extra delay before acquiring a free Lease for each controller that this process already leads,
 /// so that replicas share the controllers, and its maximum.
@@ -80,9 +75,9 @@ impl Elector {
     ) -> Self {
         Self {
             controller,
-            name: lease::name(controller),
+            name: controller_lease::name(controller),
             machine: Machine::new(process.identity.clone(), process.timing, now()),
-            writer: Writer { identity: process.identity.clone(), timing: process.timing },
+            writer: controller_lease::writer(controller, &process.identity, process.timing),
             lease: None,
             highest_version: 0,
             went_backwards: false,
@@ -142,16 +137,8 @@ impl Elector {
         }
     }
 
-    /// Returns the timeout of a request, which never exceeds the time for which this process still
-    /// leads.
-    fn request_timeout(&self) -> Duration {
-        let left = self.machine.leads_until().saturating_sub(now());
-        let attempt = self.process.timing.attempt();
-        if left.is_zero() { attempt } else { attempt.min(left) }
-    }
-
     async fn read(&mut self) {
-        let result = timeout(self.request_timeout(), self.process.api.get_opt(&self.name)).await;
+        let result = timeout(self.machine.request_timeout(now()), self.process.api.get_opt(&self.name)).await;
         if let Ok(Ok(found)) = result {
             if let Some(lease) = &found {
                 self.check_version(lease);
@@ -178,7 +165,7 @@ impl Elector {
     /// Returns the Lease to write, or `None` if the version to replace is not the one that was read
     /// last.
     fn desired(&self, write: &Write) -> Option<Lease> {
-        let unused = || lease::unused(self.controller, &self.process.namespace);
+        let unused = || controller_lease::unused(self.controller, &self.process.namespace);
         let last_read = |version: &String| {
             self.lease.clone().filter(|lease| lease.metadata.resource_version.as_ref() == Some(version))
         };
@@ -201,7 +188,7 @@ impl Elector {
                 }
             }
         };
-        match timeout(self.request_timeout(), request).await {
+        match timeout(self.machine.request_timeout(now()), request).await {
             Ok(Ok(lease)) => self.sent(write, lease),
             Ok(Err(error)) => {
                 self.outages.failed("write", Some(&error));

@@ -12,11 +12,10 @@ use kube::{
         watcher::{Config, Event, watcher},
     },
 };
+use lease::{LeaseRecord, record};
 use operator_core::labels::MANAGED_SELECTOR;
 use tokio::sync::watch;
 use tracing::{debug, warn};
-
-use super::{lease::record, machine::LeaseRecord};
 
 /// Duration of a watch request in seconds. A half-open connection is detected by then.
 const WATCH_SECONDS: u32 = 55;

@@ -1,9 +1,9 @@
 //! Leader election: of several replicas, one runs each controller.
 //!
 //! ```text
-//! lease_cache -- hints --> machine (pure state machine) <-- responses -- elector --> Lease
-//! (one watch a process)                                                     |
-//!                                fence (checked before every write) <-------+---> Leadership (supervisor)
+//! lease_cache -- hints --> machine (crate lease, pure) <-- responses -- elector --> Lease
+//! (one watch a process)                                                    |
+//!                               fence (checked before every write) <-------+---> Leadership (supervisor)
 //! ```
 //!
 //! # Guarantees
@@ -21,12 +21,10 @@
 //! stop, or replaces a held Lease with an unused one, moves leadership without the leader's
 //! consent.
 
+mod controller_lease;
 mod elector;
-mod lease;
 mod lease_cache;
-mod machine;
 mod outage_log;
-mod timing;
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -37,6 +35,7 @@ use std::{
 use anyhow::{Context, Result};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
+pub use lease::{MAX_LEASE_DURATION, Timing, TimingError};
 use operator_core::{
     fence::Fence,
     metrics::Metrics,
@@ -48,10 +47,9 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
+pub use controller_lease::{name as lease_name, unused as unused_lease};
 use elector::{Elector, Process};
-pub use lease::{name as lease_name, unused as unused_lease};
 use lease_cache::LeaseCache;
-pub use timing::{MAX_LEASE_DURATION, Timing, TimingError};
 
 /// Timeout of the release of a Lease. A Lease that is not released expires.
 const RELEASE: Duration = Duration::from_secs(1);

@@ -8,6 +8,7 @@ use std::{
 
 const CRATES: [&str; 16] = [
     "crates/ensemblectl",
+    "crates/lease",
     "crates/manager",
     "crates/memcached",
     "crates/namespaceplus",

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Maximum lease duration. A longer duration in a Lease was not written by a manager, so the wait
-/// for a lost leader is bounded.
+/// Maximum lease duration. A longer duration in a Lease was not written by a candidate, so the
+/// wait for a lost leader is bounded.
 pub const MAX_LEASE_DURATION: Duration = Duration::from_mins(10);
 
 /// Durations of leader election; see [`Timing::new`].
@@ -82,12 +82,12 @@ impl Timing {
 
     /// Returns the time between the starts of two renewals. It leaves time for a few more attempts
     /// without loading the API server more than necessary.
-    pub(super) fn renewal(self) -> Duration {
+    pub(crate) fn renewal(self) -> Duration {
         (self.lease / 3).min(self.renew_deadline / 2)
     }
 
     /// Returns the timeout of one request.
-    pub(super) fn attempt(self) -> Duration {
+    pub(crate) fn attempt(self) -> Duration {
         self.renew_deadline / 2
     }
 }

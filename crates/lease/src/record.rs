@@ -1,32 +1,27 @@
 //! Contents of a Lease. The fields are those that client-go writes.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
     jiff::Timestamp,
 };
-use kube::core::ObjectMeta;
-use operator_core::labels;
 
-use super::{machine::LeaseRecord, timing::Timing};
+use crate::{machine::LeaseRecord, timing::Timing};
 
 /// Annotation of a Lease whose last holder released it after all its work had stopped. The next
 /// holder removes it, so a Lease that is emptied by hand does not have it.
 const RELEASED: &str = "ensemble.example.com/released";
 
-/// Returns the name of a controller's Lease.
-pub fn name(controller: &str) -> String {
-    format!("ensemble-{controller}")
-}
-
-/// Returns a controller's Lease as it is deployed. It has never been held, so the first candidate
-/// leads at once.
-pub fn unused(controller: &str, namespace: &str) -> Lease {
+/// Returns a Lease that has never been held, so the first candidate leads at once. Labels and
+/// annotations do not matter to the election.
+pub fn unused(name: &str, namespace: &str, labels: BTreeMap<String, String>) -> Lease {
     Lease {
         metadata: ObjectMeta {
-            name: Some(name(controller)),
+            name: Some(name.to_owned()),
             namespace: Some(namespace.to_owned()),
-            labels: Some(labels::recommended("ensemble", "ensemble", controller)),
+            labels: Some(labels),
             ..ObjectMeta::default()
         },
         spec: None,
@@ -34,7 +29,7 @@ pub fn unused(controller: &str, namespace: &str) -> Lease {
 }
 
 /// Returns the parts of a Lease that matter to the election.
-pub(super) fn record(lease: &Lease) -> LeaseRecord {
+pub fn record(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let is_unused = spec == LeaseSpec::default();
     let is_marked = lease.metadata.annotations.iter().flatten().any(|(key, _)| key == RELEASED);
@@ -44,39 +39,62 @@ pub(super) fn record(lease: &Lease) -> LeaseRecord {
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
         free: is_unused || (is_marked && holder.is_empty()),
         holder,
-        duration: std::time::Duration::from_secs(seconds),
+        duration: Duration::from_secs(seconds),
     }
 }
 
-/// Creates the Leases that one candidate writes.
-pub(super) struct Writer {
-    pub(super) identity: String,
-    pub(super) timing: Timing,
+/// Creates the Leases that one candidate writes. Other labels, annotations, and fields stay.
+pub struct Writer {
+    identity: String,
+    timing: Timing,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
 }
 
 impl Writer {
-    /// Returns a Lease without a holder that is not marked as released.
-    pub(super) fn unheld(&self, mut unused: Lease) -> Lease {
+    /// Creates a writer. `identity` and `timing` must be those of the candidate's
+    /// [`Machine`](crate::Machine).
+    pub fn new(identity: impl Into<String>, timing: Timing) -> Self {
+        let (labels, annotations) = Default::default();
+        Self { identity: identity.into(), timing, labels, annotations }
+    }
+
+    /// Sets the labels that the Lease gets when this candidate acquires or renews it.
+    #[must_use]
+    pub fn with_labels(self, labels: BTreeMap<String, String>) -> Self {
+        Self { labels, ..self }
+    }
+
+    /// Sets the annotations that the Lease gets when this candidate acquires or renews it.
+    #[must_use]
+    pub fn with_annotations(self, annotations: BTreeMap<String, String>) -> Self {
+        Self { annotations, ..self }
+    }
+
+    /// Returns an [unused](fn@unused) Lease changed into one without a holder that is not marked as
+    /// released, so that it has to age.
+    pub fn unheld(&self, mut unused: Lease) -> Lease {
         let spec = unused.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());
         spec.lease_duration_seconds = self.seconds();
         unused
     }
 
-    /// Returns a deleted Lease with its former contents, renewed by this candidate.
-    pub(super) fn recreate(&self, mut unused: Lease, before: Option<&Lease>, now: Timestamp) -> Lease {
+    /// Returns a deleted Lease with its former spec, renewed by this candidate. `before` is the Lease
+    /// as it was last read or written.
+    pub fn recreate(&self, mut unused: Lease, before: Option<&Lease>, now: Timestamp) -> Lease {
         unused.spec = before.and_then(|lease| lease.spec.clone());
         self.hold(unused, now)
     }
 
-    /// Returns the Lease, acquired or renewed by this candidate.
-    pub(super) fn hold(&self, mut lease: Lease, now: Timestamp) -> Lease {
+    /// Returns the Lease, acquired or renewed by this candidate. It keeps its resource version, which
+    /// must be the one that [`Write`](crate::Write) names.
+    pub fn hold(&self, mut lease: Lease, now: Timestamp) -> Lease {
+        add(&mut lease.metadata.labels, &self.labels);
+        add(&mut lease.metadata.annotations, &self.annotations);
         if let Some(annotations) = &mut lease.metadata.annotations {
             annotations.remove(RELEASED);
         }
-        let named = lease.metadata.name.as_deref().and_then(|name| name.strip_prefix("ensemble-"));
-        let own = labels::recommended("ensemble", "ensemble", named.unwrap_or_default());
-        labels::add(&mut lease.metadata.labels, own);
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_ref() != Some(&self.identity) {
             spec.acquire_time = Some(MicroTime(now));
@@ -89,8 +107,8 @@ impl Writer {
         lease
     }
 
-    /// Returns the Lease, released.
-    pub(super) fn release(&self, mut lease: Lease, now: Timestamp) -> Lease {
+    /// Returns the Lease, released, so that the next candidate leads immediately.
+    pub fn release(&self, mut lease: Lease, now: Timestamp) -> Lease {
         let mark = (RELEASED.to_owned(), self.identity.clone());
         lease.metadata.annotations.get_or_insert_default().extend([mark]);
         let spec = lease.spec.get_or_insert_default();
@@ -104,16 +122,26 @@ impl Writer {
     }
 }
 
+fn add(present: &mut Option<BTreeMap<String, String>>, wanted: &BTreeMap<String, String>) {
+    if !wanted.is_empty() {
+        present.get_or_insert_default().extend(wanted.clone());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn writer(identity: &str) -> Writer {
-        Writer { identity: identity.to_owned(), timing: Timing::default() }
+        Writer::new(identity, Timing::default()).with_labels(labels())
+    }
+
+    fn labels() -> BTreeMap<String, String> {
+        [("app.kubernetes.io/managed-by".to_owned(), "ensemble".to_owned())].into()
     }
 
     fn lease() -> Lease {
-        unused("podset", "ensemble-system")
+        unused("ensemble-podset", "ensemble-system", labels())
     }
 
     #[test]
@@ -156,14 +184,27 @@ mod tests {
         let held = writer("identity").hold(lease, Timestamp::UNIX_EPOCH);
         assert_eq!(held.metadata.annotations.unwrap()["note"], "mine");
         let labels = held.metadata.labels.unwrap();
-        assert_eq!((labels["team"].as_str(), labels[labels::MANAGED_BY].as_str()), ("blue", "ensemble"));
+        assert_eq!(
+            (labels["team"].as_str(), labels["app.kubernetes.io/managed-by"].as_str()),
+            ("blue", "ensemble")
+        );
+    }
+
+    #[test]
+    fn adds_own_annotations_but_never_mark_of_release() {
+        let own = [("system".to_owned(), "7".to_owned()), (RELEASED.to_owned(), "forged".to_owned())];
+        let own = Writer::new("identity", Timing::default()).with_annotations(own.into());
+        let held = own.hold(lease(), Timestamp::UNIX_EPOCH);
+        assert_eq!(held.metadata.annotations, Some([("system".to_owned(), "7".to_owned())].into()));
+        let released = own.release(held, Timestamp::UNIX_EPOCH).metadata.annotations.unwrap();
+        assert_eq!((released["system"].as_str(), released[RELEASED].as_str()), ("7", "identity"));
     }
 
     #[test]
     fn ignores_invalid_numbers() {
         let mut lease = lease();
         lease.spec = Some(LeaseSpec { lease_duration_seconds: Some(-5), ..LeaseSpec::default() });
-        assert_eq!(record(&lease).duration, std::time::Duration::ZERO);
+        assert_eq!(record(&lease).duration, Duration::ZERO);
         assert!(!record(&lease).free);
     }
 }

@@ -15,57 +15,63 @@
 
 use std::time::Duration;
 
-use super::timing::{MAX_LEASE_DURATION, Timing};
+use crate::timing::{MAX_LEASE_DURATION, Timing};
 
-/// Time on the monotonic clock of this process.
-type Moment = Duration;
+/// Time on a monotonic clock of the process, since any start.
+///
+/// The clock must advance while the process is paused and while the computer sleeps, as
+/// `CLOCK_BOOTTIME` of Linux does.
+pub type Moment = Duration;
 
 /// The parts of a Lease that matter to the election.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct LeaseRecord {
-    /// Resource version.
-    pub(super) version: String,
+pub struct LeaseRecord {
+    /// Resource version. Only compared for equality.
+    pub version: String,
     /// Identity of the holder; empty if there is none.
-    pub(super) holder: String,
+    pub holder: String,
     /// Lease duration that the holder wrote.
-    pub(super) duration: Duration,
+    pub duration: Duration,
     /// Whether no candidate leads with it: its last holder released it after all work stopped, or
     /// it has never been held.
-    pub(super) free: bool,
+    pub free: bool,
 }
 
-/// Next step of a candidate.
+/// Next step of a candidate, which the program performs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Read the Lease and call [`Machine::read_done`].
+pub enum Step {
+    /// Read the Lease from the API server, not from a cache, and call [`Machine::read_done`].
     Read,
     /// Write the Lease and call [`Machine::write_done`].
     Write(Write),
-    /// Wait until this time or the next watch event.
+    /// Wait until this time, the next watch event, or the resignation. Then call [`Machine::next`]
+    /// again.
     Wait(Moment),
-    /// The candidate has resigned and released the Lease.
+    /// The candidate has resigned, and holds no Lease that it could release.
     Done,
 }
 
-/// Write of a Lease. A write with a resource version replaces exactly that version.
+/// Write of a Lease. A write with a resource version replaces exactly that version. The others
+/// create the Lease and fail if it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Write {
-    /// Create the Lease without a holder.
+pub enum Write {
+    /// Create the Lease without a holder: [`Writer::unheld`](crate::Writer::unheld).
     Create,
-    /// Recreate a deleted Lease while this candidate leads.
+    /// Recreate a deleted Lease while this candidate leads:
+    /// [`Writer::recreate`](crate::Writer::recreate).
     Recreate,
-    /// Become the holder.
+    /// Become the holder: [`Writer::hold`](crate::Writer::hold).
     Acquire(String),
-    /// Remain the holder.
+    /// Remain the holder: [`Writer::hold`](crate::Writer::hold).
     Renew(String),
-    /// Release the Lease.
+    /// Release the Lease: [`Writer::release`](crate::Writer::release).
     Release(String),
 }
 
 /// Result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum WriteResult {
-    /// The Lease has this resource version now.
+pub enum WriteResult {
+    /// The Lease has this resource version now. The response must have arrived.
     Committed(String),
     /// The API server rejected the write: a conflict, a missing Lease, or a missing right.
     Rejected,
@@ -75,7 +81,7 @@ pub(super) enum WriteResult {
 
 /// Reason why a candidate stopped leading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LossReason {
+pub enum LossReason {
     /// The renew deadline passed.
     Deadline,
     /// The Lease has another holder, or its holder was removed.
@@ -91,8 +97,11 @@ struct Observed {
     read_at: Option<Moment>,
 }
 
-/// State of one candidate for one Lease.
-pub(super) struct Machine {
+/// State of one candidate for one Lease. The [crate] lists the guarantees and their assumptions.
+///
+/// Call [`Machine::next`] in a loop and perform one step at a time. Call [`Machine::expire`] or
+/// [`Machine::next`] at [`Machine::leads_until`] at the latest, to notice the end of leadership.
+pub struct Machine {
     identity: String,
     timing: Timing,
     observed: Option<Observed>,
@@ -113,7 +122,7 @@ pub(super) struct Machine {
 impl Machine {
     /// Creates a candidate without any knowledge. `identity` must be unique, even among earlier
     /// processes.
-    pub(super) fn new(identity: String, timing: Timing, now: Moment) -> Self {
+    pub fn new(identity: String, timing: Timing, now: Moment) -> Self {
         Self {
             identity,
             timing,
@@ -128,28 +137,38 @@ impl Machine {
         }
     }
 
-    /// Returns the time until which this candidate leads; a time in the past if it does not lead.
-    pub(super) fn leads_until(&self) -> Moment {
+    /// Returns the timeout of a request that begins now, which never exceeds the time for which this
+    /// candidate still leads. A program may choose a shorter one.
+    pub fn request_timeout(&self, now: Moment) -> Duration {
+        let left = self.leads_until().saturating_sub(now);
+        let attempt = self.timing.attempt();
+        if left.is_zero() { attempt } else { attempt.min(left) }
+    }
+
+    /// Returns the time until which this candidate leads; zero or a time in the past if it does not
+    /// lead.
+    pub fn leads_until(&self) -> Moment {
         if self.resigned { Moment::ZERO } else { self.until }
     }
 
     /// Stops leading if the renew deadline has passed.
-    pub(super) fn expire(&mut self, now: Moment) {
+    pub fn expire(&mut self, now: Moment) {
         if now >= self.until {
             self.lose(LossReason::Deadline);
         }
     }
 
-    /// Returns why this candidate stopped leading.
-    pub(super) fn lost(&self) -> Option<LossReason> {
+    /// Returns why this candidate stopped leading; `None` if it leads, never led, or resigned.
+    pub fn lost(&self) -> Option<LossReason> {
         self.lost
     }
 
     /// Returns the next step. The leader renews its Lease ([`Write::Renew`]) at regular intervals.
     ///
     /// `acquire_delay` is how long to leave a free Lease to other candidates. `watched` is whether
-    /// the watch delivers changes.
-    pub(super) fn next(&mut self, now: Moment, acquire_delay: Duration, watched: bool) -> Step {
+    /// a watch delivers changes of the Lease. Without one, the Lease is read after each
+    /// [`Timing::retry`] while another candidate holds it.
+    pub fn next(&mut self, now: Moment, acquire_delay: Duration, watched: bool) -> Step {
         self.expire(now);
         let next_read = match self.next_read {
             Some(at) if at <= now => return Step::Read,
@@ -202,8 +221,9 @@ impl Machine {
         record.duration.min(MAX_LEASE_DURATION).max(self.timing.lease())
     }
 
-    /// Processes the result of a read: `None` if there is no Lease, `Err` if there was no response.
-    pub(super) fn read_done(&mut self, now: Moment, found: Result<Option<LeaseRecord>, ()>) {
+    /// Processes the result of [`Step::Read`]: `None` if there is no Lease, `Err` if the request
+    /// failed.
+    pub fn read_done(&mut self, now: Moment, found: Result<Option<LeaseRecord>, ()>) {
         let Ok(found) = found else {
             self.next_read = Some(now + self.timing.retry());
             return;
@@ -245,8 +265,9 @@ impl Machine {
         }
     }
 
-    /// Processes a watch event, which may be old.
-    pub(super) fn watch_event(&mut self, now: Moment, news: Option<LeaseRecord>) {
+    /// Processes a watch event, which may be old: `None` if the Lease was deleted. Events are
+    /// optional and make a candidate faster.
+    pub fn watch_event(&mut self, now: Moment, news: Option<LeaseRecord>) {
         let own = self.own.is_some() || self.is_leading();
         match news {
             Some(record) if own && record.holder == self.identity => {}
@@ -256,8 +277,9 @@ impl Machine {
         }
     }
 
-    /// Processes the result of a write that began at `started`.
-    pub(super) fn write_done(&mut self, write: &Write, started: Moment, now: Moment, written: WriteResult) {
+    /// Processes the result of [`Step::Write`]. `started` is the time immediately before the request
+    /// was sent; a later one lets two candidates lead at the same time.
+    pub fn write_done(&mut self, write: &Write, started: Moment, now: Moment, written: WriteResult) {
         match written {
             WriteResult::Committed(version) => self.committed(write, started, now, version),
             WriteResult::Rejected => self.wait_after_failure(now, now),
@@ -289,8 +311,9 @@ impl Machine {
         }
     }
 
-    /// Stops leading and being a candidate. The next steps release the Lease.
-    pub(super) fn resign(&mut self, now: Moment) {
+    /// Stops leading and being a candidate. The next steps release the Lease, so call it only after
+    /// all work of the leader has stopped.
+    pub fn resign(&mut self, now: Moment) {
         self.resigned = true;
         self.not_before = now;
     }
