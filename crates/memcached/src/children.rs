@@ -14,9 +14,8 @@ use k8s_openapi::api::{
 use kube::{Resource, ResourceExt};
 use operator_core::{
     ControllerBuilder, ObjectKey,
-    builder::controller_key,
     events::Events,
-    kind::{Kind, describe, is_deleting},
+    kind::{Kind, describe},
     owner::Owner,
     write::{Children, OperationResult, WriteError},
 };
@@ -78,12 +77,12 @@ impl ChildObjects {
 
     /// Returns the Deployment, if it exists and the Memcached owns it.
     pub(crate) fn deployment(&self, cache: &Memcached, owner: &Owner) -> Option<Arc<Deployment>> {
-        owned(&self.deployments, &ObjectKey::of(cache), owner)
+        self.deployments.owned(&ObjectKey::of(cache), owner)
     }
 
     /// Returns whether the Service exists and the Memcached owns it.
     pub(crate) fn has_service(&self, cache: &Memcached, owner: &Owner) -> bool {
-        owned(&self.services, &ObjectKey::of(cache), owner).is_some()
+        self.services.owned(&ObjectKey::of(cache), owner).is_some()
     }
 
     /// Creates or updates an object with `mutate`. Without `mutate`, deletes the object if the
@@ -99,37 +98,17 @@ impl ChildObjects {
     where
         K: Kind + Serialize + PartialEq + Default,
     {
-        let Some(mutate) = mutate else {
-            return self.delete_if_owned(children, cache, owner, key).await;
-        };
-        match children.create_or_update(key, owner, mutate).await {
+        let belongs_to_predecessor =
+            || children.get(key).is_some_and(|object| owner.succeeds_owner_of(object.meta()));
+        match children.reconcile(key, owner, mutate).await {
             Ok(OperationResult::Created) => self.record_event::<K>(cache, key, CREATED, "Create"),
             Ok(OperationResult::Updated) => self.record_event::<K>(cache, key, UPDATED, "Update"),
+            Ok(OperationResult::Deleted) => self.record_event::<K>(cache, key, DELETED, "Delete"),
             Ok(OperationResult::Unchanged) => {}
-            Err(error @ WriteError::NotOwned { .. })
-                if belongs_to_predecessor(children, cache, owner, key) =>
-            {
+            Err(error @ WriteError::NotOwned { .. }) if belongs_to_predecessor() => {
                 return Err(Error::AwaitingCleanup(error));
             }
             Err(error) => return Err(Error::from_write(error)),
-        }
-        Ok(())
-    }
-
-    async fn delete_if_owned<K>(
-        &self,
-        children: &Children<K>,
-        cache: &Memcached,
-        owner: &Owner,
-        key: &ObjectKey,
-    ) -> Result<(), Error>
-    where
-        K: Kind + Serialize + PartialEq + Default,
-    {
-        let left = owned(children, key, owner).filter(|object| !is_deleting(object.as_ref()));
-        if let Some(object) = left {
-            children.delete(&object).await.map_err(Error::from_write)?;
-            self.record_event::<K>(cache, key, DELETED, "Delete");
         }
         Ok(())
     }
@@ -152,27 +131,4 @@ impl ChildObjects {
 fn metrics_key(cache: &Memcached) -> ObjectKey {
     let name = format!("{}-metrics", cache.name_any());
     Service::key_within(cache.metadata.namespace.as_deref(), &name)
-}
-
-/// Returns the object from the cache, if it exists and `owner` owns it.
-fn owned<K>(children: &Children<K>, key: &ObjectKey, owner: &Owner) -> Option<Arc<K>>
-where
-    K: Kind + Serialize + PartialEq + Default,
-{
-    children.get(key).filter(|object| owner.owns(object.meta()))
-}
-
-/// Returns whether the object belongs to a deleted Memcached of the same name.
-fn belongs_to_predecessor<K>(
-    children: &Children<K>,
-    cache: &Memcached,
-    owner: &Owner,
-    key: &ObjectKey,
-) -> bool
-where
-    K: Kind + Serialize + PartialEq + Default,
-{
-    children.get(key).is_some_and(|object| {
-        !owner.owns(object.meta()) && controller_key::<Memcached>(object.meta()) == Some(ObjectKey::of(cache))
-    })
 }

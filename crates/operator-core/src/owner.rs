@@ -75,6 +75,17 @@ impl Owner {
         }
     }
 
+    /// Returns whether the object belongs to an earlier owner: one of the same kind and name that was
+    /// deleted and created again. The garbage collector deletes such an object.
+    pub fn succeeds_owner_of(&self, meta: &ObjectMeta) -> bool {
+        let (Self::Reference(owner), Some(found)) = (self, controller_of(meta)) else { return false };
+        let identity = |reference: &OwnerReference| {
+            let group = reference.api_version.split_once('/').map(|(group, _)| group.to_owned());
+            (group, reference.kind.clone(), reference.name.clone())
+        };
+        found.uid != owner.uid && identity(found) == identity(owner)
+    }
+
     /// Adds the owner to the metadata of an object, unless it is there already.
     pub fn set_on(&self, meta: &mut ObjectMeta) {
         if self.owns(meta) {
@@ -162,6 +173,20 @@ mod tests {
         first.set_on(&mut child);
         assert!(first.owns(&child));
         assert!(!second.owns(&child));
+    }
+
+    #[test]
+    fn recognizes_objects_of_an_earlier_owner_of_its_name() {
+        let earlier = Owner::controller(&config_map("a", "1"), Some("a")).unwrap();
+        let later = Owner::controller(&config_map("a", "2"), Some("a")).unwrap();
+        let mut child = ObjectMeta::default();
+        assert!(!later.succeeds_owner_of(&child));
+        earlier.set_on(&mut child);
+        assert!(later.succeeds_owner_of(&child));
+        assert!(!earlier.succeeds_owner_of(&child), "it still owns the object");
+        let reference = child.owner_references.as_mut().unwrap().first_mut().unwrap();
+        "apps/v1".clone_into(&mut reference.api_version);
+        assert!(!later.succeeds_owner_of(&child), "the kind of another group");
     }
 
     #[test]

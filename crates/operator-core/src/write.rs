@@ -8,7 +8,7 @@ use serde::Serialize;
 pub use crate::error::WriteError;
 use crate::{
     informer::Informer,
-    kind::{Kind, ObjectKey, describe},
+    kind::{Kind, ObjectKey, describe, is_deleting},
     owner::{Owner, describe_controller},
     writer::{DeletePrecondition, Writer},
 };
@@ -23,8 +23,10 @@ pub enum OperationResult {
     Created,
     /// The object existed and differed.
     Updated,
-    /// The object existed and was equal. Nothing was sent.
+    /// The object existed and was equal, or was to be deleted and did not exist. Nothing was sent.
     Unchanged,
+    /// The object was deleted.
+    Deleted,
 }
 
 /// Runs `attempt`, and retries it up to four times while it returns a conflict (409).
@@ -77,6 +79,32 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
     /// Returns the child with this key from the cache.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.writer.get(key)
+    }
+
+    /// Returns the child with this key from the cache, if `owner` owns it.
+    pub fn owned(&self, key: &ObjectKey, owner: &Owner) -> Option<Arc<K>> {
+        self.get(key).filter(|object| owner.owns(object.meta()))
+    }
+
+    /// Creates or updates an optional child of `owner` with `mutate`. Without `mutate`, deletes the
+    /// object if `owner` owns it.
+    ///
+    /// # Errors
+    /// See [`Children::create_or_update`].
+    pub async fn reconcile(
+        &self,
+        key: &ObjectKey,
+        owner: &Owner,
+        mutate: Option<impl Fn(&mut K)>,
+    ) -> Result<OperationResult, WriteError> {
+        if let Some(mutate) = mutate {
+            return self.create_or_update(key, owner, mutate).await;
+        }
+        let Some(surplus) = self.owned(key, owner).filter(|object| !is_deleting(object.as_ref())) else {
+            return Ok(OperationResult::Unchanged);
+        };
+        self.delete(&surplus).await?;
+        Ok(OperationResult::Deleted)
     }
 
     /// Creates or updates a child of `owner`.

@@ -36,6 +36,23 @@ async fn sends_only_changes_and_reads_own_writes() {
 }
 
 #[tokio::test]
+async fn optional_child_is_deleted_only_by_its_owner() {
+    let fixture = Fixture::new().await;
+    let (owner, other) = (fixture.owner("owner").await, fixture.owner("other").await);
+    let key = fixture.key("child");
+    let reconcile = async |owner, value: Option<&str>| {
+        fixture.children.reconcile(&key, owner, value.map(|value| set("a", value))).await.unwrap()
+    };
+    assert_eq!(reconcile(&owner, None).await, OperationResult::Unchanged);
+    assert_eq!(reconcile(&owner, Some("1")).await, OperationResult::Created);
+    assert_eq!(reconcile(&other, None).await, OperationResult::Unchanged);
+    assert!(fixture.children.owned(&key, &other).is_none());
+    assert!(fixture.children.owned(&key, &owner).is_some());
+    assert_eq!(reconcile(&owner, None).await, OperationResult::Deleted);
+    assert!(fixture.config_maps().get_opt("child").await.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn preserves_fields_of_other_clients() {
     let fixture = Fixture::new().await;
     let owner = fixture.owner("owner").await;
