@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 18] = [
     "crates/ensemblectl",
     "crates/lease",
     "crates/manager",
@@ -15,6 +15,7 @@ const CRATES: [&str; 16] = [
     "crates/operator-core",
     "crates/operator-runtime",
     "crates/podset",
+    "crates/postgres",
     "crates/postgres-model",
     "crates/tenant",
     "tests/bench",

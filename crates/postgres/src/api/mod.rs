@@ -1,0 +1,115 @@
+//! The PostgresCluster API, `lukeb0nd.com/v1`.
+
+#![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
+
+mod status;
+mod storage;
+
+use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration, TopologySpreadConstraint};
+use kube::{CustomResource, KubeSchema};
+use postgres_model::version::VersionSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub use status::{
+    BootstrapStatus, InstanceStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus, Role, ServiceNames,
+};
+pub use storage::{AccessMode, Retention, RetentionPolicy, Storage};
+
+/// spec is the desired state of the PostgresCluster.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "lukeb0nd.com",
+    version = "v1",
+    kind = "PostgresCluster",
+    plural = "postgresclusters",
+    shortname = "pgc",
+    category = "ensemble",
+    namespaced,
+    status = "PostgresClusterStatus",
+    derive = "PartialEq",
+    doc = "Semi-automatic PostgreSQL cluster",
+    scale(
+        spec_replicas_path = ".spec.size",
+        status_replicas_path = ".status.size",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
+    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.readyMembers"),
+    printcolumn(name = "Primary", type_ = "string", json_path = ".status.primary.current"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("size(self.metadata.name) <= 50")
+        .message("a PostgresCluster's name may have at most 50 characters, so that the names of its Pods and Services are valid"),
+    validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("a PostgresCluster's name must begin with a letter and contain only lower case letters, digits, and '-', because its Services are named after it")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresClusterSpec {
+    /// size is the number of members, the primary included, from 1 to 9.
+    #[serde(default = "default_size")]
+    #[schemars(range(min = 1, max = 9))]
+    pub size: i32,
+
+    /// version is the version of PostgreSQL: a major version such as 17, or an exact version such as
+    /// "17.6". A new cluster with a version before 14 runs the manager's default version, and the
+    /// condition VersionSupported says so. Defaults to the manager's default version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 && self <= 999 : string(self).matches('^[0-9]{1,3}([.][0-9]{1,3}){0,2}$')")
+        .message("version must be a version of PostgreSQL, such as 17, \"17.6\", or \"9.6.3\""))]
+    pub version: Option<VersionSpec>,
+
+    /// image is an image of PostgreSQL to use instead of the manager's. It must contain the major
+    /// version of version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^[^ \\t\\r\\n]+$')").message("an image's name must not contain whitespace"))]
+    pub image: Option<String>,
+
+    /// paused stops all actions of the controller, including failover. It still updates the status.
+    #[serde(default)]
+    pub paused: bool,
+
+    /// nodeSelector contains the labels that the nodes of the members must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+
+    /// tolerations are the tolerations of the members' Pods.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub tolerations: Vec<Toleration>,
+
+    /// priorityClassName is the priority class of the members' Pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class_name: Option<String>,
+
+    /// topologySpreadConstraints replace the default constraints of the members' Pods, which spread
+    /// them over zones and nodes if possible.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+
+    /// antiAffinity requires a node of its own for each member. By default, members avoid a node with
+    /// another member if possible.
+    #[serde(default)]
+    pub anti_affinity: bool,
+
+    /// resources are the resources of the PostgreSQL container. Defaults to requests of 100m CPU and
+    /// 256Mi memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// storage describes the volume of each member.
+    #[serde(default)]
+    pub storage: Storage,
+
+    /// retention decides what happens to the volumes of members that are removed.
+    #[serde(default)]
+    pub retention: Retention,
+}
+
+fn default_size() -> i32 {
+    3
+}

@@ -1,0 +1,210 @@
+//! Status of a PostgresCluster.
+//!
+//! Most of it reports. `nextSerial`, `instances`, `primary`, and `bootstrap` also decide: the
+//! controller stores a decision here before it acts on it, so that the next reconcile continues
+//! after a crash.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// status is the observed state of the PostgresCluster.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresClusterStatus {
+    /// phase summarizes the state of the cluster.
+    #[serde(default)]
+    pub phase: Phase,
+
+    /// reason says in one word why the cluster is in this phase.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+
+    /// controlPaused is true while spec.paused stops the controller.
+    #[serde(default)]
+    pub control_paused: bool,
+
+    /// observedGeneration is the generation of the spec that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// size is the number of members.
+    #[serde(default)]
+    pub size: i32,
+
+    /// readyMembers is the number of ready members.
+    #[serde(default)]
+    pub ready_members: i32,
+
+    /// selector is the label selector of the members' Pods.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub selector: String,
+
+    /// members lists the names of the members.
+    #[serde(default)]
+    pub members: Members,
+
+    /// instances lists the members with their state.
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    #[serde(default)]
+    pub instances: Vec<InstanceStatus>,
+
+    /// nextSerial is the serial number of the next member. Serial numbers are never reused.
+    #[serde(default = "first_serial")]
+    #[schemars(range(min = 1))]
+    pub next_serial: u32,
+
+    /// primary says which member is the primary.
+    #[serde(default)]
+    pub primary: PrimaryStatus,
+
+    /// bootstrap says on which volume the database may be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<BootstrapStatus>,
+
+    /// currentVersion is the version of PostgreSQL that the members run.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub current_version: String,
+
+    /// services are the names of the Services to connect to.
+    #[serde(default)]
+    pub services: ServiceNames,
+
+    /// conditions are the latest observations: Available, Scaling, VersionSupported, and Ready, which
+    /// summarizes them.
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+fn first_serial() -> u32 {
+    1
+}
+
+/// Phase of a PostgresCluster.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// The first member creates the database.
+    #[default]
+    Creating,
+    /// The cluster has a database.
+    Running,
+}
+
+/// Names of the members.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Members {
+    /// ready lists the ready members.
+    #[serde(default)]
+    pub ready: Vec<String>,
+
+    /// unready lists the other members.
+    #[serde(default)]
+    pub unready: Vec<String>,
+}
+
+/// State of a member.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceStatus {
+    /// name is the name of the member, of its Pod, and of its PersistentVolumeClaim.
+    pub name: String,
+
+    /// serial is the serial number of the member.
+    pub serial: u32,
+
+    /// role is the role of the member.
+    #[serde(default)]
+    pub role: Role,
+
+    /// ready is true if the member's Pod is ready.
+    #[serde(default)]
+    pub ready: bool,
+
+    /// joined is true once the member has been ready.
+    #[serde(default)]
+    pub joined: bool,
+
+    /// leaving is true for a member that is being removed.
+    #[serde(default)]
+    pub leaving: bool,
+
+    /// node is the node on which the member runs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub node: String,
+
+    /// volumeUID is the UID of the member's PersistentVolumeClaim. A claim with another UID is not
+    /// the volume of this member, and never used for it.
+    #[serde(default, rename = "volumeUID", skip_serializing_if = "String::is_empty")]
+    pub volume_uid: String,
+}
+
+/// Role of a member.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The member accepts writes.
+    Primary,
+    /// The member follows the primary.
+    #[default]
+    Replica,
+}
+
+impl Role {
+    /// Returns the value in the API, which is also that of the label.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Replica => "replica",
+        }
+    }
+}
+
+/// The primary, and the member that is to become it.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PrimaryStatus {
+    /// current is the name of the primary. Empty if there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub current: String,
+
+    /// target is the name of the member that may be primary.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target: String,
+
+    /// epoch counts the decisions about the target.
+    #[serde(default)]
+    pub epoch: i64,
+}
+
+/// Permission to create the database. It is given once for each cluster.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapStatus {
+    /// volumeUID is the UID of the PersistentVolumeClaim on which the database is created.
+    #[serde(rename = "volumeUID")]
+    pub volume_uid: String,
+
+    /// done is true once the database exists. From then on, no database is ever created.
+    #[serde(default)]
+    pub done: bool,
+}
+
+/// Names of the Services of a cluster.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceNames {
+    /// rw is the Service of the primary.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rw: String,
+
+    /// ro is the Service of the replicas.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ro: String,
+
+    /// r is the Service of all members.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub r: String,
+}

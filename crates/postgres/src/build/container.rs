@@ -1,0 +1,120 @@
+//! The containers of a member: one installs the instance manager, the other runs it with PostgreSQL.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{
+        Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
+        Probe, ResourceRequirements, SecurityContext, VolumeMount,
+    },
+    apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
+};
+use kube::ResourceExt;
+
+use super::{
+    APP, PORT,
+    pod::{DATA, MemberImages, PROGRAM, RUN, SCRATCH},
+};
+use crate::api::PostgresCluster;
+
+/// Where the instance manager is installed.
+const PROGRAM_PATH: &str = "/ensemble";
+/// Where the volume of the member is mounted.
+const DATA_PATH: &str = "/var/lib/ensemble";
+const PROBE_PORT: i32 = 8009;
+const PROBES: &str = "probes";
+
+/// Returns the init container, which copies the instance manager into a volume.
+pub(super) fn installer(images: &MemberImages<'_>) -> Container {
+    Container {
+        name: "install".to_owned(),
+        image: Some(images.instance.to_owned()),
+        command: Some(vec!["/ensemble-instance".to_owned(), "install".to_owned(), PROGRAM_PATH.to_owned()]),
+        security_context: Some(restricted()),
+        volume_mounts: Some(vec![mount(PROGRAM, PROGRAM_PATH)]),
+        ..Container::default()
+    }
+}
+
+/// Returns the container of PostgreSQL. The instance manager is its first process.
+pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> Container {
+    let value =
+        |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() };
+    Container {
+        name: APP.to_owned(),
+        image: Some(images.postgres.to_owned()),
+        command: Some(vec![format!("{PROGRAM_PATH}/ensemble-instance"), "run".to_owned()]),
+        env: Some(vec![
+            value("CLUSTER", cluster.name_any()),
+            field("POD_NAME", "metadata.name"),
+            field("POD_NAMESPACE", "metadata.namespace"),
+            field("POD_UID", "metadata.uid"),
+        ]),
+        ports: Some(vec![
+            port(APP, PORT),
+            port("status", 8008),
+            port("metrics", 9187),
+            port(PROBES, PROBE_PORT),
+        ]),
+        resources: Some(cluster.spec.resources.clone().unwrap_or_else(default_resources)),
+        security_context: Some(restricted()),
+        startup_probe: Some(probe("/livez", 1, 60)),
+        liveness_probe: Some(probe("/livez", 10, 3)),
+        readiness_probe: Some(probe("/readyz", 2, 2)),
+        volume_mounts: Some(vec![
+            mount(DATA, DATA_PATH),
+            mount(PROGRAM, PROGRAM_PATH),
+            mount(RUN, "/run/postgresql"),
+            mount(SCRATCH, "/tmp"),
+        ]),
+        ..Container::default()
+    }
+}
+
+fn default_resources() -> ResourceRequirements {
+    let requests = [("cpu", "100m"), ("memory", "256Mi")];
+    let requests: BTreeMap<_, _> =
+        requests.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).into();
+    ResourceRequirements { requests: Some(requests), ..ResourceRequirements::default() }
+}
+
+/// Returns an environment variable with a field of the Pod.
+fn field(name: &str, path: &str) -> EnvVar {
+    let field = ObjectFieldSelector { field_path: path.to_owned(), ..ObjectFieldSelector::default() };
+    let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
+    EnvVar { name: name.to_owned(), value_from: Some(source), ..EnvVar::default() }
+}
+
+fn port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort { name: Some(name.to_owned()), container_port: number, ..ContainerPort::default() }
+}
+
+fn mount(volume: &str, path: &str) -> VolumeMount {
+    VolumeMount { name: volume.to_owned(), mount_path: path.to_owned(), ..VolumeMount::default() }
+}
+
+fn probe(path: &str, period: i32, failures: i32) -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::String(PROBES.to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(period),
+        timeout_seconds: Some(3),
+        failure_threshold: Some(failures),
+        ..Probe::default()
+    }
+}
+
+/// Returns the security context for the restricted Pod Security Standard, with a read-only root file
+/// system.
+fn restricted() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+        read_only_root_filesystem: Some(true),
+        run_as_non_root: Some(true),
+        ..SecurityContext::default()
+    }
+}

@@ -1,0 +1,102 @@
+//! Children that a cluster owns: Services, PodDisruptionBudgets, the Lease, and what the members
+//! need to use the API.
+
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Service, ServiceAccount},
+    policy::v1::PodDisruptionBudget,
+    rbac::v1::{Role, RoleBinding},
+};
+use kube::ResourceExt;
+use operator_core::{
+    ControllerBuilder, ObjectKey,
+    kind::Kind,
+    owner::Owner,
+    write::{Children, WriteError},
+};
+use serde::Serialize;
+
+use crate::{
+    api::{self, PostgresCluster},
+    build::{access, budget, lease, service::Access},
+    error::Error,
+};
+
+/// Reads and writes the children of all clusters.
+pub(crate) struct ChildObjects {
+    services: Children<Service>,
+    budgets: Children<PodDisruptionBudget>,
+    leases: Children<Lease>,
+    accounts: Children<ServiceAccount>,
+    roles: Children<Role>,
+    bindings: Children<RoleBinding>,
+}
+
+impl ChildObjects {
+    /// Starts the informers. A cluster is reconciled when one of its children changes.
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, PostgresCluster>) -> Self {
+        Self {
+            services: builder.owns(),
+            budgets: builder.owns(),
+            leases: builder.owns(),
+            accounts: builder.owns(),
+            roles: builder.owns(),
+            bindings: builder.owns(),
+        }
+    }
+
+    /// Creates, updates, and deletes the children as the spec requires.
+    ///
+    /// A failure on one object does not block the others. Returns all failures.
+    pub(crate) async fn reconcile(&self, cluster: &PostgresCluster, owner: &Owner) -> Vec<Error> {
+        let (name, own) = (cluster.name_any(), |name: &str| key(cluster, name));
+        let account = |object: &mut _| access::mutate_account(cluster, object);
+        let role = |object: &mut _| access::mutate_role(cluster, object);
+        let binding = |object: &mut _| access::mutate_binding(cluster, object);
+        let lease = |object: &mut _| lease::mutate(cluster, object);
+        let mut results = vec![
+            reconcile_child(&self.accounts, owner, own(&name), Some(account)).await,
+            // Comes before the binding: the API server compares its rights with those of the writer.
+            reconcile_child(&self.roles, owner, own(&name), Some(role)).await,
+            reconcile_child(&self.bindings, owner, own(&name), Some(binding)).await,
+            reconcile_child(&self.leases, owner, own(&name), Some(lease)).await,
+        ];
+        for access in Access::ALL {
+            let mutate = |object: &mut _| access.mutate(cluster, object);
+            results
+                .push(reconcile_child(&self.services, owner, own(&access.name(cluster)), Some(mutate)).await);
+        }
+        for role in [api::Role::Primary, api::Role::Replica] {
+            let mutate =
+                budget::is_needed(cluster).then_some(|object: &mut _| budget::mutate(cluster, role, object));
+            let key = own(&budget::name(cluster, role));
+            results.push(reconcile_child(&self.budgets, owner, key, mutate).await);
+        }
+        results.into_iter().filter_map(Result::err).collect()
+    }
+}
+
+/// Returns the key of an object in the namespace of the cluster.
+pub(crate) fn key(cluster: &PostgresCluster, name: &str) -> ObjectKey {
+    ObjectKey::namespaced(&cluster.namespace().unwrap_or_default(), name)
+}
+
+async fn reconcile_child<K>(
+    children: &Children<K>,
+    owner: &Owner,
+    key: ObjectKey,
+    mutate: Option<impl Fn(&mut K)>,
+) -> Result<(), Error>
+where
+    K: Kind + Serialize + PartialEq + Default,
+{
+    let belongs_to_predecessor =
+        || children.get(&key).is_some_and(|object| owner.succeeds_owner_of(object.meta()));
+    match children.reconcile(&key, owner, mutate).await {
+        Ok(_) => Ok(()),
+        Err(error @ WriteError::NotOwned { .. }) if belongs_to_predecessor() => {
+            Err(Error::AwaitingCleanup(error))
+        }
+        Err(error) => Err(Error::from_write(error)),
+    }
+}

@@ -1,0 +1,8 @@
+//! Condition types of a PostgresCluster.
+
+/// Condition: the primary takes writes.
+pub const AVAILABLE: &str = "Available";
+/// Condition: members are being added or removed.
+pub const SCALING: &str = "Scaling";
+/// Condition: the version of the spec runs as written.
+pub const VERSION_SUPPORTED: &str = "VersionSupported";

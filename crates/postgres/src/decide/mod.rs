@@ -1,0 +1,226 @@
+//! Decides what to do next. Pure: the same observation leads to the same decision.
+//!
+//! A decision consists of a membership and of actions. The actions are valid only after the
+//! membership has been stored. At most one of them is disruptive.
+//!
+//! # Guarantees
+//! - The database is created at most once, on one volume, which the status names before the Pod
+//!   exists.
+//! - A member starts only on its own volume. A lost or replaced volume is reported and never
+//!   recreated under the same member.
+//! - Serial numbers are never reused.
+//! - The primary is never removed because the size is lowered.
+//! - A paused cluster gets no action.
+
+#[cfg(test)]
+mod properties;
+mod size;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    api::{BootstrapStatus, RetentionPolicy, Role},
+    membership::{Member, Membership, Serial},
+};
+
+/// What the controller sees of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    /// Desired number of members.
+    pub(crate) size: usize,
+    pub(crate) paused: bool,
+    /// Policy for the volumes of removed members.
+    pub(crate) when_scaled: RetentionPolicy,
+    /// The stored membership.
+    pub(crate) membership: Membership,
+    /// Volumes with the name of a member of this cluster.
+    pub(crate) volumes: BTreeMap<Serial, Volume>,
+    /// Pods with the name of a member of this cluster.
+    pub(crate) pods: BTreeMap<Serial, MemberPod>,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Volume {
+    pub(crate) uid: String,
+    /// Whether it was created for this cluster, and not for another object of this name.
+    pub(crate) is_ours: bool,
+    pub(crate) is_terminating: bool,
+}
+
+/// A Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemberPod {
+    pub(crate) uid: String,
+    pub(crate) is_ready: bool,
+    pub(crate) is_terminating: bool,
+    /// Whether its containers have ended for good.
+    pub(crate) is_finished: bool,
+    /// Role in its label.
+    pub(crate) role: Option<Role>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// The membership to store before the actions.
+    pub(crate) membership: Membership,
+    pub(crate) actions: Vec<Action>,
+    /// Why the volume of a member cannot be used.
+    pub(crate) problems: Vec<(Serial, VolumeProblem)>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    CreateVolume(Serial),
+    CreatePod(Serial),
+    /// Deletes the Pod with this UID. Disruptive.
+    DeletePod(Serial, String),
+    /// Deletes the volume with this UID. Its member has been removed.
+    DeleteVolume(Serial, String),
+    /// Sets the role label of the Pod with this UID.
+    SetRole(Serial, String, Role),
+}
+
+/// Why the volume of a member cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VolumeProblem {
+    /// The volume of the member no longer exists.
+    Lost,
+    /// Another volume has the name of the member's volume.
+    Replaced,
+    /// A volume with the name of a new member belongs to somebody else.
+    Conflict,
+    /// The volume of the member is being deleted.
+    Terminating,
+}
+
+/// Decides what to do next.
+pub(crate) fn decide(observed: &Observed) -> Decision {
+    let mut next = observed.membership.clone();
+    if observed.paused {
+        return Decision { problems: problems(observed, &next), membership: next, actions: Vec::new() };
+    }
+    learn(observed, &mut next);
+    bootstrap(observed, &mut next);
+    size::adjust(observed, &mut next);
+    let actions = actions(observed, &next);
+    Decision { problems: problems(observed, &next), membership: next, actions }
+}
+
+/// Records the volumes that were created, and the members that have become ready.
+fn learn(observed: &Observed, next: &mut Membership) {
+    for member in &mut next.members {
+        if let (None, Some(volume)) = (&member.volume_uid, observed.volumes.get(&member.serial))
+            && volume.is_ours
+            && !volume.is_terminating
+        {
+            member.volume_uid = Some(volume.uid.clone());
+        }
+        member.joined |= observed.is_ready(member.serial);
+    }
+}
+
+/// Lets the first member create the database, and makes it the primary once it is ready.
+fn bootstrap(observed: &Observed, next: &mut Membership) {
+    if next.bootstrap.is_none() && next.members.is_empty() {
+        let first = size::add(next);
+        (next.target, next.epoch) = (Some(first), next.epoch.saturating_add(1));
+    }
+    let target = next.members.iter().find(|member| Some(member.serial) == next.target);
+    if let (None, Some(uid)) = (&next.bootstrap, target.and_then(|member| member.volume_uid.clone())) {
+        next.bootstrap = Some(BootstrapStatus { volume_uid: uid, done: false });
+    }
+    let joined = next.target.filter(|serial| observed.is_ready(*serial));
+    if let (None, Some(first), Some(bootstrap)) = (next.current, joined, &mut next.bootstrap) {
+        bootstrap.done = true;
+        next.current = Some(first);
+    }
+}
+
+fn actions(observed: &Observed, next: &Membership) -> Vec<Action> {
+    let mut actions: Vec<_> =
+        next.members.iter().filter_map(|member| observed.action(next, member)).collect();
+    let mut disrupted = false;
+    actions.retain(|action| {
+        let is_surplus = disrupted && matches!(action, Action::DeletePod(..));
+        disrupted |= matches!(action, Action::DeletePod(..));
+        !is_surplus
+    });
+    actions
+}
+
+fn problems(observed: &Observed, next: &Membership) -> Vec<(Serial, VolumeProblem)> {
+    next.staying().filter_map(|member| Some((member.serial, observed.problem(member)?))).collect()
+}
+
+impl Observed {
+    /// Returns whether the Pod of a member is ready and stays.
+    fn is_ready(&self, serial: Serial) -> bool {
+        self.pods.get(&serial).is_some_and(|pod| pod.is_ready && !pod.is_terminating)
+    }
+
+    /// Returns the next write for a member.
+    fn action(&self, next: &Membership, member: &Member) -> Option<Action> {
+        let serial = member.serial;
+        let pod = self.pods.get(&serial);
+        if let Some(pod) = pod.filter(|pod| !pod.is_terminating && (member.leaving || pod.is_finished)) {
+            return Some(Action::DeletePod(serial, pod.uid.clone()));
+        }
+        if member.leaving {
+            return if pod.is_none() { self.surplus_volume(member) } else { None };
+        }
+        if let Some(pod) = pod {
+            return self.new_role(next, serial, pod);
+        }
+        if self.problem(member).is_some() {
+            return None;
+        }
+        match member.volume_uid {
+            None => Some(Action::CreateVolume(serial)),
+            Some(_) => may_start(next, member).then_some(Action::CreatePod(serial)),
+        }
+    }
+
+    /// Returns the deletion of the volume of a removed member, if the policy says so.
+    fn surplus_volume(&self, member: &Member) -> Option<Action> {
+        let volume = self.volumes.get(&member.serial)?;
+        let is_surplus = self.when_scaled == RetentionPolicy::Delete
+            && !volume.is_terminating
+            && member.volume_uid.as_ref() == Some(&volume.uid);
+        is_surplus.then(|| Action::DeleteVolume(member.serial, volume.uid.clone()))
+    }
+
+    /// Returns the change of the role label. At no time do two Pods have the label of the primary.
+    fn new_role(&self, next: &Membership, serial: Serial, pod: &MemberPod) -> Option<Action> {
+        let role = next.role(serial);
+        let others_primary =
+            || self.pods.iter().any(|(other, pod)| *other != serial && pod.role == Some(Role::Primary));
+        let is_due = pod.role != Some(role) && !pod.is_terminating;
+        (is_due && (role == Role::Replica || !others_primary()))
+            .then(|| Action::SetRole(serial, pod.uid.clone(), role))
+    }
+
+    fn problem(&self, member: &Member) -> Option<VolumeProblem> {
+        match (&member.volume_uid, self.volumes.get(&member.serial)) {
+            (None, None) => None,
+            (None, Some(volume)) if !volume.is_ours => Some(VolumeProblem::Conflict),
+            (Some(_), None) => Some(VolumeProblem::Lost),
+            (Some(uid), Some(volume)) if *uid != volume.uid => Some(VolumeProblem::Replaced),
+            (_, Some(volume)) => volume.is_terminating.then_some(VolumeProblem::Terminating),
+        }
+    }
+}
+
+/// Returns whether the Pod of a member may start. The first creates the database and needs the
+/// permission. The others copy the primary and need one.
+fn may_start(next: &Membership, member: &Member) -> bool {
+    let is_first = next
+        .bootstrap
+        .as_ref()
+        .is_some_and(|bootstrap| member.volume_uid.as_ref() == Some(&bootstrap.volume_uid));
+    is_first || member.joined || next.current.is_some()
+}

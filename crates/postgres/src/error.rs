@@ -1,0 +1,72 @@
+//! Errors of the PostgresCluster controller.
+
+use operator_core::{
+    ReconcileError,
+    error::{is_denied, is_namespace_terminating},
+    owner::OwnerError,
+    write::WriteError,
+};
+
+use crate::reasons::{
+    AWAITING_CLEANUP, DENIED, INVALID_OWNER, NAME_CONFLICT, STATUS_UPDATE_FAILED, WRITE_FAILED,
+};
+
+/// Reason why the reconcile of a PostgresCluster failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The PostgresCluster cannot own objects.
+    #[error("cannot create the child objects of the PostgresCluster")]
+    Owner(#[from] OwnerError),
+    /// An object of the same name exists and has another owner. The controller did not modify it.
+    #[error(transparent)]
+    NameConflict(WriteError),
+    /// An object still belongs to a deleted PostgresCluster of the same name. The garbage collector
+    /// deletes it.
+    #[error(
+        "waiting for the garbage collector to delete the objects of a deleted PostgresCluster of this name"
+    )]
+    AwaitingCleanup(#[source] WriteError),
+    /// The API server denied a write.
+    #[error(
+        "the API server denied the write; change the quota, the admission policy, the permission, or the spec"
+    )]
+    Denied(#[source] WriteError),
+    /// The namespace is being deleted, and the PostgresCluster with it.
+    #[error("the namespace is being deleted")]
+    NamespaceTerminating(#[source] WriteError),
+    /// A write failed for another reason. The controller retries.
+    #[error(transparent)]
+    Write(WriteError),
+    /// A write to the status failed. The controller retries.
+    #[error(transparent)]
+    Status(WriteError),
+}
+
+impl Error {
+    /// Classifies a failed write.
+    pub(crate) fn from_write(error: WriteError) -> Self {
+        match error.api_error() {
+            None => Self::NameConflict(error),
+            Some(answer) if is_namespace_terminating(answer) => Self::NamespaceTerminating(error),
+            Some(answer) if is_denied(answer) => Self::Denied(error),
+            Some(_) => Self::Write(error),
+        }
+    }
+}
+
+impl ReconcileError for Error {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Owner(_) => INVALID_OWNER,
+            Self::NameConflict(_) => NAME_CONFLICT,
+            Self::AwaitingCleanup(_) => AWAITING_CLEANUP,
+            Self::Denied(_) => DENIED,
+            Self::NamespaceTerminating(_) | Self::Write(_) => WRITE_FAILED,
+            Self::Status(_) => STATUS_UPDATE_FAILED,
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        matches!(self, Self::AwaitingCleanup(_) | Self::NamespaceTerminating(_))
+    }
+}

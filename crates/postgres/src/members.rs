@@ -1,0 +1,212 @@
+//! Pods and volumes of the members.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{Resource, ResourceExt, api::Patch};
+use operator_core::{
+    ControllerBuilder, ObjectKey,
+    builder::controllers_of,
+    informer::{Change, Index, Selection},
+    kind::{is_deleting, uid},
+    owner::Owner,
+    pod::PodView,
+    write::WriteError,
+    writer::{DeletePrecondition, Writer},
+};
+use serde_json::json;
+
+use crate::{
+    api::{PostgresCluster, Role},
+    build::{
+        CLUSTER_LABEL, ROLE_LABEL, member_name,
+        pod::{self, MemberImages},
+        serial_of, volume,
+    },
+    children::key,
+    decide::{Action, MemberPod, Volume},
+    membership::Serial,
+};
+
+/// What the status reports about the Pod of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemberState {
+    pub(crate) is_ready: bool,
+    pub(crate) node: String,
+}
+
+/// Reads and writes the Pods and volumes of all clusters.
+pub(crate) struct MemberObjects {
+    pods: Writer<PodView>,
+    pods_by_owner: Index<PodView, String>,
+    volumes: Writer<PersistentVolumeClaim>,
+    volumes_by_cluster: Index<PersistentVolumeClaim, ObjectKey>,
+}
+
+impl MemberObjects {
+    /// Starts the informers. A cluster is reconciled when one of its Pods or volumes changes.
+    pub(crate) fn build(builder: &mut ControllerBuilder<'_, PostgresCluster>) -> Self {
+        let pods = builder.informer::<PodView>(Selection::All);
+        builder.watches(&pods, controllers_of::<PodView, PostgresCluster>);
+        let pods_by_owner = pods.store().index(|pod: &PodView| {
+            operator_core::owner::controller_of(&pod.metadata)
+                .map(|owner| owner.uid.clone())
+                .into_iter()
+                .collect()
+        });
+        let volumes = builder.informer::<PersistentVolumeClaim>(Selection::All);
+        builder.watches(&volumes, |change: &Change<PersistentVolumeClaim>| {
+            change.states().filter_map(|volume| cluster_of(volume)).collect()
+        });
+        let volumes_by_cluster =
+            volumes.store().index(|volume: &PersistentVolumeClaim| cluster_of(volume).into_iter().collect());
+        Self {
+            pods: builder.writer(pods),
+            pods_by_owner,
+            volumes: builder.writer(volumes),
+            volumes_by_cluster,
+        }
+    }
+
+    /// Returns the Pods that the cluster owns.
+    fn owned_pods(&self, cluster: &PostgresCluster) -> impl Iterator<Item = (Serial, Arc<PodView>)> {
+        let name = cluster.name_any();
+        let pods = self.pods_by_owner.get(&uid(cluster));
+        pods.into_iter().filter_map(move |pod| Some((serial_of(&name, &pod.name_any())?, pod)))
+    }
+
+    /// Returns the Pods of the members, as decisions see them.
+    pub(crate) fn pods(&self, cluster: &PostgresCluster) -> BTreeMap<Serial, MemberPod> {
+        self.owned_pods(cluster).map(|(serial, pod)| (serial, member_pod(&pod))).collect()
+    }
+
+    /// Returns the Pods of the members, as the status reports them.
+    pub(crate) fn states(&self, cluster: &PostgresCluster) -> Vec<(Serial, MemberState)> {
+        let state = |pod: &PodView| MemberState {
+            is_ready: pod.is_ready() && !pod.is_terminating(),
+            node: pod.node.clone(),
+        };
+        self.owned_pods(cluster).map(|(serial, pod)| (serial, state(&pod))).collect()
+    }
+
+    /// Returns the volumes with names of members, whoever they were created for.
+    pub(crate) fn volumes(&self, cluster: &PostgresCluster) -> BTreeMap<Serial, Volume> {
+        let name = cluster.name_any();
+        let volumes = self.volumes_by_cluster.get(&ObjectKey::of(cluster));
+        let view = |volume: &PersistentVolumeClaim| Volume {
+            uid: uid(volume),
+            is_ours: volume::is_of(volume, cluster),
+            is_terminating: is_deleting(volume),
+        };
+        volumes
+            .iter()
+            .filter_map(|volume| Some((serial_of(&name, &volume.name_any())?, view(volume))))
+            .collect()
+    }
+
+    /// Performs an action. What exists or is gone already counts as done.
+    ///
+    /// # Errors
+    /// Returns an error if the API server denies the write or cannot be reached.
+    pub(crate) async fn perform(
+        &self,
+        cluster: &PostgresCluster,
+        owner: &Owner,
+        images: &MemberImages<'_>,
+        action: &Action,
+    ) -> Result<(), WriteError> {
+        match action {
+            Action::CreateVolume(serial) => self.create_volume(cluster, *serial).await,
+            Action::CreatePod(serial) => self.create_pod(cluster, owner, *serial, images).await,
+            Action::DeletePod(serial, uid) => {
+                delete(&self.pods, &key(cluster, &member_name(cluster, *serial)), uid).await
+            }
+            Action::DeleteVolume(serial, uid) => {
+                delete(&self.volumes, &key(cluster, &member_name(cluster, *serial)), uid).await
+            }
+            Action::SetRole(serial, uid, role) => self.set_role(cluster, *serial, uid, *role).await,
+        }
+    }
+
+    async fn create_volume(&self, cluster: &PostgresCluster, serial: Serial) -> Result<(), WriteError> {
+        let volume = volume::new(cluster, serial);
+        match self.volumes.create(&ObjectKey::of(&volume), &volume).await {
+            // The cache is behind, or shows a volume of somebody else at the next reconcile.
+            Err(error) if error.is_stale_cache() => Ok(()),
+            result => result,
+        }
+    }
+
+    async fn create_pod(
+        &self,
+        cluster: &PostgresCluster,
+        owner: &Owner,
+        serial: Serial,
+        images: &MemberImages<'_>,
+    ) -> Result<(), WriteError> {
+        let key = key(cluster, &member_name(cluster, serial));
+        match self.pods.create(&key, &pod::new(cluster, owner, serial, images)).await {
+            Err(error) if error.is_stale_cache() => match self.pods.get(&key) {
+                Some(other) if !owner.owns(other.meta()) => Err(WriteError::NotOwned {
+                    object: operator_core::kind::describe::<PodView>(&key),
+                    holder: operator_core::owner::describe_controller(other.meta()),
+                }),
+                _ => Ok(()),
+            },
+            result => result,
+        }
+    }
+
+    async fn set_role(
+        &self,
+        cluster: &PostgresCluster,
+        serial: Serial,
+        uid: &str,
+        role: Role,
+    ) -> Result<(), WriteError> {
+        let labels = json!({ ROLE_LABEL: role.as_str() });
+        let patch = Patch::Merge(json!({ "metadata": { "uid": uid, "labels": labels } }));
+        let written =
+            self.pods.patch(&key(cluster, &member_name(cluster, serial)), &patch, "set the role of").await;
+        match written {
+            Err(error) if error.is_stale_cache() => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// Deletes an object if it still has this UID.
+async fn delete<K: operator_core::kind::Kind>(
+    writer: &Writer<K>,
+    key: &ObjectKey,
+    uid: &str,
+) -> Result<(), WriteError> {
+    let Some(object) = writer.get(key).filter(|object| object.meta().uid.as_deref() == Some(uid)) else {
+        return Ok(());
+    };
+    writer.delete(&object, DeletePrecondition::Uid).await.map(drop)
+}
+
+fn member_pod(pod: &PodView) -> MemberPod {
+    let role = pod.labels().get(ROLE_LABEL);
+    MemberPod {
+        uid: uid(pod),
+        is_ready: pod.is_ready(),
+        is_terminating: pod.is_terminating(),
+        is_finished: pod.is_finished(),
+        role: [Role::Primary, Role::Replica].into_iter().find(|known| Some(known.as_str()) == role),
+    }
+}
+
+/// Returns the cluster in whose name a volume was created.
+///
+/// A volume without the label counts if its name is that of a member: nobody's data are overwritten.
+fn cluster_of(volume: &PersistentVolumeClaim) -> Option<ObjectKey> {
+    let namespace = volume.namespace()?;
+    let name = volume.name_any();
+    let cluster = match volume.labels().get(CLUSTER_LABEL) {
+        Some(cluster) => cluster.as_str(),
+        None => name.rsplit_once('-')?.0,
+    };
+    Some(ObjectKey::namespaced(&namespace, cluster))
+}

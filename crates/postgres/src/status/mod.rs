@@ -1,0 +1,216 @@
+//! Computes the reporting part of the status. Pure functions.
+
+use k8s_openapi::jiff::Timestamp;
+use operator_core::{
+    ReconcileError,
+    conditions::{NewCondition, READY, Status, set_conditions},
+    error::chain,
+};
+
+use crate::{
+    api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus},
+    build::{member_name, selector_string, service},
+    condition_types::{AVAILABLE, SCALING, VERSION_SUPPORTED},
+    decide::VolumeProblem,
+    error::Error,
+    members::MemberState,
+    membership::{Membership, Serial},
+    reasons,
+    version::{Served, Unsupported},
+};
+
+/// State of a cluster after its reconcile.
+pub(crate) struct Observation<'a> {
+    pub(crate) membership: &'a Membership,
+    /// State of each member that has a Pod.
+    pub(crate) pods: &'a [(Serial, MemberState)],
+    /// What prevents members from running.
+    pub(crate) problems: &'a [(Serial, VolumeProblem)],
+    /// Failures of this reconcile.
+    pub(crate) failures: &'a [Failure],
+    /// The version that runs.
+    pub(crate) version: &'a Result<Served, Unsupported>,
+}
+
+/// A failed write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// Converts an error into a failure.
+    pub(crate) fn from_error(error: &Error) -> Self {
+        Self { reason: error.reason(), message: chain(error) }
+    }
+}
+
+/// Computes the status of a cluster in this state.
+pub(crate) fn status(
+    cluster: &PostgresCluster,
+    observed: &Observation<'_>,
+    now: Timestamp,
+) -> PostgresClusterStatus {
+    let known = cluster.status.clone().unwrap_or_default();
+    let mut status = observed.membership.store(known, |serial| member_name(cluster, serial));
+    for instance in &mut status.instances {
+        let pod = observed.pods.iter().find(|(serial, _)| *serial == instance.serial);
+        let state = pod.map(|(_, state)| state.clone()).unwrap_or_default();
+        (instance.ready, instance.node) = (state.is_ready, state.node);
+    }
+    let generation = cluster.metadata.generation.unwrap_or_default();
+    let conditions = new_conditions(cluster, &status.instances, observed);
+    status.phase = if observed.membership.is_bootstrapped() { Phase::Running } else { Phase::Creating };
+    status.reason = conditions.last().map_or_else(String::new, |ready| ready.reason.to_owned());
+    status.control_paused = cluster.spec.paused;
+    status.observed_generation = Some(generation);
+    status.size = count(status.instances.len());
+    status.members = names_by_readiness(&status.instances);
+    status.ready_members = count(status.members.ready.len());
+    status.selector = selector_string(cluster);
+    status.services = service::names(cluster);
+    if let Ok(served) = observed.version {
+        status.current_version.clone_from(&served.version);
+    }
+    status.conditions = set_conditions(&status.conditions, &conditions, generation, now);
+    status
+}
+
+fn count(length: usize) -> i32 {
+    i32::try_from(length).unwrap_or(i32::MAX)
+}
+
+fn names_by_readiness(instances: &[InstanceStatus]) -> Members {
+    let names = |ready: bool| {
+        let instances = instances.iter().filter(|instance| instance.ready == ready);
+        instances.map(|instance| instance.name.clone()).collect()
+    };
+    Members { ready: names(true), unready: names(false) }
+}
+
+fn new_conditions(
+    cluster: &PostgresCluster,
+    instances: &[InstanceStatus],
+    observed: &Observation<'_>,
+) -> [NewCondition; 4] {
+    let available = available(instances, observed.membership);
+    let scaling = scaling(cluster, instances, observed);
+    let version = version_supported(observed.version);
+    let ready = summary(cluster, instances, [&available, &scaling]);
+    [available, scaling, version, ready]
+}
+
+fn available(instances: &[InstanceStatus], membership: &Membership) -> NewCondition {
+    let primary = instances.iter().find(|instance| Some(instance.serial) == membership.current);
+    match primary {
+        Some(primary) if primary.ready => {
+            NewCondition::is_true(AVAILABLE, reasons::AS_SPECIFIED, format!("{} takes writes", primary.name))
+        }
+        Some(primary) => NewCondition::is_false(
+            AVAILABLE,
+            reasons::NO_PRIMARY,
+            format!("the primary {} is not ready", primary.name),
+        ),
+        None => {
+            NewCondition::is_false(AVAILABLE, reasons::NO_PRIMARY, "no member has created the database yet")
+        }
+    }
+}
+
+/// True while the number of members changes; false with a reason if it should change and cannot.
+fn scaling(
+    cluster: &PostgresCluster,
+    instances: &[InstanceStatus],
+    observed: &Observation<'_>,
+) -> NewCondition {
+    if let Some((reason, message)) = blocked(cluster, observed) {
+        return NewCondition::is_false(SCALING, reason, message);
+    }
+    let joined = instances.iter().filter(|instance| instance.joined && !instance.leaving).count();
+    let message = format!("{joined} of {} members have joined", cluster.spec.size);
+    let leaving = instances.iter().any(|instance| instance.leaving);
+    if count(joined) == cluster.spec.size && !leaving {
+        return NewCondition::is_false(SCALING, reasons::NOT_NEEDED, message);
+    }
+    if cluster.spec.paused {
+        return NewCondition::is_false(SCALING, reasons::PAUSED, format!("{message}; spec.paused is true"));
+    }
+    NewCondition::is_true(SCALING, reasons::SCALING, message)
+}
+
+/// Returns what a person has to solve, as a reason and a message.
+fn blocked(cluster: &PostgresCluster, observed: &Observation<'_>) -> Option<(&'static str, String)> {
+    if let Some(failure) = observed.failures.first() {
+        return Some((failure.reason, failure.message.clone()));
+    }
+    if let Err(unsupported) = observed.version {
+        return Some((unsupported.reason, unsupported.message.clone()));
+    }
+    let (serial, problem) = observed.problems.first()?;
+    Some(describe(*problem, &member_name(cluster, *serial)))
+}
+
+fn describe(problem: VolumeProblem, member: &str) -> (&'static str, String) {
+    match problem {
+        VolumeProblem::Lost => (
+            reasons::VOLUME_LOST,
+            format!(
+                "the PersistentVolumeClaim {member} no longer exists; lower spec.size by one, and raise it again, to replace the member {member}"
+            ),
+        ),
+        VolumeProblem::Replaced => (
+            reasons::VOLUME_CONFLICT,
+            format!(
+                "the PersistentVolumeClaim {member} is not the one that the member used; its data are not touched"
+            ),
+        ),
+        VolumeProblem::Conflict => (
+            reasons::VOLUME_CONFLICT,
+            format!(
+                "the PersistentVolumeClaim {member} exists and was not created for this cluster; its data are not touched; delete it, or give the cluster another name"
+            ),
+        ),
+        VolumeProblem::Terminating => {
+            (reasons::VOLUME_TERMINATING, format!("the PersistentVolumeClaim {member} is being deleted"))
+        }
+    }
+}
+
+fn version_supported(version: &Result<Served, Unsupported>) -> NewCondition {
+    match version {
+        Ok(Served { substitution: None, version, .. }) => {
+            NewCondition::is_true(VERSION_SUPPORTED, reasons::AS_SPECIFIED, format!("PostgreSQL {version}"))
+        }
+        Ok(Served { substitution: Some(message), .. }) => {
+            NewCondition::is_false(VERSION_SUPPORTED, reasons::END_OF_LIFE, message.clone())
+        }
+        Err(unsupported) => {
+            NewCondition::is_false(VERSION_SUPPORTED, unsupported.reason, unsupported.message.clone())
+        }
+    }
+}
+
+/// Computes Ready: true if all members are ready and nothing else is to be done.
+fn summary(
+    cluster: &PostgresCluster,
+    instances: &[InstanceStatus],
+    [available, scaling]: [&NewCondition; 2],
+) -> NewCondition {
+    if available.status == Status::False {
+        return NewCondition::is_false(READY, available.reason, available.message.clone());
+    }
+    if scaling.reason != reasons::NOT_NEEDED {
+        return NewCondition::is_false(READY, scaling.reason, scaling.message.clone());
+    }
+    let ready = instances.iter().filter(|instance| instance.ready).count();
+    let message = format!("{ready} of {} members are ready", cluster.spec.size);
+    if ready == instances.len() {
+        NewCondition::is_true(READY, reasons::AS_SPECIFIED, message)
+    } else {
+        NewCondition::is_false(READY, reasons::PODS_NOT_READY, message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! What the API server refuses, with which message.
+
+use serde_json::json;
+
+use crate::support::TestEnv;
+
+#[tokio::test]
+async fn invalid_specs_are_refused_with_the_rule() {
+    let env = TestEnv::new(0).await;
+    for (spec, message) in [
+        (json!({"size": 0}), "should be greater than or equal to 1"),
+        (json!({"size": 10}), "should be less than or equal to 9"),
+        (json!({"version": "latest"}), "version must be a version of PostgreSQL"),
+        (json!({"version": "17.6.1.2"}), "version must be a version of PostgreSQL"),
+        (json!({"version": -1}), "version must be a version of PostgreSQL"),
+        (json!({"image": "two words"}), "must not contain whitespace"),
+        (json!({"storage": {"size": "much"}}), "storage.size must be a quantity"),
+        (json!({"storage": {"size": "1Mi"}}), "storage.size must be at least 256Mi"),
+    ] {
+        let error = env.create("db", spec.clone()).await.unwrap_err().to_string();
+        assert!(error.contains(message), "{spec}: {error}");
+    }
+    for (name, message) in
+        [("1st", "must begin with a letter"), (&*"d".repeat(51), "may have at most 50 characters")]
+    {
+        let error = env.create(name, json!({})).await.unwrap_err().to_string();
+        assert!(error.contains(message), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn storage_only_grows() {
+    let env = TestEnv::new(0).await;
+    env.create("db", json!({"paused": true, "storage": {"size": "2Gi"}})).await.unwrap();
+    for (storage, message) in [
+        (json!({"size": "1Gi"}), "storage.size can only grow"),
+        (json!({"storageClassName": "fast"}), "storage.storageClassName cannot be changed"),
+        (json!({"accessMode": "ReadWriteOncePod"}), "storage.accessMode cannot be changed"),
+    ] {
+        let error = env.change("db", json!({"storage": storage})).await.unwrap_err().to_string();
+        assert!(error.contains(message), "{storage}: {error}");
+    }
+    env.change("db", json!({"storage": {"size": "3Gi"}})).await.unwrap();
+}
+
+#[tokio::test]
+async fn defaults_are_those_of_the_reference() {
+    let env = TestEnv::new(0).await;
+    let spec = env.create("db", json!({"paused": true})).await.unwrap().spec;
+    assert_eq!((spec.size, spec.anti_affinity, spec.storage.size.0.as_str()), (3, false, "1Gi"));
+}
