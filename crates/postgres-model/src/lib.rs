@@ -11,6 +11,8 @@
 //! | [`wal_file`] | WAL segments and the names of the files in `pg_wal` |
 //! | [`sync`] | `synchronous_standby_names` |
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
+//! | [`report`] | what an instance answers to `GET /status` |
+//! | [`system_identifier`] | the number that `initdb` chooses |
 //! | [`version`] | versions of PostgreSQL, the catalog of images, which image a version runs |
 //!
 //! # Examples
@@ -31,7 +33,9 @@
 pub mod failover;
 mod hex;
 pub mod lsn;
+pub mod report;
 pub mod sync;
+pub mod system_identifier;
 pub mod timeline;
 pub mod version;
 pub mod wal_file;

@@ -1,0 +1,166 @@
+//! The report of an instance: what it answers to `GET /status`.
+
+mod standby;
+mod state;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    standby::{StandbyReport, SyncState, WalSenderState},
+    state::InstanceState,
+};
+use crate::{
+    lsn::Lsn,
+    system_identifier::SystemIdentifier,
+    timeline::{Position, TimelineId},
+};
+
+/// Most bytes of a report.
+const MAX_BYTES: usize = 64 << 10;
+/// Most standbys in a report.
+const MAX_STANDBYS: usize = 64;
+/// Most bytes of a name: those of a Pod's host name, and of an `application_name`.
+const MAX_NAME: usize = 63;
+/// Most bytes of a UID or of a version.
+const MAX_TEXT: usize = 128;
+
+/// State of an instance, as its operator reads it.
+///
+/// Unknown fields are ignored, and unknown states are [`InstanceState::Unknown`], so the versions of
+/// the operator and of the instance can differ by one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceReport {
+    /// Name of the member.
+    pub member: String,
+    /// UID of the Pod.
+    #[serde(rename = "podUID")]
+    pub pod_uid: String,
+    /// Increases with each change. A long poll waits for a higher one.
+    pub sequence: u64,
+    /// State of the instance.
+    pub state: InstanceState,
+    /// System identifier of the data directory. `None` without a complete data directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_identifier: Option<SystemIdentifier>,
+    /// Timeline of the last WAL of the member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<TimelineId>,
+    /// Positions in the WAL.
+    #[serde(default)]
+    pub positions: WalPositions,
+    /// Epoch at which the member was sealed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed_epoch: Option<u64>,
+    /// Version of the server: `server_version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_version: Option<String>,
+    /// Whether a parameter waits for a restart of the server: `pending_restart` of `pg_settings`.
+    pub pending_restart: bool,
+    /// Standbys that stream from this member.
+    #[serde(default)]
+    pub standbys: Vec<StandbyReport>,
+    /// Whether the member stops writing when its Lease expires. A single member does not, until a
+    /// second one is about to become a candidate.
+    pub fencing: bool,
+    /// Version of the program that reports.
+    pub manager_version: String,
+    /// Where the server stopped cleanly last, if it did and has not run since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_clean_stop: Option<Position>,
+    /// Free bytes of the volume.
+    pub free_bytes: u64,
+}
+
+/// Positions in the WAL of a member. Those that do not apply are absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WalPositions {
+    /// End of the WAL that is on disk: `pg_current_wal_flush_lsn` on a primary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushed: Option<Lsn>,
+    /// End of the WAL that was received and is on disk: `pg_last_wal_receive_lsn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<Lsn>,
+    /// End of the WAL that was replayed: `pg_last_wal_replay_lsn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Lsn>,
+}
+
+/// Error of a report that cannot be sent or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The report has too many bytes.
+    #[error("the report of an instance has {0} bytes, and at most {MAX_BYTES} are read")]
+    Bytes(usize),
+    /// The report has too many standbys.
+    #[error("the report of an instance lists {0} standbys, and at most {MAX_STANDBYS} are read")]
+    Standbys(usize),
+    /// A text in the report is too long.
+    #[error("{field} in the report of an instance has {bytes} bytes, and at most {most} are read")]
+    Text {
+        /// Name of the field.
+        field: &'static str,
+        /// Length of the text.
+        bytes: usize,
+        /// Longest text that is read.
+        most: usize,
+    },
+    /// The report is not JSON of this form.
+    #[error(
+        "cannot read the report of an instance: {0}; the versions of the operator and of the instance may \
+         differ by more than one"
+    )]
+    Json(#[from] serde_json::Error),
+}
+
+impl InstanceReport {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// Returns an error if it has another form, or is larger than any report should be.
+    pub fn decode(json: &[u8]) -> Result<Self, ReportError> {
+        check_size(json)?;
+        let report: Self = serde_json::from_slice(json)?;
+        report.check()?;
+        Ok(report)
+    }
+
+    /// Renders a report that [`Self::decode`] reads.
+    ///
+    /// # Errors
+    /// Returns an error if the report is too large.
+    pub fn encode(&self) -> Result<Vec<u8>, ReportError> {
+        self.check()?;
+        let json = serde_json::to_vec(self)?;
+        check_size(&json)?;
+        Ok(json)
+    }
+
+    fn check(&self) -> Result<(), ReportError> {
+        if self.standbys.len() > MAX_STANDBYS {
+            return Err(ReportError::Standbys(self.standbys.len()));
+        }
+        let texts = [
+            ("member", Some(&self.member), MAX_NAME),
+            ("podUID", Some(&self.pod_uid), MAX_TEXT),
+            ("serverVersion", self.server_version.as_ref(), MAX_TEXT),
+            ("managerVersion", Some(&self.manager_version), MAX_TEXT),
+        ];
+        let names = self.standbys.iter().map(|standby| ("standbys.name", Some(&standby.name), MAX_NAME));
+        texts.into_iter().chain(names).try_for_each(|(field, text, most)| check_text(field, text, most))
+    }
+}
+
+fn check_size(json: &[u8]) -> Result<(), ReportError> {
+    if json.len() > MAX_BYTES { Err(ReportError::Bytes(json.len())) } else { Ok(()) }
+}
+
+fn check_text(field: &'static str, text: Option<&String>, most: usize) -> Result<(), ReportError> {
+    match text.map(String::len) {
+        Some(bytes) if bytes > most => Err(ReportError::Text { field, bytes, most }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
