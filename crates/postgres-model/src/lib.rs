@@ -12,6 +12,7 @@
 //! | [`sync`] | `synchronous_standby_names` |
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
 //! | [`report`] | what an instance answers to `GET /status` |
+//! | [`volume_state`] | what an instance keeps on its volume |
 //! | [`system_identifier`] | the number that `initdb` chooses |
 //! | [`version`] | versions of PostgreSQL, the catalog of images, which image a version runs |
 //!
@@ -38,4 +39,5 @@ pub mod sync;
 pub mod system_identifier;
 pub mod timeline;
 pub mod version;
+pub mod volume_state;
 pub mod wal_file;

@@ -1,0 +1,283 @@
+//! The state that an instance keeps on its volume, in `instance.json` beside the data directory.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{
+    system_identifier::SystemIdentifier,
+    timeline::{Position, TimelineId},
+};
+
+/// Version of the form of the file.
+const FORMAT_VERSION: u32 = 1;
+/// Most bytes of the file.
+const MAX_BYTES: usize = 16 << 10;
+
+/// Content of `instance.json`.
+///
+/// The instance writes it by rename and `fsync`. A decision relies on each field, so a file without
+/// one of them is an error, and never read as its default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VolumeState {
+    /// Always [`FORMAT_VERSION`].
+    format_version: u32,
+    /// UID of the PostgresCluster that the volume belongs to.
+    #[serde(rename = "clusterUID")]
+    pub cluster_uid: String,
+    /// System identifier of the data directory. `None` before the first one is complete.
+    #[serde(deserialize_with = "required")]
+    pub system_identifier: Option<SystemIdentifier>,
+    /// Epoch at which the member was sealed last. The member refuses primaries of older epochs.
+    #[serde(deserialize_with = "required")]
+    pub sealed_epoch: Option<u64>,
+    /// Timeline that a promotion claimed and did not confirm. The next promotion must claim a higher
+    /// one, because the interrupted one may have used this one.
+    #[serde(deserialize_with = "required")]
+    pub promotion_begun: Option<TimelineId>,
+    /// Where the server stopped cleanly last, if it did and has not run since.
+    #[serde(deserialize_with = "required")]
+    pub last_clean_stop: Option<Position>,
+}
+
+/// Part of a file that every version of the manager can read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    format_version: u32,
+}
+
+/// Error of an `instance.json` that cannot be relied on.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeStateError {
+    /// The file is not JSON with a version.
+    #[error(
+        "instance.json is damaged, or no file of this program: {0}; the member must not start; add the \
+         annotation lukeb0nd.com/reclone, which gives it a new volume and keeps this one"
+    )]
+    Damaged(serde_json::Error),
+    /// The file has another form.
+    #[error(
+        "instance.json has the format version {0}, and this program reads {FORMAT_VERSION}; the member must \
+         not start; run the version of the manager that wrote the file"
+    )]
+    Format(u32),
+    /// The file is too large.
+    #[error(
+        "instance.json has {0} bytes and can be no file of this program; the member must not start; add the \
+         annotation lukeb0nd.com/reclone, which gives it a new volume and keeps this one"
+    )]
+    Bytes(usize),
+    /// The volume belongs to another cluster.
+    #[error(
+        "the volume belongs to the PostgresCluster with the UID {found}, and not to {expected}; the member \
+         must not start; set spec.bootstrap.volumes to Adopt to take the volumes of an earlier cluster"
+    )]
+    Foreign {
+        /// UID in the file.
+        found: String,
+        /// UID of the cluster.
+        expected: String,
+    },
+}
+
+impl VolumeState {
+    /// Returns the state of an empty volume.
+    pub fn empty(cluster_uid: impl Into<String>) -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            cluster_uid: cluster_uid.into(),
+            system_identifier: None,
+            sealed_epoch: None,
+            promotion_begun: None,
+            last_clean_stop: None,
+        }
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Returns an error if the file is damaged, or of another program or version.
+    pub fn parse(json: &[u8]) -> Result<Self, VolumeStateError> {
+        if json.len() > MAX_BYTES {
+            return Err(VolumeStateError::Bytes(json.len()));
+        }
+        match serde_json::from_slice(json).map_err(VolumeStateError::Damaged)? {
+            Header { format_version: FORMAT_VERSION } => {
+                serde_json::from_slice(json).map_err(VolumeStateError::Damaged)
+            }
+            Header { format_version } => Err(VolumeStateError::Format(format_version)),
+        }
+    }
+
+    /// Renders the file.
+    ///
+    /// # Errors
+    /// Returns an error if the file would be too large to read.
+    pub fn render(&self) -> Result<Vec<u8>, VolumeStateError> {
+        let mut json = serde_json::to_vec_pretty(self).map_err(VolumeStateError::Damaged)?;
+        json.push(b'\n');
+        if json.len() > MAX_BYTES { Err(VolumeStateError::Bytes(json.len())) } else { Ok(json) }
+    }
+
+    /// Checks that the volume belongs to a cluster.
+    ///
+    /// # Errors
+    /// Returns an error with both UIDs if it belongs to another one.
+    pub fn check_cluster(&self, uid: &str) -> Result<(), VolumeStateError> {
+        if self.cluster_uid == uid {
+            return Ok(());
+        }
+        Err(VolumeStateError::Foreign { found: self.cluster_uid.clone(), expected: uid.to_owned() })
+    }
+}
+
+/// Deserializes a field that can be null, and must be there.
+///
+/// Without this function, serde reads an `Option` that is not there as `None`.
+fn required<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::lsn::Lsn;
+
+    fn full() -> Value {
+        json!({
+            "formatVersion": 1,
+            "clusterUID": "2c1f1c4e",
+            "systemIdentifier": "7400000000000000001",
+            "sealedEpoch": 3,
+            "promotionBegun": 5,
+            "lastCleanStop": { "timeline": 4, "lsn": "0/4000028" },
+        })
+    }
+
+    fn parse(json: &Value) -> Result<VolumeState, VolumeStateError> {
+        VolumeState::parse(json.to_string().as_bytes())
+    }
+
+    #[test]
+    fn form_is_stable() {
+        let state = parse(&full()).unwrap();
+        assert_eq!(state.promotion_begun.map(TimelineId::get), Some(5));
+        let json: Value = serde_json::from_slice(&state.render().unwrap()).unwrap();
+        assert_eq!(json, full());
+    }
+
+    #[test]
+    fn missing_and_unknown_fields_are_errors() {
+        for field in full().as_object().unwrap().keys() {
+            let mut json = full();
+            json.as_object_mut().unwrap().remove(field);
+            assert!(matches!(parse(&json), Err(VolumeStateError::Damaged(_))), "{field}");
+        }
+        let mut json = full();
+        json["other"] = json!(1);
+        let error = parse(&json).unwrap_err().to_string();
+        assert!(error.contains("unknown field `other`") && error.contains("lukeb0nd.com/reclone"), "{error}");
+    }
+
+    #[test]
+    fn field_that_is_there_twice_is_an_error() {
+        let file = full().to_string().replacen('{', "{\"sealedEpoch\":4,", 1);
+        let error = VolumeState::parse(file.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("duplicate field `sealedEpoch`"), "{error}");
+    }
+
+    #[test]
+    fn file_of_another_version_is_an_error() {
+        let error = parse(&json!({ "formatVersion": 2, "other": 1 })).unwrap_err().to_string();
+        assert!(
+            error.starts_with("instance.json has the format version 2, and this program reads 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn files_of_other_programs_are_errors() {
+        for file in [
+            "",
+            "null",
+            "[]",
+            "{}",
+            "{\"formatVersion\":1,\"formatVersion\":1}",
+            "PG_VERSION",
+            "{\"formatVersion\":\"1\"}",
+            "{\"formatVersion\":1}",
+        ] {
+            assert!(
+                matches!(VolumeState::parse(file.as_bytes()), Err(VolumeStateError::Damaged(_))),
+                "{file}"
+            );
+        }
+        assert!(matches!(VolumeState::parse(&vec![b' '; MAX_BYTES + 1]), Err(VolumeStateError::Bytes(_))));
+        assert!(matches!(
+            VolumeState::empty("x".repeat(MAX_BYTES)).render(),
+            Err(VolumeStateError::Bytes(_))
+        ));
+    }
+
+    #[test]
+    fn volume_of_another_cluster_is_foreign() {
+        let state = VolumeState::empty("a");
+        assert!(state.check_cluster("a").is_ok());
+        let error = state.check_cluster("b").unwrap_err().to_string();
+        assert!(
+            error.starts_with("the volume belongs to the PostgresCluster with the UID a, and not to b"),
+            "{error}"
+        );
+    }
+
+    prop_compose! {
+        fn states()(
+            cluster_uid in "\\PC{0,40}",
+            identifier in option::of(any::<u64>()),
+            sealed_epoch in option::of(any::<u64>()),
+            promotion in option::of(1..u32::MAX),
+            stop in option::of((1..u32::MAX, any::<u64>())),
+        ) -> VolumeState {
+            let timeline = |number| TimelineId::new(number).unwrap();
+            VolumeState {
+                format_version: FORMAT_VERSION,
+                cluster_uid,
+                system_identifier: identifier.map(SystemIdentifier),
+                sealed_epoch,
+                promotion_begun: promotion.map(timeline),
+                last_clean_stop: stop.map(|(number, lsn)| Position { timeline: timeline(number), lsn: Lsn(lsn) }),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rendering_parses_back(state in states()) {
+            prop_assert_eq!(VolumeState::parse(&state.render().unwrap()).unwrap(), state);
+        }
+
+        #[test]
+        fn torn_file_is_an_error(state in states(), cut: prop::sample::Index, zeros: bool) {
+            let file = state.render().unwrap();
+            // The file ends with a brace and a line break.
+            let length = cut.index(file.len() - 1);
+            let mut torn = file[..length].to_vec();
+            if zeros {
+                torn.resize(file.len(), 0);
+            }
+            prop_assert!(VolumeState::parse(&torn).is_err());
+        }
+
+        #[test]
+        fn any_bytes_parse_or_fail(bytes in vec(any::<u8>(), 0..200), at: prop::sample::Index, byte: u8) {
+            let _ = VolumeState::parse(&bytes);
+            let mut json = full().to_string().into_bytes();
+            let index = at.index(json.len());
+            json[index] = byte;
+            let _ = VolumeState::parse(&json);
+        }
+    }
+}
