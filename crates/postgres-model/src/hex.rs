@@ -1,7 +1,7 @@
 //! Hexadecimal numbers in the names of WAL files.
 
 /// Number of digits of a 32-bit number in the name of a WAL file.
-pub(crate) const WIDTH: usize = 8;
+const WIDTH: usize = 8;
 
 /// Splits a 32-bit number of exactly eight uppercase digits from the start of a text.
 ///

@@ -13,6 +13,7 @@
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
 //! | [`report`] | what an instance answers to `GET /status` |
 //! | [`volume_state`] | what an instance keeps on its volume |
+//! | [`archive`] | keys of the objects in the archive, identifiers of backups |
 //! | [`system_identifier`] | the number that `initdb` chooses |
 //! | [`version`] | versions of PostgreSQL, the catalog of images, which image a version runs |
 //!
@@ -31,6 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod archive;
 pub mod failover;
 mod hex;
 pub mod lsn;
