@@ -1,13 +1,17 @@
 //! Volumes that are lost or belong to somebody else, and writes that are denied.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ResourceQuota};
+use cluster::wait::eventually;
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{PersistentVolumeClaim, ResourceQuota},
+};
 use kube::{
     Resource, ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
-use crate::support::{TestEnv, members};
+use crate::support::{TIMEOUT, TestEnv, members};
 
 #[tokio::test]
 async fn volumes_of_a_deleted_cluster_are_not_touched_by_one_of_its_name() {
@@ -94,4 +98,20 @@ async fn foreign_service_is_left_alone_and_holds_up_no_member() {
     let theirs = services.get("db-rw").await.unwrap();
     assert!(theirs.meta().owner_references.is_none());
     assert_eq!(theirs.spec.unwrap().selector.unwrap()["app"], "theirs");
+}
+
+#[tokio::test]
+async fn deleted_lease_is_recreated_and_has_to_age() {
+    let env = TestEnv::new(1).await;
+    env.ready("db", 1).await;
+    let leases = env.api::<Lease>();
+    let first = leases.get("db").await.unwrap();
+    assert!(lease::record(&first).free, "no member has held it");
+    leases.delete("db", &DeleteParams::default()).await.unwrap();
+    eventually("the Lease to be recreated", TIMEOUT, async || {
+        Ok(leases.get_opt("db").await?.filter(|lease| lease.uid() != first.uid()).ok_or("missing"))
+    })
+    .await
+    .map(|second| assert!(!lease::record(&second).free))
+    .unwrap();
 }
