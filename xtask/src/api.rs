@@ -7,7 +7,7 @@ use cluster::program::{cargo_in, workspace};
 
 use crate::generate::{Generated, sync_files};
 
-const LIBRARIES: [&str; 3] = ["lease", "operator-core", "operator-runtime"];
+const LIBRARIES: [&str; 4] = ["certificates", "lease", "operator-core", "operator-runtime"];
 
 /// Writes `public-api.txt` of each library, or checks it.
 pub(crate) fn generate(check: bool) -> Result<()> {

@@ -2,9 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use certificates::Lifetimes;
 use rustls::pki_types::ServerName;
-
-use super::Lifetimes;
 
 /// Name of the Secret that all replicas share, in the manager's namespace.
 pub const SECRET: &str = "ensemble-certificates";

@@ -10,15 +10,14 @@
 //!
 //! ```text
 //! store         reads and writes the Secret, and parses what it holds
-//! issuer        creates keys and certificates, and verifies them
 //! rotation      decides what the Secret should hold, when to check again, and which certificate is served
 //! ca_injection  writes caBundle where the API server looks for it
 //! ```
+//!
+//! The crate `certificates` creates keys and certificates, and verifies them.
 
 mod ca_injection;
 mod config;
-mod issuer;
-mod lifetimes;
 mod object_watch;
 mod outage_log;
 mod rbac;
@@ -29,14 +28,13 @@ mod testing;
 
 use std::sync::Arc;
 
+pub use certificates::{Lifetimes, LifetimesError, lifetime};
 pub use config::{CaBundleTarget, Config, Host, HostError, METRICS_SERVICE, SECRET, Source, WEBHOOK_SERVICE};
-pub use issuer::x509::lifetime;
 use k8s_openapi::api::{
     admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     core::v1::Secret,
 };
 use kube::{Api, core::PartialObjectMeta};
-pub use lifetimes::{Lifetimes, LifetimesError};
 use operator_core::Environment;
 pub use rbac::{cluster_rules, rules};
 pub use store::contents::CHAIN;

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use certificates::Lifetimes;
 use jiff::Timestamp;
 use rustls::pki_types::ServerName;
 
 use super::{
-    lifetimes::{Lifetimes, after},
     rotation::plan::{Inputs, Plan, Served, plan},
     store::contents::Data,
 };
 
 /// Returns the time `seconds` after the start of a test.
 pub(super) fn time(seconds: u64) -> Timestamp {
-    after(Timestamp::from_second(1_800_000_000).unwrap(), Duration::from_secs(seconds))
+    Timestamp::from_second(1_800_000_000).unwrap() + Duration::from_secs(seconds)
 }
 
 pub(super) fn names(names: &[&str]) -> Vec<ServerName<'static>> {

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
+    "crates/certificates",
     "crates/ensemblectl",
     "crates/lease",
     "crates/manager",

@@ -1,17 +1,15 @@
 //! Rotation by cert-manager: serves what it writes to the Secret, and never writes.
 
+use certificates::{Authority, Serving, readable_certificates};
 use jiff::Timestamp;
 use rustls::pki_types::ServerName;
 use tracing::warn;
 
 use super::{RotationError, Synced, publisher::Publisher, until};
-use crate::certificates::{
-    issuer::x509::{Authority, Serving, readable_certificates},
-    store::{
-        SharedSecret,
-        contents::{AUTHORITIES, CHAIN, KEY, bytes},
-        data,
-    },
+use crate::certificates::store::{
+    SharedSecret,
+    contents::{AUTHORITIES, CHAIN, KEY, bytes},
+    data,
 };
 
 /// State of this replica between two checks of the Secret.
@@ -37,7 +35,7 @@ impl CertManager {
         let serving = Serving::read(bytes(&held, CHAIN), bytes(&held, KEY))
             .map_err(|reason| RotationError::unusable(secret, reason))?;
         let (now, trusted) = (Timestamp::now(), bytes(&held, AUTHORITIES));
-        let requeue_after = Some(until(now, serving.validity.not_after));
+        let requeue_after = Some(until(now, serving.validity().not_after));
         if self.should_serve(&serving, now) {
             for name in self.names.iter().filter(|name| !serving.is_valid_for(std::slice::from_ref(name))) {
                 warn!(secret = %secret, host = %name.to_str(), "the certificate is not valid for a host name of the server; add the name to the Certificate");
@@ -52,7 +50,7 @@ impl CertManager {
         match &self.served {
             None => true,
             Some(served) => {
-                served != serving && (serving.validity.covers(now) || !served.validity.covers(now))
+                served != serving && (serving.validity().covers(now) || !served.validity().covers(now))
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use certificates::{InvalidServing, IssueError};
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use operator_core::{backoff::WatchBackoff, error};
@@ -17,11 +18,7 @@ pub(crate) mod self_signed;
 pub(crate) mod write_limiter;
 
 use self::{cert_manager::CertManager, publisher::Publisher, self_signed::SelfSigned};
-use super::{
-    issuer::{IssueError, x509::InvalidServing},
-    outage_log::OutageLog,
-    store::SharedSecret,
-};
+use super::{outage_log::OutageLog, store::SharedSecret};
 
 /// Maximum time between two checks, because clocks can be adjusted.
 const LONGEST_SLEEP: Duration = Duration::from_mins(5);

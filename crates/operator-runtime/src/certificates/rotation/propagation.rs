@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use certificates::Authority;
 use jiff::Timestamp;
 
 use super::plan::Served;
-use crate::certificates::{issuer::x509::Authority, store::contents::Contents};
+use crate::certificates::store::contents::Contents;
 
 /// Tracks the served certificate and since when each authority has been in the bundle.
 #[derive(Debug, Default)]

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use certificates::{Authority, Serving};
 use operator_core::metrics::{Certificate, Metrics};
 use tracing::{error, info};
 
-use crate::{
-    certificates::issuer::x509::{Authority, Serving},
-    https::Identity,
-};
+use crate::https::Identity;
 
 /// Identity of the servers, and the metrics that report its expiry.
 pub(crate) struct Publisher {
@@ -20,15 +18,15 @@ impl Publisher {
     /// Serves this certificate on new connections.
     pub(crate) fn publish(&self, serving: &Serving, authority: Option<&Authority>) {
         // Parsing has verified that certificate and key belong together, so this does not fail.
-        if let Err(error) = self.identity.set(&serving.chain_pem, &serving.key_pem) {
+        if let Err(error) = self.identity.set(serving.chain_pem(), serving.key_pem()) {
             error!(error = %format!("{error:#}"), "cannot serve the certificate");
             return;
         }
-        let not_after = serving.validity.not_after;
+        let not_after = serving.validity().not_after;
         info!(%not_after, "serving a new certificate");
         self.metrics.certificate(Certificate::Serving, not_after);
         if let Some(authority) = authority {
-            self.metrics.certificate(Certificate::Authority, authority.validity.not_after);
+            self.metrics.certificate(Certificate::Authority, authority.validity().not_after);
         }
     }
 }

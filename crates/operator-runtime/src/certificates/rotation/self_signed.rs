@@ -1,5 +1,6 @@
 //! Rotation with a certificate authority of the manager's own.
 
+use certificates::{Lifetimes, bundle};
 use jiff::Timestamp;
 use operator_core::fence;
 use rustls::pki_types::ServerName;
@@ -13,11 +14,7 @@ use super::{
     until,
     write_limiter::WriteLimiter,
 };
-use crate::certificates::{
-    issuer::x509::bundle,
-    lifetimes::Lifetimes,
-    store::{SharedSecret, Written, contents::Contents, data},
-};
+use crate::certificates::store::{SharedSecret, Written, contents::Contents, data};
 
 /// Maximum number of conflicting writes in one check.
 const ATTEMPTS: usize = 5;

@@ -2,12 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use certificates::{Authority, InvalidServing, Serving, SigningKey, bundle};
 use k8s_openapi::ByteString;
-
-use crate::certificates::issuer::{
-    SigningKey,
-    x509::{Authority, InvalidServing, Serving, bundle},
-};
 
 /// Key of the trusted certificate authorities in PEM, the newest first.
 pub(crate) const AUTHORITIES: &str = "ca.crt";
@@ -51,7 +47,7 @@ impl Contents {
     /// Returns the data of a Secret with these contents.
     pub(crate) fn data(&self) -> Data {
         let (chain, key) = match &self.serving {
-            Ok(serving) => (serving.chain_pem.clone(), serving.key_pem.clone()),
+            Ok(serving) => (serving.chain_pem().to_vec(), serving.key_pem().to_vec()),
             Err(_) => Default::default(),
         };
         [

@@ -13,17 +13,11 @@
 
 use std::fmt;
 
+use certificates::{Authority, IssueError, Lifetimes, Serving, bundle, issue_serving, new_authority};
 use jiff::Timestamp;
 use rustls::pki_types::ServerName;
 
-use crate::certificates::{
-    issuer::{
-        IssueError, issue_serving, new_authority,
-        x509::{Authority, Serving, bundle},
-    },
-    lifetimes::{Lifetimes, after},
-    store::contents::{AUTHORITIES, Contents, Data, bytes},
-};
+use crate::certificates::store::contents::{AUTHORITIES, Contents, Data, bytes};
 
 /// Maximum number of authorities in a bundle. Reached only if the Secret is deleted repeatedly.
 const MAX_AUTHORITIES: usize = 16;
@@ -123,19 +117,14 @@ pub(crate) fn plan(stored: &Data, inputs: Inputs<'_>) -> Result<Plan, IssueError
 /// Returns the next time at which the plan for these contents can change.
 pub(crate) fn next_check(contents: &Contents, now: Timestamp, lifetimes: Lifetimes) -> Option<Timestamp> {
     let mut times: Vec<_> =
-        contents.authorities.iter().map(|authority| authority.validity.not_after).collect();
+        contents.authorities.iter().map(|authority| authority.validity().not_after).collect();
     if let Some((signer, _)) = contents.signer() {
-        times.extend([signer.validity.renewal_time(), signs_after(signer, lifetimes)]);
+        times.extend([signer.validity().renewal_time(), signer.signs_after(lifetimes)]);
     }
     if let Ok(serving) = &contents.serving {
-        times.extend([serving.validity.renewal_time(), serving.validity.not_after]);
+        times.extend([serving.validity().renewal_time(), serving.validity().not_after]);
     }
     times.into_iter().filter(|time| *time > now).min()
-}
-
-/// Returns when every client that trusts the bundle trusts this authority.
-fn signs_after(authority: &Authority, lifetimes: Lifetimes) -> Timestamp {
-    after(authority.validity.issued_at(), lifetimes.propagation())
 }
 
 impl Served {
@@ -154,7 +143,7 @@ impl Plan {
         let authorities = &mut self.contents.authorities;
         let is_damaged = *bytes(stored, AUTHORITIES) != bundle(authorities);
         let before = authorities.len();
-        authorities.retain(|authority| !authority.validity.has_ended(now));
+        authorities.retain(|authority| !authority.validity().has_ended(now));
         if authorities.len() < before {
             self.changes.push(Change::BundlePruned);
         }
@@ -166,7 +155,7 @@ impl Plan {
         }
         let before = authorities.len();
         for known in &served.authorities {
-            if !known.validity.has_ended(now) && !authorities.contains(known) {
+            if !known.validity().has_ended(now) && !authorities.contains(known) {
                 authorities.push(known.clone());
             }
         }
@@ -195,7 +184,7 @@ impl Plan {
     fn renew_authority(&mut self, inputs: Inputs<'_>) -> Result<(), IssueError> {
         let Inputs { now, lifetimes, .. } = inputs;
         let change = match self.contents.signer() {
-            Some((signer, _)) if signer.validity.covers(now) && now < signer.validity.renewal_time() => {
+            Some((signer, _)) if signer.validity().covers(now) && now < signer.validity().renewal_time() => {
                 return Ok(());
             }
             Some(_) => Change::AuthorityDue,
@@ -221,7 +210,7 @@ impl Plan {
         ];
         let is_unused = |authority: &Authority| !needed.iter().flatten().any(|needed| needed == authority);
         let never_signed =
-            |authority: &Authority| is_unused(authority) && now < signs_after(authority, lifetimes);
+            |authority: &Authority| is_unused(authority) && now < authority.signs_after(lifetimes);
         while authorities.len() > MAX_AUTHORITIES {
             let last = |which: &dyn Fn(&Authority) -> bool| authorities.iter().rposition(which);
             let Some(unused) = last(&never_signed).or_else(|| last(&is_unused)) else { return };
@@ -257,7 +246,7 @@ impl Plan {
             return Some(Change::FirstServing);
         };
         // The current certificate is still valid until then: a third of its lifetime is left.
-        if now < signs_after(signer, lifetimes) && issuer != signer {
+        if now < signer.signs_after(lifetimes) && issuer != signer {
             return None;
         }
         if issuer != signer {
@@ -265,7 +254,7 @@ impl Plan {
         } else if !serving.is_valid_for(names) {
             Some(Change::ServingNameMissing)
         } else {
-            (serving.validity.renewal_time() <= now).then_some(Change::ServingDue)
+            (serving.validity().renewal_time() <= now).then_some(Change::ServingDue)
         }
     }
 }

@@ -15,20 +15,20 @@ use x509_parser::{
     certificate::X509Certificate, extensions::GeneralName, parse_x509_certificate, time::ASN1Time,
 };
 
-use crate::certificates::lifetimes::Validity;
+use crate::lifetimes::{Lifetimes, Validity, after};
 
 /// Certificate of an authority that clients trust.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Authority {
+pub struct Authority {
     pub(crate) der: CertificateDer<'static>,
     pub(crate) validity: Validity,
     pub(crate) public_key: Vec<u8>,
 }
 
 impl Authority {
-    /// Parses a bundle in its order and without duplicates. Leaves out whatever is not a
+    /// Parses a bundle in PEM, in its order and without duplicates. Leaves out whatever is not a
     /// certificate authority.
-    pub(crate) fn read_all(pem: &[u8]) -> Vec<Self> {
+    pub fn read_all(pem: &[u8]) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for der in CertificateDer::pem_slice_iter(pem).filter_map(Result::ok) {
             if let Some(authority) = Self::read(der)
@@ -38,6 +38,16 @@ impl Authority {
             }
         }
         found
+    }
+
+    /// Returns the validity of the authority.
+    pub fn validity(&self) -> Validity {
+        self.validity
+    }
+
+    /// Returns when every client that trusts the bundle trusts this authority.
+    pub fn signs_after(&self, lifetimes: Lifetimes) -> Timestamp {
+        after(self.validity.issued_at(), lifetimes.propagation())
     }
 
     pub(crate) fn read(der: CertificateDer<'static>) -> Option<Self> {
@@ -53,14 +63,14 @@ impl Authority {
     }
 }
 
-/// Encodes authorities as `ca.crt` and `caBundle` hold them.
-pub(crate) fn bundle(authorities: &[Authority]) -> Vec<u8> {
+/// Encodes authorities in PEM, as `ca.crt` and `caBundle` hold them.
+pub fn bundle(authorities: &[Authority]) -> Vec<u8> {
     encode(authorities.iter().map(|authority| &authority.der))
 }
 
-/// Returns the readable certificates of a bundle from another issuer, including self-signed serving
-/// certificates.
-pub(crate) fn readable_certificates(bundle: &[u8]) -> Vec<u8> {
+/// Returns the readable certificates of a bundle from another issuer in PEM, including self-signed
+/// serving certificates.
+pub fn readable_certificates(bundle: &[u8]) -> Vec<u8> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
     encode(certificates.iter().filter(|der| parse(der).is_some()))
 }
@@ -73,28 +83,34 @@ fn encode<'a>(certificates: impl Iterator<Item = &'a CertificateDer<'static>>) -
 
 /// Serving certificate with its private key.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Serving {
-    /// Chain in PEM: the serving certificate first, then any intermediates.
-    pub(crate) chain_pem: Vec<u8>,
-    /// Private key in PEM.
-    pub(crate) key_pem: Vec<u8>,
-    pub(crate) validity: Validity,
+pub struct Serving {
+    chain_pem: Vec<u8>,
+    key_pem: Vec<u8>,
+    validity: Validity,
     chain: Vec<CertificateDer<'static>>,
 }
 
 /// Reason why `tls.crt` and `tls.key` cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidServing {
+pub enum InvalidServing {
+    /// There is no readable certificate.
     #[error("tls.crt contains no readable certificate")]
     Certificate,
+    /// There is no readable private key.
     #[error("tls.key contains no readable private key")]
     Key,
+    /// The private key belongs to another certificate.
     #[error("tls.key does not belong to tls.crt")]
     Mismatch,
 }
 
 impl Serving {
-    pub(crate) fn read(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, InvalidServing> {
+    /// Parses a chain and its private key in PEM. Whether the certificate is valid depends on the time
+    /// and is not checked.
+    ///
+    /// # Errors
+    /// Returns an error if a part is not readable, or if the key belongs to another certificate.
+    pub fn read(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, InvalidServing> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()
             .map_err(|_| InvalidServing::Certificate)?;
@@ -106,13 +122,28 @@ impl Serving {
         Ok(Self { chain_pem: chain_pem.to_vec(), key_pem: key_pem.to_vec(), validity, chain })
     }
 
+    /// Returns the chain in PEM: the serving certificate first, then any intermediates.
+    pub fn chain_pem(&self) -> &[u8] {
+        &self.chain_pem
+    }
+
+    /// Returns the private key in PEM. Keep it secret.
+    pub fn key_pem(&self) -> &[u8] {
+        &self.key_pem
+    }
+
+    /// Returns the validity of the serving certificate.
+    pub fn validity(&self) -> Validity {
+        self.validity
+    }
+
     /// Returns the authority by which a client accepts this certificate at `now`.
-    pub(crate) fn issuer<'a>(&self, authorities: &'a [Authority], now: Timestamp) -> Option<&'a Authority> {
+    pub fn issuer<'a>(&self, authorities: &'a [Authority], now: Timestamp) -> Option<&'a Authority> {
         authorities.iter().find(|authority| self.is_trusted_by(authority, now))
     }
 
     /// Returns whether a client that trusts only `authority` accepts the certificate at `now`.
-    pub(crate) fn is_trusted_by(&self, authority: &Authority, now: Timestamp) -> bool {
+    pub fn is_trusted_by(&self, authority: &Authority, now: Timestamp) -> bool {
         let trusted = || {
             let (own, intermediates) = self.chain.split_first()?;
             let own = ParsedCertificate::try_from(own).ok()?;
@@ -127,13 +158,13 @@ impl Serving {
     }
 
     /// Returns whether the certificate is valid for all `names`.
-    pub(crate) fn is_valid_for(&self, names: &[ServerName<'static>]) -> bool {
+    pub fn is_valid_for(&self, names: &[ServerName<'static>]) -> bool {
         let own = self.chain.first().and_then(|own| ParsedCertificate::try_from(own).ok());
         own.is_some_and(|own| names.iter().all(|name| verify_server_name(&own, name).is_ok()))
     }
 
     /// Returns the subject alternative names.
-    pub(crate) fn names(&self) -> Vec<ServerName<'static>> {
+    pub fn names(&self) -> Vec<ServerName<'static>> {
         let own = self.chain.first().and_then(|own| parse(own));
         own.map(|own| names(&own)).unwrap_or_default()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 /// How far `notBefore` lies in the past when a certificate is issued, because clocks differ.
-pub(super) const BACKDATED: Duration = Duration::from_mins(5);
+const BACKDATED: Duration = Duration::from_mins(5);
 /// Minimum lifetime of a serving certificate. Times in certificates are whole seconds.
 const SHORTEST: Duration = Duration::from_secs(10);
 /// Maximum lifetime of a certificate authority.
@@ -91,40 +91,44 @@ impl Default for Lifetimes {
 
 /// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) not_before: Timestamp,
-    pub(super) not_after: Timestamp,
+pub struct Validity {
+    /// First moment at which the certificate is valid.
+    pub not_before: Timestamp,
+    /// First moment at which it is no longer valid.
+    pub not_after: Timestamp,
 }
 
 impl Validity {
     /// Returns the validity of a certificate that is issued at `now`, in whole seconds and never
     /// longer than `life`.
-    pub(super) fn starting(now: Timestamp, life: Duration) -> Self {
+    pub(crate) fn starting(now: Timestamp, life: Duration) -> Self {
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         Self { not_before: before(now, BACKDATED), not_after: after(now, life) }
     }
 
-    pub(super) fn covers(self, now: Timestamp) -> bool {
+    /// Returns whether the certificate is valid at `now`.
+    pub fn covers(self, now: Timestamp) -> bool {
         self.not_before <= now && !self.has_ended(now)
     }
 
-    pub(super) fn has_ended(self, now: Timestamp) -> bool {
+    /// Returns whether the certificate has expired by `now`.
+    pub fn has_ended(self, now: Timestamp) -> bool {
         self.not_after <= now
     }
 
-    /// Returns when this manager issued the certificate.
-    pub(super) fn issued_at(self) -> Timestamp {
+    /// Returns when the certificate was issued, if this crate issued it.
+    pub(crate) fn issued_at(self) -> Timestamp {
         after(self.not_before, BACKDATED)
     }
 
-    /// Returns when the certificate has to be renewed.
-    pub(super) fn renewal_time(self) -> Timestamp {
+    /// Returns when the certificate has to be renewed: after two thirds of its lifetime.
+    pub fn renewal_time(self) -> Timestamp {
         let life = self.issued_at().duration_until(self.not_after).max(SignedDuration::ZERO).unsigned_abs();
         after(self.issued_at(), life / 3 * 2)
     }
 }
 
-pub(super) fn after(time: Timestamp, span: Duration) -> Timestamp {
+pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
     time.checked_add(span).unwrap_or(Timestamp::MAX)
 }
 

@@ -9,45 +9,52 @@ use rcgen::{
 };
 use rustls::pki_types::ServerName;
 
-pub(crate) mod x509;
-
-use self::x509::{Authority, Serving};
-use super::lifetimes::{Lifetimes, Validity};
+use crate::{
+    lifetimes::{Lifetimes, Validity},
+    x509::{Authority, Serving},
+};
 
 /// Private key of a certificate authority.
-pub(crate) struct SigningKey(KeyPair);
+pub struct SigningKey(KeyPair);
 
 /// Error while issuing a certificate. Its message never contains key material.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum IssueError {
+pub enum IssueError {
+    /// A key or certificate cannot be generated, for example because the operating system provides
+    /// no randomness.
     #[error("cannot generate a key or certificate")]
     Generate(#[from] rcgen::Error),
+    /// The new certificate cannot be parsed, which is a bug.
     #[error("a certificate that was just issued cannot be parsed; this is a bug")]
     Unusable,
 }
 
 impl SigningKey {
-    /// Parses a PKCS#8 private key in PEM.
-    pub(crate) fn read(pem: &[u8]) -> Option<Self> {
+    /// Parses a PKCS#8 private key in PEM. Returns `None` if it is not readable.
+    pub fn read(pem: &[u8]) -> Option<Self> {
         KeyPair::from_pem(std::str::from_utf8(pem).ok()?).ok().map(Self)
     }
 
-    pub(crate) fn pem(&self) -> Vec<u8> {
+    /// Returns the key as PKCS#8 in PEM. Keep it secret.
+    pub fn pem(&self) -> Vec<u8> {
         self.0.serialize_pem().into_bytes()
     }
 
     /// Returns whether this is the private key of `authority`.
-    pub(crate) fn belongs_to(&self, authority: &Authority) -> bool {
+    pub fn belongs_to(&self, authority: &Authority) -> bool {
         self.0.der_bytes() == authority.public_key
             && Issuer::from_ca_cert_der(&authority.der, &self.0).is_ok()
     }
 }
 
-/// Creates a certificate authority.
-pub(crate) fn new_authority(
-    now: Timestamp,
-    lifetimes: Lifetimes,
-) -> Result<(Authority, SigningKey), IssueError> {
+/// Creates a certificate authority, which is valid for [`Lifetimes::authority`].
+///
+/// It signs certificates, but no further authorities. Its validity starts a few minutes before `now`,
+/// because clocks differ.
+///
+/// # Errors
+/// Returns an error if the operating system provides no randomness.
+pub fn new_authority(now: Timestamp, lifetimes: Lifetimes) -> Result<(Authority, SigningKey), IssueError> {
     let made = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let mut params = params(&format!("ensemble certificate authority of {made}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -59,8 +66,16 @@ pub(crate) fn new_authority(
     Ok((authority, SigningKey(key)))
 }
 
-/// Issues a serving certificate for `names`. It never outlives its authority.
-pub(crate) fn issue_serving(
+/// Issues a serving certificate for `names`, with a new private key. It is valid for
+/// [`Lifetimes::serving`] and never outlives its authority.
+///
+/// `key` must be the private key of `authority`; otherwise no client trusts the certificate. The
+/// validity starts a few minutes before `now`, because clocks differ, but not before that of the
+/// authority.
+///
+/// # Errors
+/// Returns an error if the operating system provides no randomness.
+pub fn issue_serving(
     now: Timestamp,
     lifetimes: Lifetimes,
     names: &[ServerName<'static>],
@@ -109,7 +124,7 @@ fn alternative_name(name: &ServerName<'static>) -> Option<SanType> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::testing::{names, time};
+    use crate::testing::{names, time};
 
     #[test]
     fn issued_certificate_is_valid_for_its_names_and_lifetime() {
@@ -120,8 +135,8 @@ mod tests {
         assert!(serving.is_valid_for(&wanted) && !serving.is_valid_for(&names(&["other.b.svc"])));
         assert_eq!(serving.names(), wanted);
         assert!(serving.is_trusted_by(&authority, now));
-        assert!(serving.is_trusted_by(&authority, serving.validity.not_before));
-        assert!(!serving.is_trusted_by(&authority, serving.validity.not_after));
+        assert!(serving.is_trusted_by(&authority, serving.validity().not_before));
+        assert!(!serving.is_trusted_by(&authority, serving.validity().not_after));
         let (other, _) = super::new_authority(now, lifetimes).unwrap();
         assert!(!serving.is_trusted_by(&other, now));
     }
@@ -132,7 +147,7 @@ mod tests {
         let (authority, key) = super::new_authority(time(0), lifetimes).unwrap();
         let late = authority.validity.renewal_time();
         let serving = super::issue_serving(late, lifetimes, &names(&["a.svc"]), &authority, &key).unwrap();
-        assert!(serving.validity.not_after <= authority.validity.not_after);
+        assert!(serving.validity().not_after <= authority.validity.not_after);
     }
 
     #[test]
