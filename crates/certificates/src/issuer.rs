@@ -10,9 +10,14 @@ use rcgen::{
 use rustls::pki_types::ServerName;
 
 use crate::{
+    client::Client,
     lifetimes::{Lifetimes, Validity},
-    x509::{Authority, Serving},
+    serving::Serving,
+    x509::Authority,
 };
+
+/// Maximum number of characters of a common name, by RFC 5280.
+const LONGEST_COMMON_NAME: usize = 64;
 
 /// Private key of a certificate authority.
 pub struct SigningKey(KeyPair);
@@ -24,6 +29,11 @@ pub enum IssueError {
     /// no randomness.
     #[error("cannot generate a key or certificate")]
     Generate(#[from] rcgen::Error),
+    /// The common name does not fit into a certificate.
+    #[error(
+        "cannot issue a certificate for the common name {0:?}: it must have 1 to {LONGEST_COMMON_NAME} characters, and no control characters"
+    )]
+    CommonName(String),
     /// The new certificate cannot be parsed, which is a bug.
     #[error("a certificate that was just issued cannot be parsed; this is a bug")]
     Unusable,
@@ -82,20 +92,57 @@ pub fn issue_serving(
     authority: &Authority,
     key: &SigningKey,
 ) -> Result<Serving, IssueError> {
+    let mut params = params("ensemble");
+    params.subject_alt_names = names.iter().filter_map(alternative_name).collect();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let (chain, key) = issue(now, lifetimes, params, authority, key)?;
+    Serving::read(chain.as_bytes(), key.as_bytes()).map_err(|_| IssueError::Unusable)
+}
+
+/// Issues a client certificate for the client `common_name`, with a new private key. It is valid for
+/// [`Lifetimes::serving`] and never outlives its authority.
+///
+/// The name is that of a database user, for example. `key` and the start of the validity are as in
+/// [`issue_serving`].
+///
+/// # Errors
+/// Returns an error if the common name does not fit into a certificate, or if the operating system
+/// provides no randomness.
+pub fn issue_client(
+    now: Timestamp,
+    lifetimes: Lifetimes,
+    common_name: &str,
+    authority: &Authority,
+    key: &SigningKey,
+) -> Result<Client, IssueError> {
+    let is_possible = (1..=LONGEST_COMMON_NAME).contains(&common_name.chars().count());
+    if !is_possible || common_name.chars().any(char::is_control) {
+        return Err(IssueError::CommonName(common_name.to_owned()));
+    }
+    let mut params = params(common_name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let (chain, key) = issue(now, lifetimes, params, authority, key)?;
+    Client::read(chain.as_bytes(), key.as_bytes()).map_err(|_| IssueError::Unusable)
+}
+
+/// Issues a certificate, and returns its chain and its private key in PEM.
+fn issue(
+    now: Timestamp,
+    lifetimes: Lifetimes,
+    mut params: CertificateParams,
+    authority: &Authority,
+    key: &SigningKey,
+) -> Result<(String, String), IssueError> {
     let mut validity = Validity::starting(now, lifetimes.serving());
     validity.not_after = validity.not_after.min(authority.validity.not_after);
     validity.not_before = validity.not_before.max(authority.validity.not_before);
-    let mut params = params("ensemble");
-    params.subject_alt_names = names.iter().filter_map(alternative_name).collect();
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
     set_validity(&mut params, validity);
     let issuer = Issuer::from_ca_cert_der(&authority.der, &key.0)?;
     let own = KeyPair::generate()?;
     let certificate = params.signed_by(&own, &issuer)?;
-    Serving::read(certificate.pem().as_bytes(), own.serialize_pem().as_bytes())
-        .map_err(|_| IssueError::Unusable)
+    Ok((certificate.pem(), own.serialize_pem()))
 }
 
 fn params(common_name: &str) -> CertificateParams {
@@ -124,7 +171,10 @@ fn alternative_name(name: &ServerName<'static>) -> Option<SanType> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{names, time};
+    use crate::{
+        lifetimes::after,
+        testing::{names, time},
+    };
 
     #[test]
     fn issued_certificate_is_valid_for_its_names_and_lifetime() {
@@ -148,6 +198,24 @@ mod tests {
         let late = authority.validity.renewal_time();
         let serving = super::issue_serving(late, lifetimes, &names(&["a.svc"]), &authority, &key).unwrap();
         assert!(serving.validity().not_after <= authority.validity.not_after);
+    }
+
+    #[test]
+    fn validity_lies_within_that_of_the_authority() {
+        let lifetimes = Lifetimes::default();
+        let (authority, key) = super::new_authority(time(7200), lifetimes).unwrap();
+        let Validity { not_before, not_after } = authority.validity;
+        // The first clock is two hours slow. The last certificate is issued just before the end.
+        for (issued, expected) in [
+            (time(0), (not_before, after(time(0), lifetimes.serving()))),
+            (not_after - Duration::from_mins(1), (not_after - Duration::from_mins(6), not_after)),
+        ] {
+            let serving = issue_serving(issued, lifetimes, &names(&["a.svc"]), &authority, &key).unwrap();
+            let client = issue_client(issued, lifetimes, "user", &authority, &key).unwrap();
+            for validity in [serving.validity(), client.validity()] {
+                assert_eq!((validity.not_before, validity.not_after), expected);
+            }
+        }
     }
 
     #[test]

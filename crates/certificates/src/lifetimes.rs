@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
 /// Maximum time during which a new authority is trusted but does not sign.
 const LONGEST_PROPAGATION: Duration = Duration::from_mins(10);
 
-/// Lifetimes of certificates. Each certificate is renewed after two thirds of its lifetime.
+/// Lifetimes of certificates. A client certificate has that of a serving certificate. Each certificate is renewed after two thirds of its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     authority: Duration,
@@ -66,7 +66,8 @@ impl Lifetimes {
         self.authority
     }
 
-    /// Returns the lifetime of a serving certificate, which ends earlier if its authority does.
+    /// Returns the lifetime of a serving or client certificate, which ends earlier if its authority
+    /// does.
     pub fn serving(self) -> Duration {
         self.serving
     }

@@ -3,7 +3,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use certificates::{InvalidServing, IssueError};
+use certificates::{InvalidIdentity, IssueError};
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use operator_core::{backoff::WatchBackoff, error};
@@ -51,7 +51,7 @@ pub(crate) enum RotationError {
     #[error("the Secret {secret} does not exist: apply deploy/cert-manager so that cert-manager creates it")]
     Missing { secret: String },
     #[error("the Secret {secret} cannot be used: {reason}")]
-    Unusable { secret: String, reason: InvalidServing },
+    Unusable { secret: String, reason: InvalidIdentity },
 }
 
 impl RotationError {
@@ -80,7 +80,7 @@ impl RotationError {
         Self::Missing { secret: secret.to_string() }
     }
 
-    pub(crate) fn unusable(secret: &SharedSecret, reason: InvalidServing) -> Self {
+    pub(crate) fn unusable(secret: &SharedSecret, reason: InvalidIdentity) -> Self {
         Self::Unusable { secret: secret.to_string(), reason }
     }
 }

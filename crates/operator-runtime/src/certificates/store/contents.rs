@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use certificates::{Authority, InvalidServing, Serving, SigningKey, bundle};
+use certificates::{Authority, InvalidIdentity, Serving, SigningKey, bundle};
 use k8s_openapi::ByteString;
 
 /// Key of the trusted certificate authorities in PEM, the newest first.
@@ -30,7 +30,7 @@ pub(crate) struct Contents {
     /// Private key of the signing authority in PEM. Kept even if it belongs to none of
     /// `authorities`.
     authority_key: Vec<u8>,
-    pub(crate) serving: Result<Serving, InvalidServing>,
+    pub(crate) serving: Result<Serving, InvalidIdentity>,
 }
 
 impl Contents {
