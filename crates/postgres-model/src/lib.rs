@@ -11,6 +11,7 @@
 //! | [`wal_file`] | WAL segments and the names of the files in `pg_wal` |
 //! | [`sync`] | `synchronous_standby_names` |
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
+//! | [`instance`] | what an instance does next |
 //! | [`report`] | what an instance answers to `GET /status` |
 //! | [`volume_state`] | what an instance keeps on its volume |
 //! | [`archive`] | keys of the objects in the archive, identifiers of backups |
@@ -35,6 +36,7 @@
 pub mod archive;
 pub mod failover;
 mod hex;
+pub mod instance;
 pub mod lsn;
 pub mod report;
 pub mod sync;

@@ -34,6 +34,10 @@ pub struct VolumeState {
     /// one, because the interrupted one may have used this one.
     #[serde(deserialize_with = "required")]
     pub promotion_begun: Option<TimelineId>,
+    /// Timeline that this member began last, by `initdb` or by a promotion. Only this member may
+    /// write on it.
+    #[serde(deserialize_with = "required")]
+    pub own_timeline: Option<TimelineId>,
     /// Where the server stopped cleanly last, if it did and has not run since.
     #[serde(deserialize_with = "required")]
     pub last_clean_stop: Option<Position>,
@@ -89,6 +93,7 @@ impl VolumeState {
             system_identifier: None,
             sealed_epoch: None,
             promotion_begun: None,
+            own_timeline: None,
             last_clean_stop: None,
         }
     }
@@ -153,6 +158,7 @@ mod tests {
             "systemIdentifier": "7400000000000000001",
             "sealedEpoch": 3,
             "promotionBegun": 5,
+            "ownTimeline": 3,
             "lastCleanStop": { "timeline": 4, "lsn": "0/4000028" },
         })
     }
@@ -239,6 +245,7 @@ mod tests {
             identifier in option::of(any::<u64>()),
             sealed_epoch in option::of(any::<u64>()),
             promotion in option::of(1..u32::MAX),
+            own in option::of(1..u32::MAX),
             stop in option::of((1..u32::MAX, any::<u64>())),
         ) -> VolumeState {
             let timeline = |number| TimelineId::new(number).unwrap();
@@ -248,6 +255,7 @@ mod tests {
                 system_identifier: identifier.map(SystemIdentifier),
                 sealed_epoch,
                 promotion_begun: promotion.map(timeline),
+                own_timeline: own.map(timeline),
                 last_clean_stop: stop.map(|(number, lsn)| Position { timeline: timeline(number), lsn: Lsn(lsn) }),
             }
         }

@@ -1,0 +1,57 @@
+//! The plan of the target.
+
+use std::cmp::Ordering;
+
+use super::{ClusterView, Command, ControlData, LeaseIntent, Observed, Plan, Problem, Server};
+use crate::report::InstanceState;
+
+/// Plans the next step of the member that may be the primary.
+pub(super) fn plan(observed: &Observed, view: &ClusterView) -> Plan {
+    let Some(control) = observed.data.control() else { return create(observed, view) };
+    // The Lease of an older epoch says nothing about this one: other members may have been sealed.
+    if observed.holds_lease() && !observed.holds_lease_of(view.epoch) {
+        return observed.stop(InstanceState::Hold, None);
+    }
+    if observed.server.is_primary() {
+        return Plan { lease: observed.keep_or_renew(), ..Plan::new(InstanceState::Primary) };
+    }
+    if !observed.holds_lease() {
+        let state = observed.server.state(observed.volume.sealed_epoch.is_some());
+        return Plan { lease: LeaseIntent::Acquire(view.epoch), ..Plan::new(state) };
+    }
+    Plan { lease: LeaseIntent::Renew, ..with_lease(observed, view, control) }
+}
+
+/// Plans the creation of the database, if the operator has named this volume for it.
+fn create(observed: &Observed, view: &ClusterView) -> Plan {
+    let may_create = view.create_on.as_ref() == Some(&observed.volume_uid)
+        && view.system_identifier.is_none()
+        && observed.volume.system_identifier.is_none();
+    if may_create {
+        Plan::with(InstanceState::Init, Command::CreateDatabase)
+    } else {
+        Plan { lease: observed.release(), ..Plan::problem(Problem::TargetWithoutData) }
+    }
+}
+
+/// Plans the way from the held Lease to a primary on the timeline of the epoch.
+///
+/// Only the member that began a timeline writes on it. Any other is promoted to a new one first.
+fn with_lease(observed: &Observed, view: &ClusterView, control: &ControlData) -> Plan {
+    let volume = &observed.volume;
+    let is_own = [volume.own_timeline, volume.promotion_begun].contains(&Some(view.timeline));
+    let was_begun = volume.promotion_begun.is_some_and(|begun| begun >= view.timeline);
+    let is_down = observed.server == Server::Down;
+    match control.history.timeline().cmp(&view.timeline) {
+        Ordering::Greater => Plan::problem(Problem::LaterTimeline),
+        Ordering::Equal if !is_own => Plan::problem(Problem::TimelineOfAnother),
+        Ordering::Equal if is_down => Plan::with(InstanceState::Primary, Command::StartPrimary),
+        // A standby on its own timeline has to start again, without `standby.signal`.
+        Ordering::Equal => observed.stop(InstanceState::Hold, None),
+        Ordering::Less if was_begun => Plan::problem(Problem::InterruptedPromotion),
+        Ordering::Less if is_down => {
+            Plan::with(InstanceState::Hold, Command::StartStandby { upstream: None })
+        }
+        Ordering::Less => Plan::with(InstanceState::Promoting, Command::Promote { timeline: view.timeline }),
+    }
+}

@@ -1,0 +1,257 @@
+//! What an instance does next. Pure: the same observation leads to the same plan.
+//!
+//! The instance observes, calls [`plan`], performs the command, and observes again: once a second,
+//! and on every change. It keeps nothing in memory that a restart would lose.
+//!
+//! # Guarantees
+//! - PostgreSQL starts or continues read-write only while the instance holds the Lease for the
+//!   present epoch, is the target of that epoch, and has the data of this cluster on the timeline of
+//!   that epoch. A single member needs the Lease to start, but not to continue.
+//! - A database is created only on the volume that the operator named, and only if the volume has
+//!   never had one.
+//! - A sealed member follows no primary of an older epoch, and no primary before the operator has
+//!   chosen one.
+//! - On each timeline, only the member that began it writes.
+//! - A promotion takes a timeline above those of all earlier promotions that the volume knows of.
+//! - Only a whole data directory with the system identifier of the cluster is started.
+//!
+//! The module does not know how long commands take. The fence that kills PostgreSQL when the Lease
+//! expires runs apart from it and does not wait for it.
+
+mod follow;
+mod lead;
+mod observed;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use self::observed::{
+    ClusterView, ControlData, DataDirectory, LeaseView, Moment, Observed, Server, Task,
+};
+use crate::{report::InstanceState, timeline::TimelineId};
+
+/// How long the fast shutdown of a former primary may take before the immediate one.
+const FAST_SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// What an instance does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// State to report.
+    pub state: InstanceState,
+    /// Command to perform. `None` means to wait.
+    pub command: Option<Command>,
+    /// What to do with the Lease.
+    pub lease: LeaseIntent,
+    /// Why the member waits for the operator or for a person.
+    pub problem: Option<Problem>,
+}
+
+/// One step of an instance. It is repeated until the observation shows its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Run `initdb` into a partial directory, and rename it.
+    CreateDatabase,
+    /// Copy the primary into a partial directory, and rename it.
+    Clone {
+        /// The member to copy.
+        primary: String,
+    },
+    /// Remove WAL that the primary lacks, with `pg_rewind`.
+    Rewind {
+        /// The member to follow afterwards.
+        primary: String,
+    },
+    /// Start as a standby, with `standby.signal` on disk before.
+    StartStandby {
+        /// The member to receive WAL from. `None`: from nobody.
+        upstream: Option<String>,
+    },
+    /// Start read-write.
+    StartPrimary,
+    /// Receive WAL from another member, by a reload.
+    Follow {
+        /// The member to receive WAL from.
+        upstream: String,
+    },
+    /// Stop the receiver, and then store the epoch on the volume.
+    Seal {
+        /// Epoch of the failover.
+        epoch: u64,
+    },
+    /// Store the timeline on the volume, and then promote the standby to exactly this timeline.
+    Promote {
+        /// Timeline of the new primary.
+        timeline: TimelineId,
+    },
+    /// Stop PostgreSQL.
+    Stop(StopMode),
+}
+
+/// How PostgreSQL is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopMode {
+    /// Ends the sessions, and sends all WAL to the standbys.
+    Fast,
+    /// Ends at once, without a checkpoint.
+    Immediate,
+}
+
+/// What an instance does with the Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseIntent {
+    /// Do not try to hold it.
+    None,
+    /// Try to hold it for this epoch.
+    Acquire(u64),
+    /// Renew it.
+    Renew,
+    /// Do not renew it. PostgreSQL does not answer, or has to stop.
+    Keep,
+    /// Release it: PostgreSQL has stopped.
+    Release,
+}
+
+/// Why a member waits for the operator or for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The data directory is that of another database.
+    #[error("the data have another system identifier than the cluster; nothing is started or deleted")]
+    OtherSystem,
+    /// The data directory has gone from a volume that had one.
+    #[error("the data directory is missing on a volume that had one; the member has to be cloned again")]
+    DataLost,
+    /// The member is the target and has no data.
+    #[error("the member is to be the primary and has no data")]
+    TargetWithoutData,
+    /// A promotion was interrupted, and its timeline may have been used.
+    #[error("a promotion was interrupted; the next one has to claim a higher timeline")]
+    InterruptedPromotion,
+    /// The data are on a later timeline than that of the present epoch.
+    #[error("the data are on a later timeline than the cluster")]
+    LaterTimeline,
+    /// The epoch names a timeline that another member began.
+    #[error("the timeline of the cluster was begun by another member; a promotion has to claim a higher one")]
+    TimelineOfAnother,
+    /// The histories of the member and of the primary have no timeline in common.
+    #[error("the member has no timeline in common with the primary and has to be cloned again")]
+    Unrelated,
+}
+
+/// Plans the next step of an instance.
+pub fn plan(observed: &Observed) -> Plan {
+    if let Some(plan) = observed.interruption() {
+        return plan;
+    }
+    let Some(view) = &observed.cluster else { return observed.wait() };
+    if view.fenced {
+        return observed.stop(InstanceState::Fenced, None);
+    }
+    if let Some(problem) = observed.identity_problem(view) {
+        return observed.stop(InstanceState::Hold, Some(problem));
+    }
+    let plan = if view.is_target(&observed.member) {
+        lead::plan(observed, view)
+    } else {
+        follow::plan(observed, view)
+    };
+    // Comes last: a primary that is not the target any more stops, and is sealed when it has.
+    match observed.seal(view) {
+        Some(epoch) if !observed.server.is_primary() => {
+            Plan { command: Some(Command::Seal { epoch }), ..plan }
+        }
+        _ => plan,
+    }
+}
+
+impl Observed {
+    /// Returns the plan while something runs that has to end first, or that has to be ended at once.
+    fn interruption(&self) -> Option<Plan> {
+        let fencing = self.cluster.as_ref().is_none_or(|view| view.fencing);
+        if self.server.is_primary() && fencing && !self.holds_lease() {
+            let command = Some(Command::Stop(StopMode::Immediate));
+            return Some(Plan { command, lease: LeaseIntent::None, ..Plan::new(InstanceState::Fenced) });
+        }
+        if let Server::Stopping { mode: StopMode::Fast, since } = self.server
+            && self.now.saturating_sub(since) >= FAST_SHUTDOWN
+        {
+            let command = Some(Command::Stop(StopMode::Immediate));
+            return Some(Plan { command, lease: self.keep(), ..Plan::new(InstanceState::Stopping) });
+        }
+        if matches!(self.server, Server::Stopping { .. }) {
+            return Some(Plan { lease: self.keep(), ..Plan::new(InstanceState::Stopping) });
+        }
+        self.task.map(|task| Plan { lease: self.keep_or_renew(), ..Plan::new(task.state()) })
+    }
+
+    /// Returns the plan of an instance that has never read the cluster: what runs goes on.
+    fn wait(&self) -> Plan {
+        Plan {
+            lease: self.keep_or_renew(),
+            ..Plan::new(self.server.state(self.volume.sealed_epoch.is_some()))
+        }
+    }
+
+    /// Returns the plan to stop PostgreSQL, and to release the Lease after that.
+    fn stop(&self, state: InstanceState, problem: Option<Problem>) -> Plan {
+        if self.server == Server::Down {
+            return Plan { lease: self.release(), problem, ..Plan::new(state) };
+        }
+        let command = Some(Command::Stop(StopMode::Fast));
+        Plan { command, lease: self.keep(), problem, ..Plan::new(InstanceState::Stopping) }
+    }
+
+    /// Returns the epoch of a seal that is due: newer than the last one, and not of the past.
+    fn seal(&self, view: &ClusterView) -> Option<u64> {
+        let is_new = |epoch: &u64| self.volume.sealed_epoch.is_none_or(|sealed| *epoch > sealed);
+        self.seal_requested.filter(is_new).filter(|epoch| *epoch >= view.epoch)
+    }
+
+    fn identity_problem(&self, view: &ClusterView) -> Option<Problem> {
+        let data = self.data.control().map(|control| control.system_identifier);
+        let known = [view.system_identifier, self.volume.system_identifier, data];
+        let mut identifiers = known.into_iter().flatten();
+        let first = identifiers.next();
+        if identifiers.any(|identifier| Some(identifier) != first) {
+            return Some(Problem::OtherSystem);
+        }
+        let had_data = self.volume.system_identifier.is_some() || self.server != Server::Down;
+        (had_data && data.is_none()).then_some(Problem::DataLost)
+    }
+
+    fn holds_lease(&self) -> bool {
+        self.now < self.lease.leads_until
+    }
+
+    fn holds_lease_of(&self, epoch: u64) -> bool {
+        self.holds_lease() && self.lease.epoch == Some(epoch)
+    }
+
+    fn keep(&self) -> LeaseIntent {
+        if self.holds_lease() { LeaseIntent::Keep } else { LeaseIntent::None }
+    }
+
+    fn release(&self) -> LeaseIntent {
+        if self.holds_lease() { LeaseIntent::Release } else { LeaseIntent::None }
+    }
+
+    fn keep_or_renew(&self) -> LeaseIntent {
+        if self.holds_lease() && self.server.is_alive() { LeaseIntent::Renew } else { self.keep() }
+    }
+}
+
+impl Plan {
+    fn new(state: InstanceState) -> Self {
+        Self { state, command: None, lease: LeaseIntent::None, problem: None }
+    }
+
+    fn with(state: InstanceState, command: Command) -> Self {
+        Self { command: Some(command), ..Self::new(state) }
+    }
+
+    fn problem(problem: Problem) -> Self {
+        Self { problem: Some(problem), ..Self::new(InstanceState::Hold) }
+    }
+}

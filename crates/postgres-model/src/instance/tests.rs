@@ -1,0 +1,300 @@
+//! The life of members, step by step.
+
+use super::*;
+use crate::{
+    lsn::Lsn,
+    system_identifier::SystemIdentifier,
+    timeline::{History, TimelineId},
+    volume_state::VolumeState,
+};
+
+const SYSTEM: SystemIdentifier = SystemIdentifier(7);
+const NOW: Moment = Duration::from_secs(100);
+
+fn timeline(number: u32) -> TimelineId {
+    TimelineId::new(number).unwrap()
+}
+
+fn history(number: u32, text: &str) -> History {
+    History::parse(timeline(number), text).unwrap()
+}
+
+/// Returns a cluster in which `db-1` is the primary on timeline 1.
+fn view() -> ClusterView {
+    ClusterView {
+        epoch: 1,
+        target: Some("db-1".into()),
+        current: Some("db-1".into()),
+        timeline: timeline(1),
+        primary_history: Some(History::first()),
+        create_on: None,
+        system_identifier: Some(SYSTEM),
+        fenced: false,
+        fencing: true,
+    }
+}
+
+fn whole(history: History) -> DataDirectory {
+    DataDirectory::Whole(ControlData { system_identifier: SYSTEM, history, end: Lsn(0x50) })
+}
+
+/// Returns a member with data on timeline 1, on which PostgreSQL does not run.
+fn member(name: &str) -> Observed {
+    let mut volume = VolumeState::empty("c");
+    volume.system_identifier = Some(SYSTEM);
+    Observed {
+        now: NOW,
+        member: name.into(),
+        volume_uid: format!("volume of {name}"),
+        cluster: Some(view()),
+        lease: LeaseView::default(),
+        volume,
+        data: whole(History::first()),
+        server: Server::Down,
+        task: None,
+        seal_requested: None,
+    }
+}
+
+/// Returns the primary.
+fn primary() -> Observed {
+    let mut observed = member("db-1");
+    observed.volume.own_timeline = Some(timeline(1));
+    observed.server = Server::Primary { responsive: true };
+    observed.lease = LeaseView { leads_until: NOW + Duration::from_secs(5), epoch: Some(1) };
+    observed
+}
+
+/// Returns a standby that follows the primary.
+fn standby(name: &str) -> Observed {
+    Observed { server: Server::Standby { upstream: Some("db-1".into()) }, ..member(name) }
+}
+
+impl Observed {
+    fn view(&mut self) -> &mut ClusterView {
+        self.cluster.as_mut().unwrap()
+    }
+
+    fn hold_lease(&mut self, epoch: u64) {
+        self.lease = LeaseView { leads_until: NOW + Duration::from_secs(5), epoch: Some(epoch) };
+    }
+
+    fn command(&self) -> Option<Command> {
+        plan(self).command
+    }
+}
+
+#[test]
+fn first_member_creates_the_database_and_starts_with_the_lease() {
+    let mut first = member("db-1");
+    first.volume = VolumeState::empty("c");
+    first.data = DataDirectory::Missing;
+    let view = first.view();
+    (view.current, view.primary_history, view.system_identifier) = (None, None, None);
+    assert_eq!(plan(&first).problem, Some(Problem::TargetWithoutData));
+    first.view().create_on = Some("volume of db-1".into());
+    assert_eq!(first.command(), Some(Command::CreateDatabase));
+
+    first.volume.system_identifier = Some(SYSTEM);
+    first.volume.own_timeline = Some(timeline(1));
+    first.data = whole(History::first());
+    assert_eq!((plan(&first).command, plan(&first).lease), (None, LeaseIntent::Acquire(1)));
+    first.hold_lease(1);
+    assert_eq!(first.command(), Some(Command::StartPrimary));
+    first.server = Server::Primary { responsive: true };
+    let running = plan(&first);
+    assert_eq!(
+        (running.state, running.command, running.lease),
+        (InstanceState::Primary, None, LeaseIntent::Renew)
+    );
+}
+
+#[test]
+fn database_is_created_only_once_and_only_on_the_named_volume() {
+    let mut first = member("db-1");
+    first.volume = VolumeState::empty("c");
+    first.data = DataDirectory::Missing;
+    first.view().create_on = Some("volume of db-1".into());
+    assert_eq!(plan(&first).problem, Some(Problem::TargetWithoutData), "the cluster has a database");
+    first.view().system_identifier = None;
+    first.view().create_on = Some("another volume".into());
+    assert_eq!(plan(&first).problem, Some(Problem::TargetWithoutData));
+    first.view().create_on = Some("volume of db-1".into());
+    first.volume.system_identifier = Some(SYSTEM);
+    assert_eq!(plan(&first).problem, Some(Problem::DataLost), "the volume had a database");
+}
+
+#[test]
+fn new_member_clones_the_primary_and_follows_it() {
+    let mut second = member("db-2");
+    second.volume = VolumeState::empty("c");
+    second.data = DataDirectory::Missing;
+    assert_eq!(second.command(), Some(Command::Clone { primary: "db-1".into() }));
+    second.data = whole(History::first());
+    assert_eq!(second.command(), Some(Command::StartStandby { upstream: Some("db-1".into()) }));
+    second.server = Server::Standby { upstream: Some("db-1".into()) };
+    assert_eq!(plan(&second), Plan::new(InstanceState::Standby));
+    second.view().current = None;
+    assert_eq!(plan(&second), Plan::new(InstanceState::Standby), "it keeps its upstream");
+}
+
+#[test]
+fn primary_without_lease_is_killed_and_hung_primary_does_not_renew() {
+    let mut primary = primary();
+    primary.server = Server::Primary { responsive: false };
+    assert_eq!((plan(&primary).command, plan(&primary).lease), (None, LeaseIntent::Keep));
+    primary.now = primary.lease.leads_until;
+    assert_eq!(primary.command(), Some(Command::Stop(StopMode::Immediate)));
+    primary.cluster = None;
+    assert_eq!(primary.command(), Some(Command::Stop(StopMode::Immediate)));
+    primary.cluster = Some(ClusterView { fencing: false, ..view() });
+    assert_eq!(primary.command(), None, "a single member goes on");
+}
+
+#[test]
+fn failover_seals_promotes_and_retargets() {
+    let failing_over = ClusterView { epoch: 2, target: None, ..view() };
+    let mut second = standby("db-2");
+    second.seal_requested = Some(2);
+    assert_eq!(second.command(), Some(Command::Seal { epoch: 2 }), "also if the view is behind");
+    second.volume.sealed_epoch = Some(2);
+    second.server = Server::Standby { upstream: None };
+    assert_eq!(plan(&second), Plan::new(InstanceState::Sealed), "the old primary is not followed");
+    second.cluster = Some(failing_over.clone());
+    assert_eq!(plan(&second), Plan::new(InstanceState::Sealed));
+
+    let chosen = ClusterView { target: Some("db-2".into()), timeline: timeline(3), ..failing_over };
+    let mut third = second.clone();
+    third.member = "db-3".into();
+    (second.cluster, third.cluster) = (Some(chosen.clone()), Some(chosen.clone()));
+    assert_eq!((plan(&second).command, plan(&second).lease), (None, LeaseIntent::Acquire(2)));
+    assert_eq!(plan(&third), Plan::new(InstanceState::Sealed));
+    second.hold_lease(2);
+    assert_eq!(second.command(), Some(Command::Promote { timeline: timeline(3) }));
+    second.volume.promotion_begun = Some(timeline(3));
+    second.task = Some(Task::Promote);
+    assert_eq!(plan(&second).state, InstanceState::Promoting);
+
+    let confirmed = ClusterView {
+        current: Some("db-2".into()),
+        primary_history: Some(history(3, "1\t0/50\n")),
+        ..chosen
+    };
+    third.cluster = Some(confirmed);
+    assert_eq!(third.command(), Some(Command::Follow { upstream: "db-2".into() }));
+}
+
+#[test]
+fn former_primary_stops_releases_and_returns_as_a_standby() {
+    let mut former = primary();
+    former.view().epoch = 2;
+    former.view().target = None;
+    assert_eq!(former.command(), Some(Command::Stop(StopMode::Fast)));
+    former.server = Server::Stopping { mode: StopMode::Fast, since: NOW };
+    assert_eq!(plan(&former).command, None);
+    former.now = NOW + FAST_SHUTDOWN;
+    assert_eq!(former.command(), Some(Command::Stop(StopMode::Immediate)));
+    (former.server, former.now) = (Server::Down, NOW);
+    assert_eq!((plan(&former).command, plan(&former).lease), (None, LeaseIntent::Release));
+
+    former.lease = LeaseView::default();
+    let view = former.view();
+    (view.target, view.current) = (Some("db-2".into()), Some("db-2".into()));
+    view.timeline = timeline(2);
+    view.primary_history = None;
+    assert_eq!(plan(&former), Plan::new(InstanceState::Hold), "the fork is not known yet");
+    for (fork, command) in [
+        ("1\t0/50\n", Command::StartStandby { upstream: Some("db-2".into()) }),
+        ("1\t0/4F\n", Command::Rewind { primary: "db-2".into() }),
+    ] {
+        former.view().primary_history = Some(history(2, fork));
+        assert_eq!(former.command(), Some(command), "fork at {fork}");
+    }
+}
+
+#[test]
+fn only_the_author_of_a_timeline_writes_on_it() {
+    let mut other = member("db-2");
+    other.view().target = Some("db-2".into());
+    other.hold_lease(1);
+    assert_eq!(plan(&other).problem, Some(Problem::TimelineOfAnother));
+    other.volume.own_timeline = Some(timeline(1));
+    assert_eq!(other.command(), Some(Command::StartPrimary));
+    other.data = whole(history(2, "1\t0/40\n"));
+    assert_eq!(plan(&other).problem, Some(Problem::LaterTimeline));
+}
+
+#[test]
+fn interrupted_promotion_waits_for_a_higher_claim() {
+    let mut second = member("db-2");
+    second.view().target = Some("db-2".into());
+    second.view().timeline = timeline(2);
+    second.volume.promotion_begun = Some(timeline(2));
+    second.hold_lease(1);
+    assert_eq!(plan(&second).problem, Some(Problem::InterruptedPromotion));
+    second.view().timeline = timeline(3);
+    assert_eq!(second.command(), Some(Command::StartStandby { upstream: None }));
+    second.server = Server::Standby { upstream: None };
+    assert_eq!(second.command(), Some(Command::Promote { timeline: timeline(3) }));
+    // The promotion was durable, and only its confirmation was lost.
+    second.volume.promotion_begun = Some(timeline(3));
+    second.data = whole(history(3, "1\t0/50\n"));
+    second.server = Server::Down;
+    assert_eq!(second.command(), Some(Command::StartPrimary));
+}
+
+#[test]
+fn lease_of_an_older_epoch_does_not_count() {
+    let mut primary = primary();
+    primary.view().epoch = 3;
+    assert_eq!(primary.command(), Some(Command::Stop(StopMode::Fast)));
+    primary.server = Server::Down;
+    assert_eq!((plan(&primary).command, plan(&primary).lease), (None, LeaseIntent::Release));
+    primary.lease = LeaseView::default();
+    assert_eq!(plan(&primary).lease, LeaseIntent::Acquire(3));
+}
+
+#[test]
+fn fenced_member_and_data_of_another_system_are_stopped() {
+    let mut fenced = standby("db-2");
+    fenced.view().fenced = true;
+    assert_eq!(fenced.command(), Some(Command::Stop(StopMode::Fast)));
+    fenced.server = Server::Down;
+    assert_eq!(plan(&fenced), Plan::new(InstanceState::Fenced));
+
+    let mut other = standby("db-2");
+    other.view().system_identifier = Some(SystemIdentifier(8));
+    assert_eq!(other.command(), Some(Command::Stop(StopMode::Fast)));
+    other.server = Server::Down;
+    assert_eq!(plan(&other), Plan::problem(Problem::OtherSystem));
+}
+
+#[test]
+fn seals_of_the_past_are_ignored_and_a_primary_stops_first() {
+    let mut second = standby("db-2");
+    second.view().epoch = 5;
+    second.seal_requested = Some(4);
+    assert_eq!(second.command(), None);
+    second.seal_requested = Some(6);
+    second.volume.sealed_epoch = Some(6);
+    assert!(!matches!(second.command(), Some(Command::Seal { .. })));
+
+    let mut primary = primary();
+    primary.seal_requested = Some(2);
+    assert_eq!(primary.command(), None, "the view is behind");
+    primary.view().epoch = 2;
+    primary.view().target = None;
+    assert_eq!(primary.command(), Some(Command::Stop(StopMode::Fast)));
+    primary.server = Server::Down;
+    assert_eq!(primary.command(), Some(Command::Seal { epoch: 2 }));
+}
+
+#[test]
+fn instance_that_cannot_read_the_cluster_changes_nothing() {
+    for server in [Server::Down, Server::Standby { upstream: None }] {
+        let observed = Observed { cluster: None, server, ..member("db-2") };
+        assert_eq!(observed.command(), None);
+    }
+    let primary = Observed { cluster: None, ..primary() };
+    assert_eq!((plan(&primary).command, plan(&primary).lease), (None, LeaseIntent::Renew));
+}
