@@ -42,6 +42,7 @@ impl Cluster {
     pub async fn start(options: Options) -> Result<Self> {
         if options.real_nodes > 0 {
             real_nodes::check()?;
+            real_nodes::check_inotify(options.real_nodes)?;
         }
         let (binaries, images) = locate(&options).await?;
         let start = Instant::now();

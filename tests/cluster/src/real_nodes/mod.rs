@@ -8,6 +8,7 @@ mod config;
 mod connect_proxy;
 mod forwarder;
 pub(crate) mod image_store;
+mod inotify;
 mod log;
 mod namespaces;
 mod network;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 pub(crate) use add_ons::{apply as apply_add_ons, wait as wait_for_add_ons};
+pub(crate) use inotify::check_inotify;
 pub use network::NodeNetwork;
 pub use node::NodeProgram;
 pub use requirements::{PACKAGES, check, missing};
