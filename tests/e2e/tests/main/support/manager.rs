@@ -12,6 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::PATIENCE;
 
+/// How long a stop may take: half of the time that the kubelet allows. An idle machine needs five
+/// seconds, most of which the webhook server waits for clients.
+const STOP: Duration = Duration::from_secs(15);
+
 /// A running manager. It is killed when dropped.
 pub(crate) struct Manager {
     companion: Companion,
@@ -106,7 +110,7 @@ impl Manager {
             .await
             .unwrap();
         self.signal(Signal::TERM);
-        let (end, log) = self.until_exit(Duration::from_secs(5)).await;
+        let (end, log) = self.until_exit(STOP).await;
         assert!(end.contains("exit code 0"), "{end}");
         log
     }
