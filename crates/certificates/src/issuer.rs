@@ -192,15 +192,6 @@ mod tests {
     }
 
     #[test]
-    fn serving_certificate_does_not_outlive_its_authority() {
-        let lifetimes = Lifetimes::default();
-        let (authority, key) = super::new_authority(time(0), lifetimes).unwrap();
-        let late = authority.validity.renewal_time();
-        let serving = super::issue_serving(late, lifetimes, &names(&["a.svc"]), &authority, &key).unwrap();
-        assert!(serving.validity().not_after <= authority.validity.not_after);
-    }
-
-    #[test]
     fn validity_lies_within_that_of_the_authority() {
         let lifetimes = Lifetimes::default();
         let (authority, key) = super::new_authority(time(7200), lifetimes).unwrap();

@@ -8,8 +8,8 @@ use operator_core::{
     ControllerBuilder, ObjectKey,
     builder::controllers_of,
     informer::{Change, Index, Selection},
-    kind::{is_deleting, uid},
-    owner::Owner,
+    kind::{Kind, describe, is_deleting, uid},
+    owner::{Owner, controller_of, describe_controller, refers_to},
     pod::PodView,
     write::WriteError,
     writer::{DeletePrecondition, Writer},
@@ -49,10 +49,8 @@ impl MemberObjects {
         let pods = builder.informer::<PodView>(Selection::All);
         builder.watches(&pods, controllers_of::<PodView, PostgresCluster>);
         let pods_by_owner = pods.store().index(|pod: &PodView| {
-            operator_core::owner::controller_of(&pod.metadata)
-                .map(|owner| owner.uid.clone())
-                .into_iter()
-                .collect()
+            let owner = controller_of(&pod.metadata).filter(|owner| refers_to::<PostgresCluster>(owner));
+            owner.map(|owner| owner.uid.clone()).into_iter().collect()
         });
         let volumes = builder.informer::<PersistentVolumeClaim>(Selection::All);
         builder.watches(&volumes, |change: &Change<PersistentVolumeClaim>| {
@@ -148,8 +146,8 @@ impl MemberObjects {
         match self.pods.create(&key, &pod::new(cluster, owner, serial, images)).await {
             Err(error) if error.is_stale_cache() => match self.pods.get(&key) {
                 Some(other) if !owner.owns(other.meta()) => Err(WriteError::NotOwned {
-                    object: operator_core::kind::describe::<PodView>(&key),
-                    holder: operator_core::owner::describe_controller(other.meta()),
+                    object: describe::<PodView>(&key),
+                    holder: describe_controller(other.meta()),
                 }),
                 _ => Ok(()),
             },
@@ -176,11 +174,7 @@ impl MemberObjects {
 }
 
 /// Deletes an object if it still has this UID.
-async fn delete<K: operator_core::kind::Kind>(
-    writer: &Writer<K>,
-    key: &ObjectKey,
-    uid: &str,
-) -> Result<(), WriteError> {
+async fn delete<K: Kind>(writer: &Writer<K>, key: &ObjectKey, uid: &str) -> Result<(), WriteError> {
     let Some(object) = writer.get(key).filter(|object| object.meta().uid.as_deref() == Some(uid)) else {
         return Ok(());
     };

@@ -39,12 +39,12 @@ fn create(observed: &Observed, view: &ClusterView) -> Plan {
 /// Only the member that began a timeline writes on it. Any other is promoted to a new one first.
 fn with_lease(observed: &Observed, view: &ClusterView, control: &ControlData) -> Plan {
     let volume = &observed.volume;
-    let is_own = [volume.own_timeline, volume.promotion_begun].contains(&Some(view.timeline));
+    let began_here = [volume.own_timeline, volume.promotion_begun].contains(&Some(view.timeline));
     let was_begun = volume.promotion_begun.is_some_and(|begun| begun >= view.timeline);
     let is_down = observed.server == Server::Down;
     match control.history.timeline().cmp(&view.timeline) {
         Ordering::Greater => Plan::problem(Problem::LaterTimeline),
-        Ordering::Equal if !is_own => Plan::problem(Problem::TimelineOfAnother),
+        Ordering::Equal if !began_here => Plan::problem(Problem::TimelineOfAnother),
         Ordering::Equal if is_down => Plan::with(InstanceState::Primary, Command::StartPrimary),
         // A standby on its own timeline has to start again, without `standby.signal`.
         Ordering::Equal => observed.stop(InstanceState::Hold, None),

@@ -129,20 +129,17 @@ proptest! {
         prop_assert!(view.is_some(), "{command:?} without a mandate");
         let (view, control) = (view.unwrap(), observed.data.control().unwrap());
         prop_assert!(is_of_the_system(&observed, view));
-        match command {
-            Some(Command::Promote { timeline }) => {
-                prop_assert_eq!(timeline, view.timeline);
-                prop_assert!(timeline > control.history.timeline());
-                prop_assert!(observed.volume.promotion_begun.is_none_or(|begun| timeline > begun));
-                let is_standby = matches!(observed.server, Server::Standby { .. });
-                prop_assert!(is_standby);
-            }
-            _ => {
-                let volume = &observed.volume;
-                prop_assert_eq!(control.history.timeline(), view.timeline);
-                prop_assert!([volume.own_timeline, volume.promotion_begun].contains(&Some(view.timeline)));
-                prop_assert_eq!(&observed.server, &Server::Down);
-            }
+        if let Some(Command::Promote { timeline }) = command {
+            prop_assert_eq!(timeline, view.timeline);
+            prop_assert!(timeline > control.history.timeline());
+            prop_assert!(observed.volume.promotion_begun.is_none_or(|begun| timeline > begun));
+            let is_standby = matches!(observed.server, Server::Standby { .. });
+            prop_assert!(is_standby);
+        } else {
+            let volume = &observed.volume;
+            prop_assert_eq!(control.history.timeline(), view.timeline);
+            prop_assert!([volume.own_timeline, volume.promotion_begun].contains(&Some(view.timeline)));
+            prop_assert_eq!(&observed.server, &Server::Down);
         }
     }
 
@@ -173,9 +170,11 @@ proptest! {
 
     #[test]
     fn sealed_member_follows_nobody_of_the_past(observed in observations()) {
-        let upstream = match plan(&observed).command {
-            Some(Command::Follow { upstream } | Command::StartStandby { upstream: Some(upstream) }) => upstream,
-            _ => return Ok(()),
+        let Some(
+            Command::Follow { upstream } | Command::StartStandby { upstream: Some(upstream) },
+        ) = plan(&observed).command
+        else {
+            return Ok(());
         };
         let view = observed.cluster.as_ref().unwrap();
         prop_assert!(observed.volume.sealed_epoch.is_none_or(|sealed| view.epoch >= sealed));
