@@ -15,11 +15,16 @@ pub(super) fn plan(observed: &Observed, view: &ClusterView) -> Plan {
     if observed.server.is_primary() {
         return Plan { lease: observed.keep_or_renew(), ..Plan::new(InstanceState::Primary) };
     }
+    let next = towards_primary(observed, view, control);
+    // Whoever cannot lead leaves the Lease to others.
+    if next.problem.is_some() {
+        return Plan { lease: observed.release(), ..next };
+    }
     if !observed.holds_lease() {
         let state = observed.server.state(observed.volume.sealed_epoch.is_some());
         return Plan { lease: LeaseIntent::Acquire(view.epoch), ..Plan::new(state) };
     }
-    Plan { lease: LeaseIntent::Renew, ..with_lease(observed, view, control) }
+    Plan { lease: LeaseIntent::Renew, ..next }
 }
 
 /// Plans the creation of the database, if the operator has named this volume for it.
@@ -34,10 +39,10 @@ fn create(observed: &Observed, view: &ClusterView) -> Plan {
     }
 }
 
-/// Plans the way from the held Lease to a primary on the timeline of the epoch.
+/// Plans the next step towards a primary on the timeline of the epoch, for a holder of the Lease.
 ///
 /// Only the member that began a timeline writes on it. Any other is promoted to a new one first.
-fn with_lease(observed: &Observed, view: &ClusterView, control: &ControlData) -> Plan {
+fn towards_primary(observed: &Observed, view: &ClusterView, control: &ControlData) -> Plan {
     let volume = &observed.volume;
     let began_here = [volume.own_timeline, volume.promotion_begun].contains(&Some(view.timeline));
     let was_begun = volume.promotion_begun.is_some_and(|begun| begun >= view.timeline);

@@ -1,6 +1,10 @@
 //! Which member to promote, and whether a promotion can lose acknowledged writes.
 
+mod decision;
+
 use std::{cmp::Reverse, fmt};
+
+pub use self::decision::{FailoverState, MemberView, Reign, Step, View, decide};
 
 use crate::{sync::SyncConfiguration, timeline::Position};
 

@@ -1,0 +1,228 @@
+//! The steps of a failover. Pure: the operator stores the state before it acts on it.
+//!
+//! ```text
+//! Running ── the primary fails ──▶ Begin ──▶ Seal ──▶ Choose ──▶ Confirm ──▶ Running
+//! ```
+//!
+//! A failover that is interrupted anywhere continues from the stored state.
+
+use std::time::Duration;
+
+use super::{Candidate, MissingQuorum, Quorum, choose, quorum};
+use crate::{
+    report::{InstanceReport, InstanceState},
+    sync::SyncConfiguration,
+    timeline::{Position, TimelineId},
+};
+
+/// A member that may have acknowledged writes as the primary, and the members that it waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reign {
+    /// Name of the member.
+    pub primary: String,
+    /// Its synchronous configuration.
+    pub configuration: SyncConfiguration,
+}
+
+/// How long a failover with a quorum waits for the answers of the other members, one of which may
+/// have more WAL.
+const ANSWERS: Duration = Duration::from_secs(10);
+
+/// The part of the status that decides about the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailoverState {
+    /// Number of decisions about the target.
+    pub epoch: u64,
+    /// The member that may be primary. `None` while a failover chooses one.
+    pub target: Option<String>,
+    /// The primary. `None` until the target has reported that it is.
+    pub current: Option<String>,
+    /// Timeline that the primary of this epoch has, or gets by its promotion. No number above it was
+    /// ever claimed.
+    pub timeline: TimelineId,
+    /// The primary, and targets since then that were not confirmed, in their order.
+    pub reigns: Vec<Reign>,
+}
+
+/// What the operator sees.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The stored state.
+    pub state: &'a FailoverState,
+    /// The members, in the order of their serial numbers.
+    pub members: &'a [MemberView],
+    /// Whether nobody holds the Lease: it was released, or not renewed for its whole duration.
+    pub lease_is_free: bool,
+    /// Time since the state was stored.
+    pub since_change: Duration,
+    /// Duration of the Lease. A target may have to wait for it before it can write.
+    pub lease: Duration,
+    /// How many bytes of WAL an asynchronous failover may lose.
+    pub max_lag: u64,
+    /// Last position of the primary that is known. It bounds the lag of an asynchronous failover.
+    pub last_position: Option<Position>,
+}
+
+/// A member, as the operator sees it.
+#[derive(Clone, Debug)]
+pub struct MemberView {
+    /// Name of the member.
+    pub name: String,
+    /// Serial number of the member.
+    pub serial: u64,
+    /// Whether its Pod does not run.
+    pub is_gone: bool,
+    /// Whether its node is cordoned.
+    pub on_cordoned_node: bool,
+    /// Its last report. `None` if it does not answer.
+    pub report: Option<InstanceReport>,
+}
+
+/// What the operator does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    None,
+    /// Store this state, and decide again.
+    Store(FailoverState),
+    /// Ask these members to seal at the epoch of the state, and wait for their reports.
+    Seal(Vec<String>),
+    /// Wait, because the candidates may lack acknowledged writes.
+    NoQuorum(Vec<MissingQuorum>),
+    /// Wait, because the candidate lacks more bytes of WAL than it may.
+    TooFarBehind(u64),
+}
+
+/// Decides about the primary. `configuration` returns the synchronous configuration that a member
+/// gets as the primary.
+///
+/// # Guarantees
+/// - A target has every acknowledged write: for each reign, the primary of that reign or a quorum of
+///   its configuration is sealed.
+/// - A number of a timeline is claimed once.
+///
+/// The target writes only after it has acquired the Lease, so a failover can begin while the former
+/// primary still holds it.
+pub fn decide(view: View<'_>, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
+    let state = view.state;
+    let Some(name) = &state.target else { return view.choose(configuration) };
+    match view.member(name) {
+        Some(target) if target.leads(state) => view.confirm(target),
+        target if view.has_failed(name, target) => view.begin(),
+        _ => Step::None,
+    }
+}
+
+impl View<'_> {
+    fn member(&self, name: &str) -> Option<&MemberView> {
+        self.members.iter().find(|member| member.name == name)
+    }
+
+    /// Returns whether the target has to be given up. A member that only the operator cannot reach
+    /// renews the Lease. A single member is left alone: there is nobody else.
+    fn has_failed(&self, name: &str, target: Option<&MemberView>) -> bool {
+        let is_gone = target.is_none_or(|target| target.is_gone);
+        let was_primary = self.state.current.as_deref() == Some(name);
+        // A target needs one duration to see that the former holder is gone.
+        let had_time = was_primary || self.since_change >= self.lease * 2;
+        self.members.len() > 1 && (is_gone || (self.lease_is_free && had_time))
+    }
+
+    fn begin(&self) -> Step {
+        Step::Store(FailoverState {
+            epoch: self.state.epoch.saturating_add(1),
+            target: None,
+            current: None,
+            ..self.state.clone()
+        })
+    }
+
+    fn confirm(&self, target: &MemberView) -> Step {
+        if self.state.current.as_ref() == Some(&target.name) {
+            return Step::None;
+        }
+        // Earlier primaries never write again, and the new one has what they acknowledged.
+        let reigns = self.state.reigns.last().cloned().into_iter().collect();
+        let current = Some(target.name.clone());
+        Step::Store(FailoverState { current, reigns, ..self.state.clone() })
+    }
+
+    /// Chooses a target among the sealed members.
+    fn choose(&self, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
+        let unsealed = self.members.iter().filter(|member| member.can_seal(self.state.epoch));
+        let unsealed: Vec<_> = unsealed.map(|member| member.name.clone()).collect();
+        let candidates: Vec<_> =
+            self.members.iter().filter_map(|member| member.candidate(self.state.epoch)).collect();
+        if !unsealed.is_empty() && (candidates.is_empty() || self.since_change < ANSWERS) {
+            return Step::Seal(unsealed);
+        }
+        match (self.quorum(&candidates), choose(&candidates)) {
+            (_, None) => Step::None,
+            (Quorum::Missing(_), _) if !unsealed.is_empty() => Step::Seal(unsealed),
+            (Quorum::Missing(missing), _) => Step::NoQuorum(missing),
+            (Quorum::Asynchronous, Some(chosen)) if self.lag(chosen) > self.max_lag => {
+                Step::TooFarBehind(self.lag(chosen))
+            }
+            (_, Some(chosen)) => self.promote(chosen, configuration),
+        }
+    }
+
+    /// Returns whether the sealed members have every acknowledged write. A primary that is sealed
+    /// itself has what it acknowledged: it stores WAL before that.
+    fn quorum(&self, candidates: &[Candidate]) -> Quorum {
+        let is_sealed = |reign: &&Reign| candidates.iter().any(|one| one.member == reign.primary);
+        let others = self.state.reigns.iter().filter(|reign| !is_sealed(reign));
+        let configurations: Vec<_> = others.map(|reign| reign.configuration.clone()).collect();
+        if configurations.is_empty() && !self.state.reigns.is_empty() {
+            return Quorum::Met;
+        }
+        quorum(&configurations, candidates, None)
+    }
+
+    fn lag(&self, chosen: &Candidate) -> u64 {
+        self.last_position.map_or(0, |last| last.lsn.0.saturating_sub(chosen.received.lsn.0))
+    }
+
+    fn promote(&self, chosen: &Candidate, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
+        let Some(timeline) = self.state.timeline.next() else { return Step::None };
+        let mut state = self.state.clone();
+        let primary = chosen.member.clone();
+        let reign = Reign { configuration: configuration(&primary), primary: primary.clone() };
+        state.reigns.retain(|known| *known != reign);
+        state.reigns.push(reign);
+        Step::Store(FailoverState { target: Some(primary), timeline, ..state })
+    }
+}
+
+impl MemberView {
+    /// Returns whether the member writes on the timeline of the state.
+    fn leads(&self, state: &FailoverState) -> bool {
+        self.report.as_ref().is_some_and(|report| {
+            report.state == InstanceState::Primary && report.timeline == Some(state.timeline)
+        })
+    }
+
+    /// Returns whether a seal of this epoch is due. A member that is down is sealed too, and then
+    /// starts as a standby without an upstream to tell what it has.
+    fn can_seal(&self, epoch: u64) -> bool {
+        let has_stopped = |report: &InstanceReport| {
+            matches!(report.state, InstanceState::Standby | InstanceState::Sealed | InstanceState::Hold)
+        };
+        self.report.as_ref().is_some_and(|report| {
+            let is_new = report.sealed_epoch.is_none_or(|sealed| sealed < epoch);
+            has_stopped(report) && report.timeline.is_some() && is_new
+        })
+    }
+
+    fn candidate(&self, epoch: u64) -> Option<Candidate> {
+        let report = self.report.as_ref()?;
+        let is_sealed = report.state == InstanceState::Sealed && report.sealed_epoch == Some(epoch);
+        let received = Position { timeline: report.timeline?, lsn: report.positions.received? };
+        is_sealed.then(|| Candidate {
+            member: self.name.clone(),
+            serial: self.serial,
+            received,
+            on_cordoned_node: self.on_cordoned_node,
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! A member: its volume, its PostgreSQL, and its instance manager.
+
+use std::time::Duration;
+
+use lease::{Machine, Timing};
+use postgres_model::{
+    instance::{ClusterView, ControlData, DataDirectory, LeaseView, Observed, Server},
+    lsn::Lsn,
+    report::{InstanceReport, InstanceState, WalPositions},
+    system_identifier::SystemIdentifier,
+    timeline::{History, TimelineId},
+    volume_state::VolumeState,
+};
+
+pub(crate) const SYSTEM: SystemIdentifier = SystemIdentifier(7);
+
+/// A row. Rows of different writers never have the same number.
+pub(crate) type Row = u64;
+
+#[allow(clippy::struct_excessive_bools, reason = "each fault is independent of the others")]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) serial: u64,
+    /// What survives a crash.
+    pub(crate) volume: VolumeState,
+    pub(crate) history: History,
+    pub(crate) wal: Vec<Row>,
+    /// Whether the Pod runs.
+    pub(crate) runs: bool,
+    /// Whether the whole node stands still.
+    pub(crate) frozen: bool,
+    pub(crate) cut_from_api: bool,
+    pub(crate) cut_from_peers: bool,
+    pub(crate) server: Server,
+    pub(crate) view: Option<ClusterView>,
+    pub(crate) machine: Option<(Machine, u64)>,
+    /// Number of machines so far, for identities.
+    pub(crate) incarnation: u64,
+    pub(crate) seal_requested: Option<u64>,
+    /// Rows that wait for standbys, as positions in the WAL.
+    pub(crate) pending: Vec<usize>,
+    pub(crate) state: InstanceState,
+}
+
+impl Node {
+    pub(crate) fn new(serial: u64) -> Self {
+        let mut volume = VolumeState::empty("c");
+        volume.system_identifier = Some(SYSTEM);
+        volume.own_timeline = (serial == 1).then_some(TimelineId::FIRST);
+        Self {
+            name: format!("db-{serial}"),
+            serial,
+            volume,
+            history: History::first(),
+            wal: Vec::new(),
+            runs: true,
+            frozen: false,
+            cut_from_api: false,
+            cut_from_peers: false,
+            server: Server::Down,
+            view: None,
+            machine: None,
+            incarnation: 0,
+            seal_requested: None,
+            pending: Vec::new(),
+            state: InstanceState::Hold,
+        }
+    }
+
+    pub(crate) fn works(&self) -> bool {
+        self.runs && !self.frozen
+    }
+
+    pub(crate) fn is_primary(&self) -> bool {
+        matches!(self.server, Server::Primary { .. })
+    }
+
+    pub(crate) fn timeline(&self) -> TimelineId {
+        self.history.timeline()
+    }
+
+    pub(crate) fn end(&self) -> Lsn {
+        Lsn(self.wal.len() as u64)
+    }
+
+    pub(crate) fn leads_until(&self) -> Duration {
+        self.machine.as_ref().map_or(Duration::ZERO, |(machine, _)| machine.leads_until())
+    }
+
+    /// The fence: kills a primary whose Lease has expired. It needs neither the network nor the
+    /// instance manager.
+    pub(crate) fn fence(&mut self, now: Duration) {
+        if self.works() && self.is_primary() && now >= self.leads_until() {
+            self.stop();
+        }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        (self.server, self.state) = (Server::Down, InstanceState::Hold);
+        self.pending.clear();
+    }
+
+    /// Everything but the volume is lost.
+    pub(crate) fn crash(&mut self) {
+        self.stop();
+        self.state = InstanceState::Hold;
+        (self.runs, self.frozen) = (false, false);
+        (self.view, self.machine, self.seal_requested) = (None, None, None);
+    }
+
+    pub(crate) fn observed(&self, now: Duration) -> Observed {
+        let control =
+            ControlData { system_identifier: SYSTEM, history: self.history.clone(), end: self.end() };
+        Observed {
+            now,
+            member: self.name.clone(),
+            volume_uid: self.name.clone(),
+            cluster: self.view.clone(),
+            lease: LeaseView {
+                leads_until: self.leads_until(),
+                epoch: self.machine.as_ref().map(|(_, epoch)| *epoch),
+            },
+            volume: self.volume.clone(),
+            data: DataDirectory::Whole(control),
+            server: self.server.clone(),
+            task: None,
+            seal_requested: self.seal_requested,
+        }
+    }
+
+    /// What the instance answers to the operator.
+    pub(crate) fn report(&self) -> InstanceReport {
+        let received = (self.state == InstanceState::Sealed).then(|| self.end());
+        let json = serde_json::json!({
+            "member": self.name, "podUID": "p", "sequence": 1, "state": self.state,
+            "timeline": self.timeline(), "pendingRestart": false, "fencing": true,
+            "managerVersion": "0", "freeBytes": 1,
+        });
+        let mut report = InstanceReport::decode(json.to_string().as_bytes()).unwrap();
+        report.sealed_epoch = self.volume.sealed_epoch;
+        report.positions = WalPositions { received, ..WalPositions::default() };
+        report
+    }
+
+    /// Creates a candidate with an identity of its own.
+    pub(crate) fn candidate(&mut self, epoch: u64, now: Duration) {
+        self.incarnation += 1;
+        let identity = format!("{}_{}_{epoch}", self.name, self.incarnation);
+        self.machine = Some((Machine::new(identity, Timing::default(), now), epoch));
+    }
+}

@@ -1,0 +1,140 @@
+//! A schedule: what happens in which order, derived from one number.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::Duration,
+};
+
+use postgres_model::instance::Server;
+
+use crate::world::World;
+
+const EVENTS: usize = 600;
+/// Longer than a Lease lasts.
+const LONG: Duration = Duration::from_secs(16);
+/// Rounds after which a cluster without faults must work. A round is a second.
+const RECOVERY: usize = 120;
+
+pub(crate) struct End {
+    pub(crate) acknowledged: u64,
+    pub(crate) promotions: u64,
+}
+
+/// Runs a schedule, and lets the cluster recover.
+pub(crate) fn run(seed: u64) -> End {
+    let mut world = World::new(seed);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        for _ in 0..EVENTS {
+            world.event();
+        }
+        world.recover();
+    }));
+    if let Err(panic) = result {
+        let last = world.log.len().saturating_sub(60);
+        println!("schedule {seed}:\n{}", world.log[last..].join("\n"));
+        resume_unwind(panic);
+    }
+    End { acknowledged: world.acknowledged.len() as u64, promotions: world.promotions() }
+}
+
+impl World {
+    fn event(&mut self) {
+        let index = self.rng.usize(0..self.nodes.len());
+        match self.rng.u16(0..1000) {
+            0..220 => self.step(index),
+            220..340 => self.read_cluster(index),
+            340..540 => self.write(index),
+            540..690 => self.replicate(index),
+            690..810 => self.acknowledge(index),
+            810..890 => self.operate(),
+            890..970 => {
+                let milliseconds = self.rng.u64(10..1_000);
+                self.advance(Duration::from_millis(milliseconds));
+            }
+            970..975 => self.advance(LONG),
+            _ => self.fault(index),
+        }
+    }
+
+    fn fault(&mut self, index: usize) {
+        let kind = self.rng.u8(0..8);
+        let node = &mut self.nodes[index];
+        let what = match kind {
+            0 => {
+                node.crash();
+                "crashes"
+            }
+            1 | 2 => {
+                node.runs = true;
+                "runs"
+            }
+            3 => {
+                node.frozen = node.runs && !node.frozen;
+                "freezes or thaws"
+            }
+            4 => {
+                node.cut_from_api = !node.cut_from_api;
+                "loses or finds the API server"
+            }
+            5 => {
+                node.cut_from_peers = !node.cut_from_peers;
+                "loses or finds its peers"
+            }
+            6 => {
+                node.stop();
+                "loses its PostgreSQL"
+            }
+            _ => {
+                (node.frozen, node.cut_from_api, node.cut_from_peers) = (false, false, false);
+                "is repaired"
+            }
+        };
+        let name = node.name.clone();
+        // A frozen primary whose Lease has expired is killed before it does anything else.
+        self.nodes[index].fence(self.now);
+        self.note(|| format!("{name} {what}"));
+    }
+
+    /// Repairs everything, and waits until the cluster works.
+    fn recover(&mut self) {
+        for node in &mut self.nodes {
+            (node.runs, node.frozen, node.cut_from_api, node.cut_from_peers) = (true, false, false, false);
+            node.fence(self.now);
+        }
+        self.calm = true;
+        self.note(|| "all is repaired".to_owned());
+        for _ in 0..RECOVERY {
+            self.round();
+            if self.works() {
+                return;
+            }
+        }
+        panic!("the cluster does not recover: {:?}", self.state);
+    }
+
+    fn round(&mut self) {
+        self.advance(Duration::from_secs(1));
+        self.operate();
+        for index in 0..self.nodes.len() {
+            self.read_cluster(index);
+            self.step(index);
+            self.write(index);
+        }
+        for index in 0..self.nodes.len() {
+            self.replicate(index);
+            self.acknowledge(index);
+        }
+    }
+
+    /// Returns whether the primary takes writes, and the others receive them.
+    fn works(&self) -> bool {
+        let primary = self.nodes.iter().find(|node| Some(&node.name) == self.state.current.as_ref());
+        let Some(primary) = primary.filter(|primary| primary.is_primary()) else { return false };
+        let follows = Server::Standby { upstream: Some(primary.name.clone()) };
+        self.nodes.iter().filter(|node| node.name != primary.name).all(|node| {
+            node.server == follows
+                && node.timeline() == primary.timeline()
+                && primary.wal.starts_with(&node.wal)
+        })
+    }
+}
