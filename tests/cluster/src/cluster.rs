@@ -42,7 +42,6 @@ impl Cluster {
     pub async fn start(options: Options) -> Result<Self> {
         if options.real_nodes > 0 {
             real_nodes::check()?;
-            real_nodes::check_inotify(options.real_nodes)?;
         }
         let (binaries, images) = locate(&options).await?;
         let start = Instant::now();
@@ -276,6 +275,10 @@ fn prepare(options: Options, binaries: Binaries) -> Result<(String, ControlPlane
         options.real_nodes,
         real_nodes::MAX_REAL_NODES
     );
+    if options.real_nodes > 0 {
+        // Comes after the sweep, which frees the instances of clusters that have crashed.
+        real_nodes::check_inotify(options.real_nodes)?;
+    }
     let claim = root.claim(&name)?;
     Ok((name, ControlPlane::prepare(claim, binaries, options)?))
 }
