@@ -17,7 +17,7 @@ use operator_core::{
     events::Events,
     kind::{Kind, describe},
     owner::Owner,
-    write::{Children, OperationResult, WriteError},
+    write::{Children, OperationResult},
 };
 use serde::Serialize;
 
@@ -98,17 +98,11 @@ impl ChildObjects {
     where
         K: Kind + Serialize + PartialEq + Default,
     {
-        let belongs_to_predecessor =
-            || children.get(key).is_some_and(|object| owner.succeeds_owner_of(object.meta()));
-        match children.reconcile(key, owner, mutate).await {
-            Ok(OperationResult::Created) => self.record_event::<K>(cache, key, CREATED, "Create"),
-            Ok(OperationResult::Updated) => self.record_event::<K>(cache, key, UPDATED, "Update"),
-            Ok(OperationResult::Deleted) => self.record_event::<K>(cache, key, DELETED, "Delete"),
-            Ok(OperationResult::Unchanged) => {}
-            Err(error @ WriteError::NotOwned { .. }) if belongs_to_predecessor() => {
-                return Err(Error::AwaitingCleanup(error));
-            }
-            Err(error) => return Err(Error::from_write(error)),
+        match children.reconcile(key, owner, mutate).await.map_err(Error::from_write)? {
+            OperationResult::Created => self.record_event::<K>(cache, key, CREATED, "Create"),
+            OperationResult::Updated => self.record_event::<K>(cache, key, UPDATED, "Update"),
+            OperationResult::Deleted => self.record_event::<K>(cache, key, DELETED, "Delete"),
+            OperationResult::Unchanged => {}
         }
         Ok(())
     }

@@ -18,6 +18,9 @@ pub enum WriteError {
         object: String,
         /// Kind and name of its controller, or `none`.
         holder: String,
+        /// Whether that was an earlier object of the same kind and name as the owner, so that the
+        /// garbage collector deletes the object.
+        is_garbage: bool,
     },
     /// The API server rejected the request or did not respond.
     #[error("cannot {action} {object}")]

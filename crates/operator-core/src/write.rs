@@ -211,6 +211,7 @@ impl<K: Kind + Serialize + PartialEq + Default> Children<K> {
             return Err(WriteError::NotOwned {
                 object: describe::<K>(key),
                 holder: describe_controller(current.meta()),
+                is_garbage: owner.succeeds_owner_of(current.meta()),
             });
         }
         let mut wanted = current.clone();

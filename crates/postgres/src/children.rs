@@ -8,12 +8,7 @@ use k8s_openapi::api::{
     rbac::v1::{Role, RoleBinding},
 };
 use kube::ResourceExt;
-use operator_core::{
-    ControllerBuilder, ObjectKey,
-    kind::Kind,
-    owner::Owner,
-    write::{Children, WriteError},
-};
+use operator_core::{ControllerBuilder, ObjectKey, kind::Kind, owner::Owner, write::Children};
 use serde::Serialize;
 
 use crate::{
@@ -90,13 +85,5 @@ async fn reconcile_child<K>(
 where
     K: Kind + Serialize + PartialEq + Default,
 {
-    let belongs_to_predecessor =
-        || children.get(&key).is_some_and(|object| owner.succeeds_owner_of(object.meta()));
-    match children.reconcile(&key, owner, mutate).await {
-        Ok(_) => Ok(()),
-        Err(error @ WriteError::NotOwned { .. }) if belongs_to_predecessor() => {
-            Err(Error::AwaitingCleanup(error))
-        }
-        Err(error) => Err(Error::from_write(error)),
-    }
+    children.reconcile(&key, owner, mutate).await.map(drop).map_err(Error::from_write)
 }

@@ -46,6 +46,9 @@ impl Error {
     /// Classifies a failed write.
     pub(crate) fn from_write(error: WriteError) -> Self {
         match error.api_error() {
+            None if matches!(error, WriteError::NotOwned { is_garbage: true, .. }) => {
+                Self::AwaitingCleanup(error)
+            }
             None => Self::NameConflict(error),
             Some(answer) if is_namespace_terminating(answer) => Self::NamespaceTerminating(error),
             Some(answer) if is_denied(answer) => Self::Denied(error),

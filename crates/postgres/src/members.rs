@@ -148,6 +148,7 @@ impl MemberObjects {
                 Some(other) if !owner.owns(other.meta()) => Err(WriteError::NotOwned {
                     object: describe::<PodView>(&key),
                     holder: describe_controller(other.meta()),
+                    is_garbage: owner.succeeds_owner_of(other.meta()),
                 }),
                 _ => Ok(()),
             },

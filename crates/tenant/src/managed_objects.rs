@@ -55,7 +55,7 @@ impl<K: Child + Kind + Serialize + PartialEq + Default> ManagedObjects<K> {
         }
         let apply = |found: &mut K| desired.apply_to(found);
         match self.children.create_or_update(&key, owner, apply).await {
-            Err(WriteError::NotOwned { object, holder }) => {
+            Err(WriteError::NotOwned { object, holder, .. }) => {
                 info!(object, holder, "adopted an object with a reserved name");
                 self.children.take_over(&key, owner, apply, |found| desired.must_recreate(found)).await
             }

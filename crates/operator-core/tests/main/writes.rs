@@ -96,7 +96,10 @@ async fn leaves_objects_of_other_owners_or_without_owner() {
         let before = fixture.config_maps().get(name).await.unwrap();
         let error =
             fixture.children.create_or_update(&fixture.key(name), &owner, set("a", "2")).await.unwrap_err();
-        assert!(matches!(&error, WriteError::NotOwned { holder, .. } if holder == controller), "{error}");
+        assert!(
+            matches!(&error, WriteError::NotOwned { holder, is_garbage: false, .. } if holder == controller),
+            "{error}"
+        );
         assert_eq!(fixture.config_maps().get(name).await.unwrap(), before);
     }
 }
