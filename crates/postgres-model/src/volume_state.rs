@@ -38,7 +38,11 @@ pub struct VolumeState {
     /// write on it.
     #[serde(deserialize_with = "required")]
     pub own_timeline: Option<TimelineId>,
-    /// Where the server stopped cleanly last, if it did and has not run since.
+    /// Timeline of the primary that this member followed last. It can have WAL up to this timeline.
+    #[serde(deserialize_with = "required")]
+    pub followed_timeline: Option<TimelineId>,
+    /// Where the WAL ends: a position in its last record. `None` if the server has run since, or did
+    /// not stop cleanly.
     #[serde(deserialize_with = "required")]
     pub last_clean_stop: Option<Position>,
 }
@@ -94,6 +98,7 @@ impl VolumeState {
             sealed_epoch: None,
             promotion_begun: None,
             own_timeline: None,
+            followed_timeline: None,
             last_clean_stop: None,
         }
     }
@@ -159,6 +164,7 @@ mod tests {
             "sealedEpoch": 3,
             "promotionBegun": 5,
             "ownTimeline": 3,
+            "followedTimeline": 4,
             "lastCleanStop": { "timeline": 4, "lsn": "0/4000028" },
         })
     }
@@ -246,6 +252,7 @@ mod tests {
             sealed_epoch in option::of(any::<u64>()),
             promotion in option::of(1..u32::MAX),
             own in option::of(1..u32::MAX),
+            followed in option::of(1..u32::MAX),
             stop in option::of((1..u32::MAX, any::<u64>())),
         ) -> VolumeState {
             let timeline = |number| TimelineId::new(number).unwrap();
@@ -256,6 +263,7 @@ mod tests {
                 sealed_epoch,
                 promotion_begun: promotion.map(timeline),
                 own_timeline: own.map(timeline),
+                followed_timeline: followed.map(timeline),
                 last_clean_stop: stop.map(|(number, lsn)| Position { timeline: timeline(number), lsn: Lsn(lsn) }),
             }
         }

@@ -107,8 +107,9 @@ pub struct ControlData {
     pub system_identifier: SystemIdentifier,
     /// History of the timeline that it is on.
     pub history: History,
-    /// End of its WAL.
-    pub end: Lsn,
+    /// End of its WAL. `None` while it is not known: PostgreSQL is down and did not stop cleanly, or
+    /// it has not replayed all of it.
+    pub end: Option<Lsn>,
 }
 
 /// PostgreSQL.

@@ -84,12 +84,12 @@ prop_compose! {
         leads_until in 0..40_u64,
         lease_epoch in option::of(1..4_u64),
         volume in volumes(),
-        data in option::weighted(0.8, (systems(), histories())),
+        data in option::weighted(0.8, (systems(), histories(), option::of(Just(Lsn(0x50))))),
         server in servers(),
         task in tasks(),
         seal_requested in option::of(1..5_u64),
     ) -> Observed {
-        let control = |(system_identifier, history)| ControlData { system_identifier, history, end: Lsn(0x50) };
+        let control = |(system_identifier, history, end)| ControlData { system_identifier, history, end };
         Observed {
             now: Duration::from_secs(20),
             member: "db-1".into(),

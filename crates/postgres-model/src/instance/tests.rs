@@ -35,7 +35,7 @@ fn view() -> ClusterView {
 }
 
 fn whole(history: History) -> DataDirectory {
-    DataDirectory::Whole(ControlData { system_identifier: SYSTEM, history, end: Lsn(0x50) })
+    DataDirectory::Whole(ControlData { system_identifier: SYSTEM, history, end: Some(Lsn(0x50)) })
 }
 
 /// Returns a member with data on timeline 1, on which PostgreSQL does not run.
@@ -210,6 +210,38 @@ fn former_primary_stops_releases_and_returns_as_a_standby() {
         former.view().primary_history = Some(history(2, fork));
         assert_eq!(former.command(), Some(command), "fork at {fork}");
     }
+}
+
+#[test]
+fn member_that_crashed_recovers_before_it_is_compared() {
+    let mut former = member("db-1");
+    let view = former.view();
+    (view.target, view.current) = (Some("db-2".into()), Some("db-2".into()));
+    let crashed =
+        |history| DataDirectory::Whole(ControlData { system_identifier: SYSTEM, history, end: None });
+    former.data = crashed(History::first());
+    let follow = Command::StartStandby { upstream: Some("db-2".into()) };
+    assert_eq!(former.command(), Some(follow), "it is on the timeline of the primary");
+
+    let view = former.view();
+    (view.timeline, view.primary_history) = (timeline(2), Some(history(2, "1\t0/4F\n")));
+    assert_eq!(former.command(), Some(Command::StartStandby { upstream: None }));
+    former.server = Server::Standby { upstream: None };
+    assert_eq!(plan(&former), Plan::new(InstanceState::Standby), "it replays");
+    former.data = whole(History::first());
+    assert_eq!(former.command(), Some(Command::Stop(StopMode::Fast)));
+    former.server = Server::Down;
+    assert_eq!(former.command(), Some(Command::Rewind { primary: "db-2".into() }));
+}
+
+#[test]
+fn standby_that_got_wal_of_the_former_primary_stops() {
+    let mut third = standby("db-3");
+    let view = third.view();
+    (view.target, view.current) = (Some("db-2".into()), Some("db-2".into()));
+    (view.timeline, view.primary_history) = (timeline(2), Some(history(2, "1\t0/4F\n")));
+    third.server = Server::Standby { upstream: Some("db-2".into()) };
+    assert_eq!(third.command(), Some(Command::Stop(StopMode::Fast)));
 }
 
 #[test]

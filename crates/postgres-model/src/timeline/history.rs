@@ -126,6 +126,16 @@ impl History {
         self.timeline
     }
 
+    /// Returns the history of the timeline that a member is on whose WAL ends at `end`: this timeline,
+    /// or one of its ancestors.
+    pub fn until(&self, end: Lsn) -> Self {
+        let complete = self.switches.iter().position(|switch| end <= switch.lsn);
+        let Some(index) = complete else { return self.clone() };
+        let (ancestors, rest) = self.switches.split_at(index);
+        let timeline = rest.first().map_or(self.timeline, |switch| switch.timeline);
+        Self { timeline, switches: ancestors.to_vec() }
+    }
+
     /// Returns the ranges of WAL, oldest first. The last one is that of the timeline itself.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range> {
         let ends = self.switches.iter().map(|switch| (switch.timeline, Some(switch.lsn)));
@@ -241,6 +251,16 @@ pub(super) mod tests {
         assert_eq!(error("2\t0/1\n2\t0/2"), ParseHistoryError::Order { timeline, line });
         assert_eq!(error("3\t0/1\n1\t0/2"), ParseHistoryError::Order { timeline, line });
         assert_eq!(error("1\t0/1\n4\t0/2"), ParseHistoryError::NotBelow { timeline, line });
+    }
+
+    #[test]
+    fn end_of_wal_is_on_the_timeline_that_has_its_last_byte() {
+        let newest = history(4, "1\t0/50\n3\t0/60\n");
+        for (end, expected) in
+            [(0x50, history(1, "")), (0x51, history(3, "1\t0/50\n")), (0x61, newest.clone())]
+        {
+            assert_eq!(newest.until(Lsn(end)), expected);
+        }
     }
 
     proptest! {

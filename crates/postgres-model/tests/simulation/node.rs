@@ -32,6 +32,7 @@ pub(crate) struct Node {
     pub(crate) cut_from_api: bool,
     pub(crate) cut_from_peers: bool,
     pub(crate) server: Server,
+    pub(crate) stopped_cleanly: bool,
     pub(crate) view: Option<ClusterView>,
     pub(crate) machine: Option<(Machine, u64)>,
     /// Number of machines so far, for identities.
@@ -58,6 +59,7 @@ impl Node {
             cut_from_api: false,
             cut_from_peers: false,
             server: Server::Down,
+            stopped_cleanly: true,
             view: None,
             machine: None,
             incarnation: 0,
@@ -83,6 +85,11 @@ impl Node {
         Lsn(self.wal.len() as u64)
     }
 
+    /// The end of the WAL, as far as the member knows it.
+    fn known_end(&self) -> Option<Lsn> {
+        (self.server != Server::Down || self.stopped_cleanly).then(|| self.end())
+    }
+
     pub(crate) fn leads_until(&self) -> Duration {
         self.machine.as_ref().map_or(Duration::ZERO, |(machine, _)| machine.leads_until())
     }
@@ -92,25 +99,28 @@ impl Node {
     pub(crate) fn fence(&mut self, now: Duration) {
         if self.works() && self.is_primary() && now >= self.leads_until() {
             self.stop();
+            self.stopped_cleanly = false;
         }
     }
 
     pub(crate) fn stop(&mut self) {
         (self.server, self.state) = (Server::Down, InstanceState::Hold);
         self.pending.clear();
+        self.stopped_cleanly = true;
     }
 
     /// Everything but the volume is lost.
     pub(crate) fn crash(&mut self) {
         self.stop();
         self.state = InstanceState::Hold;
+        self.stopped_cleanly = false;
         (self.runs, self.frozen) = (false, false);
         (self.view, self.machine, self.seal_requested) = (None, None, None);
     }
 
     pub(crate) fn observed(&self, now: Duration) -> Observed {
         let control =
-            ControlData { system_identifier: SYSTEM, history: self.history.clone(), end: self.end() };
+            ControlData { system_identifier: SYSTEM, history: self.history.clone(), end: self.known_end() };
         Observed {
             now,
             member: self.name.clone(),
