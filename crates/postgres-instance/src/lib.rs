@@ -1,4 +1,42 @@
-//! The instance manager of a PostgresCluster: the first process of the container that runs
-//! PostgreSQL.
+//! The instance manager of a PostgresCluster: the first process of the container that runs PostgreSQL.
+//!
+//! The instance observes PostgreSQL, its volume, the PostgresCluster, and the Lease. Then
+//! `postgres_model::instance::plan`, a pure function, says what to do next, and the instance does it.
+//!
+//! ```text
+//!   PostgresCluster ──watch──▶ ┌───────────┐ ◀──seal── operator
+//!   Lease ◀──acquire, renew──▶ │ main loop │ ──status─▶ operator
+//!   volume ◀──instance.json──▶ └─────┬─────┘
+//!                                 start, stop, reload, promote
+//!                                    ▼
+//!            fence thread ──kill──▶ PostgreSQL
+//! ```
+//!
+//! # Guarantees
+//! - Those of `postgres_model::instance`, which decides.
+//! - PostgreSQL runs read-write only before the moment that the fence thread holds, and the thread
+//!   needs neither the network nor the main loop.
+//! - A data directory becomes that of the volume only when it is whole.
+//! - The position that a sealed member reports was asked for after its receiver had ended.
+//! - One process uses a volume at any time.
 
+mod clock;
+mod cluster;
+mod configuration;
+mod control_data;
+mod durable;
+mod election;
+mod fence;
+mod instance;
+mod probe;
+mod processes;
+mod programs;
+mod run;
+mod server;
+mod session;
+mod settings;
 pub mod status_api;
+mod tasks;
+mod volume;
+
+pub use settings::Settings;

@@ -41,6 +41,8 @@ pub struct VolumeState {
     /// Timeline of the primary that this member followed last. It can have WAL up to this timeline.
     #[serde(deserialize_with = "required")]
     pub followed_timeline: Option<TimelineId>,
+    /// Whether `pg_rewind` began and has not ended. The data directory is not whole then.
+    pub rewind_begun: bool,
     /// Where the WAL ends: a position in its last record. `None` if the server has run since, or did
     /// not stop cleanly.
     #[serde(deserialize_with = "required")]
@@ -99,6 +101,7 @@ impl VolumeState {
             promotion_begun: None,
             own_timeline: None,
             followed_timeline: None,
+            rewind_begun: false,
             last_clean_stop: None,
         }
     }
@@ -165,6 +168,7 @@ mod tests {
             "promotionBegun": 5,
             "ownTimeline": 3,
             "followedTimeline": 4,
+            "rewindBegun": false,
             "lastCleanStop": { "timeline": 4, "lsn": "0/4000028" },
         })
     }
@@ -253,6 +257,7 @@ mod tests {
             promotion in option::of(1..u32::MAX),
             own in option::of(1..u32::MAX),
             followed in option::of(1..u32::MAX),
+            rewind_begun: bool,
             stop in option::of((1..u32::MAX, any::<u64>())),
         ) -> VolumeState {
             let timeline = |number| TimelineId::new(number).unwrap();
@@ -264,6 +269,7 @@ mod tests {
                 promotion_begun: promotion.map(timeline),
                 own_timeline: own.map(timeline),
                 followed_timeline: followed.map(timeline),
+                rewind_begun,
                 last_clean_stop: stop.map(|(number, lsn)| Position { timeline: timeline(number), lsn: Lsn(lsn) }),
             }
         }

@@ -114,6 +114,8 @@ mod tests {
             state: InstanceState::Hold,
             system_identifier: None,
             timeline: None,
+            history: None,
+            problem: None,
             positions: WalPositions::default(),
             sealed_epoch: None,
             server_version: None,

@@ -131,6 +131,8 @@ pub(crate) fn report() -> InstanceReport {
         state: InstanceState::Hold,
         system_identifier: None,
         timeline: None,
+        history: None,
+        problem: None,
         positions: WalPositions::default(),
         sealed_epoch: None,
         server_version: None,

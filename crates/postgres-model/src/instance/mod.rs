@@ -123,6 +123,11 @@ pub enum Problem {
     /// The data directory has gone from a volume that had one.
     #[error("the data directory is missing on a volume that had one; the member has to be cloned again")]
     DataLost,
+    /// `pg_rewind` failed or was interrupted.
+    #[error(
+        "pg_rewind failed or was interrupted, so the data are not whole; the member has to be cloned again"
+    )]
+    RewindInterrupted,
     /// The member is the target and has no data.
     #[error("the member is to be the primary and has no data")]
     TargetWithoutData,
@@ -216,6 +221,9 @@ impl Observed {
         let first = identifiers.next();
         if identifiers.any(|identifier| Some(identifier) != first) {
             return Some(Problem::OtherSystem);
+        }
+        if self.volume.rewind_begun {
+            return Some(Problem::RewindInterrupted);
         }
         let had_data = self.volume.system_identifier.is_some() || self.server != Server::Down;
         (had_data && data.is_none()).then_some(Problem::DataLost)

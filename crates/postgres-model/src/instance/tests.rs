@@ -217,9 +217,8 @@ fn member_that_crashed_recovers_before_it_is_compared() {
     let mut former = member("db-1");
     let view = former.view();
     (view.target, view.current) = (Some("db-2".into()), Some("db-2".into()));
-    let crashed =
-        |history| DataDirectory::Whole(ControlData { system_identifier: SYSTEM, history, end: None });
-    former.data = crashed(History::first());
+    former.data =
+        DataDirectory::Whole(ControlData { system_identifier: SYSTEM, history: History::first(), end: None });
     let follow = Command::StartStandby { upstream: Some("db-2".into()) };
     assert_eq!(former.command(), Some(follow), "it is on the timeline of the primary");
 
@@ -299,6 +298,16 @@ fn fenced_member_and_data_of_another_system_are_stopped() {
     assert_eq!(other.command(), Some(Command::Stop(StopMode::Fast)));
     other.server = Server::Down;
     assert_eq!(plan(&other), Plan::problem(Problem::OtherSystem));
+}
+
+#[test]
+fn data_that_are_not_whole_are_never_started() {
+    let mut second = member("db-2");
+    second.volume.rewind_begun = true;
+    assert_eq!(plan(&second), Plan::problem(Problem::RewindInterrupted));
+    second.view().target = Some("db-2".into());
+    second.hold_lease(1);
+    assert_eq!((plan(&second).command, plan(&second).lease), (None, LeaseIntent::Release));
 }
 
 #[test]

@@ -23,6 +23,10 @@ const MAX_STANDBYS: usize = 64;
 const MAX_NAME: usize = 63;
 /// Most bytes of a UID or of a version.
 const MAX_TEXT: usize = 128;
+/// Most bytes of a problem.
+const MAX_PROBLEM: usize = 1 << 10;
+/// Most bytes of a history: 1,000 promotions and more.
+const MAX_HISTORY: usize = 32 << 10;
 
 /// State of an instance, as its operator reads it.
 ///
@@ -46,6 +50,12 @@ pub struct InstanceReport {
     /// Timeline of the last WAL of the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineId>,
+    /// History file of the timeline of a primary. Empty on timeline 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<String>,
+    /// Why the member waits for the operator or for a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// Positions in the WAL.
     #[serde(default)]
     pub positions: WalPositions,
@@ -145,6 +155,8 @@ impl InstanceReport {
             ("podUID", Some(&self.pod_uid), MAX_TEXT),
             ("serverVersion", self.server_version.as_ref(), MAX_TEXT),
             ("managerVersion", Some(&self.manager_version), MAX_TEXT),
+            ("history", self.history.as_ref(), MAX_HISTORY),
+            ("problem", self.problem.as_ref(), MAX_PROBLEM),
         ];
         let names = self.standbys.iter().map(|standby| ("standbys.name", Some(&standby.name), MAX_NAME));
         texts.into_iter().chain(names).try_for_each(|(field, text, most)| check_text(field, text, most))

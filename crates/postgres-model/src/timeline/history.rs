@@ -128,6 +128,7 @@ impl History {
 
     /// Returns the history of the timeline that a member is on whose WAL ends at `end`: this timeline,
     /// or one of its ancestors.
+    #[must_use]
     pub fn until(&self, end: Lsn) -> Self {
         let complete = self.switches.iter().position(|switch| end <= switch.lsn);
         let Some(index) = complete else { return self.clone() };

@@ -6,6 +6,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::KubeSchema;
+use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::TimelineId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,20 @@ pub struct PostgresClusterStatus {
     #[serde(default)]
     pub primary: PrimaryStatus,
 
+    /// systemID identifies the database on all volumes. It is set once the database exists.
+    #[serde(default, rename = "systemID", skip_serializing_if = "Option::is_none")]
+    pub system_id: Option<SystemIdentifier>,
+    /// timelineClaimed is the timeline that the primary of this epoch has, or gets by its promotion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline_claimed: Option<TimelineId>,
+    /// timelines lists the timelines of the database, from the first to that of the primary.
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["number".into()]))]
+    #[serde(default)]
+    #[schemars(length(max = 1000))]
+    pub timelines: Vec<TimelineStatus>,
+    /// sync is the synchronous replication that may be in force on the primary.
+    #[serde(default)]
+    pub sync: SyncStatus,
     /// bootstrap says on which volume the database may be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapStatus>,
@@ -135,6 +150,9 @@ pub struct InstanceStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
 
+    /// address is the address of the member's Pod.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub address: String,
     /// volumeUID is the UID of the member's PersistentVolumeClaim. A claim with another UID is not
     /// the volume of this member, and never used for it.
     #[serde(default, rename = "volumeUID", skip_serializing_if = "String::is_empty")]
@@ -177,6 +195,42 @@ pub struct PrimaryStatus {
     /// epoch counts the decisions about the target.
     #[serde(default)]
     pub epoch: i64,
+}
+
+/// Timeline of a database. It begins with a promotion.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TimelineStatus {
+    /// number is the number of the timeline.
+    pub number: TimelineId,
+    /// forkLSN is where the timeline leaves the one before it in the list. The first timeline has none.
+    #[serde(default, rename = "forkLSN", skip_serializing_if = "Option::is_none")]
+    pub fork_lsn: Option<Lsn>,
+    /// member is the name of the member that began the timeline.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub member: String,
+    /// epoch is the number of the decision for that member.
+    #[serde(default)]
+    pub epoch: i64,
+}
+
+/// Synchronous replication. Only the controller changes it, and a change has two steps: both
+/// configurations are stored, the primary applies the pending one, and then only that one is stored.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncStatus {
+    /// number is how many of the members a commit waits for.
+    #[serde(default)]
+    pub number: u32,
+    /// members lists the standbys that a commit waits for.
+    #[serde(default)]
+    pub members: Vec<String>,
+    /// pendingNumber is the number of the configuration that the primary is to apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_number: Option<u32>,
+    /// pendingMembers lists the standbys of the configuration that the primary is to apply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_members: Vec<String>,
 }
 
 /// Permission to create the database. It is given once for each cluster.

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 21] = [
     "crates/certificates",
     "crates/ensemblectl",
     "crates/lease",
@@ -17,6 +17,7 @@ const CRATES: [&str; 19] = [
     "crates/operator-runtime",
     "crates/podset",
     "crates/postgres",
+    "crates/postgres-instance",
     "crates/postgres-model",
     "crates/tenant",
     "tests/bench",
@@ -25,6 +26,7 @@ const CRATES: [&str; 19] = [
     "tests/images",
     "tests/local-manager",
     "tests/network-policies",
+    "tests/postgres",
     "xtask",
 ];
 

@@ -1,0 +1,272 @@
+//! The PostgresCluster, as far as an instance reads it.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use futures::{StreamExt, TryStreamExt};
+use kube::{
+    Api, Client, ResourceExt,
+    core::{ApiResource, GroupVersionKind, Object},
+    runtime::{WatchStreamExt, watcher},
+};
+use postgres_model::{
+    instance::ClusterView,
+    lsn::Lsn,
+    sync::{SyncConfiguration, SyncConfigurationError},
+    system_identifier::SystemIdentifier,
+    timeline::{History, TimelineId},
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::configuration::Upstream;
+
+/// Annotation that lists the members that a person has fenced.
+const FENCE: &str = "lukeb0nd.com/fence";
+
+/// A PostgresCluster. Fields that an instance does not need are left out.
+pub(crate) type Cluster = Object<Spec, Status>;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    #[serde(default)]
+    size: i32,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Status {
+    #[serde(default)]
+    primary: Primary,
+    #[serde(default, rename = "systemID")]
+    system_id: Option<SystemIdentifier>,
+    #[serde(default)]
+    timeline_claimed: Option<TimelineId>,
+    #[serde(default)]
+    timelines: Vec<Timeline>,
+    #[serde(default)]
+    bootstrap: Option<Bootstrap>,
+    #[serde(default)]
+    instances: Vec<Instance>,
+    #[serde(default)]
+    sync: Sync,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Primary {
+    #[serde(default)]
+    current: String,
+    #[serde(default)]
+    target: String,
+    #[serde(default)]
+    epoch: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Timeline {
+    number: TimelineId,
+    #[serde(default, rename = "forkLSN")]
+    fork_lsn: Option<Lsn>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Bootstrap {
+    #[serde(rename = "volumeUID")]
+    volume_uid: String,
+    #[serde(default)]
+    done: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Instance {
+    name: String,
+    #[serde(default, rename = "volumeUID")]
+    volume_uid: String,
+    #[serde(default)]
+    address: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sync {
+    #[serde(default)]
+    number: usize,
+    #[serde(default)]
+    members: Vec<String>,
+    #[serde(default)]
+    pending_number: Option<usize>,
+    #[serde(default)]
+    pending_members: Vec<String>,
+}
+
+impl Sync {
+    /// Returns the configuration to apply. A pending one comes first: both are stored before.
+    fn to_apply(&self) -> Result<SyncConfiguration, SyncConfigurationError> {
+        match self.pending_number {
+            Some(number) => SyncConfiguration::new(number, self.pending_members.clone()),
+            None => SyncConfiguration::new(self.number, self.members.clone()),
+        }
+    }
+}
+
+/// The cluster, seen by one member.
+#[derive(Clone, Debug)]
+pub(crate) struct MemberCluster {
+    /// UID of the PostgresCluster.
+    pub(crate) uid: String,
+    /// UID of the member's PersistentVolumeClaim.
+    pub(crate) volume_uid: String,
+    /// What the member obeys.
+    pub(crate) view: ClusterView,
+    /// Synchronous replication that a primary applies. An error if it cannot be applied as meant.
+    pub(crate) sync: Result<SyncConfiguration, SyncConfigurationError>,
+    addresses: BTreeMap<String, Option<IpAddr>>,
+    /// Domain of the members.
+    domain: String,
+}
+
+impl MemberCluster {
+    /// Returns what `member` reads in a cluster. Returns `None` while the cluster has no such member.
+    pub(crate) fn new(cluster: &Cluster, member: &str) -> Option<Self> {
+        let status = cluster.status.as_ref()?;
+        let own = status.instances.iter().find(|instance| instance.name == member)?;
+        let name = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let fence = cluster.annotations().get(FENCE).map_or("", String::as_str);
+        let members = fence.split(',').map(str::trim);
+        let view = ClusterView {
+            epoch: status.primary.epoch,
+            target: name(&status.primary.target),
+            current: name(&status.primary.current),
+            timeline: status.timeline_claimed.unwrap_or(TimelineId::FIRST),
+            primary_history: status.history(),
+            create_on: status.bootstrap.as_ref().filter(|it| !it.done).map(|it| it.volume_uid.clone()),
+            system_identifier: status.system_id,
+            fenced: members.into_iter().any(|fenced| fenced == member || fenced == "*"),
+            fencing: cluster.spec.size > 1 || status.instances.len() > 1,
+        };
+        let instances = status.instances.iter();
+        Some(Self {
+            uid: cluster.uid().unwrap_or_default(),
+            volume_uid: own.volume_uid.clone(),
+            view,
+            sync: status.sync.to_apply(),
+            addresses: instances
+                .map(|instance| (instance.name.clone(), instance.address.parse().ok()))
+                .collect(),
+            domain: format!("{}-pods.{}.svc", cluster.name_any(), cluster.namespace().unwrap_or_default()),
+        })
+    }
+
+    /// Returns how to connect to a member.
+    pub(crate) fn upstream(&self, member: &str) -> Upstream {
+        Upstream {
+            name: member.to_owned(),
+            host: format!("{member}.{}", self.domain),
+            address: self.addresses.get(member).copied().flatten(),
+        }
+    }
+}
+
+impl Status {
+    /// Returns the history of the primary's timeline, once the primary has reported it.
+    fn history(&self) -> Option<History> {
+        let last = self.timelines.last()?;
+        let is_confirmed = Some(last.number) == self.timeline_claimed;
+        let forks = self.timelines.iter().zip(self.timelines.iter().skip(1));
+        let lines: Option<Vec<_>> = forks
+            .map(|(parent, child)| child.fork_lsn.map(|lsn| format!("{}\t{lsn}\n", parent.number)))
+            .collect();
+        History::parse(last.number, &lines?.concat()).ok().filter(|_| is_confirmed)
+    }
+}
+
+/// Watches a PostgresCluster. The last state stays while the API server is away.
+pub(crate) fn watch(client: Client, namespace: &str, name: &str) -> watch::Receiver<Option<Cluster>> {
+    let kind = GroupVersionKind::gvk("lukeb0nd.com", "v1", "PostgresCluster");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "postgresclusters");
+    let api: Api<Cluster> = Api::namespaced_with(client, namespace, &resource);
+    let (sender, receiver) = watch::channel(None);
+    let name = name.to_owned();
+    tokio::spawn(async move {
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let mut changes = watcher::watcher(api, config).default_backoff().touched_objects().boxed();
+        let mut failing = false;
+        loop {
+            match changes.try_next().await {
+                Ok(Some(cluster)) => {
+                    failing = false;
+                    sender.send_replace(Some(cluster));
+                }
+                Ok(None) => return,
+                Err(error) if !std::mem::replace(&mut failing, true) => {
+                    warn!(%error, cluster = name, "cannot watch the PostgresCluster; trying again");
+                }
+                Err(_) => {}
+            }
+        }
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cluster(status: &Value) -> Cluster {
+        serde_json::from_value(json!({
+            "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
+            "metadata": {"name": "db", "namespace": "shop", "uid": "c"},
+            "spec": {"size": 3, "version": "18"},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn running() -> Value {
+        json!({
+            "phase": "Running",
+            "primary": {"current": "db-2", "target": "db-2", "epoch": 2},
+            "systemID": "7400000000000000001",
+            "timelineClaimed": 3,
+            "timelines": [{"number": 1, "member": "db-1"}, {"number": 3, "forkLSN": "0/50", "member": "db-2"}],
+            "bootstrap": {"volumeUID": "v1", "done": true},
+            "instances": [
+                {"name": "db-1", "volumeUID": "v1", "address": "10.0.0.1"},
+                {"name": "db-2", "volumeUID": "v2", "address": "10.0.0.2"},
+            ],
+        })
+    }
+
+    #[test]
+    fn member_reads_what_it_obeys() {
+        let member = MemberCluster::new(&cluster(&running()), "db-1").unwrap();
+        assert_eq!((member.uid.as_str(), member.volume_uid.as_str()), ("c", "v1"));
+        assert_eq!(member.view.primary_history.unwrap().to_string(), "1\t0/50\n");
+        assert_eq!((member.view.epoch, member.view.create_on, member.view.fenced), (2, None, false));
+        let upstream = Upstream {
+            name: "db-2".into(),
+            host: "db-2.db-pods.shop.svc".into(),
+            address: "10.0.0.2".parse().ok(),
+        };
+        assert_eq!(MemberCluster::new(&cluster(&running()), "db-1").unwrap().upstream("db-2"), upstream);
+        assert!(MemberCluster::new(&cluster(&running()), "db-3").is_none(), "it is not a member yet");
+    }
+
+    #[test]
+    fn history_of_an_earlier_primary_is_not_that_of_the_next() {
+        let mut status = running();
+        status["timelineClaimed"] = json!(4);
+        assert_eq!(MemberCluster::new(&cluster(&status), "db-1").unwrap().view.primary_history, None);
+    }
+
+    #[test]
+    fn fenced_members_are_listed() {
+        for (value, expected) in [("db-1", true), ("db-2, db-1", true), ("*", true), ("db-11", false)] {
+            let mut cluster = cluster(&running());
+            cluster.annotations_mut().insert(FENCE.into(), value.into());
+            assert_eq!(MemberCluster::new(&cluster, "db-1").unwrap().view.fenced, expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The configuration of PostgreSQL.
+//!
+//! Its files are beside the data directory, so that copies of the data directory do not contain them.
+
+use std::{
+    fmt::Write,
+    io,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
+
+use postgres_model::sync::{SyncConfiguration, SyncMethod};
+
+use crate::durable;
+
+/// Role by which members read the WAL of each other, by a client certificate.
+pub(crate) const REPLICATION_ROLE: &str = "streaming_replica";
+/// Superuser that owns the database. The instance manager logs in as this role by the socket.
+pub(crate) const SUPERUSER: &str = "postgres";
+/// Port of PostgreSQL.
+pub(crate) const PORT: u16 = 5432;
+/// Name of the map of operating system users in `pg_ident.conf`.
+const USER_MAP: &str = "ensemble";
+
+/// What does not change while an instance runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Static {
+    /// Name of the member.
+    pub(crate) member: String,
+    /// Address to listen on.
+    pub(crate) address: IpAddr,
+    /// Folder of the Unix socket.
+    pub(crate) socket: PathBuf,
+    /// Folder with `server` and `replication`, and in each `tls.crt`, `tls.key`, and `ca.crt`.
+    pub(crate) certificates: PathBuf,
+    /// Name of the operating system user.
+    pub(crate) user: String,
+}
+
+/// What changes by a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dynamic {
+    /// The member to receive WAL from.
+    pub(crate) upstream: Option<Upstream>,
+    /// Synchronous replication.
+    pub(crate) sync: SyncConfiguration,
+}
+
+/// Another member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    /// Name of the member.
+    pub(crate) name: String,
+    /// Its name in the certificate of its server.
+    pub(crate) host: String,
+    /// Its address. `None`: the one that the name resolves to.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Static {
+    /// Returns `postgresql.conf`.
+    fn parameters(&self, folder: &Path, dynamic: &Dynamic) -> String {
+        let server = self.certificates.join("server");
+        let path = |folder: &Path, file: &str| folder.join(file).display().to_string();
+        let mut text = String::new();
+        let mut set = |name: &str, value: &str| {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{name} = {}", quoted(value));
+        };
+        set("listen_addresses", &self.address.to_string());
+        set("port", &PORT.to_string());
+        set("unix_socket_directories", &self.socket.display().to_string());
+        set("hba_file", &path(folder, "pg_hba.conf"));
+        set("ident_file", &path(folder, "pg_ident.conf"));
+        set("ssl", "on");
+        set("ssl_cert_file", &path(&server, "tls.crt"));
+        set("ssl_key_file", &path(&server, "tls.key"));
+        set("ssl_ca_file", &path(&server, "ca.crt"));
+        set("password_encryption", "scram-sha-256");
+        set("cluster_name", &self.member);
+        set("wal_level", "replica");
+        set("wal_log_hints", "on");
+        set("wal_keep_size", "256MB");
+        set("max_wal_senders", "16");
+        set("max_replication_slots", "16");
+        set("hot_standby", "on");
+        set("recovery_target_timeline", "latest");
+        set("wal_retrieve_retry_interval", "500ms");
+        set("wal_receiver_timeout", "10s");
+        set("wal_sender_timeout", "10s");
+        set(
+            "primary_conninfo",
+            &dynamic.upstream.as_ref().map_or(String::new(), |it| self.conninfo(it, None)),
+        );
+        set("synchronous_standby_names", &dynamic.sync.standby_names(SyncMethod::Any));
+        text
+    }
+
+    /// Returns the connection string for another member.
+    pub(crate) fn conninfo(&self, upstream: &Upstream, database: Option<&str>) -> String {
+        let folder = self.certificates.join("replication");
+        let path = |file: &str| folder.join(file).display().to_string();
+        let address = upstream.address.map(|address| ("hostaddr", address.to_string()));
+        let fixed = [
+            ("host", upstream.host.clone()),
+            ("port", PORT.to_string()),
+            ("user", REPLICATION_ROLE.to_owned()),
+            ("application_name", self.member.clone()),
+            ("sslmode", "verify-full".to_owned()),
+            ("sslrootcert", path("ca.crt")),
+            ("sslcert", path("tls.crt")),
+            ("sslkey", path("tls.key")),
+            ("connect_timeout", "5".to_owned()),
+        ];
+        let database = database.map(|name| ("dbname", name.to_owned()));
+        let settings = fixed.into_iter().chain(address).chain(database);
+        let settings: Vec<_> = settings.map(|(name, value)| format!("{name}={}", quoted(&value))).collect();
+        settings.join(" ")
+    }
+
+    /// Writes the files. Returns whether one changed.
+    ///
+    /// # Errors
+    /// Returns the error of the file system.
+    pub(crate) fn write(&self, folder: &Path, dynamic: &Dynamic) -> io::Result<bool> {
+        let files = [
+            ("pg_hba.conf", HBA.to_owned()),
+            ("pg_ident.conf", format!("{USER_MAP} {} {SUPERUSER}\n", quoted_name(&self.user))),
+            ("postgresql.conf", self.parameters(folder, dynamic)),
+        ];
+        let mut changed = false;
+        for (name, content) in files {
+            changed |= durable::write_if_changed(&folder.join(name), content.as_bytes(), 0o600)?;
+        }
+        Ok(changed)
+    }
+}
+
+/// `pg_hba.conf`: the instance manager by the socket, members by certificates, all others by
+/// passwords.
+const HBA: &str = "\
+local   all             postgres                            peer map=ensemble
+local   all             all                                 scram-sha-256
+hostssl replication     streaming_replica   all             cert
+hostssl postgres        streaming_replica   all             cert
+host    all             streaming_replica   all             reject
+host    all             all                 all             scram-sha-256
+";
+
+/// Quotes a value for `postgresql.conf` and for connection strings. The two differ in what doubles a
+/// quote, and a backslash works in both.
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+fn quoted_name(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Turns `ALTER SYSTEM` off, whose file would override ours.
+///
+/// `durable_rename` of PostgreSQL opens the present file for writing, which fails.
+///
+/// # Errors
+/// Returns the error of the file system.
+pub(crate) fn refuse_alter_system(data: &Path) -> io::Result<()> {
+    durable::write(
+        &data.join("postgresql.auto.conf"),
+        b"# Parameters are set in the PostgresCluster.\n",
+        0o400,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixed() -> Static {
+        Static {
+            member: "db-2".into(),
+            address: "10.0.0.2".parse().unwrap(),
+            socket: "/run/postgresql".into(),
+            certificates: "/etc/ensemble".into(),
+            user: "postgres".into(),
+        }
+    }
+
+    #[test]
+    fn files_are_written_only_if_they_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut dynamic = Dynamic::default();
+        assert!(fixed().write(folder.path(), &dynamic).unwrap());
+        assert!(!fixed().write(folder.path(), &dynamic).unwrap());
+        dynamic.sync = SyncConfiguration::new(1, vec!["db-1".into(), "db-3".into()]).unwrap();
+        assert!(fixed().write(folder.path(), &dynamic).unwrap());
+        let text = std::fs::read_to_string(folder.path().join("postgresql.conf")).unwrap();
+        assert!(text.contains(r#"synchronous_standby_names = 'ANY 1 ("db-1", "db-3")'"#), "{text}");
+        assert!(text.contains("primary_conninfo = ''\n"), "{text}");
+    }
+
+    #[test]
+    fn upstream_is_verified_by_its_name() {
+        let upstream = Upstream {
+            name: "db-1".into(),
+            host: "db-1.db-pods.shop.svc".into(),
+            address: Some("10.0.0.1".parse().unwrap()),
+        };
+        let conninfo = fixed().conninfo(&upstream, Some("postgres"));
+        assert!(conninfo.starts_with("host='db-1.db-pods.shop.svc' port='5432'"), "{conninfo}");
+        assert!(conninfo.contains("sslmode='verify-full'"), "{conninfo}");
+        assert!(conninfo.ends_with("hostaddr='10.0.0.1' dbname='postgres'"), "{conninfo}");
+        // Quotes inside a quoted value.
+        let dynamic = Dynamic { upstream: Some(upstream), ..Dynamic::default() };
+        let text = fixed().parameters(Path::new("/data"), &dynamic);
+        assert!(text.contains(r"primary_conninfo = 'host=\'db-1.db-pods.shop.svc\' port="), "{text}");
+    }
+}

@@ -1,0 +1,193 @@
+//! The main loop: observe, plan, perform the command, and report.
+
+mod observe;
+mod perform;
+mod report;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use postgres_model::{
+    instance::{LeaseIntent, Moment, Plan, Problem, Server, StopMode, plan},
+    timeline::Position,
+};
+use tokio::{signal::unix::Signal, sync::watch, time::sleep};
+use tracing::{error, info, warn};
+
+use crate::{
+    clock::now,
+    cluster::{Cluster, MemberCluster},
+    control_data::ControlFile,
+    election::Election,
+    fence::Fence,
+    probe::Probe,
+    server::PostgresServer,
+    session::Answer,
+    status_api::{Health, StatusHandle},
+    tasks::RunningTask,
+    volume::Volume,
+};
+
+/// Time between two looks, if nothing changes.
+const TICK: Duration = Duration::from_secs(1);
+/// Time between two looks at a server that stops.
+const STOPPING: Duration = Duration::from_millis(100);
+/// How long the release of the Lease may take at the end.
+const RELEASE: Duration = Duration::from_secs(3);
+/// How long a fast shutdown may take when the Pod ends.
+const FAST_SHUTDOWN: Duration = Duration::from_secs(110);
+
+/// An instance, with all that it works with.
+pub(crate) struct Instance {
+    pub(crate) member: String,
+    pub(crate) pod_uid: String,
+    pub(crate) socket: PathBuf,
+    pub(crate) volume: Volume,
+    pub(crate) server: PostgresServer,
+    pub(crate) fence: Fence,
+    pub(crate) election: Election,
+    pub(crate) clusters: watch::Receiver<Option<Cluster>>,
+    pub(crate) status: StatusHandle,
+    pub(crate) seals: watch::Receiver<Option<u64>>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) probe: Probe,
+    pub(crate) task: Option<RunningTask>,
+    /// What `pg_controldata` said. `None` if it may have changed.
+    pub(crate) control: Option<ControlFile>,
+    /// Where the WAL of a standby ends that is being stopped.
+    pub(crate) end: Option<Position>,
+    /// Whether the roles of the members exist.
+    pub(crate) has_roles: bool,
+    /// When the member was sealed. Older answers of PostgreSQL do not tell all that it has.
+    pub(crate) sealed_at: Moment,
+    /// The last error and problem, which are logged once.
+    pub(crate) last_error: Option<String>,
+    pub(crate) last_problem: Option<Problem>,
+}
+
+impl Instance {
+    /// Runs until `terminate`, and then stops PostgreSQL and releases the Lease.
+    pub(crate) async fn run(mut self, mut terminate: Signal) {
+        loop {
+            self.health.main_loop_ticked();
+            let has_acted = match self.step().await {
+                Ok(has_acted) => {
+                    self.last_error = None;
+                    has_acted
+                }
+                Err(error) => self.failed(&error),
+            };
+            let pause = match (has_acted, self.is_stopping()) {
+                (true, _) => Duration::ZERO,
+                (false, true) => STOPPING,
+                (false, false) => TICK,
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.server.wait() => {}
+                () = self.election.changed() => {}
+                () = self.probe.changed() => {}
+                result = wait_for(self.task.as_mut()) => self.finish(result),
+                Ok(()) = self.clusters.changed() => {}
+                Ok(()) = self.seals.changed() => {}
+                Some(()) = terminate.recv() => return self.terminate().await,
+            }
+        }
+    }
+
+    /// Performs one step. Returns whether it did something that the next step should see at once.
+    async fn step(&mut self) -> Result<bool> {
+        self.note_end().await?;
+        let cluster = self.clusters.borrow_and_update().clone();
+        let cluster = cluster.and_then(|cluster| MemberCluster::new(&cluster, &self.member));
+        let observed = self.observe(cluster.as_ref()).await?;
+        let plan = plan(&observed);
+        self.fence.set_required(observed.cluster.as_ref().is_none_or(|view| view.fencing));
+        self.election.set(plan.lease);
+        self.log_problem(&plan);
+        let result = match &plan.command {
+            Some(command) => self.perform(command, &observed, cluster.as_ref()).await.map(|()| true),
+            None => self.reload(cluster.as_ref()).await.map(|()| false),
+        };
+        self.report(&plan, &observed)?;
+        result
+    }
+
+    /// Returns the last answer of PostgreSQL, unless the member was sealed after the question.
+    fn answer(&self) -> Option<Answer> {
+        self.probe.answer_since(self.sealed_at)
+    }
+
+    /// Notes that PostgreSQL has ended.
+    async fn note_end(&mut self) -> Result<()> {
+        let Some(ended) = self.server.ended().await else { return Ok(()) };
+        (self.control, self.task, self.has_roles) = (None, None, false);
+        self.probe.set_server(None);
+        let end = self.end.take().filter(|_| ended.cleanly && !ended.was_primary);
+        if end.is_some() {
+            self.volume.update(|state| state.last_clean_stop = end)?;
+        }
+        Ok(())
+    }
+
+    fn is_stopping(&self) -> bool {
+        matches!(self.server.observe(false), Server::Stopping { .. })
+    }
+
+    /// Logs an error, unless it is the same as before. Returns that nothing was done.
+    fn failed(&mut self, error: &anyhow::Error) -> bool {
+        let message = format!("{error:#}");
+        if self.last_error.as_ref() != Some(&message) {
+            error!(error = message, "the step failed; trying again");
+            self.last_error = Some(message);
+        }
+        false
+    }
+
+    fn log_problem(&mut self, plan: &Plan) {
+        if std::mem::replace(&mut self.last_problem, plan.problem) == plan.problem {
+            return;
+        }
+        if let Some(problem) = plan.problem {
+            warn!(%problem, "the member waits");
+        } else {
+            info!("the member goes on");
+        }
+    }
+
+    /// Stops PostgreSQL, and releases the Lease after that.
+    async fn terminate(mut self) {
+        info!("the Pod ends: stopping PostgreSQL");
+        self.task = None;
+        self.server.stop(StopMode::Fast);
+        let end = now() + FAST_SHUTDOWN;
+        while self.server.started().is_some() {
+            self.health.main_loop_ticked();
+            if now() >= end {
+                self.server.stop(StopMode::Immediate);
+            }
+            tokio::select! {
+                () = sleep(STOPPING) => {}
+                () = self.server.wait() => {}
+            }
+            if let Err(error) = self.note_end().await {
+                self.failed(&error);
+            }
+        }
+        self.election.set(LeaseIntent::Release);
+        let end = now() + RELEASE;
+        while self.election.view().epoch.is_some() && now() < end {
+            tokio::select! {
+                () = sleep(STOPPING) => {}
+                () = self.election.changed() => {}
+            }
+        }
+    }
+}
+
+async fn wait_for(task: Option<&mut RunningTask>) -> Result<()> {
+    match task {
+        Some(task) => task.wait().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,101 @@
+//! What an instance sees.
+
+use anyhow::Result;
+use postgres_model::{
+    instance::{ControlData, DataDirectory, Observed, Server},
+    lsn::Lsn,
+    timeline::{History, Position},
+};
+
+use super::Instance;
+use crate::{
+    clock::now,
+    cluster::MemberCluster,
+    control_data::{self, ControlFile, newest_history},
+    session::Answer,
+};
+
+impl Instance {
+    pub(super) async fn observe(&mut self, cluster: Option<&MemberCluster>) -> Result<Observed> {
+        self.probe.set_server(self.server.started());
+        let responsive = self.probe.is_responsive();
+        let server = self.server.observe(responsive);
+        let data = self.data(&server).await?;
+        Ok(Observed {
+            now: now(),
+            member: self.member.clone(),
+            volume_uid: cluster.map_or_else(String::new, |cluster| cluster.volume_uid.clone()),
+            cluster: cluster.map(|cluster| cluster.view.clone()),
+            lease: self.election.view(),
+            volume: self.volume.state().clone(),
+            data,
+            server,
+            task: self.task.as_ref().map(|running| running.task),
+            seal_requested: *self.seals.borrow_and_update(),
+        })
+    }
+
+    async fn data(&mut self, server: &Server) -> Result<DataDirectory> {
+        if !self.volume.data().exists() {
+            return Ok(DataDirectory::Missing);
+        }
+        let control = match &self.control {
+            Some(control) => control.clone(),
+            None => control_data::read(&self.server.programs, &self.volume.data()).await?,
+        };
+        self.control = Some(control.clone());
+        if self.volume.state().system_identifier.is_none() {
+            // The program ended after it had completed the data directory.
+            self.volume.update(|state| state.system_identifier = Some(control.system_identifier))?;
+        }
+        let (history, end) = match server {
+            Server::Down => self.stopped(&control)?,
+            _ => self.running(&control)?,
+        };
+        let system_identifier = control.system_identifier;
+        Ok(DataDirectory::Whole(ControlData { system_identifier, history, end }))
+    }
+
+    /// Returns the history and the end of the WAL of a server that is down.
+    fn stopped(&self, control: &ControlFile) -> Result<(History, Option<Lsn>)> {
+        let stop = self.volume.state().last_clean_stop.or(control.shutdown);
+        let timeline = stop.map_or(control.timeline, |stop| stop.timeline);
+        Ok((newest_history(&self.volume.data(), timeline)?, stop.map(|stop| stop.lsn)))
+    }
+
+    /// Returns the history and the end of the WAL of a server that runs.
+    fn running(&self, control: &ControlFile) -> Result<(History, Option<Lsn>)> {
+        let data = self.volume.data();
+        let newest = newest_history(&data, self.volume.highest_timeline(control.timeline))?;
+        let Some(answer) = self.answer() else {
+            return Ok((newest_history(&data, control.timeline)?, None));
+        };
+        match wal_end(&answer) {
+            Some(end) if answer.in_recovery => {
+                Ok((newest.until(end), answer.at_end.then_some(answer.replayed).flatten()))
+            }
+            None if answer.in_recovery => Ok((newest_history(&data, control.timeline)?, None)),
+            end => Ok((newest, end)),
+        }
+    }
+
+    /// Returns where the WAL of a standby ends, if it has replayed all of it.
+    pub(super) fn replayed_end(&self) -> Option<Position> {
+        let answer = self.answer().filter(|answer| answer.at_end)?;
+        let control = self.control.as_ref()?;
+        let most = self.volume.highest_timeline(control.timeline);
+        let lsn = answer.replayed?;
+        let history = newest_history(&self.volume.data(), most).ok()?.until(lsn);
+        Some(Position { timeline: history.timeline(), lsn })
+    }
+}
+
+/// Returns the end of the WAL that a server has on disk. Returns `None` while a standby has not
+/// replayed what an earlier run of it received.
+pub(super) fn wal_end(answer: &Answer) -> Option<Lsn> {
+    if !answer.in_recovery {
+        return answer.flushed;
+    }
+    let is_known = answer.received.is_some() || answer.at_end;
+    answer.received.max(answer.replayed).filter(|_| is_known)
+}

@@ -1,0 +1,230 @@
+//! Performs the commands of the plan.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use postgres_model::{
+    instance::{Command, Observed, Server, StopMode, Task},
+    timeline::{TimelineId, stub_histories},
+};
+use tokio::time::sleep;
+use tracing::{error, info};
+
+use super::Instance;
+use crate::{
+    clock::now,
+    cluster::MemberCluster,
+    configuration::Dynamic,
+    control_data::{newest_history, path},
+    durable,
+    server::{receives_wal, remove_stray_histories},
+    session::Session,
+    tasks::{self, RunningTask},
+};
+
+/// How long a WAL receiver may take to end.
+const SEAL: Duration = Duration::from_secs(5);
+/// Time between two looks for WAL receivers. The startup process reads the configuration within it.
+const QUIET: Duration = Duration::from_millis(50);
+
+impl Instance {
+    pub(super) async fn perform(
+        &mut self,
+        command: &Command,
+        observed: &Observed,
+        cluster: Option<&MemberCluster>,
+    ) -> Result<()> {
+        let Some(cluster) = cluster else {
+            // Only a stop needs no cluster.
+            if let Command::Stop(mode) = command {
+                self.server.stop(*mode);
+            }
+            return Ok(());
+        };
+        match command {
+            Command::CreateDatabase => self.create_database(),
+            Command::Clone { primary } => self.clone_from(primary, cluster),
+            Command::Rewind { primary } => self.rewind(primary, cluster),
+            Command::StartStandby { upstream } => self.start_standby(upstream.as_deref(), cluster),
+            Command::StartPrimary => self.start_primary(cluster),
+            Command::Follow { upstream } => self.follow(upstream, cluster),
+            Command::Seal { epoch } => self.seal(*epoch, cluster).await,
+            Command::Promote { timeline } => self.promote(*timeline, cluster),
+            Command::Stop(mode) => {
+                self.end = self.replayed_end().filter(|_| !observed_primary(observed));
+                self.server.stop(*mode);
+                Ok(())
+            }
+        }
+    }
+
+    /// Applies a configuration that has changed, and creates the roles of the members on a primary.
+    pub(super) async fn reload(&mut self, cluster: Option<&MemberCluster>) -> Result<()> {
+        let Some(cluster) = cluster.filter(|_| self.server.started().is_some() && !self.is_stopping()) else {
+            return Ok(());
+        };
+        let wanted = if matches!(self.server.observe(false), Server::Primary { .. }) {
+            primary(cluster)?
+        } else {
+            let upstream = self.server.dynamic().upstream.as_ref().map(|upstream| upstream.name.as_str());
+            standby(upstream, cluster)
+        };
+        self.server.reload(&self.volume, wanted)?;
+        let is_primary = self.answer().is_some_and(|answer| !answer.in_recovery);
+        if is_primary && !self.has_roles {
+            Session::connect(&self.socket).await?.create_roles().await?;
+            self.has_roles = true;
+        }
+        Ok(())
+    }
+
+    fn create_database(&mut self) -> Result<()> {
+        self.volume.clear_partial()?;
+        self.volume.update(|state| state.own_timeline = Some(TimelineId::FIRST))?;
+        info!("creating the database");
+        let work = tasks::create_database(self.server.programs.clone(), self.volume.partial());
+        self.task = Some(RunningTask::start(Task::CreateDatabase, work));
+        Ok(())
+    }
+
+    fn clone_from(&mut self, primary: &str, cluster: &MemberCluster) -> Result<()> {
+        self.volume.clear_partial()?;
+        self.volume.update(|state| {
+            state.own_timeline = None;
+            state.followed_timeline = Some(cluster.view.timeline);
+        })?;
+        info!(primary, "cloning the primary");
+        let conninfo = self.server.fixed.conninfo(&cluster.upstream(primary), None);
+        let work = tasks::clone(self.server.programs.clone(), conninfo, self.volume.partial());
+        self.task = Some(RunningTask::start(Task::Clone, work));
+        Ok(())
+    }
+
+    fn rewind(&mut self, primary: &str, cluster: &MemberCluster) -> Result<()> {
+        self.volume.update(|state| {
+            state.rewind_begun = true;
+            state.last_clean_stop = None;
+        })?;
+        info!(primary, "removing WAL that the primary lacks");
+        let conninfo = self.server.fixed.conninfo(&cluster.upstream(primary), Some("postgres"));
+        let work = tasks::rewind(self.server.programs.clone(), conninfo, self.volume.data());
+        self.task = Some(RunningTask::start(Task::Rewind, work));
+        Ok(())
+    }
+
+    fn promote(&mut self, timeline: TimelineId, cluster: &MemberCluster) -> Result<()> {
+        let data = self.volume.data();
+        let control = self.control.as_ref().context("the control data are not known")?;
+        let present = newest_history(&data, self.volume.highest_timeline(control.timeline))?;
+        self.volume.update(|state| {
+            state.promotion_begun = Some(timeline);
+            state.last_clean_stop = None;
+        })?;
+        for stub in stub_histories(present.timeline(), timeline)? {
+            let path = path(&data, stub.timeline());
+            durable::write(&path, stub.to_string().as_bytes(), 0o600)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        self.server.reload(&self.volume, primary(cluster)?)?;
+        self.server.permit_promotion()?;
+        info!(%timeline, "promoting");
+        self.task = Some(RunningTask::start(Task::Promote, tasks::promote(self.socket.clone(), timeline)));
+        Ok(())
+    }
+
+    fn start_standby(&mut self, upstream: Option<&str>, cluster: &MemberCluster) -> Result<()> {
+        let control = self.control.as_ref().context("the control data are not known")?;
+        remove_stray_histories(&self.volume, control.timeline)?;
+        self.volume.update(|state| {
+            state.last_clean_stop = None;
+            if upstream.is_some() {
+                state.followed_timeline = Some(cluster.view.timeline);
+            }
+        })?;
+        info!(upstream, "starting as a standby");
+        self.server.start_standby(&self.volume, standby(upstream, cluster))?;
+        self.control = None;
+        Ok(())
+    }
+
+    fn start_primary(&mut self, cluster: &MemberCluster) -> Result<()> {
+        // The plan starts it on its own timeline only.
+        self.volume.update(|state| {
+            state.last_clean_stop = None;
+            state.own_timeline = Some(cluster.view.timeline);
+            state.promotion_begun = None;
+        })?;
+        info!("starting as the primary");
+        self.server.start_primary(&self.volume, primary(cluster)?)?;
+        Ok(())
+    }
+
+    fn follow(&mut self, upstream: &str, cluster: &MemberCluster) -> Result<()> {
+        self.volume.update(|state| state.followed_timeline = Some(cluster.view.timeline))?;
+        info!(upstream, "following");
+        self.server.reload(&self.volume, standby(Some(upstream), cluster))?;
+        Ok(())
+    }
+
+    /// Stops the receiver, and then makes the epoch durable.
+    async fn seal(&mut self, epoch: u64, cluster: &MemberCluster) -> Result<()> {
+        if self.server.started().is_some() {
+            self.server.reload(&self.volume, standby(None, cluster))?;
+            let end = now() + SEAL;
+            let mut quiet = 0;
+            while quiet < 2 {
+                if now() >= end {
+                    bail!("cannot seal the member at epoch {epoch}: its WAL receiver has not ended");
+                }
+                quiet = if receives_wal()? { 0 } else { quiet + 1 };
+                sleep(QUIET).await;
+            }
+            self.sealed_at = now();
+            self.probe.ask_now();
+        }
+        self.volume.update(|state| state.sealed_epoch = Some(epoch))?;
+        info!(epoch, "sealed");
+        Ok(())
+    }
+
+    /// Takes the result of a task.
+    pub(super) fn finish(&mut self, result: Result<()>) {
+        let Some(task) = self.task.take().map(|running| running.task) else { return };
+        self.control = None;
+        let result = result.and_then(|()| self.complete(task));
+        if let Err(error) = result {
+            error!(?task, error = format!("{error:#}"), "the task failed");
+            if task == Task::Promote {
+                self.server.stop(StopMode::Immediate);
+            }
+        }
+    }
+
+    fn complete(&mut self, task: Task) -> Result<()> {
+        info!(?task, "the task is complete");
+        match task {
+            Task::CreateDatabase | Task::Clone => self.volume.complete_partial()?,
+            Task::Rewind => self.volume.update(|state| state.rewind_begun = false)?,
+            Task::Promote => self.volume.update(|state| {
+                state.own_timeline = state.promotion_begun.take();
+            })?,
+        }
+        self.probe.ask_now();
+        Ok(())
+    }
+}
+
+fn observed_primary(observed: &Observed) -> bool {
+    matches!(observed.server, Server::Primary { .. })
+}
+
+/// Returns the configuration of a standby.
+fn standby(upstream: Option<&str>, cluster: &MemberCluster) -> Dynamic {
+    Dynamic { upstream: upstream.map(|member| cluster.upstream(member)), ..Dynamic::default() }
+}
+
+/// Returns the configuration of a primary.
+fn primary(cluster: &MemberCluster) -> Result<Dynamic> {
+    let sync = cluster.sync.clone().context("cannot apply status.sync of the PostgresCluster")?;
+    Ok(Dynamic { upstream: None, sync })
+}

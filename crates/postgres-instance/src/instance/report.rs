@@ -1,0 +1,92 @@
+//! What an instance reports.
+
+use anyhow::{Context, Result};
+use postgres_model::{
+    instance::{Observed, Plan, Server},
+    lsn::Lsn,
+    report::{InstanceReport, InstanceState, WalPositions},
+};
+
+use super::{Instance, observe::wal_end};
+use crate::session::Answer;
+
+/// Free bytes are reported in units of this size, so that not every row is a change.
+const FREE_UNIT: u64 = 64 << 20;
+
+impl Instance {
+    /// Publishes the report, and whether the member is ready.
+    pub(super) fn report(&self, plan: &Plan, observed: &Observed) -> Result<()> {
+        let answer = self.answer();
+        self.report_readiness(plan, observed, answer.as_ref());
+        let control = match &observed.data {
+            postgres_model::instance::DataDirectory::Whole(control) => Some(control),
+            postgres_model::instance::DataDirectory::Missing => None,
+        };
+        let is_primary = answer.as_ref().is_some_and(|answer| !answer.in_recovery);
+        // A promotion is complete when its timeline is on the volume.
+        let state = match plan.state {
+            InstanceState::Primary if !is_primary => InstanceState::Promoting,
+            state => state,
+        };
+        self.status.publish(InstanceReport {
+            member: self.member.clone(),
+            pod_uid: self.pod_uid.clone(),
+            sequence: 0,
+            state,
+            system_identifier: control.map(|control| control.system_identifier),
+            timeline: control.map(|control| control.history.timeline()),
+            history: control.filter(|_| is_primary).map(|control| control.history.to_string()),
+            problem: plan.problem.map(|problem| problem.to_string()),
+            positions: answer.as_ref().map_or_else(WalPositions::default, positions),
+            sealed_epoch: self.volume.state().sealed_epoch,
+            server_version: answer.as_ref().map(|answer| answer.version.clone()),
+            pending_restart: answer.as_ref().is_some_and(|answer| answer.pending_restart),
+            standbys: answer.map_or_else(Vec::new, |answer| answer.standbys),
+            fencing: observed.cluster.as_ref().is_none_or(|view| view.fencing),
+            manager_version: env!("CARGO_PKG_VERSION").to_owned(),
+            last_clean_stop: self.clean_stop(&observed.server),
+            free_bytes: self.free_bytes()?,
+        });
+        Ok(())
+    }
+
+    fn clean_stop(&self, server: &Server) -> Option<postgres_model::timeline::Position> {
+        let control = self.control.as_ref().filter(|_| *server == Server::Down)?;
+        self.volume.state().last_clean_stop.or(control.shutdown)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let root = self.volume.root();
+        let stat = rustix::fs::statvfs(root)
+            .with_context(|| format!("cannot read the free space of {}", root.display()))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize) / FREE_UNIT * FREE_UNIT)
+    }
+
+    fn report_readiness(&self, plan: &Plan, observed: &Observed, answer: Option<&Answer>) {
+        let reason = match (&observed.server, answer) {
+            (Server::Primary { responsive: true }, Some(answer)) if !answer.in_recovery => None,
+            (Server::Standby { upstream: Some(_) }, Some(answer)) if answer.has_receiver => None,
+            (Server::Standby { .. }, Some(_)) => Some("the standby receives no WAL".to_owned()),
+            (Server::Primary { .. } | Server::Standby { .. }, None) => {
+                Some("PostgreSQL does not answer yet".to_owned())
+            }
+            _ => Some(plan.problem.map_or_else(
+                || format!("PostgreSQL does not run; the instance is in the state {:?}", plan.state),
+                |problem| problem.to_string(),
+            )),
+        };
+        match reason {
+            None => self.health.set_ready(),
+            Some(reason) => self.health.set_unready(reason),
+        }
+    }
+}
+
+fn positions(answer: &Answer) -> WalPositions {
+    let standby = |lsn: Option<Lsn>| lsn.filter(|_| answer.in_recovery);
+    WalPositions {
+        flushed: answer.flushed,
+        received: standby(wal_end(answer)),
+        replayed: standby(answer.replayed),
+    }
+}

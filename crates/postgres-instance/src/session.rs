@@ -1,0 +1,207 @@
+//! What a running PostgreSQL says about itself.
+
+use std::{path::Path, time::Duration};
+
+use postgres_model::{
+    lsn::Lsn,
+    report::{StandbyReport, SyncState, WalSenderState},
+};
+use tokio::time::timeout;
+use tokio_postgres::{Client, NoTls};
+
+use crate::configuration::{PORT, SUPERUSER};
+
+/// How long a query of this module may take.
+const QUERY: Duration = Duration::from_secs(5);
+/// `pg_stat_activity.wait_event` of a startup process that has replayed all WAL it has.
+const WAITS_FOR_WAL: [&str; 2] = ["RecoveryWalStream", "RecoveryRetrieveRetryInterval"];
+
+/// What PostgreSQL answered last.
+#[allow(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Whether it is a standby.
+    pub(crate) in_recovery: bool,
+    /// `pg_current_wal_flush_lsn` of a primary.
+    pub(crate) flushed: Option<Lsn>,
+    /// `pg_last_wal_receive_lsn` of a standby.
+    pub(crate) received: Option<Lsn>,
+    /// `pg_last_wal_replay_lsn` of a standby.
+    pub(crate) replayed: Option<Lsn>,
+    /// Whether a WAL receiver runs.
+    pub(crate) has_receiver: bool,
+    /// Whether a standby without a receiver has replayed all WAL it has.
+    pub(crate) at_end: bool,
+    /// `server_version`.
+    pub(crate) version: String,
+    /// Whether a parameter waits for a restart.
+    pub(crate) pending_restart: bool,
+    /// `pg_stat_replication`.
+    pub(crate) standbys: Vec<StandbyReport>,
+}
+
+/// Error of a query.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    /// PostgreSQL refused the connection or the query.
+    #[error("PostgreSQL refused the {action}: {}", message(.source))]
+    Refused {
+        /// What was attempted.
+        action: &'static str,
+        /// Why.
+        source: tokio_postgres::Error,
+    },
+    /// It did not answer.
+    #[error("PostgreSQL did not answer the {action} within {} s", .after.as_secs())]
+    Timeout {
+        /// What was attempted.
+        action: &'static str,
+        /// After which time.
+        after: Duration,
+    },
+    /// The answer has another form.
+    #[error("PostgreSQL answered the {0} with another form than expected")]
+    Form(&'static str),
+}
+
+/// Returns the message of the server, which the display of the error leaves out.
+fn message(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}
+
+/// A connection by the Unix socket, as the superuser.
+pub(crate) struct Session {
+    client: Client,
+}
+
+impl Session {
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// Returns an error while it starts or stops, or if it does not answer.
+    pub(crate) async fn connect(socket: &Path) -> Result<Self, SessionError> {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(socket).port(PORT).user(SUPERUSER).dbname("postgres");
+        // A primary without its standbys must still be able to create the roles that they need.
+        config.options("-c synchronous_commit=local");
+        config.application_name("ensemble-instance").connect_timeout(QUERY);
+        let connecting = within("connection", QUERY, config.connect(NoTls));
+        let (client, connection) = connecting.await?;
+        tokio::spawn(connection);
+        Ok(Self { client })
+    }
+
+    /// Asks for the state of the server.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer in time.
+    pub(crate) async fn ask(&self) -> Result<Answer, SessionError> {
+        const ACTION: &str = "query for its state";
+        let row = within(ACTION, QUERY, self.client.query_one(STATE, &[])).await?;
+        let text = |column: &str| -> Option<String> { row.try_get(column).ok().flatten() };
+        let lsn = |column: &str| text(column).and_then(|text| text.parse().ok());
+        let flag = |column: &str| row.try_get::<_, bool>(column).map_err(|_| SessionError::Form(ACTION));
+        let (in_recovery, has_receiver) = (flag("in_recovery")?, flag("has_receiver")?);
+        let waits = text("startup_wait").is_some_and(|event| WAITS_FOR_WAL.contains(&event.as_str()));
+        Ok(Answer {
+            in_recovery,
+            flushed: lsn("flushed"),
+            received: lsn("received"),
+            replayed: lsn("replayed"),
+            has_receiver,
+            at_end: in_recovery && !has_receiver && waits,
+            version: text("version").unwrap_or_default(),
+            pending_restart: flag("pending_restart")?,
+            standbys: if in_recovery { Vec::new() } else { self.standbys().await? },
+        })
+    }
+
+    async fn standbys(&self) -> Result<Vec<StandbyReport>, SessionError> {
+        let rows = within("query for its standbys", QUERY, self.client.query(STANDBYS, &[])).await?;
+        let text = |row: &tokio_postgres::Row, column: &str| -> String {
+            row.try_get::<_, Option<String>>(column).ok().flatten().unwrap_or_default()
+        };
+        let standby = |row: &tokio_postgres::Row| StandbyReport {
+            name: text(row, "name"),
+            state: parsed(&text(row, "state"), WalSenderState::Unknown),
+            sync_state: parsed(&text(row, "sync_state"), SyncState::Unknown),
+            flushed: text(row, "flushed").parse().ok(),
+        };
+        Ok(rows.iter().map(standby).collect())
+    }
+
+    /// Promotes the standby, and returns the timeline that it is on then.
+    ///
+    /// # Errors
+    /// Returns an error if it was not promoted within `limit`.
+    pub(crate) async fn promote(&self, limit: Duration) -> Result<u32, SessionError> {
+        const ACTION: &str = "promotion";
+        let promoted = within(ACTION, limit, self.client.query_one("SELECT pg_promote(true, 3600)", &[]));
+        if !promoted.await?.try_get::<_, bool>(0).is_ok_and(|promoted| promoted) {
+            return Err(SessionError::Timeout { action: ACTION, after: limit });
+        }
+        self.checkpoint(limit).await?;
+        let row = within(ACTION, QUERY, self.client.query_one(TIMELINE, &[])).await?;
+        let timeline: i32 = row.try_get(0).map_err(|_| SessionError::Form(ACTION))?;
+        u32::try_from(timeline).map_err(|_| SessionError::Form(ACTION))
+    }
+
+    /// Writes a checkpoint, so that `pg_rewind` finds the timeline in the control file.
+    ///
+    /// # Errors
+    /// Returns an error if it was not complete within `limit`.
+    pub(crate) async fn checkpoint(&self, limit: Duration) -> Result<(), SessionError> {
+        within("checkpoint", limit, self.client.batch_execute("CHECKPOINT")).await
+    }
+
+    /// Creates the role of the members.
+    ///
+    /// # Errors
+    /// Returns an error if the role cannot be created.
+    pub(crate) async fn create_roles(&self) -> Result<(), SessionError> {
+        within("creation of the replication role", QUERY, self.client.batch_execute(ROLES)).await
+    }
+}
+
+async fn within<T>(
+    action: &'static str,
+    limit: Duration,
+    answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T, SessionError> {
+    match timeout(limit, answer).await {
+        Ok(result) => result.map_err(|source| SessionError::Refused { action, source }),
+        Err(_) => Err(SessionError::Timeout { action, after: limit }),
+    }
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(text: &str, otherwise: T) -> T {
+    serde_json::from_value(text.into()).unwrap_or(otherwise)
+}
+
+const STATE: &str = "\
+SELECT pg_is_in_recovery() AS in_recovery,
+       CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn()::text END AS flushed,
+       pg_last_wal_receive_lsn()::text AS received,
+       pg_last_wal_replay_lsn()::text AS replayed,
+       EXISTS (SELECT FROM pg_stat_wal_receiver) AS has_receiver,
+       (SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup') AS startup_wait,
+       current_setting('server_version') AS version,
+       EXISTS (SELECT FROM pg_settings WHERE pending_restart) AS pending_restart";
+
+const STANDBYS: &str = "\
+SELECT left(application_name, 63) AS name, state, sync_state, flush_lsn::text AS flushed
+FROM pg_stat_replication ORDER BY application_name LIMIT 64";
+
+const TIMELINE: &str = "SELECT timeline_id FROM pg_control_checkpoint()";
+
+/// The rights are those that `pg_rewind` needs on its source.
+const ROLES: &str = "\
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'streaming_replica') THEN
+    CREATE ROLE streaming_replica WITH LOGIN REPLICATION;
+  END IF;
+END $$;
+GRANT EXECUTE ON FUNCTION pg_ls_dir(text, boolean, boolean) TO streaming_replica;
+GRANT EXECUTE ON FUNCTION pg_stat_file(text, boolean) TO streaming_replica;
+GRANT EXECUTE ON FUNCTION pg_read_binary_file(text) TO streaming_replica;
+GRANT EXECUTE ON FUNCTION pg_read_binary_file(text, bigint, bigint, boolean) TO streaming_replica;";

@@ -1,0 +1,60 @@
+//! Settings of an instance, which the controller writes into the Pod.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+/// The first process of a PostgreSQL container.
+#[derive(Debug, Parser)]
+#[command(name = "ensemble-instance", version)]
+pub struct Settings {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Copy this program into a folder.
+    Install {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Run PostgreSQL, as the member of a PostgresCluster.
+    Run(Run),
+}
+
+/// Settings of a member.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Run {
+    /// Name of the PostgresCluster.
+    #[arg(long, env = "CLUSTER")]
+    pub(crate) cluster: String,
+    /// Namespace of the PostgresCluster.
+    #[arg(long, env = "POD_NAMESPACE")]
+    pub(crate) namespace: String,
+    /// Name of the member, and of its Pod.
+    #[arg(long, env = "POD_NAME")]
+    pub(crate) member: String,
+    /// UID of the Pod.
+    #[arg(long, env = "POD_UID")]
+    pub(crate) pod_uid: String,
+    /// Address to listen on.
+    #[arg(long, env = "LISTEN_ADDRESS", default_value = "0.0.0.0")]
+    pub(crate) address: IpAddr,
+    /// Folder of the volume.
+    #[arg(long, env = "VOLUME", default_value = "/var/lib/ensemble")]
+    pub(crate) volume: PathBuf,
+    /// Folder of the Unix socket of PostgreSQL.
+    #[arg(long, env = "SOCKETS", default_value = "/run/postgresql")]
+    pub(crate) sockets: PathBuf,
+    /// Folder with the certificates: `server` and `replication`, and in each `tls.crt`, `tls.key`, and
+    /// `ca.crt`.
+    #[arg(long, env = "CERTIFICATES", default_value = "/etc/ensemble/certificates")]
+    pub(crate) certificates: PathBuf,
+    /// Folder with the programs of PostgreSQL. Without it, they are found by PATH.
+    #[arg(long, env = "PROGRAMS")]
+    pub(crate) programs: Option<PathBuf>,
+    /// Duration of the Lease, in seconds. All members must have the same.
+    #[arg(long, env = "LEASE_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(6..=60))]
+    pub(crate) lease_seconds: u64,
+}

@@ -1,0 +1,86 @@
+//! Commands that take long: `initdb`, `pg_basebackup`, `pg_rewind`, and promotions.
+
+use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result};
+use postgres_model::{instance::Task, timeline::TimelineId};
+use tokio::task::JoinHandle;
+
+use crate::{programs::Programs, session::Session};
+
+/// How long a promotion may take. It replays what the member has received.
+const PROMOTION: Duration = Duration::from_mins(10);
+
+/// A command that runs.
+pub(crate) struct RunningTask {
+    /// Which.
+    pub(crate) task: Task,
+    handle: JoinHandle<Result<()>>,
+}
+
+impl RunningTask {
+    pub(crate) fn start(task: Task, work: impl Future<Output = Result<()>> + Send + 'static) -> Self {
+        Self { task, handle: tokio::spawn(work) }
+    }
+
+    /// Waits for its end. Can be cancelled and called again.
+    pub(crate) async fn wait(&mut self) -> Result<()> {
+        (&mut self.handle).await.context("the task was cancelled")?
+    }
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        self.handle.abort();
+    }
+}
+
+/// Creates a database in a new folder.
+pub(crate) async fn create_database(programs: Programs, folder: PathBuf) -> Result<()> {
+    let fixed = [
+        "--username=postgres",
+        "--auth=reject",
+        "--encoding=UTF8",
+        "--locale=C.UTF-8",
+        "--data-checksums",
+        "-D",
+    ];
+    run(&programs, "initdb", &fixed, folder.into()).await
+}
+
+/// Copies a member into a new folder, and makes the copy a standby.
+pub(crate) async fn clone(programs: Programs, conninfo: String, folder: PathBuf) -> Result<()> {
+    let fixed = ["--wal-method=stream", "--checkpoint=fast", "--no-password"];
+    let dbname = format!("--dbname={conninfo}");
+    let args: Vec<&str> = fixed.into_iter().chain([dbname.as_str(), "-D"]).collect();
+    run(&programs, "pg_basebackup", &args, folder.clone().into()).await?;
+    let signal = folder.join("standby.signal");
+    crate::durable::write(&signal, b"", 0o600).with_context(|| format!("cannot write {}", signal.display()))
+}
+
+/// Removes WAL that another member lacks.
+pub(crate) async fn rewind(programs: Programs, conninfo: String, data: PathBuf) -> Result<()> {
+    let refused = data.join("postgresql.auto.conf");
+    let writable = fs::set_permissions(&refused, fs::Permissions::from_mode(0o600));
+    writable.with_context(|| format!("cannot make {} writable", refused.display()))?;
+    let source = format!("--source-server={conninfo}");
+    run(&programs, "pg_rewind", &[source.as_str(), "-D"], data.into()).await
+}
+
+/// Promotes the standby to exactly this timeline.
+pub(crate) async fn promote(socket: PathBuf, timeline: TimelineId) -> Result<()> {
+    let session = Session::connect(&socket).await?;
+    let reached = session.promote(PROMOTION).await?;
+    anyhow::ensure!(
+        reached == timeline.get(),
+        "PostgreSQL took timeline {reached} instead of {timeline}; the next promotion claims a higher one"
+    );
+    Ok(())
+}
+
+async fn run(programs: &Programs, program: &'static str, args: &[&str], last: OsString) -> Result<()> {
+    let args: Vec<OsString> = args.iter().map(OsString::from).chain([last]).collect();
+    let args: Vec<_> = args.iter().map(OsString::as_os_str).collect();
+    programs.output(program, &args).await?;
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The volume of a member.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use postgres_model::{
+    timeline::TimelineId,
+    volume_state::{VolumeState, VolumeStateError},
+};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::durable;
+
+/// The volume, locked by this process.
+///
+/// It contains `data`, the data directory; `data.partial`, one that is not whole yet; and
+/// `instance.json`, the state of the instance.
+pub(crate) struct Volume {
+    root: PathBuf,
+    state: VolumeState,
+    /// Held as long as the process runs. PostgreSQL does not see processes of other containers.
+    _lock: File,
+}
+
+/// Error of a volume.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumeError {
+    /// Another process has it.
+    #[error(
+        "another process uses the volume {0}; it can be a Pod that still stops; this one starts again until \
+         the volume is free"
+    )]
+    Locked(PathBuf),
+    /// The file system failed.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The state cannot be relied on.
+    #[error(transparent)]
+    State(#[from] VolumeStateError),
+    /// There are files, but no state.
+    #[error(
+        "the volume has the data directory {0} and no instance.json; it was not made by this program, and the \
+         member must not start"
+    )]
+    Unknown(PathBuf),
+}
+
+impl Volume {
+    /// Locks a volume and reads its state.
+    ///
+    /// # Errors
+    /// Returns an error if another process has the volume, if it belongs to another cluster, or if its
+    /// state cannot be relied on.
+    pub(crate) fn open(root: &Path, cluster_uid: &str) -> Result<Self, VolumeError> {
+        let path = root.join("lock");
+        let lock = File::options().create(true).truncate(false).write(true).open(&path);
+        let lock = lock.map_err(failed("open", &path))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(VolumeError::Locked(root.to_owned()));
+        }
+        let state = read_state(root, cluster_uid)?;
+        state.check_cluster(cluster_uid)?;
+        Ok(Self { root: root.to_owned(), state, _lock: lock })
+    }
+
+    /// Returns the folder of the volume.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    /// Returns where a data directory is made.
+    pub(crate) fn partial(&self) -> PathBuf {
+        self.root.join("data.partial")
+    }
+
+    /// Returns the state.
+    pub(crate) fn state(&self) -> &VolumeState {
+        &self.state
+    }
+
+    /// Returns the highest timeline of which the volume can have WAL, by its state.
+    pub(crate) fn highest_timeline(&self, control: TimelineId) -> TimelineId {
+        let known = [self.state.followed_timeline, self.state.own_timeline];
+        known.into_iter().flatten().fold(control, TimelineId::max)
+    }
+
+    /// Changes the state, and makes it durable.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be written. The state is unchanged then.
+    pub(crate) fn update(&mut self, change: impl FnOnce(&mut VolumeState)) -> Result<(), VolumeError> {
+        let mut state = self.state.clone();
+        change(&mut state);
+        if state != self.state {
+            let path = state_path(&self.root);
+            durable::write(&path, &state.render()?, 0o600).map_err(failed("write", &path))?;
+            self.state = state;
+        }
+        Ok(())
+    }
+
+    /// Removes what an interrupted copy left.
+    ///
+    /// # Errors
+    /// Returns the error of the file system.
+    pub(crate) fn clear_partial(&self) -> Result<(), VolumeError> {
+        let path = self.partial();
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", &path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a complete data directory the one of the volume.
+    ///
+    /// # Errors
+    /// Returns the error of the file system.
+    pub(crate) fn complete_partial(&self) -> Result<(), VolumeError> {
+        durable::rename(&self.partial(), &self.data()).map_err(failed("rename", &self.partial()))
+    }
+}
+
+fn read_state(root: &Path, cluster_uid: &str) -> Result<VolumeState, VolumeError> {
+    let (path, data) = (state_path(root), root.join("data"));
+    match fs::read(&path) {
+        Ok(json) => Ok(VolumeState::parse(&json)?),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("read", &path)(error)),
+        Err(_) if data.exists() => Err(VolumeError::Unknown(data)),
+        Err(_) => Ok(VolumeState::empty(cluster_uid)),
+    }
+}
+
+fn state_path(root: &Path) -> PathBuf {
+    root.join("instance.json")
+}
+
+/// Returns a function that adds what was attempted to an error.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
+    let path = path.to_owned();
+    move |source| VolumeError::Io { action, path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_survives_and_the_volume_has_one_user() {
+        let root = tempfile::tempdir().unwrap();
+        let mut volume = Volume::open(root.path(), "c").unwrap();
+        assert!(matches!(Volume::open(root.path(), "c"), Err(VolumeError::Locked(_))));
+        volume.update(|state| state.sealed_epoch = Some(3)).unwrap();
+        fs::create_dir(volume.partial()).unwrap();
+        volume.clear_partial().unwrap();
+        volume.clear_partial().unwrap();
+        drop(volume);
+        assert_eq!(Volume::open(root.path(), "c").unwrap().state().sealed_epoch, Some(3));
+        let error = Volume::open(root.path(), "d").err().unwrap().to_string();
+        assert!(error.starts_with("the volume belongs to the PostgresCluster with the UID c"), "{error}");
+    }
+
+    #[test]
+    fn data_without_a_state_are_never_used() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("data")).unwrap();
+        assert!(matches!(Volume::open(root.path(), "c"), Err(VolumeError::Unknown(_))));
+        fs::write(state_path(root.path()), "{").unwrap();
+        assert!(matches!(Volume::open(root.path(), "c"), Err(VolumeError::State(_))));
+    }
+}

@@ -1,0 +1,232 @@
+//! A member: the instance manager as the first process of a PID namespace.
+
+use std::{
+    fs::{self, File},
+    net::IpAddr,
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::ExitStatusExt,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{api_proxy::ApiProxy, programs};
+
+/// The user that runs PostgreSQL. The package of the distribution creates it.
+const USER: &str = "postgres";
+/// Duration of the Lease: the shortest that an instance accepts.
+pub(crate) const LEASE_SECONDS: u64 = 6;
+
+/// A member. Its processes end with it.
+pub struct Member {
+    /// Name of the member.
+    pub name: String,
+    /// Address of its Pod.
+    pub address: IpAddr,
+    /// Its way to the API server.
+    pub api: ApiProxy,
+    folder: PathBuf,
+    cluster: String,
+    namespace: String,
+    /// The number of Pods so far.
+    pods: u32,
+    child: Option<Child>,
+}
+
+/// What a member needs.
+pub(crate) struct Place<'a> {
+    pub(crate) name: String,
+    pub(crate) address: IpAddr,
+    pub(crate) api: ApiProxy,
+    pub(crate) folder: PathBuf,
+    pub(crate) cluster: &'a str,
+    pub(crate) namespace: &'a str,
+}
+
+impl Member {
+    /// Creates a member whose Pod does not run yet. `program` is the instance manager.
+    pub(crate) fn new(place: Place<'_>, program: &Path) -> Result<Self> {
+        for name in ["volume", "sockets"] {
+            let folder = place.folder.join(name);
+            fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        fs::copy(program, place.folder.join("ensemble-instance"))
+            .with_context(|| format!("cannot copy {}", program.display()))?;
+        fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o700))?;
+        give(&place.folder, user()?)?;
+        Ok(Self {
+            name: place.name,
+            address: place.address,
+            api: place.api,
+            folder: place.folder,
+            cluster: place.cluster.to_owned(),
+            namespace: place.namespace.to_owned(),
+            pods: 0,
+            child: None,
+        })
+    }
+
+    /// Returns the folder of the member.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Starts the Pod.
+    ///
+    /// # Errors
+    /// Returns an error if the process cannot be started.
+    pub fn start(&mut self) -> Result<()> {
+        self.pods += 1;
+        let log = File::options().create(true).append(true).open(self.folder.join("log"))?;
+        let user = format!("--reuid={USER}");
+        let group = format!("--regid={USER}");
+        let path = |name: &str| self.folder.join(name).into_os_string();
+        // Each process ends with the one that started it: the test, unshare, and the instance manager.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig=KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["setpriv", &user, &group, "--clear-groups", "--pdeathsig=KILL"])
+            .arg(path("ensemble-instance"))
+            .arg("run")
+            .args(["--cluster", &self.cluster, "--namespace", &self.namespace, "--member", &self.name])
+            .args(["--pod-uid", &format!("{}-{}", self.name, self.pods)])
+            .args(["--address", &self.address.to_string()])
+            .args(["--lease-seconds", &LEASE_SECONDS.to_string()])
+            .args(["--volume".into(), path("volume"), "--sockets".into(), path("sockets")])
+            .args(["--certificates".into(), path("certificates")])
+            .arg("--programs")
+            .arg(programs::folder()?)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("KUBECONFIG", path("kubeconfig"))
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start setpriv and unshare, of the package util-linux")?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Runs a statement as the superuser, by the socket.
+    ///
+    /// # Errors
+    /// Returns what `psql` printed if it fails.
+    pub fn sql(&self, statement: &str) -> Result<()> {
+        let psql = programs::folder()?.join("psql");
+        let output = Command::new("setpriv")
+            .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"])
+            .arg(psql)
+            .args(["--no-psqlrc", "--username=postgres", "--dbname=postgres", "--command", statement])
+            .arg("--host")
+            .arg(self.folder.join("sockets"))
+            .output()
+            .context("cannot run psql")?;
+        ensure!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
+    /// Returns whether the Pod runs.
+    pub fn runs(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Sends a signal to the instance manager. SIGKILL ends all processes of the Pod.
+    ///
+    /// # Errors
+    /// Returns an error if the Pod does not run.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(self.first_process()?, signal).context("cannot signal the instance manager")
+    }
+
+    /// Sends a signal to all processes of PostgreSQL, and to nobody else.
+    ///
+    /// # Errors
+    /// Returns an error if the Pod does not run.
+    pub fn signal_postgresql(&self, signal: Signal) -> Result<()> {
+        let mut parents = vec![self.first_process()?];
+        while let Some(parent) = parents.pop() {
+            for child in children(parent)? {
+                // A process can end meanwhile.
+                let _ = kill_process(child, signal);
+                parents.push(child);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the Pod has ended.
+    ///
+    /// # Errors
+    /// Returns an error if the Pod was never started.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        let mut child = self.child.take().context("the Pod was never started")?;
+        let status = child.wait()?;
+        Ok(ExitStatus::from_raw(status.into_raw()))
+    }
+
+    /// Kills the Pod as a node does that loses its power: nothing is stopped.
+    ///
+    /// # Errors
+    /// Returns an error if the Pod does not run.
+    pub fn kill(&mut self) -> Result<()> {
+        self.signal(Signal::KILL)?;
+        self.wait().map(drop)
+    }
+
+    fn first_process(&self) -> Result<Pid> {
+        let child = self.child.as_ref().context("the Pod does not run")?;
+        let unshare = Pid::from_child(child);
+        children(unshare)?.first().copied().with_context(|| format!("{} has ended", self.name))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if self.child.is_some()
+            && self.kill().is_err()
+            && let Some(child) = &mut self.child
+        {
+            // It has ended, or has not started its child yet.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Returns the children of a process.
+fn children(parent: Pid) -> Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_ascii_whitespace());
+        let ppid = fields.and_then(|mut fields| fields.nth(1)?.parse().ok());
+        if ppid == Some(parent.as_raw_nonzero().get()) {
+            found.extend(entry.file_name().to_str().and_then(|pid| Pid::from_raw(pid.parse().ok()?)));
+        }
+    }
+    Ok(found)
+}
+
+fn user() -> Result<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd")?;
+    let line = users.lines().find(|line| line.split(':').next() == Some(USER));
+    let line = line.with_context(|| format!("there is no user {USER}: install the package postgresql"))?;
+    let mut ids = line.split(':').skip(2).map(str::parse::<u32>);
+    let (uid, gid) = (ids.next().context("no uid")??, ids.next().context("no gid")??);
+    Ok((uid, gid))
+}
+
+/// Gives a folder and all it contains to a user.
+fn give(path: &Path, user: (u32, u32)) -> Result<()> {
+    chown(path, Some(user.0), Some(user.1))
+        .with_context(|| format!("cannot give away {}", path.display()))?;
+    if path.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give(&entry?.path(), user)?;
+        }
+    }
+    Ok(())
+}

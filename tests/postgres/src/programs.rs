@@ -1,0 +1,26 @@
+//! The programs of PostgreSQL on this machine.
+
+use std::{env, fs, path::PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Names a folder with the programs of PostgreSQL, instead of the newest of the distribution.
+const VARIABLE: &str = "ENSEMBLE_POSTGRES_PROGRAMS";
+/// Where Debian puts versions of PostgreSQL.
+const FOLDER: &str = "/usr/lib/postgresql";
+
+/// Returns the folder with the programs of PostgreSQL.
+pub(crate) fn folder() -> Result<PathBuf> {
+    if let Some(folder) = env::var_os(VARIABLE) {
+        return Ok(folder.into());
+    }
+    let versions = fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    let folders = versions.filter_map(|version| {
+        let number: u32 = version.file_name().to_str()?.parse().ok()?;
+        Some((number, version.path().join("bin"))).filter(|(_, folder)| folder.join("initdb").exists())
+    });
+    let newest = folders.max().map(|(_, folder)| folder);
+    newest.with_context(|| {
+        format!("there is no PostgreSQL in {FOLDER}: install the package postgresql, or set {VARIABLE}")
+    })
+}
