@@ -44,6 +44,8 @@ pub(crate) struct Ended {
     pub(crate) was_primary: bool,
     /// Whether it stopped by a fast shutdown.
     pub(crate) cleanly: bool,
+    /// Whether nobody asked it to stop.
+    pub(crate) by_itself: bool,
 }
 
 /// Error of a start or a reload.
@@ -175,7 +177,11 @@ impl PostgresServer {
         self.running = None;
         info!(status = describe(status), "PostgreSQL has ended");
         let was_fast = matches!(stopping, Some((StopMode::Fast, _)));
-        Some(Ended { was_primary, cleanly: was_fast && status.exit_status() == Some(0) })
+        Some(Ended {
+            was_primary,
+            cleanly: was_fast && status.exit_status() == Some(0),
+            by_itself: stopping.is_none(),
+        })
     }
 
     /// Waits until the postmaster has ended.

@@ -3,17 +3,19 @@
 mod observe;
 mod perform;
 mod report;
+mod retry;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use postgres_model::{
-    instance::{LeaseIntent, Moment, Plan, Problem, Server, StopMode, plan},
+    instance::{Command, LeaseIntent, Moment, Plan, Problem, Server, StopMode, plan},
     timeline::Position,
 };
 use tokio::{signal::unix::Signal, sync::watch, time::sleep};
 use tracing::{error, info, warn};
 
+pub(crate) use self::retry::Retry;
 use crate::{
     clock::now,
     cluster::{Cluster, MemberCluster},
@@ -32,6 +34,8 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 /// Time between two looks at a server that stops.
 const STOPPING: Duration = Duration::from_millis(100);
+/// A server that ends by itself within this time has failed to start.
+const SHORT: Duration = Duration::from_secs(10);
 /// How long the release of the Lease may take at the end.
 const RELEASE: Duration = Duration::from_secs(3);
 /// How long a fast shutdown may take when the Pod ends.
@@ -58,6 +62,8 @@ pub(crate) struct Instance {
     pub(crate) end: Option<Position>,
     /// Whether the roles of the members exist.
     pub(crate) has_roles: bool,
+    /// Starts and long commands that failed.
+    pub(crate) retry: Retry,
     /// When the member was sealed. Older answers of PostgreSQL do not tell all that it has.
     pub(crate) sealed_at: Moment,
     /// The last error and problem, which are logged once.
@@ -100,12 +106,14 @@ impl Instance {
         self.note_end().await?;
         let cluster = self.clusters.borrow_and_update().clone();
         let cluster = cluster.and_then(|cluster| MemberCluster::new(&cluster, &self.member));
+        self.retry.set_epoch(cluster.as_ref().map(|cluster| cluster.view.epoch));
         let observed = self.observe(cluster.as_ref()).await?;
         let plan = plan(&observed);
         self.fence.set_required(observed.cluster.as_ref().is_none_or(|view| view.fencing));
         self.election.set(plan.lease);
         self.log_problem(&plan);
         let result = match &plan.command {
+            Some(command) if is_start(command) && !self.retry.is_due(now()) => Ok(false),
             Some(command) => self.perform(command, &observed, cluster.as_ref()).await.map(|()| true),
             None => self.reload(cluster.as_ref()).await.map(|()| false),
         };
@@ -120,7 +128,11 @@ impl Instance {
 
     /// Notes that PostgreSQL has ended.
     async fn note_end(&mut self) -> Result<()> {
+        let started = self.server.started();
         let Some(ended) = self.server.ended().await else { return Ok(()) };
+        if ended.by_itself && started.is_some_and(|started| now().saturating_sub(started) < SHORT) {
+            self.retry.failed(now());
+        }
         (self.control, self.task, self.has_roles) = (None, None, false);
         self.probe.set_server(None);
         let end = self.end.take().filter(|_| ended.cleanly && !ended.was_primary);
@@ -183,6 +195,11 @@ impl Instance {
             }
         }
     }
+}
+
+/// Returns whether a command starts something that can fail again and again.
+fn is_start(command: &Command) -> bool {
+    !matches!(command, Command::Stop(_) | Command::Seal { .. } | Command::Follow { .. })
 }
 
 async fn wait_for(task: Option<&mut RunningTask>) -> Result<()> {

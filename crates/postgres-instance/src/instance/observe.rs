@@ -7,7 +7,7 @@ use postgres_model::{
     timeline::{History, Position},
 };
 
-use super::Instance;
+use super::{Instance, SHORT};
 use crate::{
     clock::now,
     cluster::MemberCluster,
@@ -18,6 +18,10 @@ use crate::{
 impl Instance {
     pub(super) async fn observe(&mut self, cluster: Option<&MemberCluster>) -> Result<Observed> {
         self.probe.set_server(self.server.started());
+        let has_run = self.server.started().is_some_and(|started| now().saturating_sub(started) >= SHORT);
+        if has_run && self.answer().is_some() {
+            self.retry.succeeded();
+        }
         let responsive = self.probe.is_responsive();
         let server = self.server.observe(responsive);
         let data = self.data(&server).await?;
@@ -30,6 +34,7 @@ impl Instance {
             volume: self.volume.state().clone(),
             data,
             server,
+            failed_starts: self.retry.failures(),
             task: self.task.as_ref().map(|running| running.task),
             seal_requested: *self.seals.borrow_and_update(),
         })

@@ -193,6 +193,7 @@ impl Instance {
         self.control = None;
         let result = result.and_then(|()| self.complete(task));
         if let Err(error) = result {
+            self.retry.failed(now());
             error!(?task, error = format!("{error:#}"), "the task failed");
             if task == Task::Promote {
                 self.server.stop(StopMode::Immediate);
@@ -202,6 +203,7 @@ impl Instance {
 
     fn complete(&mut self, task: Task) -> Result<()> {
         info!(?task, "the task is complete");
+        self.retry.succeeded();
         match task {
             Task::CreateDatabase | Task::Clone => self.volume.complete_partial()?,
             Task::Rewind => self.volume.update(|state| state.rewind_begun = false)?,

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::{ClusterView, Command, ControlData, LeaseIntent, Observed, Plan, Problem, Server};
+use super::{
+    ClusterView, Command, ControlData, LeaseIntent, MAX_FAILED_STARTS, Observed, Plan, Problem, Server,
+};
 use crate::report::InstanceState;
 
 /// Plans the next step of the member that may be the primary.
@@ -15,7 +17,7 @@ pub(super) fn plan(observed: &Observed, view: &ClusterView) -> Plan {
     if observed.server.is_primary() {
         return Plan { lease: observed.keep_or_renew(), ..Plan::new(InstanceState::Primary) };
     }
-    let next = towards_primary(observed, view, control);
+    let next = observed.unless_hopeless(view, towards_primary(observed, view, control));
     // Whoever cannot lead leaves the Lease to others.
     if next.problem.is_some() {
         return Plan { lease: observed.release(), ..next };
@@ -25,6 +27,15 @@ pub(super) fn plan(observed: &Observed, view: &ClusterView) -> Plan {
         return Plan { lease: LeaseIntent::Acquire(view.epoch), ..Plan::new(state) };
     }
     Plan { lease: LeaseIntent::Renew, ..next }
+}
+
+impl Observed {
+    /// Replaces a start that has failed before by a problem, if there are other members.
+    fn unless_hopeless(&self, view: &ClusterView, plan: Plan) -> Plan {
+        let starts = matches!(plan.command, Some(Command::StartPrimary | Command::StartStandby { .. }));
+        let is_hopeless = starts && view.fencing && self.failed_starts >= MAX_FAILED_STARTS;
+        if is_hopeless { Plan::problem(Problem::DoesNotStart) } else { plan }
+    }
 }
 
 /// Plans the creation of the database, if the operator has named this volume for it.

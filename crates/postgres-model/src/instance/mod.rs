@@ -33,6 +33,8 @@ pub use self::observed::{
 };
 use crate::{report::InstanceState, timeline::TimelineId};
 
+/// Failed starts after which a target leaves the Lease to others.
+const MAX_FAILED_STARTS: u32 = 3;
 /// How long the fast shutdown of a former primary may take before the immediate one.
 const FAST_SHUTDOWN: Duration = Duration::from_secs(10);
 
@@ -137,6 +139,11 @@ pub enum Problem {
     /// The data are on a later timeline than that of the present epoch.
     #[error("the data are on a later timeline than the cluster")]
     LaterTimeline,
+    /// PostgreSQL does not start.
+    #[error(
+        "PostgreSQL does not start on this member, whose log says why; another member has to be the primary"
+    )]
+    DoesNotStart,
     /// The epoch names a timeline that another member began.
     #[error("the timeline of the cluster was begun by another member; a promotion has to claim a higher one")]
     TimelineOfAnother,

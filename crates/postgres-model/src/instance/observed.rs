@@ -33,6 +33,8 @@ pub struct Observed {
     pub data: DataDirectory,
     /// PostgreSQL.
     pub server: Server,
+    /// How many starts of PostgreSQL have failed in a row since the epoch began.
+    pub failed_starts: u32,
     /// A long command that runs.
     pub task: Option<Task>,
     /// Highest epoch at which the operator asked for a seal.

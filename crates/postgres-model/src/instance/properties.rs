@@ -86,6 +86,7 @@ prop_compose! {
         volume in volumes(),
         data in option::weighted(0.8, (systems(), histories(), option::of(Just(Lsn(0x50))))),
         server in servers(),
+        failed_starts in 0..5_u32,
         task in tasks(),
         seal_requested in option::of(1..5_u64),
     ) -> Observed {
@@ -99,6 +100,7 @@ prop_compose! {
             volume,
             data: data.map_or(DataDirectory::Missing, |data| DataDirectory::Whole(control(data))),
             server,
+            failed_starts,
             task,
             seal_requested,
         }

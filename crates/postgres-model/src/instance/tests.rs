@@ -51,6 +51,7 @@ fn member(name: &str) -> Observed {
         volume,
         data: whole(History::first()),
         server: Server::Down,
+        failed_starts: 0,
         task: None,
         seal_requested: None,
     }
@@ -298,6 +299,19 @@ fn fenced_member_and_data_of_another_system_are_stopped() {
     assert_eq!(other.command(), Some(Command::Stop(StopMode::Fast)));
     other.server = Server::Down;
     assert_eq!(plan(&other), Plan::problem(Problem::OtherSystem));
+}
+
+#[test]
+fn target_that_does_not_start_leaves_the_lease_to_others() {
+    let mut first = member("db-1");
+    first.volume.own_timeline = Some(timeline(1));
+    first.hold_lease(1);
+    first.failed_starts = 2;
+    assert_eq!(first.command(), Some(Command::StartPrimary));
+    first.failed_starts = 3;
+    assert_eq!(plan(&first), Plan { lease: LeaseIntent::Release, ..Plan::problem(Problem::DoesNotStart) });
+    first.view().fencing = false;
+    assert_eq!(first.command(), Some(Command::StartPrimary), "there is nobody else");
 }
 
 #[test]

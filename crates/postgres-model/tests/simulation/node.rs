@@ -133,6 +133,7 @@ impl Node {
             volume: self.volume.clone(),
             data: DataDirectory::Whole(control),
             server: self.server.clone(),
+            failed_starts: 0,
             task: None,
             seal_requested: self.seal_requested,
         }

@@ -109,3 +109,21 @@ async fn frozen_pod_is_replaced_and_does_not_write_when_it_thaws() {
     assert!(!ledger.write(&client).await, "its standbys follow another member");
     database.until_complete().await.unwrap();
 }
+
+#[tokio::test]
+async fn primary_that_does_not_start_is_replaced() {
+    let mut database = database().await.unwrap();
+    let mut ledger = Ledger::create(&database.members[0]).unwrap();
+    let client = connect(&database.members[0]).await.unwrap();
+    assert!(ledger.write(&client).await);
+    let key = database.members[0].folder().join("certificates/server/tls.key");
+    let content = std::fs::read(&key).unwrap();
+    std::fs::write(&key, "no key").unwrap();
+    database.members[0].signal_postgresql(Signal::KILL).unwrap();
+    assert_eq!(until_failed_over(&mut database, &ledger).await.unwrap(), [0; 0]);
+    let starts = log(&database).matches("starting as the primary").count();
+    assert!(starts < 6, "{starts} starts without a pause: {}", log(&database));
+    assert!(database.state.current.as_deref() != Some("db-1"));
+    std::fs::write(&key, content).unwrap();
+    database.until_complete().await.unwrap();
+}
