@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use operator_core::quantity::{ParseQuantityError, Quantity};
+use operator_core::quantity::{NON_NEGATIVE_PATTERN, ParseQuantityError, Quantity};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -77,6 +77,8 @@ impl JsonSchema for Amount {
             "description": "A number, or a quantity such as 500m or 2Gi.",
             "x-kubernetes-int-or-string": true,
             "maxLength": 32,
+            "pattern": NON_NEGATIVE_PATTERN,
+            "minimum": 0,
         })
     }
 }

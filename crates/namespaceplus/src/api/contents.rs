@@ -33,27 +33,22 @@ pub struct Limit {
     /// max is the maximum amount by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = amounts_rule())]
     pub max: Amounts,
     /// min is the minimum amount by resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = amounts_rule())]
     pub min: Amounts,
     /// default is the limit of containers that set none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = amounts_rule())]
     pub default: Amounts,
     /// defaultRequest is the request of containers that set none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = amounts_rule())]
     pub default_request: Amounts,
     /// maxLimitRequestRatio is the maximum ratio of limit to request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
-    #[x_kube(validation = amounts_rule())]
     pub max_limit_request_ratio: Amounts,
 }
 
@@ -155,12 +150,6 @@ impl SubjectKind {
             Self::ServiceAccount => "ServiceAccount",
         }
     }
-}
-
-/// Returns the validation rule for a map of amounts.
-pub(super) fn amounts_rule() -> Rule {
-    Rule::new("self.all(k, isQuantity(string(self[k])) && !string(self[k]).startsWith('-'))")
-        .message("each amount is a number or a quantity: 2, 500m, 1.5, 2Gi; and not below zero")
 }
 
 fn name_rule() -> Rule {

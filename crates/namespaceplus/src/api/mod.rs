@@ -64,7 +64,6 @@ pub struct NamespacePlusSpec {
     /// forbids all Pods. `{}` creates no ResourceQuota.
     #[serde(default = "default_quota")]
     #[schemars(extend("maxProperties" = 32))]
-    #[x_kube(validation = contents::amounts_rule())]
     pub quota: Amounts,
     /// limitRange is the LimitRange default-limits, which constrains each Pod, container, or
     /// PersistentVolumeClaim.

@@ -28,20 +28,20 @@ async fn rejects_invalid_namespace_names() {
 #[tokio::test]
 async fn rejects_malformed_quantities() {
     let env = TestEnv::new().await;
-    for spec in [
-        "{quota: {cpu: lots}}",
-        "{quota: {memory: 1Gb}}",
-        "{quota: {pods: ''}}",
-        "{limitRange: {limits: [{type: Container, max: {cpu: one}}]}}",
+    for (spec, expected) in [
+        ("{quota: {cpu: lots}}", "spec.quota.cpu in body should match"),
+        ("{quota: {memory: 1Gb}}", "spec.quota.memory in body should match"),
+        ("{quota: {pods: ''}}", "spec.quota.pods in body should match"),
+        ("{quota: {cpu: '-1'}}", "spec.quota.cpu in body should match"),
+        ("{quota: {cpu: -1}}", "spec.quota.cpu in body should be greater than or equal to 0"),
+        (
+            "{limitRange: {limits: [{type: Container, max: {cpu: one}}]}}",
+            "spec.limitRange.limits[0].max.cpu in body should match",
+        ),
     ] {
         let error = rejection(&env, &env.name, spec).await;
-        assert!(
-            error.contains("each amount is a number or a quantity: 2, 500m, 1.5, 2Gi"),
-            "{spec}: {error}"
-        );
+        assert!(error.contains(expected), "{spec}: {error}");
     }
-    let error = rejection(&env, &env.name, "{quota: {cpu: '-1'}}").await;
-    assert!(error.contains("not below zero"), "{error}");
 }
 
 #[tokio::test]

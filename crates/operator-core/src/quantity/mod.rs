@@ -23,6 +23,14 @@ const DECIMAL_SUFFIXES: [(&str, i32); 10] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
 const BINARY_SUFFIXES: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
+/// Regular expression of the quantities that are not negative, for the schemas of CRDs.
+///
+/// Use it with `minimum: 0`, which applies to numbers, instead of the CEL function `isQuantity`.
+/// The API server of Kubernetes 1.33 ignores `maxLength` next to `x-kubernetes-int-or-string` when
+/// it estimates the cost of a CEL rule, and refuses rules about maps and lists of quantities.
+pub const NON_NEGATIVE_PATTERN: &str =
+    r"^\+?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,9})?$";
+
 /// Suffix format of a quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {

@@ -1,6 +1,7 @@
 //! Tests against vectors that apimachinery printed, and property tests.
 
 use proptest::prelude::*;
+use regex::Regex;
 use serde::Deserialize;
 
 use super::*;
@@ -58,6 +59,15 @@ fn parses_like_apimachinery() {
                 assert_eq!(printed, (vector.canonical, vector.format.as_str()), "{:?}", vector.input);
             }
         }
+    }
+}
+
+#[test]
+fn pattern_matches_quantities_that_are_not_negative() {
+    let pattern = Regex::new(NON_NEGATIVE_PATTERN).unwrap();
+    for Parsed { input, .. } in golden().parsed {
+        let is_valid = !input.starts_with('-') && input.parse::<Quantity>().is_ok();
+        assert_eq!(pattern.is_match(&input), is_valid, "{input:?}");
     }
 }
 

@@ -25,12 +25,13 @@ async fn assert_rejected(spec: Value, path: &str, text: &str) {
 #[tokio::test]
 async fn rejects_invalid_quantities() {
     let quota = json!({ "resourceQuotas": { "items": [{ "hard": { "limits.cpu": "eight" } }] } });
-    assert_rejected(quota, "spec.resourceQuotas.items[0].hard", "every amount must be a quantity").await;
+    assert_rejected(quota, "spec.resourceQuotas.items[0].hard.limits.cpu", "should match").await;
     let negative = json!({ "resourceQuotas": { "items": [{ "hard": { "pods": "-1" } }] } });
-    assert_rejected(negative, "spec.resourceQuotas.items[0].hard", "no amount may be negative").await;
+    assert_rejected(negative, "spec.resourceQuotas.items[0].hard.pods", "should match").await;
+    let negative = json!({ "resourceQuotas": { "items": [{ "hard": { "pods": -1 } }] } });
+    assert_rejected(negative, "spec.resourceQuotas.items[0].hard.pods", "greater than or equal to 0").await;
     let limit = json!({ "limitRanges": { "items": [{ "limits": [{ "type": "Pod", "max": { "cpu": "1 core" } }] }] } });
-    assert_rejected(limit, "spec.limitRanges.items[0].limits[0].max", "every amount must be a quantity")
-        .await;
+    assert_rejected(limit, "spec.limitRanges.items[0].limits[0].max.cpu", "should match").await;
 }
 
 #[tokio::test]
