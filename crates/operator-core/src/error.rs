@@ -130,7 +130,8 @@ pub fn is_denied(error: &Error) -> bool {
 pub fn is_unknown_kind(error: &Error) -> bool {
     status(error).is_some_and(|status| {
         let is_terminating = || status.message.contains("custom resource definition is terminating");
-        status.code == 404 || (status.is_forbidden() && is_terminating())
+        // Kubernetes 1.33 responds with 405, newer versions with 403.
+        status.code == 404 || ([403, 405].contains(&status.code) && is_terminating())
     })
 }
 
@@ -178,6 +179,19 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("cannot create pod a")]
     struct Outer(#[source] Error);
+
+    #[test]
+    fn kind_is_unknown_while_its_definition_is_deleted() {
+        let is_unknown = |code: u16, message: &str| {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            is_unknown_kind(&Error::Api(Box::new(status)))
+        };
+        let terminating = "create not allowed while custom resource definition is terminating";
+        assert!(is_unknown(403, terminating) && is_unknown(405, terminating) && is_unknown(404, ""));
+        assert!(
+            !is_unknown(403, "create is forbidden") && !is_unknown(405, "") && !is_unknown(500, terminating)
+        );
+    }
 
     #[test]
     fn chain_uses_the_message_of_the_api_server() {
