@@ -40,6 +40,11 @@ impl ChildObjects {
         }
     }
 
+    /// Returns whether the Lease of a cluster exists.
+    pub(crate) fn has_lease(&self, cluster: &PostgresCluster) -> bool {
+        self.leases.get(&key(cluster, &cluster.name_any())).is_some()
+    }
+
     /// Creates, updates, and deletes the children as the spec requires.
     ///
     /// A failure on one object does not block the others. Returns all failures.

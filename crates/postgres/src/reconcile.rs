@@ -119,7 +119,11 @@ impl Controller for PostgresClusterController {
             Box::pin(self.children.reconcile(&cluster, &owner)).await
         };
         let decision = decide(&self.observe(&cluster));
-        let stored = self.store(&cluster, &decision).await?;
+        let stored = if self.may_decide(&cluster) {
+            self.store(&cluster, &decision).await?
+        } else {
+            Outcome::AwaitChange
+        };
         if stored == Outcome::Done
             && let Ok(served) = &version
         {
@@ -147,6 +151,13 @@ impl PostgresClusterController {
             volumes: self.members.volumes(cluster),
             pods: self.members.pods(cluster),
         }
+    }
+
+    /// Returns whether members may be created. A Lease that is created after the first of them has to
+    /// age before it can be held, so it comes first.
+    fn may_decide(&self, cluster: &PostgresCluster) -> bool {
+        let has_begun = cluster.status.as_ref().is_some_and(|status| status.bootstrap.is_some());
+        has_begun || self.children.has_lease(cluster)
     }
 
     /// Stores the membership of a decision, if it changed. Its actions may be performed only if the

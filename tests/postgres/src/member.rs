@@ -3,12 +3,10 @@
 use std::{
     fs::{self, File},
     net::IpAddr,
-    os::unix::{
-        fs::{PermissionsExt, chown},
-        process::ExitStatusExt,
-    },
+    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -16,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{api_proxy::ApiProxy, programs};
 
+/// Time between two looks for the end of a Pod.
+const POLL: Duration = Duration::from_millis(20);
 /// The user that runs PostgreSQL. The package of the distribution creates it.
 const USER: &str = "postgres";
 /// Duration of the Lease: the shortest that an instance accepts.
@@ -157,14 +157,20 @@ impl Member {
         Ok(())
     }
 
-    /// Waits until the Pod has ended.
+    /// Waits until the Pod has ended. The proxy works meanwhile.
     ///
     /// # Errors
     /// Returns an error if the Pod was never started.
-    pub fn wait(&mut self) -> Result<ExitStatus> {
-        let mut child = self.child.take().context("the Pod was never started")?;
-        let status = child.wait()?;
-        Ok(ExitStatus::from_raw(status.into_raw()))
+    pub async fn wait(&mut self) -> Result<ExitStatus> {
+        let child = self.child.as_mut().context("the Pod was never started")?;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            tokio::time::sleep(POLL).await;
+        };
+        self.child = None;
+        Ok(status)
     }
 
     /// Kills the Pod as a node does that loses its power: nothing is stopped.
@@ -173,7 +179,8 @@ impl Member {
     /// Returns an error if the Pod does not run.
     pub fn kill(&mut self) -> Result<()> {
         self.signal(Signal::KILL)?;
-        self.wait().map(drop)
+        let mut child = self.child.take().context("the Pod was never started")?;
+        child.wait().map(drop).context("cannot wait for the end of the Pod")
     }
 
     fn first_process(&self) -> Result<Pid> {

@@ -106,6 +106,8 @@ impl Instance {
         self.note_end().await?;
         let cluster = self.clusters.borrow_and_update().clone();
         let cluster = cluster.and_then(|cluster| MemberCluster::new(&cluster, &self.member));
+        // Another cluster of the same name decides nothing about this volume.
+        let cluster = cluster.filter(|cluster| cluster.uid == self.volume.state().cluster_uid);
         self.retry.set_epoch(cluster.as_ref().map(|cluster| cluster.view.epoch));
         let observed = self.observe(cluster.as_ref()).await?;
         let plan = plan(&observed);

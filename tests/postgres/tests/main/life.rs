@@ -32,7 +32,7 @@ async fn three_members_stream_and_stop_in_order() {
     assert_eq!(states, [InstanceState::Primary, InstanceState::Standby, InstanceState::Standby]);
     for member in database.members.iter_mut().rev() {
         member.signal(Signal::TERM).unwrap();
-        assert!(member.wait().unwrap().success());
+        assert!(member.wait().await.unwrap().success());
     }
 }
 

@@ -1,0 +1,90 @@
+//! Members whose power fails in the middle of something.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use cluster::wait::eventually;
+use postgres_processes::{Database, Member};
+use rustix::process::Signal;
+
+use crate::{
+    ledger::{Ledger, connect},
+    life::database,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn log(member: &Member) -> String {
+    fs::read_to_string(member.folder().join("log")).unwrap_or_default()
+}
+
+/// Kills a member as soon as a file or directory of its volume exists.
+async fn kill_when_there_is(member: &mut Member, name: &str) -> Result<()> {
+    let path = member.folder().join("volume").join(name);
+    eventually(&path.display().to_string(), PATIENCE, async || Ok(Path::exists(&path))).await?;
+    member.kill()
+}
+
+#[tokio::test]
+async fn interrupted_creation_and_clone_begin_again() {
+    let mut database = Database::new(cluster::shared().await.unwrap(), 2).await.unwrap();
+    let first = &mut database.members[0];
+    first.start().unwrap();
+    kill_when_there_is(first, "data.partial").await.unwrap();
+    assert!(!first.folder().join("volume/data").exists());
+    first.start().unwrap();
+    database.until("created", |database, _| database.state.current.is_some()).await.unwrap();
+    // A copy takes long enough to be interrupted.
+    let filler = "CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 100000)";
+    database.members[0].sql(&format!("SET synchronous_commit = local; {filler}")).unwrap();
+    let second = &mut database.members[1];
+    second.start().unwrap();
+    kill_when_there_is(second, "data.partial").await.unwrap();
+    assert!(!second.folder().join("volume/data").exists());
+    second.start().unwrap();
+    database.until_complete().await.unwrap();
+    assert_eq!(log(&database.members[1]).matches("cloning the primary").count(), 2);
+}
+
+#[tokio::test]
+async fn primary_that_is_killed_during_its_promotion_loses_nothing() {
+    let mut database = database().await.unwrap();
+    let mut ledger = Ledger::create(&database.members[0]).unwrap();
+    let client = connect(&database.members[0]).await.unwrap();
+    for _ in 0..20 {
+        assert!(ledger.write(&client).await);
+    }
+    database.members[0].kill().unwrap();
+    let is_promoting = |database: &Database| {
+        let others = database.members.iter().skip(1);
+        others.filter(|member| log(member).contains("promoting")).map(|member| member.name.clone()).next()
+    };
+    database.until("promoting", |database, _| is_promoting(database).is_some()).await.unwrap();
+    let target = is_promoting(&database).unwrap();
+    database.member(&target).unwrap().kill().unwrap();
+    database.members[0].start().unwrap();
+    database.member(&target).unwrap().start().unwrap();
+    database.until_complete().await.unwrap();
+    let (acknowledged, lost) = ledger.check(database.primary().unwrap()).await.unwrap();
+    assert_eq!((acknowledged, lost), (20, vec![]));
+}
+
+#[tokio::test]
+async fn primary_that_stops_hands_over_before_its_lease_expires() {
+    let mut database = database().await.unwrap();
+    let mut ledger = Ledger::create(&database.members[0]).unwrap();
+    let began = Instant::now();
+    database.members[0].signal(Signal::TERM).unwrap();
+    database.members[0].wait().await.unwrap();
+    let is_over = |database: &Database| database.state.epoch > 1 && database.state.current.is_some();
+    database.until("handed over", |database, _| is_over(database)).await.unwrap();
+    let client = connect(database.primary().unwrap()).await.unwrap();
+    assert!(ledger.write(&client).await);
+    let unavailable = began.elapsed();
+    println!("handed over after {:.1} s", unavailable.as_secs_f32());
+    assert!(unavailable < Duration::from_secs(6), "{unavailable:?}\n{}", database.logs());
+}
