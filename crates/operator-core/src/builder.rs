@@ -171,6 +171,12 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
         }));
     }
 
+    /// Returns a handle that reconciles objects on news that no informer brings, for example from
+    /// another system.
+    pub fn trigger(&self) -> Trigger {
+        Trigger(self.queue.clone())
+    }
+
     /// Returns a writer for the objects of an informer.
     pub fn writer<C: Kind>(&self, informer: Informer<C>) -> Writer<C> {
         Writer::new(self.client(), informer)
@@ -193,6 +199,23 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
         let informer = self.informer::<C>(Selection::Managed);
         self.watches(&informer, map);
         Children::new(self.client(), informer)
+    }
+}
+
+/// Requests reconciles. Clones request them from the same controller.
+#[derive(Clone)]
+pub struct Trigger(Arc<Queue>);
+
+impl Trigger {
+    /// Reconciles an object soon. Requests that come before its reconcile begins are one request.
+    pub fn reconcile(&self, key: ObjectKey) {
+        self.0.add(key);
+    }
+}
+
+impl std::fmt::Debug for Trigger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trigger").field("waiting", &self.0.len()).finish()
     }
 }
 
