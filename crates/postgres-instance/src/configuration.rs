@@ -9,12 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use postgres_model::sync::{SyncConfiguration, SyncMethod};
+use postgres_model::{
+    status_api::MEMBER,
+    sync::{SyncConfiguration, SyncMethod},
+};
 
 use crate::durable;
 
-/// Role by which members read the WAL of each other, by a client certificate.
-pub(crate) const REPLICATION_ROLE: &str = "streaming_replica";
 /// Superuser that owns the database. The instance manager logs in as this role by the socket.
 pub(crate) const SUPERUSER: &str = "postgres";
 /// Port of PostgreSQL.
@@ -104,7 +105,7 @@ impl Static {
         let fixed = [
             ("host", upstream.host.clone()),
             ("port", PORT.to_string()),
-            ("user", REPLICATION_ROLE.to_owned()),
+            ("user", MEMBER.to_owned()),
             ("application_name", self.member.clone()),
             ("sslmode", "verify-full".to_owned()),
             ("sslrootcert", path("ca.crt")),

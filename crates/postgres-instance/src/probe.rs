@@ -77,6 +77,11 @@ impl Probe {
         last.answer.clone().filter(|_| is_current)
     }
 
+    /// Returns when the last answer was asked for.
+    pub(crate) fn asked(&self) -> Moment {
+        self.answers.borrow().asked
+    }
+
     /// Returns whether the server answers, or makes progress in its start.
     pub(crate) fn is_responsive(&mut self) -> bool {
         let Some(started) = *self.server.borrow() else { return false };

@@ -4,7 +4,11 @@ use std::{env, fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, sy
 
 use anyhow::{Context, Result, ensure};
 use kube::{Api, Client, Config};
-use postgres_model::report::{InstanceReport, InstanceState, WalPositions};
+use postgres_model::{
+    in_force::InForce,
+    report::InstanceReport,
+    status_api::{PORT, PROBE_PORT},
+};
 use rustix::process::{Pid, getpid, getuid};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -68,7 +72,11 @@ async fn run(settings: Run) -> Result<()> {
     let health = Arc::new(Health::new());
     let fence_health = health.clone();
     let fence = Fence::start(move || fence_health.fence_ticked()).context("cannot start the fence")?;
-    let status = StatusHandle::new(first_report(&settings));
+    let status = StatusHandle::new(InstanceReport::starting(
+        settings.member.clone(),
+        settings.pod_uid.clone(),
+        env!("CARGO_PKG_VERSION"),
+    ));
     let stop = serve(&settings, &status, &health).await?;
     let client = client().await?;
     let clusters = cluster::watch(client.clone(), &settings.namespace, &settings.cluster);
@@ -98,6 +106,7 @@ async fn run(settings: Run) -> Result<()> {
         control: None,
         end: None,
         has_roles: false,
+        in_force: (None, InForce::default()),
         retry: Retry::default(),
         sealed_at: Duration::ZERO,
         last_error: None,
@@ -161,8 +170,8 @@ impl Start<'_> {
 
 async fn serve(settings: &Run, status: &StatusHandle, health: &Arc<Health>) -> Result<CancellationToken> {
     let config = status_api::Config {
-        status: SocketAddr::new(settings.address, status_api::STATUS_PORT),
-        probes: SocketAddr::new(settings.address, status_api::PROBE_PORT),
+        status: SocketAddr::new(settings.address, PORT),
+        probes: SocketAddr::new(settings.address, PROBE_PORT),
         certificates: settings.certificates.join("server"),
         limits: Limits::default(),
     };
@@ -197,26 +206,4 @@ fn user_name() -> Result<String> {
     name.map(str::to_owned).with_context(|| {
         format!("the user {uid} has no name in /etc/passwd; run the container as the user of PostgreSQL in its image")
     })
-}
-
-fn first_report(settings: &Run) -> InstanceReport {
-    InstanceReport {
-        member: settings.member.clone(),
-        pod_uid: settings.pod_uid.clone(),
-        sequence: 0,
-        state: InstanceState::Hold,
-        system_identifier: None,
-        timeline: None,
-        history: None,
-        problem: None,
-        positions: WalPositions::default(),
-        sealed_epoch: None,
-        server_version: None,
-        pending_restart: false,
-        standbys: Vec::new(),
-        fencing: true,
-        manager_version: env!("CARGO_PKG_VERSION").to_owned(),
-        last_clean_stop: None,
-        free_bytes: 0,
-    }
 }

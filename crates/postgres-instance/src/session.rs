@@ -36,6 +36,8 @@ pub(crate) struct Answer {
     pub(crate) version: String,
     /// Whether a parameter waits for a restart.
     pub(crate) pending_restart: bool,
+    /// `synchronous_standby_names`.
+    pub(crate) standby_names: String,
     /// `pg_stat_replication`.
     pub(crate) standbys: Vec<StandbyReport>,
 }
@@ -112,6 +114,7 @@ impl Session {
             at_end: in_recovery && !has_receiver && waits,
             version: text("version").unwrap_or_default(),
             pending_restart: flag("pending_restart")?,
+            standby_names: text("standby_names").unwrap_or_default(),
             standbys: if in_recovery { Vec::new() } else { self.standbys().await? },
         })
     }
@@ -186,6 +189,7 @@ SELECT pg_is_in_recovery() AS in_recovery,
        EXISTS (SELECT FROM pg_stat_wal_receiver) AS has_receiver,
        (SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup') AS startup_wait,
        current_setting('server_version') AS version,
+       current_setting('synchronous_standby_names') AS standby_names,
        EXISTS (SELECT FROM pg_settings WHERE pending_restart) AS pending_restart";
 
 const STANDBYS: &str = "\

@@ -36,9 +36,11 @@
 pub mod archive;
 pub mod failover;
 mod hex;
+pub mod in_force;
 pub mod instance;
 pub mod lsn;
 pub mod report;
+pub mod status_api;
 pub mod sync;
 pub mod system_identifier;
 pub mod timeline;

@@ -1,6 +1,8 @@
 //! Children that a cluster owns: Services, PodDisruptionBudgets, the Lease, and what the members
 //! need to use the API.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Service, ServiceAccount},
@@ -8,7 +10,13 @@ use k8s_openapi::api::{
     rbac::v1::{Role, RoleBinding},
 };
 use kube::ResourceExt;
-use operator_core::{ControllerBuilder, ObjectKey, kind::Kind, owner::Owner, write::Children};
+use operator_core::{
+    ControllerBuilder, ObjectKey,
+    kind::Kind,
+    owner::Owner,
+    write::{Children, WriteError},
+    writer::Writer,
+};
 use serde::Serialize;
 
 use crate::{
@@ -22,6 +30,7 @@ pub(crate) struct ChildObjects {
     services: Children<Service>,
     budgets: Children<PodDisruptionBudget>,
     leases: Children<Lease>,
+    live_leases: Writer<Lease>,
     accounts: Children<ServiceAccount>,
     roles: Children<Role>,
     bindings: Children<RoleBinding>,
@@ -30,19 +39,29 @@ pub(crate) struct ChildObjects {
 impl ChildObjects {
     /// Starts the informers. A cluster is reconciled when one of its children changes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, PostgresCluster>) -> Self {
+        let leases = builder.owns::<Lease>();
         Self {
             services: builder.owns(),
             budgets: builder.owns(),
-            leases: builder.owns(),
+            live_leases: builder.writer(leases.informer().clone()),
+            leases,
             accounts: builder.owns(),
             roles: builder.owns(),
             bindings: builder.owns(),
         }
     }
 
-    /// Returns whether the Lease of a cluster exists.
-    pub(crate) fn has_lease(&self, cluster: &PostgresCluster) -> bool {
-        self.leases.get(&key(cluster, &cluster.name_any())).is_some()
+    /// Returns the Lease of a cluster.
+    pub(crate) fn lease(&self, cluster: &PostgresCluster) -> Option<Arc<Lease>> {
+        self.leases.get(&key(cluster, &cluster.name_any()))
+    }
+
+    /// Reads the Lease of a cluster from the API server.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails.
+    pub(crate) async fn read_lease(&self, cluster: &PostgresCluster) -> Result<Option<Lease>, WriteError> {
+        self.live_leases.read(&key(cluster, &cluster.name_any())).await
     }
 
     /// Creates, updates, and deletes the children as the spec requires.

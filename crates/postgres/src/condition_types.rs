@@ -2,6 +2,8 @@
 
 /// Condition: the primary takes writes.
 pub const AVAILABLE: &str = "Available";
+/// Condition: another member has every acknowledged write.
+pub const DATA_SAFE: &str = "DataSafe";
 /// Condition: members are being added or removed.
 pub const SCALING: &str = "Scaling";
 /// Condition: the version of the spec runs as written.

@@ -1,5 +1,6 @@
 //! Errors of the PostgresCluster controller.
 
+use certificates::IssueError;
 use operator_core::{
     ReconcileError,
     error::{is_denied, is_namespace_terminating},
@@ -7,8 +8,12 @@ use operator_core::{
     write::WriteError,
 };
 
-use crate::reasons::{
-    AWAITING_CLEANUP, DENIED, INVALID_OWNER, NAME_CONFLICT, STATUS_UPDATE_FAILED, WRITE_FAILED,
+use crate::{
+    reasons::{
+        AWAITING_CLEANUP, CERTIFICATES_FAILED, DENIED, INVALID_OWNER, NAME_CONFLICT, STATUS_UPDATE_FAILED,
+        WRITE_FAILED,
+    },
+    status_client::ClientError,
 };
 
 /// Reason why the reconcile of a PostgresCluster failed.
@@ -37,6 +42,20 @@ pub enum Error {
     /// A write failed for another reason. The controller retries.
     #[error(transparent)]
     Write(WriteError),
+    /// A Secret was created or changed by somebody else meanwhile. The controller retries.
+    #[error("the Secret {0} was created by another client meanwhile")]
+    SecretChanged(String),
+    /// The Secret of the authority does not hold an authority with its key.
+    #[error(
+        "the Secret {0} holds no certificate authority with its private key; delete it, and all certificates of the cluster are issued again"
+    )]
+    InvalidAuthority(String),
+    /// A certificate cannot be issued.
+    #[error("cannot issue the certificates of the cluster")]
+    Certificate(#[from] IssueError),
+    /// The certificates that were issued cannot be used.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// A write to the status failed. The controller retries.
     #[error(transparent)]
     Status(WriteError),
@@ -64,12 +83,13 @@ impl ReconcileError for Error {
             Self::NameConflict(_) => NAME_CONFLICT,
             Self::AwaitingCleanup(_) => AWAITING_CLEANUP,
             Self::Denied(_) => DENIED,
-            Self::NamespaceTerminating(_) | Self::Write(_) => WRITE_FAILED,
+            Self::NamespaceTerminating(_) | Self::Write(_) | Self::SecretChanged(_) => WRITE_FAILED,
+            Self::InvalidAuthority(_) | Self::Certificate(_) | Self::Client(_) => CERTIFICATES_FAILED,
             Self::Status(_) => STATUS_UPDATE_FAILED,
         }
     }
 
     fn is_quiet(&self) -> bool {
-        matches!(self, Self::AwaitingCleanup(_) | Self::NamespaceTerminating(_))
+        matches!(self, Self::AwaitingCleanup(_) | Self::NamespaceTerminating(_) | Self::SecretChanged(_))
     }
 }

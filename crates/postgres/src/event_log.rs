@@ -49,7 +49,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::build::fixture;
+    use crate::api::fixture;
 
     #[derive(Clone, Default)]
     struct Output(Arc<Mutex<Vec<u8>>>);

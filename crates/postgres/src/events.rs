@@ -6,15 +6,14 @@ use operator_core::events::Events;
 
 use crate::{
     api::PostgresCluster,
-    build::member_name,
     membership::{Member, Membership, Serial},
-    reasons::{MEMBER_JOINED, MEMBER_REMOVED, SEED_LAUNCHED},
+    reasons::{FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, SEED_LAUNCHED},
 };
 
 /// Records what a change of the membership means.
 pub(crate) fn record(events: &Events, cluster: &PostgresCluster, before: &Membership, after: &Membership) {
     for Occurrence { reason, action, member, what } in occurrences(before, after) {
-        let name = member_name(cluster, member);
+        let name = after.name_of(member);
         let note = format!("{name} {what}");
         // Events of one reason are merged, unless they relate to different objects.
         let pod = ObjectReference {
@@ -38,7 +37,11 @@ struct Occurrence {
 }
 
 fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
-    let seed = after.target.filter(|_| before.bootstrap.is_none() && after.bootstrap.is_some());
+    let member_with = |name: &Option<String>| {
+        after.members.iter().map(|member| member.serial).find(|serial| after.is(*serial, name.as_ref()))
+    };
+    let is_launched = before.bootstrap.is_none() && after.bootstrap.is_some();
+    let seed = member_with(&after.failover.target).filter(|_| is_launched);
     let mut occurrences: Vec<_> = seed
         .map(|member| Occurrence {
             reason: SEED_LAUNCHED,
@@ -48,6 +51,19 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
         })
         .into_iter()
         .collect();
+    if after.failover.epoch > before.failover.epoch
+        && let Some(member) = member_with(&before.failover.target)
+    {
+        let what = "no longer takes writes, and another member replaces it";
+        occurrences.push(Occurrence { reason: FAILOVER_STARTED, action: "FailOver", member, what });
+    }
+    if before.failover.current.is_none()
+        && after.failover.epoch > 1
+        && let Some(member) = member_with(&after.failover.current)
+    {
+        let what = "is the primary";
+        occurrences.push(Occurrence { reason: FAILOVER_DONE, action: "FailOver", member, what });
+    }
     for Member { serial: member, joined, leaving, .. } in after.members.iter().cloned() {
         let known = before.members.iter().find(|known| known.serial == member);
         if joined && known.is_none_or(|known| !known.joined) {
@@ -65,25 +81,33 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::BootstrapStatus;
+    use crate::{api::BootstrapStatus, membership::tests::empty};
 
     #[test]
     fn events_follow_the_membership() {
-        let empty = Membership::of(None);
+        let empty = empty();
         let mut first = empty.clone();
         first.members = vec![Member::new(1)];
-        first.target = Some(1);
+        (first.failover.target, first.failover.epoch) = (Some("db-1".into()), 1);
         first.bootstrap = Some(BootstrapStatus { volume_uid: "v-1".into(), done: false });
         let mut joined = first.clone();
         joined.members[0].joined = true;
+        joined.failover.current = Some("db-1".into());
         let mut leaving = joined.clone();
         leaving.members[0].leaving = true;
+        let mut failing = joined.clone();
+        (failing.failover.target, failing.failover.current, failing.failover.epoch) = (None, None, 2);
+        let mut replaced = failing.clone();
+        replaced.members.push(Member::new(2));
+        (replaced.failover.target, replaced.failover.current) = (Some("db-2".into()), Some("db-2".into()));
         let reasons = |before: &Membership, after: &Membership| {
-            occurrences(before, after).into_iter().map(|one| one.reason).collect::<Vec<_>>()
+            occurrences(before, after).into_iter().map(|one| (one.reason, one.member)).collect::<Vec<_>>()
         };
-        assert_eq!(reasons(&empty, &first), [SEED_LAUNCHED]);
-        assert_eq!(reasons(&first, &joined), [MEMBER_JOINED]);
-        assert_eq!(reasons(&joined, &leaving), [MEMBER_REMOVED]);
+        assert_eq!(reasons(&empty, &first), [(SEED_LAUNCHED, 1)]);
+        assert_eq!(reasons(&first, &joined), [(MEMBER_JOINED, 1)]);
+        assert_eq!(reasons(&joined, &leaving), [(MEMBER_REMOVED, 1)]);
+        assert_eq!(reasons(&joined, &failing), [(FAILOVER_STARTED, 1)]);
+        assert_eq!(reasons(&failing, &replaced), [(FAILOVER_DONE, 2)]);
         assert!(reasons(&joined, &joined).is_empty());
     }
 }

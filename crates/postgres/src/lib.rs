@@ -1,7 +1,7 @@
 //! The PostgresCluster controller: runs PostgreSQL with replicas.
 //!
-//! The manager does not contain this controller yet: its Pods need the instance manager, which does
-//! not exist yet. See `docs/decisions/0030-postgres-membership.md`.
+//! The manager does not contain this controller yet. See
+//! `docs/decisions/0030-postgres-membership.md`.
 //!
 //! The modules in the order in which a reconcile uses them:
 //!
@@ -12,6 +12,10 @@
 //! version         the version and the image of PostgreSQL
 //! build           pure: the desired objects
 //! children        creates, updates, and deletes Services, budgets, and permissions
+//! identities      certificates of the members, and of the operator
+//! status_client   client of the status API of the members
+//! reports         what the members report
+//! timers          how long observations have held
 //! membership      pure: the part of the status that decides
 //! decide          pure: the next change of the membership, and the next writes
 //! members         reads and writes the Pods and volumes of the members
@@ -29,17 +33,23 @@ mod decide;
 mod error;
 mod event_log;
 mod events;
+mod identities;
 mod members;
 mod membership;
 pub mod reasons;
 mod reconcile;
+mod reports;
 mod status;
+mod status_client;
+mod timers;
 mod version;
 
 pub use api::{
-    AccessMode, BootstrapStatus, InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterSpec,
-    PostgresClusterStatus, PrimaryStatus, Retention, RetentionPolicy, Role, ServiceNames, Storage,
+    AccessMode, BootstrapStatus, Durability, Failover, InstanceStatus, Members, Phase, PostgresCluster,
+    PostgresClusterSpec, PostgresClusterStatus, PrimaryStatus, ReignStatus, Retention, RetentionPolicy, Role,
+    ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus,
 };
 pub use build::{CLUSTER_LABEL, CLUSTER_UID, MEMBER_LABEL, PORT, ROLE_LABEL};
 pub use error::Error;
 pub use reconcile::{IMAGES, INSTANCE_IMAGE, PostgresClusterController};
+pub use status_client::{ClientError, StatusClient, StatusConnection, StatusError};

@@ -21,11 +21,13 @@ use crate::{
     build::{
         CLUSTER_LABEL, ROLE_LABEL, member_name,
         pod::{self, MemberImages},
+        secret::member_host,
         serial_of, volume,
     },
     children::key,
     decide::{Action, MemberPod, Volume},
     membership::Serial,
+    reports::Source,
 };
 
 /// What the status reports about the Pod of a member.
@@ -33,6 +35,8 @@ use crate::{
 pub(crate) struct MemberState {
     pub(crate) is_ready: bool,
     pub(crate) node: String,
+    /// Empty until it has one.
+    pub(crate) address: String,
 }
 
 /// Reads and writes the Pods and volumes of all clusters.
@@ -83,8 +87,19 @@ impl MemberObjects {
         let state = |pod: &PodView| MemberState {
             is_ready: pod.is_ready() && !pod.is_terminating(),
             node: pod.node.clone(),
+            address: pod.ip.clone(),
         };
         self.owned_pods(cluster).map(|(serial, pod)| (serial, state(&pod))).collect()
+    }
+
+    /// Returns where the members report.
+    pub(crate) fn sources(&self, cluster: &PostgresCluster) -> BTreeMap<Serial, Source> {
+        let source = |pod: &PodView| {
+            let host = member_host(cluster, &pod.name_any());
+            let address = pod.ip.parse().ok().filter(|_| !pod.is_finished())?;
+            Some(Source { pod_uid: uid(pod), address, host })
+        };
+        self.owned_pods(cluster).filter_map(|(serial, pod)| Some((serial, source(&pod)?))).collect()
     }
 
     /// Returns the volumes with names of members, whoever they were created for.
@@ -102,7 +117,8 @@ impl MemberObjects {
             .collect()
     }
 
-    /// Performs an action. What exists or is gone already counts as done.
+    /// Performs an action. What exists or is gone already counts as done. Without images, no Pod is
+    /// created.
     ///
     /// # Errors
     /// Returns an error if the API server denies the write or cannot be reached.
@@ -110,12 +126,15 @@ impl MemberObjects {
         &self,
         cluster: &PostgresCluster,
         owner: &Owner,
-        images: &MemberImages<'_>,
+        images: Option<&MemberImages<'_>>,
         action: &Action,
     ) -> Result<(), WriteError> {
         match action {
             Action::CreateVolume(serial) => self.create_volume(cluster, *serial).await,
-            Action::CreatePod(serial) => self.create_pod(cluster, owner, *serial, images).await,
+            Action::CreatePod(serial) => match images {
+                Some(images) => self.create_pod(cluster, owner, *serial, images).await,
+                None => Ok(()),
+            },
             Action::DeletePod(serial, uid) => {
                 delete(&self.pods, &key(cluster, &member_name(cluster, *serial)), uid).await
             }
@@ -123,6 +142,8 @@ impl MemberObjects {
                 delete(&self.volumes, &key(cluster, &member_name(cluster, *serial)), uid).await
             }
             Action::SetRole(serial, uid, role) => self.set_role(cluster, *serial, uid, *role).await,
+            // Sent to the member, not to the API server.
+            Action::Seal(..) => Ok(()),
         }
     }
 

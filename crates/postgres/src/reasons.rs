@@ -22,6 +22,27 @@ pub const VOLUME_CONFLICT: &str = "VolumeConflict";
 /// Condition: the volume of a member is being deleted.
 pub const VOLUME_TERMINATING: &str = "VolumeTerminating";
 
+/// Condition: the certificates of the cluster cannot be issued or used.
+pub const CERTIFICATES_FAILED: &str = "CertificatesFailed";
+/// Condition: the primary has failed, and another member takes its place.
+pub const FAILING_OVER: &str = "FailingOver";
+/// Condition: the members that answer may lack acknowledged writes.
+pub const NO_QUORUM: &str = "NoQuorum";
+/// Condition: the member with the most WAL lacks more of it than the spec allows.
+pub const ASYNC_LAG: &str = "AsyncLag";
+/// Condition: a commit waits for fewer standbys than the spec says, or for none.
+pub const SYNC_LOWERED: &str = "SyncLowered";
+/// Condition: there is one member, and no copy of its data.
+pub const SINGLE_MEMBER: &str = "SingleMember";
+/// Condition: the spec forbids a failover.
+pub const FAILOVER_DISABLED: &str = "FailoverDisabled";
+/// Condition: a commit waits for no standby.
+pub const ASYNCHRONOUS: &str = "Asynchronous";
+
+/// Event: the primary has failed.
+pub const FAILOVER_STARTED: &str = "FailoverStarted";
+/// Event: another member has replaced the primary.
+pub const FAILOVER_DONE: &str = "FailoverDone";
 /// Event: the first member creates the database.
 pub const SEED_LAUNCHED: &str = "SeedLaunched";
 /// Event: a member has become ready for the first time.

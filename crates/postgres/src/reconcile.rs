@@ -1,11 +1,11 @@
 //! The PostgresCluster controller.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
-        core::v1::{PersistentVolumeClaim, Pod, Service, ServiceAccount},
+        core::v1::{PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount},
         policy::v1::PodDisruptionBudget,
         rbac::v1::{Role, RoleBinding},
     },
@@ -20,20 +20,30 @@ use operator_core::{
     status::StatusWriter,
 };
 
-use postgres_model::version::OFFICIAL_IMAGES;
+use lease::record;
+use operator_core::kind::uid;
+use parking_lot::Mutex;
+use postgres_model::{report::WalSenderState, timeline::Position, version::OFFICIAL_IMAGES};
+use tokio::time::Instant;
 
 use crate::{
     api::PostgresCluster,
-    build::{member_name, pod::MemberImages},
+    build::{pod::MemberImages, secret::server_names},
     children::ChildObjects,
-    decide::{Decision, Observed, decide},
+    decide::{Action, Decision, Failover, Observed, Synchronous, decide},
     error::Error,
     event_log, events,
+    identities::Identities,
     members::MemberObjects,
     membership::Membership,
+    reports::Reports,
     status::{Failure, Observation, status},
+    timers::Timers,
     version::{Served, Unsupported, Versions},
 };
+
+/// Time between two looks at a cluster that changes its primary, or its synchronous replication.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Images of PostgreSQL.
 pub const IMAGES: Setting = Setting {
@@ -60,6 +70,9 @@ pub struct PostgresClusterController {
     members: MemberObjects,
     status: StatusWriter<PostgresCluster>,
     events: Events,
+    identities: Arc<Identities>,
+    reports: Arc<Reports>,
+    timers: Arc<Mutex<Timers>>,
     versions: Versions,
     instance_image: String,
 }
@@ -83,6 +96,8 @@ impl Controller for PostgresClusterController {
             rule::<Role>(GET | LIST | WATCH | CREATE | UPDATE),
             rule::<RoleBinding>(GET | LIST | WATCH | CREATE | UPDATE),
             rule::<Lease>(GET | LIST | WATCH | CREATE | UPDATE),
+            // Read by name only.
+            rule::<Secret>(GET | CREATE | UPDATE),
             rule::<PodDisruptionBudget>(GET | LIST | WATCH | CREATE | UPDATE | DELETE),
         ]
     }
@@ -95,8 +110,19 @@ impl Controller for PostgresClusterController {
         let clusters = builder.objects().clone();
         let versions = Versions::from_setting(&builder.setting(&IMAGES));
         let default_version = versions.default_major();
+        let reports = Arc::new(Reports::new(builder.trigger()));
+        let timers = Arc::new(Mutex::new(Timers::default()));
+        let identities = Arc::new(Identities::new(builder.client()));
+        let forgets = (reports.clone(), timers.clone(), identities.clone());
         builder.watches(&clusters, move |change| {
             event_log::log(change, &default_version);
+            let (reports, timers, identities) = &forgets;
+            if let (Some(old), None) = (&change.old, &change.new) {
+                let uid = uid(old.as_ref());
+                reports.forget(&uid);
+                identities.forget(&uid);
+                timers.lock().remove(&uid);
+            }
             Vec::new()
         });
         Self {
@@ -105,6 +131,9 @@ impl Controller for PostgresClusterController {
             members: MemberObjects::build(builder),
             status: builder.status(),
             events: builder.events(),
+            identities,
+            reports,
+            timers,
             versions,
             instance_image: builder.setting(&INSTANCE_IMAGE),
         }
@@ -118,16 +147,19 @@ impl Controller for PostgresClusterController {
         } else {
             Box::pin(self.children.reconcile(&cluster, &owner)).await
         };
-        let decision = decide(&self.observe(&cluster));
+        let followed = if cluster.spec.paused { Ok(()) } else { self.follow(&cluster, &owner).await };
+        let images = version.as_ref().ok().filter(|_| followed.is_ok()).map(|served| self.images(served));
+        failures.extend(followed.err());
+        let lease_expires_in = self.lease_expires_in(&cluster).await?;
+        let observed = self.observe(&cluster, lease_expires_in);
+        let decision = decide(&observed);
         let stored = if self.may_decide(&cluster) {
             self.store(&cluster, &decision).await?
         } else {
             Outcome::AwaitChange
         };
-        if stored == Outcome::Done
-            && let Ok(served) = &version
-        {
-            failures.extend(self.perform(&cluster, &owner, served, &decision).await);
+        if stored == Outcome::Done {
+            failures.extend(self.perform(&cluster, &owner, images.as_ref(), &decision).await);
         }
         if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
             return Ok(Outcome::AwaitChange);
@@ -137,19 +169,105 @@ impl Controller for PostgresClusterController {
         failures
             .into_iter()
             .find(|failure| !matches!(failure, Error::AwaitingCleanup(_)))
-            .map_or(Ok(stored.and(outcome?)), Err)
+            .map_or(Ok(stored.and(outcome?).and(next_look(&observed, &decision))), Err)
+    }
+}
+
+/// Returns when a cluster is looked at again without any news: a Lease expires without one.
+fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
+    let failover = &decision.membership.failover;
+    if observed.paused || !decision.membership.is_bootstrapped() {
+        Outcome::Done
+    } else if failover.current.is_none() || failover.reigns.len() > 1 || observed.standbys_are_missing() {
+        Outcome::RequeueAfter(LOOK)
+    } else if decision.membership.members.len() > 1 {
+        let expires_in = observed.failover.lease_expires_in;
+        Outcome::RequeueAfter(if expires_in.is_zero() { LOOK } else { expires_in })
+    } else {
+        Outcome::Done
     }
 }
 
 impl PostgresClusterController {
-    fn observe(&self, cluster: &PostgresCluster) -> Observed {
+    /// Creates the certificates, and follows the reports of the members.
+    async fn follow(&self, cluster: &PostgresCluster, owner: &Owner) -> Result<(), Error> {
+        let names = server_names(cluster, &Membership::of(cluster));
+        let client = self.identities.ensure(cluster, owner, names).await?;
+        let sources = self.members.sources(cluster);
+        self.reports.follow(&uid(cluster), &ObjectKey::of(cluster), &client, sources);
+        Ok(())
+    }
+
+    fn images<'a>(&'a self, served: &'a Served) -> MemberImages<'a> {
+        MemberImages { postgres: &served.image, user: served.user, instance: &self.instance_image }
+    }
+
+    fn observe(&self, cluster: &PostgresCluster, lease_expires_in: Duration) -> Observed {
+        let size = usize::try_from(cluster.spec.size).unwrap_or_default();
+        let membership = Membership::of(cluster);
+        let reports = self.reports.of(&uid(cluster));
+        let primary = membership.members.iter().find(|member| membership.is_primary(member.serial));
+        let primary = primary.and_then(|primary| reports.get(&primary.serial));
+        let mut timers = self.timers.lock();
+        let timers = timers.entry(uid(cluster)).or_default();
+        let now = Instant::now();
+        if let Some(report) = primary
+            && let (Some(timeline), Some(lsn)) = (report.timeline, report.positions.flushed)
+        {
+            timers.last_position = Some(Position { timeline, lsn });
+        }
+        let standbys = primary.into_iter().flat_map(|report| &report.standbys);
+        let streaming = standbys.filter(|standby| standby.state == WalSenderState::Streaming);
+        let streaming: Vec<_> = streaming.map(|standby| standby.name.clone()).collect();
+        let lease = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
+        let failover = Failover {
+            enabled: cluster.spec.failover.enabled,
+            lease,
+            lease_expires_in,
+            since_change: timers.state.observe(membership.failover.clone(), now),
+            max_lag: cluster.spec.failover.max_lag_bytes.try_into().unwrap_or_default(),
+            last_position: timers.last_position,
+        };
         Observed {
-            size: usize::try_from(cluster.spec.size).unwrap_or_default(),
+            size,
             paused: cluster.spec.paused,
             when_scaled: cluster.spec.retention.when_scaled,
-            membership: Membership::of(cluster.status.as_ref()),
             volumes: self.members.volumes(cluster),
             pods: self.members.pods(cluster),
+            failover,
+            synchronous: Synchronous {
+                number: cluster.spec.synchronous.number(size),
+                durability: cluster.spec.synchronous.durability,
+                streaming_since: timers.standbys.observe(streaming.clone(), now),
+                streaming,
+            },
+            membership,
+            reports,
+        }
+    }
+
+    /// Returns the time until the Lease expires unless it is renewed. Zero: nobody holds it.
+    ///
+    /// # Errors
+    /// Returns an error if the Lease looks expired, and cannot be read to see whether the cache is
+    /// stale.
+    async fn lease_expires_in(&self, cluster: &PostgresCluster) -> Result<Duration, Error> {
+        let spec = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
+        let Some(lease) = self.children.lease(cluster) else { return Ok(spec) };
+        let known = record(&lease);
+        let unchanged = {
+            let mut timers = self.timers.lock();
+            timers.entry(uid(cluster)).or_default().lease.observe(known.version.clone(), Instant::now())
+        };
+        let duration = known.duration.max(spec);
+        match duration.saturating_sub(unchanged) {
+            _ if known.free => Ok(Duration::ZERO),
+            Duration::ZERO => {
+                let latest = self.children.read_lease(cluster).await.map_err(Error::from_write)?;
+                let is_stale = latest.is_none_or(|lease| record(&lease).version != known.version);
+                Ok(if is_stale { duration } else { Duration::ZERO })
+            }
+            remaining => Ok(remaining),
         }
     }
 
@@ -157,29 +275,28 @@ impl PostgresClusterController {
     /// age before it can be held, so it comes first.
     fn may_decide(&self, cluster: &PostgresCluster) -> bool {
         let has_begun = cluster.status.as_ref().is_some_and(|status| status.bootstrap.is_some());
-        has_begun || self.children.has_lease(cluster)
+        has_begun || self.children.lease(cluster).is_some()
     }
 
     /// Stores the membership of a decision, if it changed. Its actions may be performed only if the
     /// outcome is [`Outcome::Done`].
     async fn store(&self, cluster: &PostgresCluster, decision: &Decision) -> Result<Outcome, Error> {
-        let before = Membership::of(cluster.status.as_ref());
+        let before = Membership::of(cluster);
         if decision.membership == before {
             return Ok(Outcome::Done);
         }
         let next = |known: &PostgresCluster| {
             let status = known.status.clone().unwrap_or_default();
             // Another writer has changed the membership: the next reconcile decides again.
-            if Membership::of(known.status.as_ref()) != before {
+            if Membership::of(known) != before {
                 return status;
             }
-            decision.membership.store(status, |serial| member_name(cluster, serial))
+            decision.membership.store(status)
         };
         let written = self.status.write(cluster, next).await.map_err(Error::Status)?;
         let latest = self.clusters.store().get(&ObjectKey::of(cluster));
         let is_stored = latest.is_some_and(|latest| {
-            latest.metadata.uid == cluster.metadata.uid
-                && Membership::of(latest.status.as_ref()) == decision.membership
+            latest.metadata.uid == cluster.metadata.uid && Membership::of(&latest) == decision.membership
         });
         if written == Outcome::Done && !is_stored {
             return Ok(Outcome::AwaitChange);
@@ -190,19 +307,21 @@ impl PostgresClusterController {
         Ok(written)
     }
 
-    /// Performs the actions of a decision. A failure of one does not block the others.
+    /// Performs the actions of a decision. A failure of one does not block the others. Without
+    /// images, no Pod is created.
     async fn perform(
         &self,
         cluster: &PostgresCluster,
         owner: &Owner,
-        served: &Served,
+        images: Option<&MemberImages<'_>>,
         decision: &Decision,
     ) -> Vec<Error> {
-        let images =
-            MemberImages { postgres: &served.image, user: served.user, instance: &self.instance_image };
         let mut failures = Vec::new();
         for action in &decision.actions {
-            let performed = self.members.perform(cluster, owner, &images, action).await;
+            if let Action::Seal(serial, epoch) = action {
+                self.reports.seal(&uid(cluster), *serial, *epoch);
+            }
+            let performed = self.members.perform(cluster, owner, images, action).await;
             failures.extend(performed.err().map(Error::from_write));
         }
         failures
@@ -221,11 +340,12 @@ impl PostgresClusterController {
         let pods = self.members.states(cluster);
         let now = Timestamp::now();
         let next = |known: &PostgresCluster| {
-            let membership = Membership::of(known.status.as_ref());
+            let membership = Membership::of(known);
             let observed = Observation {
                 membership: &membership,
                 pods: &pods,
                 problems: &decision.problems,
+                obstacle: decision.obstacle.as_ref(),
                 failures: &failures,
                 version,
             };

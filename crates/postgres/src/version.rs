@@ -62,7 +62,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::build::fixture::cluster;
+    use crate::api::fixture::cluster;
 
     const IMAGES: &str = "18.6=999:postgres:{version}; 17.12=26:pg:{version}";
 

@@ -1,14 +1,15 @@
-//! Plays the node and the operator for members of a PostgresCluster: each member is the instance
-//! manager with a real PostgreSQL, in a PID namespace of its own, with a folder as its volume and a
-//! loopback address as its Pod's.
+//! Plays the kubelet for members of a PostgresCluster, for which the real controller decides. Each
+//! Pod is the instance manager with a real PostgreSQL, in a PID namespace of its own, with a folder
+//! as its volume and a loopback address as its Pod's.
 
 mod api_proxy;
-mod identities;
+mod database;
+mod kubelet;
 mod member;
-mod operator;
+mod probe;
 mod programs;
-mod status_client;
 
 pub use api_proxy::ApiProxy;
+pub use database::Database;
+pub use kubelet::Kubelet;
 pub use member::Member;
-pub use operator::Database;

@@ -29,33 +29,36 @@ pub struct Member {
     pub address: IpAddr,
     /// Its way to the API server.
     pub api: ApiProxy,
+    pub(crate) serial: u8,
+    /// UID of its Pod, if it has one.
+    pub(crate) pod_uid: Option<String>,
+    /// Whether its Pod was ready at the last look.
+    pub(crate) is_ready: bool,
     folder: PathBuf,
     cluster: String,
     namespace: String,
-    /// The number of Pods so far.
-    pods: u32,
     child: Option<Child>,
 }
 
 /// What a member needs.
-pub(crate) struct Place<'a> {
+pub(crate) struct Place {
     pub(crate) name: String,
+    pub(crate) serial: u8,
     pub(crate) address: IpAddr,
     pub(crate) api: ApiProxy,
     pub(crate) folder: PathBuf,
-    pub(crate) cluster: &'a str,
-    pub(crate) namespace: &'a str,
+    pub(crate) cluster: String,
+    pub(crate) namespace: String,
 }
 
 impl Member {
     /// Creates a member whose Pod does not run yet. `program` is the instance manager.
-    pub(crate) fn new(place: Place<'_>, program: &Path) -> Result<Self> {
+    pub(crate) fn new(place: Place, program: &Path) -> Result<Self> {
         for name in ["volume", "sockets"] {
             let folder = place.folder.join(name);
             fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
-        fs::copy(program, place.folder.join("ensemble-instance"))
-            .with_context(|| format!("cannot copy {}", program.display()))?;
+        copy_program(program, &place.folder.join("ensemble-instance"))?;
         fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o700))?;
         give(&place.folder, user()?)?;
         Ok(Self {
@@ -63,9 +66,11 @@ impl Member {
             address: place.address,
             api: place.api,
             folder: place.folder,
-            cluster: place.cluster.to_owned(),
-            namespace: place.namespace.to_owned(),
-            pods: 0,
+            serial: place.serial,
+            pod_uid: None,
+            is_ready: false,
+            cluster: place.cluster,
+            namespace: place.namespace,
             child: None,
         })
     }
@@ -75,12 +80,17 @@ impl Member {
         &self.folder
     }
 
-    /// Starts the Pod.
+    /// Returns what the member has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// Starts the container of the Pod.
     ///
     /// # Errors
-    /// Returns an error if the process cannot be started.
+    /// Returns an error if it has no Pod, or the process cannot be started.
     pub fn start(&mut self) -> Result<()> {
-        self.pods += 1;
+        let pod_uid = self.pod_uid.as_ref().with_context(|| format!("{} has no Pod", self.name))?;
         let log = File::options().create(true).append(true).open(self.folder.join("log"))?;
         let user = format!("--reuid={USER}");
         let group = format!("--regid={USER}");
@@ -92,7 +102,7 @@ impl Member {
             .arg(path("ensemble-instance"))
             .arg("run")
             .args(["--cluster", &self.cluster, "--namespace", &self.namespace, "--member", &self.name])
-            .args(["--pod-uid", &format!("{}-{}", self.name, self.pods)])
+            .args(["--pod-uid", pod_uid])
             .args(["--address", &self.address.to_string()])
             .args(["--lease-seconds", &LEASE_SECONDS.to_string()])
             .args(["--volume".into(), path("volume"), "--sockets".into(), path("sockets")])
@@ -157,6 +167,15 @@ impl Member {
         Ok(())
     }
 
+    /// Stops the container, if it runs.
+    pub(crate) async fn end(&mut self) -> Result<()> {
+        if self.runs() {
+            self.signal(Signal::TERM)?;
+            self.wait().await?;
+        }
+        Ok(())
+    }
+
     /// Waits until the Pod has ended. The proxy works meanwhile.
     ///
     /// # Errors
@@ -201,6 +220,15 @@ impl Drop for Member {
             let _ = child.wait();
         }
     }
+}
+
+/// Copies a program. Another process does it: a file that this one has open for writing can be
+/// inherited by a process that another test starts, and can then not be executed.
+fn copy_program(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("install").args(["--mode=755"]).args([from, to]).status();
+    let is_copied = status.with_context(|| format!("cannot copy {}", from.display()))?.success();
+    ensure!(is_copied, "cannot copy {} to {}", from.display(), to.display());
+    Ok(())
 }
 
 /// Returns the children of a process.

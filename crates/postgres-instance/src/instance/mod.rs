@@ -9,6 +9,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use postgres_model::{
+    in_force::InForce,
     instance::{Command, LeaseIntent, Moment, Plan, Problem, Server, StopMode, plan},
     timeline::Position,
 };
@@ -62,6 +63,8 @@ pub(crate) struct Instance {
     pub(crate) end: Option<Position>,
     /// Whether the roles of the members exist.
     pub(crate) has_roles: bool,
+    /// The synchronous configuration of the primary that started at this moment.
+    pub(crate) in_force: (Option<Moment>, InForce),
     /// Starts and long commands that failed.
     pub(crate) retry: Retry,
     /// When the member was sealed. Older answers of PostgreSQL do not tell all that it has.

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use postgres_model::{
+    in_force::InForce,
     instance::{ControlData, DataDirectory, Observed, Server},
     lsn::Lsn,
     timeline::{History, Position},
@@ -24,6 +25,7 @@ impl Instance {
         }
         let responsive = self.probe.is_responsive();
         let server = self.server.observe(responsive);
+        self.observe_synchronous();
         let data = self.data(&server).await?;
         Ok(Observed {
             now: now(),
@@ -38,6 +40,20 @@ impl Instance {
             task: self.task.as_ref().map(|running| running.task),
             seal_requested: *self.seals.borrow_and_update(),
         })
+    }
+
+    /// Observes which standbys commits of a primary wait for.
+    fn observe_synchronous(&mut self) {
+        let Some(answer) = self.answer() else { return };
+        let started = self.server.started();
+        if self.in_force.0 != started || answer.in_recovery {
+            self.in_force = (started, InForce::default());
+        }
+        if let (false, Some(flushed)) = (answer.in_recovery, answer.flushed) {
+            let configuration = &self.server.dynamic().sync;
+            let (asked, names) = (self.probe.asked(), &answer.standby_names);
+            self.in_force.1.observe(asked, names, flushed, &answer.standbys, configuration);
+        }
     }
 
     async fn data(&mut self, server: &Server) -> Result<DataDirectory> {

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result};
 use postgres_model::{
-    instance::{Observed, Plan, Server},
+    instance::{DataDirectory, Observed, Plan, Server},
     lsn::Lsn,
     report::{InstanceReport, InstanceState, WalPositions},
+    timeline::Position,
 };
 
 use super::{Instance, observe::wal_end};
@@ -19,8 +20,8 @@ impl Instance {
         let answer = self.answer();
         self.report_readiness(plan, observed, answer.as_ref());
         let control = match &observed.data {
-            postgres_model::instance::DataDirectory::Whole(control) => Some(control),
-            postgres_model::instance::DataDirectory::Missing => None,
+            DataDirectory::Whole(control) => Some(control),
+            DataDirectory::Missing => None,
         };
         let is_primary = answer.as_ref().is_some_and(|answer| !answer.in_recovery);
         // A promotion is complete when its timeline is on the volume.
@@ -41,6 +42,7 @@ impl Instance {
             sealed_epoch: self.volume.state().sealed_epoch,
             server_version: answer.as_ref().map(|answer| answer.version.clone()),
             pending_restart: answer.as_ref().is_some_and(|answer| answer.pending_restart),
+            synchronous_standby_names: self.in_force.1.value().filter(|_| is_primary).map(str::to_owned),
             standbys: answer.map_or_else(Vec::new, |answer| answer.standbys),
             fencing: observed.cluster.as_ref().is_none_or(|view| view.fencing),
             manager_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -50,7 +52,7 @@ impl Instance {
         Ok(())
     }
 
-    fn clean_stop(&self, server: &Server) -> Option<postgres_model::timeline::Position> {
+    fn clean_stop(&self, server: &Server) -> Option<Position> {
         let control = self.control.as_ref().filter(|_| *server == Server::Down)?;
         self.volume.state().last_clean_stop.or(control.shutdown)
     }

@@ -1,12 +1,8 @@
 //! Clients of the status API, known by the common names of their certificates.
 
+use postgres_model::status_api::{MEMBER, OPERATOR};
 use rustls::pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
-
-/// Common name in the certificate of the operator.
-pub const OPERATOR: &str = "ensemble-operator";
-/// Common name in the certificate of the members, with which their standbys also log in.
-pub const MEMBER: &str = "streaming_replica";
 
 /// Client of a connection. A full server closes connections of lower clients first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

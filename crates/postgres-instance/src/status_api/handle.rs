@@ -12,16 +12,13 @@ use tokio::sync::watch;
 /// use postgres_instance::status_api::StatusHandle;
 /// use postgres_model::report::InstanceReport;
 ///
-/// # let json = br#"{"member": "db-1", "podUID": "u", "sequence": 0, "state": "Hold", "freeBytes": 0,
-/// #     "pendingRestart": false, "fencing": false, "managerVersion": "0.1.0"}"#;
-/// # let report = InstanceReport::decode(json)?;
+/// let report = InstanceReport::starting("db-1".to_owned(), "uid".to_owned(), "0.1.0");
 /// let handle = StatusHandle::new(report.clone());
 /// let seals = handle.seal_requests();
 /// assert_eq!(*seals.borrow(), None);
 ///
 /// assert_eq!(handle.publish(report.clone()), 1, "nothing has changed");
-/// assert_eq!(handle.publish(InstanceReport { fencing: true, ..report }), 2);
-/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// assert_eq!(handle.publish(InstanceReport { fencing: false, ..report }), 2);
 /// ```
 #[derive(Clone, Debug)]
 pub struct StatusHandle {
@@ -101,31 +98,13 @@ fn replace(current: &mut Arc<InstanceReport>, newer: InstanceReport) -> bool {
 mod tests {
     use std::{future::Future, time::Duration};
 
-    use postgres_model::report::{InstanceState, WalPositions};
     use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
 
     fn report() -> InstanceReport {
-        InstanceReport {
-            member: "db-1".to_owned(),
-            pod_uid: "uid".to_owned(),
-            sequence: 70,
-            state: InstanceState::Hold,
-            system_identifier: None,
-            timeline: None,
-            history: None,
-            problem: None,
-            positions: WalPositions::default(),
-            sealed_epoch: None,
-            server_version: None,
-            pending_restart: false,
-            standbys: Vec::new(),
-            fencing: false,
-            manager_version: "0.1.0".to_owned(),
-            last_clean_stop: None,
-            free_bytes: 0,
-        }
+        let first = InstanceReport::starting("db-1".to_owned(), "uid".to_owned(), "0.1.0");
+        InstanceReport { sequence: 70, ..first }
     }
 
     /// Returns how long a future takes on the clock of the test, or `None` if it never ends.
@@ -155,7 +134,7 @@ mod tests {
             sleep(Duration::from_secs(5)).await;
             handle.publish(report());
             sleep(Duration::from_secs(5)).await;
-            handle.publish(InstanceReport { fencing: true, ..report() });
+            handle.publish(InstanceReport { fencing: false, ..report() });
         };
         let poll = async { (duration(handle.report_other_than(1)).await, handle.report().sequence) };
         let ((), polled) = tokio::join!(publish, poll);
@@ -169,7 +148,7 @@ mod tests {
             assert_eq!(duration(handle.report_sealed_at(epoch)).await, Some(Duration::ZERO), "{epoch}");
         }
         let publish = async {
-            handle.publish(InstanceReport { fencing: true, ..report() });
+            handle.publish(InstanceReport { fencing: false, ..report() });
             sleep(Duration::from_secs(1)).await;
             handle.publish(InstanceReport { sealed_epoch: Some(9), ..report() });
         };

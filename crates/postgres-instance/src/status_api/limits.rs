@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use postgres_model::status_api::MAX_WAIT;
+
 /// Most bytes of the head of a request. The HTTP library accepts no lower limit.
 pub(super) const MAX_HEAD: usize = 8 << 10;
 /// Most headers of a request.
 pub(super) const MAX_HEADERS: usize = 64;
 /// Most bytes of the body of a request.
 pub(super) const MAX_BODY: usize = 1 << 10;
-/// Longest wait of a long poll.
-pub(super) const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// Limits for the clients of the status API. Tests choose shorter times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

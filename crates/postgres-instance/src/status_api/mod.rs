@@ -43,18 +43,7 @@ use status::Status;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    certificates::CertificateError,
-    client::{MEMBER, OPERATOR},
-    handle::StatusHandle,
-    health::Health,
-    limits::Limits,
-};
-
-/// Port of the status API.
-pub const STATUS_PORT: u16 = 8008;
-/// Port of the probes.
-pub const PROBE_PORT: u16 = 8009;
+pub use self::{certificates::CertificateError, handle::StatusHandle, health::Health, limits::Limits};
 
 /// Addresses, certificates, and limits of the status API.
 #[derive(Clone, Debug)]

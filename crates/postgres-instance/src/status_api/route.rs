@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
+use postgres_model::status_api::{MAX_WAIT, MEMBER, OPERATOR};
 
 use super::{
-    client::{Client, MEMBER, OPERATOR},
-    limits::MAX_WAIT,
+    client::Client,
     response::{Response, method_not_allowed, text},
 };
 

@@ -49,9 +49,9 @@ async fn slow_handshakes_keep_nobody_out() {
         })
         .await;
     }
-    server.handle.publish(InstanceReport { fencing: true, ..report() });
+    server.handle.publish(InstanceReport { fencing: false, ..report() });
     let polled = String::from_utf8(read_to_end(poll).await.unwrap()).unwrap();
-    assert!(polled.contains("\"fencing\":true"), "the long poll stays open: {polled}");
+    assert!(polled.contains("\"fencing\":false"), "the long poll stays open: {polled}");
     server.stop().await;
 }
 

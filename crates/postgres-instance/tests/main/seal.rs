@@ -13,7 +13,7 @@ async fn seal_all(handle: StatusHandle) {
     loop {
         let epoch = *requests.borrow_and_update();
         if epoch.is_some() {
-            handle.publish(InstanceReport { state: InstanceState::Standby, fencing: true, ..report() });
+            handle.publish(InstanceReport { state: InstanceState::Standby, fencing: false, ..report() });
             tokio::task::yield_now().await;
             handle.publish(InstanceReport { state: InstanceState::Sealed, sealed_epoch: epoch, ..report() });
         }

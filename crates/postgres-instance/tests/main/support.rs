@@ -5,7 +5,7 @@ use std::{fs, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use certificates::{Authority, Lifetimes, SigningKey, bundle, issue_client, issue_serving, new_authority};
 use jiff::Timestamp;
 use postgres_instance::status_api::{Addresses, Config, Health, Limits, StatusApi, StatusHandle};
-use postgres_model::report::{InstanceReport, InstanceState, WalPositions};
+use postgres_model::report::InstanceReport;
 use rustls::{
     ClientConfig, RootCertStore, SupportedProtocolVersion,
     crypto::ring,
@@ -124,25 +124,7 @@ pub(crate) fn config(folder: &Path, limits: Limits) -> Config {
 
 /// Returns the report of a member that has just started.
 pub(crate) fn report() -> InstanceReport {
-    InstanceReport {
-        member: "db-1".to_owned(),
-        pod_uid: "uid".to_owned(),
-        sequence: 0,
-        state: InstanceState::Hold,
-        system_identifier: None,
-        timeline: None,
-        history: None,
-        problem: None,
-        positions: WalPositions::default(),
-        sealed_epoch: None,
-        server_version: None,
-        pending_restart: false,
-        standbys: Vec::new(),
-        fencing: false,
-        manager_version: "0.1.0".to_owned(),
-        last_clean_stop: None,
-        free_bytes: 0,
-    }
+    InstanceReport::starting("db-1".to_owned(), "uid".to_owned(), "0.1.0")
 }
 
 impl TestServer {

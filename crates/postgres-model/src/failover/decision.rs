@@ -40,7 +40,8 @@ pub struct FailoverState {
     /// Timeline that the primary of this epoch has, or gets by its promotion. No number above it was
     /// ever claimed.
     pub timeline: TimelineId,
-    /// The primary, and targets since then that were not confirmed, in their order.
+    /// Who may have acknowledged writes that only the standbys of that time are known to have, in
+    /// their order. The last entry is that of the target.
     pub reigns: Vec<Reign>,
 }
 
@@ -59,6 +60,9 @@ pub struct View<'a> {
     pub lease: Duration,
     /// How many bytes of WAL an asynchronous failover may lose.
     pub max_lag: u64,
+    /// How many standbys a commit should wait for. If it is not 0, a primary that waited for none
+    /// went on alone, and nobody replaces it.
+    pub number: usize,
     /// Last position of the primary that is known. It bounds the lag of an asynchronous failover.
     pub last_position: Option<Position>,
 }
@@ -91,6 +95,8 @@ pub enum Step {
     NoQuorum(Vec<MissingQuorum>),
     /// Wait, because the candidate lacks more bytes of WAL than it may.
     TooFarBehind(u64),
+    /// Wait for the former primary, which went on alone.
+    Unprotected,
 }
 
 /// Decides about the primary. `configuration` returns the synchronous configuration that a member
@@ -141,10 +147,9 @@ impl View<'_> {
         if self.state.current.as_ref() == Some(&target.name) {
             return Step::None;
         }
-        // Earlier primaries never write again, and the new one has what they acknowledged.
-        let reigns = self.state.reigns.last().cloned().into_iter().collect();
+        // The earlier reigns stay: only the new primary is known to have what they acknowledged.
         let current = Some(target.name.clone());
-        Step::Store(FailoverState { current, reigns, ..self.state.clone() })
+        Step::Store(FailoverState { current, ..self.state.clone() })
     }
 
     /// Chooses a target among the sealed members.
@@ -156,22 +161,26 @@ impl View<'_> {
         if !unsealed.is_empty() && (candidates.is_empty() || self.since_change < ANSWERS) {
             return Step::Seal(unsealed);
         }
-        match (self.quorum(&candidates), choose(&candidates)) {
+        let obstacle = match (self.quorum(&candidates), choose(&candidates)) {
             (_, None) => Step::None,
-            (Quorum::Missing(_), _) if !unsealed.is_empty() => Step::Seal(unsealed),
             (Quorum::Missing(missing), _) => Step::NoQuorum(missing),
+            (Quorum::Asynchronous, _) if self.number > 0 => Step::Unprotected,
             (Quorum::Asynchronous, Some(chosen)) if self.lag(chosen) > self.max_lag => {
                 Step::TooFarBehind(self.lag(chosen))
             }
-            (_, Some(chosen)) => self.promote(chosen, configuration),
-        }
+            (_, Some(chosen)) => return self.promote(chosen, configuration),
+        };
+        // A member that answers late can have what the others lack.
+        if unsealed.is_empty() { obstacle } else { Step::Seal(unsealed) }
     }
 
     /// Returns whether the sealed members have every acknowledged write. A primary that is sealed
-    /// itself has what it acknowledged: it stores WAL before that.
+    /// itself has what it acknowledged, because it stores WAL before that, and what earlier ones did,
+    /// because it was chosen for that.
     fn quorum(&self, candidates: &[Candidate]) -> Quorum {
-        let is_sealed = |reign: &&Reign| candidates.iter().any(|one| one.member == reign.primary);
-        let others = self.state.reigns.iter().filter(|reign| !is_sealed(reign));
+        let is_sealed = |reign: &Reign| candidates.iter().any(|one| one.member == reign.primary);
+        let after_sealed = self.state.reigns.iter().rposition(is_sealed).map_or(0, |index| index + 1);
+        let others = self.state.reigns.iter().skip(after_sealed);
         let configurations: Vec<_> = others.map(|reign| reign.configuration.clone()).collect();
         if configurations.is_empty() && !self.state.reigns.is_empty() {
             return Quorum::Met;

@@ -1,10 +1,14 @@
 //! Which member to promote, and whether a promotion can lose acknowledged writes.
 
 mod decision;
+mod replication;
 
 use std::{cmp::Reverse, fmt};
 
-pub use self::decision::{FailoverState, MemberView, Reign, Step, View, decide};
+pub use self::{
+    decision::{FailoverState, MemberView, Reign, Step, View, decide},
+    replication::Replication,
+};
 
 use crate::{sync::SyncConfiguration, timeline::Position};
 

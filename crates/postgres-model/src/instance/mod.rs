@@ -164,6 +164,10 @@ pub fn plan(observed: &Observed) -> Plan {
     if let Some(problem) = observed.identity_problem(view) {
         return observed.stop(InstanceState::Hold, Some(problem));
     }
+    // What was read is older than the seal: another member may be the target by now.
+    if observed.volume.sealed_epoch.is_some_and(|sealed| sealed > view.epoch) {
+        return observed.stop_primary();
+    }
     let plan = if view.is_target(&observed.member) {
         lead::plan(observed, view)
     } else {
@@ -213,6 +217,14 @@ impl Observed {
         }
         let command = Some(Command::Stop(StopMode::Fast));
         Plan { command, lease: self.keep(), problem, ..Plan::new(InstanceState::Stopping) }
+    }
+
+    /// Returns the plan of a member that must not write.
+    fn stop_primary(&self) -> Plan {
+        if self.server.is_primary() {
+            return self.stop(InstanceState::Hold, None);
+        }
+        Plan { lease: self.release(), ..Plan::new(self.server.state(true)) }
     }
 
     /// Returns the epoch of a seal that is due: newer than the last one, and not of the past.

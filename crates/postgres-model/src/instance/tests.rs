@@ -353,3 +353,21 @@ fn instance_that_cannot_read_the_cluster_changes_nothing() {
     let primary = Observed { cluster: None, ..primary() };
     assert_eq!((plan(&primary).command, plan(&primary).lease), (None, LeaseIntent::Renew));
 }
+
+/// The operator may have promoted another member by what the seal told it.
+#[test]
+fn sealed_member_does_not_lead_an_earlier_epoch() {
+    let mut former = primary();
+    former.server = Server::Down;
+    assert_eq!(former.command(), Some(Command::StartPrimary));
+    former.volume.sealed_epoch = Some(2);
+    let next = plan(&former);
+    assert_eq!((next.command, next.lease), (None, LeaseIntent::Release));
+
+    let mut writing = primary();
+    writing.volume.sealed_epoch = Some(2);
+    assert_eq!(writing.command(), Some(Command::Stop(StopMode::Fast)));
+    writing.view().epoch = 2;
+    writing.hold_lease(2);
+    assert_eq!(writing.command(), None, "it is the target of the epoch of its seal");
+}

@@ -25,6 +25,8 @@ const MAX_NAME: usize = 63;
 const MAX_TEXT: usize = 128;
 /// Most bytes of a problem.
 const MAX_PROBLEM: usize = 1 << 10;
+/// Most bytes of `synchronous_standby_names`: 64 names with their quotation marks doubled.
+const MAX_STANDBY_NAMES: usize = 10 << 10;
 /// Most bytes of a history: 1,000 promotions and more.
 const MAX_HISTORY: usize = 32 << 10;
 
@@ -67,6 +69,9 @@ pub struct InstanceReport {
     pub server_version: Option<String>,
     /// Whether a parameter waits for a restart of the server: `pending_restart` of `pg_settings`.
     pub pending_restart: bool,
+    /// The parameter of this name on a primary, if it is [in force](crate::in_force).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synchronous_standby_names: Option<String>,
     /// Standbys that stream from this member.
     #[serde(default)]
     pub standbys: Vec<StandbyReport>,
@@ -124,6 +129,30 @@ pub enum ReportError {
 }
 
 impl InstanceReport {
+    /// Returns the report of an instance that has not looked at its data yet.
+    pub fn starting(member: String, pod_uid: String, manager_version: &str) -> Self {
+        Self {
+            member,
+            pod_uid,
+            sequence: 0,
+            state: InstanceState::Hold,
+            system_identifier: None,
+            timeline: None,
+            history: None,
+            problem: None,
+            positions: WalPositions::default(),
+            sealed_epoch: None,
+            server_version: None,
+            pending_restart: false,
+            synchronous_standby_names: None,
+            standbys: Vec::new(),
+            fencing: true,
+            manager_version: manager_version.to_owned(),
+            last_clean_stop: None,
+            free_bytes: 0,
+        }
+    }
+
     /// Reads a report.
     ///
     /// # Errors
@@ -157,6 +186,7 @@ impl InstanceReport {
             ("managerVersion", Some(&self.manager_version), MAX_TEXT),
             ("history", self.history.as_ref(), MAX_HISTORY),
             ("problem", self.problem.as_ref(), MAX_PROBLEM),
+            ("synchronousStandbyNames", self.synchronous_standby_names.as_ref(), MAX_STANDBY_NAMES),
         ];
         let names = self.standbys.iter().map(|standby| ("standbys.name", Some(&standby.name), MAX_NAME));
         texts.into_iter().chain(names).try_for_each(|(field, text, most)| check_text(field, text, most))

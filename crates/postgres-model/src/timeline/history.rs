@@ -126,6 +126,11 @@ impl History {
         self.timeline
     }
 
+    /// Returns the ancestors, oldest first, and where each of them ends.
+    pub fn switches(&self) -> impl Iterator<Item = (TimelineId, Lsn)> {
+        self.switches.iter().map(|switch| (switch.timeline, switch.lsn))
+    }
+
     /// Returns the history of the timeline that a member is on whose WAL ends at `end`: this timeline,
     /// or one of its ancestors.
     #[must_use]

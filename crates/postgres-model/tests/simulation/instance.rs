@@ -17,6 +17,8 @@ impl World {
     /// Lets an instance read the cluster, if it can.
     pub(crate) fn read_cluster(&mut self, index: usize) {
         if self.nodes[index].works() && !self.nodes[index].cut_from_api {
+            let last = self.state.reigns.last().map(|reign| reign.configuration.clone());
+            self.nodes[index].sync_to_apply = last.unwrap_or_default();
             self.nodes[index].view = Some(ClusterView {
                 epoch: self.state.epoch,
                 target: self.state.target.clone(),
@@ -38,6 +40,9 @@ impl World {
         }
         self.nodes[index].fence(self.now);
         let plan = plan(&self.nodes[index].observed(self.now));
+        if self.nodes[index].is_primary() {
+            self.nodes[index].apply_sync(self.now, false);
+        }
         self.nodes[index].state = plan.state;
         self.use_lease(index, plan.lease);
         if let Some(command) = plan.command {
@@ -130,6 +135,7 @@ impl World {
                 node.volume.sealed_epoch = Some(*epoch);
             }
             Command::StartPrimary => {
+                node.apply_sync(self.now, true);
                 node.server = Server::Primary { responsive: true };
                 self.begins(index);
                 self.confirm_timeline(index, torn);
@@ -148,6 +154,7 @@ impl World {
         }
         let text = format!("{}{}\t{}\n", node.history, node.timeline(), node.end());
         node.history = History::parse(timeline, &text).unwrap();
+        node.apply_sync(self.now, true);
         node.server = Server::Primary { responsive: true };
         self.begins(index);
         let torn = self.strikes(20);

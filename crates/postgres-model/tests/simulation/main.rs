@@ -21,7 +21,7 @@ mod world;
 use schedule::run;
 
 /// Number of schedules. `ENSEMBLE_SCHEDULES` overrides it.
-const SCHEDULES: u64 = 2_000;
+const SCHEDULES: u64 = 20_000;
 
 #[test]
 fn no_acknowledged_row_is_lost_and_the_cluster_recovers() {

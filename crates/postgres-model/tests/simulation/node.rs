@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use lease::{Machine, Timing};
 use postgres_model::{
+    in_force::{InForce, RELOAD},
     instance::{ClusterView, ControlData, DataDirectory, LeaseView, Observed, Server},
     lsn::Lsn,
     report::{InstanceReport, InstanceState, WalPositions},
+    sync::SyncConfiguration,
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
     volume_state::VolumeState,
@@ -38,6 +40,12 @@ pub(crate) struct Node {
     /// Number of machines so far, for identities.
     pub(crate) incarnation: u64,
     pub(crate) seal_requested: Option<u64>,
+    /// Synchronous configuration that was read last, and that of PostgreSQL.
+    pub(crate) sync_to_apply: SyncConfiguration,
+    pub(crate) sync: SyncConfiguration,
+    /// The one before, and when it was replaced. A WAL sender may have it for a while.
+    sync_before: (SyncConfiguration, Duration),
+    pub(crate) in_force: InForce,
     /// Rows that wait for standbys, as positions in the WAL.
     pub(crate) pending: Vec<usize>,
     pub(crate) state: InstanceState,
@@ -64,6 +72,10 @@ impl Node {
             machine: None,
             incarnation: 0,
             seal_requested: None,
+            sync_to_apply: SyncConfiguration::default(),
+            sync: SyncConfiguration::default(),
+            sync_before: (SyncConfiguration::default(), Duration::ZERO),
+            in_force: InForce::default(),
             pending: Vec::new(),
             state: InstanceState::Hold,
         }
@@ -109,6 +121,24 @@ impl Node {
         self.stopped_cleanly = true;
     }
 
+    /// Applies the synchronous configuration. A server that starts has no process with the old one.
+    pub(crate) fn apply_sync(&mut self, now: Duration, is_start: bool) {
+        if self.sync != self.sync_to_apply {
+            let before = std::mem::replace(&mut self.sync, self.sync_to_apply.clone());
+            self.sync_before = (before, now);
+        }
+        if is_start {
+            self.sync_before = (self.sync.clone(), now);
+            self.in_force = InForce::default();
+        }
+    }
+
+    /// Returns the configuration of a WAL sender that has reloaded, or has not yet.
+    pub(crate) fn sync_of_sender(&self, now: Duration, has_reloaded: bool) -> &SyncConfiguration {
+        let (before, replaced) = &self.sync_before;
+        if !has_reloaded && now.saturating_sub(*replaced) < RELOAD { before } else { &self.sync }
+    }
+
     /// Everything but the volume is lost.
     pub(crate) fn crash(&mut self) {
         self.stop();
@@ -142,12 +172,9 @@ impl Node {
     /// What the instance answers to the operator.
     pub(crate) fn report(&self) -> InstanceReport {
         let received = (self.state == InstanceState::Sealed).then(|| self.end());
-        let json = serde_json::json!({
-            "member": self.name, "podUID": "p", "sequence": 1, "state": self.state,
-            "timeline": self.timeline(), "pendingRestart": false, "fencing": true,
-            "managerVersion": "0", "freeBytes": 1,
-        });
-        let mut report = InstanceReport::decode(json.to_string().as_bytes()).unwrap();
+        let mut report = InstanceReport::starting(self.name.clone(), "p".to_owned(), "0");
+        report.state = self.state;
+        report.timeline = Some(self.timeline());
         report.sealed_epoch = self.volume.sealed_epoch;
         report.positions = WalPositions { received, ..WalPositions::default() };
         report

@@ -2,9 +2,20 @@
 
 use std::time::Duration;
 
-use postgres_model::failover::{MemberView, Step, View, decide};
+use postgres_model::{
+    failover::{MemberView, Replication, Step, View, decide},
+    instance::Server,
+    report::{StandbyReport, SyncState, WalSenderState},
+    sync::SyncMethod,
+};
 
-use crate::world::{World, configuration};
+use crate::{
+    node::Node,
+    world::{World, names},
+};
+
+/// How many standbys a commit should wait for.
+const NUMBER: usize = 1;
 
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -24,6 +35,9 @@ impl World {
                 report: (node.works() && !node.cut_from_peers).then(|| node.report()),
             })
             .collect();
+        let names = names();
+        let (streaming, in_force) = (self.streaming(), self.in_force());
+        let streaming_since = self.streaming.observe(&streaming, self.now);
         let view = View {
             state: &self.state,
             members: &members,
@@ -31,9 +45,18 @@ impl World {
             since_change: self.now.saturating_sub(self.stored),
             lease: LEASE,
             max_lag: 0,
+            number: NUMBER,
             last_position: None,
         };
-        match decide(view, configuration) {
+        let replication = Replication {
+            number: NUMBER,
+            is_required: self.is_required,
+            members: &names,
+            streaming: &streaming,
+            streaming_since,
+            in_force: in_force.as_deref(),
+        };
+        match decide(view, |primary| replication.first(primary)) {
             Step::Store(state) => {
                 self.note(|| {
                     let (epoch, target) = (state.epoch, &state.target);
@@ -51,8 +74,48 @@ impl World {
                 let members = self.nodes.iter_mut().filter(|node| names.contains(&node.name));
                 members.for_each(|node| node.seal_requested = Some(epoch));
             }
-            Step::None | Step::NoQuorum(_) | Step::TooFarBehind(_) => {}
+            Step::None if self.reporting_primary().is_some() => {
+                if let Some(reigns) = replication.next(&self.state) {
+                    self.note(|| format!("operator: {reigns:?}"));
+                    self.stored = self.now;
+                    self.state.reigns = reigns;
+                }
+            }
+            Step::None | Step::NoQuorum(_) | Step::TooFarBehind(_) | Step::Unprotected => {}
         }
+    }
+
+    /// Returns the standbys that the confirmed primary reports.
+    fn streaming(&self) -> Vec<String> {
+        let Some(primary) = self.reporting_primary() else { return Vec::new() };
+        let follows = Server::Standby { upstream: Some(primary.name.clone()) };
+        let streams = |node: &&Node| node.server == follows && node.works() && !node.cut_from_peers;
+        self.nodes.iter().filter(streams).map(|node| node.name.clone()).collect()
+    }
+
+    /// Returns the synchronous configuration that the confirmed primary reports.
+    fn in_force(&mut self) -> Option<String> {
+        let name = self.reporting_primary()?.name.clone();
+        let standbys = self.streaming().into_iter().map(|name| {
+            let node = self.nodes.iter().find(|node| node.name == name);
+            StandbyReport {
+                flushed: node.map(Node::end),
+                name,
+                state: WalSenderState::Streaming,
+                sync_state: SyncState::Unknown,
+            }
+        });
+        let standbys: Vec<_> = standbys.collect();
+        let (now, primary) = (self.now, self.nodes.iter_mut().find(|node| node.name == name)?);
+        let (value, end) = (primary.sync.standby_names(SyncMethod::Any), primary.end());
+        primary.in_force.observe(now, &value, end, &standbys, &primary.sync);
+        primary.in_force.value().map(str::to_owned)
+    }
+
+    fn reporting_primary(&self) -> Option<&Node> {
+        let current = self.state.current.as_ref()?;
+        let primary = self.nodes.iter().find(|node| node.name == *current)?;
+        (primary.works() && !primary.cut_from_peers && primary.is_primary()).then_some(primary)
     }
 
     /// Stores the history that the confirmed primary reports.

@@ -36,16 +36,35 @@ pub(crate) struct World {
     pub(crate) acknowledged: BTreeSet<Row>,
     /// Who began each timeline.
     authors: BTreeMap<TimelineId, String>,
+    /// Whether writes wait while too few standbys stream.
+    pub(crate) is_required: bool,
+    /// What the operator has seen, and since when.
+    pub(crate) streaming: Timer<Vec<String>>,
     /// Whether there are no more faults.
     pub(crate) calm: bool,
     /// What happened, for the message of a failure.
     pub(crate) log: Vec<String>,
 }
 
-/// Returns the configuration of a primary: it waits for one of the others.
-pub(crate) fn configuration(primary: &str) -> SyncConfiguration {
-    let names = (1..=NODES).map(|serial| format!("db-{serial}"));
-    SyncConfiguration::new(1, names.filter(|name| name != primary).collect()).unwrap()
+/// Returns the names of the members.
+pub(crate) fn names() -> Vec<String> {
+    (1..=NODES).map(|serial| format!("db-{serial}")).collect()
+}
+
+/// How long a value has been the same.
+#[derive(Default)]
+pub(crate) struct Timer<T>(Option<(T, Duration)>);
+
+impl<T: Clone + PartialEq> Timer<T> {
+    pub(crate) fn observe(&mut self, value: &T, now: Duration) -> Duration {
+        match &self.0 {
+            Some((known, since)) if known == value => now.saturating_sub(*since),
+            _ => {
+                self.0 = Some((value.clone(), now));
+                Duration::ZERO
+            }
+        }
+    }
 }
 
 impl World {
@@ -56,7 +75,7 @@ impl World {
             target: Some(first.clone()),
             current: Some(first.clone()),
             timeline: TimelineId::FIRST,
-            reigns: vec![Reign { configuration: configuration(&first), primary: first.clone() }],
+            reigns: vec![Reign { configuration: SyncConfiguration::default(), primary: first.clone() }],
         };
         Self {
             rng: Rng::with_seed(seed),
@@ -71,6 +90,8 @@ impl World {
             next_row: 0,
             acknowledged: BTreeSet::new(),
             authors: [(TimelineId::FIRST, first)].into(),
+            is_required: seed.is_multiple_of(4),
+            streaming: Timer::default(),
             calm: false,
             log: Vec::new(),
         }
@@ -103,19 +124,23 @@ impl World {
         }
     }
 
-    /// A primary acknowledges the rows that a standby of its configuration has.
+    /// A primary acknowledges the rows that enough standbys of its configuration have.
     pub(crate) fn acknowledge(&mut self, index: usize) {
+        let has_reloaded = self.rng.bool();
         let node = &self.nodes[index];
         if !node.works() || !node.is_primary() {
             return;
         }
+        let sync = node.sync_of_sender(self.now, has_reloaded);
         let has = |position: usize| {
             let row = node.wal[position - 1];
-            self.nodes.iter().any(|other| {
+            let acknowledges = |other: &&Node| {
                 let follows = other.server == Server::Standby { upstream: Some(node.name.clone()) };
                 let connected = other.works() && !other.cut_from_peers && !node.cut_from_peers;
-                follows && connected && other.wal.get(position - 1) == Some(&row)
-            })
+                let is_listed = sync.members().contains(&other.name);
+                is_listed && follows && connected && other.wal.get(position - 1) == Some(&row)
+            };
+            self.nodes.iter().filter(acknowledges).count() >= sync.number()
         };
         let (ready, waiting): (Vec<_>, Vec<_>) = node.pending.iter().partition(|position| has(**position));
         let rows: Vec<Row> = ready.iter().map(|position| node.wal[*position - 1]).collect();

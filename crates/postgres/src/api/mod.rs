@@ -2,6 +2,9 @@
 
 #![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
 
+#[cfg(test)]
+pub(crate) mod fixture;
+mod replication;
 mod status;
 mod storage;
 
@@ -11,8 +14,10 @@ use postgres_model::version::VersionSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub use replication::{Durability, Failover, Synchronous};
 pub use status::{
-    BootstrapStatus, InstanceStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus, Role, ServiceNames,
+    BootstrapStatus, InstanceStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus, ReignStatus, Role,
+    ServiceNames, SyncStatus, TimelineStatus,
 };
 pub use storage::{AccessMode, Retention, RetentionPolicy, Storage};
 
@@ -40,6 +45,8 @@ pub use storage::{AccessMode, Retention, RetentionPolicy, Storage};
     printcolumn(name = "Version", type_ = "string", json_path = ".status.currentVersion"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("!has(self.spec.synchronous.number) || self.spec.synchronous.number < self.spec.size")
+        .message("spec.synchronous.number must be lower than spec.size, because the primary does not wait for itself"),
     validation = Rule::new("size(self.metadata.name) <= 50")
         .message("a PostgresCluster's name may have at most 50 characters, so that the names of its Pods and Services are valid"),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
@@ -104,6 +111,14 @@ pub struct PostgresClusterSpec {
     /// storage describes the volume of each member.
     #[serde(default)]
     pub storage: Storage,
+
+    /// synchronous decides on how many standbys a commit waits.
+    #[serde(default)]
+    pub synchronous: Synchronous,
+
+    /// failover decides when another member replaces the primary.
+    #[serde(default)]
+    pub failover: Failover,
 
     /// retention decides what happens to the volumes of members that are removed.
     #[serde(default)]

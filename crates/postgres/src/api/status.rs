@@ -74,6 +74,11 @@ pub struct PostgresClusterStatus {
     /// sync is the synchronous replication that may be in force on the primary.
     #[serde(default)]
     pub sync: SyncStatus,
+    /// reigns lists who may have acknowledged writes, and on which standbys these waited: the primary,
+    /// its next configuration, and targets that were not confirmed. A failover needs a quorum of each.
+    #[serde(default)]
+    #[schemars(length(max = 1000))]
+    pub reigns: Vec<ReignStatus>,
     /// bootstrap says on which volume the database may be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapStatus>,
@@ -103,8 +108,10 @@ pub enum Phase {
     /// The first member creates the database.
     #[default]
     Creating,
-    /// The cluster has a database.
+    /// The cluster has a primary.
     Running,
+    /// The primary has failed, and another member takes its place.
+    FailingOver,
 }
 
 /// Names of the members.
@@ -231,6 +238,20 @@ pub struct SyncStatus {
     /// pendingMembers lists the standbys of the configuration that the primary is to apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_members: Vec<String>,
+}
+
+/// A member that may have acknowledged writes as the primary, with its synchronous replication.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReignStatus {
+    /// primary is the name of the member.
+    pub primary: String,
+    /// number is how many of the members a commit waited for.
+    #[serde(default)]
+    pub number: u32,
+    /// members lists the standbys that a commit waited for.
+    #[serde(default)]
+    pub members: Vec<String>,
 }
 
 /// Permission to create the database. It is given once for each cluster.

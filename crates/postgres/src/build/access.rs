@@ -60,7 +60,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cluster;
+    use crate::api::fixture::cluster;
 
     #[test]
     fn members_may_read_their_cluster_and_hold_its_lease() {

@@ -35,7 +35,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cluster;
+    use crate::api::fixture::cluster;
 
     #[test]
     fn budgets_keep_the_primary_and_all_replicas_but_one() {

@@ -10,10 +10,12 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
 use kube::ResourceExt;
+use postgres_model::status_api;
 
 use super::{
     APP, PORT,
     pod::{DATA, MemberImages, PROGRAM, RUN, SCRATCH},
+    secret::Purpose,
 };
 use crate::api::PostgresCluster;
 
@@ -21,7 +23,10 @@ use crate::api::PostgresCluster;
 const PROGRAM_PATH: &str = "/ensemble";
 /// Where the volume of the member is mounted.
 const DATA_PATH: &str = "/var/lib/ensemble";
-const PROBE_PORT: i32 = 8009;
+/// Folder with a folder for each of the certificates.
+const CERTIFICATES_PATH: &str = "/etc/ensemble/certificates";
+/// Certificates that a member needs.
+pub(super) const CERTIFICATES: [Purpose; 2] = [Purpose::Server, Purpose::Replication];
 const PROBES: &str = "probes";
 
 /// Returns the init container, which copies the instance manager into a volume.
@@ -38,6 +43,16 @@ pub(super) fn installer(images: &MemberImages<'_>) -> Container {
 
 /// Returns the container of PostgreSQL. The instance manager is its first process.
 pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> Container {
+    let certificates = CERTIFICATES.map(|purpose| VolumeMount {
+        read_only: Some(true),
+        ..mount(purpose.suffix(), &format!("{CERTIFICATES_PATH}/{}", purpose.suffix()))
+    });
+    let mounts = [
+        mount(DATA, DATA_PATH),
+        mount(PROGRAM, PROGRAM_PATH),
+        mount(RUN, "/run/postgresql"),
+        mount(SCRATCH, "/tmp"),
+    ];
     let value =
         |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() };
     Container {
@@ -49,24 +64,20 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
             field("POD_NAME", "metadata.name"),
             field("POD_NAMESPACE", "metadata.namespace"),
             field("POD_UID", "metadata.uid"),
+            value("LEASE_SECONDS", cluster.spec.failover.lease_seconds.to_string()),
         ]),
         ports: Some(vec![
             port(APP, PORT),
-            port("status", 8008),
+            port("status", status_api::PORT.into()),
             port("metrics", 9187),
-            port(PROBES, PROBE_PORT),
+            port(PROBES, status_api::PROBE_PORT.into()),
         ]),
         resources: Some(cluster.spec.resources.clone().unwrap_or_else(default_resources)),
         security_context: Some(restricted()),
         startup_probe: Some(probe("/livez", 1, 60)),
         liveness_probe: Some(probe("/livez", 10, 3)),
         readiness_probe: Some(probe("/readyz", 2, 2)),
-        volume_mounts: Some(vec![
-            mount(DATA, DATA_PATH),
-            mount(PROGRAM, PROGRAM_PATH),
-            mount(RUN, "/run/postgresql"),
-            mount(SCRATCH, "/tmp"),
-        ]),
+        volume_mounts: Some(mounts.into_iter().chain(certificates).collect()),
         ..Container::default()
     }
 }

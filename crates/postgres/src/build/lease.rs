@@ -29,7 +29,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{api::BootstrapStatus, build::fixture::cluster};
+    use crate::api::{BootstrapStatus, fixture::cluster};
 
     #[test]
     fn only_the_first_lease_is_free() {

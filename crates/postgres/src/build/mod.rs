@@ -9,6 +9,7 @@ mod container;
 pub(crate) mod lease;
 pub(crate) mod pod;
 mod scheduling;
+pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod volume;
 
@@ -18,7 +19,7 @@ use operator_core::labels::{self, Labels};
 
 use crate::{
     api::{PostgresCluster, Role},
-    membership::Serial,
+    membership::{Serial, name_of_member},
 };
 
 /// Label with the name of the cluster.
@@ -37,7 +38,7 @@ const DATABASE: &str = "database";
 
 /// Returns the name of a member, of its Pod, and of its volume.
 pub(crate) fn member_name(cluster: &PostgresCluster, serial: Serial) -> String {
-    format!("{}-{serial}", cluster.name_any())
+    name_of_member(&cluster.name_any(), serial)
 }
 
 /// Returns the serial number in the name of a member.
@@ -80,23 +81,6 @@ fn member_labels(cluster: &PostgresCluster, serial: Serial) -> Labels {
     let mut all = object_labels(cluster);
     all.insert(MEMBER_LABEL.to_owned(), member_name(cluster, serial));
     all
-}
-
-#[cfg(test)]
-pub(crate) mod fixture {
-    use serde_json::{Value, json};
-
-    use crate::api::PostgresCluster;
-
-    /// Returns a cluster with this spec, as the API server returns it.
-    pub(crate) fn cluster(spec: &Value) -> PostgresCluster {
-        serde_json::from_value(json!({
-            "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
-            "metadata": {"name": "db", "namespace": "shop", "uid": "u-1", "generation": 1},
-            "spec": spec,
-        }))
-        .unwrap()
-    }
 }
 
 #[cfg(test)]

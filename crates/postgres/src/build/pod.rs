@@ -97,7 +97,8 @@ fn volumes(cluster: &PostgresCluster, serial: Serial) -> Vec<Volume> {
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     };
-    vec![data, empty(PROGRAM), empty(RUN), empty(SCRATCH)]
+    let certificates = container::CERTIFICATES.map(|purpose| purpose.volume(cluster));
+    [data, empty(PROGRAM), empty(RUN), empty(SCRATCH)].into_iter().chain(certificates).collect()
 }
 
 #[cfg(test)]
@@ -105,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cluster;
+    use crate::api::fixture::cluster;
 
     fn pod(spec: &serde_json::Value) -> Pod {
         let cluster = cluster(spec);

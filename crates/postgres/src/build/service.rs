@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cluster;
+    use crate::api::fixture::cluster;
 
     #[test]
     fn services_select_members_by_role() {

@@ -44,7 +44,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::build::fixture::cluster;
+    use crate::api::fixture::cluster;
 
     #[test]
     fn volume_has_the_storage_of_the_spec_and_no_owner() {

@@ -9,19 +9,30 @@
 //! - A member starts only on its own volume. A lost or replaced volume is reported and never
 //!   recreated under the same member.
 //! - Serial numbers are never reused.
-//! - The primary is never removed because the size is lowered.
+//! - The primary is never removed because the size is lowered, and neither is a standby on which a
+//!   commit may have waited.
+//! - A member is promoted only if it has every acknowledged write: see
+//!   [`postgres_model::failover::decide`].
 //! - A paused cluster gets no action.
 
+mod primary;
 #[cfg(test)]
 mod properties;
 mod size;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+use postgres_model::{
+    failover::{MissingQuorum, Reign, Replication},
+    report::InstanceReport,
+    sync::SyncConfiguration,
+    timeline::Position,
+};
 
 use crate::{
-    api::{BootstrapStatus, RetentionPolicy, Role},
+    api::{BootstrapStatus, Durability, RetentionPolicy, Role},
     membership::{Member, Membership, Serial},
 };
 
@@ -39,6 +50,38 @@ pub(crate) struct Observed {
     pub(crate) volumes: BTreeMap<Serial, Volume>,
     /// Pods with the name of a member of this cluster.
     pub(crate) pods: BTreeMap<Serial, MemberPod>,
+    /// Reports of the members that answer.
+    pub(crate) reports: BTreeMap<Serial, InstanceReport>,
+    pub(crate) failover: Failover,
+    pub(crate) synchronous: Synchronous,
+}
+
+/// What decides about the primary.
+#[derive(Clone, Debug)]
+pub(crate) struct Failover {
+    pub(crate) enabled: bool,
+    /// Duration of the Lease.
+    pub(crate) lease: Duration,
+    /// Time until the Lease expires unless it is renewed. Zero: nobody holds it.
+    pub(crate) lease_expires_in: Duration,
+    /// How long the state of the failover has been stored, as far as this process knows.
+    pub(crate) since_change: Duration,
+    /// How many bytes of WAL a failover without synchronous replication may lose.
+    pub(crate) max_lag: u64,
+    /// Last position of the primary, as far as this process knows.
+    pub(crate) last_position: Option<Position>,
+}
+
+/// What decides about synchronous replication.
+#[derive(Clone, Debug)]
+pub(crate) struct Synchronous {
+    /// How many standbys a commit should wait for.
+    pub(crate) number: usize,
+    pub(crate) durability: Durability,
+    /// Standbys that stream from the primary.
+    pub(crate) streaming: Vec<String>,
+    /// How long these have been the same.
+    pub(crate) streaming_since: Duration,
 }
 
 /// A PersistentVolumeClaim.
@@ -70,6 +113,22 @@ pub(crate) struct Decision {
     pub(crate) actions: Vec<Action>,
     /// Why the volume of a member cannot be used.
     pub(crate) problems: Vec<(Serial, VolumeProblem)>,
+    /// Why no member replaces the primary.
+    pub(crate) obstacle: Option<FailoverObstacle>,
+}
+
+/// Why no member replaces a failed primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FailoverObstacle {
+    /// The members that answer may lack acknowledged writes.
+    NoQuorum(Vec<MissingQuorum>),
+    /// The member with the most WAL lacks this number of bytes.
+    TooFarBehind(u64),
+    /// While the primary had no synchronous standby, it may have acknowledged writes that no other
+    /// member has.
+    Unprotected,
+    /// The spec forbids it.
+    Disabled,
 }
 
 /// One write.
@@ -83,6 +142,8 @@ pub(crate) enum Action {
     DeleteVolume(Serial, String),
     /// Sets the role label of the Pod with this UID.
     SetRole(Serial, String, Role),
+    /// Asks the member to receive no more WAL, and to remember this epoch.
+    Seal(Serial, u64),
 }
 
 /// Why the volume of a member cannot be used.
@@ -102,13 +163,18 @@ pub(crate) enum VolumeProblem {
 pub(crate) fn decide(observed: &Observed) -> Decision {
     let mut next = observed.membership.clone();
     if observed.paused {
-        return Decision { problems: problems(observed, &next), membership: next, actions: Vec::new() };
+        let problems = problems(observed, &next);
+        return Decision { problems, membership: next, actions: Vec::new(), obstacle: None };
     }
     learn(observed, &mut next);
     bootstrap(observed, &mut next);
+    let election = primary::elect(observed, &mut next);
+    primary::replicate(observed, &mut next);
     size::adjust(observed, &mut next);
-    let actions = actions(observed, &next);
-    Decision { problems: problems(observed, &next), membership: next, actions }
+    let mut actions = actions(observed, &next);
+    actions.extend(election.seals.into_iter().map(|serial| Action::Seal(serial, next.failover.epoch)));
+    let problems = problems(observed, &next);
+    Decision { problems, membership: next, actions, obstacle: election.obstacle }
 }
 
 /// Records the volumes that were created, and the members that have become ready.
@@ -124,20 +190,23 @@ fn learn(observed: &Observed, next: &mut Membership) {
     }
 }
 
-/// Lets the first member create the database, and makes it the primary once it is ready.
+/// Lets the first member create the database.
 fn bootstrap(observed: &Observed, next: &mut Membership) {
     if next.bootstrap.is_none() && next.members.is_empty() {
         let first = size::add(next);
-        (next.target, next.epoch) = (Some(first), next.epoch.saturating_add(1));
+        let primary = next.name_of(first);
+        next.failover.reigns =
+            vec![Reign { primary: primary.clone(), configuration: SyncConfiguration::default() }];
+        next.failover.target = Some(primary);
+        next.failover.epoch = next.failover.epoch.saturating_add(1);
     }
-    let target = next.members.iter().find(|member| Some(member.serial) == next.target);
+    let target = next.members.iter().find(|member| next.is(member.serial, next.failover.target.as_ref()));
     if let (None, Some(uid)) = (&next.bootstrap, target.and_then(|member| member.volume_uid.clone())) {
         next.bootstrap = Some(BootstrapStatus { volume_uid: uid, done: false });
     }
-    let joined = next.target.filter(|serial| observed.is_ready(*serial));
-    if let (None, Some(first), Some(bootstrap)) = (next.current, joined, &mut next.bootstrap) {
+    let exists = observed.reports.values().any(|report| report.system_identifier.is_some());
+    if let (true, Some(bootstrap)) = (exists && next.system_id.is_some(), &mut next.bootstrap) {
         bootstrap.done = true;
-        next.current = Some(first);
     }
 }
 
@@ -158,6 +227,28 @@ fn problems(observed: &Observed, next: &Membership) -> Vec<(Serial, VolumeProble
 }
 
 impl Observed {
+    /// Returns whether the primary should wait for more standbys than stream from it.
+    pub(crate) fn standbys_are_missing(&self) -> bool {
+        let others = self.membership.members.len().saturating_sub(1);
+        self.synchronous.streaming.len() < self.synchronous.number.min(others)
+    }
+
+    /// Returns the replication between these members.
+    fn replication<'a>(
+        &'a self,
+        joined: &'a [String],
+        primary: Option<&'a InstanceReport>,
+    ) -> Replication<'a> {
+        Replication {
+            number: self.synchronous.number,
+            is_required: self.synchronous.durability == Durability::Required,
+            members: joined,
+            streaming: &self.synchronous.streaming,
+            streaming_since: self.synchronous.streaming_since,
+            in_force: primary.and_then(|report| report.synchronous_standby_names.as_deref()),
+        }
+    }
+
     /// Returns whether the Pod of a member is ready and stays.
     fn is_ready(&self, serial: Serial) -> bool {
         self.pods.get(&serial).is_some_and(|pod| pod.is_ready && !pod.is_terminating)
@@ -167,6 +258,10 @@ impl Observed {
     fn action(&self, next: &Membership, member: &Member) -> Option<Action> {
         let serial = member.serial;
         let pod = self.pods.get(&serial);
+        // A failover may need what it has.
+        if member.leaving && next.is_in_quorum(serial) {
+            return None;
+        }
         if let Some(pod) = pod.filter(|pod| !pod.is_terminating && (member.leaving || pod.is_finished)) {
             return Some(Action::DeletePod(serial, pod.uid.clone()));
         }
@@ -222,5 +317,5 @@ fn may_start(next: &Membership, member: &Member) -> bool {
         .bootstrap
         .as_ref()
         .is_some_and(|bootstrap| member.volume_uid.as_ref() == Some(&bootstrap.volume_uid));
-    is_first || member.joined || next.current.is_some()
+    is_first || member.joined || next.failover.current.is_some()
 }

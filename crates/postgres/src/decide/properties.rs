@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use postgres_model::{lsn::Lsn, report::InstanceState, sync::SyncMethod};
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{
+    tests::{observed, report},
+    *,
+};
 
 /// What happens to the modelled cluster.
 #[derive(Clone, Debug)]
@@ -44,19 +48,60 @@ struct Model {
     used: BTreeSet<Serial>,
     /// Volumes on which a Pod without a primary to copy was started.
     databases: BTreeSet<String>,
+    /// Epochs at which members were sealed.
+    sealed: BTreeMap<Serial, u64>,
+    /// Timelines that were claimed, with their authors.
+    claims: BTreeMap<u32, String>,
 }
 
 impl Model {
     fn new(when_scaled: RetentionPolicy) -> Self {
-        let observed = Observed {
-            size: 3,
-            paused: false,
-            when_scaled,
-            membership: Membership::of(None),
-            volumes: BTreeMap::new(),
-            pods: BTreeMap::new(),
+        let observed = Observed { when_scaled, ..observed(3) };
+        Self {
+            observed,
+            created: 0,
+            used: BTreeSet::new(),
+            databases: BTreeSet::new(),
+            sealed: BTreeMap::new(),
+            claims: BTreeMap::new(),
+        }
+    }
+
+    /// Lets the members report: ready Pods answer, and the target is the primary at once.
+    fn report(&mut self) {
+        let membership = &self.observed.membership;
+        let failover = &membership.failover;
+        let answers = self.observed.pods.iter().filter(|(_, pod)| pod.is_ready && !pod.is_terminating);
+        let answers: Vec<_> = answers.map(|(serial, _)| *serial).collect();
+        let state = |serial: Serial| {
+            let is_sealed = failover.target.is_none() && self.sealed.get(&serial) == Some(&failover.epoch);
+            match membership.is(serial, failover.target.as_ref()) {
+                true => InstanceState::Primary,
+                false if is_sealed => InstanceState::Sealed,
+                false => InstanceState::Standby,
+            }
         };
-        Self { observed, created: 0, used: BTreeSet::new(), databases: BTreeSet::new() }
+        let member_report = |serial: Serial| {
+            let mut report = report(serial, state(serial), failover.timeline);
+            report.sealed_epoch = self.sealed.get(&serial).copied();
+            report.positions.received = Some(Lsn(0x1000));
+            if report.state == InstanceState::Primary {
+                let last =
+                    failover.reigns.last().map(|reign| reign.configuration.clone()).unwrap_or_default();
+                report.synchronous_standby_names = Some(last.standby_names(SyncMethod::Any));
+            }
+            (serial, report)
+        };
+        let reports = answers.iter().map(|serial| member_report(*serial)).collect();
+        let target =
+            membership.members.iter().find(|member| membership.is(member.serial, failover.target.as_ref()));
+        let is_held = target.is_some_and(|target| answers.contains(&target.serial));
+        self.observed.failover.lease_expires_in =
+            if is_held { Duration::from_secs(15) } else { Duration::ZERO };
+        let others = answers.iter().map(|serial| membership.name_of(*serial));
+        let streaming = others.filter(|name| failover.target.as_ref() != Some(name)).collect();
+        self.observed.synchronous.streaming = streaming;
+        self.observed.reports = reports;
     }
 
     fn uid(&mut self) -> String {
@@ -101,6 +146,8 @@ impl Model {
 
     /// Reconciles, and is killed after some writes. Returns whether there was anything to write.
     fn reconcile(&mut self, mut writes: usize) -> bool {
+        self.report();
+        self.observed.synchronous.number = usize::from(self.observed.size >= 3);
         let decision = decide(&self.observed);
         self.check(&decision);
         let changes = decision.membership != self.observed.membership;
@@ -109,6 +156,7 @@ impl Model {
                 return true;
             }
             writes -= 1;
+            self.claim(&decision.membership);
             self.observed.membership = decision.membership;
         }
         let acts = !decision.actions.is_empty();
@@ -126,9 +174,26 @@ impl Model {
         if self.observed.paused {
             assert_eq!((&decision.membership, decision.actions.len()), (before, 0));
         }
-        for primary in before.current.iter().chain(&before.target) {
-            let member = decision.membership.members.iter().find(|member| member.serial == *primary);
+        for primary in before.failover.current.iter().chain(&before.failover.target) {
+            let member = before.members.iter().find(|member| before.is(member.serial, Some(primary)));
+            let member =
+                decision.membership.members.iter().find(|one| Some(one.serial) == member.map(|it| it.serial));
             assert!(member.is_some_and(|member| !member.leaving), "the primary leaves: {decision:?}");
+        }
+        for action in &decision.actions {
+            if let Action::DeletePod(serial, _) = action {
+                let is_leaving =
+                    before.members.iter().any(|member| member.serial == *serial && member.leaving);
+                assert!(!is_leaving || !decision.membership.is_in_quorum(*serial), "{decision:?}");
+            }
+        }
+    }
+
+    /// A number of a timeline has one author.
+    fn claim(&mut self, next: &Membership) {
+        if let Some(target) = &next.failover.target {
+            let author = self.claims.entry(next.failover.timeline.get()).or_insert_with(|| target.clone());
+            assert_eq!(author, target, "two members promote to one timeline");
         }
     }
 
@@ -143,7 +208,7 @@ impl Model {
                 let volume = &self.observed.volumes[&serial];
                 let member = self.observed.membership.members.iter().find(|one| one.serial == serial);
                 assert_eq!(member.unwrap().volume_uid.as_ref(), Some(&volume.uid));
-                if self.observed.membership.current.is_none() {
+                if !self.observed.membership.is_bootstrapped() {
                     self.databases.insert(volume.uid.clone());
                 }
                 let pod = MemberPod {
@@ -163,6 +228,11 @@ impl Model {
                 assert!(!self.observed.pods.contains_key(&serial), "a Pod uses the volume");
                 let volume = self.observed.volumes.get_mut(&serial).filter(|volume| volume.uid == uid);
                 volume.unwrap().is_terminating = true;
+            }
+            Action::Seal(serial, epoch) => {
+                if self.observed.reports.contains_key(&serial) {
+                    self.sealed.insert(serial, epoch);
+                }
             }
             Action::SetRole(serial, uid, role) => {
                 let pod = self.observed.pods.get_mut(&serial).filter(|pod| pod.uid == uid).unwrap();

@@ -6,7 +6,7 @@ use crate::membership::{Member, Membership, Serial};
 /// Changes the membership by at most one member towards the desired size.
 pub(super) fn adjust(observed: &Observed, next: &mut Membership) {
     next.members.retain(|member| !is_gone(observed, member));
-    if !next.is_bootstrapped() {
+    if !next.is_bootstrapped() || next.failover.current.is_none() {
         return;
     }
     let members = next.staying().count();
@@ -32,11 +32,10 @@ fn newest_is_ready(observed: &Observed, next: &Membership) -> bool {
 
 /// Marks a member for removal: never the primary; those that are not ready first, then the newest.
 fn remove(observed: &Observed, next: &mut Membership) {
-    let keeps = [next.current, next.target];
-    let removable = next.members.iter_mut().filter(|member| !keeps.contains(&Some(member.serial)));
-    let surplus = removable.max_by_key(|member| (!observed.is_ready(member.serial), member.serial));
-    if let Some(member) = surplus {
-        member.leaving = true;
+    let removable = next.members.iter().filter(|member| !next.is_primary_or_target(member.serial));
+    let surplus = removable.map(|member| (!observed.is_ready(member.serial), member.serial)).max();
+    for member in &mut next.members {
+        member.leaving |= surplus.is_some_and(|(_, serial)| serial == member.serial);
     }
 }
 

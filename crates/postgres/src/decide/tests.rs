@@ -1,16 +1,49 @@
 //! Single decisions.
 
-use super::*;
+use postgres_model::{
+    failover::FailoverState, lsn::Lsn, report::InstanceState, sync::SyncMethod, timeline::TimelineId,
+};
 
-fn observed(size: usize) -> Observed {
+use super::*;
+use crate::membership::tests::{configuration, empty};
+
+/// Returns a new cluster. All timers have run for an hour.
+pub(super) fn observed(size: usize) -> Observed {
+    let hour = Duration::from_hours(1);
     Observed {
         size,
         paused: false,
         when_scaled: RetentionPolicy::Retain,
-        membership: Membership::of(None),
+        membership: empty(),
         volumes: BTreeMap::new(),
         pods: BTreeMap::new(),
+        reports: BTreeMap::new(),
+        failover: Failover {
+            enabled: true,
+            lease: Duration::from_secs(15),
+            lease_expires_in: Duration::from_secs(15),
+            since_change: hour,
+            max_lag: 0,
+            last_position: None,
+        },
+        synchronous: Synchronous {
+            number: usize::from(size >= 3),
+            durability: Durability::Preferred,
+            streaming: Vec::new(),
+            streaming_since: hour,
+        },
     }
+}
+
+/// Returns the report of a member in this state.
+pub(super) fn report(serial: Serial, state: InstanceState, timeline: TimelineId) -> InstanceReport {
+    let mut report = InstanceReport::starting(format!("db-{serial}"), format!("p-{serial}"), "0.1.0");
+    report.state = state;
+    report.timeline = Some(timeline);
+    report.system_identifier = "7400000000000000001".parse().ok();
+    let lines: Vec<_> = (1..timeline.get()).map(|number| format!("{number}\t0/{number}000\n")).collect();
+    report.history = Some(lines.concat());
+    report
 }
 
 fn volume(serial: Serial) -> Volume {
@@ -37,13 +70,31 @@ fn running(size: usize, serials: &[Serial]) -> Observed {
         joined: true,
         ..Member::new(*serial)
     };
+    let (first, others) = serials.split_first().unwrap();
+    let names: Vec<_> = others.iter().map(|serial| format!("db-{serial}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).filter(|_| size >= 3).collect();
+    let configuration = configuration(1.min(names.len()), &names);
+    let mut primary = report(*first, InstanceState::Primary, TimelineId::FIRST);
+    primary.synchronous_standby_names = Some(configuration.standby_names(SyncMethod::Any));
+    observed.synchronous.streaming = others.iter().map(|serial| format!("db-{serial}")).collect();
+    observed.reports.insert(*first, primary);
+    let standby = |serial: &Serial| (*serial, report(*serial, InstanceState::Standby, TimelineId::FIRST));
+    observed.reports.extend(others.iter().map(standby));
+    let name = format!("db-{first}");
     observed.membership = Membership {
         next_serial: serials.last().unwrap() + 1,
         members: serials.iter().map(member).collect(),
-        current: serials.first().copied(),
-        target: serials.first().copied(),
-        epoch: 1,
+        failover: FailoverState {
+            epoch: 1,
+            target: Some(name.clone()),
+            current: Some(name.clone()),
+            timeline: TimelineId::FIRST,
+            reigns: vec![Reign { primary: name, configuration }],
+        },
+        timelines: Vec::new(),
+        system_id: "7400000000000000001".parse().ok(),
         bootstrap: Some(BootstrapStatus { volume_uid: "v-1".into(), done: true }),
+        ..empty()
     };
     observed
 }
@@ -56,7 +107,8 @@ fn serials(membership: &Membership) -> Vec<Serial> {
 fn first_member_gets_a_volume_then_the_permission_and_a_pod() {
     let mut observed = observed(3);
     let decision = decide(&observed);
-    assert_eq!((serials(&decision.membership), decision.membership.target), (vec![1], Some(1)));
+    let target = decision.membership.failover.target.clone();
+    assert_eq!((serials(&decision.membership), target), (vec![1], Some("db-1".to_owned())));
     assert_eq!(decision.actions, [Action::CreateVolume(1)]);
     assert_eq!(decision.membership.bootstrap, None);
 
@@ -69,17 +121,26 @@ fn first_member_gets_a_volume_then_the_permission_and_a_pod() {
 }
 
 #[test]
-fn second_member_waits_until_the_first_is_ready() {
+fn second_member_waits_until_the_first_is_primary_and_ready() {
     let mut observed = running(3, &[1]);
-    observed.membership.current = None;
+    observed.membership.failover.current = None;
+    observed.membership.system_id = None;
     observed.membership.bootstrap.as_mut().unwrap().done = false;
     observed.pods.get_mut(&1).unwrap().is_ready = false;
+    let answers = std::mem::take(&mut observed.reports);
     let decision = decide(&observed);
-    assert_eq!((serials(&decision.membership), decision.membership.current), (vec![1], None));
+    assert_eq!((serials(&decision.membership), decision.membership.failover.current), (vec![1], None));
+
+    observed.reports = answers;
+    let decision = decide(&observed);
+    let membership = decision.membership;
+    assert_eq!((serials(&membership), membership.failover.current.as_deref()), (vec![1], Some("db-1")));
+    assert!(membership.is_bootstrapped() && membership.system_id.is_some());
+    assert_eq!(membership.timelines.len(), 1);
 
     observed.pods.get_mut(&1).unwrap().is_ready = true;
     let decision = decide(&observed);
-    assert_eq!((serials(&decision.membership), decision.membership.current), (vec![1, 2], Some(1)));
+    assert_eq!(serials(&decision.membership), [1, 2]);
     assert_eq!(decision.actions, [Action::CreateVolume(2)]);
 }
 
@@ -93,9 +154,9 @@ fn settled_cluster_needs_nothing() {
 #[test]
 fn lost_pod_is_recreated_on_its_volume() {
     let mut observed = running(3, &[1, 2, 3]);
-    observed.pods.remove(&1);
+    observed.pods.remove(&2);
     let decision = decide(&observed);
-    assert_eq!(decision.actions, [Action::CreatePod(1)]);
+    assert_eq!(decision.actions, [Action::CreatePod(2)]);
     assert_eq!(decision.membership, observed.membership);
 }
 
@@ -112,6 +173,24 @@ fn unready_member_leaves_first_and_the_primary_never() {
     let decision = decide(&observed);
     assert_eq!(serials(&decision.membership), [1]);
     assert_eq!(decision.membership.members.len(), 2, "member 2 is gone, and member 3 leaves");
+}
+
+#[test]
+fn standby_leaves_after_no_commit_waits_for_it() {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.size = 2;
+    observed.synchronous.number = 0;
+    let decision = decide(&observed);
+    assert_eq!((serials(&decision.membership), decision.actions), (vec![1, 2], vec![]));
+    let pending = decision.membership.failover.reigns.clone();
+    assert_eq!(pending.len(), 2, "the old configuration may be in force");
+
+    observed.membership = decision.membership;
+    assert_eq!(decide(&observed).membership, observed.membership, "it is not in force");
+    observed.reports.get_mut(&1).unwrap().synchronous_standby_names = Some(String::new());
+    let decision = decide(&observed);
+    assert_eq!(decision.membership.failover.reigns, pending[1..]);
+    assert_eq!(decision.actions, [Action::DeletePod(3, "p-3".into())]);
 }
 
 #[test]
@@ -152,7 +231,8 @@ fn volumes_that_are_lost_replaced_or_foreign_are_reported_and_not_used() {
 #[test]
 fn paused_cluster_gets_no_action() {
     let mut observed = running(5, &[1, 2, 3]);
-    observed.pods.remove(&2);
+    observed.pods.remove(&1);
+    observed.failover.lease_expires_in = Duration::ZERO;
     observed.paused = true;
     let decision = decide(&observed);
     assert_eq!((decision.membership, decision.actions), (observed.membership, vec![]));
@@ -192,18 +272,112 @@ fn foreign_volume_is_not_adopted_later() {
 #[test]
 fn no_database_is_created_twice_if_the_status_was_edited() {
     let mut without_primary = running(2, &[1, 2]);
-    (without_primary.membership.current, without_primary.membership.target) = (None, None);
+    let failover = &mut without_primary.membership.failover;
+    (failover.current, failover.target) = (None, None);
     without_primary.membership.members[1].joined = false;
     without_primary.pods.clear();
+    without_primary.reports.clear();
     assert_eq!(decide(&without_primary).actions, [Action::CreatePod(1)]);
 
     let mut without_members = running(1, &[1]);
     without_members.membership.members.clear();
-    (without_members.membership.current, without_members.membership.target) = (None, None);
+    let failover = &mut without_members.membership.failover;
+    (failover.current, failover.target) = (None, None);
     without_members.pods.clear();
-    let next = decide(&without_members).membership;
-    assert_eq!((serials(&next), next.target, next.epoch), (vec![2], None, 1));
-    without_members.membership = next;
-    without_members.volumes.insert(2, volume(2));
-    assert_eq!(decide(&without_members).actions, []);
+    without_members.reports.clear();
+    let decision = decide(&without_members);
+    assert_eq!((decision.membership, decision.actions), (without_members.membership, vec![]));
+}
+
+#[test]
+fn standbys_that_stream_are_admitted() {
+    let mut observed = running(3, &[1, 2, 3]);
+    let alone = Reign { primary: "db-1".into(), configuration: SyncConfiguration::default() };
+    observed.membership.failover.reigns = vec![alone];
+    observed.synchronous.streaming = vec!["db-3".into()];
+    let reigns = decide(&observed).membership.failover.reigns;
+    let configurations: Vec<_> = reigns.into_iter().map(|reign| reign.configuration).collect();
+    assert_eq!(configurations, [SyncConfiguration::default(), configuration(1, &["db-3"])]);
+
+    observed.reports.remove(&1);
+    assert_eq!(decide(&observed).membership, observed.membership, "the primary does not answer");
+}
+
+/// Returns a cluster whose primary is gone, and whose other members are sealed.
+fn sealed() -> Observed {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.pods.remove(&1);
+    observed.reports.remove(&1);
+    observed.membership.failover.epoch = 2;
+    (observed.membership.failover.current, observed.membership.failover.target) = (None, None);
+    for serial in [2, 3] {
+        let mut report = report(serial, InstanceState::Sealed, TimelineId::FIRST);
+        report.sealed_epoch = Some(2);
+        report.positions.received = Some(Lsn(serial.into()));
+        observed.reports.insert(serial, report);
+    }
+    observed
+}
+
+#[test]
+fn lost_primary_is_replaced_by_the_member_with_the_most_wal() {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.pods.remove(&1);
+    observed.reports.remove(&1);
+    let decision = decide(&observed);
+    assert_eq!((decision.membership.failover.epoch, &decision.membership.failover.current), (2, &None));
+    assert_eq!(decision.actions, [Action::CreatePod(1), Action::Seal(2, 2), Action::Seal(3, 2)]);
+
+    let observed = sealed();
+    let decision = decide(&observed);
+    let failover = decision.membership.failover;
+    assert_eq!((failover.target.as_deref(), failover.timeline.get()), (Some("db-3"), 2));
+    assert_eq!(failover.reigns[1].configuration, configuration(1, &["db-1", "db-2"]));
+    assert_eq!(decision.obstacle, None);
+}
+
+#[test]
+fn writes_that_only_the_former_primary_may_have_are_not_given_up() {
+    let mut one = sealed();
+    one.reports.remove(&3);
+    one.membership.failover.reigns[0].configuration = configuration(1, &["db-2", "db-3"]);
+    assert!(matches!(decide(&one).obstacle, Some(FailoverObstacle::NoQuorum(_))));
+
+    let mut alone = sealed();
+    alone.membership.failover.reigns[0].configuration = SyncConfiguration::default();
+    assert_eq!(decide(&alone).obstacle, Some(FailoverObstacle::Unprotected));
+    alone.synchronous.number = 0;
+    assert_eq!(decide(&alone).obstacle, None, "the spec accepts it");
+    alone.failover.last_position = Some(Position { timeline: TimelineId::FIRST, lsn: Lsn(9) });
+    assert_eq!(decide(&alone).obstacle, Some(FailoverObstacle::TooFarBehind(6)));
+}
+
+#[test]
+fn failover_that_is_disabled_does_not_begin() {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.pods.remove(&1);
+    observed.reports.remove(&1);
+    observed.failover.enabled = false;
+    let decision = decide(&observed);
+    assert_eq!(decision.membership, observed.membership);
+    assert_eq!(decision.actions, [Action::CreatePod(1)]);
+    assert_eq!(decision.obstacle, Some(FailoverObstacle::Disabled));
+}
+
+#[test]
+fn confirmed_primary_brings_its_history() {
+    let mut observed = sealed();
+    let timeline = TimelineId::new(4).unwrap();
+    (observed.membership.failover.target, observed.membership.failover.timeline) =
+        (Some("db-3".into()), timeline);
+    observed.reports.insert(3, report(3, InstanceState::Primary, timeline));
+    let membership = decide(&observed).membership;
+    assert_eq!(membership.failover.current.as_deref(), Some("db-3"));
+    let timelines: Vec<_> = membership
+        .timelines
+        .iter()
+        .map(|one| (one.number.get(), one.fork_lsn.map(|lsn| lsn.0), one.member.as_str()))
+        .collect();
+    let expected = [(1, None, ""), (2, Some(0x1000), ""), (3, Some(0x2000), ""), (4, Some(0x3000), "db-3")];
+    assert_eq!(timelines, expected);
 }

@@ -10,8 +10,8 @@ use operator_core::{
 use crate::{
     api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus},
     build::{member_name, selector_string, service},
-    condition_types::{AVAILABLE, SCALING, VERSION_SUPPORTED},
-    decide::VolumeProblem,
+    condition_types::{AVAILABLE, DATA_SAFE, SCALING, VERSION_SUPPORTED},
+    decide::{FailoverObstacle, VolumeProblem},
     error::Error,
     members::MemberState,
     membership::{Membership, Serial},
@@ -26,6 +26,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) pods: &'a [(Serial, MemberState)],
     /// What prevents members from running.
     pub(crate) problems: &'a [(Serial, VolumeProblem)],
+    /// Why no member replaces the primary.
+    pub(crate) obstacle: Option<&'a FailoverObstacle>,
     /// Failures of this reconcile.
     pub(crate) failures: &'a [Failure],
     /// The version that runs.
@@ -53,15 +55,19 @@ pub(crate) fn status(
     now: Timestamp,
 ) -> PostgresClusterStatus {
     let known = cluster.status.clone().unwrap_or_default();
-    let mut status = observed.membership.store(known, |serial| member_name(cluster, serial));
+    let mut status = observed.membership.store(known);
     for instance in &mut status.instances {
         let pod = observed.pods.iter().find(|(serial, _)| *serial == instance.serial);
         let state = pod.map(|(_, state)| state.clone()).unwrap_or_default();
         (instance.ready, instance.node) = (state.is_ready, state.node);
+        // Standbys keep the address while the Pod is replaced.
+        if !state.address.is_empty() {
+            instance.address = state.address;
+        }
     }
     let generation = cluster.metadata.generation.unwrap_or_default();
     let conditions = new_conditions(cluster, &status.instances, observed);
-    status.phase = if observed.membership.is_bootstrapped() { Phase::Running } else { Phase::Creating };
+    status.phase = phase(observed.membership);
     status.reason = conditions.last().map_or_else(String::new, |ready| ready.reason.to_owned());
     status.control_paused = cluster.spec.paused;
     status.observed_generation = Some(generation);
@@ -75,6 +81,14 @@ pub(crate) fn status(
     }
     status.conditions = set_conditions(&status.conditions, &conditions, generation, now);
     status
+}
+
+fn phase(membership: &Membership) -> Phase {
+    match (membership.is_bootstrapped(), &membership.failover.current) {
+        (false, _) => Phase::Creating,
+        (true, Some(_)) => Phase::Running,
+        (true, None) => Phase::FailingOver,
+    }
 }
 
 fn count(length: usize) -> i32 {
@@ -93,28 +107,81 @@ fn new_conditions(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
-) -> [NewCondition; 4] {
-    let available = available(instances, observed.membership);
+) -> [NewCondition; 5] {
+    let available = available(instances, observed);
+    let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
     let version = version_supported(observed.version);
     let ready = summary(cluster, instances, [&available, &scaling]);
-    [available, scaling, version, ready]
+    [available, data_safe, scaling, version, ready]
 }
 
-fn available(instances: &[InstanceStatus], membership: &Membership) -> NewCondition {
-    let primary = instances.iter().find(|instance| Some(instance.serial) == membership.current);
-    match primary {
-        Some(primary) if primary.ready => {
+fn available(instances: &[InstanceStatus], observed: &Observation<'_>) -> NewCondition {
+    let membership = observed.membership;
+    let primary = instances.iter().find(|instance| membership.is_primary(instance.serial));
+    let is_false = |reason, message: String| NewCondition::is_false(AVAILABLE, reason, message);
+    match (primary, observed.obstacle) {
+        (_, Some(obstacle)) => {
+            let (reason, message) = describe_obstacle(obstacle);
+            is_false(reason, message)
+        }
+        (Some(primary), None) if primary.ready => {
             NewCondition::is_true(AVAILABLE, reasons::AS_SPECIFIED, format!("{} takes writes", primary.name))
         }
-        Some(primary) => NewCondition::is_false(
-            AVAILABLE,
-            reasons::NO_PRIMARY,
-            format!("the primary {} is not ready", primary.name),
-        ),
-        None => {
-            NewCondition::is_false(AVAILABLE, reasons::NO_PRIMARY, "no member has created the database yet")
+        (Some(primary), None) => {
+            is_false(reasons::NO_PRIMARY, format!("the primary {} is not ready", primary.name))
         }
+        (None, None) if membership.is_bootstrapped() => is_false(
+            reasons::FAILING_OVER,
+            match &membership.failover.target {
+                Some(target) => format!("{target} becomes the primary"),
+                None => "the members are asked what they have".to_owned(),
+            },
+        ),
+        (None, None) => is_false(reasons::NO_PRIMARY, "no member has created the database yet".to_owned()),
+    }
+}
+
+fn describe_obstacle(obstacle: &FailoverObstacle) -> (&'static str, String) {
+    match obstacle {
+        FailoverObstacle::NoQuorum(missing) => {
+            let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+            (reasons::NO_QUORUM, missing.join("; "))
+        }
+        FailoverObstacle::TooFarBehind(bytes) => (
+            reasons::ASYNC_LAG,
+            format!(
+                "the member with the most WAL lacks {bytes} bytes, more than spec.failover.maxLagBytes; raise it, or wait for the former primary"
+            ),
+        ),
+        FailoverObstacle::Unprotected => (
+            reasons::SYNC_LOWERED,
+            "the former primary took writes without a standby, and only it is known to have them; wait for it"
+                .to_owned(),
+        ),
+        FailoverObstacle::Disabled => (
+            reasons::FAILOVER_DISABLED,
+            "the primary has failed, and spec.failover.enabled is false".to_owned(),
+        ),
+    }
+}
+
+/// True if a commit is acknowledged only after as many standbys have it as the spec says.
+fn data_safe(cluster: &PostgresCluster, observed: &Observation<'_>) -> NewCondition {
+    let is_false = |reason, message: &str| NewCondition::is_false(DATA_SAFE, reason, message);
+    let wanted = cluster.spec.synchronous.number(usize::try_from(cluster.spec.size).unwrap_or_default());
+    let reigns = &observed.membership.failover.reigns;
+    let number = reigns.iter().map(|reign| reign.configuration.number()).min().unwrap_or_default();
+    if observed.membership.members.len() < 2 {
+        is_false(reasons::SINGLE_MEMBER, "no other member has a copy of the data")
+    } else if wanted == 0 {
+        is_false(reasons::ASYNCHRONOUS, "a commit waits for no standby; see spec.synchronous.number")
+    } else if number < wanted {
+        let message = format!("a commit waits for {number} of the {wanted} standbys that the spec requires");
+        is_false(reasons::SYNC_LOWERED, &message)
+    } else {
+        let message = format!("a commit waits for {number} standbys");
+        NewCondition::is_true(DATA_SAFE, reasons::AS_SPECIFIED, message)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::support::TestEnv;
 
 #[tokio::test]
 async fn invalid_specs_are_refused_with_the_rule() {
-    let env = TestEnv::new(0).await;
+    let env = TestEnv::new().await;
     for (spec, message) in [
         (json!({"size": 0}), "should be greater than or equal to 1"),
         (json!({"size": 10}), "should be less than or equal to 9"),
@@ -14,6 +14,10 @@ async fn invalid_specs_are_refused_with_the_rule() {
         (json!({"version": "17.6.1.2"}), "version must be a version of PostgreSQL"),
         (json!({"version": -1}), "version must be a version of PostgreSQL"),
         (json!({"image": "two words"}), "must not contain whitespace"),
+        (json!({"size": 2, "synchronous": {"number": 2}}), "synchronous.number must be lower than spec.size"),
+        (json!({"synchronous": {"number": 9}}), "should be less than or equal to 8"),
+        (json!({"failover": {"leaseSeconds": 5}}), "should be greater than or equal to 6"),
+        (json!({"failover": {"maxLagBytes": -1}}), "should be greater than or equal to 0"),
         (json!({"storage": {"size": "much"}}), "storage.size must be a quantity"),
         (json!({"storage": {"size": "1Mi"}}), "storage.size must be at least 256Mi"),
     ] {
@@ -30,7 +34,7 @@ async fn invalid_specs_are_refused_with_the_rule() {
 
 #[tokio::test]
 async fn storage_only_grows() {
-    let env = TestEnv::new(0).await;
+    let env = TestEnv::new().await;
     env.create("db", json!({"paused": true, "storage": {"size": "2Gi"}})).await.unwrap();
     for (storage, message) in [
         (json!({"size": "1Gi"}), "storage.size can only grow"),
@@ -45,7 +49,11 @@ async fn storage_only_grows() {
 
 #[tokio::test]
 async fn defaults_are_those_of_the_reference() {
-    let env = TestEnv::new(0).await;
+    let env = TestEnv::new().await;
     let spec = env.create("db", json!({"paused": true})).await.unwrap().spec;
+    assert_eq!(
+        (spec.failover.enabled, spec.failover.lease_seconds, spec.synchronous.number),
+        (true, 15, None)
+    );
     assert_eq!((spec.size, spec.anti_affinity, spec.storage.size.0.as_str()), (3, false, "1Gi"));
 }

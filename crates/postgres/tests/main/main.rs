@@ -1,5 +1,4 @@
-//! Tests of the PostgresCluster controller on a real API server, with simulated Pods: no database
-//! runs in them.
+//! The API of a PostgresCluster on a real API server. `tests/postgres` runs clusters with databases.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,7 +8,4 @@
 )]
 
 mod bad_input;
-mod failures;
-mod no_op;
 mod support;
-mod walk_through;

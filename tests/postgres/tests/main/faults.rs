@@ -53,11 +53,11 @@ impl Trial {
             self.ledger.write(&client).await;
         }
         let primary = self.database.primary()?.name.clone();
-        let others: Vec<_> = self.database.members.iter().map(|member| member.name.clone()).collect();
+        let others: Vec<_> = self.database.kubelet.members.iter().map(|member| member.name.clone()).collect();
         let other = self.random.choice(others).filter(|_| self.random.u8(0..4) == 0);
         let victim = other.unwrap_or_else(|| primary.clone());
         let began = Instant::now();
-        let member = self.database.member(&victim)?;
+        let member = self.database.kubelet.member(&victim)?;
         match fault {
             Fault::Kill => member.kill()?,
             Fault::Crash => member.signal_postgresql(Signal::KILL)?,
@@ -70,7 +70,7 @@ impl Trial {
         let stopped = Instant::now();
         self.until_writable().await?;
         let unavailable = stopped.elapsed();
-        let member = self.database.member(&victim)?;
+        let member = self.database.kubelet.member(&victim)?;
         match fault {
             Fault::Kill => member.start()?,
             Fault::Cut => member.api.heal(),
@@ -84,12 +84,12 @@ impl Trial {
         Ok((fault, unavailable))
     }
 
-    /// Operates until a primary acknowledges a row.
+    /// Waits until a primary acknowledges a row.
     async fn until_writable(&mut self) -> Result<()> {
         let end = Instant::now() + Duration::from_mins(2);
         loop {
-            ensure!(Instant::now() < end, "no primary acknowledges rows\n{}", self.database.logs());
-            self.database.operate().await?;
+            ensure!(Instant::now() < end, "no primary acknowledges rows\n{}", self.database.kubelet.logs());
+            self.database.look().await?;
             if let Ok(primary) = self.database.primary()
                 && let Ok(client) = connect(primary).await
                 && self.ledger.write(&client).await
@@ -115,7 +115,7 @@ async fn no_acknowledged_row_is_lost() {
         longest = longest.max(unavailable);
         println!("fault {number}: {fault:?}, writable again after {:.1} s", unavailable.as_secs_f32());
         let (rows, lost) = trial.ledger.check(trial.database.primary().unwrap()).await.unwrap();
-        assert_eq!(lost, [0; 0], "seed {seed}, fault {number}: {fault:?}\n{}", trial.database.logs());
+        assert_eq!(lost, [0; 0], "seed {seed}, fault {number}: {fault:?}\n{}", trial.database.kubelet.logs());
         acknowledged = rows;
     }
     println!(

@@ -1,7 +1,6 @@
 //! Members whose power fails in the middle of something.
 
 use std::{
-    fs,
     path::Path,
     time::{Duration, Instant},
 };
@@ -10,6 +9,7 @@ use anyhow::Result;
 use cluster::wait::eventually;
 use postgres_processes::{Database, Member};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::{
     ledger::{Ledger, connect},
@@ -17,10 +17,6 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn log(member: &Member) -> String {
-    fs::read_to_string(member.folder().join("log")).unwrap_or_default()
-}
 
 /// Kills a member as soon as a file or directory of its volume exists.
 async fn kill_when_there_is(member: &mut Member, name: &str) -> Result<()> {
@@ -31,43 +27,44 @@ async fn kill_when_there_is(member: &mut Member, name: &str) -> Result<()> {
 
 #[tokio::test]
 async fn interrupted_creation_and_clone_begin_again() {
-    let mut database = Database::new(cluster::shared().await.unwrap(), 2).await.unwrap();
-    let first = &mut database.members[0];
-    first.start().unwrap();
+    let mut database = Database::new(1).await.unwrap();
+    database.until_members("started", |members| !members.is_empty()).await.unwrap();
+    let first = &mut database.kubelet.members[0];
     kill_when_there_is(first, "data.partial").await.unwrap();
     assert!(!first.folder().join("volume/data").exists());
     first.start().unwrap();
-    database.until("created", |database, _| database.state.current.is_some()).await.unwrap();
+    database.until_complete().await.unwrap();
     // A copy takes long enough to be interrupted.
     let filler = "CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 100000)";
-    database.members[0].sql(&format!("SET synchronous_commit = local; {filler}")).unwrap();
-    let second = &mut database.members[1];
-    second.start().unwrap();
+    database.kubelet.members[0].sql(&format!("SET synchronous_commit = local; {filler}")).unwrap();
+    database.change(json!({"size": 2})).await.unwrap();
+    database.until_members("started", |members| members.len() == 2).await.unwrap();
+    let second = &mut database.kubelet.members[1];
     kill_when_there_is(second, "data.partial").await.unwrap();
     assert!(!second.folder().join("volume/data").exists());
     second.start().unwrap();
     database.until_complete().await.unwrap();
-    assert_eq!(log(&database.members[1]).matches("cloning the primary").count(), 2);
+    assert_eq!(database.kubelet.members[1].log().matches("cloning the primary").count(), 2);
 }
 
 #[tokio::test]
 async fn primary_that_is_killed_during_its_promotion_loses_nothing() {
     let mut database = database().await.unwrap();
-    let mut ledger = Ledger::create(&database.members[0]).unwrap();
-    let client = connect(&database.members[0]).await.unwrap();
+    let mut ledger = Ledger::create(&database.kubelet.members[0]).unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
     for _ in 0..20 {
         assert!(ledger.write(&client).await);
     }
-    database.members[0].kill().unwrap();
-    let is_promoting = |database: &Database| {
-        let others = database.members.iter().skip(1);
-        others.filter(|member| log(member).contains("promoting")).map(|member| member.name.clone()).next()
+    database.kubelet.members[0].kill().unwrap();
+    let promoting = |members: &[Member]| {
+        let mut others = members.iter().skip(1);
+        others.find(|member| member.log().contains("promoting")).map(|member| member.name.clone())
     };
-    database.until("promoting", |database, _| is_promoting(database).is_some()).await.unwrap();
-    let target = is_promoting(&database).unwrap();
-    database.member(&target).unwrap().kill().unwrap();
-    database.members[0].start().unwrap();
-    database.member(&target).unwrap().start().unwrap();
+    database.until_members("promoting", |members| promoting(members).is_some()).await.unwrap();
+    let target = promoting(&database.kubelet.members).unwrap();
+    database.kubelet.member(&target).unwrap().kill().unwrap();
+    database.kubelet.members[0].start().unwrap();
+    database.kubelet.member(&target).unwrap().start().unwrap();
     database.until_complete().await.unwrap();
     let (acknowledged, lost) = ledger.check(database.primary().unwrap()).await.unwrap();
     assert_eq!((acknowledged, lost), (20, vec![]));
@@ -76,15 +73,14 @@ async fn primary_that_is_killed_during_its_promotion_loses_nothing() {
 #[tokio::test]
 async fn primary_that_stops_hands_over_before_its_lease_expires() {
     let mut database = database().await.unwrap();
-    let mut ledger = Ledger::create(&database.members[0]).unwrap();
+    let mut ledger = Ledger::create(&database.kubelet.members[0]).unwrap();
     let began = Instant::now();
-    database.members[0].signal(Signal::TERM).unwrap();
-    database.members[0].wait().await.unwrap();
-    let is_over = |database: &Database| database.state.epoch > 1 && database.state.current.is_some();
-    database.until("handed over", |database, _| is_over(database)).await.unwrap();
+    database.kubelet.members[0].signal(Signal::TERM).unwrap();
+    database.kubelet.members[0].wait().await.unwrap();
+    database.until_failed_over().await.unwrap();
     let client = connect(database.primary().unwrap()).await.unwrap();
     assert!(ledger.write(&client).await);
     let unavailable = began.elapsed();
     println!("handed over after {:.1} s", unavailable.as_secs_f32());
-    assert!(unavailable < Duration::from_secs(6), "{unavailable:?}\n{}", database.logs());
+    assert!(unavailable < Duration::from_secs(6), "{unavailable:?}\n{}", database.kubelet.logs());
 }

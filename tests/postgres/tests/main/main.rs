@@ -1,6 +1,17 @@
-//! Members with real PostgreSQL, under a real API server.
+//! Members with real PostgreSQL, under the real controller and a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
+mod failures;
 mod faults;
 mod interruptions;
 mod ledger;
 mod life;
+mod no_op;
+mod support;
+mod walk_through;

@@ -1,0 +1,171 @@
+//! Which standbys a commit waits for. Pure: the operator stores the result before anybody acts on it.
+//!
+//! Only the operator lowers the number, so a primary that is cut off never decides to go on alone. A
+//! change has two steps. First, both configurations are stored, and the primary applies the new one.
+//! After it is [in force](crate::in_force), only the new one is stored. A failover in between needs a
+//! quorum of both.
+
+use std::time::Duration;
+
+use super::{FailoverState, Reign};
+use crate::sync::{SyncConfiguration, SyncMethod};
+
+/// How long standbys may be away before a commit no longer waits for them.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the operator sees of the replication from the primary.
+#[derive(Clone, Copy, Debug)]
+pub struct Replication<'a> {
+    /// How many standbys a commit should wait for.
+    pub number: usize,
+    /// Whether writes wait while too few standbys stream. Otherwise, the number is lowered.
+    pub is_required: bool,
+    /// Members that have joined and stay, in the order of their priority.
+    pub members: &'a [String],
+    /// Standbys that stream from the primary.
+    pub streaming: &'a [String],
+    /// How long these have been the same.
+    pub streaming_since: Duration,
+    /// The parameter `synchronous_standby_names` of the primary, if it is
+    /// [in force](crate::in_force).
+    pub in_force: Option<&'a str>,
+}
+
+impl Replication<'_> {
+    /// Returns the configuration of a member that becomes the primary: a commit waits for others.
+    pub fn first(&self, primary: &str) -> SyncConfiguration {
+        configuration(self.number, self.others(primary))
+    }
+
+    /// Returns the reigns after one step, or `None` if nothing changes. The caller has a report of
+    /// the confirmed primary.
+    pub fn next(&self, state: &FailoverState) -> Option<Vec<Reign>> {
+        let primary = state.current.as_ref().filter(|current| state.target.as_ref() == Some(current))?;
+        match state.reigns.as_slice() {
+            [current] if current.primary == *primary => {
+                let configuration = self.wanted(primary, &current.configuration);
+                let is_new = configuration != current.configuration;
+                is_new.then(|| vec![current.clone(), Reign { primary: primary.clone(), configuration }])
+            }
+            [.., last] if last.primary == *primary => {
+                let is_in_force = self.in_force == Some(&last.configuration.standby_names(SyncMethod::Any));
+                is_in_force.then(|| vec![last.clone()])
+            }
+            _ => None,
+        }
+    }
+
+    fn others(&self, primary: &str) -> Vec<String> {
+        self.members.iter().filter(|name| *name != primary).cloned().collect()
+    }
+
+    fn wanted(&self, primary: &str, current: &SyncConfiguration) -> SyncConfiguration {
+        let streams = |name: &String| self.streaming.contains(name);
+        let others = self.others(primary).into_iter();
+        let admitted: Vec<_> =
+            others.filter(|name| current.members().contains(name) || streams(name)).collect();
+        let streaming: Vec<_> = admitted.iter().filter(|name| streams(name)).cloned().collect();
+        let is_enough = streaming.len() >= self.number.min(admitted.len());
+        if is_enough || self.is_required {
+            configuration(self.number, admitted)
+        } else if self.streaming_since >= PATIENCE {
+            configuration(self.number, streaming)
+        } else {
+            configuration(current.number(), admitted)
+        }
+    }
+}
+
+/// Returns a configuration in which a commit waits for at most `number` of `members`. Without
+/// synchronous replication, nobody is listed.
+fn configuration(number: usize, members: Vec<String>) -> SyncConfiguration {
+    let number = number.min(members.len());
+    let members = if number == 0 { Vec::new() } else { members };
+    SyncConfiguration::new(number, members).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::TimelineId;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn state(configurations: &[(usize, &[&str])]) -> FailoverState {
+        let reign = |(number, members): &(usize, &[&str])| Reign {
+            primary: "a".into(),
+            configuration: SyncConfiguration::new(*number, names(members)).unwrap(),
+        };
+        FailoverState {
+            epoch: 1,
+            target: Some("a".into()),
+            current: Some("a".into()),
+            timeline: TimelineId::FIRST,
+            reigns: configurations.iter().map(reign).collect(),
+        }
+    }
+
+    /// Returns the next configurations of the primary `a`, whose number should be 1.
+    fn next(
+        configurations: &[(usize, &[&str])],
+        streaming: &[&str],
+        seconds: u64,
+        is_required: bool,
+    ) -> Option<Vec<(usize, Vec<String>)>> {
+        let (members, streaming) = (names(&["a", "b", "c"]), names(streaming));
+        let replication = Replication {
+            number: 1,
+            is_required,
+            members: &members,
+            streaming: &streaming,
+            streaming_since: Duration::from_secs(seconds),
+            in_force: Some("ANY 1 (\"b\", \"c\")"),
+        };
+        let reigns = replication.next(&state(configurations))?;
+        let configuration =
+            |reign: &Reign| (reign.configuration.number(), reign.configuration.members().to_vec());
+        Some(reigns.iter().map(configuration).collect())
+    }
+
+    #[test]
+    fn standbys_are_admitted_when_they_stream() {
+        let both = (1, names(&["b", "c"]));
+        assert_eq!(next(&[(0, &[])], &["c"], 0, false), Some(vec![(0, vec![]), (1, names(&["c"]))]));
+        assert_eq!(next(&[(1, &["c"])], &["b"], 0, false), Some(vec![(1, names(&["c"])), both]));
+        assert_eq!(next(&[(1, &["b", "c"])], &["b"], 60, false), None, "one of two is enough");
+    }
+
+    #[test]
+    fn number_is_lowered_after_a_while_unless_it_is_required() {
+        let both: &[(usize, &[&str])] = &[(1, &["b", "c"])];
+        assert_eq!(next(both, &[], 9, false), None);
+        assert_eq!(next(both, &[], 10, false), Some(vec![(1, names(&["b", "c"])), (0, vec![])]));
+        assert_eq!(next(both, &[], 60, true), None);
+    }
+
+    #[test]
+    fn old_configuration_goes_when_the_new_one_is_in_force() {
+        let changing: &[(usize, &[&str])] = &[(0, &[]), (1, &["b", "c"])];
+        assert_eq!(next(changing, &["b"], 0, false), Some(vec![(1, names(&["b", "c"]))]));
+        let another: &[(usize, &[&str])] = &[(1, &["b", "c"]), (1, &["b"])];
+        assert_eq!(next(another, &["b"], 60, false), None);
+    }
+
+    #[test]
+    fn nothing_changes_during_a_failover() {
+        let mut state = state(&[(0, &[])]);
+        state.target = None;
+        let replication = Replication {
+            number: 1,
+            is_required: false,
+            members: &names(&["a", "b"]),
+            streaming: &names(&["b"]),
+            streaming_since: Duration::ZERO,
+            in_force: None,
+        };
+        assert_eq!(replication.next(&state), None);
+        assert_eq!(replication.first("b").members(), ["a"]);
+    }
+}

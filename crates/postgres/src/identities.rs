@@ -1,0 +1,226 @@
+//! Certificates of a cluster: its authority, those of its members, and the one of the operator.
+//!
+//! The Secrets are read by their names, so the controller needs no right to list Secrets. They are
+//! checked again every ten minutes, and when the cluster needs other names.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use certificates::{
+    Authority, Client as ClientCertificate, Lifetimes, Serving, SigningKey, bundle, issue_client,
+    issue_serving, new_authority,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt, api::PostParams};
+use operator_core::{
+    ObjectKey,
+    error::is_already_exists,
+    kind::{describe, uid},
+    owner::{Owner, describe_controller},
+    write::WriteError,
+};
+use parking_lot::Mutex;
+use postgres_model::status_api::{MEMBER, OPERATOR};
+use rustls::pki_types::ServerName;
+use tokio::time::Instant;
+
+use crate::{
+    api::PostgresCluster,
+    build::secret::{self, Content, Purpose},
+    children::key,
+    error::Error,
+    status_client::StatusClient,
+};
+
+/// Time after which the Secrets are read again.
+const RECHECK: Duration = Duration::from_mins(10);
+/// Lifetime of the authority, which is not renewed.
+const AUTHORITY: Duration = Duration::from_hours(10 * 365 * 24);
+/// Lifetime of the certificates.
+const CERTIFICATE: Duration = Duration::from_hours(90 * 24);
+
+/// Certificates of all clusters.
+pub(crate) struct Identities {
+    client: Client,
+    lifetimes: Lifetimes,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+/// What was found or issued last.
+struct Known {
+    checked: Instant,
+    names: Vec<String>,
+    client: Arc<StatusClient>,
+}
+
+/// The authority of a cluster, which issues everything else.
+struct Issuer {
+    authority: Authority,
+    key: SigningKey,
+    now: Timestamp,
+    lifetimes: Lifetimes,
+}
+
+impl Identities {
+    /// Creates the store. `client` reads and writes Secrets.
+    pub(crate) fn new(client: Client) -> Self {
+        let lifetimes = Lifetimes::new(AUTHORITY, CERTIFICATE).unwrap_or_default();
+        Self { client, lifetimes, known: Mutex::default() }
+    }
+
+    /// Creates and renews the Secrets of a cluster, and returns the client for its members. `names`
+    /// are those of the servers.
+    ///
+    /// # Errors
+    /// Returns an error if a Secret cannot be written, belongs to somebody else, or holds an authority
+    /// that cannot be used.
+    pub(crate) async fn ensure(
+        &self,
+        cluster: &PostgresCluster,
+        owner: &Owner,
+        names: Vec<String>,
+    ) -> Result<Arc<StatusClient>, Error> {
+        if let Some(known) = self.known.lock().get(&uid(cluster))
+            && known.checked.elapsed() < RECHECK
+            && known.names == names
+        {
+            return Ok(known.client.clone());
+        }
+        let issuer = self.issuer(cluster, owner).await?;
+        let hosts: Vec<_> = names.iter().filter_map(|name| ServerName::try_from(name.clone()).ok()).collect();
+        self.reconcile(cluster, owner, Purpose::Server, |known| issuer.serving(known, &hosts)).await?;
+        self.reconcile(cluster, owner, Purpose::Replication, |known| issuer.member(known)).await?;
+        let client = Arc::new(issuer.operator()?);
+        let known = Known { checked: Instant::now(), names, client: client.clone() };
+        self.known.lock().insert(uid(cluster), known);
+        Ok(client)
+    }
+
+    /// Forgets a cluster that no longer exists.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.known.lock().remove(uid);
+    }
+
+    async fn issuer(&self, cluster: &PostgresCluster, owner: &Owner) -> Result<Issuer, Error> {
+        let (now, lifetimes) = (Timestamp::now(), self.lifetimes);
+        // An authority that exists is never replaced.
+        let new = |known: Option<&Content>| {
+            if known.is_some() {
+                return Ok(None);
+            }
+            let (authority, key) = new_authority(now, lifetimes)?;
+            Ok(Some(secret::authority(&bundle(&[authority]), &key.pem())))
+        };
+        let content = self.reconcile(cluster, owner, Purpose::Authority, new).await?;
+        let key = SigningKey::read(secret::value(&content, secret::AUTHORITY_KEY));
+        let authorities = Authority::read_all(secret::value(&content, secret::AUTHORITY));
+        let pair = key.and_then(|key| {
+            let authority = authorities.into_iter().find(|authority| key.belongs_to(authority))?;
+            Some((authority, key))
+        });
+        let (authority, key) =
+            pair.ok_or_else(|| Error::InvalidAuthority(Purpose::Authority.name(cluster)))?;
+        Ok(Issuer { authority, key, now, lifetimes })
+    }
+
+    /// Reads a Secret, and writes the content that `next` returns for it. Returns its content.
+    async fn reconcile(
+        &self,
+        cluster: &PostgresCluster,
+        owner: &Owner,
+        purpose: Purpose,
+        next: impl Fn(Option<&Content>) -> Result<Option<Content>, Error>,
+    ) -> Result<Content, Error> {
+        let key = key(cluster, &purpose.name(cluster));
+        let secrets: Api<Secret> =
+            Api::namespaced(self.client.clone(), &cluster.namespace().unwrap_or_default());
+        let failed = |action| {
+            let object = describe::<Secret>(&key);
+            move |source| Error::from_write(WriteError::Api { action, object, source })
+        };
+        let Some(present) = secrets.get_opt(key.name()).await.map_err(failed("read"))? else {
+            let content = next(None)?.unwrap_or_default();
+            let mut secret = purpose.secret(cluster, content.clone());
+            owner.set_on(&mut secret.metadata);
+            return match secrets.create(&PostParams::default(), &secret).await {
+                Ok(_) => Ok(content),
+                Err(error) if is_already_exists(&error) => Err(Error::SecretChanged(key.to_string())),
+                Err(error) => Err(failed("create")(error)),
+            };
+        };
+        if !owner.owns(&present.metadata) {
+            return Err(not_owned(&key, owner, &present));
+        }
+        let content = present.data.clone().unwrap_or_default();
+        let Some(changed) = next(Some(&content))? else { return Ok(content) };
+        let renewed = Secret { data: Some(changed.clone()), ..present };
+        secrets.replace(key.name(), &PostParams::default(), &renewed).await.map_err(failed("renew"))?;
+        Ok(changed)
+    }
+}
+
+impl Issuer {
+    fn serving(
+        &self,
+        known: Option<&Content>,
+        names: &[ServerName<'static>],
+    ) -> Result<Option<Content>, Error> {
+        let read = known.and_then(|known| {
+            Serving::read(secret::value(known, secret::CHAIN), secret::value(known, secret::KEY)).ok()
+        });
+        let is_current = read.is_some_and(|serving| {
+            self.is_current(serving.validity().renewal_time())
+                && serving.is_trusted_by(&self.authority, self.now)
+                && serving.is_valid_for(names)
+        });
+        if is_current && self.is_trusted(known) {
+            return Ok(None);
+        }
+        let serving = issue_serving(self.now, self.lifetimes, names, &self.authority, &self.key)?;
+        Ok(Some(secret::identity(&self.authorities(), serving.chain_pem(), serving.key_pem())))
+    }
+
+    fn member(&self, known: Option<&Content>) -> Result<Option<Content>, Error> {
+        let read = known.and_then(|known| {
+            let (chain, key) = (secret::value(known, secret::CHAIN), secret::value(known, secret::KEY));
+            ClientCertificate::read(chain, key).ok()
+        });
+        let is_current = read.is_some_and(|client| {
+            self.is_current(client.validity().renewal_time())
+                && client.issuer(std::slice::from_ref(&self.authority), self.now).is_some()
+                && client.common_name().as_deref() == Some(MEMBER)
+        });
+        if is_current && self.is_trusted(known) {
+            return Ok(None);
+        }
+        let client = issue_client(self.now, self.lifetimes, MEMBER, &self.authority, &self.key)?;
+        Ok(Some(secret::identity(&self.authorities(), client.chain_pem(), client.key_pem())))
+    }
+
+    /// Returns a client with a certificate that exists only in this process.
+    fn operator(&self) -> Result<StatusClient, Error> {
+        let client = issue_client(self.now, self.lifetimes, OPERATOR, &self.authority, &self.key)?;
+        Ok(StatusClient::new(&self.authorities(), client.chain_pem(), client.key_pem())?)
+    }
+
+    fn authorities(&self) -> Vec<u8> {
+        bundle(std::slice::from_ref(&self.authority))
+    }
+
+    fn is_current(&self, renewal: Timestamp) -> bool {
+        self.now < renewal
+    }
+
+    /// Returns whether a Secret has the present authority.
+    fn is_trusted(&self, known: Option<&Content>) -> bool {
+        known.is_some_and(|known| secret::value(known, secret::AUTHORITY) == self.authorities())
+    }
+}
+
+fn not_owned(key: &ObjectKey, owner: &Owner, secret: &Secret) -> Error {
+    Error::from_write(WriteError::NotOwned {
+        object: describe::<Secret>(key),
+        holder: describe_controller(&secret.metadata),
+        is_garbage: owner.succeeds_owner_of(&secret.metadata),
+    })
+}

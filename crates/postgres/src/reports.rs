@@ -1,0 +1,187 @@
+//! Reports of the members, which a task for each Pod keeps up to date.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use operator_core::{ObjectKey, builder::Trigger, error::chain};
+use parking_lot::Mutex;
+use postgres_model::report::{InstanceReport, InstanceState, WalPositions};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info};
+
+use crate::{
+    membership::Serial,
+    status_client::{StatusClient, StatusConnection, StatusError},
+};
+
+/// How long a member may wait for news before it answers. A network that is gone is noticed then.
+const WAIT: Duration = Duration::from_secs(25);
+/// Time between two attempts to reach a member.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A Pod whose reports are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// UID of the Pod.
+    pub(crate) pod_uid: String,
+    pub(crate) address: IpAddr,
+    /// Name in the certificate of the member.
+    pub(crate) host: String,
+}
+
+/// Reports of all clusters.
+pub(crate) struct Reports {
+    trigger: Trigger,
+    clusters: Mutex<HashMap<String, BTreeMap<Serial, Followed>>>,
+}
+
+/// A Pod that is followed.
+struct Followed {
+    source: Source,
+    client: Arc<StatusClient>,
+    latest: Latest,
+    seal: Option<Seal>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Request to seal a member.
+struct Seal {
+    epoch: u64,
+    task: AbortOnDropHandle<()>,
+}
+
+/// The last report of a Pod, and whom it concerns.
+#[derive(Clone)]
+struct Latest {
+    report: Arc<Mutex<Option<InstanceReport>>>,
+    cluster: ObjectKey,
+    trigger: Trigger,
+}
+
+impl Reports {
+    pub(crate) fn new(trigger: Trigger) -> Self {
+        Self { trigger, clusters: Mutex::default() }
+    }
+
+    /// Follows these Pods of a cluster, and no others.
+    pub(crate) fn follow(
+        &self,
+        uid: &str,
+        cluster: &ObjectKey,
+        client: &Arc<StatusClient>,
+        sources: BTreeMap<Serial, Source>,
+    ) {
+        let mut clusters = self.clusters.lock();
+        let followed = clusters.entry(uid.to_owned()).or_default();
+        followed.retain(|serial, known| {
+            Arc::ptr_eq(&known.client, client) && sources.get(serial) == Some(&known.source)
+        });
+        for (serial, source) in sources {
+            followed.entry(serial).or_insert_with(|| {
+                let (cluster, trigger) = (cluster.clone(), self.trigger.clone());
+                let latest = Latest { report: Arc::default(), cluster, trigger };
+                let task = tokio::spawn(poll(client.clone(), source.clone(), latest.clone()));
+                let (client, task) = (client.clone(), AbortOnDropHandle::new(task));
+                Followed { source, client, latest, seal: None, _task: task }
+            });
+        }
+    }
+
+    /// Returns the reports of the members that answer.
+    pub(crate) fn of(&self, uid: &str) -> BTreeMap<Serial, InstanceReport> {
+        let clusters = self.clusters.lock();
+        let followed = clusters.get(uid).into_iter().flatten();
+        followed.filter_map(|(serial, pod)| Some((*serial, pod.latest.report.lock().clone()?))).collect()
+    }
+
+    /// Asks a member to seal itself. Its report tells when it has. Does nothing while it is asked.
+    pub(crate) fn seal(&self, uid: &str, serial: Serial, epoch: u64) {
+        let mut clusters = self.clusters.lock();
+        let Some(pod) = clusters.get_mut(uid).and_then(|followed| followed.get_mut(&serial)) else { return };
+        let is_asked = |seal: &Seal| seal.epoch == epoch && !seal.task.is_finished();
+        if !pod.seal.as_ref().is_some_and(is_asked) {
+            let (client, source, latest) = (pod.client.clone(), pod.source.clone(), pod.latest.clone());
+            let task = AbortOnDropHandle::new(tokio::spawn(seal(client, source, latest, epoch)));
+            pod.seal = Some(Seal { epoch, task });
+        }
+    }
+
+    /// Forgets a cluster that no longer exists.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.clusters.lock().remove(uid);
+    }
+}
+
+impl Latest {
+    /// Publishes what a member has answered, and reconciles the cluster if that decides anything.
+    fn publish(&self, report: Option<InstanceReport>) {
+        let before = std::mem::replace(&mut *self.report.lock(), report.clone());
+        if before.as_ref().map(decisive) != report.as_ref().map(decisive) {
+            self.trigger.reconcile(self.cluster.clone());
+        }
+    }
+}
+
+/// Returns the part of a report that decides. Positions of a member that works change all the time.
+fn decisive(report: &InstanceReport) -> InstanceReport {
+    let mut report = InstanceReport { sequence: 0, free_bytes: 0, ..report.clone() };
+    if matches!(report.state, InstanceState::Primary | InstanceState::Standby) {
+        report.positions = WalPositions::default();
+    }
+    for standby in &mut report.standbys {
+        standby.flushed = None;
+    }
+    report
+}
+
+/// Waits for one report after the other.
+async fn poll(client: Arc<StatusClient>, source: Source, latest: Latest) {
+    let mut was_reached = true;
+    loop {
+        let error = match client.connect(source.address, &source.host).await {
+            Ok(connection) => follow(connection, &source, &latest, &mut was_reached).await,
+            Err(error) => error,
+        };
+        latest.publish(None);
+        if std::mem::replace(&mut was_reached, false) {
+            info!(member = source.host, error = chain(&error), "the member does not answer");
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Returns the error that ended the connection.
+async fn follow(
+    mut connection: StatusConnection,
+    source: &Source,
+    latest: &Latest,
+    was_reached: &mut bool,
+) -> StatusError {
+    let mut after = None;
+    loop {
+        match connection.report(after, WAIT).await {
+            Ok(report) if report.pod_uid == source.pod_uid => {
+                *was_reached = true;
+                after = Some(report.sequence);
+                latest.publish(Some(report));
+            }
+            Ok(report) => return StatusError::OtherPod(report.pod_uid),
+            Err(error) => return error,
+        }
+    }
+}
+
+async fn seal(client: Arc<StatusClient>, source: Source, latest: Latest, epoch: u64) {
+    let sealed = async {
+        let report = client.connect(source.address, &source.host).await?.seal(epoch).await?;
+        if report.pod_uid == source.pod_uid { Ok(report) } else { Err(StatusError::OtherPod(report.pod_uid)) }
+    };
+    match sealed.await {
+        Ok(report) => latest.publish(Some(report)),
+        Err(error) => debug!(member = source.host, epoch, error = chain(&error), "cannot seal the member"),
+    }
+}

@@ -1,0 +1,60 @@
+//! How long observations have held, as far as this process knows.
+//!
+//! A new process begins at zero, so it waits longer, and never decides too early.
+
+use std::{collections::HashMap, time::Duration};
+
+use postgres_model::{failover::FailoverState, timeline::Position};
+use tokio::time::Instant;
+
+/// Timers of all clusters, by the UIDs of the clusters.
+pub(crate) type Timers = HashMap<String, ClusterTimers>;
+
+/// Timers of one cluster.
+#[derive(Default)]
+pub(crate) struct ClusterTimers {
+    /// Version of the Lease.
+    pub(crate) lease: Timer<String>,
+    /// Stored state of the failover.
+    pub(crate) state: Timer<FailoverState>,
+    /// Names of the standbys that stream.
+    pub(crate) standbys: Timer<Vec<String>>,
+    /// Last position that a primary reported.
+    pub(crate) last_position: Option<Position>,
+}
+
+/// How long a value has been the same.
+pub(crate) struct Timer<T>(Option<(T, Instant)>);
+
+impl<T> Default for Timer<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: PartialEq> Timer<T> {
+    /// Observes the value, and returns how long it has been the same.
+    pub(crate) fn observe(&mut self, value: T, now: Instant) -> Duration {
+        match &self.0 {
+            Some((known, since)) if *known == value => now.saturating_duration_since(*since),
+            _ => {
+                self.0 = Some((value, now));
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_from_the_last_change() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut timer = Timer::default();
+        for (value, at, expected) in [("a", 0, 0), ("a", 3, 3), ("b", 5, 0), ("b", 6, 1), ("a", 7, 0)] {
+            assert_eq!(timer.observe(value, start + second * at), second * expected);
+        }
+    }
+}

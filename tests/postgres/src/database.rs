@@ -1,0 +1,126 @@
+//! One PostgresCluster.
+
+use anyhow::{Context, Result};
+use kube::api::{Patch, PatchParams, PostParams};
+use postgres::{PostgresCluster, PostgresClusterStatus};
+use serde_json::{Value, json};
+
+use crate::{
+    kubelet::Kubelet,
+    member::{LEASE_SECONDS, Member},
+};
+
+/// Name of the PostgresCluster.
+const NAME: &str = "db";
+
+/// A PostgresCluster whose members are processes of this machine.
+pub struct Database {
+    /// Runs the members.
+    pub kubelet: Kubelet,
+    /// The last status that was read.
+    pub status: PostgresClusterStatus,
+}
+
+impl Database {
+    /// Creates a PostgresCluster of this size.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it, or does not answer.
+    pub async fn new(size: u8) -> Result<Self> {
+        let database = Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() };
+        let cluster = json!({
+            "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
+            "metadata": {"name": NAME},
+            "spec": {
+                "size": size,
+                "failover": {"leaseSeconds": LEASE_SECONDS},
+                "nodeSelector": Kubelet::node_selector(),
+            },
+        });
+        let cluster = serde_json::from_value(cluster)?;
+        let api = database.kubelet.api::<PostgresCluster>();
+        api.create(&PostParams::default(), &cluster).await.context("cannot create the PostgresCluster")?;
+        Ok(database)
+    }
+
+    /// Changes fields of the spec.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses them.
+    pub async fn change(&self, spec: Value) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.kubelet.api::<PostgresCluster>().patch(NAME, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Returns the confirmed primary.
+    ///
+    /// # Errors
+    /// Returns an error if there is none.
+    pub fn primary(&mut self) -> Result<&mut Member> {
+        let name = self.status.primary.current.clone();
+        self.kubelet.member(&name)
+    }
+
+    /// Works once as the kubelet, and reads the status.
+    ///
+    /// # Errors
+    /// Returns an error if the API server does not answer, or a process cannot be started.
+    pub async fn look(&mut self) -> Result<()> {
+        self.kubelet.look().await?;
+        self.status = self.kubelet.api::<PostgresCluster>().get(NAME).await?.status.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Works as the kubelet until a condition holds.
+    ///
+    /// # Errors
+    /// Returns an error with the last status and the logs if that takes too long.
+    pub async fn until(
+        &mut self,
+        what: &str,
+        condition: impl Fn(&PostgresClusterStatus) -> bool,
+    ) -> Result<()> {
+        let api = self.kubelet.api::<PostgresCluster>();
+        let check = async |_: &[Member]| {
+            let status = api.get(NAME).await?.status.unwrap_or_default();
+            Ok(if condition(&status) { Ok(status) } else { Err(status) })
+        };
+        self.status = self.kubelet.until(what, check).await?;
+        Ok(())
+    }
+
+    /// Works as the kubelet until a condition on the members holds.
+    ///
+    /// # Errors
+    /// Returns an error with the logs if that takes too long.
+    pub async fn until_members(&mut self, what: &str, condition: impl Fn(&[Member]) -> bool) -> Result<()> {
+        let check = async |members: &[Member]| Ok(condition(members).then_some(()).ok_or("not yet"));
+        self.kubelet.until(what, check).await
+    }
+
+    /// Waits until all members of the spec are ready, and a commit waits for as many standbys as it
+    /// should.
+    ///
+    /// # Errors
+    /// Returns an error if that takes too long.
+    pub async fn until_complete(&mut self) -> Result<()> {
+        let is_true = |status: &PostgresClusterStatus, type_: &str| {
+            status.conditions.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
+        };
+        self.until("complete", |status| {
+            let is_safe = status.instances.len() < 3 || is_true(status, "DataSafe");
+            is_true(status, "Ready") && is_safe && status.reigns.len() == 1
+        })
+        .await
+    }
+
+    /// Waits until a primary is confirmed after the first epoch.
+    ///
+    /// # Errors
+    /// Returns an error if that takes too long.
+    pub async fn until_failed_over(&mut self) -> Result<()> {
+        self.until("failed over", |status| status.primary.epoch > 1 && !status.primary.current.is_empty())
+            .await
+    }
+}

@@ -1,0 +1,263 @@
+//! The kubelet of this machine: each Pod is the instance manager with a real PostgreSQL.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use cluster::TestNamespace;
+use harness::Harness;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{Pod, Secret},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, Patch, PatchParams},
+};
+use postgres::{CLUSTER_LABEL, PostgresClusterController};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    api_proxy::ApiProxy,
+    member::{Member, Place},
+    probe,
+};
+
+/// How long a condition may take to hold.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// Number of namespaces so far, for the addresses of their Pods.
+static NAMESPACES: AtomicU8 = AtomicU8::new(1);
+
+/// Runs the Pods of one namespace.
+pub struct Kubelet {
+    /// The members that have had a Pod, in the order of their serial numbers.
+    pub members: Vec<Member>,
+    /// The controller.
+    pub harness: Arc<Harness>,
+    /// The namespace.
+    pub namespace: TestNamespace,
+    /// A client of the API server with all rights.
+    pub client: Client,
+    folder: TempDir,
+    server: String,
+    network: u8,
+}
+
+impl Kubelet {
+    /// Creates a namespace, in which the restricted Pod Security Standard is enforced.
+    ///
+    /// # Errors
+    /// Returns an error if the controller or its cluster cannot be started.
+    pub async fn new() -> Result<Self> {
+        let harness = harness::controller::<PostgresClusterController>().await?;
+        let restricted = [("pod-security.kubernetes.io/enforce", "restricted")];
+        let namespace = harness.cluster.labelled_namespace("postgres", &restricted).await?;
+        let client = harness.cluster.client().await?;
+        let folder = tempfile::Builder::new().prefix("postgres-").tempdir()?;
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+        let config = harness.cluster.config().await?;
+        let server = config.cluster_url.authority().context("the API server has no address")?.to_string();
+        let network = NAMESPACES.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { members: Vec::new(), harness, namespace, client, folder, server, network })
+    }
+
+    /// Returns a node selector that keeps Pods from the simulated nodes, so that this kubelet runs
+    /// them.
+    pub fn node_selector() -> Value {
+        json!({"processes": "true"})
+    }
+
+    /// Returns a member by its name.
+    ///
+    /// # Errors
+    /// Returns an error if there is none.
+    pub fn member(&mut self, name: &str) -> Result<&mut Member> {
+        let found = self.members.iter_mut().find(|member| member.name == name);
+        found.with_context(|| format!("there is no member {name}"))
+    }
+
+    /// Works once: runs the Pods that are new, ends those that are gone, and reports which of them
+    /// are ready.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses a write, or a process cannot be started.
+    pub async fn look(&mut self) -> Result<()> {
+        let pods = self.api::<Pod>().list(&ListParams::default()).await?.items;
+        let pods: BTreeMap<String, Pod> = pods.into_iter().map(|pod| (pod.name_any(), pod)).collect();
+        self.end_pods(&pods).await?;
+        for (name, pod) in &pods {
+            self.run_pod(name, pod).await?;
+        }
+        Ok(())
+    }
+
+    /// Works until `check` returns a value.
+    ///
+    /// # Errors
+    /// Returns an error with what `check` returned last, and the logs, if that takes too long.
+    pub async fn until<T, E: Debug>(
+        &mut self,
+        what: &str,
+        mut check: impl AsyncFnMut(&[Member]) -> Result<Result<T, E>>,
+    ) -> Result<T> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            self.look().await?;
+            match check(&self.members).await? {
+                Ok(value) => return Ok(value),
+                Err(last) => {
+                    ensure!(Instant::now() < end, "waited for {what}: {last:#?}\n{}", self.logs());
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Ends the processes of Pods that no longer exist.
+    async fn end_pods(&mut self, pods: &BTreeMap<String, Pod>) -> Result<()> {
+        for member in &mut self.members {
+            let uid = pods.get(&member.name).and_then(ResourceExt::uid);
+            if member.pod_uid.is_some() && member.pod_uid != uid {
+                member.pod_uid = None;
+                member.end().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn run_pod(&mut self, name: &str, pod: &Pod) -> Result<()> {
+        if !self.members.iter().any(|member| member.name == name) {
+            let Some(place) = self.place(name, pod).await? else { return Ok(()) };
+            self.members.push(Member::new(place, &program()?)?);
+            self.members.sort_by_key(|member| member.serial);
+        }
+        let is_new = {
+            let member = self.member(name)?;
+            let is_new = member.pod_uid.is_none();
+            if is_new {
+                member.pod_uid = pod.uid();
+                member.start()?;
+            }
+            is_new
+        };
+        let member = self.member(name)?;
+        let is_ready = probe::is_ready(member.address).await;
+        if is_new || is_ready != member.is_ready {
+            member.is_ready = is_ready;
+            let address = member.address;
+            self.report(name, address, is_ready).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the status of a Pod.
+    async fn report(&self, pod: &str, address: IpAddr, is_ready: bool) -> Result<()> {
+        let ready = if is_ready { "True" } else { "False" };
+        let now = jiff::Timestamp::now().to_string();
+        let patch = Patch::Merge(json!({"status": {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": now}],
+        }}));
+        self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Prepares what a Pod mounts. Returns `None` while a Secret is missing.
+    async fn place(&self, name: &str, pod: &Pod) -> Result<Option<Place>> {
+        let folder = self.folder.path().join(name);
+        for (volume, secret) in secrets(pod) {
+            let Some(secret) = self.api::<Secret>().get_opt(&secret).await? else { return Ok(None) };
+            let folder = folder.join("certificates").join(volume);
+            fs::create_dir_all(&folder)?;
+            for (file, content) in secret.data.unwrap_or_default() {
+                let path = folder.join(file);
+                fs::write(&path, content.0)?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            }
+        }
+        let api = ApiProxy::start(self.server.clone()).await?;
+        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+        let account = account.context("the Pod has no ServiceAccount")?;
+        let kubeconfig = self.harness.cluster.service_account_kubeconfig(&self.namespace, &account).await?;
+        let kubeconfig = fs::read_to_string(kubeconfig)?;
+        let through_proxy = kubeconfig.replace(&self.server, &api.address().to_string());
+        ensure!(through_proxy != kubeconfig, "the kubeconfig does not name {}", self.server);
+        fs::write(folder.join("kubeconfig"), through_proxy)?;
+        let cluster = pod.labels().get(CLUSTER_LABEL).context("the Pod belongs to no PostgresCluster")?;
+        let serial = name.rsplit_once('-').and_then(|(_, serial)| serial.parse().ok());
+        let serial = serial.with_context(|| format!("{name} is no member"))?;
+        Ok(Some(Place {
+            name: name.to_owned(),
+            serial,
+            address: self.next_address()?,
+            api,
+            folder,
+            cluster: cluster.clone(),
+            namespace: self.namespace.to_string(),
+        }))
+    }
+
+    /// Returns an address that no Pod of this machine has.
+    fn next_address(&self) -> Result<IpAddr> {
+        // Tests that run at the same time, in several processes, use different networks.
+        let process = u8::try_from(std::process::id() % 200)?;
+        let host = u8::try_from(self.members.len() + 1)?;
+        Ok(Ipv4Addr::new(127, 20 + process, self.network, host).into())
+    }
+
+    /// Returns the API for a kind in the namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Returns the logs of all members.
+    pub fn logs(&self) -> String {
+        let log = |member: &Member| {
+            let text = member.log();
+            let lines: Vec<_> = text.lines().collect();
+            let last = lines.get(lines.len().saturating_sub(60)..).unwrap_or_default().join("\n");
+            format!("--- {}\n{last}\n", member.name)
+        };
+        self.members.iter().map(log).collect()
+    }
+}
+
+/// Returns the volumes of a Pod with a Secret, and the names of the Secrets.
+fn secrets(pod: &Pod) -> Vec<(String, String)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes
+        .filter_map(|volume| Some((volume.name.clone(), volume.secret.as_ref()?.secret_name.clone()?)))
+        .collect()
+}
+
+/// Returns the instance manager, which cargo builds beside the test.
+fn program() -> Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let folder = test.ancestors().nth(2).context("the test is not in a target folder")?;
+    let program = folder.join("ensemble-instance");
+    ensure!(
+        Path::exists(&program),
+        "{} is missing: run `cargo build -p postgres-instance`",
+        program.display()
+    );
+    Ok(program)
+}
