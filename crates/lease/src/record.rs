@@ -8,7 +8,10 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::{machine::LeaseRecord, timing::Timing};
+use crate::{
+    machine::{LeaseRecord, Write},
+    timing::Timing,
+};
 
 /// Annotation of a Lease whose last holder released it after all its work had stopped. The next
 /// holder removes it, so a Lease that is emptied by hand does not have it.
@@ -69,6 +72,29 @@ impl Writer {
     #[must_use]
     pub fn with_annotations(self, annotations: BTreeMap<String, String>) -> Self {
         Self { annotations, ..self }
+    }
+
+    /// Returns the Lease to send for a write. `last` is the Lease as it was last read or written, also
+    /// if it has been deleted since. `unused` creates the Lease as it is deployed.
+    ///
+    /// Returns `None` if the version to replace is not the one of `last`: treat the write as
+    /// [`Rejected`](crate::WriteResult::Rejected) then.
+    pub fn desired(
+        &self,
+        write: &Write,
+        last: Option<&Lease>,
+        unused: impl FnOnce() -> Lease,
+        now: Timestamp,
+    ) -> Option<Lease> {
+        let replaced = |version: &String| {
+            last.filter(|lease| lease.metadata.resource_version.as_ref() == Some(version)).cloned()
+        };
+        Some(match write {
+            Write::Create => self.unheld(unused()),
+            Write::Recreate => self.recreate(unused(), last, now),
+            Write::Acquire(version) | Write::Renew(version) => self.hold(replaced(version)?, now),
+            Write::Release(version) => self.release(replaced(version)?, now),
+        })
     }
 
     /// Returns an [unused](fn@unused) Lease changed into one without a holder that is not marked as
@@ -198,6 +224,29 @@ mod tests {
         assert_eq!(held.metadata.annotations, Some([("system".to_owned(), "7".to_owned())].into()));
         let released = own.release(held, Timestamp::UNIX_EPOCH).metadata.annotations.unwrap();
         assert_eq!((released["system"].as_str(), released[RELEASED].as_str()), ("7", "identity"));
+    }
+
+    #[test]
+    fn sends_lease_that_the_write_names() {
+        let (writer, now) = (writer("identity"), Timestamp::UNIX_EPOCH);
+        let last = |version: &str| {
+            let mut lease = writer.hold(lease(), now);
+            lease.metadata.resource_version = Some(version.to_owned());
+            lease
+        };
+        let desired = |write: &Write, last: Option<&Lease>| writer.desired(write, last, lease, now);
+        let seven = "7".to_owned();
+        assert_eq!(desired(&Write::Create, None), Some(writer.unheld(lease())));
+        let recreated = desired(&Write::Recreate, Some(&last("7"))).unwrap();
+        assert_eq!((&recreated.metadata.resource_version, &recreated.spec), (&None, &last("7").spec));
+        for write in [Write::Acquire(seven.clone()), Write::Renew(seven.clone())] {
+            assert_eq!(desired(&write, Some(&last("7"))), Some(last("7")));
+            assert_eq!(desired(&write, Some(&last("8"))), None, "another version was read meanwhile");
+            assert_eq!(desired(&write, None), None);
+        }
+        let released = desired(&Write::Release(seven.clone()), Some(&last("7"))).unwrap();
+        assert!(record(&released).free);
+        assert_eq!(desired(&Write::Release(seven), Some(&last("8"))), None);
     }
 
     #[test]

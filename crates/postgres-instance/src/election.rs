@@ -3,7 +3,7 @@
 //! The plan says what to do with the Lease; this task does it, and tells the fence until when
 //! PostgreSQL may write.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
@@ -200,7 +200,9 @@ impl Candidate {
     async fn write(&mut self, write: Write) {
         let Some(candidacy) = &mut self.candidacy else { return };
         let started = now();
-        let Some(lease) = candidacy.desired(&write, &self.name, &self.namespace) else {
+        let unused = || unused(&self.name, &self.namespace, BTreeMap::new());
+        let last = candidacy.lease.as_ref();
+        let Some(lease) = candidacy.writer.desired(&write, last, unused, Timestamp::now()) else {
             return candidacy.machine.write_done(&write, started, now(), WriteResult::Rejected);
         };
         let params = PostParams::default();
@@ -242,30 +244,9 @@ impl Candidate {
     }
 }
 
-impl Candidacy {
-    /// Returns the Lease to write. Returns `None` if the version to replace is not the one that was
-    /// read last.
-    fn desired(&self, write: &Write, name: &str, namespace: &str) -> Option<Lease> {
-        let unused = || unused(name, namespace, std::collections::BTreeMap::new());
-        let last_read = |version: &String| {
-            self.lease.clone().filter(|lease| lease.metadata.resource_version.as_ref() == Some(version))
-        };
-        let now = Timestamp::now();
-        Some(match write {
-            Write::Create => self.writer.unheld(unused()),
-            Write::Recreate => self.writer.recreate(unused(), self.lease.as_ref(), now),
-            Write::Acquire(version) | Write::Renew(version) => self.writer.hold(last_read(version)?, now),
-            Write::Release(version) => self.writer.release(last_read(version)?, now),
-        })
-    }
-}
-
-/// Returns whether the API server certainly did not execute a write.
 fn classify(error: &kube::Error) -> WriteResult {
     match error {
-        kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 408 => {
-            WriteResult::Rejected
-        }
+        kube::Error::Api(status) => WriteResult::of_error(status.code),
         _ => WriteResult::Unknown,
     }
 }

@@ -75,8 +75,28 @@ pub enum WriteResult {
     Committed(String),
     /// The API server rejected the write: a conflict, a missing Lease, or a missing right.
     Rejected,
-    /// No response. The write may have happened, or may still happen.
+    /// No response, or one that decides nothing. The write may have happened, or may still happen.
     Unknown,
+}
+
+impl WriteResult {
+    /// Returns the result of a write that was answered with this HTTP status, which is an error.
+    ///
+    /// A status of 400 to 499 is a rejection, with two exceptions. After 408, a timeout, the write
+    /// may still happen. A status of 429 asks for a pause, and a proxy can send it too. The next read
+    /// after [`Self::Unknown`] waits, and the one after [`Self::Rejected`] does not.
+    ///
+    /// # Examples
+    /// ```
+    /// use lease::WriteResult;
+    ///
+    /// assert_eq!(WriteResult::of_error(409), WriteResult::Rejected);
+    /// assert_eq!(WriteResult::of_error(408), WriteResult::Unknown);
+    /// ```
+    pub fn of_error(status: u16) -> Self {
+        let is_final = (400..500).contains(&status) && !matches!(status, 408 | 429);
+        if is_final { Self::Rejected } else { Self::Unknown }
+    }
 }
 
 /// Reason why a candidate stopped leading.

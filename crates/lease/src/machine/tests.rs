@@ -224,3 +224,23 @@ fn lease_released_by_another_holder_is_not_held() {
     assert_eq!(machine.leads_until(), Moment::ZERO);
     assert_eq!(machine.lost(), Some(LossReason::HolderChanged));
 }
+
+#[test]
+fn only_answers_that_decide_a_write_are_rejections() {
+    for status in [400, 401, 403, 404, 409, 422] {
+        assert_eq!(WriteResult::of_error(status), WriteResult::Rejected, "{status}");
+    }
+    for status in [0, 307, 408, 429, 500, 502, 503, 504] {
+        assert_eq!(WriteResult::of_error(status), WriteResult::Unknown, "{status}");
+    }
+}
+
+#[test]
+fn candidate_that_was_asked_to_pause_reads_after_a_pause() {
+    for (status, next_step) in [(409, Step::Read), (429, Step::Wait(seconds(7)))] {
+        let mut machine = leader();
+        let renew = Write::Renew("2".into());
+        assert_writes(&mut machine, seconds(5), renew, WriteResult::of_error(status));
+        assert_eq!(next(&mut machine, seconds(5)), next_step, "{status}");
+    }
+}

@@ -155,27 +155,13 @@ impl Elector {
     /// Creates, acquires, renews, or releases the Lease.
     async fn write(&mut self, write: Write) {
         let started = now();
-        let written = match self.desired(&write) {
+        let unused = || controller_lease::unused(self.controller, &self.process.namespace);
+        let desired = self.writer.desired(&write, self.lease.as_ref(), unused, Timestamp::now());
+        let written = match desired {
             Some(lease) => self.send(&write, &lease).await,
             None => WriteResult::Rejected,
         };
         self.machine.write_done(&write, started, now(), written);
-    }
-
-    /// Returns the Lease to write, or `None` if the version to replace is not the one that was read
-    /// last.
-    fn desired(&self, write: &Write) -> Option<Lease> {
-        let unused = || controller_lease::unused(self.controller, &self.process.namespace);
-        let last_read = |version: &String| {
-            self.lease.clone().filter(|lease| lease.metadata.resource_version.as_ref() == Some(version))
-        };
-        let now = Timestamp::now();
-        Some(match write {
-            Write::Create => self.writer.unheld(unused()),
-            Write::Recreate => self.writer.recreate(unused(), self.lease.as_ref(), now),
-            Write::Acquire(version) | Write::Renew(version) => self.writer.hold(last_read(version)?, now),
-            Write::Release(version) => self.writer.release(last_read(version)?, now),
-        })
     }
 
     async fn send(&mut self, write: &Write, lease: &Lease) -> WriteResult {
@@ -282,13 +268,9 @@ impl Drop for Elector {
     }
 }
 
-/// Classifies an error: a rejection by the API server is final, and after any other error the write
-/// may have happened.
 fn classify(error: &kube::Error) -> WriteResult {
     match error {
-        kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
-            WriteResult::Rejected
-        }
+        kube::Error::Api(status) => WriteResult::of_error(status.code),
         _ => WriteResult::Unknown,
     }
 }
