@@ -53,6 +53,7 @@ pub(crate) struct Status {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Primary {
     #[serde(default)]
     current: String,
@@ -60,6 +61,8 @@ struct Primary {
     target: String,
     #[serde(default)]
     epoch: u64,
+    #[serde(default)]
+    expired_lease: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -137,6 +140,7 @@ impl MemberCluster {
             epoch: status.primary.epoch,
             target: name(&status.primary.target),
             current: name(&status.primary.current),
+            expired_lease: name(&status.primary.expired_lease),
             timeline: status.timeline_claimed.unwrap_or(TimelineId::FIRST),
             primary_history: status.history(),
             create_on: status.bootstrap.as_ref().filter(|it| !it.done).map(|it| it.volume_uid.clone()),

@@ -90,7 +90,11 @@ impl Election {
 
     /// Says what to do with the Lease.
     pub(crate) fn set(&self, intent: LeaseIntent) {
-        self.intent.send_if_modified(|present| std::mem::replace(present, intent) != intent);
+        self.intent.send_if_modified(|present| {
+            let is_new = *present != intent;
+            *present = intent;
+            is_new
+        });
     }
 
     /// Returns the Lease, as far as this instance holds it.
@@ -109,9 +113,9 @@ impl Election {
 impl Candidate {
     async fn run(mut self, mut intents: watch::Receiver<LeaseIntent>) {
         loop {
-            let intent = *intents.borrow_and_update();
-            self.adopt(intent);
-            let step = self.next(intent);
+            let intent = intents.borrow_and_update().clone();
+            self.adopt(&intent);
+            let step = self.next(&intent);
             self.publish();
             match step {
                 Some(Step::Read) => self.read().await,
@@ -129,13 +133,13 @@ impl Candidate {
     }
 
     /// Begins or ends a candidacy, as the plan says.
-    fn adopt(&mut self, intent: LeaseIntent) {
+    fn adopt(&mut self, intent: &LeaseIntent) {
         let leads = now() < self.leads_until();
         match (intent, &mut self.candidacy) {
-            (LeaseIntent::Acquire(epoch), candidacy)
-                if candidacy.as_ref().is_none_or(|present| present.epoch != epoch || present.released) =>
+            (LeaseIntent::Acquire { epoch, expired }, candidacy)
+                if candidacy.as_ref().is_none_or(|present| present.epoch != *epoch || present.released) =>
             {
-                self.begin(epoch);
+                self.begin(*epoch, expired.clone());
             }
             (LeaseIntent::None, Some(_)) if !leads => self.candidacy = None,
             (LeaseIntent::Release, Some(candidacy)) if !candidacy.released => {
@@ -146,13 +150,13 @@ impl Candidate {
         }
     }
 
-    fn begin(&mut self, epoch: u64) {
+    fn begin(&mut self, epoch: u64, expired: Option<String>) {
         self.candidacies += 1;
         let identity = format!("{}_{epoch}_{}", self.identity, self.candidacies);
         info!(lease = self.name, epoch, "acquiring the Lease");
         self.candidacy = Some(Candidacy {
             epoch,
-            machine: Machine::new(identity.clone(), self.timing, now()),
+            machine: Machine::new(identity.clone(), self.timing, now()).with_expired(expired),
             writer: Writer::new(identity, self.timing),
             lease: None,
             released: false,
@@ -160,9 +164,10 @@ impl Candidate {
     }
 
     /// Returns the next step. The Lease is left alone unless the plan wants it.
-    fn next(&mut self, intent: LeaseIntent) -> Option<Step> {
+    fn next(&mut self, intent: &LeaseIntent) -> Option<Step> {
         let candidacy = self.candidacy.as_mut()?;
-        let is_active = matches!(intent, LeaseIntent::Acquire(_) | LeaseIntent::Renew | LeaseIntent::Release);
+        let is_active =
+            matches!(intent, LeaseIntent::Acquire { .. } | LeaseIntent::Renew | LeaseIntent::Release);
         is_active.then(|| candidacy.machine.next(now(), Duration::ZERO, false))
     }
 

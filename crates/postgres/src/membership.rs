@@ -79,6 +79,7 @@ impl Membership {
                 epoch: status.primary.epoch.try_into().unwrap_or_default(),
                 target: name(status.primary.target),
                 current: name(status.primary.current),
+                expired_lease: name(status.primary.expired_lease),
                 timeline: status.timeline_claimed.unwrap_or(TimelineId::FIRST),
                 reigns: status.reigns.into_iter().map(reign).collect(),
             },
@@ -109,6 +110,7 @@ impl Membership {
             current: self.failover.current.clone().unwrap_or_default(),
             target: self.failover.target.clone().unwrap_or_default(),
             epoch: self.failover.epoch.try_into().unwrap_or(i64::MAX),
+            expired_lease: self.failover.expired_lease.clone().unwrap_or_default(),
         };
         status.timeline_claimed = (self.failover.epoch > 0).then_some(self.failover.timeline);
         status.reigns = self.failover.reigns.iter().map(reign_status).collect();
@@ -244,6 +246,7 @@ pub(crate) mod tests {
             epoch: 3,
             target: Some("db-1".into()),
             current: Some("db-1".into()),
+            expired_lease: Some("77".into()),
             timeline: TimelineId::new(4).unwrap(),
             reigns: vec![reign(&[]), reign(&["db-3"])],
         };

@@ -150,8 +150,8 @@ impl Controller for PostgresClusterController {
         let followed = if cluster.spec.paused { Ok(()) } else { self.follow(&cluster, &owner).await };
         let images = version.as_ref().ok().filter(|_| followed.is_ok()).map(|served| self.images(served));
         failures.extend(followed.err());
-        let lease_expires_in = self.lease_expires_in(&cluster).await?;
-        let observed = self.observe(&cluster, lease_expires_in);
+        let lease = self.lease_state(&cluster).await?;
+        let observed = self.observe(&cluster, lease);
         let decision = decide(&observed);
         let stored = if self.may_decide(&cluster) {
             self.store(&cluster, &decision).await?
@@ -170,6 +170,24 @@ impl Controller for PostgresClusterController {
             .into_iter()
             .find(|failure| !matches!(failure, Error::AwaitingCleanup(_)))
             .map_or(Ok(stored.and(outcome?).and(next_look(&observed, &decision))), Err)
+    }
+}
+
+/// The Lease of a primary.
+struct LeaseState {
+    /// Time until it expires. Zero: nobody holds it.
+    expires_in: Duration,
+    /// Its version, if it has expired.
+    expired: Option<String>,
+}
+
+impl LeaseState {
+    fn held(expires_in: Duration) -> Self {
+        Self { expires_in, expired: None }
+    }
+
+    fn expired(version: String) -> Self {
+        Self { expires_in: Duration::ZERO, expired: Some(version) }
     }
 }
 
@@ -202,7 +220,7 @@ impl PostgresClusterController {
         MemberImages { postgres: &served.image, user: served.user, instance: &self.instance_image }
     }
 
-    fn observe(&self, cluster: &PostgresCluster, lease_expires_in: Duration) -> Observed {
+    fn observe(&self, cluster: &PostgresCluster, lease: LeaseState) -> Observed {
         let size = usize::try_from(cluster.spec.size).unwrap_or_default();
         let membership = Membership::of(cluster);
         let reports = self.reports.of(&uid(cluster));
@@ -219,11 +237,11 @@ impl PostgresClusterController {
         let standbys = primary.into_iter().flat_map(|report| &report.standbys);
         let streaming = standbys.filter(|standby| standby.state == WalSenderState::Streaming);
         let streaming: Vec<_> = streaming.map(|standby| standby.name.clone()).collect();
-        let lease = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
         let failover = Failover {
             enabled: cluster.spec.failover.enabled,
-            lease,
-            lease_expires_in,
+            lease: Duration::from_secs(cluster.spec.failover.lease_seconds.into()),
+            lease_expires_in: lease.expires_in,
+            expired_lease: lease.expired,
             since_change: timers.state.observe(membership.failover.clone(), now),
             max_lag: cluster.spec.failover.max_lag_bytes.try_into().unwrap_or_default(),
             last_position: timers.last_position,
@@ -246,14 +264,14 @@ impl PostgresClusterController {
         }
     }
 
-    /// Returns the time until the Lease expires unless it is renewed. Zero: nobody holds it.
+    /// Returns when the Lease expires unless it is renewed.
     ///
     /// # Errors
     /// Returns an error if the Lease looks expired, and cannot be read to see whether the cache is
     /// stale.
-    async fn lease_expires_in(&self, cluster: &PostgresCluster) -> Result<Duration, Error> {
+    async fn lease_state(&self, cluster: &PostgresCluster) -> Result<LeaseState, Error> {
         let spec = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
-        let Some(lease) = self.children.lease(cluster) else { return Ok(spec) };
+        let Some(lease) = self.children.lease(cluster) else { return Ok(LeaseState::held(spec)) };
         let known = record(&lease);
         let unchanged = {
             let mut timers = self.timers.lock();
@@ -261,13 +279,13 @@ impl PostgresClusterController {
         };
         let duration = known.duration.max(spec);
         match duration.saturating_sub(unchanged) {
-            _ if known.free => Ok(Duration::ZERO),
+            _ if known.free => Ok(LeaseState::held(Duration::ZERO)),
             Duration::ZERO => {
                 let latest = self.children.read_lease(cluster).await.map_err(Error::from_write)?;
                 let is_stale = latest.is_none_or(|lease| record(&lease).version != known.version);
-                Ok(if is_stale { duration } else { Duration::ZERO })
+                Ok(if is_stale { LeaseState::held(duration) } else { LeaseState::expired(known.version) })
             }
-            remaining => Ok(remaining),
+            remaining => Ok(LeaseState::held(remaining)),
         }
     }
 

@@ -125,6 +125,8 @@ pub struct Machine {
     identity: String,
     timing: Timing,
     observed: Option<Observed>,
+    /// A version that is known to have expired.
+    expired: Option<String>,
     /// The version that this candidate wrote as the leader, unless a later write is known.
     own: Option<String>,
     /// Time until which this candidate leads.
@@ -147,6 +149,7 @@ impl Machine {
             identity,
             timing,
             observed: None,
+            expired: None,
             own: None,
             until: Moment::ZERO,
             renewed_at: Moment::ZERO,
@@ -155,6 +158,16 @@ impl Machine {
             resigned: false,
             lost: None,
         }
+    }
+
+    /// Names a version of the Lease that has expired, so that this candidate need not watch it for its
+    /// whole duration.
+    ///
+    /// Somebody else must have seen it unchanged for that time, on one clock. It stays expired: its
+    /// holder stopped before, and a renewal is another version.
+    #[must_use]
+    pub fn with_expired(self, version: Option<String>) -> Self {
+        Self { expired: version, ..self }
     }
 
     /// Returns the timeout of a request that begins now, which never exceeds the time for which this
@@ -235,7 +248,7 @@ impl Machine {
     /// Returns the age at which a version counts as free. The duration that the holder wrote counts
     /// if it is longer than the configured one. A shorter one may be a manual edit.
     fn age_when_free(&self, record: &LeaseRecord) -> Duration {
-        if record.free {
+        if record.free || self.expired.as_ref() == Some(&record.version) {
             return Duration::ZERO;
         }
         record.duration.min(MAX_LEASE_DURATION).max(self.timing.lease())

@@ -63,6 +63,18 @@ fn acquires_lease_that_did_not_change_for_its_duration() {
 }
 
 #[test]
+fn lease_that_is_known_to_have_expired_is_acquired_at_once() {
+    for (version, expected) in
+        [("1", Step::Write(Write::Acquire("1".into()))), ("2", Step::Wait(seconds(16)))]
+    {
+        let mut machine = candidate().with_expired(Some("1".into()));
+        assert_eq!(next(&mut machine, seconds(1)), Step::Read);
+        machine.read_done(seconds(1), Ok(Some(record(version, "other"))));
+        assert_eq!(next(&mut machine, seconds(1)), expected, "version {version}");
+    }
+}
+
+#[test]
 fn longer_lease_duration_applies() {
     for (written, wait) in [(1, 15), (60, 60), (1_000_000, 600)] {
         let mut machine = candidate();

@@ -115,7 +115,7 @@ impl Instance {
         let observed = self.observe(cluster.as_ref()).await?;
         let plan = plan(&observed);
         self.fence.set_required(observed.cluster.as_ref().is_none_or(|view| view.fencing));
-        self.election.set(plan.lease);
+        self.election.set(plan.lease.clone());
         self.log_problem(&plan);
         let result = match &plan.command {
             Some(command) if is_start(command) && !self.retry.is_due(now()) => Ok(false),

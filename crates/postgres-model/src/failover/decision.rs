@@ -37,6 +37,8 @@ pub struct FailoverState {
     pub target: Option<String>,
     /// The primary. `None` until the target has reported that it is.
     pub current: Option<String>,
+    /// Version of the Lease that had expired when the target was chosen. The target need not wait.
+    pub expired_lease: Option<String>,
     /// Timeline that the primary of this epoch has, or gets by its promotion. No number above it was
     /// ever claimed.
     pub timeline: TimelineId,
@@ -54,6 +56,8 @@ pub struct View<'a> {
     pub members: &'a [MemberView],
     /// Whether nobody holds the Lease: it was released, or not renewed for its whole duration.
     pub lease_is_free: bool,
+    /// Version of the Lease, if it was not renewed for its whole duration.
+    pub expired_lease: Option<&'a str>,
     /// Time since the state was stored.
     pub since_change: Duration,
     /// Duration of the Lease. A target may have to wait for it before it can write.
@@ -113,8 +117,9 @@ pub fn decide(view: View<'_>, configuration: impl Fn(&str) -> SyncConfiguration)
     let state = view.state;
     let Some(name) = &state.target else { return view.choose(configuration) };
     match view.member(name) {
-        Some(target) if target.leads(state) => view.confirm(target),
+        // Comes first: the report of a member that does not answer any more can still say that it leads.
         target if view.has_failed(name, target) => view.begin(),
+        Some(target) if target.leads(state) => view.confirm(target),
         _ => Step::None,
     }
 }
@@ -139,6 +144,7 @@ impl View<'_> {
             epoch: self.state.epoch.saturating_add(1),
             target: None,
             current: None,
+            expired_lease: None,
             ..self.state.clone()
         })
     }
@@ -149,7 +155,7 @@ impl View<'_> {
         }
         // The earlier reigns stay: only the new primary is known to have what they acknowledged.
         let current = Some(target.name.clone());
-        Step::Store(FailoverState { current, ..self.state.clone() })
+        Step::Store(FailoverState { current, expired_lease: None, ..self.state.clone() })
     }
 
     /// Chooses a target among the sealed members.
@@ -199,7 +205,8 @@ impl View<'_> {
         let reign = Reign { configuration: configuration(&primary), primary: primary.clone() };
         state.reigns.retain(|known| *known != reign);
         state.reigns.push(reign);
-        Step::Store(FailoverState { target: Some(primary), timeline, ..state })
+        let expired_lease = self.expired_lease.map(str::to_owned);
+        Step::Store(FailoverState { target: Some(primary), expired_lease, timeline, ..state })
     }
 }
 

@@ -102,6 +102,7 @@ mod tests {
             epoch: 1,
             target: Some("a".into()),
             current: Some("a".into()),
+            expired_lease: None,
             timeline: TimelineId::FIRST,
             reigns: configurations.iter().map(reign).collect(),
         }

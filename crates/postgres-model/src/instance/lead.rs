@@ -24,7 +24,8 @@ pub(super) fn plan(observed: &Observed, view: &ClusterView) -> Plan {
     }
     if !observed.holds_lease() {
         let state = observed.server.state(observed.volume.sealed_epoch.is_some());
-        return Plan { lease: LeaseIntent::Acquire(view.epoch), ..Plan::new(state) };
+        let lease = LeaseIntent::Acquire { epoch: view.epoch, expired: view.expired_lease.clone() };
+        return Plan { lease, ..Plan::new(state) };
     }
     Plan { lease: LeaseIntent::Renew, ..next }
 }

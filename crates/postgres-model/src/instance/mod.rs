@@ -102,12 +102,17 @@ pub enum StopMode {
 }
 
 /// What an instance does with the Lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseIntent {
     /// Do not try to hold it.
     None,
-    /// Try to hold it for this epoch.
-    Acquire(u64),
+    /// Try to hold it.
+    Acquire {
+        /// Epoch to hold it for.
+        epoch: u64,
+        /// Version that has expired, so that it can be taken at once.
+        expired: Option<String>,
+    },
     /// Renew it.
     Renew,
     /// Do not renew it. PostgreSQL does not answer, or has to stop.

@@ -50,6 +50,8 @@ pub struct ClusterView {
     pub target: Option<String>,
     /// The primary. `None` until the target has reported that it is.
     pub current: Option<String>,
+    /// Version of the Lease that had expired when the target was chosen.
+    pub expired_lease: Option<String>,
     /// Timeline that the primary of this epoch has, or gets by its promotion.
     pub timeline: TimelineId,
     /// History of the timeline of the primary, once the primary has reported it.

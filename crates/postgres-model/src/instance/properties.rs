@@ -43,6 +43,7 @@ prop_compose! {
     ) -> ClusterView {
         ClusterView {
             epoch, target, current, timeline, primary_history, create_on, system_identifier, fenced, fencing,
+            expired_lease: None,
         }
     }
 }

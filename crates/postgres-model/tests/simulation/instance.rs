@@ -23,6 +23,7 @@ impl World {
                 epoch: self.state.epoch,
                 target: self.state.target.clone(),
                 current: self.state.current.clone(),
+                expired_lease: self.state.expired_lease.clone(),
                 timeline: self.state.timeline,
                 primary_history: self.primary_history.clone(),
                 create_on: None,
@@ -56,9 +57,9 @@ impl World {
         let (now, node) = (self.now, &mut self.nodes[index]);
         let leads = now < node.leads_until();
         match intent {
-            LeaseIntent::Acquire(epoch) => {
+            LeaseIntent::Acquire { epoch, expired } => {
                 if node.machine.as_ref().is_none_or(|(_, of)| *of != epoch) {
-                    node.candidate(epoch, now);
+                    node.candidate(epoch, expired, now);
                 }
                 self.elect(index);
             }

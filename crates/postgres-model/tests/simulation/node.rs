@@ -181,9 +181,9 @@ impl Node {
     }
 
     /// Creates a candidate with an identity of its own.
-    pub(crate) fn candidate(&mut self, epoch: u64, now: Duration) {
+    pub(crate) fn candidate(&mut self, epoch: u64, expired: Option<String>, now: Duration) {
         self.incarnation += 1;
         let identity = format!("{}_{}_{epoch}", self.name, self.incarnation);
-        self.machine = Some((Machine::new(identity, Timing::default(), now), epoch));
+        self.machine = Some((Machine::new(identity, Timing::default(), now).with_expired(expired), epoch));
     }
 }

@@ -38,10 +38,12 @@ impl World {
         let names = names();
         let (streaming, in_force) = (self.streaming(), self.in_force());
         let streaming_since = self.streaming.observe(&streaming, self.now);
+        let has_expired = self.now.saturating_sub(self.lease_written) > LEASE;
         let view = View {
             state: &self.state,
             members: &members,
-            lease_is_free: self.lease.free || self.now.saturating_sub(self.lease_written) > LEASE,
+            lease_is_free: self.lease.free || has_expired,
+            expired_lease: Some(self.lease.version.as_str()).filter(|_| has_expired),
             since_change: self.now.saturating_sub(self.stored),
             lease: LEASE,
             max_lag: 0,

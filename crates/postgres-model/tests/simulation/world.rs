@@ -74,6 +74,7 @@ impl World {
             epoch: 1,
             target: Some(first.clone()),
             current: Some(first.clone()),
+            expired_lease: None,
             timeline: TimelineId::FIRST,
             reigns: vec![Reign { configuration: SyncConfiguration::default(), primary: first.clone() }],
         };

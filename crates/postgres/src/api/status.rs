@@ -202,6 +202,11 @@ pub struct PrimaryStatus {
     /// epoch counts the decisions about the target.
     #[serde(default)]
     pub epoch: i64,
+
+    /// expiredLease is the resource version of the Lease if it had expired when the target was chosen.
+    /// The target takes the Lease at once if it still has this version.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub expired_lease: String,
 }
 
 /// Timeline of a database. It begins with a promotion.

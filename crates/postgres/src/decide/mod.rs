@@ -64,6 +64,8 @@ pub(crate) struct Failover {
     pub(crate) lease: Duration,
     /// Time until the Lease expires unless it is renewed. Zero: nobody holds it.
     pub(crate) lease_expires_in: Duration,
+    /// Version of the Lease, if it was not renewed for its whole duration.
+    pub(crate) expired_lease: Option<String>,
     /// How long the state of the failover has been stored, as far as this process knows.
     pub(crate) since_change: Duration,
     /// How many bytes of WAL a failover without synchronous replication may lose.
@@ -167,7 +169,7 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
         return Decision { problems, membership: next, actions: Vec::new(), obstacle: None };
     }
     learn(observed, &mut next);
-    bootstrap(observed, &mut next);
+    bootstrap(&mut next);
     let election = primary::elect(observed, &mut next);
     primary::replicate(observed, &mut next);
     size::adjust(observed, &mut next);
@@ -191,7 +193,7 @@ fn learn(observed: &Observed, next: &mut Membership) {
 }
 
 /// Lets the first member create the database.
-fn bootstrap(observed: &Observed, next: &mut Membership) {
+fn bootstrap(next: &mut Membership) {
     if next.bootstrap.is_none() && next.members.is_empty() {
         let first = size::add(next);
         let primary = next.name_of(first);
@@ -203,10 +205,6 @@ fn bootstrap(observed: &Observed, next: &mut Membership) {
     let target = next.members.iter().find(|member| next.is(member.serial, next.failover.target.as_ref()));
     if let (None, Some(uid)) = (&next.bootstrap, target.and_then(|member| member.volume_uid.clone())) {
         next.bootstrap = Some(BootstrapStatus { volume_uid: uid, done: false });
-    }
-    let exists = observed.reports.values().any(|report| report.system_identifier.is_some());
-    if let (true, Some(bootstrap)) = (exists && next.system_id.is_some(), &mut next.bootstrap) {
-        bootstrap.done = true;
     }
 }
 

@@ -40,6 +40,7 @@ pub(super) fn elect(observed: &Observed, next: &mut Membership) -> Election {
             state: &next.failover,
             members: &members,
             lease_is_free: observed.failover.lease_expires_in.is_zero(),
+            expired_lease: observed.failover.expired_lease.as_deref(),
             since_change,
             lease: observed.failover.lease,
             max_lag: observed.failover.max_lag,

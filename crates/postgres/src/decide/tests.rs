@@ -22,6 +22,7 @@ pub(super) fn observed(size: usize) -> Observed {
             enabled: true,
             lease: Duration::from_secs(15),
             lease_expires_in: Duration::from_secs(15),
+            expired_lease: None,
             since_change: hour,
             max_lag: 0,
             last_position: None,
@@ -88,6 +89,7 @@ fn running(size: usize, serials: &[Serial]) -> Observed {
             epoch: 1,
             target: Some(name.clone()),
             current: Some(name.clone()),
+            expired_lease: None,
             timeline: TimelineId::FIRST,
             reigns: vec![Reign { primary: name, configuration }],
         },
@@ -350,6 +352,19 @@ fn writes_that_only_the_former_primary_may_have_are_not_given_up() {
     assert_eq!(decide(&alone).obstacle, None, "the spec accepts it");
     alone.failover.last_position = Some(Position { timeline: TimelineId::FIRST, lsn: Lsn(9) });
     assert_eq!(decide(&alone).obstacle, Some(FailoverObstacle::TooFarBehind(6)));
+}
+
+/// A connection to a node that is cut off can stay open for a while.
+#[test]
+fn primary_whose_lease_has_expired_is_replaced_although_its_last_report_is_there() {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.failover.lease_expires_in = Duration::ZERO;
+    let decision = decide(&observed);
+    assert_eq!((decision.membership.failover.epoch, decision.membership.failover.target), (2, None));
+    assert_eq!(
+        decision.actions,
+        [Action::SetRole(1, "p-1".into(), Role::Replica), Action::Seal(2, 2), Action::Seal(3, 2)]
+    );
 }
 
 #[test]
