@@ -1,6 +1,7 @@
 //! The manager: one process that runs the controllers selected by its flags.
 
 mod certificates;
+pub mod check;
 mod cleanup;
 mod flags;
 mod metrics;
@@ -55,11 +56,12 @@ pub const CONTROLLERS: &[Registration] = &[
 ///
 /// # Errors
 /// Returns an error if the kubeconfig is missing, an address is in use, a controller keeps crashing,
-/// or cleanup is incomplete. An unreachable API server is retried.
+/// a check fails, or cleanup is incomplete. An unreachable API server is retried.
 pub async fn run(flags: Flags) -> Result<()> {
     let telemetry = telemetry::start(flags.log_format, &flags.log_level, collector(&flags).as_ref())?;
     let result = match flags.task {
         Task::Run => run_controllers(flags, telemetry.level.clone()).await,
+        Task::Check { wait } => check::run(&flags, wait).await,
         Task::Cleanup { wait } => cleanup::run(&flags, wait).await,
     };
     telemetry.end().await;

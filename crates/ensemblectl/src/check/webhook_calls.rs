@@ -7,14 +7,13 @@ use anyhow::Context;
 use k8s_openapi::{
     api::admissionregistration::v1::ValidatingWebhookConfiguration,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, ListParams, PostParams},
 };
+use manager::check::create_webhook;
 use operator_core::{
-    admission::{CREATE, FailurePolicy, TargetRule, Webhook},
     error::{chain, status},
     manifests::webhooks,
 };
@@ -50,7 +49,7 @@ pub(super) async fn findings(cluster: &Cluster, installation: &Installation) -> 
     }
     let mut findings = Vec::new();
     for kind in installation.kinds() {
-        if let Some(webhook) = create_webhook(&kind) {
+        if let Some(webhook) = create_webhook(&kind.controller, &kind.definition) {
             let webhook = webhook.full_name(kind.controller.name);
             if is_configured(cluster, &kind, &webhook).await {
                 findings.push(call_admission(cluster, &kind, &webhook).await);
@@ -61,22 +60,6 @@ pub(super) async fn findings(cluster: &Cluster, installation: &Installation) -> 
         }
     }
     findings
-}
-
-/// Returns the webhook that must allow every create of the kind.
-fn create_webhook(kind: &Kind) -> Option<Webhook> {
-    let names = &kind.definition.spec.names;
-    let matches_create = |target: &TargetRule| {
-        target.operations.contains(CREATE)
-            && target.subresource.is_none()
-            && (&target.group, &target.resource) == (&kind.definition.spec.group, &names.plural)
-    };
-    let webhooks = (kind.controller.webhooks)();
-    webhooks.into_iter().find(|webhook| {
-        webhook.failure_policy == FailurePolicy::Fail
-            && webhook.object_selector == LabelSelector::default()
-            && webhook.targets.iter().any(matches_create)
-    })
 }
 
 /// Returns whether the webhook is configured.
@@ -219,9 +202,15 @@ mod tests {
     #[test]
     fn only_tenants_have_a_create_webhook_and_a_conversion() {
         let tenant = find("tenant").unwrap();
-        assert_eq!(create_webhook(&tenant).unwrap().full_name("tenant"), "tenants.tenant.ensemble");
+        assert_eq!(
+            create_webhook(&tenant.controller, &tenant.definition).unwrap().full_name("tenant"),
+            "tenants.tenant.ensemble"
+        );
         assert_eq!(converted_version(&tenant.definition), Some("v1beta1"));
         let podset = find("podset").unwrap();
-        assert!(create_webhook(&podset).is_none() && converted_version(&podset.definition).is_none());
+        assert!(
+            create_webhook(&podset.controller, &podset.definition).is_none()
+                && converted_version(&podset.definition).is_none()
+        );
     }
 }

@@ -177,7 +177,7 @@ pub fn command() -> Command {
     let command = Command::new("ensemble-manager")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Runs Kubernetes controllers in one process");
-    ManagerFlags::augment_args(command).args(settings().map(setting)).subcommand(task::cleanup())
+    ManagerFlags::augment_args(command).args(settings().map(setting)).subcommands(task::subcommands())
 }
 
 /// Parses the command line. Exits with a message for `--help` and for invalid flags.

@@ -6,9 +6,11 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::duration::duration;
 
+/// Subcommand of [`Task::Check`].
+const CHECK: &str = "check";
 /// Subcommand of [`Task::Cleanup`].
 const CLEANUP: &str = "cleanup";
-/// Flag of [`CLEANUP`].
+/// Flag of both subcommands.
 const WAIT: &str = "wait";
 
 /// Command of the manager.
@@ -16,6 +18,11 @@ const WAIT: &str = "wait";
 pub enum Task {
     /// Run the controllers until the process is stopped.
     Run,
+    /// Check that the managers of the namespace work.
+    Check {
+        /// Maximum time to wait until they work.
+        wait: Duration,
+    },
     /// Remove webhooks, finalizers, and permissions of a manager that no longer runs.
     Cleanup {
         /// Maximum time to wait until no manager runs. Zero skips the check.
@@ -25,13 +32,37 @@ pub enum Task {
 
 impl Task {
     pub(super) fn of(matches: &ArgMatches) -> Self {
-        let Some((CLEANUP, cleanup)) = matches.subcommand() else { return Self::Run };
-        Self::Cleanup { wait: cleanup.get_one(WAIT).copied().unwrap_or_default() }
+        let wait = |matches: &ArgMatches| matches.get_one(WAIT).copied().unwrap_or_default();
+        match matches.subcommand() {
+            Some((CHECK, check)) => Self::Check { wait: wait(check) },
+            Some((CLEANUP, cleanup)) => Self::Cleanup { wait: wait(cleanup) },
+            _ => Self::Run,
+        }
     }
 }
 
-/// Returns the subcommand. The flags before it are those of the manager that is removed.
-pub(super) fn cleanup() -> Command {
+/// Returns the subcommands. The flags before them are those of the manager.
+pub(super) fn subcommands() -> [Command; 2] {
+    [check(), cleanup()]
+}
+
+fn check() -> Command {
+    Command::new(CHECK)
+        .about("Check that the managers in --namespace work")
+        .long_about(
+            "Check that the managers in --namespace work.\n\nSucceeds if a manager is ready, each controller has a \
+             leader among the ready managers, and the API server can call the webhooks. The command changes \
+             nothing: it calls the webhooks with a dry run. It repeats failed checks until --wait has passed. Set \
+             the flags of the managers before the command or in the environment.\n\n`helm test` runs this command. \
+             Administrators can run `ensemblectl check` instead, which checks more.",
+        )
+        .arg(
+            wait("ENSEMBLE_CHECK_WAIT")
+                .help("Maximum time to wait until the checks succeed; 0s runs them once"),
+        )
+}
+
+fn cleanup() -> Command {
     Command::new(CLEANUP)
         .about("Remove webhooks, finalizers, and permissions of a manager that no longer runs")
         .long_about(
@@ -43,17 +74,14 @@ pub(super) fn cleanup() -> Command {
              no Pod of a manager runs in --namespace. To limit the cleanup, set --controllers and \
              --watch-namespaces before the command or in the environment.",
         )
-        .arg(wait())
+        .arg(
+            wait("ENSEMBLE_CLEANUP_WAIT")
+                .help("Maximum time to wait for the Pods of managers to terminate; 0s skips the check"),
+        )
 }
 
-fn wait() -> Arg {
-    Arg::new(WAIT)
-        .long(WAIT)
-        .env("ENSEMBLE_CLEANUP_WAIT")
-        .value_name("DURATION")
-        .default_value("1m")
-        .value_parser(duration)
-        .help("Maximum time to wait for the Pods of managers to terminate; 0s skips the check")
+fn wait(env: &'static str) -> Arg {
+    Arg::new(WAIT).long(WAIT).env(env).value_name("DURATION").default_value("1m").value_parser(duration)
 }
 
 #[cfg(test)]
@@ -62,7 +90,7 @@ mod tests {
     use crate::parse_from;
 
     #[test]
-    fn cleanup_uses_flags_before_it() {
+    fn subcommands_use_flags_before_them() {
         let parse = |args: &[&str]| parse_from(["ensemble-manager"].iter().chain(args).map(Into::into));
         assert_eq!(parse(&[]).unwrap().task, Task::Run);
         let flags = parse(&["--controllers=podset", "cleanup"]).unwrap();
@@ -70,6 +98,9 @@ mod tests {
         assert_eq!((flags.task, flags.controllers.len()), (Task::Cleanup { wait }, 1));
         let flags = parse(&["cleanup", "--wait=0s"]).unwrap();
         assert_eq!(flags.task, Task::Cleanup { wait: Duration::ZERO });
+        let flags = parse(&["--controllers=podset", "check", "--wait=5s"]).unwrap();
+        let wait = Duration::from_secs(5);
+        assert_eq!((flags.task, flags.controllers.len()), (Task::Check { wait }, 1));
         assert!(parse(&["cleanup", "--wait=soon"]).is_err());
         assert!(parse(&["clean"]).is_err());
     }
