@@ -14,7 +14,7 @@ use manager::{CONTROLLERS, OLDEST_KUBERNETES};
 use operator_core::{Registration, manifests::Grant, rbac::Rule};
 use serde_json::{Value, json};
 
-use super::{COMMAND, cleanup};
+use super::{COMMAND, check, cleanup};
 use crate::{crds, generate::Generated, rbac, webhooks};
 
 /// Folders and names of the files in `deploy` that are not generated.
@@ -37,6 +37,7 @@ pub(super) fn folders(manager: &[Generated]) -> Result<Vec<(&'static str, Vec<Ge
     let copy = |file: &Generated| Generated { name: file.name.clone(), text: file.text.clone() };
     Ok(vec![
         ("", table),
+        ("check", check::files()?),
         ("cleanup", cleanup::files()?),
         ("cleanup/namespaced", cleanup::namespaced()?),
         ("crds", crds::files()?),

@@ -5,13 +5,15 @@
 
 use ::manager::CONTROLLERS;
 use anyhow::Result;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::core::ObjectMeta;
-use operator_core::{Registration, labels, manifests::Grant, rbac::Rule};
+use operator_core::{Registration, manifests::Grant, rbac::Rule};
 use operator_runtime::cleanup::{cleanup_rules, pod_rules};
 use serde_json::{Value, json};
 
-use super::{COMMAND, manager};
+use super::{
+    COMMAND,
+    hook::{Hook, account, pod},
+    manager,
+};
 use crate::{
     generate::{Generated, document},
     rbac::NAMESPACE,
@@ -21,10 +23,8 @@ use crate::{
 const NAME: &str = "ensemble-cleanup";
 const PART: &str = "cleanup";
 
-/// Hook weight of the permissions. Helm creates objects in the order of their weights.
-const RBAC_WEIGHT: &str = "0";
-/// Hook weight of the Job.
-const JOB_WEIGHT: &str = "1";
+/// The Job runs after Helm has deleted everything else.
+const HOOK: Hook = Hook("post-delete");
 
 /// Retries of the Job. Each attempt waits for managers to stop, for the default of `--wait`.
 const BACKOFF_LIMIT: u8 = 2;
@@ -39,13 +39,13 @@ const TTL: u16 = 3600;
 pub(super) fn files() -> Result<Vec<Generated>> {
     let pods = Grant::new(PART, pod_rules());
     let account = [
-        hook(document(&account())?, RBAC_WEIGHT),
-        hook(document(&pods.role(Some(NAMESPACE)))?, RBAC_WEIGHT),
-        hook(document(&pods.role_binding(Some(NAMESPACE), NAMESPACE, NAME))?, RBAC_WEIGHT),
+        HOOK.first(document(&account(NAME, PART))?),
+        HOOK.first(document(&pods.role(Some(NAMESPACE)))?),
+        HOOK.first(document(&pods.role_binding(Some(NAMESPACE), NAMESPACE, NAME))?),
     ];
     let mut files = vec![
         Generated::manifest("account.yaml".to_owned(), COMMAND, &account)?,
-        Generated::manifest("job.yaml".to_owned(), COMMAND, &[hook(job(), JOB_WEIGHT)])?,
+        Generated::manifest("job.yaml".to_owned(), COMMAND, &[HOOK.second(job())])?,
     ];
     for (name, grant) in CONTROLLERS.iter().filter_map(grant) {
         let documents =
@@ -76,33 +76,8 @@ fn grant(controller: &Registration) -> Option<(&'static str, Grant)> {
 }
 
 fn rbac(controller: &str, documents: [Value; 2]) -> Result<Generated> {
-    let documents = documents.map(|document| hook(document, RBAC_WEIGHT));
+    let documents = documents.map(|document| HOOK.first(document));
     Generated::manifest(format!("{controller}.yaml"), COMMAND, &documents)
-}
-
-/// Makes an object a `post-delete` hook. Helm deletes it when all hooks have succeeded, so a failed
-/// Job stays for inspection.
-fn hook(mut object: Value, weight: &str) -> Value {
-    let annotations = json!({
-        "helm.sh/hook": "post-delete",
-        "helm.sh/hook-weight": weight,
-        "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
-        "helm.sh/hook-output-log-policy": "hook-failed",
-    });
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("annotations".to_owned(), annotations);
-    }
-    object
-}
-
-fn account() -> ServiceAccount {
-    let metadata = ObjectMeta {
-        name: Some(NAME.to_owned()),
-        namespace: Some(NAMESPACE.to_owned()),
-        labels: Some(labels::recommended("ensemble", "ensemble", PART)),
-        ..ObjectMeta::default()
-    };
-    ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
 }
 
 /// Returns the Job. It has no priority class, because the ResourceQuota that allows the class in
@@ -114,21 +89,7 @@ fn job() -> Value {
             "backoffLimit": BACKOFF_LIMIT, "activeDeadlineSeconds": ACTIVE_DEADLINE, "ttlSecondsAfterFinished": TTL,
             "template": {
                 "metadata": { "labels": manager::labels(PART) },
-                "spec": {
-                    "serviceAccountName": NAME,
-                    "automountServiceAccountToken": true,
-                    "enableServiceLinks": false,
-                    "restartPolicy": "Never",
-                    "securityContext": manager::pod_security(),
-                    "containers": [{
-                        "name": PART,
-                        "image": super::IMAGE,
-                        "args": ["--controllers=*", "cleanup"],
-                        "env": manager::environment(),
-                        "resources": manager::resources(),
-                        "securityContext": manager::container_security(),
-                    }],
-                },
+                "spec": pod(NAME, PART),
             },
         },
     })

@@ -4,7 +4,9 @@
 //! the tag of its image is the version.
 
 mod chart;
+mod check;
 mod cleanup;
+mod hook;
 mod install;
 mod manager;
 

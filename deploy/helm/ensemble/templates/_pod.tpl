@@ -1,6 +1,6 @@
 {{/*
-Sets image, flags, and scheduling of a pod template that runs the manager or the cleanup.
-Takes (root, pod template, controllers).
+Sets image, flags, and scheduling of a Pod or pod template that runs the manager, the cleanup, or the check.
+Takes (root, Pod, controllers).
 */}}
 {{- define "ensemble.fillPod" -}}
 {{- $values := (index . 0).Values -}}

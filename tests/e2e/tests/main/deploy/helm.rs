@@ -17,8 +17,11 @@ fn default_values_render_install_yaml() {
     let helm = Helm::new();
     helm.run(&["lint", "--strict", &path("deploy/helm/ensemble")]).unwrap();
     let mut rendered = manifests::read(&helm.template(&["crds.keep=false"]).unwrap());
-    // install.yaml has no cleanup Job.
-    rendered.retain(|_, object| object["metadata"]["annotations"]["helm.sh/hook"] != "post-delete");
+    // install.yaml has neither the cleanup Job nor the Pod of `helm test`.
+    rendered.retain(|_, object| {
+        let hook = &object["metadata"]["annotations"]["helm.sh/hook"];
+        hook != "post-delete" && hook != "test"
+    });
     let mut wanted = manifests::read(&fs::read_to_string(path("deploy/install.yaml")).unwrap());
     // Helm does not create the namespace of a release from the chart.
     wanted.retain(|(kind, ..), _| kind != "Namespace");
@@ -121,6 +124,13 @@ fn renders_every_value() {
     assert_eq!((&cleanup["image"], &cleanup["args"]), (&container["image"], &json!(args)));
     assert_eq!(job["spec"]["nodeSelector"], json!({ "disk": "fast" }));
     assert_eq!(job["metadata"]["annotations"], json!({ "team": "platform" }));
+    let pod = within("Pod", "ensemble-check");
+    let [check] = pod["spec"]["containers"].as_array().unwrap().as_slice() else { panic!("{pod}") };
+    let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json", "check"];
+    assert_eq!((&check["image"], &check["args"]), (&container["image"], &json!(args)));
+    let annotations = &pod["metadata"]["annotations"];
+    assert_eq!((&annotations["helm.sh/hook"], &annotations["team"]), (&json!("test"), &json!("platform")));
+    assert!(!objects.keys().any(|(.., name)| name == "ensemble-check-tenant"), "podset has no webhooks");
     assert_eq!(within("PodDisruptionBudget", "ensemble-manager")["spec"]["maxUnavailable"], "50%");
     assert_eq!(within("ServiceMonitor", "ensemble")["metadata"]["labels"]["release"], "prometheus");
     within("PrometheusRule", "ensemble");
