@@ -6,6 +6,7 @@ use std::{fs, path::Path};
 
 use ::manager::NAMESPACE as MANAGER;
 use cluster::{Cluster, Options, program::workspace, wait::eventually};
+use serde_json::json;
 use tokio::{
     process::Command,
     sync::{Mutex, MutexGuard},
@@ -52,16 +53,60 @@ impl OwnCluster {
         self.cluster.kubectl(&line.split(' ').collect::<Vec<_>>()).await
     }
 
-    /// Runs Helm with these words.
-    async fn helm(&self, line: &str) -> String {
+    /// Runs Helm with these words. Returns all its output, as the error if it fails.
+    async fn helm(&self, line: &str) -> Result<String, String> {
         let home = tempfile::tempdir().unwrap();
         let mut helm = Command::new(go_tools::HELM.locate().unwrap());
         helm.args(line.split(' ')).current_dir(workspace());
         helm.env_clear().env("HOME", home.path()).env("KUBECONFIG", self.cluster.kubeconfig());
         let output = helm.output().await.unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "helm {line}: {error}");
-        String::from_utf8(output.stdout).unwrap()
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        if output.status.success() { Ok(text) } else { Err(format!("helm {line}: {text}")) }
+    }
+
+    /// Runs `helm test`.
+    async fn helm_test(&self) -> Result<String, String> {
+        self.helm(&format!("test ensemble --namespace {MANAGER} --logs")).await
+    }
+
+    /// Waits until `helm test` fails, and both it and the logs of its Pod contain this.
+    async fn until_helm_test_fails(&self, expected: &str) {
+        eventually(&format!("helm test to report {expected:?}"), PATIENCE, async || {
+            let Err(failure) = self.helm_test().await else { return Ok(Err("passed".to_owned())) };
+            let logs = self.kubectl(&format!("logs ensemble-check --namespace {MANAGER}")).await?;
+            let is_reported = failure.contains(expected) && logs.contains(expected);
+            Ok(if is_reported { Ok(()) } else { Err(failure) })
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Checks that `helm test` says why the manager does not work, and passes after the repair.
+    async fn break_and_repair(&self) {
+        let scale = format!("scale deployment ensemble-manager --namespace {MANAGER}");
+        self.kubectl(&format!("{scale} --replicas=0")).await.unwrap();
+        let managers = "app.kubernetes.io/component=manager";
+        self.until(&format!("get pods --namespace {MANAGER} -l {managers} -o name"), "").await;
+        self.until_helm_test_fails(&format!("no manager runs in namespace {MANAGER}")).await;
+
+        // The API server keeps connections to Pods, so the Service is broken before there are new ones.
+        self.select("broken").await;
+        self.kubectl(&format!("{scale} --replicas=2")).await.unwrap();
+        self.rollout().await;
+        let failure = "webhook tenants.tenant.ensemble does not review the dry run of a Tenant: ";
+        self.until_helm_test_fails(failure).await;
+
+        self.select("manager").await;
+        eventually("helm test to pass", PATIENCE, async || Ok(self.helm_test().await)).await.unwrap();
+        self.until("get clusterroles ensemble-check-tenant --ignore-not-found -o name", "").await;
+    }
+
+    /// Lets the Service of the webhooks select Pods of this component.
+    async fn select(&self, component: &str) {
+        let patch =
+            json!({ "spec": { "selector": { "app.kubernetes.io/component": component } } }).to_string();
+        let service = ["patch", "service", "ensemble-webhook", "--namespace", MANAGER, "--patch", &patch];
+        self.cluster.kubectl(&service).await.unwrap();
     }
 
     async fn rollout(&self) {
@@ -108,12 +153,15 @@ impl OwnCluster {
 async fn helm_installs_upgrades_and_uninstalls() {
     let cluster = OwnCluster::start().await;
     let release = format!("ensemble deploy/helm/ensemble --namespace {MANAGER}");
-    cluster.helm(&format!("install {release} --create-namespace")).await;
+    cluster.helm(&format!("install {release} --create-namespace")).await.unwrap();
     cluster.rollout().await;
+    let logs = cluster.helm_test().await.unwrap();
+    assert!(logs.contains("the installation works"), "{logs}");
     cluster.create_objects().await;
 
     let pods = cluster.pods().await;
-    cluster.helm(&format!("upgrade {release} --reset-values --set podAnnotations.team=platform")).await;
+    let values = "podAnnotations.team=platform,extraEnv[0].name=ENSEMBLE_CHECK_WAIT,extraEnv[0].value=5s";
+    cluster.helm(&format!("upgrade {release} --reset-values --set {values}")).await.unwrap();
     cluster.rollout().await;
     assert_eq!(cluster.pods().await, pods, "an upgrade of the manager must not touch Pods");
     let annotated = format!(
@@ -121,10 +169,11 @@ async fn helm_installs_upgrades_and_uninstalls() {
     );
     assert_eq!(cluster.kubectl(&annotated).await.unwrap(), "platform");
     cluster.scale(3).await;
+    cluster.break_and_repair().await;
 
     // The Job of the chart runs in a container, too.
     let pods = cluster.pods().await;
-    cluster.helm(&format!("uninstall ensemble --namespace {MANAGER}")).await;
+    cluster.helm(&format!("uninstall ensemble --namespace {MANAGER}")).await.unwrap();
     assert_eq!(cluster.kubectl("get memcached cache -o jsonpath={.metadata.finalizers}").await.unwrap(), "");
     assert_eq!(cluster.pods().await, pods, "the objects stay");
     cluster.kubectl("delete podset/web memcached/cache --timeout=60s").await.unwrap();
