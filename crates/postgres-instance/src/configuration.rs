@@ -4,7 +4,7 @@
 
 use std::{
     fmt::Write,
-    io,
+    fs, io,
     net::IpAddr,
     path::{Path, PathBuf},
 };
@@ -20,6 +20,8 @@ use crate::durable;
 pub(crate) const SUPERUSER: &str = "postgres";
 /// Port of PostgreSQL.
 pub(crate) const PORT: u16 = 5432;
+/// Copy of the private key with which a standby receives WAL.
+const STREAMING_KEY: &str = "streaming.key";
 /// Name of the map of operating system users in `pg_ident.conf`.
 const USER_MAP: &str = "ensemble";
 
@@ -91,15 +93,26 @@ impl Static {
         set("wal_sender_timeout", "10s");
         set(
             "primary_conninfo",
-            &dynamic.upstream.as_ref().map_or(String::new(), |it| self.conninfo(it, None)),
+            &dynamic
+                .upstream
+                .as_ref()
+                .map_or(String::new(), |it| self.conninfo(it, None, &folder.join(STREAMING_KEY))),
         );
         set("synchronous_standby_names", &dynamic.sync.standby_names(SyncMethod::Any));
         text
     }
 
-    /// Returns the connection string for another member.
-    pub(crate) fn conninfo(&self, upstream: &Upstream, database: Option<&str>) -> String {
-        let folder = self.certificates.join("replication");
+    /// Returns the connection string with which a program copies another member.
+    pub(crate) fn source(&self, upstream: &Upstream, database: Option<&str>) -> String {
+        self.conninfo(upstream, database, &self.replication().join("tls.key"))
+    }
+
+    fn replication(&self) -> PathBuf {
+        self.certificates.join("replication")
+    }
+
+    fn conninfo(&self, upstream: &Upstream, database: Option<&str>, key: &Path) -> String {
+        let folder = self.replication();
         let path = |file: &str| folder.join(file).display().to_string();
         let address = upstream.address.map(|address| ("hostaddr", address.to_string()));
         let fixed = [
@@ -110,7 +123,7 @@ impl Static {
             ("sslmode", "verify-full".to_owned()),
             ("sslrootcert", path("ca.crt")),
             ("sslcert", path("tls.crt")),
-            ("sslkey", path("tls.key")),
+            ("sslkey", key.display().to_string()),
             ("connect_timeout", "5".to_owned()),
         ];
         let database = database.map(|name| ("dbname", name.to_owned()));
@@ -121,15 +134,25 @@ impl Static {
 
     /// Writes the files. Returns whether one changed.
     ///
+    /// A standby has a copy of its private key only while it has an upstream. So no receiver can start
+    /// without one, even if a process of PostgreSQL has not read the configuration yet.
+    ///
     /// # Errors
     /// Returns the error of the file system.
     pub(crate) fn write(&self, folder: &Path, dynamic: &Dynamic) -> io::Result<bool> {
+        let key = folder.join(STREAMING_KEY);
+        let mut changed = false;
+        if dynamic.upstream.is_some() {
+            let content = fs::read(self.replication().join("tls.key"))?;
+            changed |= durable::write_if_changed(&key, &content, 0o600)?;
+        } else {
+            durable::remove(&key)?;
+        }
         let files = [
             ("pg_hba.conf", HBA.to_owned()),
             ("pg_ident.conf", format!("{USER_MAP} {} {SUPERUSER}\n", quoted_name(&self.user))),
             ("postgresql.conf", self.parameters(folder, dynamic)),
         ];
-        let mut changed = false;
         for (name, content) in files {
             changed |= durable::write_if_changed(&folder.join(name), content.as_bytes(), 0o600)?;
         }
@@ -200,13 +223,32 @@ mod tests {
     }
 
     #[test]
+    fn private_key_for_streaming_exists_only_with_an_upstream() {
+        let folder = tempfile::tempdir().unwrap();
+        let certificates = folder.path().join("certificates");
+        fs::create_dir_all(certificates.join("replication")).unwrap();
+        fs::write(certificates.join("replication/tls.key"), "secret").unwrap();
+        let fixed = Static { certificates, ..fixed() };
+        let upstream = Upstream { name: "db-1".into(), host: "db-1".into(), address: None };
+        let follows = Dynamic { upstream: Some(upstream), ..Dynamic::default() };
+        let key = folder.path().join(STREAMING_KEY);
+        assert!(fixed.write(folder.path(), &follows).unwrap());
+        assert_eq!(fs::read_to_string(&key).unwrap(), "secret");
+        let text = fs::read_to_string(folder.path().join("postgresql.conf")).unwrap();
+        assert!(text.contains(&format!("sslkey=\\'{}\\'", key.display())), "{text}");
+        assert!(!fixed.write(folder.path(), &follows).unwrap(), "nothing has changed");
+        assert!(fixed.write(folder.path(), &Dynamic::default()).unwrap());
+        assert!(!key.exists());
+    }
+
+    #[test]
     fn upstream_is_verified_by_its_name() {
         let upstream = Upstream {
             name: "db-1".into(),
             host: "db-1.db-pods.shop.svc".into(),
             address: Some("10.0.0.1".parse().unwrap()),
         };
-        let conninfo = fixed().conninfo(&upstream, Some("postgres"));
+        let conninfo = fixed().source(&upstream, Some("postgres"));
         assert!(conninfo.starts_with("host='db-1.db-pods.shop.svc' port='5432'"), "{conninfo}");
         assert!(conninfo.contains("sslmode='verify-full'"), "{conninfo}");
         assert!(conninfo.ends_with("hostaddr='10.0.0.1' dbname='postgres'"), "{conninfo}");

@@ -94,7 +94,7 @@ impl Instance {
             state.followed_timeline = Some(cluster.view.timeline);
         })?;
         info!(primary, "cloning the primary");
-        let conninfo = self.server.fixed.conninfo(&cluster.upstream(primary), None);
+        let conninfo = self.server.fixed.source(&cluster.upstream(primary), None);
         let work = tasks::clone(self.server.programs.clone(), conninfo, self.volume.partial());
         self.task = Some(RunningTask::start(Task::Clone, work));
         Ok(())
@@ -106,7 +106,7 @@ impl Instance {
             state.last_clean_stop = None;
         })?;
         info!(primary, "removing WAL that the primary lacks");
-        let conninfo = self.server.fixed.conninfo(&cluster.upstream(primary), Some("postgres"));
+        let conninfo = self.server.fixed.source(&cluster.upstream(primary), Some("postgres"));
         let work = tasks::rewind(self.server.programs.clone(), conninfo, self.volume.data());
         self.task = Some(RunningTask::start(Task::Rewind, work));
         Ok(())
@@ -167,6 +167,9 @@ impl Instance {
     }
 
     /// Stops the receiver, and then makes the epoch durable.
+    ///
+    /// The configuration removes the private key first, so a receiver that has no title yet, and is
+    /// not seen here, cannot connect any more.
     async fn seal(&mut self, epoch: u64, cluster: &MemberCluster) -> Result<()> {
         if self.server.started().is_some() {
             self.server.reload(&self.volume, standby(None, cluster))?;
