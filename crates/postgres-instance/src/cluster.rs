@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::configuration::Upstream;
+use crate::configuration::{Application, Upstream};
 
 /// Annotation that lists the members that a person has fenced.
 const FENCE: &str = "lukeb0nd.com/fence";
@@ -31,6 +31,28 @@ pub(crate) type Cluster = Object<Spec, Status>;
 pub(crate) struct Spec {
     #[serde(default)]
     size: i32,
+    #[serde(default)]
+    bootstrap: Bootstrap,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Bootstrap {
+    #[serde(default)]
+    initdb: Initdb,
+}
+
+/// How the database was created. The defaults are those of the API.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+struct Initdb {
+    database: String,
+    owner: String,
+}
+
+impl Default for Initdb {
+    fn default() -> Self {
+        Self { database: "app".to_owned(), owner: "app".to_owned() }
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -45,7 +67,7 @@ pub(crate) struct Status {
     #[serde(default)]
     timelines: Vec<Timeline>,
     #[serde(default)]
-    bootstrap: Option<Bootstrap>,
+    bootstrap: Option<BootstrapStatus>,
     #[serde(default)]
     instances: Vec<Instance>,
     #[serde(default)]
@@ -73,7 +95,7 @@ struct Timeline {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Bootstrap {
+struct BootstrapStatus {
     #[serde(rename = "volumeUID")]
     volume_uid: String,
     #[serde(default)]
@@ -123,6 +145,8 @@ pub(crate) struct MemberCluster {
     pub(crate) view: ClusterView,
     /// Synchronous replication that a primary applies. An error if it cannot be applied as meant.
     pub(crate) sync: Result<SyncConfiguration, SyncConfigurationError>,
+    /// The database of the application.
+    pub(crate) application: Application,
     addresses: BTreeMap<String, Option<IpAddr>>,
     /// Domain of the members.
     domain: String,
@@ -154,6 +178,10 @@ impl MemberCluster {
             volume_uid: own.volume_uid.clone(),
             view,
             sync: status.sync.to_apply(),
+            application: Application {
+                database: cluster.spec.bootstrap.initdb.database.clone(),
+                owner: cluster.spec.bootstrap.initdb.owner.clone(),
+            },
             addresses: instances
                 .map(|instance| (instance.name.clone(), instance.address.parse().ok()))
                 .collect(),

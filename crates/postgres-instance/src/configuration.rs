@@ -60,6 +60,15 @@ pub(crate) struct Upstream {
     pub(crate) address: Option<IpAddr>,
 }
 
+/// The database of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Application {
+    /// Name of the database.
+    pub(crate) database: String,
+    /// Name of the role that owns it.
+    pub(crate) owner: String,
+}
+
 impl Static {
     /// Returns `postgresql.conf`.
     fn parameters(&self, folder: &Path, dynamic: &Dynamic) -> String {

@@ -31,6 +31,7 @@ mod instance;
 mod probe;
 mod processes;
 mod programs;
+mod roles;
 mod run;
 mod server;
 mod session;

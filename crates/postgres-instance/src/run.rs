@@ -27,6 +27,7 @@ use crate::{
     probe::Probe,
     processes::Processes,
     programs::Programs,
+    roles::Roles,
     server::PostgresServer,
     settings::{Command, Run, Settings},
     status_api::{self, Health, Limits, StatusApi, StatusHandle},
@@ -46,7 +47,7 @@ impl Settings {
     pub async fn perform(self) -> Result<()> {
         match self.command {
             Command::Install { folder } => install(&folder),
-            Command::Run(settings) => run(settings).await,
+            Command::Run(settings) => run(*settings).await,
         }
     }
 }
@@ -105,7 +106,7 @@ async fn run(settings: Run) -> Result<()> {
         task: None,
         control: None,
         end: None,
-        has_roles: false,
+        roles: Roles::start(settings.sockets.clone(), settings.application_password.clone()),
         in_force: (None, InForce::default()),
         retry: Retry::default(),
         sealed_at: Duration::ZERO,

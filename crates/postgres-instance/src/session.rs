@@ -6,13 +6,19 @@ use postgres_model::{
     lsn::Lsn,
     report::{StandbyReport, SyncState, WalSenderState},
 };
+use postgres_protocol::{
+    escape::{escape_identifier, escape_literal},
+    password::scram_sha_256,
+};
 use tokio::time::timeout;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, error::SqlState};
 
-use crate::configuration::{PORT, SUPERUSER};
+use crate::configuration::{Application, PORT, SUPERUSER};
 
 /// How long a query of this module may take.
 const QUERY: Duration = Duration::from_secs(5);
+/// How long the creation of a database may take. PostgreSQL 14 writes two checkpoints for it.
+const DATABASE: Duration = Duration::from_mins(5);
 /// `pg_stat_activity.wait_event` of a startup process that has replayed all WAL it has.
 const WAITS_FOR_WAL: [&str; 2] = ["RecoveryWalStream", "RecoveryRetrieveRetryInterval"];
 
@@ -69,6 +75,15 @@ pub(crate) enum SessionError {
 /// Returns the message of the server, which the display of the error leaves out.
 fn message(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}
+
+/// Whether a role can log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Login {
+    /// It can.
+    Accepted,
+    /// The role or the database does not exist, or the password is another one.
+    Refused,
 }
 
 /// A connection by the Unix socket, as the superuser.
@@ -157,6 +172,57 @@ impl Session {
         within("checkpoint", limit, self.client.batch_execute("CHECKPOINT")).await
     }
 
+    /// Attempts to log in as the owner of the application's database.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer, or refuses for a reason that has nothing to do
+    /// with the role.
+    pub(crate) async fn log_in(
+        socket: &Path,
+        application: &Application,
+        password: &str,
+    ) -> Result<Login, SessionError> {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(socket).port(PORT).user(&application.owner).dbname(&application.database);
+        config.application_name("ensemble-instance").connect_timeout(QUERY).password(password);
+        match within("login of the application", QUERY, config.connect(NoTls)).await {
+            Ok(_) => Ok(Login::Accepted),
+            Err(SessionError::Refused { source, .. }) if source.code().is_some_and(is_unknown) => {
+                Ok(Login::Refused)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the role and the database of the application, and sets the password.
+    ///
+    /// The server gets a verifier, so that it cannot log the password. Nothing waits for standbys:
+    /// what the application commits later waits for this as well, as WAL is replicated in order.
+    ///
+    /// # Errors
+    /// Returns an error if PostgreSQL refuses a statement.
+    pub(crate) async fn create_application(
+        &self,
+        application: &Application,
+        password: &str,
+    ) -> Result<(), SessionError> {
+        const ROLE: &str = "creation of the application's role";
+        const CREATION: &str = "creation of the application's database";
+        let (owner, database) = (&application.owner, &application.database);
+        let exists = "SELECT FROM pg_roles WHERE rolname = $1";
+        let exists = within(ROLE, QUERY, self.client.query_opt(exists, &[owner])).await?.is_some();
+        let (action, role) = (if exists { "ALTER" } else { "CREATE" }, escape_identifier(owner));
+        let verifier = escape_literal(&scram_sha_256(password.as_bytes()));
+        let statement = format!("{action} ROLE {role} WITH LOGIN PASSWORD {verifier}");
+        within(ROLE, QUERY, self.client.batch_execute(&statement)).await?;
+        let exists = "SELECT FROM pg_database WHERE datname = $1";
+        if within(CREATION, QUERY, self.client.query_opt(exists, &[database])).await?.is_none() {
+            let statement = format!("CREATE DATABASE {} OWNER {role}", escape_identifier(database));
+            within(CREATION, DATABASE, self.client.batch_execute(&statement)).await?;
+        }
+        Ok(())
+    }
+
     /// Creates the role of the members.
     ///
     /// # Errors
@@ -164,6 +230,16 @@ impl Session {
     pub(crate) async fn create_roles(&self) -> Result<(), SessionError> {
         within("creation of the replication role", QUERY, self.client.batch_execute(ROLES)).await
     }
+}
+
+/// Returns whether a login failed because of the role, its password, or the database.
+fn is_unknown(code: &SqlState) -> bool {
+    [
+        SqlState::INVALID_PASSWORD,
+        SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        SqlState::INVALID_CATALOG_NAME,
+    ]
+    .contains(code)
 }
 
 async fn within<T>(

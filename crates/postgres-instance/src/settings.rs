@@ -20,7 +20,7 @@ pub(crate) enum Command {
         folder: PathBuf,
     },
     /// Run PostgreSQL, as the member of a PostgresCluster.
-    Run(Run),
+    Run(Box<Run>),
 }
 
 /// Settings of a member.
@@ -51,6 +51,9 @@ pub(crate) struct Run {
     /// `ca.crt`.
     #[arg(long, env = "CERTIFICATES", default_value = "/etc/ensemble/certificates")]
     pub(crate) certificates: PathBuf,
+    /// File with the password of the application's role.
+    #[arg(long, env = "APPLICATION_PASSWORD", default_value = "/etc/ensemble/app/password")]
+    pub(crate) application_password: PathBuf,
     /// Folder with the programs of PostgreSQL. Without it, they are found by PATH.
     #[arg(long, env = "PROGRAMS")]
     pub(crate) programs: Option<PathBuf>,

@@ -10,8 +10,8 @@ use operator_core::{
 
 use crate::{
     reasons::{
-        AWAITING_CLEANUP, CERTIFICATES_FAILED, DENIED, INVALID_OWNER, NAME_CONFLICT, STATUS_UPDATE_FAILED,
-        WRITE_FAILED,
+        AWAITING_CLEANUP, CERTIFICATES_FAILED, DENIED, INVALID_OWNER, INVALID_PASSWORD, NAME_CONFLICT,
+        STATUS_UPDATE_FAILED, WRITE_FAILED,
     },
     status_client::ClientError,
 };
@@ -50,6 +50,14 @@ pub enum Error {
         "the Secret {0} holds no certificate authority with its private key; delete it, and all certificates of the cluster are issued again"
     )]
     InvalidAuthority(String),
+    /// A password cannot be created.
+    #[error("cannot create a password for the application: the source of random numbers failed")]
+    Random,
+    /// The password in the Secret of the application cannot be used.
+    #[error(
+        "the password in the Secret {0} must be text of at most 256 bytes without control characters; change it, or remove it to get a new one"
+    )]
+    InvalidPassword(String),
     /// A certificate cannot be issued.
     #[error("cannot issue the certificates of the cluster")]
     Certificate(#[from] IssueError),
@@ -83,7 +91,10 @@ impl ReconcileError for Error {
             Self::NameConflict(_) => NAME_CONFLICT,
             Self::AwaitingCleanup(_) => AWAITING_CLEANUP,
             Self::Denied(_) => DENIED,
-            Self::NamespaceTerminating(_) | Self::Write(_) | Self::SecretChanged(_) => WRITE_FAILED,
+            Self::NamespaceTerminating(_) | Self::Write(_) | Self::SecretChanged(_) | Self::Random => {
+                WRITE_FAILED
+            }
+            Self::InvalidPassword(_) => INVALID_PASSWORD,
             Self::InvalidAuthority(_) | Self::Certificate(_) | Self::Client(_) => CERTIFICATES_FAILED,
             Self::Status(_) => STATUS_UPDATE_FAILED,
         }

@@ -10,15 +10,7 @@ use certificates::{
     issue_serving, new_authority,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt, api::PostParams};
-use operator_core::{
-    ObjectKey,
-    error::is_already_exists,
-    kind::{describe, uid},
-    owner::{Owner, describe_controller},
-    write::WriteError,
-};
+use operator_core::{kind::uid, owner::Owner};
 use parking_lot::Mutex;
 use postgres_model::status_api::{MEMBER, OPERATOR};
 use rustls::pki_types::ServerName;
@@ -27,8 +19,8 @@ use tokio::time::Instant;
 use crate::{
     api::PostgresCluster,
     build::secret::{self, Content, Purpose},
-    children::key,
     error::Error,
+    secrets::Secrets,
     status_client::StatusClient,
 };
 
@@ -41,7 +33,7 @@ const CERTIFICATE: Duration = Duration::from_hours(90 * 24);
 
 /// Certificates of all clusters.
 pub(crate) struct Identities {
-    client: Client,
+    secrets: Secrets,
     lifetimes: Lifetimes,
     known: Mutex<HashMap<String, Known>>,
 }
@@ -62,10 +54,9 @@ struct Issuer {
 }
 
 impl Identities {
-    /// Creates the store. `client` reads and writes Secrets.
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(secrets: Secrets) -> Self {
         let lifetimes = Lifetimes::new(AUTHORITY, CERTIFICATE).unwrap_or_default();
-        Self { client, lifetimes, known: Mutex::default() }
+        Self { secrets, lifetimes, known: Mutex::default() }
     }
 
     /// Creates and renews the Secrets of a cluster, and returns the client for its members. `names`
@@ -88,8 +79,10 @@ impl Identities {
         }
         let issuer = self.issuer(cluster, owner).await?;
         let hosts: Vec<_> = names.iter().filter_map(|name| ServerName::try_from(name.clone()).ok()).collect();
-        self.reconcile(cluster, owner, Purpose::Server, |known| issuer.serving(known, &hosts)).await?;
-        self.reconcile(cluster, owner, Purpose::Replication, |known| issuer.member(known)).await?;
+        self.secrets
+            .reconcile(cluster, owner, Purpose::Server, |known| issuer.serving(known, &hosts))
+            .await?;
+        self.secrets.reconcile(cluster, owner, Purpose::Replication, |known| issuer.member(known)).await?;
         let client = Arc::new(issuer.operator()?);
         let known = Known { checked: Instant::now(), names, client: client.clone() };
         self.known.lock().insert(uid(cluster), known);
@@ -111,7 +104,7 @@ impl Identities {
             let (authority, key) = new_authority(now, lifetimes)?;
             Ok(Some(secret::authority(&bundle(&[authority]), &key.pem())))
         };
-        let content = self.reconcile(cluster, owner, Purpose::Authority, new).await?;
+        let content = self.secrets.reconcile(cluster, owner, Purpose::Authority, new).await?;
         let key = SigningKey::read(secret::value(&content, secret::AUTHORITY_KEY));
         let authorities = Authority::read_all(secret::value(&content, secret::AUTHORITY));
         let pair = key.and_then(|key| {
@@ -121,41 +114,6 @@ impl Identities {
         let (authority, key) =
             pair.ok_or_else(|| Error::InvalidAuthority(Purpose::Authority.name(cluster)))?;
         Ok(Issuer { authority, key, now, lifetimes })
-    }
-
-    /// Reads a Secret, and writes the content that `next` returns for it. Returns its content.
-    async fn reconcile(
-        &self,
-        cluster: &PostgresCluster,
-        owner: &Owner,
-        purpose: Purpose,
-        next: impl Fn(Option<&Content>) -> Result<Option<Content>, Error>,
-    ) -> Result<Content, Error> {
-        let key = key(cluster, &purpose.name(cluster));
-        let secrets: Api<Secret> =
-            Api::namespaced(self.client.clone(), &cluster.namespace().unwrap_or_default());
-        let failed = |action| {
-            let object = describe::<Secret>(&key);
-            move |source| Error::from_write(WriteError::Api { action, object, source })
-        };
-        let Some(present) = secrets.get_opt(key.name()).await.map_err(failed("read"))? else {
-            let content = next(None)?.unwrap_or_default();
-            let mut secret = purpose.secret(cluster, content.clone());
-            owner.set_on(&mut secret.metadata);
-            return match secrets.create(&PostParams::default(), &secret).await {
-                Ok(_) => Ok(content),
-                Err(error) if is_already_exists(&error) => Err(Error::SecretChanged(key.to_string())),
-                Err(error) => Err(failed("create")(error)),
-            };
-        };
-        if !owner.owns(&present.metadata) {
-            return Err(not_owned(&key, owner, &present));
-        }
-        let content = present.data.clone().unwrap_or_default();
-        let Some(changed) = next(Some(&content))? else { return Ok(content) };
-        let renewed = Secret { data: Some(changed.clone()), ..present };
-        secrets.replace(key.name(), &PostParams::default(), &renewed).await.map_err(failed("renew"))?;
-        Ok(changed)
     }
 }
 
@@ -215,12 +173,4 @@ impl Issuer {
     fn is_trusted(&self, known: Option<&Content>) -> bool {
         known.is_some_and(|known| secret::value(known, secret::AUTHORITY) == self.authorities())
     }
-}
-
-fn not_owned(key: &ObjectKey, owner: &Owner, secret: &Secret) -> Error {
-    Error::from_write(WriteError::NotOwned {
-        object: describe::<Secret>(key),
-        holder: describe_controller(&secret.metadata),
-        is_garbage: owner.succeeds_owner_of(&secret.metadata),
-    })
 }

@@ -12,7 +12,9 @@
 //! version         the version and the image of PostgreSQL
 //! build           pure: the desired objects
 //! children        creates, updates, and deletes Services, budgets, and permissions
-//! identities      certificates of the members, and of the operator
+//! identities      certificates of the members and of the operator
+//! secrets         reads and writes Secrets
+//! passwords       the password of the application
 //! status_client   client of the status API of the members
 //! reports         what the members report
 //! timers          how long observations have held
@@ -36,18 +38,20 @@ mod events;
 mod identities;
 mod members;
 mod membership;
+mod passwords;
 pub mod reasons;
 mod reconcile;
 mod reports;
+mod secrets;
 mod status;
 mod status_client;
 mod timers;
 mod version;
 
 pub use api::{
-    AccessMode, BootstrapStatus, Durability, Failover, InstanceStatus, Members, Phase, PostgresCluster,
-    PostgresClusterSpec, PostgresClusterStatus, PrimaryStatus, ReignStatus, Retention, RetentionPolicy, Role,
-    ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus,
+    AccessMode, Bootstrap, BootstrapStatus, Durability, Failover, Initdb, InstanceStatus, Members, Phase,
+    PostgresCluster, PostgresClusterSpec, PostgresClusterStatus, PrimaryStatus, ReignStatus, Retention,
+    RetentionPolicy, Role, ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus,
 };
 pub use build::{CLUSTER_LABEL, CLUSTER_UID, MEMBER_LABEL, PORT, ROLE_LABEL};
 pub use error::Error;

@@ -24,6 +24,8 @@ pub const VOLUME_TERMINATING: &str = "VolumeTerminating";
 
 /// Condition: the certificates of the cluster cannot be issued or used.
 pub const CERTIFICATES_FAILED: &str = "CertificatesFailed";
+/// Condition: the password in the Secret of the application cannot be used.
+pub const INVALID_PASSWORD: &str = "InvalidPassword";
 /// Condition: the primary has failed, and another member takes its place.
 pub const FAILING_OVER: &str = "FailingOver";
 /// Condition: the members that answer may lack acknowledged writes.

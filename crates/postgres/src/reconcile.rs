@@ -36,7 +36,9 @@ use crate::{
     identities::Identities,
     members::MemberObjects,
     membership::Membership,
+    passwords::Passwords,
     reports::Reports,
+    secrets::Secrets,
     status::{Failure, Observation, status},
     timers::Timers,
     version::{Served, Unsupported, Versions},
@@ -71,6 +73,7 @@ pub struct PostgresClusterController {
     status: StatusWriter<PostgresCluster>,
     events: Events,
     identities: Arc<Identities>,
+    passwords: Arc<Passwords>,
     reports: Arc<Reports>,
     timers: Arc<Mutex<Timers>>,
     versions: Versions,
@@ -112,15 +115,18 @@ impl Controller for PostgresClusterController {
         let default_version = versions.default_major();
         let reports = Arc::new(Reports::new(builder.trigger()));
         let timers = Arc::new(Mutex::new(Timers::default()));
-        let identities = Arc::new(Identities::new(builder.client()));
-        let forgets = (reports.clone(), timers.clone(), identities.clone());
+        let secrets = Secrets::new(builder.client());
+        let identities = Arc::new(Identities::new(secrets.clone()));
+        let passwords = Arc::new(Passwords::new(secrets));
+        let forgets = (reports.clone(), timers.clone(), identities.clone(), passwords.clone());
         builder.watches(&clusters, move |change| {
             event_log::log(change, &default_version);
-            let (reports, timers, identities) = &forgets;
+            let (reports, timers, identities, passwords) = &forgets;
             if let (Some(old), None) = (&change.old, &change.new) {
                 let uid = uid(old.as_ref());
                 reports.forget(&uid);
                 identities.forget(&uid);
+                passwords.forget(&uid);
                 timers.lock().remove(&uid);
             }
             Vec::new()
@@ -132,6 +138,7 @@ impl Controller for PostgresClusterController {
             status: builder.status(),
             events: builder.events(),
             identities,
+            passwords,
             reports,
             timers,
             versions,
@@ -147,6 +154,9 @@ impl Controller for PostgresClusterController {
         } else {
             Box::pin(self.children.reconcile(&cluster, &owner)).await
         };
+        if !cluster.spec.paused {
+            failures.extend(self.passwords.ensure(&cluster, &owner).await.err());
+        }
         let followed = if cluster.spec.paused { Ok(()) } else { self.follow(&cluster, &owner).await };
         let images = version.as_ref().ok().filter(|_| followed.is_ok()).map(|served| self.images(served));
         failures.extend(followed.err());

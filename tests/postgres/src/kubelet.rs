@@ -178,18 +178,29 @@ impl Kubelet {
         Ok(())
     }
 
-    /// Prepares what a Pod mounts. Returns `None` while a Secret is missing.
-    async fn place(&self, name: &str, pod: &Pod) -> Result<Option<Place>> {
-        let folder = self.folder.path().join(name);
+    /// Writes the Secrets that a Pod mounts, as they are now. Returns whether all of them exist.
+    ///
+    /// # Errors
+    /// Returns an error if a Secret cannot be read, or a file cannot be written.
+    pub async fn mount(&self, name: &str, pod: &Pod) -> Result<bool> {
         for (volume, secret) in secrets(pod) {
-            let Some(secret) = self.api::<Secret>().get_opt(&secret).await? else { return Ok(None) };
-            let folder = folder.join("certificates").join(volume);
+            let Some(secret) = self.api::<Secret>().get_opt(&secret).await? else { return Ok(false) };
+            let folder = self.folder.path().join(name).join("certificates").join(volume);
             fs::create_dir_all(&folder)?;
             for (file, content) in secret.data.unwrap_or_default() {
                 let path = folder.join(file);
                 fs::write(&path, content.0)?;
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
             }
+        }
+        Ok(true)
+    }
+
+    /// Prepares what a Pod mounts. Returns `None` while a Secret is missing.
+    async fn place(&self, name: &str, pod: &Pod) -> Result<Option<Place>> {
+        let folder = self.folder.path().join(name);
+        if !self.mount(name, pod).await? {
+            return Ok(None);
         }
         let api = ApiProxy::start(self.server.clone()).await?;
         let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());

@@ -107,6 +107,7 @@ impl Member {
             .args(["--lease-seconds", &LEASE_SECONDS.to_string()])
             .args(["--volume".into(), path("volume"), "--sockets".into(), path("sockets")])
             .args(["--certificates".into(), path("certificates")])
+            .args(["--application-password".into(), path("certificates/app/password")])
             .arg("--programs")
             .arg(programs::folder()?)
             .env_clear()

@@ -24,6 +24,7 @@ use crate::{
     election::Election,
     fence::Fence,
     probe::Probe,
+    roles::Roles,
     server::PostgresServer,
     session::Answer,
     status_api::{Health, StatusHandle},
@@ -61,8 +62,8 @@ pub(crate) struct Instance {
     pub(crate) control: Option<ControlFile>,
     /// Where the WAL of a standby ends that is being stopped.
     pub(crate) end: Option<Position>,
-    /// Whether the roles of the members exist.
-    pub(crate) has_roles: bool,
+    /// The roles and the database that a primary must have.
+    pub(crate) roles: Roles,
     /// The synchronous configuration of the primary that started at this moment.
     pub(crate) in_force: (Option<Moment>, InForce),
     /// Starts and long commands that failed.
@@ -96,6 +97,7 @@ impl Instance {
                 () = self.server.wait() => {}
                 () = self.election.changed() => {}
                 () = self.probe.changed() => {}
+                () = self.roles.changed() => {}
                 result = wait_for(self.task.as_mut()) => self.finish(result),
                 Ok(()) = self.clusters.changed() => {}
                 Ok(()) = self.seals.changed() => {}
@@ -120,7 +122,7 @@ impl Instance {
         let result = match &plan.command {
             Some(command) if is_start(command) && !self.retry.is_due(now()) => Ok(false),
             Some(command) => self.perform(command, &observed, cluster.as_ref()).await.map(|()| true),
-            None => self.reload(cluster.as_ref()).await.map(|()| false),
+            None => self.reload(cluster.as_ref()).map(|()| false),
         };
         self.report(&plan, &observed)?;
         result
@@ -138,7 +140,8 @@ impl Instance {
         if ended.by_itself && started.is_some_and(|started| now().saturating_sub(started) < SHORT) {
             self.retry.failed(now());
         }
-        (self.control, self.task, self.has_roles) = (None, None, false);
+        (self.control, self.task) = (None, None);
+        self.roles.set_primary(None);
         self.probe.set_server(None);
         let end = self.end.take().filter(|_| ended.cleanly && !ended.was_primary);
         if end.is_some() {

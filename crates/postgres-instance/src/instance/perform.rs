@@ -17,8 +17,8 @@ use crate::{
     configuration::Dynamic,
     control_data::{newest_history, path},
     durable,
+    roles::Primary,
     server::{receives_wal, remove_stray_histories},
-    session::Session,
     tasks::{self, RunningTask},
 };
 
@@ -58,8 +58,8 @@ impl Instance {
         }
     }
 
-    /// Applies a configuration that has changed, and creates the roles of the members on a primary.
-    pub(super) async fn reload(&mut self, cluster: Option<&MemberCluster>) -> Result<()> {
+    /// Applies a configuration that has changed, and has the roles of a primary looked after.
+    pub(super) fn reload(&mut self, cluster: Option<&MemberCluster>) -> Result<()> {
         let Some(cluster) = cluster.filter(|_| self.server.started().is_some() && !self.is_stopping()) else {
             return Ok(());
         };
@@ -71,10 +71,9 @@ impl Instance {
         };
         self.server.reload(&self.volume, wanted)?;
         let is_primary = self.answer().is_some_and(|answer| !answer.in_recovery);
-        if is_primary && !self.has_roles {
-            Session::connect(&self.socket).await?.create_roles().await?;
-            self.has_roles = true;
-        }
+        let primary = self.server.started().filter(|_| is_primary);
+        let application = cluster.application.clone();
+        self.roles.set_primary(primary.map(|started| Primary { started, application }));
         Ok(())
     }
 

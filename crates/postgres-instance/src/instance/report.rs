@@ -66,7 +66,11 @@ impl Instance {
 
     fn report_readiness(&self, plan: &Plan, observed: &Observed, answer: Option<&Answer>) {
         let reason = match (&observed.server, answer) {
-            (Server::Primary { responsive: true }, Some(answer)) if !answer.in_recovery => None,
+            (Server::Primary { responsive: true }, Some(answer)) if !answer.in_recovery => {
+                let started = self.server.started();
+                let is_new = !self.roles.were_attempted(started);
+                is_new.then(|| "the roles of the primary are being prepared".to_owned())
+            }
             (Server::Standby { upstream: Some(_) }, Some(answer)) if answer.has_receiver => None,
             (Server::Standby { .. }, Some(_)) => Some("the standby receives no WAL".to_owned()),
             (Server::Primary { .. } | Server::Standby { .. }, None) => {

@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
 
+mod bootstrap;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod replication;
@@ -14,6 +15,7 @@ use postgres_model::version::VersionSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub use bootstrap::{Bootstrap, Initdb};
 pub use replication::{Durability, Failover, Synchronous};
 pub use status::{
     BootstrapStatus, InstanceStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus, ReignStatus, Role,
@@ -107,6 +109,10 @@ pub struct PostgresClusterSpec {
     /// 256Mi memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
+
+    /// bootstrap decides how the database is created. It cannot be changed.
+    #[serde(default)]
+    pub bootstrap: Bootstrap,
 
     /// storage describes the volume of each member.
     #[serde(default)]

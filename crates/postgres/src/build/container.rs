@@ -25,8 +25,10 @@ const PROGRAM_PATH: &str = "/ensemble";
 const DATA_PATH: &str = "/var/lib/ensemble";
 /// Folder with a folder for each of the certificates.
 const CERTIFICATES_PATH: &str = "/etc/ensemble/certificates";
-/// Certificates that a member needs.
-pub(super) const CERTIFICATES: [Purpose; 2] = [Purpose::Server, Purpose::Replication];
+/// Folder with the password of the application.
+const APPLICATION_PATH: &str = "/etc/ensemble/app";
+/// Secrets that a member needs.
+pub(super) const SECRETS: [Purpose; 3] = [Purpose::Server, Purpose::Replication, Purpose::Application];
 const PROBES: &str = "probes";
 
 /// Returns the init container, which copies the instance manager into a volume.
@@ -43,10 +45,14 @@ pub(super) fn installer(images: &MemberImages<'_>) -> Container {
 
 /// Returns the container of PostgreSQL. The instance manager is its first process.
 pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> Container {
-    let certificates = CERTIFICATES.map(|purpose| VolumeMount {
-        read_only: Some(true),
-        ..mount(purpose.suffix(), &format!("{CERTIFICATES_PATH}/{}", purpose.suffix()))
-    });
+    let secret = |purpose: Purpose| {
+        let path = if purpose == Purpose::Application {
+            APPLICATION_PATH.to_owned()
+        } else {
+            format!("{CERTIFICATES_PATH}/{}", purpose.suffix())
+        };
+        VolumeMount { read_only: Some(true), ..mount(purpose.suffix(), &path) }
+    };
     let mounts = [
         mount(DATA, DATA_PATH),
         mount(PROGRAM, PROGRAM_PATH),
@@ -77,7 +83,7 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         startup_probe: Some(probe("/livez", 1, 60)),
         liveness_probe: Some(probe("/livez", 10, 3)),
         readiness_probe: Some(probe("/readyz", 2, 2)),
-        volume_mounts: Some(mounts.into_iter().chain(certificates).collect()),
+        volume_mounts: Some(mounts.into_iter().chain(SECRETS.map(secret)).collect()),
         ..Container::default()
     }
 }

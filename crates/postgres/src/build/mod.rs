@@ -4,6 +4,7 @@
 //! object. Fields of others stay.
 
 pub(crate) mod access;
+pub(crate) mod application;
 pub(crate) mod budget;
 mod container;
 pub(crate) mod lease;

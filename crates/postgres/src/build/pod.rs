@@ -97,8 +97,8 @@ fn volumes(cluster: &PostgresCluster, serial: Serial) -> Vec<Volume> {
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     };
-    let certificates = container::CERTIFICATES.map(|purpose| purpose.volume(cluster));
-    [data, empty(PROGRAM), empty(RUN), empty(SCRATCH)].into_iter().chain(certificates).collect()
+    let secrets = container::SECRETS.map(|purpose| purpose.volume(cluster));
+    [data, empty(PROGRAM), empty(RUN), empty(SCRATCH)].into_iter().chain(secrets).collect()
 }
 
 #[cfg(test)]

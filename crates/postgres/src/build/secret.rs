@@ -1,4 +1,4 @@
-//! Secrets with the certificates of a cluster.
+//! Secrets of a cluster: its certificates, and the password of its application.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +25,8 @@ pub(crate) const AUTHORITY_KEY: &str = "ca.key";
 pub(crate) const CHAIN: &str = "tls.crt";
 /// Private key of a certificate.
 pub(crate) const KEY: &str = "tls.key";
+/// Password of the application's role.
+pub(crate) const PASSWORD: &str = "password";
 /// Mode of the files: PostgreSQL refuses keys that all users can read.
 const MODE: i32 = 0o640;
 /// Serial numbers whose members get one certificate: those up to the next multiple of this number.
@@ -39,6 +41,8 @@ pub(crate) enum Purpose {
     Server,
     /// The certificate with which members log in to each other.
     Replication,
+    /// How the application connects. Pods of members have the password only.
+    Application,
 }
 
 impl Purpose {
@@ -53,12 +57,17 @@ impl Purpose {
             Self::Authority => "ca",
             Self::Server => "server",
             Self::Replication => "replication",
+            Self::Application => "app",
         }
     }
 
     /// Returns a Secret without an owner.
     pub(crate) fn secret(self, cluster: &PostgresCluster, content: Content) -> Secret {
-        let type_ = if self == Self::Authority { "Opaque" } else { "kubernetes.io/tls" };
+        let type_ = match self {
+            Self::Authority => "Opaque",
+            Self::Server | Self::Replication => "kubernetes.io/tls",
+            Self::Application => "kubernetes.io/basic-auth",
+        };
         Secret {
             metadata: ObjectMeta {
                 name: Some(self.name(cluster)),
@@ -75,9 +84,10 @@ impl Purpose {
     /// Returns a volume of a Pod with the files.
     pub(crate) fn volume(self, cluster: &PostgresCluster) -> Volume {
         let item = |name: &str| KeyToPath { key: name.to_owned(), path: name.to_owned(), mode: None };
+        let files: &[&str] = if self == Self::Application { &[PASSWORD] } else { &[AUTHORITY, CHAIN, KEY] };
         let source = SecretVolumeSource {
             secret_name: Some(self.name(cluster)),
-            items: Some([AUTHORITY, CHAIN, KEY].map(item).into()),
+            items: Some(files.iter().copied().map(item).collect()),
             default_mode: Some(MODE),
             optional: None,
         };
@@ -95,7 +105,7 @@ pub(crate) fn identity(authorities: &[u8], chain: &[u8], key: &[u8]) -> Content 
     content([(AUTHORITY, authorities), (CHAIN, chain), (KEY, key)])
 }
 
-fn content<const N: usize>(values: [(&str, &[u8]); N]) -> Content {
+pub(super) fn content<const N: usize>(values: [(&str, &[u8]); N]) -> Content {
     values.map(|(name, value)| (name.to_owned(), ByteString(value.to_vec()))).into()
 }
 

@@ -18,6 +18,17 @@ async fn invalid_specs_are_refused_with_the_rule() {
         (json!({"synchronous": {"number": 9}}), "should be less than or equal to 8"),
         (json!({"failover": {"leaseSeconds": 5}}), "should be greater than or equal to 6"),
         (json!({"failover": {"maxLagBytes": -1}}), "should be greater than or equal to 0"),
+        (
+            json!({"bootstrap": {"initdb": {"database": "postgres"}}}),
+            "and not be postgres, template0, or template1",
+        ),
+        (json!({"bootstrap": {"initdb": {"database": "Orders"}}}), "must begin with a lower case letter"),
+        (
+            json!({"bootstrap": {"initdb": {"owner": "streaming_replica"}}}),
+            "and not be postgres, streaming_replica",
+        ),
+        (json!({"bootstrap": {"initdb": {"owner": "pg_me"}}}), "not begin with pg_"),
+        (json!({"bootstrap": {"initdb": {"owner": "a".repeat(64)}}}), "may not be more than 63"),
         (json!({"storage": {"size": "much"}}), "storage.size must be a quantity"),
         (json!({"storage": {"size": "1Mi"}}), "storage.size must be at least 256Mi"),
     ] {
@@ -48,6 +59,15 @@ async fn storage_only_grows() {
 }
 
 #[tokio::test]
+async fn bootstrap_cannot_be_changed() {
+    let env = TestEnv::new().await;
+    env.create("db", json!({"paused": true, "bootstrap": {"initdb": {"database": "orders"}}})).await.unwrap();
+    let changed = json!({"bootstrap": {"initdb": {"database": "invoices"}}});
+    let error = env.change("db", changed).await.unwrap_err().to_string();
+    assert!(error.contains("bootstrap cannot be changed"), "{error}");
+}
+
+#[tokio::test]
 async fn defaults_are_those_of_the_reference() {
     let env = TestEnv::new().await;
     let spec = env.create("db", json!({"paused": true})).await.unwrap().spec;
@@ -55,5 +75,7 @@ async fn defaults_are_those_of_the_reference() {
         (spec.failover.enabled, spec.failover.lease_seconds, spec.synchronous.number),
         (true, 15, None)
     );
+    let initdb = &spec.bootstrap.initdb;
+    assert_eq!((initdb.database.as_str(), initdb.owner.as_str()), ("app", "app"));
     assert_eq!((spec.size, spec.anti_affinity, spec.storage.size.0.as_str()), (3, false, "1Gi"));
 }

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod application;
 mod failures;
 mod faults;
 mod interruptions;

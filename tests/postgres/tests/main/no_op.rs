@@ -42,7 +42,7 @@ async fn creates_each_object_once() {
         ("rolebindings", 1),
         ("persistentvolumeclaims", 2),
         ("pods", 2),
-        ("secrets", 3),
+        ("secrets", 4),
     ] {
         assert_eq!((count(resource, "create"), count(resource, "update")), (created, 0), "{resource}");
     }
@@ -50,7 +50,7 @@ async fn creates_each_object_once() {
     let written = count("postgresclusters", "update");
     assert!(written <= 14, "{written} status writes");
     let reads = requests.iter().filter(|entry| entry.verb == "get").map(|entry| &*entry.name);
-    assert_eq!(reads.collect::<Vec<_>>(), ["db-ca", "db-server", "db-replication"]);
+    assert_eq!(reads.collect::<Vec<_>>(), ["db-app", "db-ca", "db-server", "db-replication"]);
 }
 
 #[tokio::test]
