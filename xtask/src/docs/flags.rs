@@ -20,6 +20,8 @@ A build with the feature `otlp` also has the flag `--otlp-endpoint` (`OTEL_EXPOR
 See [logs and traces](../operations/logs-and-traces.md).
 ";
 
+/// Head of a table of flags.
+const TABLE: &str = "| flag | environment | default | description |\n|---|---|---|---|\n";
 /// Heading of the flags that set no heading.
 const DEFAULT_HEADING: &str = "The manager";
 
@@ -31,10 +33,7 @@ pub(super) fn page() -> String {
     for flag in command.get_arguments() {
         let heading = flag.get_help_heading().unwrap_or(DEFAULT_HEADING);
         if heading != current {
-            let _ = write!(
-                page,
-                "\n## {heading}\n\n| flag | environment | default | description |\n|---|---|---|---|\n"
-            );
+            let _ = write!(page, "\n## {heading}\n\n{TABLE}");
             current = heading;
         }
         page.push_str(&row(flag));
@@ -69,7 +68,9 @@ fn possible_values(flag: &Arg) -> String {
 fn section(subcommand: &Command) -> String {
     let about = subcommand.get_long_about().or_else(|| subcommand.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
-    format!("\n## {}\n\n`ensemble-manager [flags] {0}`. {about}\n", subcommand.get_name())
+    let flags: String = subcommand.get_arguments().map(row).collect();
+    let flags = if flags.is_empty() { flags } else { format!("\n{TABLE}{flags}") };
+    format!("\n## {}\n\n`ensemble-manager [flags] {0}`. {about}\n{flags}", subcommand.get_name())
 }
 
 #[cfg(test)]

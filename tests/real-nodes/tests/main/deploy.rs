@@ -69,16 +69,13 @@ impl OwnCluster {
         self.helm(&format!("test ensemble --namespace {MANAGER} --logs")).await
     }
 
-    /// Waits until `helm test` fails, and both it and the logs of its Pod contain this.
-    async fn until_helm_test_fails(&self, expected: &str) {
-        eventually(&format!("helm test to report {expected:?}"), PATIENCE, async || {
-            let Err(failure) = self.helm_test().await else { return Ok(Err("passed".to_owned())) };
-            let logs = self.kubectl(&format!("logs ensemble-check --namespace {MANAGER}")).await?;
-            let is_reported = failure.contains(expected) && logs.contains(expected);
-            Ok(if is_reported { Ok(()) } else { Err(failure) })
-        })
-        .await
-        .unwrap();
+    /// Checks that `helm test` fails, and that both it and the logs of its Pod contain all of these.
+    async fn helm_test_fails(&self, expected: &[&str]) {
+        let failure = self.helm_test().await.unwrap_err();
+        let logs = self.kubectl(&format!("logs ensemble-check --namespace {MANAGER}")).await.unwrap();
+        for expected in expected {
+            assert!(failure.contains(expected) && logs.contains(expected), "{expected:?}: {failure}\n{logs}");
+        }
     }
 
     /// Checks that `helm test` says why the manager does not work, and passes after the repair.
@@ -87,17 +84,17 @@ impl OwnCluster {
         self.kubectl(&format!("{scale} --replicas=0")).await.unwrap();
         let managers = "app.kubernetes.io/component=manager";
         self.until(&format!("get pods --namespace {MANAGER} -l {managers} -o name"), "").await;
-        self.until_helm_test_fails(&format!("no manager runs in namespace {MANAGER}")).await;
+        self.helm_test_fails(&[&format!("no manager runs in namespace {MANAGER}")]).await;
 
         // The API server keeps connections to Pods, so the Service is broken before there are new ones.
         self.select("broken").await;
         self.kubectl(&format!("{scale} --replicas=2")).await.unwrap();
         self.rollout().await;
         let failure = "webhook tenants.tenant.ensemble does not review the dry run of a Tenant: ";
-        self.until_helm_test_fails(failure).await;
+        self.helm_test_fails(&[failure, "failed calling webhook"]).await;
 
         self.select("manager").await;
-        eventually("helm test to pass", PATIENCE, async || Ok(self.helm_test().await)).await.unwrap();
+        self.helm_test().await.unwrap();
         self.until("get clusterroles ensemble-check-tenant --ignore-not-found -o name", "").await;
     }
 
