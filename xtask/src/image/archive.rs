@@ -220,6 +220,7 @@ mod tests {
         let mut expected = vec![
             "FROM scratch".to_owned(),
             format!("COPY ensemble-manager {entrypoint}"),
+            format!("COPY {name} /{name}", name = crate::image::packages::INSTANCE.name),
             format!("COPY ca-certificates.crt /{}", crate::image::ca_certificates::PATH),
         ];
         let labels = config["Labels"].as_object().unwrap().iter();

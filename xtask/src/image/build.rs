@@ -1,4 +1,4 @@
-//! Program of the image: a static and reproducible release build of the manager.
+//! Programs of the image: static and reproducible release builds.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use images::Digest;
 
 use super::{
     auditable,
-    packages::Packages,
+    packages::{Packages, Program},
     platform::{Platform, variables},
     toolchain::first_line,
 };
@@ -20,7 +20,7 @@ use super::{
 /// Separator of flags in `CARGO_ENCODED_RUSTFLAGS`, which allows spaces in paths.
 const SEPARATOR: &str = "\u{1f}";
 
-/// Builds the program in a folder, which is used as a cache, and returns it.
+/// Builds a program in a folder, which is used as a cache, and returns it.
 ///
 /// glibc is linked statically. Since 2.34, it resolves names without loading libraries.
 ///
@@ -30,14 +30,16 @@ pub(super) fn program(platform: Platform, packages: &Packages, folder: &Path) ->
     let list = write_list(platform, packages, folder)?;
     let mut cargo = cargo_in(&workspace());
     cargo.args(["rustc", "--quiet", "--locked", "--release", "--message-format=json-render-diagnostics"]);
-    cargo.args(["--package", "manager", "--bin", "ensemble-manager", "--target", &platform.target()]);
+    let Program { package, name } = packages.program;
+    cargo.args(["--package", package, "--bin", name, "--target", &platform.target()]);
     cargo.arg("--target-dir").arg(folder).arg("--").args(auditable::link_flags(&list));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(packages, folder)?.join(SEPARATOR)).env_remove("RUSTFLAGS");
     cargo.envs(variables(platform));
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "cannot build the manager: cargo failed");
+    ensure!(output.status.success(), "cannot build {name}: cargo failed");
     let messages = String::from_utf8_lossy(&output.stdout);
-    let program = executable(&messages).context("the output of cargo has no path of the manager")?;
+    let program =
+        executable(&messages).with_context(|| format!("the output of cargo has no path of {name}"))?;
     let program = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
     auditable::check(&program, packages)?;
     Ok(program)

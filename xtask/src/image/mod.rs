@@ -1,8 +1,7 @@
-//! `cargo xtask image`: builds the container image of the manager as an OCI archive, without Docker
-//! or root.
+//! `cargo xtask image`: builds the container image as an OCI archive, without Docker or root.
 //!
-//! The image contains only a static program and the CA certificates that hooks trust: no shell, no
-//! libraries. Two builds of one commit with one toolchain have the same digest on every machine.
+//! The image contains only static programs and the CA certificates that hooks trust: no shell, no
+//! libraries. It runs the manager. Pods of a PostgresCluster copy the instance manager out of it. Two builds of one commit with one toolchain have the same digest on every machine.
 
 mod archive;
 mod auditable;
@@ -79,12 +78,13 @@ pub(crate) fn build_for_host() -> Result<PathBuf> {
     let platform = Platform::host()?;
     platform.check()?;
     let packages = packages(platform)?;
-    write_all(&packages.target_folder.join("image"), &[(platform, packages)])
+    let [manager, _] = &packages;
+    write_all(&manager.target_folder.join("image"), &[(platform, packages)])
 }
 
 /// Builds the image, writes the archive and its SBOMs to a folder, and returns the path of the
 /// archive.
-fn write_all(folder: &Path, builds: &[(Platform, Packages)]) -> Result<PathBuf> {
+fn write_all(folder: &Path, builds: &[(Platform, [Packages; 2])]) -> Result<PathBuf> {
     let archive = build_archive(builds, None)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let architectures: Vec<_> = builds.iter().map(|(platform, _)| platform.architecture()).collect();
@@ -99,30 +99,32 @@ fn write_all(folder: &Path, builds: &[(Platform, Packages)]) -> Result<PathBuf> 
 }
 
 /// Builds the image of each platform, in `folder` or in cargo's target folder.
-fn build_archive(builds: &[(Platform, Packages)], folder: Option<&Path>) -> Result<Archive> {
+fn build_archive(builds: &[(Platform, [Packages; 2])], folder: Option<&Path>) -> Result<Archive> {
     let mut images = Vec::new();
     for (platform, packages) in builds {
         let toolchain = toolchain::toolchain(*platform)?;
-        let program = build::program(*platform, packages, folder.unwrap_or(&packages.target_folder))?;
+        let mut entries = Vec::new();
+        for packages in packages {
+            let content = build::program(*platform, packages, folder.unwrap_or(&packages.target_folder))?;
+            entries.push(Entry { path: packages.program.name, mode: 0o755, content });
+        }
+        entries.push(Entry {
+            path: ca_certificates::PATH,
+            mode: 0o644,
+            content: ca_certificates::bundle().into_bytes(),
+        });
         images.push(Image {
             version: VERSION,
             architecture: platform.architecture(),
             entrypoint: PROGRAM,
             toolchain,
-            entries: vec![
-                Entry { path: "ensemble-manager", mode: 0o755, content: program },
-                Entry {
-                    path: ca_certificates::PATH,
-                    mode: 0o644,
-                    content: ca_certificates::bundle().into_bytes(),
-                },
-            ],
+            entries,
         });
     }
     let archive = archive::write(IMAGE, &images)?;
     ensure!(
         archive.bytes.len() <= MAX_SIZE * builds.len(),
-        "the image has {} bytes, more than the limit of {}; check what increased the size of the program",
+        "the image has {} bytes, more than the limit of {}; check what increased the size of the programs",
         archive.bytes.len(),
         MAX_SIZE * builds.len()
     );

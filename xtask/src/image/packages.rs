@@ -1,4 +1,4 @@
-//! Crates that the manager is built from, according to `cargo metadata`.
+//! Crates that the programs of the image are built from, according to `cargo metadata`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,11 +13,24 @@ use serde::Deserialize;
 
 use super::platform::Platform;
 
-/// Package of the program in the image.
-const PROGRAM: &str = "manager";
+/// A program of the image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Program {
+    /// Its package.
+    pub(super) package: &'static str,
+    /// Its name, which is that of its file in the image.
+    pub(super) name: &'static str,
+}
 
-/// All crates of the build, including the program's own.
+/// The program that the image runs.
+pub(super) const MANAGER: Program = Program { package: "manager", name: "ensemble-manager" };
+/// The program that Pods of a PostgresCluster copy out of the image.
+pub(super) const INSTANCE: Program = Program { package: "postgres-instance", name: "ensemble-instance" };
+
+/// All crates of the build of one program, including its own.
 pub(super) struct Packages {
+    /// What is built from them.
+    pub(super) program: Program,
     /// Crates, sorted by name and version.
     pub(super) crates: Vec<Crate>,
     /// Target folder of cargo.
@@ -107,28 +120,32 @@ impl Dependency {
     }
 }
 
-/// Returns the crates of the manager for a platform.
+/// Returns the crates of each program for a platform.
 ///
 /// # Errors
 /// Returns an error if `cargo metadata` fails.
-pub(super) fn packages(platform: Platform) -> Result<Packages> {
+pub(super) fn packages(platform: Platform) -> Result<[Packages; 2]> {
     let mut cargo = cargo_in(&workspace());
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform", &platform.target()]);
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(
         output.status.success(),
-        "cannot determine the dependencies of the manager: cargo metadata failed"
+        "cannot determine the dependencies of the programs: cargo metadata failed"
     );
-    let metadata =
-        serde_json::from_slice(&output.stdout).context("cannot parse the output of cargo metadata")?;
-    from_metadata(metadata).with_context(|| format!("the workspace has no package {PROGRAM}"))
+    let of = |program: Program| {
+        let metadata =
+            serde_json::from_slice(&output.stdout).context("cannot parse the output of cargo metadata")?;
+        from_metadata(program, metadata)
+            .with_context(|| format!("the workspace has no package {}", program.package))
+    };
+    Ok([of(MANAGER)?, of(INSTANCE)?])
 }
 
 /// Returns the crates of the program, or `None` if the metadata does not contain it.
-pub(super) fn from_metadata(metadata: Metadata) -> Option<Packages> {
+pub(super) fn from_metadata(of: Program, metadata: Metadata) -> Option<Packages> {
     let Metadata { mut packages, resolve, target_directory } = metadata;
     let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&*node.id, &*node.deps)).collect();
-    let program = packages.iter().find(|package| package.name == PROGRAM)?.id.clone();
+    let program = packages.iter().find(|package| package.name == of.package)?.id.clone();
     let macros: BTreeSet<_> =
         packages.iter().filter(|package| package.is_macro()).map(|package| package.id.clone()).collect();
     let all = reachable(&nodes, &program, |on| on.is(|kind| kind != Some("dev")));
@@ -157,6 +174,7 @@ pub(super) fn from_metadata(metadata: Metadata) -> Option<Packages> {
         Crate { name, version, source, license, role, dependencies: dependencies.into_iter().collect() }
     };
     Some(Packages {
+        program: of,
         crates: packages.into_iter().map(to_crate).collect(),
         target_folder: target_directory,
         sources,
@@ -215,7 +233,7 @@ pub(super) mod tests {
                 node("tests", &[("apart", None)]),
             ] },
         });
-        from_metadata(serde_json::from_value(metadata).unwrap()).unwrap()
+        from_metadata(MANAGER, serde_json::from_value(metadata).unwrap()).unwrap()
     }
 
     #[test]

@@ -1,19 +1,30 @@
-//! SBOM in the CycloneDX format: every crate that is linked into the manager.
+//! SBOM in the CycloneDX format: every crate that is linked into a program of the image.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::packages::{Crate, Packages, Role};
+use super::packages::{Crate, MANAGER, Packages, Role};
 
-/// Returns the SBOM.
-pub(super) fn sbom(packages: &Packages) -> Value {
-    let of = |role| packages.crates.iter().filter(move |package| package.role == role);
-    let program = of(Role::Program).next().map(|program| component("application", program));
+/// Returns the SBOM. Its subject is the manager; other programs are among the components.
+pub(super) fn sbom(programs: &[Packages]) -> Value {
+    let of = |role| {
+        let crates = programs.iter().flat_map(|packages| &packages.crates);
+        crates.filter(move |package| package.role == role)
+    };
+    let (subject, others): (Vec<_>, Vec<_>) =
+        of(Role::Program).partition(|program| program.name == MANAGER.package);
+    // A crate that several programs link is listed once.
+    let linked: BTreeMap<_, _> =
+        of(Role::Linked).map(|package| ((&package.name, &package.version), package)).collect();
+    let others = others.into_iter().map(|program| component("application", program));
+    let components = others.chain(linked.into_values().map(|package| component("library", package)));
     json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "component": program },
-        "components": of(Role::Linked).map(|package| component("library", package)).collect::<Vec<_>>(),
+        "metadata": { "component": subject.first().map(|program| component("application", program)) },
+        "components": components.collect::<Vec<_>>(),
     })
 }
 
@@ -35,7 +46,7 @@ mod tests {
 
     #[test]
     fn sbom_lists_linked_crates_only() {
-        let sbom = sbom(&example());
+        let sbom = sbom(&[example(), example()]);
         let names: Vec<_> =
             sbom["components"].as_array().unwrap().iter().map(|component| &component["name"]).collect();
         assert_eq!(names, ["a", "b"]);
