@@ -14,6 +14,8 @@ use cluster::{Options, Progress, named, state::StateRoot};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How the lines begin that report the steps of a start.
+const STEPS: [&str; 4] = ["starting ", "API server ready", "nodes ready", "usable after"];
 
 /// What a cluster leaves on the host, if anything.
 #[derive(Debug, PartialEq)]
@@ -70,12 +72,15 @@ fn keeper(name: &str) -> Command {
     keeper
 }
 
-/// Starts a keeper in its own process group, and waits until it has printed `lines` lines.
+/// Starts a keeper in its own process group, and waits until it has printed the first `lines` of
+/// [`STEPS`]. Lines about what it builds do not count.
 fn start(name: &str, lines: usize) -> Child {
     let mut keeper = keeper(name);
     let mut child = keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    assert_eq!(output.lines().take(lines).count(), lines, "the keeper has ended early");
+    let progress = output.lines().map(Result::unwrap);
+    let steps = progress.filter(|line| STEPS.iter().any(|step| line.starts_with(step)));
+    assert_eq!(steps.take(lines).count(), lines, "the keeper has ended early");
     child
 }
 
