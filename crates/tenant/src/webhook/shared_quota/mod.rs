@@ -128,11 +128,7 @@ fn share(quota: &ResourceQuota) -> Option<Share> {
 }
 
 fn usage<'q>(quota: &'q ResourceQuota, none: &'q Resources) -> QuotaUsage<'q> {
-    QuotaUsage {
-        quota: ObjectKey::of(quota),
-        version: quota.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default(),
-        used: used(quota).unwrap_or(none),
-    }
+    QuotaUsage { quota: ObjectKey::of(quota), used: used(quota).unwrap_or(none) }
 }
 
 fn used(quota: &ResourceQuota) -> Option<&Resources> {

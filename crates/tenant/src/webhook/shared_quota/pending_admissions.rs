@@ -1,23 +1,24 @@
-//! Usage that was admitted but is not in the cache yet. Pure.
+//! Usage that was admitted lately and that the cache may not show. Pure.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use operator_core::{ObjectKey, quantity::Quantity};
 
 use crate::quota::Resources;
 
-/// How long an admitted usage counts if it does not appear in the cache. The API server may have
-/// dropped the write because of a conflict, or because another webhook denied it.
+/// How long an admitted usage counts even if the cache shows less. The cache may lag behind, and
+/// the quota controller of Kubernetes lowers a usage when its own cache lacks the new object.
+///
+/// Objects that were deleted, and writes that failed after the review, count for this time too.
 const EXPIRY: Duration = Duration::from_secs(2);
 
 /// Usage in the status of a ResourceQuota.
 pub(super) struct QuotaUsage<'q> {
     pub(super) quota: ObjectKey,
-    /// The resource version of the ResourceQuota.
-    pub(super) version: u64,
     pub(super) used: &'q Resources,
 }
 
@@ -32,16 +33,21 @@ pub(super) struct QuotaExceeded {
     pub(super) requested: String,
 }
 
-/// Admitted usage by ResourceQuota, for all Tenants.
+/// Admitted usage by ResourceQuota, for all Tenants. None of a ResourceQuota's entries is covered
+/// by a later one.
 #[derive(Default)]
-pub(super) struct PendingAdmissions(HashMap<ObjectKey, PendingAdmission>);
+pub(super) struct PendingAdmissions(HashMap<ObjectKey, Vec<PendingAdmission>>);
 
 struct PendingAdmission {
     used: Resources,
-    /// The resource version that the write replaces. The cache contains the write, or a later one,
-    /// once it has a higher version.
-    replaced: u64,
     expires: Instant,
+}
+
+impl PendingAdmission {
+    /// Returns whether a usage is at least as high for each resource.
+    fn is_covered_by(&self, used: &Resources) -> bool {
+        self.used.iter().all(|(resource, admitted)| quantity_of(admitted) <= quantity(used, resource))
+    }
 }
 
 impl PendingAdmissions {
@@ -55,7 +61,10 @@ impl PendingAdmissions {
         others: &[QuotaUsage<'_>],
         now: Instant,
     ) -> Result<(), QuotaExceeded> {
-        self.0.retain(|_, admitted| now < admitted.expires);
+        self.0.retain(|_, admissions| {
+            admissions.retain(|admitted| now < admitted.expires);
+            !admissions.is_empty()
+        });
         for (resource, limit) in hard {
             let (before, after) = (quantity(current.used, resource), quantity(requested, resource));
             let Ok(limit) = Quantity::try_from(limit) else { continue };
@@ -74,40 +83,40 @@ impl PendingAdmissions {
                 });
             }
         }
-        let admitted =
-            PendingAdmission { used: requested.clone(), replaced: current.version, expires: now + EXPIRY };
-        self.0.insert(current.quota.clone(), admitted);
+        let admissions = self.0.entry(current.quota.clone()).or_default();
+        admissions.retain(|admitted| !admitted.is_covered_by(requested));
+        admissions.push(PendingAdmission { used: requested.clone(), expires: now + EXPIRY });
         Ok(())
     }
 
-    /// Returns the cached usage of a ResourceQuota, or the pending one if it is higher.
+    /// Returns the cached usage of a ResourceQuota, or the highest pending one if it is higher.
     fn used(&self, usage: &QuotaUsage<'_>, resource: &str) -> Quantity {
-        let cached = quantity(usage.used, resource);
-        match self.0.get(&usage.quota).filter(|admitted| usage.version <= admitted.replaced) {
-            Some(admitted) => cached.max(quantity(&admitted.used, resource)),
-            None => cached,
-        }
+        let pending = self.0.get(&usage.quota).into_iter().flatten();
+        let pending = pending.map(|admitted| quantity(&admitted.used, resource));
+        pending.fold(quantity(usage.used, resource), Quantity::max)
     }
 }
 
-/// Returns the usage of a resource, or zero if it is missing or invalid. The API server writes only
-/// valid quantities.
+/// Returns the usage of a resource, or zero if it is missing.
 fn quantity(used: &Resources, resource: &str) -> Quantity {
-    used.get(resource).and_then(|used| Quantity::try_from(used).ok()).unwrap_or(Quantity::ZERO)
+    used.get(resource).map_or(Quantity::ZERO, quantity_of)
+}
+
+/// Parses a quantity. An invalid one is zero; the API server writes only valid ones.
+fn quantity_of(used: &ApiQuantity) -> Quantity {
+    Quantity::try_from(used).unwrap_or(Quantity::ZERO)
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-
     use super::*;
 
     fn pods(count: u32) -> Resources {
         [("pods".to_owned(), ApiQuantity(count.to_string()))].into()
     }
 
-    fn usage<'q>(namespace: &str, version: u64, used: &'q Resources) -> QuotaUsage<'q> {
-        QuotaUsage { quota: ObjectKey::namespaced(namespace, "q"), version, used }
+    fn usage<'q>(namespace: &str, used: &'q Resources) -> QuotaUsage<'q> {
+        QuotaUsage { quota: ObjectKey::namespaced(namespace, "q"), used }
     }
 
     /// Requests usage in namespace a while namespace b has another usage.
@@ -115,19 +124,19 @@ mod tests {
         pending: &mut PendingAdmissions,
         from: u32,
         to: u32,
-        b: (u64, u32),
+        b: u32,
         now: Instant,
     ) -> Result<(), QuotaExceeded> {
-        let (current, requested, other) = (pods(from), pods(to), pods(b.1));
-        pending.admit(&pods(5), &usage("a", 1, &current), &requested, &[usage("b", b.0, &other)], now)
+        let (current, requested, other) = (pods(from), pods(to), pods(b));
+        pending.admit(&pods(5), &usage("a", &current), &requested, &[usage("b", &other)], now)
     }
 
     #[test]
     fn admits_usage_up_to_the_limit() {
         let now = Instant::now();
         let mut pending = PendingAdmissions::default();
-        assert_eq!(admit(&mut pending, 1, 2, (1, 3), now), Ok(()));
-        let exceeded = admit(&mut pending, 2, 3, (1, 3), now).unwrap_err();
+        assert_eq!(admit(&mut pending, 1, 2, 3, now), Ok(()));
+        let exceeded = admit(&mut pending, 2, 3, 3, now).unwrap_err();
         assert_eq!(
             exceeded,
             QuotaExceeded {
@@ -142,23 +151,40 @@ mod tests {
     #[test]
     fn admits_usage_that_does_not_increase() {
         let mut pending = PendingAdmissions::default();
-        assert_eq!(admit(&mut pending, 9, 8, (1, 9), Instant::now()), Ok(()));
-        assert_eq!(admit(&mut pending, 9, 9, (1, 9), Instant::now()), Ok(()));
+        assert_eq!(admit(&mut pending, 9, 8, 9, Instant::now()), Ok(()));
+        assert_eq!(admit(&mut pending, 9, 9, 9, Instant::now()), Ok(()));
     }
 
     #[test]
-    fn counts_pending_usage_until_it_is_cached_or_expires() {
+    fn counts_pending_usage_until_it_expires() {
         let now = Instant::now();
         let mut pending = PendingAdmissions::default();
         let (none, four) = (pods(0), pods(4));
-        let admitted = pending.admit(&pods(5), &usage("b", 7, &none), &four, &[], now);
-        assert_eq!(admitted, Ok(()));
-        // The cache still contains the old state of b.
-        assert!(admit(&mut pending, 0, 2, (7, 0), now).is_err());
-        // The cache contains a later state of b with less usage.
-        assert_eq!(admit(&mut pending, 0, 2, (9, 2), now), Ok(()));
-        // The write was dropped.
-        let later = now + Duration::from_secs(3);
-        assert_eq!(admit(&mut pending, 0, 2, (7, 0), later), Ok(()));
+        assert_eq!(pending.admit(&pods(5), &usage("b", &none), &four, &[], now), Ok(()));
+        // The cache lags behind, or the usage was lowered.
+        assert!(admit(&mut pending, 0, 2, 0, now).is_err());
+        assert!(admit(&mut pending, 0, 2, 3, now + EXPIRY / 2).is_err());
+        assert_eq!(admit(&mut pending, 0, 2, 3, now + EXPIRY), Ok(()));
+    }
+
+    #[test]
+    fn later_admission_of_less_usage_does_not_hide_the_higher_one() {
+        let now = Instant::now();
+        let mut pending = PendingAdmissions::default();
+        let (none, one, three, four) = (pods(0), pods(1), pods(3), pods(4));
+        for (current, requested) in [(&three, &four), (&none, &one)] {
+            assert_eq!(pending.admit(&pods(5), &usage("b", current), requested, &[], now), Ok(()));
+        }
+        assert!(admit(&mut pending, 0, 2, 1, now).is_err());
+    }
+
+    #[test]
+    fn keeps_one_entry_while_usage_rises() {
+        let now = Instant::now();
+        let mut pending = PendingAdmissions::default();
+        for used in 0..5 {
+            assert_eq!(admit(&mut pending, used, used + 1, 0, now), Ok(()));
+        }
+        assert_eq!(pending.0[&ObjectKey::namespaced("a", "q")].len(), 1);
     }
 }
