@@ -38,21 +38,7 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Bootstrap {
     #[serde(default)]
-    initdb: Initdb,
-}
-
-/// How the database was created. The defaults are those of the API.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default)]
-struct Initdb {
-    database: String,
-    owner: String,
-}
-
-impl Default for Initdb {
-    fn default() -> Self {
-        Self { database: "app".to_owned(), owner: "app".to_owned() }
-    }
+    initdb: Application,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -178,10 +164,7 @@ impl MemberCluster {
             volume_uid: own.volume_uid.clone(),
             view,
             sync: status.sync.to_apply(),
-            application: Application {
-                database: cluster.spec.bootstrap.initdb.database.clone(),
-                owner: cluster.spec.bootstrap.initdb.owner.clone(),
-            },
+            application: cluster.spec.bootstrap.initdb.clone(),
             addresses: instances
                 .map(|instance| (instance.name.clone(), instance.address.parse().ok()))
                 .collect(),

@@ -13,6 +13,7 @@ use postgres_model::{
     status_api::MEMBER,
     sync::{SyncConfiguration, SyncMethod},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::durable;
 
@@ -60,13 +61,20 @@ pub(crate) struct Upstream {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// The database of the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The database of the application, as in the spec. The defaults are those of the API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Application {
     /// Name of the database.
     pub(crate) database: String,
     /// Name of the role that owns it.
     pub(crate) owner: String,
+}
+
+impl Default for Application {
+    fn default() -> Self {
+        Self { database: "app".to_owned(), owner: "app".to_owned() }
+    }
 }
 
 impl Static {

@@ -1,7 +1,8 @@
 //! `cargo xtask image`: builds the container image as an OCI archive, without Docker or root.
 //!
 //! The image contains only static programs and the CA certificates that hooks trust: no shell, no
-//! libraries. It runs the manager. Pods of a PostgresCluster copy the instance manager out of it. Two builds of one commit with one toolchain have the same digest on every machine.
+//! libraries. It runs the manager. Pods of a PostgresCluster copy the instance manager out of it.
+//! Two builds of one commit with one toolchain have the same digest on every machine.
 
 mod archive;
 mod auditable;
