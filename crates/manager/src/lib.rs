@@ -48,6 +48,7 @@ pub const CONTROLLERS: &[Registration] = &[
     register::<memcached::MemcachedController>(),
     register::<namespaceplus::NamespacePlusController>(),
     register::<podset::PodSetController>(),
+    register::<postgres::PostgresClusterController>(),
     register::<tenant::ConfigurationController>(),
     register::<tenant::TenantController>(),
 ];

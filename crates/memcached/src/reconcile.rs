@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use operator_core::{
-    Controller, ControllerBuilder, Outcome, Setting,
+    Controller, ControllerBuilder, Outcome, Setting, Values,
     events::Events,
     owner::Owner,
     pod::PodView,
@@ -38,7 +38,7 @@ pub const IMAGE: Setting = Setting {
     flag: "memcached-image",
     env: "MEMCACHED_IMAGE",
     default: "memcached:1.4.36-alpine",
-    values: &[],
+    values: Values::Any,
     help: "Default image for Memcached objects that set no spec.image",
 };
 
@@ -47,7 +47,7 @@ pub const EXPORTER_IMAGE: Setting = Setting {
     flag: "memcached-exporter-image",
     env: "MEMCACHED_EXPORTER_IMAGE",
     default: "prom/memcached-exporter:v0.17.0",
-    values: &[],
+    values: Values::Any,
     help: "Default exporter image for Memcached objects that set spec.metrics but no spec.metrics.image",
 };
 

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Setting of a controller: a flag of the manager or an environment variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// Flag without dashes, such as `podset-image`.
     pub flag: &'static str,
@@ -21,10 +21,21 @@ pub struct Setting {
     pub env: &'static str,
     /// Value if neither is set.
     pub default: &'static str,
-    /// Allowed values. Empty if any value is allowed.
-    pub values: &'static [&'static str],
+    /// Allowed values. The manager does not start with another one.
+    pub values: Values,
     /// Help text of the flag.
     pub help: &'static str,
+}
+
+/// Allowed values of a [`Setting`].
+#[derive(Clone, Copy, Debug)]
+pub enum Values {
+    /// Any text.
+    Any,
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// A text that the function accepts. Its error says what to write instead.
+    Valid(fn(&str) -> Result<(), String>),
 }
 
 /// Values of the settings that were set, by flag.

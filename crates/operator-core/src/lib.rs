@@ -74,7 +74,7 @@ pub mod writer;
 pub use builder::ControllerBuilder;
 pub use cluster_leftovers::ClusterLeftovers;
 pub use controller::{Controller, DrainResult, Runnable};
-pub use environment::{Environment, Setting};
+pub use environment::{Environment, Setting, Values};
 pub use kind::ObjectKey;
 pub use outcome::{Outcome, ReconcileError};
 pub use registration::{OwnedFinalizer, Registration, register};

@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::{Client, Resource, ResourceExt};
 use operator_core::{
-    Controller, ControllerBuilder, ObjectKey, Outcome, Setting,
+    Controller, ControllerBuilder, ObjectKey, Outcome, Setting, Values,
     events::Events,
     owner::Owner,
     pod::PodView,
@@ -36,7 +36,7 @@ pub const IMAGE: Setting = Setting {
     flag: "podset-image",
     env: "PODSET_IMAGE",
     default: "quay.io/amacdona/strauss",
-    values: &[],
+    values: Values::Any,
     help: "Image of the Pods of a PodSet without a template",
 };
 

@@ -1,7 +1,6 @@
 //! The PostgresCluster controller: runs PostgreSQL with replicas.
 //!
-//! The manager does not contain this controller yet. See
-//! `docs/decisions/0030-postgres-membership.md`.
+//! The decisions 29 to 34 in `docs/decisions` explain how it keeps acknowledged writes.
 //!
 //! The modules in the order in which a reconcile uses them:
 //!

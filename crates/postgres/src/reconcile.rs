@@ -12,7 +12,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use operator_core::{
-    Controller, ControllerBuilder, ObjectKey, Outcome, Setting,
+    Controller, ControllerBuilder, ObjectKey, Outcome, Setting, Values,
     events::Events,
     informer::Informer,
     owner::Owner,
@@ -23,7 +23,11 @@ use operator_core::{
 use lease::record;
 use operator_core::kind::uid;
 use parking_lot::Mutex;
-use postgres_model::{report::WalSenderState, timeline::Position, version::OFFICIAL_IMAGES};
+use postgres_model::{
+    report::WalSenderState,
+    timeline::Position,
+    version::{Catalog, OFFICIAL_IMAGES},
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -52,7 +56,7 @@ pub const IMAGES: Setting = Setting {
     flag: "postgres-images",
     env: "POSTGRES_IMAGES",
     default: OFFICIAL_IMAGES,
-    values: &[],
+    values: Values::Valid(|images| images.parse::<Catalog>().map(drop).map_err(|error| error.to_string())),
     help: "Images of PostgreSQL for each major version; the first entry is the default",
 };
 
@@ -61,7 +65,7 @@ pub const INSTANCE_IMAGE: Setting = Setting {
     flag: "postgres-instance-image",
     env: "POSTGRES_INSTANCE_IMAGE",
     default: concat!("ensemble:", env!("CARGO_PKG_VERSION")),
-    values: &[],
+    values: Values::Any,
     help: "Image with the instance manager that runs PostgreSQL in the Pods of a PostgresCluster",
 };
 

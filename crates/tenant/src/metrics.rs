@@ -5,7 +5,7 @@
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::ResourceExt;
 use operator_core::{
-    environment::Setting,
+    environment::{Setting, Values},
     metrics::{Gauge, GaugeSamples},
     quantity::Quantity,
 };
@@ -24,7 +24,7 @@ pub(crate) const TENANT_METRICS: Setting = Setting {
     flag: "tenant-metrics",
     env: "TENANT_METRICS",
     default: "true",
-    values: &["true", "false"],
+    values: Values::OneOf(&["true", "false"]),
     help: "Expose metrics for each Tenant and each of its namespaces, labelled with their names",
 };
 

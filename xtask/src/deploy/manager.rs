@@ -110,7 +110,7 @@ fn container(ports: Ports) -> Value {
         "name": "manager",
         "image": IMAGE,
         "args": ["--controllers=*"],
-        "env": environment(),
+        "env": with_instance_image(environment()),
         "ports": [
             { "name": "probes", "containerPort": ports.probes },
             { "name": "webhook", "containerPort": ports.webhook },
@@ -126,11 +126,17 @@ fn container(ports: Ports) -> Value {
     })
 }
 
+/// Adds the image with the instance manager of PostgreSQL: the manager's own.
+fn with_instance_image(mut environment: Vec<Value>) -> Vec<Value> {
+    environment.push(json!({ "name": postgres::INSTANCE_IMAGE.env, "value": IMAGE }));
+    environment
+}
+
 /// Returns the environment variables from the Pod's metadata.
-pub(super) fn environment() -> Value {
+pub(super) fn environment() -> Vec<Value> {
     let field =
         |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
-    json!([field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")])
+    vec![field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")]
 }
 
 /// Returns the resource requirements. The manager uses 20 MiB idle, and 81 MiB with 10,000 Pods

@@ -48,7 +48,7 @@ pub(super) fn file(manifests: &[Generated]) -> Result<Generated> {
             if let Some(rules) = &role.rules {
                 let _ = write!(
                     text,
-                    "\n## {}\n\n{}\n\n{}",
+                    "\n## `{}`\n\n{}\n\n{}",
                     role.metadata.name,
                     origin(&role, manifest),
                     table(&role.metadata.name, rules)
@@ -151,7 +151,7 @@ mod tests {
             metadata: {name: some, namespace: system}\nrules:\n- apiGroups: [apps]\n  resources: [deployments/status]\n  \
             resourceNames: [web]\n  verbs: [get, update]\n- nonResourceURLs: [/metrics]\n  verbs: [get]\n";
         let page = file(&[Generated { name: "some.yaml".into(), text: text.into() }]).unwrap().text;
-        assert!(page.contains("## some\n\nRole in `system`, `some.yaml`."), "{page}");
+        assert!(page.contains("## `some`\n\nRole in `system`, `some.yaml`."), "{page}");
         assert!(
             page.contains("| `deployments.apps/status` named `web` | get, update | write the status |"),
             "{page}"

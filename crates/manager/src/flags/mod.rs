@@ -17,7 +17,7 @@ pub use container::parse_args_and_env;
 use duration::duration;
 use election::ElectionFlags;
 pub use election::LeaderElection;
-use operator_core::{Registration, Setting, environment::Settings, informer::Scope};
+use operator_core::{Registration, Setting, Values, environment::Settings, informer::Scope};
 use operator_runtime::{
     certificates::{Host, Source},
     https::ClientCa,
@@ -248,7 +248,11 @@ fn setting(setting: &'static Setting) -> Arg {
         .default_value(setting.default)
         .help(setting.help)
         .help_heading("Settings of controllers");
-    if setting.values.is_empty() { arg } else { arg.value_parser(PossibleValuesParser::new(setting.values)) }
+    match setting.values {
+        Values::Any => arg,
+        Values::OneOf(values) => arg.value_parser(PossibleValuesParser::new(values)),
+        Values::Valid(check) => arg.value_parser(move |value: &str| check(value).map(|()| value.to_owned())),
+    }
 }
 
 fn settings_of(matches: &ArgMatches) -> Settings {

@@ -23,7 +23,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
 use operator_core::{
-    ControllerBuilder, Outcome, Setting,
+    ControllerBuilder, Outcome, Setting, Values,
     fence::{self, Fence},
 };
 use tokio::{sync::Semaphore, time::timeout};
@@ -46,7 +46,7 @@ pub const HTTP_HOSTS: Setting = Setting {
     flag: "namespaceplus-http-hosts",
     env: "NAMESPACEPLUS_HTTP_HOSTS",
     default: "",
-    values: &[],
+    values: Values::Any,
     help: "Hosts that hooks of a NamespacePlus may call by http:// instead of https://, as host or host:port, \
            separated by commas",
 };

@@ -5,7 +5,7 @@
 use std::{error::Error as StdError, io, path::PathBuf, sync::Arc};
 
 use http::{Uri, uri::Scheme};
-use operator_core::Setting;
+use operator_core::{Setting, Values};
 use rustls::{
     CertificateError, ClientConfig, Error, RootCertStore,
     crypto::ring,
@@ -20,7 +20,7 @@ pub const CA_BUNDLE: Setting = Setting {
     flag: "namespaceplus-ca-bundle",
     env: "NAMESPACEPLUS_CA_BUNDLE",
     default: "",
-    values: &[],
+    values: Values::Any,
     help: "File of additional certificate authorities (PEM) that hooks of a NamespacePlus trust; read for each call",
 };
 

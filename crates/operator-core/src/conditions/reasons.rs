@@ -68,6 +68,15 @@ reasons! {
         ROLLING_OUT = "RollingOut",
             "A rollout is in progress.",
             "";
+        FAILING_OVER = "FailingOver",
+            "The primary has failed, and another member takes its place.",
+            "If it stays, look at the Pods of the members: a member that does not answer delays it.";
+        PAUSED = "Paused",
+            "`spec.paused` stops the controller.",
+            "Set `spec.paused` to `false` to continue.";
+        VOLUME_TERMINATING = "VolumeTerminating",
+            "The volume of a member is being deleted.",
+            "A volume in use stays until its Pod is gone. The other members keep the data.";
         PODS_NOT_READY = "PodsNotReady",
             "Fewer Pods are ready than desired.",
             "Run `ensemblectl status` or `kubectl describe pod` to see what the Pods wait for.";
@@ -133,6 +142,45 @@ reasons! {
             "A hook call failed permanently.",
             "The message has the answer of the endpoint. Change the spec, or annotate the object \
              to call it again.";
+        NO_PRIMARY = "NoPrimary",
+            "The PostgresCluster has no primary, or its primary is not ready.",
+            "Look at the Pod that the message names: `kubectl describe pod` and `kubectl logs`.";
+        NO_QUORUM = "NoQuorum",
+            "The members that answer may lack acknowledged writes, so none of them is promoted.",
+            "Bring one of the members back that the message lists.";
+        ASYNC_LAG = "AsyncLag",
+            "The member with the most WAL lacks more of it than `spec.failover.maxLagBytes`.",
+            "Bring the former primary back, or raise `maxLagBytes` and lose what is missing.";
+        SYNC_LOWERED = "SyncLowered",
+            "A commit waits for fewer standbys than the spec says, or for none.",
+            "Bring the missing standbys back. With `durability: required`, writes wait instead.";
+        FAILOVER_DISABLED = "FailoverDisabled",
+            "The primary has failed, and `spec.failover.enabled` is `false`.",
+            "Bring the primary back, or set `spec.failover.enabled` to `true`.";
+        ASYNCHRONOUS = "Asynchronous",
+            "A commit waits for no standby, so a failover can lose acknowledged writes.",
+            "Set `spec.synchronous.number` to at least 1, or accept the loss.";
+        SINGLE_MEMBER = "SingleMember",
+            "The PostgresCluster has one member, and no copy of its data.",
+            "Raise `spec.size` to at least 2, or accept the risk.";
+        VOLUME_LOST = "VolumeLost",
+            "The volume of a member no longer exists.",
+            "Restore the volume, or lower `spec.size` to remove the member and raise it again.";
+        VOLUME_CONFLICT = "VolumeConflict",
+            "A volume with the name of a member's volume is another one.",
+            "Rename or delete the volume that the message names.";
+        END_OF_LIFE = "EndOfLife",
+            "The version of the spec is no longer maintained, so the default version runs.",
+            "Set `spec.version` to the version that runs.";
+        NOT_IN_CATALOG = "NotInCatalog",
+            "The manager has no image for the version of the spec.",
+            "Use a version that the message lists, or add an image to `--postgres-images`.";
+        CERTIFICATES_FAILED = "CertificatesFailed",
+            "The certificates of the PostgresCluster cannot be issued or used.",
+            "The message names the Secret. Delete it if it is damaged; it is created again.";
+        INVALID_PASSWORD = "InvalidPassword",
+            "The password in the Secret of the application cannot be used.",
+            "Set another password in the Secret that the message names.";
         FAILED = "Failed",
             "Something that the Tenant's spec describes could not be done. The reason of \
              Capsule's API.",
@@ -197,6 +245,21 @@ reasons! {
             "";
         RELEASED = "Released",
             "The namespace was released.",
+            "";
+        SEED_LAUNCHED = "SeedLaunched",
+            "The first member creates the database.",
+            "";
+        MEMBER_JOINED = "MemberJoined",
+            "A member became ready for the first time.",
+            "";
+        MEMBER_REMOVED = "MemberRemoved",
+            "A member is removed because `spec.size` was lowered.",
+            "";
+        FAILOVER_STARTED = "FailoverStarted",
+            "The primary has failed. The members are asked what they have.",
+            "Look at the Pod of the former primary.";
+        FAILOVER_DONE = "FailoverDone",
+            "Another member has replaced the primary.",
             "";
         NAMESPACE_DENIED = "NamespaceDenied",
             "A request for a namespace of the Tenant was denied.",

@@ -198,7 +198,7 @@ fn scaling(
     let message = format!("{joined} of {} members have joined", cluster.spec.size);
     let leaving = instances.iter().any(|instance| instance.leaving);
     if count(joined) == cluster.spec.size && !leaving {
-        return NewCondition::is_false(SCALING, reasons::NOT_NEEDED, message);
+        return NewCondition::is_false(SCALING, reasons::AS_SPECIFIED, message);
     }
     if cluster.spec.paused {
         return NewCondition::is_false(SCALING, reasons::PAUSED, format!("{message}; spec.paused is true"));
@@ -267,7 +267,7 @@ fn summary(
     if available.status == Status::False {
         return NewCondition::is_false(READY, available.reason, available.message.clone());
     }
-    if scaling.reason != reasons::NOT_NEEDED {
+    if scaling.reason != reasons::AS_SPECIFIED {
         return NewCondition::is_false(READY, scaling.reason, scaling.message.clone());
     }
     let ready = instances.iter().filter(|instance| instance.ready).count();

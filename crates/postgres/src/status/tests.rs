@@ -51,9 +51,9 @@ fn conditions_follow_the_members() {
     let cases: [(&[Serial], &[Serial], _); 5] = [
         (&[], &[], [("False", "NoPrimary"), ("True", "Scaling"), ("False", "NoPrimary")]),
         (&[1], &[1], [("True", "AsSpecified"), ("True", "Scaling"), ("False", "Scaling")]),
-        (&[1, 2], &[1, 2], [("True", "AsSpecified"), ("False", "NotNeeded"), ("True", "AsSpecified")]),
-        (&[1, 2], &[1], [("True", "AsSpecified"), ("False", "NotNeeded"), ("False", "PodsNotReady")]),
-        (&[1, 2], &[2], [("False", "NoPrimary"), ("False", "NotNeeded"), ("False", "NoPrimary")]),
+        (&[1, 2], &[1, 2], [("True", "AsSpecified"), ("False", "AsSpecified"), ("True", "AsSpecified")]),
+        (&[1, 2], &[1], [("True", "AsSpecified"), ("False", "AsSpecified"), ("False", "PodsNotReady")]),
+        (&[1, 2], &[2], [("False", "NoPrimary"), ("False", "AsSpecified"), ("False", "NoPrimary")]),
     ];
     for (joined, ready_members, expected) in cases {
         let observed = Observation {

@@ -12,7 +12,11 @@ Takes (root, Pod, controllers).
 {{- if not $values.metrics.enabled -}}{{- $args = append $args "--metrics-bind-address=0" -}}{{- end -}}
 {{- $tag := printf ":%s" ($values.image.tag | default (index . 0).Chart.AppVersion) -}}
 {{- with $values.image.digest -}}{{- $tag = printf "@%s" . -}}{{- end -}}
-{{- $_ := set $container "image" (printf "%s%s" $values.image.repository $tag) -}}
+{{- $image := printf "%s%s" $values.image.repository $tag -}}
+{{- $_ := set $container "image" $image -}}
+{{- range $container.env -}}
+  {{- if eq .name "POSTGRES_INSTANCE_IMAGE" -}}{{- $_ = set . "value" $image -}}{{- end -}}
+{{- end -}}
 {{- $_ = set $container "imagePullPolicy" $values.image.pullPolicy -}}
 {{- $_ = set $container "args" (concat $args $values.extraArgs) -}}
 {{- $_ = set $container "env" (concat $container.env $values.extraEnv) -}}

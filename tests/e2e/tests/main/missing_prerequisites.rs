@@ -6,8 +6,15 @@ use std::time::Duration;
 use crate::support::{POD_SET, TestEnv, sample, tutorial};
 
 /// Kinds that users write.
-const KINDS: [&str; 6] =
-    ["CapsuleConfiguration", "Memcached", "NamespacePlus", "PodSet", "Tenant", "TenantOwner"];
+const KINDS: [&str; 7] = [
+    "CapsuleConfiguration",
+    "Memcached",
+    "NamespacePlus",
+    "PodSet",
+    "PostgresCluster",
+    "Tenant",
+    "TenantOwner",
+];
 
 #[tokio::test]
 async fn waits_for_missing_crds() {

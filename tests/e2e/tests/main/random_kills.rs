@@ -18,7 +18,8 @@ use crate::support::{
     Account, LivePods, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, QUICK, TENANT, TestEnv,
 };
 
-const CONTROLLERS: [&str; 5] = ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "tenant"];
+const CONTROLLERS: [&str; 6] =
+    ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "postgres", "tenant"];
 const REPLICAS: usize = 3;
 /// A PodSet that exists during the whole test.
 const LASTING: &str = "lasting";

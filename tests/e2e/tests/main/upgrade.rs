@@ -6,15 +6,17 @@ use cluster::{audit::Mark, wait::eventually};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Account, CONFIGURATION, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, QUICK, TENANT,
-    TENANT_OWNER, TestEnv,
+    Account, CONFIGURATION, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, POSTGRES_CLUSTER, QUICK,
+    TENANT, TENANT_OWNER, TestEnv,
 };
 
-const CONTROLLERS: [&str; 5] = ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "tenant"];
+const CONTROLLERS: [&str; 6] =
+    ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "postgres", "tenant"];
 /// Kinds that an upgrade must not change: users' objects and their children.
-const KINDS: &str = "podsets,memcacheds,namespacepluses,tenants,tenantowners,capsuleconfigurations,deployments,services,\
+const KINDS: &str = "podsets,memcacheds,namespacepluses,postgresclusters,tenants,tenantowners,capsuleconfigurations,deployments,services,\
     resourcequotas,limitranges,networkpolicies,rolebindings,poddisruptionbudgets,clusterroles,clusterrolebindings,\
-    validatingwebhookconfigurations,mutatingwebhookconfigurations,customresourcedefinitions,secrets";
+    validatingwebhookconfigurations,mutatingwebhookconfigurations,customresourcedefinitions,secrets,\
+    serviceaccounts,roles,persistentvolumeclaims";
 
 #[tokio::test]
 async fn upgrade_and_rollback_write_only_leases() {
@@ -65,11 +67,13 @@ async fn populate(env: &TestEnv) {
     let quotas = json!({ "items": [{ "hard": { "pods": "10" } }] });
     let tenant = json!({ "owners": [{ "kind": "User", "name": "alice" }], "resourceQuotas": quotas });
     env.create(&TENANT, "", "oil", tenant).await;
+    env.create(&POSTGRES_CLUSTER, "default", "db", json!({ "size": 2 })).await;
     env.create(&TENANT_OWNER, "", "anna", json!({ "kind": "User", "name": "anna" })).await;
     env.join("oil", "oil-upgrade").await;
     env.until_ready(&POD_SET, "default", "web").await;
     env.until_ready(&MEMCACHED, "default", "cache").await;
     env.until_ready(&NAMESPACE_PLUS, "default", "upgrade-plus").await;
+    env.until_count(&["pods", "--selector=lukeb0nd.com/cluster=db"], 1).await;
     env.until_tenant_ready("oil", 1).await;
     env.until_ready(&CONFIGURATION, "", "default").await;
 }

@@ -11,6 +11,7 @@ use memcached::Memcached;
 use namespaceplus::NamespacePlus;
 use operator_core::conditions::{READY, reasons::CATALOG};
 use podset::PodSet;
+use postgres::PostgresCluster;
 use serde_json::Value;
 
 fn path(relative: &str) -> PathBuf {
@@ -40,6 +41,7 @@ fn pages_name_every_field() {
     assert_eq!(undocumented_fields::<PodSet>("podset"), none);
     assert_eq!(undocumented_fields::<Memcached>("memcached"), none);
     assert_eq!(undocumented_fields::<NamespacePlus>("namespaceplus"), none);
+    assert_eq!(undocumented_fields::<PostgresCluster>("postgres"), none);
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn listed(kind: &str) -> BTreeSet<String> {
 
 #[test]
 fn controllers_use_every_reason_they_import() {
-    for kind in ["podset", "memcached", "namespaceplus", "tenant"] {
+    for kind in ["podset", "memcached", "namespaceplus", "postgres", "tenant"] {
         let code = code(&path(&format!("crates/{kind}/src")), &DECLARATIONS);
         let used: BTreeSet<_> =
             code.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
@@ -146,9 +148,10 @@ fn controllers_use_every_reason_of_the_catalog() {
     let catalog: BTreeSet<_> =
         CATALOG.iter().flat_map(|(_, reasons)| *reasons).map(|reason| reason.name).collect();
     for reason in &catalog {
-        let used = ["podset", "memcached", "namespaceplus", "tenant", "operator-core"].iter().any(|kind| {
-            code(&path(&format!("crates/{kind}/src")), &DECLARATIONS).contains(&constant(reason))
-        });
+        let used =
+            ["podset", "memcached", "namespaceplus", "postgres", "tenant", "operator-core"].iter().any(
+                |kind| code(&path(&format!("crates/{kind}/src")), &DECLARATIONS).contains(&constant(reason)),
+            );
         assert!(used, "{reason} is in the catalog and no controller uses it");
     }
 }
@@ -164,7 +167,7 @@ fn constant(value: &str) -> String {
 
 #[test]
 fn pages_name_exactly_the_conditions_and_reasons() {
-    for kind in ["podset", "memcached", "namespaceplus"] {
+    for kind in ["podset", "memcached", "namespaceplus", "postgres"] {
         let (defined, named) = (types_and_reasons(kind), names(&text(kind)));
         assert_eq!(defined.difference(&named).collect::<Vec<_>>(), [""; 0], "{kind}: not on the page");
         let listed = listed(kind);

@@ -14,5 +14,6 @@ mod interruptions;
 mod ledger;
 mod life;
 mod no_op;
+mod rights;
 mod support;
 mod walk_through;

@@ -25,6 +25,7 @@ mod network_policies;
 mod node_selectors;
 mod podset;
 mod postgres;
+mod postgres_cluster;
 mod power_loss;
 mod rollout;
 mod support;

@@ -89,10 +89,12 @@ impl Deployed {
 
     /// Resolves an environment variable as the kubelet does.
     fn value(&self, variable: &Value) -> (String, String) {
-        let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
-            Some("metadata.name") => format!("{}-0", self.name),
-            Some("metadata.namespace") => self.namespace.clone(),
-            other => panic!("unsupported field path {other:?}"),
+        let path = variable["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+        let value = match (path, variable["value"].as_str()) {
+            (Some("metadata.name"), _) => format!("{}-0", self.name),
+            (Some("metadata.namespace"), _) => self.namespace.clone(),
+            (None, Some(value)) => value.to_owned(),
+            _ => panic!("unsupported variable {variable}"),
         };
         (variable["name"].as_str().unwrap().to_owned(), value)
     }

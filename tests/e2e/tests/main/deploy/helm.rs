@@ -55,7 +55,7 @@ fn rejects_invalid_values() {
         (
             &["watchNamespaces={shop}"],
             "these controllers need cluster-wide permissions: namespaceplus, capsuleconfiguration, tenant; \
-             set controllers={memcached,podset}",
+             set controllers={memcached,podset,postgres}",
         ),
         (
             &["watchNamespaces={ensemble-system}", "controllers={podset}"],
@@ -109,7 +109,10 @@ fn renders_every_value() {
     };
     let deployment = &within("Deployment", "ensemble-manager")["spec"]["template"];
     let container = &deployment["spec"]["containers"][0];
-    assert_eq!(container["image"], format!("registry.example.com/ensemble@sha256:{}", "a".repeat(64)));
+    let image = format!("registry.example.com/ensemble@sha256:{}", "a".repeat(64));
+    assert_eq!(container["image"], image);
+    let instance = json!({ "name": "POSTGRES_INSTANCE_IMAGE", "value": image });
+    assert!(container["env"].as_array().unwrap().contains(&instance), "{container}");
     let client_ca = "--webhook-client-ca-file=/etc/ensemble/client-ca/ca.crt";
     let args = ["--controllers=podset", "--certificates=cert-manager", "--log-format=json", client_ca];
     assert_eq!(container["args"], json!(args));

@@ -65,7 +65,10 @@ async fn log_has_only_documented_keys_and_no_secrets_at_trace() {
     .unwrap();
     env.cluster.apply_yaml(&with_a_secret()).await.unwrap();
     env.until_ready(&NAMESPACE_PLUS, "default", "with-secret").await;
-    env.kubectl(&["apply", "-f", &sample("podset")]).await.unwrap();
+    env.kubectl(&["apply", "-f", &sample("podset"), "-f", &sample("postgres/postgrescluster")])
+        .await
+        .unwrap();
+    env.until_count(&["pods", "--selector=lukeb0nd.com/cluster=shop"], 1).await;
     env.until_ready(&POD_SET, "default", "podset-sample").await;
     manager.until_readyz(200, "ok").await;
     let secrets = secrets(&env).await;
@@ -99,7 +102,16 @@ async fn log_has_only_documented_keys_and_no_secrets_at_trace() {
 
 /// Returns whether this project's code wrote the line.
 fn is_ours(line: &Map<String, Value>) -> bool {
-    let ours = ["operator_", "ensemble_manager", "manager", "podset", "memcached", "namespaceplus", "tenant"];
+    let ours = [
+        "operator_",
+        "ensemble_manager",
+        "manager",
+        "podset",
+        "memcached",
+        "namespaceplus",
+        "postgres",
+        "tenant",
+    ];
     ours.iter().any(|start| line["target"].as_str().unwrap().starts_with(start))
 }
 

@@ -48,7 +48,9 @@ async fn every_right_is_used_and_none_is_missing() {
     .await
     .unwrap();
     let table = Usage::of(&env, &env.account).await;
-    let unused: Vec<_> = table.unused().filter(|right| !is_unaudited(right)).collect();
+    // The rights of the PostgresCluster controller need members with databases. `tests/postgres` uses them.
+    let unused: Vec<_> =
+        table.unused().filter(|right| !is_unaudited(right) && right.role != "ensemble-postgres").collect();
     assert!(unused.is_empty(), "granted but not used: {unused:#?}\nuses of each right:\n{table}");
     env.assert_no_forbidden_requests();
 }

@@ -6,8 +6,15 @@ use super::{install_crds, installation::Installation};
 use crate::support::{PATIENCE, TestEnv};
 
 /// Kinds that the manager watches.
-const KINDS: [&str; 6] =
-    ["CapsuleConfiguration", "Memcached", "NamespacePlus", "PodSet", "Tenant", "TenantOwner"];
+const KINDS: [&str; 7] = [
+    "CapsuleConfiguration",
+    "Memcached",
+    "NamespacePlus",
+    "PodSet",
+    "PostgresCluster",
+    "Tenant",
+    "TenantOwner",
+];
 
 /// Deletes and recreates the CustomResourceDefinitions while the manager runs. Returns the manager
 /// with an object of each kind.

@@ -172,6 +172,7 @@ async fn remove_the_rest(stage: &TestEnv, before: &Snapshot) {
         stage.kubectl(&["delete", "customresourcedefinition", &definition, "--wait=false"]).await.unwrap();
     }
     stage.kubectl(&["delete", "namespace", PLATFORM, "--wait=false", "--ignore-not-found"]).await.unwrap();
+    Installation::delete_volumes(stage).await;
     let is_created = |name: &String| ["plus-", "member-of-"].iter().any(|prefix| name.starts_with(prefix));
     for name in stage.names(&["namespaces"]).await.into_iter().filter(is_created) {
         stage.kubectl(&["delete", "namespace", &name, "--wait=false"]).await.unwrap();

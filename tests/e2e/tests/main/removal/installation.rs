@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use crate::support::{
-    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, TENANT, TENANT_OWNER,
-    TestEnv, Webhooks, path,
+    CONFIGURATION, Kind, MEMCACHED, Manager, NAMESPACE, NAMESPACE_PLUS, POD_SET, POSTGRES_CLUSTER, TENANT,
+    TENANT_OWNER, TestEnv, Webhooks, path,
 };
 
 /// Kinds that users create.
-pub(super) const KINDS: [&Kind; 6] =
-    [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT, &TENANT_OWNER, &CONFIGURATION];
+pub(super) const KINDS: [&Kind; 7] =
+    [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &POSTGRES_CLUSTER, &TENANT, &TENANT_OWNER, &CONFIGURATION];
 
 /// A running manager.
 pub(super) struct Installation<'s> {
@@ -37,6 +37,7 @@ impl<'s> Installation<'s> {
             stage.create(&POD_SET, "default", name, json!({ "replicas": 1 })).await;
             stage.create(&MEMCACHED, "default", name, json!({ "size": 1 })).await;
             stage.create(&NAMESPACE_PLUS, "default", &plus(name), json!({ "quota": { "pods": 1 } })).await;
+            stage.create(&POSTGRES_CLUSTER, "default", name, json!({ "size": 1 })).await;
             stage.create(&TENANT, "", name, json!({ "owners": [{ "kind": "User", "name": "alice" }] })).await;
             stage.create(&TENANT_OWNER, "", name, json!({ "kind": "User", "name": "anna" })).await;
             stage.join(name, &member(name)).await;
@@ -45,6 +46,7 @@ impl<'s> Installation<'s> {
             stage.until_ready(&POD_SET, "default", name).await;
             stage.until_ready(&MEMCACHED, "default", name).await;
             stage.until_ready(&NAMESPACE_PLUS, "default", &plus(name)).await;
+            stage.until_count(&["pods", &format!("--selector=lukeb0nd.com/cluster={name}")], 1).await;
             stage.until_tenant_ready(name, 1).await;
         }
         stage.until_ready(&CONFIGURATION, "", "default").await;
@@ -57,6 +59,7 @@ impl<'s> Installation<'s> {
             (&POD_SET, "default", name.to_owned()),
             (&MEMCACHED, "default", name.to_owned()),
             (&NAMESPACE_PLUS, "default", plus(name)),
+            (&POSTGRES_CLUSTER, "default", name.to_owned()),
             (&TENANT, "", name.to_owned()),
             (&TENANT_OWNER, "", name.to_owned()),
         ] {
@@ -96,9 +99,15 @@ impl<'s> Installation<'s> {
         stage.kubectl(&["delete", "namespace", NAMESPACE, "--wait=false"]).await.unwrap();
     }
 
-    /// Deletes the other applied objects, and the namespaces of NamespacePlus objects, which stay
-    /// by default or if no manager runs.
+    /// Deletes the volumes of PostgresClusters, which stay. Does not wait.
+    pub(super) async fn delete_volumes(stage: &TestEnv) {
+        stage.kubectl(&["delete", "persistentvolumeclaims", "--all", "--wait=false"]).await.unwrap();
+    }
+
+    /// Deletes the other applied objects, the volumes of PostgresClusters, and the
+    /// namespaces of NamespacePlus objects, which stay by default or if no manager runs.
     pub(super) async fn delete_the_rest(stage: &TestEnv) {
+        Self::delete_volumes(stage).await;
         let plus = stage.names(&["namespaces"]).await.into_iter().filter(|name| name.starts_with("plus-"));
         for name in plus {
             stage.kubectl(&["delete", "namespace", &name, "--wait=false"]).await.unwrap();

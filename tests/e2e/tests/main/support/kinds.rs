@@ -23,6 +23,8 @@ pub(crate) const MEMCACHED: Kind =
     Kind { group: "cache.example.com", version: "v1alpha1", singular: "Memcached", plural: "memcacheds" };
 pub(crate) const NAMESPACE_PLUS: Kind =
     Kind { group: "mygroup.my.domain", version: "v1", singular: "NamespacePlus", plural: "namespacepluses" };
+pub(crate) const POSTGRES_CLUSTER: Kind =
+    Kind { group: "lukeb0nd.com", version: "v1", singular: "PostgresCluster", plural: "postgresclusters" };
 pub(crate) const TENANT: Kind =
     Kind { group: "capsule.clastix.io", version: "v1beta2", singular: "Tenant", plural: "tenants" };
 pub(crate) const CONFIGURATION: Kind = Kind {

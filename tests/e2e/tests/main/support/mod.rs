@@ -18,7 +18,9 @@ use std::time::Duration;
 
 pub(crate) use curl::{Response, curl};
 pub(crate) use forwarder::Forwarder;
-pub(crate) use kinds::{CONFIGURATION, Kind, MEMCACHED, NAMESPACE_PLUS, POD_SET, TENANT, TENANT_OWNER};
+pub(crate) use kinds::{
+    CONFIGURATION, Kind, MEMCACHED, NAMESPACE_PLUS, POD_SET, POSTGRES_CLUSTER, TENANT, TENANT_OWNER,
+};
 pub(crate) use live_pods::LivePods;
 pub(crate) use manager::Manager;
 pub(crate) use metrics_api::MetricsApi;

@@ -1,0 +1,100 @@
+//! The controller needs each of its rights.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Resource, api::PostParams};
+use operator_core::{Controller, labels, rbac::Rule};
+use postgres::{PostgresCluster, PostgresClusterController};
+use serde_json::json;
+
+use crate::support::TestEnv;
+
+/// Objects from which the label of managed objects is removed. The controller then reads and repairs
+/// them.
+const CHILDREN: [(&str, &str); 7] = [
+    ("service", "db-rw"),
+    ("serviceaccount", "db"),
+    ("role", "db"),
+    ("rolebinding", "db"),
+    ("lease", "db"),
+    ("poddisruptionbudget", "db-replica"),
+    ("poddisruptionbudget", "db-primary"),
+];
+
+impl TestEnv {
+    /// Removes the label of managed objects, and waits until the controller has set it again.
+    async fn remove_label(&mut self, kind: &str, name: &str) {
+        self.kubectl(&["label", kind, name, &format!("{}-", labels::MANAGED_BY)]).await.unwrap();
+        let namespace = self.namespace.name().to_owned();
+        let cluster = self.harness.cluster;
+        let selector = format!("--selector={}", labels::MANAGED_BY);
+        let line = ["--namespace", &namespace, "get", kind, &selector, "--output=name"];
+        self.eventually(&format!("{kind} {name} to be labelled again"), async || {
+            let found = cluster.kubectl(&line).await?;
+            let is_found = found.lines().any(|object| object.ends_with(&format!("/{name}")));
+            Ok(if is_found { Ok(()) } else { Err(found) })
+        })
+        .await;
+    }
+}
+
+/// Rights that the audit log of a request does not show.
+///
+/// Lists and watches are in the log only when they end. The API server checks finalizers when an owner
+/// reference blocks a deletion. The update of a Lease is granted to the members, and nobody can grant
+/// what he may not do.
+const UNSEEN: [(&str, &str); 2] = [("postgresclusters/finalizers", "update"), ("leases", "update")];
+
+/// Returns the rights of the controller: a resource with its subresource, and a verb.
+fn rights() -> Vec<(String, String)> {
+    let rights_of = |rule: Rule| {
+        let policy = rule.into_policy();
+        let resources = policy.resources.unwrap_or_default();
+        resources.into_iter().flat_map(move |resource| {
+            let verbs = policy.verbs.clone();
+            verbs.into_iter().map(move |verb| (resource.clone(), verb))
+        })
+    };
+    let rights = PostgresClusterController::rules().into_iter().flat_map(rights_of);
+    let is_seen = |(resource, verb): &(String, String)| {
+        !["list", "watch"].contains(&verb.as_str()) && !UNSEEN.contains(&(resource.as_str(), verb.as_str()))
+    };
+    rights.filter(is_seen).collect()
+}
+
+/// Returns the Secret of the application as a user creates it who brings a password.
+fn secret(owner: &PostgresCluster) -> Secret {
+    let secret = json!({
+        "metadata": {"name": "db-app", "ownerReferences": [owner.controller_owner_ref(&())]},
+        "stringData": {"password": "of the user"},
+    });
+    serde_json::from_value(secret).unwrap()
+}
+
+#[tokio::test]
+async fn every_right_is_used() {
+    let mut env = TestEnv::new().await;
+    env.create("db", json!({"size": 2, "retention": {"whenScaled": "Delete"}, "paused": true})).await;
+    let owner = env.api::<PostgresCluster>().get("db").await.unwrap();
+    env.api::<Secret>().create(&PostParams::default(), &secret(&owner)).await.unwrap();
+    env.change("db", json!({"paused": false})).await;
+    env.until_ready("db", 2).await;
+    for (kind, name) in CHILDREN {
+        env.remove_label(kind, name).await;
+    }
+    env.change("db", json!({"size": 1})).await;
+
+    let harness = env.harness.clone();
+    env.eventually("every right to be used", async || {
+        let requests = harness.requests()?.entries;
+        let used = requests.iter().filter(|entry| entry.code < 400).map(|entry| {
+            let subresource = if entry.subresource.is_empty() { "" } else { "/" };
+            (format!("{}{subresource}{}", entry.resource, entry.subresource), entry.verb.clone())
+        });
+        let used: BTreeSet<_> = used.collect();
+        let unused: Vec<_> = rights().into_iter().filter(|right| !used.contains(right)).collect();
+        Ok(if unused.is_empty() { Ok(()) } else { Err(unused) })
+    })
+    .await;
+}

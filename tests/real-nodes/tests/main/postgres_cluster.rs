@@ -1,0 +1,98 @@
+//! A PostgresCluster whose members run in containers, and an application that connects to it as the
+//! documentation says.
+
+use std::time::Instant;
+
+use cluster::wait::eventually;
+
+use crate::{
+    manager::install,
+    support::{Kubectl, PATIENCE, shared},
+};
+
+const MANIFEST: &str = "
+apiVersion: lukeb0nd.com/v1
+kind: PostgresCluster
+metadata: {name: shop, namespace: NAMESPACE}
+spec:
+  size: 3
+  version: 15
+  storage: {size: 256Mi}
+  bootstrap: {initdb: {database: shop, owner: shop}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: application, namespace: NAMESPACE}
+spec:
+  terminationGracePeriodSeconds: 0
+  securityContext: {runAsNonRoot: true, runAsUser: 999, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - name: psql
+      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+      image: postgres:15
+      command: [sleep, '3600']
+      env:
+        - name: DATABASE_URL
+          valueFrom: {secretKeyRef: {name: shop-app, key: uri}}
+";
+
+impl Kubectl {
+    /// Runs a statement as the application does: through the Service of the primary, with the Secret.
+    async fn sql(&self, statement: &str) -> anyhow::Result<String> {
+        let script = format!(
+            "PGCONNECT_TIMEOUT=2 psql \"$DATABASE_URL\" --no-psqlrc --tuples-only --no-align --quiet -c \"{statement}\""
+        );
+        Ok(self.exec("application", &script).await?.trim().to_owned())
+    }
+
+    /// Runs a statement until it succeeds.
+    async fn eventually_sql(&self, statement: &str) -> String {
+        eventually(statement, PATIENCE, async || {
+            Ok(self.sql(statement).await.map_err(|error| format!("{error:#}")))
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn primary(&self) -> String {
+        self.run("get pgc shop -o jsonpath={.status.primary.current}").await.unwrap()
+    }
+
+    async fn until_complete(&self) {
+        self.run("wait --for=condition=Ready pgc/shop --timeout=180s").await.unwrap();
+        self.until("get pgc shop -o jsonpath={.status.readyMembers}", |ready| ready == "3").await;
+        self.run("wait --for=condition=DataSafe pgc/shop --timeout=60s").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn rows_survive_the_deletion_of_the_primary() {
+    let shared = shared().await;
+    install(shared.cluster).await;
+    let kubectl = Kubectl::new(shared.cluster, "shop").await;
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    kubectl.args(&["label", "namespace", kubectl.namespace.name(), restricted]).await.unwrap();
+    let created = Instant::now();
+    kubectl.apply(MANIFEST).await;
+    kubectl.until_complete().await;
+    println!("three members are ready after {:.1} s", created.elapsed().as_secs_f64());
+    kubectl.ready("application").await;
+
+    kubectl.sql("create table orders (number integer primary key)").await.unwrap();
+    kubectl.sql("insert into orders values (1)").await.unwrap();
+    let primary = kubectl.primary().await;
+    let deleted = Instant::now();
+    kubectl.run(&format!("delete pod {primary} --wait=false")).await.unwrap();
+    kubectl.eventually_sql("insert into orders values (2)").await;
+    println!("writes work {:.1} s after the deletion of the primary", deleted.elapsed().as_secs_f64());
+    assert_eq!(kubectl.sql("select string_agg(number::text, ' ') from orders").await.unwrap(), "1 2");
+    assert_ne!(kubectl.primary().await, primary);
+    kubectl.until_complete().await;
+    println!("three members are ready again after {:.1} s", deleted.elapsed().as_secs_f64());
+
+    // The standbys have the rows too.
+    let read = "PGCONNECT_TIMEOUT=2 psql \"${DATABASE_URL/-rw./-ro.}\" -Atqc 'select count(*) from orders'";
+    let read = ["exec", "application", "--", "bash", "-c", read];
+    assert_eq!(kubectl.args(&read).await.unwrap().trim(), "2");
+    kubectl.run("delete pgc shop").await.unwrap();
+}
