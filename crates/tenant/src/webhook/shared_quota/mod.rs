@@ -35,8 +35,12 @@ use crate::{
     quota::Resources,
 };
 
-/// Skips the quota controller, which only recalculates the usage of existing objects.
-const BY_API_SERVER: &str = "request.userInfo.username == 'system:apiserver'";
+/// User of the quota admission of the API server, which writes a usage before it admits an object.
+const API_SERVER: &str = "system:apiserver";
+/// Also the users of the quota controller, which counts the existing objects. Its writes are never
+/// denied.
+const BY_KUBERNETES: &str = "request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager', \
+    'system:serviceaccount:kube-system:resourcequota-controller']";
 
 /// Returns the match condition for ResourceQuotas with the annotation of a shared quota.
 fn has_shared_quota() -> String {
@@ -52,7 +56,7 @@ pub(super) fn webhook() -> Webhook {
         .on(target::<ResourceQuota>(UPDATE).subresource("status"))
         .in_namespaces(in_tenants())
         .with_labels(has_label(RESOURCE_QUOTA_LABEL))
-        .match_condition("by-api-server", BY_API_SERVER)
+        .match_condition("by-kubernetes", BY_KUBERNETES)
         .match_condition("has-shared-quota", &has_shared_quota())
         // Pods can be created while the manager is down.
         .failure_policy(FailurePolicy::Ignore)
@@ -82,6 +86,12 @@ impl Validator for SharedQuotaValidator {
 
     async fn validate(&self, request: &Request<ResourceQuota>) -> Result<Verdict, BoxError> {
         let (Some(old), Some(new)) = (&request.old, &request.new) else { return Ok(Verdict::allow()) };
+        if request.user_name() != API_SERVER {
+            let none = Resources::new();
+            let after = used(new).unwrap_or(&none);
+            self.pending.lock().recount(&usage(old, &none), after, Instant::now());
+            return Ok(Verdict::allow());
+        }
         let Some(share) = share(old) else { return Ok(Verdict::allow()) };
         // A failed read is an error, not a denial: the API server then enforces each ResourceQuota
         // alone.

@@ -10,8 +10,7 @@ use operator_core::{ObjectKey, quantity::Quantity};
 
 use crate::quota::Resources;
 
-/// How long an admitted usage counts even if the cache shows less. The cache may lag behind, and
-/// the quota controller of Kubernetes lowers a usage when its own cache lacks the new object.
+/// How long an admitted usage counts even if the cache or a recount shows less.
 ///
 /// Objects that were deleted, and writes that failed after the review, count for this time too.
 const EXPIRY: Duration = Duration::from_secs(2);
@@ -39,14 +38,25 @@ pub(super) struct QuotaExceeded {
 pub(super) struct PendingAdmissions(HashMap<ObjectKey, Vec<PendingAdmission>>);
 
 struct PendingAdmission {
-    used: Resources,
+    used: Usage,
+    /// What recounts have taken from `used` since. It may belong to objects that exist.
+    uncounted: Usage,
     expires: Instant,
 }
 
+/// Quantities by resource.
+type Usage = HashMap<String, Quantity>;
+
 impl PendingAdmission {
     /// Returns whether a usage is at least as high for each resource.
-    fn is_covered_by(&self, used: &Resources) -> bool {
-        self.used.iter().all(|(resource, admitted)| quantity_of(admitted) <= quantity(used, resource))
+    fn is_covered_by(&self, used: &Usage) -> bool {
+        self.used.iter().all(|(resource, admitted)| *admitted <= of(used, resource))
+    }
+
+    /// Returns how much of a resource a recount has taken, if its result is still in force.
+    fn surplus(&self, resource: &str, current: Quantity) -> Quantity {
+        let missing = of(&self.used, resource).saturating_sub(current);
+        of(&self.uncounted, resource).min(missing).max(Quantity::ZERO)
     }
 }
 
@@ -61,10 +71,7 @@ impl PendingAdmissions {
         others: &[QuotaUsage<'_>],
         now: Instant,
     ) -> Result<(), QuotaExceeded> {
-        self.0.retain(|_, admissions| {
-            admissions.retain(|admitted| now < admitted.expires);
-            !admissions.is_empty()
-        });
+        self.expire(now);
         for (resource, limit) in hard {
             let (before, after) = (quantity(current.used, resource), quantity(requested, resource));
             let Ok(limit) = Quantity::try_from(limit) else { continue };
@@ -72,7 +79,7 @@ impl PendingAdmissions {
                 continue;
             }
             let others = others.iter().map(|other| self.used(other, resource));
-            let others = others.fold(Quantity::ZERO, Quantity::saturating_add);
+            let others = others.fold(self.surplus(current, resource), Quantity::saturating_add);
             let total = others.saturating_add(after);
             if total > limit {
                 return Err(QuotaExceeded {
@@ -83,21 +90,64 @@ impl PendingAdmissions {
                 });
             }
         }
+        let surplus = |resource: &str| self.surplus(current, resource);
+        let uncounted: Usage = requested.keys().map(|name| (name.clone(), surplus(name))).collect();
+        let used = requested
+            .iter()
+            .map(|(name, used)| (name.clone(), quantity_of(used).saturating_add(of(&uncounted, name))));
+        let used: Usage = used.collect();
         let admissions = self.0.entry(current.quota.clone()).or_default();
-        admissions.retain(|admitted| !admitted.is_covered_by(requested));
-        admissions.push(PendingAdmission { used: requested.clone(), expires: now + EXPIRY });
+        admissions.retain(|admitted| !admitted.is_covered_by(&used));
+        admissions.push(PendingAdmission { used, uncounted, expires: now + EXPIRY });
         Ok(())
+    }
+
+    /// Notes that the quota controller of Kubernetes has counted again.
+    ///
+    /// Its own cache may lack objects that were admitted lately: the usage is written before the object
+    /// is.
+    pub(super) fn recount(&mut self, before: &QuotaUsage<'_>, after: &Resources, now: Instant) {
+        self.expire(now);
+        for admitted in self.0.get_mut(&before.quota).into_iter().flatten() {
+            for resource in admitted.used.keys() {
+                let taken = quantity(before.used, resource).saturating_sub(quantity(after, resource));
+                let uncounted = of(&admitted.uncounted, resource).saturating_add(taken);
+                admitted.uncounted.insert(resource.clone(), uncounted.max(Quantity::ZERO));
+            }
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        self.0.retain(|_, admissions| {
+            admissions.retain(|admitted| now < admitted.expires);
+            !admissions.is_empty()
+        });
     }
 
     /// Returns the cached usage of a ResourceQuota, or the highest pending one if it is higher.
     fn used(&self, usage: &QuotaUsage<'_>, resource: &str) -> Quantity {
-        let pending = self.0.get(&usage.quota).into_iter().flatten();
-        let pending = pending.map(|admitted| quantity(&admitted.used, resource));
+        let pending = self.pending(usage).map(|admitted| of(&admitted.used, resource));
         pending.fold(quantity(usage.used, resource), Quantity::max)
+    }
+
+    /// Returns the usage that is missing in the present status of a ResourceQuota.
+    fn surplus(&self, current: &QuotaUsage<'_>, resource: &str) -> Quantity {
+        let used = quantity(current.used, resource);
+        let pending = self.pending(current).map(|admitted| admitted.surplus(resource, used));
+        pending.fold(Quantity::ZERO, Quantity::max)
+    }
+
+    fn pending(&self, usage: &QuotaUsage<'_>) -> impl Iterator<Item = &PendingAdmission> {
+        self.0.get(&usage.quota).into_iter().flatten()
     }
 }
 
 /// Returns the usage of a resource, or zero if it is missing.
+fn of(used: &Usage, resource: &str) -> Quantity {
+    used.get(resource).copied().unwrap_or(Quantity::ZERO)
+}
+
+/// Returns the usage of a resource in a status, or zero if it is missing.
 fn quantity(used: &Resources, resource: &str) -> Quantity {
     used.get(resource).map_or(Quantity::ZERO, quantity_of)
 }
@@ -176,6 +226,46 @@ mod tests {
             assert_eq!(pending.admit(&pods(5), &usage("b", current), requested, &[], now), Ok(()));
         }
         assert!(admit(&mut pending, 0, 2, 1, now).is_err());
+    }
+
+    /// The status of namespace a after its usage was counted again.
+    fn recount(pending: &mut PendingAdmissions, before: u32, after: u32, now: Instant) {
+        let used = pods(before);
+        pending.recount(&usage("a", &used), &pods(after), now);
+    }
+
+    #[test]
+    fn recount_without_the_latest_objects_does_not_admit_more() {
+        let now = Instant::now();
+        let mut pending = PendingAdmissions::default();
+        assert_eq!(admit(&mut pending, 2, 3, 1, now), Ok(()));
+        recount(&mut pending, 3, 2, now);
+        // Three exist, so this is the fourth.
+        assert_eq!(admit(&mut pending, 2, 3, 1, now), Ok(()));
+        assert!(admit(&mut pending, 3, 4, 1, now).is_err());
+        recount(&mut pending, 3, 4, now);
+        assert!(admit(&mut pending, 4, 5, 1, now).is_err());
+        assert_eq!(admit(&mut pending, 4, 5, 0, now), Ok(()));
+    }
+
+    #[test]
+    fn repeated_request_after_a_conflict_counts_once() {
+        let now = Instant::now();
+        let mut pending = PendingAdmissions::default();
+        for _ in 0..3 {
+            assert_eq!(admit(&mut pending, 0, 4, 1, now), Ok(()));
+            recount(&mut pending, 0, 0, now);
+        }
+    }
+
+    #[test]
+    fn room_of_deleted_objects_is_free_after_the_expiry() {
+        let now = Instant::now();
+        let mut pending = PendingAdmissions::default();
+        assert_eq!(admit(&mut pending, 4, 5, 0, now), Ok(()));
+        recount(&mut pending, 5, 3, now);
+        assert!(admit(&mut pending, 3, 4, 0, now).is_err());
+        assert_eq!(admit(&mut pending, 3, 5, 0, now + EXPIRY), Ok(()));
     }
 
     #[test]
