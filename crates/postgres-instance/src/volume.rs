@@ -22,7 +22,7 @@ pub(crate) struct Volume {
     root: PathBuf,
     state: VolumeState,
     /// Held as long as the process runs. PostgreSQL does not see processes of other containers.
-    _lock: File,
+    lock: File,
 }
 
 /// Error of a volume.
@@ -70,7 +70,7 @@ impl Volume {
         }
         let state = read_state(root, cluster_uid)?;
         state.check_cluster(cluster_uid)?;
-        Ok(Self { root: root.to_owned(), state, _lock: lock })
+        Ok(Self { root: root.to_owned(), state, lock })
     }
 
     /// Returns the folder of the volume.
@@ -147,6 +147,15 @@ fn read_state(root: &Path, cluster_uid: &str) -> Result<VolumeState, VolumeError
 
 fn state_path(root: &Path) -> PathBuf {
     root.join("instance.json")
+}
+
+/// Unlocks the volume at once. A process that is being started has a copy of the open file until it
+/// executes its program, and that would hold the lock.
+impl Drop for Volume {
+    fn drop(&mut self) {
+        // The lock ends with the last copy otherwise.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 /// Returns a function that adds what was attempted to an error.
