@@ -13,6 +13,7 @@ use postgres_model::{
     status_api::MEMBER,
     sync::{SyncConfiguration, SyncMethod},
 };
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
@@ -82,7 +83,8 @@ impl Static {
     fn parameters(&self, folder: &Path, dynamic: &Dynamic) -> String {
         let server = self.certificates.join("server");
         let path = |folder: &Path, file: &str| folder.join(file).display().to_string();
-        let mut text = String::new();
+        let mut text =
+            format!("# The certificates of the server have the digest {}.\n", certificates(&server));
         let mut set = |name: &str, value: &str| {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{name} = {}", quoted(value));
@@ -177,6 +179,16 @@ impl Static {
     }
 }
 
+/// Returns a digest of the certificates in a folder. The files in it can be replaced at any time.
+///
+/// PostgreSQL reads certificates again when its configuration is reloaded. The digest is in the
+/// configuration, so that renewed certificates change it.
+fn certificates(folder: &Path) -> String {
+    // A file that cannot be read counts as empty: PostgreSQL reports it.
+    let read = |file: &str| fs::read(folder.join(file)).unwrap_or_default();
+    format!("{:?}", digest(&SHA256, &[read("tls.crt"), read("ca.crt")].concat()))
+}
+
 /// `pg_hba.conf`: the instance manager by the socket, members by certificates, all others by
 /// passwords.
 const HBA: &str = "\
@@ -256,6 +268,20 @@ mod tests {
         assert!(!fixed.write(folder.path(), &follows).unwrap(), "nothing has changed");
         assert!(fixed.write(folder.path(), &Dynamic::default()).unwrap());
         assert!(!key.exists());
+    }
+
+    #[test]
+    fn renewed_certificate_changes_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = folder.path().join("certificates/server");
+        fs::create_dir_all(&server).unwrap();
+        let fixed = Static { certificates: folder.path().join("certificates"), ..fixed() };
+        let dynamic = Dynamic::default();
+        for content in ["first", "second"] {
+            fs::write(server.join("tls.crt"), content).unwrap();
+            assert!(fixed.write(folder.path(), &dynamic).unwrap());
+            assert!(!fixed.write(folder.path(), &dynamic).unwrap());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 )]
 
 mod application;
+mod certificates;
 mod failures;
 mod faults;
 mod interruptions;
