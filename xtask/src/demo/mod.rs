@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: runs all controllers on a new cluster.
 
+mod postgres;
 mod real;
 mod table;
 mod tenant;

@@ -7,7 +7,7 @@ use cluster::{Cluster, Options, Progress, program::workspace, real_nodes, wait::
 use local_manager::{in_cluster, samples};
 use manager::NAMESPACE;
 
-use super::{TIMEOUT, table, tenant, wait_for_interrupt};
+use super::{TIMEOUT, postgres, table, tenant, wait_for_interrupt};
 use crate::{image, kubernetes::Kubernetes};
 
 /// Number of nodes.
@@ -58,6 +58,7 @@ async fn show(cluster: &Cluster, began: Instant) -> Result<()> {
     println!("\n{tenant}");
     println!("memcached-sample stored and returned a value: {}", answer.replace("\r\n", " "));
     println!("all samples ready {:.1} s after the start of the cluster", all_ready.as_secs_f64());
+    println!("{}", postgres::show(cluster, TIMEOUT).await?);
     println!("\nusage of the manager's containers:\n{}", usage(cluster, TIMEOUT).await?);
     Ok(())
 }
