@@ -1,4 +1,4 @@
-//! Children that a cluster owns: Services, PodDisruptionBudgets, the Lease, and what the members
+//! Children that a cluster owns: Services, the PodDisruptionBudget, the Lease, and what the members
 //! need to use the API.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use operator_core::{
 use serde::Serialize;
 
 use crate::{
-    api::{self, PostgresCluster},
+    api::PostgresCluster,
     build::{access, budget, lease, service::Access},
     error::Error,
 };
@@ -85,12 +85,8 @@ impl ChildObjects {
             results
                 .push(reconcile_child(&self.services, owner, own(&access.name(cluster)), Some(mutate)).await);
         }
-        for role in [api::Role::Primary, api::Role::Replica] {
-            let mutate =
-                budget::is_needed(cluster).then_some(|object: &mut _| budget::mutate(cluster, role, object));
-            let key = own(&budget::name(cluster, role));
-            results.push(reconcile_child(&self.budgets, owner, key, mutate).await);
-        }
+        let mutate = budget::is_needed(cluster).then_some(|object: &mut _| budget::mutate(cluster, object));
+        results.push(reconcile_child(&self.budgets, owner, own(&name), mutate).await);
         results.into_iter().filter_map(Result::err).collect()
     }
 }

@@ -60,9 +60,9 @@ fn selector_labels(cluster: &PostgresCluster, role: Option<Role>) -> Labels {
     labels
 }
 
-/// Returns the selector of the Pods of a cluster, of one role if it is given.
-fn selector(cluster: &PostgresCluster, role: Option<Role>) -> LabelSelector {
-    LabelSelector { match_labels: Some(selector_labels(cluster, role)), match_expressions: None }
+/// Returns the selector of the Pods of a cluster.
+fn selector(cluster: &PostgresCluster) -> LabelSelector {
+    LabelSelector { match_labels: Some(selector_labels(cluster, None)), match_expressions: None }
 }
 
 /// Returns the selector of the Pods of a cluster as text.

@@ -26,7 +26,7 @@ pub(super) fn set(cluster: &PostgresCluster, pod: &mut PodSpec) {
 /// Keeps the members on different nodes: always with `spec.antiAffinity`, otherwise if possible.
 fn anti_affinity(cluster: &PostgresCluster) -> Affinity {
     let term = PodAffinityTerm {
-        label_selector: Some(selector(cluster, None)),
+        label_selector: Some(selector(cluster)),
         topology_key: HOSTNAME.to_owned(),
         ..PodAffinityTerm::default()
     };
@@ -50,7 +50,7 @@ fn spread(cluster: &PostgresCluster, key: &str) -> TopologySpreadConstraint {
         max_skew: 1,
         topology_key: key.to_owned(),
         when_unsatisfiable: "ScheduleAnyway".to_owned(),
-        label_selector: Some(selector(cluster, None)),
+        label_selector: Some(selector(cluster)),
         ..TopologySpreadConstraint::default()
     }
 }

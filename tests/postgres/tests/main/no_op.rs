@@ -35,7 +35,7 @@ async fn creates_each_object_once() {
     };
     for (resource, created) in [
         ("services", 4),
-        ("poddisruptionbudgets", 2),
+        ("poddisruptionbudgets", 1),
         ("leases", 1),
         ("serviceaccounts", 1),
         ("roles", 1),

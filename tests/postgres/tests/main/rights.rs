@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Resource, api::PostParams};
+use kube::{
+    Resource,
+    api::{Patch, PatchParams, PostParams},
+};
 use operator_core::{Controller, labels, rbac::Rule};
 use postgres::{PostgresCluster, PostgresClusterController};
 use serde_json::json;
@@ -12,14 +15,13 @@ use crate::support::TestEnv;
 
 /// Objects from which the label of managed objects is removed. The controller then reads and repairs
 /// them.
-const CHILDREN: [(&str, &str); 7] = [
+const CHILDREN: [(&str, &str); 6] = [
     ("service", "db-rw"),
     ("serviceaccount", "db"),
     ("role", "db"),
     ("rolebinding", "db"),
     ("lease", "db"),
-    ("poddisruptionbudget", "db-replica"),
-    ("poddisruptionbudget", "db-primary"),
+    ("poddisruptionbudget", "db"),
 ];
 
 impl TestEnv {
@@ -85,8 +87,13 @@ async fn every_right_is_used() {
     }
     env.change("db", json!({"size": 1})).await;
 
-    let harness = env.harness.clone();
+    let (harness, clusters) = (env.harness.clone(), env.api::<PostgresCluster>());
     env.eventually("every right to be used", async || {
+        // A status write that meets one of these changes fails, and the controller reads the cluster.
+        for number in 0..20 {
+            let patch = json!({"spec": {"failover": {"maxLagBytes": number}}});
+            clusters.patch("db", &PatchParams::default(), &Patch::Merge(patch)).await?;
+        }
         let requests = harness.requests()?.entries;
         let used = requests.iter().filter(|entry| entry.code < 400).map(|entry| {
             let subresource = if entry.subresource.is_empty() { "" } else { "/" };

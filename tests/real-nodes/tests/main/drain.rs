@@ -57,7 +57,7 @@ impl Kubectl {
     }
 
     /// Waits until the budget allows one eviction.
-    async fn until_evictable(&self, budget: &str) {
+    pub(crate) async fn until_evictable(&self, budget: &str) {
         eventually("the budget to allow an eviction", PATIENCE, async || {
             // The disruption controller discovers a new kind up to 30 s after its definition, and does
             // not retry on its own. A change triggers it.

@@ -1,13 +1,13 @@
 //! A PostgresCluster whose members run in containers, and an application that connects to it as the
 //! documentation says.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use cluster::wait::eventually;
 
 use crate::{
     manager::install,
-    support::{Kubectl, PATIENCE, shared},
+    support::{Kubectl, NODES, PATIENCE, exclusive, shared},
 };
 
 const MANIFEST: &str = "
@@ -17,6 +17,7 @@ metadata: {name: shop, namespace: NAMESPACE}
 spec:
   size: 3
   version: 15
+  antiAffinity: true
   storage: {size: 256Mi}
   bootstrap: {initdb: {database: shop, owner: shop}}
 ---
@@ -36,7 +37,29 @@ spec:
           valueFrom: {secretKeyRef: {name: shop-app, key: uri}}
 ";
 
+/// Writes rows one after the other, and notes the number and the time in microseconds of each that was
+/// acknowledged.
+const WRITE: &str = r#"
+number=0
+while sleep 0.05; do
+  number=$((number + 1))
+  PGCONNECT_TIMEOUT=2 psql "$DATABASE_URL" --no-psqlrc --quiet -c "insert into orders values ($number)" 2> /dev/null &&
+    echo "$number ${EPOCHREALTIME/[^0-9]/}" >> /tmp/acknowledged
+done"#;
+
 impl Kubectl {
+    /// Creates a cluster of three members on three nodes, and an application that connects to it.
+    async fn create_shop(&self) {
+        let restricted = "pod-security.kubernetes.io/enforce=restricted";
+        self.args(&["label", "namespace", self.namespace.name(), restricted]).await.unwrap();
+        let created = Instant::now();
+        self.apply(MANIFEST).await;
+        self.until_complete().await;
+        println!("three members are ready after {:.1} s", created.elapsed().as_secs_f64());
+        self.ready("application").await;
+        self.sql("create table orders (number integer primary key)").await.unwrap();
+    }
+
     /// Runs a statement as the application does: through the Service of the primary, with the Secret.
     async fn sql(&self, statement: &str) -> anyhow::Result<String> {
         let script = format!(
@@ -70,15 +93,8 @@ async fn rows_survive_the_deletion_of_the_primary() {
     let shared = shared().await;
     install(shared.cluster).await;
     let kubectl = Kubectl::new(shared.cluster, "shop").await;
-    let restricted = "pod-security.kubernetes.io/enforce=restricted";
-    kubectl.args(&["label", "namespace", kubectl.namespace.name(), restricted]).await.unwrap();
-    let created = Instant::now();
-    kubectl.apply(MANIFEST).await;
-    kubectl.until_complete().await;
-    println!("three members are ready after {:.1} s", created.elapsed().as_secs_f64());
-    kubectl.ready("application").await;
+    kubectl.create_shop().await;
 
-    kubectl.sql("create table orders (number integer primary key)").await.unwrap();
     kubectl.sql("insert into orders values (1)").await.unwrap();
     let primary = kubectl.primary().await;
     let deleted = Instant::now();
@@ -94,5 +110,35 @@ async fn rows_survive_the_deletion_of_the_primary() {
     let read = "PGCONNECT_TIMEOUT=2 psql \"${DATABASE_URL/-rw./-ro.}\" -Atqc 'select count(*) from orders'";
     let read = ["exec", "application", "--", "bash", "-c", read];
     assert_eq!(kubectl.args(&read).await.unwrap().trim(), "2");
-    kubectl.run("delete pgc shop").await.unwrap();
+}
+
+#[tokio::test]
+async fn drain_of_every_node_disrupts_one_member_at_a_time() {
+    let exclusive = exclusive().await;
+    install(exclusive.cluster).await;
+    let kubectl = Kubectl::new(exclusive.cluster, "drained-shop").await;
+    kubectl.create_shop().await;
+    kubectl.until_evictable("shop").await;
+    let mut writer =
+        kubectl.command().args(["exec", "application", "--", "bash", "-c", WRITE]).spawn().unwrap();
+    for node in NODES {
+        let members = "--pod-selector=lukeb0nd.com/cluster=shop";
+        kubectl.args(&["drain", node, "--delete-emptydir-data", "--timeout=120s", members]).await.unwrap();
+        // The volume of its member is on this node.
+        kubectl.run(&format!("uncordon {node}")).await.unwrap();
+        kubectl.until_complete().await;
+    }
+    writer.kill().await.unwrap();
+
+    let acknowledged = kubectl.exec("application", "cat /tmp/acknowledged").await.unwrap();
+    let acknowledged: Vec<_> = acknowledged.lines().filter_map(|line| line.split_once(' ')).collect();
+    let times: Vec<u64> = acknowledged.iter().map(|(_, time)| time.parse().unwrap()).collect();
+    let pause = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    println!("{} rows acknowledged, at most {} ms without writes", acknowledged.len(), pause / 1_000);
+    let rows = kubectl.sql("select string_agg(number::text, ' ') from orders").await.unwrap();
+    let rows: BTreeSet<_> = rows.split(' ').collect();
+    let lost: Vec<_> = acknowledged.iter().filter(|(number, _)| !rows.contains(number)).collect();
+    assert_eq!(lost, [] as [&(&str, &str); 0]);
+    assert!(acknowledged.len() > 10, "{acknowledged:?}");
+    exclusive.repaired().await;
 }
