@@ -33,7 +33,7 @@ pub(super) struct QuotaExceeded {
 }
 
 /// Admitted usage by ResourceQuota, for all Tenants. None of a ResourceQuota's entries is covered
-/// by a later one.
+/// by a later one, unless a recount has taken something from it.
 #[derive(Default)]
 pub(super) struct PendingAdmissions(HashMap<ObjectKey, Vec<PendingAdmission>>);
 
@@ -48,9 +48,12 @@ struct PendingAdmission {
 type Usage = HashMap<String, Quantity>;
 
 impl PendingAdmission {
-    /// Returns whether a usage is at least as high for each resource.
+    /// Returns whether a usage is at least as high for each resource, and no recount matters.
+    ///
+    /// The API server can drop the higher usage, because the recount came first.
     fn is_covered_by(&self, used: &Usage) -> bool {
         self.used.iter().all(|(resource, admitted)| *admitted <= of(used, resource))
+            && self.uncounted.values().all(|uncounted| *uncounted <= Quantity::ZERO)
     }
 
     /// Returns how much of a resource a recount has taken, if its result is still in force.
@@ -246,6 +249,19 @@ mod tests {
         recount(&mut pending, 3, 4, now);
         assert!(admit(&mut pending, 4, 5, 1, now).is_err());
         assert_eq!(admit(&mut pending, 4, 5, 0, now), Ok(()));
+    }
+
+    #[test]
+    fn recount_counts_after_a_request_that_it_has_overtaken() {
+        let now = Instant::now();
+        let mut pending = PendingAdmissions::default();
+        assert_eq!(admit(&mut pending, 0, 1, 0, now), Ok(()));
+        recount(&mut pending, 1, 0, now);
+        // It was sent before the recount, so the API server drops it and repeats it.
+        assert_eq!(admit(&mut pending, 1, 4, 0, now), Ok(()));
+        assert_eq!(admit(&mut pending, 0, 3, 0, now), Ok(()));
+        assert!(admit(&mut pending, 3, 4, 1, now).is_err());
+        assert_eq!(admit(&mut pending, 3, 4, 0, now), Ok(()));
     }
 
     #[test]
