@@ -4,7 +4,8 @@
 //! Running ── the primary fails ──▶ Begin ──▶ Seal ──▶ Choose ──▶ Confirm ──▶ Running
 //! ```
 //!
-//! A failover that is interrupted anywhere continues from the stored state.
+//! A failover that is interrupted anywhere continues from the stored state. A switchover is a failover
+//! that begins on request, and waits until the primary has stopped.
 
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ pub struct Reign {
 /// have more WAL.
 const ANSWERS: Duration = Duration::from_secs(10);
 
+/// Request for a switchover to whichever other member has the most WAL.
+pub const ANY: &str = "any";
+
 /// The part of the status that decides about the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailoverState {
@@ -45,6 +49,9 @@ pub struct FailoverState {
     /// Who may have acknowledged writes that only the standbys of that time are known to have, in
     /// their order. The last entry is that of the target.
     pub reigns: Vec<Reign>,
+    /// The request for a switchover that has been acted on: the name of a member, or [`ANY`]. It is
+    /// forgotten when nobody requests it any more, so that each request is acted on once.
+    pub switchover: Option<String>,
 }
 
 /// What the operator sees.
@@ -69,6 +76,10 @@ pub struct View<'a> {
     pub number: usize,
     /// Last position of the primary that is known. It bounds the lag of an asynchronous failover.
     pub last_position: Option<Position>,
+    /// The request for a switchover: the name of a member, or [`ANY`].
+    pub switchover: Option<&'a str>,
+    /// Standbys that could replace the primary at once: they stream, and lack little WAL.
+    pub successors: &'a [String],
 }
 
 /// A member, as the operator sees it.
@@ -119,6 +130,7 @@ pub fn decide(view: View<'_>, configuration: impl Fn(&str) -> SyncConfiguration)
     match view.member(name) {
         // Comes first: the report of a member that does not answer any more can still say that it leads.
         target if view.has_failed(name, target) => view.begin(),
+        Some(target) if target.leads(state) && state.current.as_ref() == Some(name) => view.switch_over(name),
         Some(target) if target.leads(state) => view.confirm(target),
         _ => Step::None,
     }
@@ -140,19 +152,42 @@ impl View<'_> {
     }
 
     fn begin(&self) -> Step {
-        Step::Store(FailoverState {
+        Step::Store(self.without_target())
+    }
+
+    /// Returns the state of the next epoch, which has no target yet.
+    fn without_target(&self) -> FailoverState {
+        FailoverState {
             epoch: self.state.epoch.saturating_add(1),
             target: None,
             current: None,
             expired_lease: None,
             ..self.state.clone()
-        })
+        }
+    }
+
+    /// Begins a switchover that is requested, once the primary has a successor, and only one
+    /// synchronous configuration may be in force.
+    fn switch_over(&self, primary: &str) -> Step {
+        let acted_on = |request: Option<&str>, state: FailoverState| {
+            Step::Store(FailoverState { switchover: request.map(str::to_owned), ..state })
+        };
+        match self.switchover {
+            request if request == self.state.switchover.as_deref() => Step::None,
+            Some(request) if request == primary => acted_on(Some(request), self.state.clone()),
+            Some(request) if self.state.reigns.len() == 1 && self.has_successor(request) => {
+                acted_on(Some(request), self.without_target())
+            }
+            _ if self.state.switchover.is_some() => acted_on(None, self.state.clone()),
+            _ => Step::None,
+        }
+    }
+
+    fn has_successor(&self, request: &str) -> bool {
+        self.successors.iter().any(|name| request == ANY || name == request)
     }
 
     fn confirm(&self, target: &MemberView) -> Step {
-        if self.state.current.as_ref() == Some(&target.name) {
-            return Step::None;
-        }
         // The earlier reigns stay: only the new primary is known to have what they acknowledged.
         let current = Some(target.name.clone());
         Step::Store(FailoverState { current, expired_lease: None, ..self.state.clone() })
@@ -160,6 +195,9 @@ impl View<'_> {
 
     /// Chooses a target among the sealed members.
     fn choose(&self, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
+        if self.former_primary_stops() {
+            return Step::None;
+        }
         let unsealed = self.members.iter().filter(|member| member.can_seal(self.state.epoch));
         let unsealed: Vec<_> = unsealed.map(|member| member.name.clone()).collect();
         let candidates: Vec<_> =
@@ -167,7 +205,8 @@ impl View<'_> {
         if !unsealed.is_empty() && (candidates.is_empty() || self.since_change < ANSWERS) {
             return Step::Seal(unsealed);
         }
-        let obstacle = match (self.quorum(&candidates), choose(&candidates)) {
+        let chosen = choose(&candidates, |name| self.is_preferred(name));
+        let obstacle = match (self.quorum(&candidates), chosen) {
             (_, None) => Step::None,
             (Quorum::Missing(missing), _) => Step::NoQuorum(missing),
             (Quorum::Asynchronous, _) if self.number > 0 => Step::Unprotected,
@@ -178,6 +217,31 @@ impl View<'_> {
         };
         // A member that answers late can have what the others lack.
         if unsealed.is_empty() { obstacle } else { Step::Seal(unsealed) }
+    }
+
+    /// Returns whether the former primary is about to stop. It sends its last WAL to the standbys before
+    /// it ends, unless they are sealed. It has to end before its Lease does, and reports a moment later.
+    fn former_primary_stops(&self) -> bool {
+        let former = self.former_primary().and_then(|name| self.member(name));
+        let report = former.filter(|former| !former.is_gone).and_then(|former| former.report.as_ref());
+        let runs = report.is_some_and(|report| {
+            matches!(report.state, InstanceState::Primary | InstanceState::Stopping)
+        });
+        let is_planned = self.state.switchover.is_some() && self.since_change < ANSWERS;
+        runs && (!self.lease_is_free || is_planned)
+    }
+
+    fn former_primary(&self) -> Option<&str> {
+        self.state.reigns.last().map(|reign| reign.primary.as_str())
+    }
+
+    /// Returns whether a member should be the primary, if others have no more WAL.
+    fn is_preferred(&self, name: &str) -> bool {
+        match self.state.switchover.as_deref() {
+            Some(ANY) => self.former_primary() != Some(name),
+            Some(request) => request == name,
+            None => false,
+        }
     }
 
     /// Returns whether the sealed members have every acknowledged write. A primary that is sealed

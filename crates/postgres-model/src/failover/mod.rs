@@ -6,7 +6,7 @@ mod replication;
 use std::{cmp::Reverse, fmt};
 
 pub use self::{
-    decision::{FailoverState, MemberView, Reign, Step, View, decide},
+    decision::{ANY, FailoverState, MemberView, Reign, Step, View, decide},
     replication::Replication,
 };
 
@@ -30,11 +30,13 @@ pub struct Candidate {
 
 /// Returns the candidate to promote: that with the most WAL, by timeline and then by position.
 ///
-/// Of several, those on a node that is not cordoned come first, then the lowest serial.
-pub fn choose(candidates: &[Candidate]) -> Option<&Candidate> {
-    candidates
-        .iter()
-        .max_by_key(|candidate| (candidate.received, !candidate.on_cordoned_node, Reverse(candidate.serial)))
+/// Of several, those that are preferred come first, then those on a node that is not cordoned, then
+/// the lowest serial.
+pub fn choose(candidates: &[Candidate], is_preferred: impl Fn(&str) -> bool) -> Option<&Candidate> {
+    candidates.iter().max_by_key(|candidate| {
+        let preference = (is_preferred(&candidate.member), !candidate.on_cordoned_node);
+        (candidate.received, preference, Reverse(candidate.serial))
+    })
 }
 
 /// Whether the sealed members include one with every acknowledged write.
@@ -85,7 +87,7 @@ pub fn quorum(
     candidates: &[Candidate],
     clean_stop: Option<Position>,
 ) -> Quorum {
-    if has_clean_stop(choose(candidates), clean_stop) {
+    if has_clean_stop(choose(candidates, |_| false), clean_stop) {
         return Quorum::Met;
     }
     let missing: Vec<_> =
@@ -155,18 +157,18 @@ mod tests {
     #[test]
     fn most_wal_wins() {
         let candidates = [candidate(1, at(1, 0x90)), candidate(2, at(2, 0x40)), candidate(3, at(2, 0x50))];
-        assert_eq!(choose(&candidates), Some(&candidates[2]));
-        assert_eq!(choose(&[]), None);
+        assert_eq!(choose(&candidates, |_| false), Some(&candidates[2]));
+        assert_eq!(choose(&[], |_| false), None);
     }
 
     #[test]
     fn ties_prefer_a_schedulable_node_and_then_the_lowest_serial() {
         let mut candidates = [3, 1, 2].map(|serial| candidate(serial, at(1, 0x40)));
-        assert_eq!(choose(&candidates).unwrap().serial, 1);
+        assert_eq!(choose(&candidates, |_| false).unwrap().serial, 1);
         candidates[1].on_cordoned_node = true;
-        assert_eq!(choose(&candidates).unwrap().serial, 2);
+        assert_eq!(choose(&candidates, |_| false).unwrap().serial, 2);
         candidates[1].received = at(1, 0x41);
-        assert_eq!(choose(&candidates).unwrap().serial, 1);
+        assert_eq!(choose(&candidates, |_| false).unwrap().serial, 1);
     }
 
     #[test]
@@ -274,7 +276,7 @@ mod tests {
                 candidate(serial, if acknowledged { position.max(commit) } else { position })
             }).collect();
             if quorum(&configurations, &candidates, None) == Quorum::Met {
-                prop_assert!(choose(&candidates).unwrap().received >= commit);
+                prop_assert!(choose(&candidates, |_| false).unwrap().received >= commit);
             }
         }
 

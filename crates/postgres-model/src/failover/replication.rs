@@ -105,6 +105,7 @@ mod tests {
             expired_lease: None,
             timeline: TimelineId::FIRST,
             reigns: configurations.iter().map(reign).collect(),
+            switchover: None,
         }
     }
 

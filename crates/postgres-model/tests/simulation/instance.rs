@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lease::{LeaseRecord, Step, Write, WriteResult};
 use postgres_model::{
-    instance::{ClusterView, Command, LeaseIntent, Server, plan},
+    instance::{ClusterView, Command, LeaseIntent, Server, StopMode, plan},
     timeline::{History, TimelineId},
 };
 
@@ -117,6 +117,9 @@ impl World {
 
     fn perform(&mut self, index: usize, command: &Command) {
         let torn = self.strikes(20);
+        if *command == Command::Stop(StopMode::Fast) {
+            self.send_all(index);
+        }
         let node = &mut self.nodes[index];
         match command {
             Command::Stop(_) => node.stop(),
@@ -144,6 +147,17 @@ impl World {
             Command::Promote { timeline } => self.promote(index, *timeline, torn),
             Command::Rewind { primary } => self.rewind(index, primary),
             Command::CreateDatabase | Command::Clone { .. } => panic!("every member has data"),
+        }
+    }
+
+    /// Sends the last WAL to the standbys, as a fast shutdown does. Connections can break meanwhile.
+    fn send_all(&mut self, index: usize) {
+        let upstream = self.nodes[index].name.clone();
+        for standby in 0..self.nodes.len() {
+            let follows = Server::Standby { upstream: Some(upstream.clone()) };
+            if self.nodes[standby].server == follows && !self.strikes(128) {
+                self.receive(standby, usize::MAX);
+            }
         }
     }
 

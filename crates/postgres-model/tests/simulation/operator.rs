@@ -22,6 +22,7 @@ const LEASE: Duration = Duration::from_secs(15);
 impl World {
     /// Decides on the stored state and on the reports that arrive.
     pub(crate) fn operate(&mut self) {
+        self.forget_request();
         // Kubernetes takes a Pod for gone whose node does not answer, although it may run.
         let presumed_dead = self.rng.bool();
         let members: Vec<_> = self
@@ -49,6 +50,8 @@ impl World {
             max_lag: 0,
             number: NUMBER,
             last_position: None,
+            switchover: self.request.as_deref(),
+            successors: &streaming,
         };
         let replication = Replication {
             number: NUMBER,
@@ -84,6 +87,13 @@ impl World {
                 }
             }
             Step::None | Step::NoQuorum(_) | Step::TooFarBehind(_) | Step::Unprotected => {}
+        }
+    }
+
+    /// Removes a request that was acted on, unless the operator is killed before that.
+    fn forget_request(&mut self) {
+        if self.request == self.state.switchover && (self.calm || self.rng.bool()) {
+            self.request = None;
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use postgres_model::instance::Server;
+use postgres_model::{failover::ANY, instance::Server};
 
 use crate::world::World;
 
@@ -52,8 +52,15 @@ impl World {
                 self.advance(Duration::from_millis(milliseconds));
             }
             970..975 => self.advance(LONG),
+            975..978 => self.request_switchover(index),
             _ => self.fault(index),
         }
+    }
+
+    fn request_switchover(&mut self, index: usize) {
+        let name = if self.rng.bool() { ANY.to_owned() } else { self.nodes[index].name.clone() };
+        self.note(|| format!("a person requests a switchover to {name}"));
+        self.request = Some(name);
     }
 
     fn fault(&mut self, index: usize) {
@@ -103,13 +110,23 @@ impl World {
         }
         self.calm = true;
         self.note(|| "all is repaired".to_owned());
+        self.settle("does not recover");
+        // Whoever asks for a switchover in peace gets it, and the cluster works afterwards.
+        let primary = self.state.current.clone();
+        self.request = Some(ANY.to_owned());
+        self.settle("does not switch over");
+        assert_ne!(self.state.current, primary, "the switchover was not carried out");
+    }
+
+    /// Lets time pass until the cluster works, and nothing is requested.
+    fn settle(&mut self, failure: &str) {
         for _ in 0..RECOVERY {
             self.round();
-            if self.works() {
+            if self.works() && self.request.is_none() && self.state.switchover.is_none() {
                 return;
             }
         }
-        panic!("the cluster does not recover: {:?}", self.state);
+        panic!("the cluster {failure}: {:?}", self.state);
     }
 
     fn round(&mut self) {

@@ -26,6 +26,8 @@ pub(crate) struct World {
     /// The stored status.
     pub(crate) state: FailoverState,
     pub(crate) primary_history: Option<History>,
+    /// The request of a person for a switchover.
+    pub(crate) request: Option<String>,
     /// When the status was stored.
     pub(crate) stored: Duration,
     /// The stored Lease, and when it was written.
@@ -77,6 +79,7 @@ impl World {
             expired_lease: None,
             timeline: TimelineId::FIRST,
             reigns: vec![Reign { configuration: SyncConfiguration::default(), primary: first.clone() }],
+            switchover: None,
         };
         Self {
             rng: Rng::with_seed(seed),
@@ -84,6 +87,7 @@ impl World {
             nodes: (1..=NODES).map(Node::new).collect(),
             state,
             primary_history: Some(History::first()),
+            request: None,
             stored: Duration::ZERO,
             lease: LeaseRecord { version: "0".into(), free: true, ..LeaseRecord::default() },
             lease_written: Duration::ZERO,
@@ -151,8 +155,15 @@ impl World {
         self.acknowledged.extend(rows);
     }
 
-    /// A standby receives WAL from its upstream, as far as the histories allow.
+    /// A standby receives some of the WAL that it lacks.
     pub(crate) fn replicate(&mut self, index: usize) {
+        let longest = self.nodes.iter().map(|node| node.wal.len()).max().unwrap_or_default();
+        let most = self.rng.usize(0..=longest - self.nodes[index].wal.len());
+        self.receive(index, most);
+    }
+
+    /// A standby receives at most this many rows from its upstream, as far as the histories allow.
+    pub(crate) fn receive(&mut self, index: usize, most: usize) {
         let Server::Standby { upstream: Some(upstream) } = &self.nodes[index].server else { return };
         let source = self.nodes.iter().position(|node| node.name == *upstream).unwrap();
         let (node, primary) = (&self.nodes[index], &self.nodes[source]);
@@ -166,8 +177,7 @@ impl World {
             return;
         }
         assert!(primary.wal.starts_with(&node.wal), "{} follows {upstream} with other rows", node.name);
-        let more = self.rng.usize(0..=primary.wal.len() - node.wal.len());
-        let end = node.wal.len() + more;
+        let end = primary.wal.len().min(node.wal.len().saturating_add(most));
         let (wal, history) = (primary.wal[..end].to_vec(), up_to(&primary.history, end as u64));
         let node = &mut self.nodes[index];
         (node.wal, node.history) = (wal, history);
