@@ -6,5 +6,7 @@ pub const AVAILABLE: &str = "Available";
 pub const DATA_SAFE: &str = "DataSafe";
 /// Condition: members are being added or removed.
 pub const SCALING: &str = "Scaling";
+/// Condition: Pods of a former spec are being replaced.
+pub const UPGRADING: &str = "Upgrading";
 /// Condition: the version of the spec runs as written.
 pub const VERSION_SUPPORTED: &str = "VersionSupported";

@@ -7,7 +7,10 @@ use operator_core::events::Events;
 use crate::{
     api::PostgresCluster,
     membership::{Member, Membership, Serial},
-    reasons::{FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, SEED_LAUNCHED},
+    reasons::{
+        FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, SEED_LAUNCHED, SWITCHOVER_DONE,
+        SWITCHOVER_STARTED,
+    },
 };
 
 /// Records what a change of the membership means.
@@ -54,15 +57,24 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
     if after.failover.epoch > before.failover.epoch
         && let Some(member) = member_with(&before.failover.target)
     {
-        let what = "no longer takes writes, and another member replaces it";
-        occurrences.push(Occurrence { reason: FAILOVER_STARTED, action: "FailOver", member, what });
+        // A request that was acted on before is no reason for this failover.
+        let is_planned = before.failover.switchover != after.failover.switchover;
+        let (reason, action, what) = if is_planned {
+            (SWITCHOVER_STARTED, "SwitchOver", "stops, so that another member takes its place")
+        } else {
+            (FAILOVER_STARTED, "FailOver", "no longer takes writes, and another member replaces it")
+        };
+        occurrences.push(Occurrence { reason, action, member, what });
     }
     if before.failover.current.is_none()
         && after.failover.epoch > 1
         && let Some(member) = member_with(&after.failover.current)
     {
         let what = "is the primary";
-        occurrences.push(Occurrence { reason: FAILOVER_DONE, action: "FailOver", member, what });
+        let is_planned = after.failover.switchover.is_some();
+        let (reason, action) =
+            if is_planned { (SWITCHOVER_DONE, "SwitchOver") } else { (FAILOVER_DONE, "FailOver") };
+        occurrences.push(Occurrence { reason, action, member, what });
     }
     for Member { serial: member, joined, leaving, .. } in after.members.iter().cloned() {
         let known = before.members.iter().find(|known| known.serial == member);

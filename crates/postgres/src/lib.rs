@@ -49,10 +49,13 @@ mod version;
 
 pub use api::{
     AccessMode, Bootstrap, BootstrapStatus, Durability, Failover, Initdb, InstanceStatus, Members, Phase,
-    PostgresCluster, PostgresClusterSpec, PostgresClusterStatus, PrimaryStatus, ReignStatus, Retention,
-    RetentionPolicy, Role, ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus,
+    PostgresCluster, PostgresClusterSpec, PostgresClusterStatus, PrimaryStatus, PrimaryUpdate, ReignStatus,
+    Retention, RetentionPolicy, Role, ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus,
+    Updates,
 };
-pub use build::{CLUSTER_LABEL, CLUSTER_UID, MEMBER_LABEL, PORT, ROLE_LABEL};
+pub use build::{
+    CLUSTER_LABEL, CLUSTER_UID, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL, ROLE_LABEL, SWITCHOVER,
+};
 pub use error::Error;
 pub use reconcile::{IMAGES, INSTANCE_IMAGE, PostgresClusterController};
 pub use status_client::{ClientError, StatusClient, StatusConnection, StatusError};

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::{
     api::{PostgresCluster, Role},
     build::{
-        CLUSTER_LABEL, ROLE_LABEL, member_name,
+        CLUSTER_LABEL, REVISION_LABEL, ROLE_LABEL, SWITCHOVER, member_name,
         pod::{self, MemberImages},
         secret::member_host,
         serial_of, volume,
@@ -43,6 +43,7 @@ pub(crate) struct MemberState {
 pub(crate) struct MemberObjects {
     pods: Writer<PodView>,
     pods_by_owner: Index<PodView, String>,
+    clusters: Writer<PostgresCluster>,
     volumes: Writer<PersistentVolumeClaim>,
     volumes_by_cluster: Index<PersistentVolumeClaim, ObjectKey>,
 }
@@ -65,6 +66,7 @@ impl MemberObjects {
         Self {
             pods: builder.writer(pods),
             pods_by_owner,
+            clusters: builder.writer(builder.objects().clone()),
             volumes: builder.writer(volumes),
             volumes_by_cluster,
         }
@@ -142,8 +144,31 @@ impl MemberObjects {
                 delete(&self.volumes, &key(cluster, &member_name(cluster, *serial)), uid).await
             }
             Action::SetRole(serial, uid, role) => self.set_role(cluster, *serial, uid, *role).await,
+            Action::ForgetSwitchover(request) => self.forget_switchover(cluster, request).await,
             // Sent to the member, not to the API server.
             Action::Seal(..) => Ok(()),
+        }
+    }
+
+    /// Removes a request for a switchover, unless there is another one by now.
+    async fn forget_switchover(&self, cluster: &PostgresCluster, request: &str) -> Result<(), WriteError> {
+        let key = ObjectKey::of(cluster);
+        let latest = self.clusters.get(&key).filter(|latest| latest.metadata.uid == cluster.metadata.uid);
+        let Some(latest) =
+            latest.filter(|it| it.annotations().get(SWITCHOVER).is_some_and(|it| it == request))
+        else {
+            return Ok(());
+        };
+        let metadata = json!({
+            "uid": latest.metadata.uid,
+            "resourceVersion": latest.metadata.resource_version,
+            "annotations": { SWITCHOVER: null },
+        });
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        match self.clusters.patch(&key, &patch, "remove the request for a switchover from").await {
+            // The cache is behind: the next reconcile sees why.
+            Err(error) if error.is_stale_cache() => Ok(()),
+            result => result,
         }
     }
 
@@ -211,6 +236,7 @@ fn member_pod(pod: &PodView) -> MemberPod {
         is_terminating: pod.is_terminating(),
         is_finished: pod.is_finished(),
         role: [Role::Primary, Role::Replica].into_iter().find(|known| Some(known.as_str()) == role),
+        revision: pod.labels().get(REVISION_LABEL).unwrap_or_default().to_owned(),
     }
 }
 

@@ -82,6 +82,7 @@ impl Membership {
                 expired_lease: name(status.primary.expired_lease),
                 timeline: status.timeline_claimed.unwrap_or(TimelineId::FIRST),
                 reigns: status.reigns.into_iter().map(reign).collect(),
+                switchover: name(status.primary.switchover),
             },
             timelines: status.timelines,
             system_id: status.system_id,
@@ -111,6 +112,7 @@ impl Membership {
             target: self.failover.target.clone().unwrap_or_default(),
             epoch: self.failover.epoch.try_into().unwrap_or(i64::MAX),
             expired_lease: self.failover.expired_lease.clone().unwrap_or_default(),
+            switchover: self.failover.switchover.clone().unwrap_or_default(),
         };
         status.timeline_claimed = (self.failover.epoch > 0).then_some(self.failover.timeline);
         status.reigns = self.failover.reigns.iter().map(reign_status).collect();
@@ -249,6 +251,7 @@ pub(crate) mod tests {
             expired_lease: Some("77".into()),
             timeline: TimelineId::new(4).unwrap(),
             reigns: vec![reign(&[]), reign(&["db-3"])],
+            switchover: Some("db-3".into()),
         };
         membership.bootstrap = Some(BootstrapStatus { volume_uid: "v-1".into(), done: true });
         let (status, read) = round_trip(&membership);

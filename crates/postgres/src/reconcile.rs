@@ -14,17 +14,18 @@ use k8s_openapi::{
 use operator_core::{
     Controller, ControllerBuilder, ObjectKey, Outcome, Setting, Values,
     events::Events,
-    informer::Informer,
+    informer::{Change, Informer},
     owner::Owner,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
 };
 
+use kube::ResourceExt;
 use lease::record;
 use operator_core::kind::uid;
 use parking_lot::Mutex;
 use postgres_model::{
-    report::WalSenderState,
+    report::{StandbyReport, WalSenderState},
     timeline::Position,
     version::{Catalog, OFFICIAL_IMAGES},
 };
@@ -32,9 +33,9 @@ use tokio::time::Instant;
 
 use crate::{
     api::PostgresCluster,
-    build::{pod::MemberImages, secret::server_names},
+    build::{RESTART, SWITCHOVER, pod::MemberImages, revision::revision, secret::server_names},
     children::ChildObjects,
-    decide::{Action, Decision, Failover, Observed, Synchronous, decide},
+    decide::{Action, Decision, Failover, Observed, Switchover, Synchronous, Updates, decide},
     error::Error,
     event_log, events,
     identities::Identities,
@@ -50,6 +51,9 @@ use crate::{
 
 /// Time between two looks at a cluster that changes its primary, or its synchronous replication.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How many bytes of WAL a standby may lack to replace the primary on request.
+const SUCCESSOR_LAG: u64 = 16 << 20;
 
 /// Images of PostgreSQL.
 pub const IMAGES: Setting = Setting {
@@ -91,7 +95,8 @@ impl Controller for PostgresClusterController {
 
     fn rules() -> Vec<Rule> {
         vec![
-            rule::<PostgresCluster>(GET | LIST | WATCH),
+            // Patches remove the annotation of a request that has been acted on.
+            rule::<PostgresCluster>(GET | LIST | WATCH | PATCH),
             rule::<PostgresCluster>(UPDATE).subresource("status"),
             rule::<PostgresCluster>(UPDATE).subresource("finalizers"),
             rule::<PersistentVolumeClaim>(LIST | WATCH | CREATE | DELETE),
@@ -133,7 +138,7 @@ impl Controller for PostgresClusterController {
                 passwords.forget(&uid);
                 timers.lock().remove(&uid);
             }
-            Vec::new()
+            requested(change)
         });
         Self {
             clusters,
@@ -152,7 +157,7 @@ impl Controller for PostgresClusterController {
 
     async fn reconcile(&self, cluster: Arc<PostgresCluster>) -> Result<Outcome, Error> {
         let owner = Owner::controller(cluster.as_ref(), cluster.metadata.namespace.as_deref())?;
-        let version = self.versions.serve(&cluster.spec);
+        let version = self.versions.serve(&cluster);
         let mut failures = if cluster.spec.paused {
             Vec::new()
         } else {
@@ -165,7 +170,7 @@ impl Controller for PostgresClusterController {
         let images = version.as_ref().ok().filter(|_| followed.is_ok()).map(|served| self.images(served));
         failures.extend(followed.err());
         let lease = self.lease_state(&cluster).await?;
-        let observed = self.observe(&cluster, lease);
+        let observed = self.observe(&cluster, lease, images.as_ref());
         let decision = decide(&observed);
         let stored = if self.may_decide(&cluster) {
             self.store(&cluster, &decision).await?
@@ -178,13 +183,22 @@ impl Controller for PostgresClusterController {
         if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
             return Ok(Outcome::AwaitChange);
         }
-        let outcome = self.update_status(&cluster, &decision, &failures, &version).await;
+        let outcome = self.update_status(&cluster, &observed, &decision, &failures, &version).await;
         // Awaiting cleanup needs no retry: the informers report when the old objects are gone.
         failures
             .into_iter()
             .find(|failure| !matches!(failure, Error::AwaitingCleanup(_)))
             .map_or(Ok(stored.and(outcome?).and(next_look(&observed, &decision))), Err)
     }
+}
+
+/// Returns the key of a cluster whose annotations request something else than before.
+fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
+    let requests = |cluster: &Arc<PostgresCluster>| {
+        [SWITCHOVER, RESTART].map(|annotation| cluster.annotations().get(annotation).cloned())
+    };
+    let is_new = change.old.as_ref().map(requests) != change.new.as_ref().map(requests);
+    is_new.then(|| change.key.clone()).into_iter().collect()
 }
 
 /// The Lease of a primary.
@@ -234,7 +248,12 @@ impl PostgresClusterController {
         MemberImages { postgres: &served.image, user: served.user, instance: &self.instance_image }
     }
 
-    fn observe(&self, cluster: &PostgresCluster, lease: LeaseState) -> Observed {
+    fn observe(
+        &self,
+        cluster: &PostgresCluster,
+        lease: LeaseState,
+        images: Option<&MemberImages<'_>>,
+    ) -> Observed {
         let size = usize::try_from(cluster.spec.size).unwrap_or_default();
         let membership = Membership::of(cluster);
         let reports = self.reports.of(&uid(cluster));
@@ -250,6 +269,12 @@ impl PostgresClusterController {
         }
         let standbys = primary.into_iter().flat_map(|report| &report.standbys);
         let streaming = standbys.filter(|standby| standby.state == WalSenderState::Streaming);
+        let lag = |standby: &StandbyReport| {
+            primary.and_then(|report| report.positions.flushed?.bytes_since(standby.flushed?))
+        };
+        let successors =
+            streaming.clone().filter(|standby| lag(standby).unwrap_or_default() <= SUCCESSOR_LAG);
+        let successors = successors.map(|standby| standby.name.clone()).collect();
         let streaming: Vec<_> = streaming.map(|standby| standby.name.clone()).collect();
         let failover = Failover {
             enabled: cluster.spec.failover.enabled,
@@ -272,6 +297,11 @@ impl PostgresClusterController {
                 durability: cluster.spec.synchronous.durability,
                 streaming_since: timers.standbys.observe(streaming.clone(), now),
                 streaming,
+            },
+            switchover: Switchover { request: cluster.annotations().get(SWITCHOVER).cloned(), successors },
+            updates: Updates {
+                revision: images.map(|images| revision(cluster, images.postgres)),
+                primary: cluster.spec.updates.primary,
             },
             membership,
             reports,
@@ -363,6 +393,7 @@ impl PostgresClusterController {
     async fn update_status(
         &self,
         cluster: &Arc<PostgresCluster>,
+        observed: &Observed,
         decision: &Decision,
         failures: &[Error],
         version: &Result<Served, Unsupported>,
@@ -373,15 +404,17 @@ impl PostgresClusterController {
         let now = Timestamp::now();
         let next = |known: &PostgresCluster| {
             let membership = Membership::of(known);
-            let observed = Observation {
+            let observation = Observation {
                 membership: &membership,
                 pods: &pods,
                 problems: &decision.problems,
                 obstacle: decision.obstacle.as_ref(),
+                outdated: &decision.outdated,
+                successors: &observed.switchover.successors,
                 failures: &failures,
                 version,
             };
-            status(known, &observed, now)
+            status(known, &observation, now)
         };
         self.status.write(&latest, next).await.map_err(Error::Status)
     }

@@ -1,8 +1,8 @@
 //! The version of PostgreSQL that a cluster runs.
 
-use postgres_model::version::{Catalog, CatalogError, VersionSpec, resolve};
+use postgres_model::version::{Catalog, CatalogError, Substitution, Version, VersionSpec, resolve};
 
-use crate::{api::PostgresClusterSpec, reasons};
+use crate::{api::PostgresCluster, reasons};
 
 /// What a cluster runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Served {
     /// User of PostgreSQL in the image.
     pub(crate) user: i64,
     /// Why the version is not that of the spec.
-    pub(crate) substitution: Option<String>,
+    pub(crate) deviation: Option<Unsupported>,
 }
 
 /// Why the version of the spec cannot run.
@@ -32,21 +32,38 @@ impl Versions {
         Self(catalog.parse())
     }
 
-    /// Returns what a cluster with this spec runs.
-    pub(crate) fn serve(&self, spec: &PostgresClusterSpec) -> Result<Served, Unsupported> {
-        let unsupported = |message| Unsupported { reason: reasons::NOT_IN_CATALOG, message };
+    /// Returns what a cluster runs. The major version of data that exist never changes.
+    pub(crate) fn serve(&self, cluster: &PostgresCluster) -> Result<Served, Unsupported> {
+        let not_in_catalog = |message| Unsupported { reason: reasons::NOT_IN_CATALOG, message };
         let catalog = self
             .0
             .as_ref()
-            .map_err(|error| unsupported(format!("POSTGRES_IMAGES of the manager: {error}")))?;
-        let requested = spec.version.as_ref().map(VersionSpec::parse).transpose();
-        let requested = requested.map_err(|error| unsupported(error.to_string()))?;
-        let resolved = resolve(requested, catalog).map_err(|error| unsupported(error.to_string()))?;
+            .map_err(|error| not_in_catalog(format!("POSTGRES_IMAGES of the manager: {error}")))?;
+        let requested = cluster.spec.version.as_ref().map(VersionSpec::parse).transpose();
+        let requested = requested.map_err(|error| not_in_catalog(error.to_string()))?;
+        let data = version_of_data(cluster);
+        let (version, refused) = match (requested, data) {
+            (Some(requested), Some(data)) if requested.is_end_of_life() => (Some(data.newest_minor()), None),
+            (Some(requested), Some(data)) if requested.major() != data.major() => {
+                (Some(data), Some(other_major(requested, data)))
+            }
+            (requested, data) => (requested.or_else(|| data.map(Version::newest_minor)), None),
+        };
+        // The image of the spec is that of the version in the spec.
+        if let (Some(refused), Some(_)) = (&refused, &cluster.spec.image) {
+            return Err(refused.clone());
+        }
+        let resolved = resolve(version, catalog).map_err(|error| not_in_catalog(error.to_string()))?;
+        let substitution =
+            |requested| Substitution { requested, major: resolved.major, minor: resolved.minor };
+        let substitution = requested.filter(|it| it.is_end_of_life()).map(substitution);
+        let end_of_life =
+            |it: Substitution| Unsupported { reason: reasons::END_OF_LIFE, message: it.to_string() };
         Ok(Served {
             version: format!("{}.{}", resolved.major, resolved.minor),
-            image: spec.image.clone().unwrap_or(resolved.image),
+            image: cluster.spec.image.clone().unwrap_or(resolved.image),
             user: resolved.uid.into(),
-            substitution: resolved.substituted.map(|substitution| substitution.to_string()),
+            deviation: refused.or_else(|| substitution.map(end_of_life)),
         })
     }
 
@@ -55,6 +72,21 @@ impl Versions {
         let default = self.0.as_ref().ok().and_then(|catalog| resolve(None, catalog).ok());
         default.map(|default| default.major.to_string()).unwrap_or_default()
     }
+}
+
+/// Returns the version that the members run. `None` while there are no data.
+fn version_of_data(cluster: &PostgresCluster) -> Option<Version> {
+    let status = cluster.status.as_ref().filter(|status| status.system_id.is_some())?;
+    status.current_version.parse().ok()
+}
+
+fn other_major(requested: Version, data: Version) -> Unsupported {
+    let message = format!(
+        "the data are of PostgreSQL {data}, and PostgreSQL {} cannot read them; set spec.version to {}",
+        requested.major(),
+        data.major()
+    );
+    Unsupported { reason: reasons::MAJOR_VERSION_CHANGE, message }
 }
 
 #[cfg(test)]
@@ -67,7 +99,36 @@ mod tests {
     const IMAGES: &str = "18.6=999:postgres:{version}; 17.12=26:pg:{version}";
 
     fn serve(images: &str, spec: Value) -> Result<Served, Unsupported> {
-        Versions::from_setting(images).serve(&cluster(&spec).spec)
+        Versions::from_setting(images).serve(&cluster(&spec))
+    }
+
+    /// Returns what a cluster with data of 17.6 runs.
+    fn serve_data(spec: Value) -> Result<Served, Unsupported> {
+        let mut cluster = cluster(&spec);
+        let status = cluster.status.get_or_insert_default();
+        status.current_version = "17.6".to_owned();
+        status.system_id = "7400000000000000001".parse().ok();
+        Versions::from_setting(IMAGES).serve(&cluster)
+    }
+
+    #[test]
+    fn major_version_of_data_stays() {
+        for (spec, version, reason) in [
+            (json!({}), "17.12", None),
+            (json!({"version": 17}), "17.12", None),
+            (json!({"version": "17.5"}), "17.5", None),
+            (json!({"version": "9.6.3"}), "17.12", Some("EndOfLife")),
+            (json!({"version": 18}), "17.6", Some("MajorVersionChange")),
+        ] {
+            let served = serve_data(spec.clone()).unwrap();
+            let found = served.deviation.map(|deviation| deviation.reason);
+            assert_eq!((served.version.as_str(), found), (version, reason), "{spec}");
+        }
+        let error = serve_data(json!({"version": 18, "image": "mine:18"})).unwrap_err();
+        assert_eq!(
+            error.message,
+            "the data are of PostgreSQL 17.6, and PostgreSQL 18 cannot read them; set spec.version to 17"
+        );
     }
 
     #[test]
@@ -82,7 +143,7 @@ mod tests {
     fn version_of_the_workshop_runs_the_default() {
         let served = serve(IMAGES, json!({"version": "9.6.3"})).unwrap();
         assert_eq!(served.version, "18.6");
-        assert!(served.substitution.unwrap().starts_with("PostgreSQL 9.6.3 is no longer maintained"));
+        assert!(served.deviation.unwrap().message.starts_with("PostgreSQL 9.6.3 is no longer maintained"));
         assert_eq!(Versions::from_setting(IMAGES).default_major(), "18");
     }
 

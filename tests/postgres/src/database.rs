@@ -1,7 +1,10 @@
 //! One PostgresCluster.
 
 use anyhow::{Context, Result};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::{
+    ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
 use postgres::{PostgresCluster, PostgresClusterStatus};
 use serde_json::{Value, json};
 
@@ -51,6 +54,25 @@ impl Database {
         let patch = Patch::Merge(json!({"spec": spec}));
         self.kubelet.api::<PostgresCluster>().patch(NAME, &PatchParams::default(), &patch).await?;
         Ok(())
+    }
+
+    /// Sets an annotation.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it.
+    pub async fn annotate(&self, name: &str, value: &str) -> Result<()> {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
+        self.kubelet.api::<PostgresCluster>().patch(NAME, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Returns the value of an annotation.
+    ///
+    /// # Errors
+    /// Returns an error if the API server does not answer.
+    pub async fn annotation(&self, name: &str) -> Result<Option<String>> {
+        let cluster = self.kubelet.api::<PostgresCluster>().get(NAME).await?;
+        Ok(cluster.annotations().get(name).cloned())
     }
 
     /// Returns the confirmed primary.

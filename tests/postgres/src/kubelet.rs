@@ -174,8 +174,11 @@ impl Kubelet {
             "podIPs": [{"ip": address}],
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": now}],
         }}));
-        self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await?;
-        Ok(())
+        match self.api::<Pod>().patch_status(pod, &PatchParams::default(), &patch).await {
+            // The Pod was deleted meanwhile.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            result => Ok(result.map(drop)?),
+        }
     }
 
     /// Writes the Secrets that a Pod mounts, as they are now. Returns whether all of them exist.

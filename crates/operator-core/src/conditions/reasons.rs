@@ -71,6 +71,12 @@ reasons! {
         FAILING_OVER = "FailingOver",
             "The primary has failed, and another member takes its place.",
             "If it stays, look at the Pods of the members: a member that does not answer delays it.";
+        SWITCHING_OVER = "SwitchingOver",
+            "Another member takes the place of the primary, on request or because of a rollout.",
+            "If it stays, look at the Pods of the members: a member that does not answer delays it.";
+        SWITCHOVER_REQUIRED = "SwitchoverRequired",
+            "Only the primary is left of a rollout, and `spec.updates.primary` is `Manual`.",
+            "Set the annotation `lukeb0nd.com/switchover=any` when it suits your application.";
         PAUSED = "Paused",
             "`spec.paused` stops the controller.",
             "Set `spec.paused` to `false` to continue.";
@@ -175,6 +181,10 @@ reasons! {
         NOT_IN_CATALOG = "NotInCatalog",
             "The manager has no image for the version of the spec.",
             "Use a version that the message lists, or add an image to `--postgres-images`.";
+        MAJOR_VERSION_CHANGE = "MajorVersionChange",
+            "The spec has another major version than the data, so the former version runs.",
+            "Set `spec.version` to the major version of the data. For another one, create a new \
+             PostgresCluster, and copy the data with `pg_dump`.";
         CERTIFICATES_FAILED = "CertificatesFailed",
             "The certificates of the PostgresCluster cannot be issued or used.",
             "The message names the Secret. Delete it if it is damaged; it is created again.";
@@ -260,6 +270,12 @@ reasons! {
             "Look at the Pod of the former primary.";
         FAILOVER_DONE = "FailoverDone",
             "Another member has replaced the primary.",
+            "";
+        SWITCHOVER_STARTED = "SwitchoverStarted",
+            "The primary stops, so that another member takes its place.",
+            "";
+        SWITCHOVER_DONE = "SwitchoverDone",
+            "A member is the primary after a switchover.",
             "";
         NAMESPACE_DENIED = "NamespaceDenied",
             "A request for a namespace of the Tenant was denied.",

@@ -224,9 +224,8 @@ impl View<'_> {
     fn former_primary_stops(&self) -> bool {
         let former = self.former_primary().and_then(|name| self.member(name));
         let report = former.filter(|former| !former.is_gone).and_then(|former| former.report.as_ref());
-        let runs = report.is_some_and(|report| {
-            matches!(report.state, InstanceState::Primary | InstanceState::Stopping)
-        });
+        let runs = report
+            .is_some_and(|report| matches!(report.state, InstanceState::Primary | InstanceState::Stopping));
         let is_planned = self.state.switchover.is_some() && self.since_change < ANSWERS;
         runs && (!self.lease_is_free || is_planned)
     }

@@ -38,6 +38,12 @@ impl Version {
         self.second.filter(|_| self.major >= FIRST_OF_TWO_PARTS)
     }
 
+    /// Returns the newest minor version of the same major version.
+    #[must_use]
+    pub fn newest_minor(self) -> Self {
+        Self { major: self.major, second: None, third: None }
+    }
+
     /// Returns whether the version is older than those that can run.
     pub fn is_end_of_life(self) -> bool {
         self.major < OLDEST_MAJOR

@@ -8,6 +8,7 @@ pub(crate) mod fixture;
 mod replication;
 mod status;
 mod storage;
+mod updates;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration, TopologySpreadConstraint};
 use kube::{CustomResource, KubeSchema};
@@ -22,6 +23,7 @@ pub use status::{
     ServiceNames, SyncStatus, TimelineStatus,
 };
 pub use storage::{AccessMode, Retention, RetentionPolicy, Storage};
+pub use updates::{PrimaryUpdate, Updates};
 
 /// spec is the desired state of the PostgresCluster.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,6 +127,10 @@ pub struct PostgresClusterSpec {
     /// failover decides when another member replaces the primary.
     #[serde(default)]
     pub failover: Failover,
+
+    /// updates decides how the members are replaced after a change of the spec.
+    #[serde(default)]
+    pub updates: Updates,
 
     /// retention decides what happens to the volumes of members that are removed.
     #[serde(default)]

@@ -87,12 +87,16 @@ pub struct PostgresClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub current_version: String,
 
+    /// targetVersion is the version of PostgreSQL that the members are about to run, if it is another.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target_version: String,
+
     /// services are the names of the Services to connect to.
     #[serde(default)]
     pub services: ServiceNames,
 
-    /// conditions are the latest observations: Available, Scaling, VersionSupported, and Ready, which
-    /// summarizes them.
+    /// conditions are the latest observations: Available, DataSafe, Scaling, Upgrading,
+    /// VersionSupported, and Ready, which summarizes them.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
     pub conditions: Vec<Condition>,
@@ -112,6 +116,10 @@ pub enum Phase {
     Running,
     /// The primary has failed, and another member takes its place.
     FailingOver,
+    /// Another member takes the place of the primary, on request.
+    SwitchingOver,
+    /// The members are replaced one after the other, because the spec has changed.
+    Upgrading,
 }
 
 /// Names of the members.
@@ -207,6 +215,10 @@ pub struct PrimaryStatus {
     /// The target takes the Lease at once if it still has this version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub expired_lease: String,
+
+    /// switchover is the request for a switchover that has been acted on, until its annotation is gone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub switchover: String,
 }
 
 /// Timeline of a database. It begins with a promotion.

@@ -9,6 +9,7 @@ pub(crate) mod budget;
 mod container;
 pub(crate) mod lease;
 pub(crate) mod pod;
+pub(crate) mod revision;
 mod scheduling;
 pub(crate) mod secret;
 pub(crate) mod service;
@@ -31,6 +32,13 @@ pub const MEMBER_LABEL: &str = "lukeb0nd.com/member";
 pub const ROLE_LABEL: &str = "lukeb0nd.com/role";
 /// Annotation of a volume with the UID of the cluster that it was created for.
 pub const CLUSTER_UID: &str = "lukeb0nd.com/cluster-uid";
+/// Annotation of a cluster that requests a switchover: the name of a member, or `any`. The controller
+/// removes it when it has begun.
+pub const SWITCHOVER: &str = "lukeb0nd.com/switchover";
+/// Annotation of a cluster. Each new value restarts the members, one after the other.
+pub const RESTART: &str = "lukeb0nd.com/restart";
+/// Label of a Pod with a digest of what it was created from.
+pub const REVISION_LABEL: &str = "lukeb0nd.com/revision";
 /// Port of PostgreSQL.
 pub const PORT: i32 = 5432;
 /// Value of the labels for the application and for the component.

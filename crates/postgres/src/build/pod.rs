@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1::{
 use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::owner::Owner;
 
-use super::{ROLE_LABEL, container, member_labels, member_name, scheduling, service::Access};
+use super::{
+    REVISION_LABEL, ROLE_LABEL, container, member_labels, member_name, revision::revision, scheduling,
+    service::Access,
+};
 use crate::{
     api::{PostgresCluster, Role},
     membership::Serial,
@@ -43,6 +46,7 @@ pub(crate) fn new(
     images: &MemberImages<'_>,
 ) -> Pod {
     let mut labels = member_labels(cluster, serial);
+    labels.insert(REVISION_LABEL.to_owned(), revision(cluster, images.postgres));
     labels.insert(ROLE_LABEL.to_owned(), Role::Replica.as_str().to_owned());
     let mut metadata = ObjectMeta {
         name: Some(member_name(cluster, serial)),

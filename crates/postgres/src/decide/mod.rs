@@ -13,11 +13,14 @@
 //!   commit may have waited.
 //! - A member is promoted only if it has every acknowledged write: see
 //!   [`postgres_model::failover::decide`].
+//! - Pods of a former spec are replaced one at a time while all members work, the primary after a
+//!   switchover.
 //! - A paused cluster gets no action.
 
 mod primary;
 #[cfg(test)]
 mod properties;
+mod rollout;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -32,7 +35,7 @@ use postgres_model::{
 };
 
 use crate::{
-    api::{BootstrapStatus, Durability, RetentionPolicy, Role},
+    api::{BootstrapStatus, Durability, PrimaryUpdate, RetentionPolicy, Role},
     membership::{Member, Membership, Serial},
 };
 
@@ -54,6 +57,25 @@ pub(crate) struct Observed {
     pub(crate) reports: BTreeMap<Serial, InstanceReport>,
     pub(crate) failover: Failover,
     pub(crate) synchronous: Synchronous,
+    pub(crate) switchover: Switchover,
+    pub(crate) updates: Updates,
+}
+
+/// What decides about a switchover.
+#[derive(Clone, Debug)]
+pub(crate) struct Switchover {
+    /// The request of a person: the name of a member, or `any`.
+    pub(crate) request: Option<String>,
+    /// Standbys that could replace the primary at once.
+    pub(crate) successors: Vec<String>,
+}
+
+/// What decides about the replacement of Pods.
+#[derive(Clone, Debug)]
+pub(crate) struct Updates {
+    /// Revision that the Pods should have. `None` if no Pod can be created now.
+    pub(crate) revision: Option<String>,
+    pub(crate) primary: PrimaryUpdate,
 }
 
 /// What decides about the primary.
@@ -105,6 +127,8 @@ pub(crate) struct MemberPod {
     pub(crate) is_finished: bool,
     /// Role in its label.
     pub(crate) role: Option<Role>,
+    /// Revision in its label. Empty without one.
+    pub(crate) revision: String,
 }
 
 /// What to do next.
@@ -117,6 +141,8 @@ pub(crate) struct Decision {
     pub(crate) problems: Vec<(Serial, VolumeProblem)>,
     /// Why no member replaces the primary.
     pub(crate) obstacle: Option<FailoverObstacle>,
+    /// Members whose Pods have to be replaced.
+    pub(crate) outdated: Vec<Serial>,
 }
 
 /// Why no member replaces a failed primary.
@@ -146,6 +172,8 @@ pub(crate) enum Action {
     SetRole(Serial, String, Role),
     /// Asks the member to receive no more WAL, and to remember this epoch.
     Seal(Serial, u64),
+    /// Removes this request for a switchover from the cluster.
+    ForgetSwitchover(String),
 }
 
 /// Why the volume of a member cannot be used.
@@ -166,7 +194,8 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
     let mut next = observed.membership.clone();
     if observed.paused {
         let problems = problems(observed, &next);
-        return Decision { problems, membership: next, actions: Vec::new(), obstacle: None };
+        let outdated = rollout::outdated(observed, &next);
+        return Decision { problems, membership: next, actions: Vec::new(), obstacle: None, outdated };
     }
     learn(observed, &mut next);
     bootstrap(&mut next);
@@ -174,9 +203,20 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
     primary::replicate(observed, &mut next);
     size::adjust(observed, &mut next);
     let mut actions = actions(observed, &next);
+    if !actions.iter().any(|action| matches!(action, Action::DeletePod(..))) {
+        actions.extend(rollout::next_pod(observed, &next));
+    }
+    actions.extend(forgotten_request(observed, &next));
     actions.extend(election.seals.into_iter().map(|serial| Action::Seal(serial, next.failover.epoch)));
     let problems = problems(observed, &next);
-    Decision { problems, membership: next, actions, obstacle: election.obstacle }
+    let outdated = rollout::outdated(observed, &next);
+    Decision { problems, membership: next, actions, obstacle: election.obstacle, outdated }
+}
+
+/// Returns the removal of a request that has been acted on.
+fn forgotten_request(observed: &Observed, next: &Membership) -> Option<Action> {
+    let request = observed.switchover.request.as_ref()?;
+    (next.failover.switchover.as_ref() == Some(request)).then(|| Action::ForgetSwitchover(request.clone()))
 }
 
 /// Records the volumes that were created, and the members that have become ready.

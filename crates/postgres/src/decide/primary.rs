@@ -8,7 +8,7 @@ use postgres_model::{
     timeline::History,
 };
 
-use super::{FailoverObstacle, Observed};
+use super::{FailoverObstacle, Observed, rollout};
 use crate::{
     api::TimelineStatus,
     membership::{Membership, Serial, name_of_member},
@@ -31,6 +31,7 @@ pub(super) fn elect(observed: &Observed, next: &mut Membership) -> Election {
     if next.bootstrap.is_none() {
         return Election::default();
     }
+    let request = observed.switchover.request.as_deref().or_else(|| rollout::switchover(observed, next));
     let members = views(observed, next);
     let joined = joined(next);
     let replication = observed.replication(&joined, None);
@@ -46,9 +47,13 @@ pub(super) fn elect(observed: &Observed, next: &mut Membership) -> Election {
             max_lag: observed.failover.max_lag,
             number: observed.synchronous.number,
             last_position: observed.failover.last_position,
+            switchover: request,
+            successors: &observed.switchover.successors,
         };
         match failover::decide(view, |primary| replication.first(primary)) {
-            Step::Store(state) if state.target.is_none() && !observed.failover.enabled => {
+            Step::Store(state)
+                if state.target.is_none() && state.switchover.is_none() && !observed.failover.enabled =>
+            {
                 return Election { obstacle: Some(FailoverObstacle::Disabled), ..Election::default() };
             }
             Step::Store(state) => {

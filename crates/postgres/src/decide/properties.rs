@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postgres_model::{lsn::Lsn, report::InstanceState, sync::SyncMethod};
+use postgres_model::{failover::ANY, lsn::Lsn, report::InstanceState, sync::SyncMethod};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
@@ -27,6 +27,10 @@ enum Event {
     Collect,
     /// Pause or resume.
     Pause(bool),
+    /// The user changes the spec of the Pods.
+    Revise(u8),
+    /// The user requests a switchover.
+    SwitchOver(Option<Serial>),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -38,6 +42,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..6usize, any::<bool>()).prop_map(|(pod, graceful)| Event::Evict(pod, graceful)),
         2 => Just(Event::Collect),
         1 => any::<bool>().prop_map(Event::Pause),
+        1 => any::<u8>().prop_map(Event::Revise),
+        1 => prop::option::of(1..6u32).prop_map(Event::SwitchOver),
     ]
 }
 
@@ -101,6 +107,7 @@ impl Model {
         let others = answers.iter().map(|serial| membership.name_of(*serial));
         let streaming = others.filter(|name| failover.target.as_ref() != Some(name)).collect();
         self.observed.synchronous.streaming = streaming;
+        self.observed.switchover.successors.clone_from(&self.observed.synchronous.streaming);
         self.observed.reports = reports;
     }
 
@@ -141,6 +148,11 @@ impl Model {
                 self.observed.volumes.retain(|_, volume| !volume.is_terminating);
             }
             Event::Pause(paused) => self.observed.paused = paused,
+            Event::Revise(revision) => self.observed.updates.revision = Some(revision.to_string()),
+            Event::SwitchOver(member) => {
+                let name = member.map_or_else(|| ANY.to_owned(), |serial| format!("db-{serial}"));
+                self.observed.switchover.request = Some(name);
+            }
         }
     }
 
@@ -185,8 +197,18 @@ impl Model {
                 let is_leaving =
                     before.members.iter().any(|member| member.serial == *serial && member.leaving);
                 assert!(!is_leaving || !decision.membership.is_in_quorum(*serial), "{decision:?}");
+                let is_replaced = !is_leaving && self.observed.is_ready(*serial);
+                assert!(!is_replaced || self.may_be_replaced(*serial, &decision.membership), "{decision:?}");
             }
         }
+    }
+
+    /// Returns whether all other members work, and one of them is the primary.
+    fn may_be_replaced(&self, serial: Serial, membership: &Membership) -> bool {
+        let mut others = membership.members.iter().filter(|member| member.serial != serial);
+        let is_last = membership.members.len() == 1;
+        others.all(|member| self.observed.is_ready(member.serial))
+            && (is_last || !membership.is_primary_or_target(serial))
     }
 
     /// A number of a timeline has one author.
@@ -217,6 +239,7 @@ impl Model {
                     is_terminating: false,
                     is_finished: false,
                     role: Some(Role::Replica),
+                    revision: self.observed.updates.revision.clone().unwrap_or_default(),
                 };
                 assert_eq!(self.observed.pods.insert(serial, pod), None);
             }
@@ -234,6 +257,9 @@ impl Model {
                     self.sealed.insert(serial, epoch);
                 }
             }
+            Action::ForgetSwitchover(request) => {
+                assert_eq!(self.observed.switchover.request.take(), Some(request));
+            }
             Action::SetRole(serial, uid, role) => {
                 let pod = self.observed.pods.get_mut(&serial).filter(|pod| pod.uid == uid).unwrap();
                 pod.role = Some(role);
@@ -246,6 +272,8 @@ impl Model {
     /// Lets everything work until nothing is left to do.
     fn settle(&mut self) {
         self.observed.paused = false;
+        // Nobody waits for a member that does not exist.
+        self.observed.switchover.request = None;
         for _ in 0..200 {
             self.happen(&Event::Collect);
             self.observed.pods.values_mut().for_each(|pod| pod.is_ready = !pod.is_finished);
@@ -284,5 +312,7 @@ proptest! {
         }
         let primaries = observed.pods.values().filter(|pod| pod.role == Some(Role::Primary)).count();
         prop_assert_eq!(primaries, 1);
+        let revisions: BTreeSet<_> = observed.pods.values().map(|pod| Some(pod.revision.clone())).collect();
+        prop_assert_eq!(revisions, BTreeSet::from([observed.updates.revision.clone()]));
     }
 }

@@ -33,6 +33,8 @@ pub(super) fn observed(size: usize) -> Observed {
             streaming: Vec::new(),
             streaming_since: hour,
         },
+        switchover: Switchover { request: None, successors: Vec::new() },
+        updates: Updates { revision: Some("new".into()), primary: PrimaryUpdate::Automatic },
     }
 }
 
@@ -58,6 +60,7 @@ fn pod(serial: Serial) -> MemberPod {
         is_terminating: false,
         is_finished: false,
         role: Some(if serial == 1 { Role::Primary } else { Role::Replica }),
+        revision: "new".into(),
     }
 }
 
@@ -92,6 +95,7 @@ fn running(size: usize, serials: &[Serial]) -> Observed {
             expired_lease: None,
             timeline: TimelineId::FIRST,
             reigns: vec![Reign { primary: name, configuration }],
+            switchover: None,
         },
         timelines: Vec::new(),
         system_id: "7400000000000000001".parse().ok(),
@@ -395,4 +399,120 @@ fn confirmed_primary_brings_its_history() {
         .collect();
     let expected = [(1, None, ""), (2, Some(0x1000), ""), (3, Some(0x2000), ""), (4, Some(0x3000), "db-3")];
     assert_eq!(timelines, expected);
+}
+
+/// Returns three members that run, in which these Pods are of a former spec.
+fn outdated(serials: &[Serial]) -> Observed {
+    let mut observed = running(3, &[1, 2, 3]);
+    for serial in serials {
+        observed.pods.get_mut(serial).unwrap().revision = "old".into();
+    }
+    observed.switchover.successors = vec!["db-2".into(), "db-3".into()];
+    observed
+}
+
+/// Returns the change of the label of the former primary.
+fn no_longer_primary() -> Action {
+    Action::SetRole(1, "p-1".into(), Role::Replica)
+}
+
+#[test]
+fn standbys_are_replaced_one_at_a_time_before_the_primary() {
+    let observed = outdated(&[1, 2, 3]);
+    let decision = decide(&observed);
+    assert_eq!(decision.actions, [Action::DeletePod(3, "p-3".into())]);
+    assert_eq!(decision.outdated, [1, 2, 3]);
+    assert_eq!(decision.membership, observed.membership);
+
+    let mut starting = outdated(&[1, 2]);
+    starting.synchronous.streaming.retain(|name| name != "db-3");
+    assert_eq!(decide(&starting).actions, [], "the new Pod does not stream yet");
+    assert_eq!(decide(&outdated(&[1, 2])).actions, [Action::DeletePod(2, "p-2".into())]);
+
+    let decision = decide(&outdated(&[1]));
+    let failover = &decision.membership.failover;
+    assert_eq!((failover.target.as_ref(), failover.epoch), (None, 2), "a switchover begins");
+    assert_eq!(failover.switchover.as_deref(), Some("any"));
+    assert_eq!(decision.actions, [no_longer_primary()], "the primary stops before the others are sealed");
+}
+
+#[test]
+fn primary_of_a_manual_update_waits_for_a_request() {
+    let mut observed = outdated(&[1]);
+    observed.updates.primary = PrimaryUpdate::Manual;
+    let decision = decide(&observed);
+    assert_eq!((decision.actions, decision.membership), (Vec::new(), observed.membership.clone()));
+    observed.switchover.request = Some("db-3".into());
+    let decision = decide(&observed);
+    assert_eq!(decision.membership.failover.switchover.as_deref(), Some("db-3"));
+    assert_eq!(decision.actions, [no_longer_primary(), Action::ForgetSwitchover("db-3".into())]);
+}
+
+#[test]
+fn pod_that_does_not_work_is_replaced_at_once_if_it_is_of_a_former_spec() {
+    let mut observed = outdated(&[1, 2]);
+    observed.pods.get_mut(&2).unwrap().is_ready = false;
+    assert_eq!(decide(&observed).actions, [], "it answers, so it may have rows that others lack");
+    observed.reports.remove(&2);
+    assert_eq!(decide(&observed).actions, [Action::DeletePod(2, "p-2".into())]);
+    observed.pods.get_mut(&2).unwrap().revision = "new".into();
+    assert_eq!(decide(&observed).actions, [], "the spec is the present one");
+    observed.updates.revision = None;
+    assert_eq!(decide(&observed).outdated, [0; 0], "no Pod can be created now");
+}
+
+#[test]
+fn single_member_restarts() {
+    let mut observed = running(1, &[1]);
+    observed.pods.get_mut(&1).unwrap().revision = "old".into();
+    assert_eq!(decide(&observed).actions, [Action::DeletePod(1, "p-1".into())]);
+    observed.updates.primary = PrimaryUpdate::Manual;
+    assert_eq!(decide(&observed).actions, []);
+    // A Pod that cannot be scheduled does no work that a deletion interrupts.
+    observed.pods.get_mut(&1).unwrap().is_ready = false;
+    observed.reports.clear();
+    assert_eq!(decide(&observed).actions, [Action::DeletePod(1, "p-1".into())]);
+}
+
+#[test]
+fn request_is_acted_on_once() {
+    let mut observed = outdated(&[]);
+    let request = |observed: &mut Observed, name: &str| observed.switchover.request = Some(name.into());
+    request(&mut observed, "db-9");
+    let decision = decide(&observed);
+    assert_eq!((decision.membership, decision.actions), (observed.membership.clone(), Vec::new()));
+    request(&mut observed, "db-1");
+    let decision = decide(&observed);
+    assert_eq!(decision.membership.failover.epoch, 1, "it is the primary already");
+    assert_eq!(decision.actions, [Action::ForgetSwitchover("db-1".into())]);
+    observed.membership = decision.membership;
+    assert_eq!(decide(&observed).membership, observed.membership, "the annotation is still there");
+    observed.switchover.request = None;
+    assert_eq!(decide(&observed).membership.failover.switchover, None);
+}
+
+#[test]
+fn request_works_although_failover_is_disabled() {
+    let mut observed = outdated(&[]);
+    observed.failover.enabled = false;
+    observed.switchover.request = Some("db-2".into());
+    let decision = decide(&observed);
+    assert_eq!((decision.membership.failover.epoch, decision.obstacle), (2, None));
+}
+
+#[test]
+fn standbys_are_sealed_after_the_primary_has_stopped() {
+    let mut observed = outdated(&[]);
+    observed.switchover.request = Some("any".into());
+    observed.membership = decide(&observed).membership;
+    observed.switchover.request = None;
+    observed.failover.since_change = Duration::from_secs(1);
+    for state in [InstanceState::Primary, InstanceState::Stopping] {
+        observed.reports.get_mut(&1).unwrap().state = state;
+        assert_eq!(decide(&observed).actions, [no_longer_primary()], "{state:?}");
+    }
+    observed.reports.get_mut(&1).unwrap().state = InstanceState::Hold;
+    let actions = decide(&observed).actions;
+    let seals = actions.iter().filter(|action| matches!(action, Action::Seal(_, 2))).count();
+    assert_eq!(seals, 3, "{actions:?}");
 }

@@ -1,6 +1,7 @@
 //! Computes the reporting part of the status. Pure functions.
 
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 use operator_core::{
     ReconcileError,
     conditions::{NewCondition, READY, Status, set_conditions},
@@ -8,9 +9,9 @@ use operator_core::{
 };
 
 use crate::{
-    api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus},
-    build::{member_name, selector_string, service},
-    condition_types::{AVAILABLE, DATA_SAFE, SCALING, VERSION_SUPPORTED},
+    api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus, PrimaryUpdate},
+    build::{SWITCHOVER, member_name, selector_string, service},
+    condition_types::{AVAILABLE, DATA_SAFE, SCALING, UPGRADING, VERSION_SUPPORTED},
     decide::{FailoverObstacle, VolumeProblem},
     error::Error,
     members::MemberState,
@@ -28,6 +29,10 @@ pub(crate) struct Observation<'a> {
     pub(crate) problems: &'a [(Serial, VolumeProblem)],
     /// Why no member replaces the primary.
     pub(crate) obstacle: Option<&'a FailoverObstacle>,
+    /// Members whose Pods have to be replaced.
+    pub(crate) outdated: &'a [Serial],
+    /// Standbys that could replace the primary at once.
+    pub(crate) successors: &'a [String],
     /// Failures of this reconcile.
     pub(crate) failures: &'a [Failure],
     /// The version that runs.
@@ -67,7 +72,7 @@ pub(crate) fn status(
     }
     let generation = cluster.metadata.generation.unwrap_or_default();
     let conditions = new_conditions(cluster, &status.instances, observed);
-    status.phase = phase(observed.membership);
+    status.phase = phase(observed);
     status.reason = conditions.last().map_or_else(String::new, |ready| ready.reason.to_owned());
     status.control_paused = cluster.spec.paused;
     status.observed_generation = Some(generation);
@@ -77,17 +82,25 @@ pub(crate) fn status(
     status.selector = selector_string(cluster);
     status.services = service::names(cluster);
     if let Ok(served) = observed.version {
-        status.current_version.clone_from(&served.version);
+        let is_current = observed.outdated.is_empty() || status.current_version.is_empty();
+        if is_current {
+            status.current_version.clone_from(&served.version);
+        }
+        let is_new = status.current_version != served.version;
+        status.target_version = if is_new { served.version.clone() } else { String::new() };
     }
     status.conditions = set_conditions(&status.conditions, &conditions, generation, now);
     status
 }
 
-fn phase(membership: &Membership) -> Phase {
-    match (membership.is_bootstrapped(), &membership.failover.current) {
-        (false, _) => Phase::Creating,
-        (true, Some(_)) => Phase::Running,
-        (true, None) => Phase::FailingOver,
+fn phase(observed: &Observation<'_>) -> Phase {
+    let membership = observed.membership;
+    match &membership.failover.current {
+        _ if !membership.is_bootstrapped() => Phase::Creating,
+        None if membership.failover.switchover.is_some() => Phase::SwitchingOver,
+        None => Phase::FailingOver,
+        Some(_) if !observed.outdated.is_empty() => Phase::Upgrading,
+        Some(_) => Phase::Running,
     }
 }
 
@@ -107,16 +120,21 @@ fn new_conditions(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
-) -> [NewCondition; 5] {
-    let available = available(instances, observed);
+) -> [NewCondition; 6] {
+    let available = available(cluster, instances, observed);
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
     let version = version_supported(observed.version);
-    let ready = summary(cluster, instances, [&available, &scaling]);
-    [available, data_safe, scaling, version, ready]
+    let upgrading = upgrading(cluster, observed);
+    let ready = summary(cluster, instances, [&available, &scaling, &upgrading]);
+    [available, data_safe, scaling, upgrading, version, ready]
 }
 
-fn available(instances: &[InstanceStatus], observed: &Observation<'_>) -> NewCondition {
+fn available(
+    cluster: &PostgresCluster,
+    instances: &[InstanceStatus],
+    observed: &Observation<'_>,
+) -> NewCondition {
     let membership = observed.membership;
     let primary = instances.iter().find(|instance| membership.is_primary(instance.serial));
     let is_false = |reason, message: String| NewCondition::is_false(AVAILABLE, reason, message);
@@ -126,20 +144,41 @@ fn available(instances: &[InstanceStatus], observed: &Observation<'_>) -> NewCon
             is_false(reason, message)
         }
         (Some(primary), None) if primary.ready => {
-            NewCondition::is_true(AVAILABLE, reasons::AS_SPECIFIED, format!("{} takes writes", primary.name))
+            let waits = waiting_switchover(cluster, observed).unwrap_or_default();
+            let message = format!("{} takes writes{waits}", primary.name);
+            NewCondition::is_true(AVAILABLE, reasons::AS_SPECIFIED, message)
         }
         (Some(primary), None) => {
             is_false(reasons::NO_PRIMARY, format!("the primary {} is not ready", primary.name))
         }
-        (None, None) if membership.is_bootstrapped() => is_false(
-            reasons::FAILING_OVER,
-            match &membership.failover.target {
+        (None, None) if membership.is_bootstrapped() => {
+            let failover = &membership.failover;
+            let is_planned = failover.switchover.is_some();
+            let reason = if is_planned { reasons::SWITCHING_OVER } else { reasons::FAILING_OVER };
+            let message = match &failover.target {
                 Some(target) => format!("{target} becomes the primary"),
+                None if is_planned => "the primary stops".to_owned(),
                 None => "the members are asked what they have".to_owned(),
-            },
-        ),
+            };
+            is_false(reason, message)
+        }
         (None, None) => is_false(reasons::NO_PRIMARY, "no member has created the database yet".to_owned()),
     }
+}
+
+/// Returns why a switchover that is requested has not begun.
+fn waiting_switchover(cluster: &PostgresCluster, observed: &Observation<'_>) -> Option<String> {
+    let request = cluster.annotations().get(SWITCHOVER)?;
+    let is_due = observed.membership.failover.switchover.as_ref() != Some(request);
+    let successors = match observed.successors.join(", ") {
+        none if none.is_empty() => "no standby".to_owned(),
+        names => names,
+    };
+    is_due.then(|| {
+        format!(
+            "; the switchover to {request} waits until that member streams and has caught up, as {successors} has"
+        )
+    })
 }
 
 fn describe_obstacle(obstacle: &FailoverObstacle) -> (&'static str, String) {
@@ -206,6 +245,34 @@ fn scaling(
     NewCondition::is_true(SCALING, reasons::SCALING, message)
 }
 
+/// True while Pods of a former spec are replaced; false with a reason if that waits for a person.
+fn upgrading(cluster: &PostgresCluster, observed: &Observation<'_>) -> NewCondition {
+    let is_false = |reason, message| NewCondition::is_false(UPGRADING, reason, message);
+    if let Ok(Served { deviation: Some(deviation), .. }) = observed.version
+        && deviation.reason == reasons::MAJOR_VERSION_CHANGE
+    {
+        return is_false(deviation.reason, deviation.message.clone());
+    }
+    let members = observed.membership.members.len();
+    let message =
+        format!("{} of {members} Pods are as specified", members.saturating_sub(observed.outdated.len()));
+    let is_manual = cluster.spec.updates.primary == PrimaryUpdate::Manual;
+    match observed.outdated {
+        [] => is_false(reasons::AS_SPECIFIED, message),
+        _ if cluster.spec.paused => is_false(reasons::PAUSED, format!("{message}; spec.paused is true")),
+        [serial] if is_manual && observed.membership.is_primary(*serial) => {
+            let primary = member_name(cluster, *serial);
+            let remedy = if members == 1 {
+                format!("delete the Pod {primary} to restart the primary")
+            } else {
+                format!("set the annotation {SWITCHOVER}=any to replace the primary {primary}")
+            };
+            is_false(reasons::SWITCHOVER_REQUIRED, format!("{message}; {remedy}"))
+        }
+        _ => NewCondition::is_true(UPGRADING, reasons::ROLLING_OUT, message),
+    }
+}
+
 /// Returns what a person has to solve, as a reason and a message.
 fn blocked(cluster: &PostgresCluster, observed: &Observation<'_>) -> Option<(&'static str, String)> {
     if let Some(failure) = observed.failures.first() {
@@ -246,13 +313,10 @@ fn describe(problem: VolumeProblem, member: &str) -> (&'static str, String) {
 
 fn version_supported(version: &Result<Served, Unsupported>) -> NewCondition {
     match version {
-        Ok(Served { substitution: None, version, .. }) => {
+        Ok(Served { deviation: None, version, .. }) => {
             NewCondition::is_true(VERSION_SUPPORTED, reasons::AS_SPECIFIED, format!("PostgreSQL {version}"))
         }
-        Ok(Served { substitution: Some(message), .. }) => {
-            NewCondition::is_false(VERSION_SUPPORTED, reasons::END_OF_LIFE, message.clone())
-        }
-        Err(unsupported) => {
+        Ok(Served { deviation: Some(unsupported), .. }) | Err(unsupported) => {
             NewCondition::is_false(VERSION_SUPPORTED, unsupported.reason, unsupported.message.clone())
         }
     }
@@ -262,13 +326,13 @@ fn version_supported(version: &Result<Served, Unsupported>) -> NewCondition {
 fn summary(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
-    [available, scaling]: [&NewCondition; 2],
+    [available, scaling, upgrading]: [&NewCondition; 3],
 ) -> NewCondition {
     if available.status == Status::False {
         return NewCondition::is_false(READY, available.reason, available.message.clone());
     }
-    if scaling.reason != reasons::AS_SPECIFIED {
-        return NewCondition::is_false(READY, scaling.reason, scaling.message.clone());
+    if let Some(change) = [scaling, upgrading].into_iter().find(|one| one.reason != reasons::AS_SPECIFIED) {
+        return NewCondition::is_false(READY, change.reason, change.message.clone());
     }
     let ready = instances.iter().filter(|instance| instance.ready).count();
     let message = format!("{ready} of {} members are ready", cluster.spec.size);

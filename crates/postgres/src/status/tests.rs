@@ -13,8 +13,8 @@ use crate::{
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn served(substitution: Option<String>) -> Served {
-    Served { version: "18.6".into(), image: "postgres:18.6".into(), user: 999, substitution }
+fn served(deviation: Option<Unsupported>) -> Served {
+    Served { version: "18.6".into(), image: "postgres:18.6".into(), user: 999, deviation }
 }
 
 /// Returns a cluster of this size in which these members have joined. The first is the primary.
@@ -61,6 +61,8 @@ fn conditions_follow_the_members() {
             pods: &ready(ready_members),
             problems: &[],
             obstacle: None,
+            outdated: &[],
+            successors: &[],
             failures: &[],
             version: &version,
         };
@@ -78,6 +80,8 @@ fn what_blocks_a_member_is_named_with_a_remedy() {
         pods: &ready(&[1]),
         problems: &[(2, VolumeProblem::Lost)],
         obstacle: None,
+        outdated: &[],
+        successors: &[],
         failures: &[],
         version: &Ok(served(None)),
     };
@@ -90,12 +94,17 @@ fn what_blocks_a_member_is_named_with_a_remedy() {
 #[test]
 fn substituted_version_is_reported_and_does_not_block() {
     let cluster = cluster(&json!({"size": 1, "version": "9.6.3"}));
-    let version = Ok(served(Some("9.6.3 is not supported".to_owned())));
+    let version = Ok(served(Some(Unsupported {
+        reason: reasons::END_OF_LIFE,
+        message: "9.6.3 is not supported".to_owned(),
+    })));
     let observed = Observation {
         membership: &membership(&[1]),
         pods: &ready(&[1]),
         problems: &[],
         obstacle: None,
+        outdated: &[],
+        successors: &[],
         failures: &[],
         version: &version,
     };
@@ -124,6 +133,8 @@ fn failover_and_its_obstacles_are_reported() {
             pods: &ready(&[2, 3]),
             problems: &[],
             obstacle: obstacle.as_ref(),
+            outdated: &[],
+            successors: &[],
             failures: &[],
             version: &version,
         };
@@ -153,6 +164,8 @@ fn data_are_safe_if_every_configuration_that_may_be_in_force_has_enough_standbys
             pods: &[],
             problems: &[],
             obstacle: None,
+            outdated: &[],
+            successors: &[],
             failures: &[],
             version: &version,
         };
@@ -173,6 +186,8 @@ fn address_of_a_member_stays_until_its_next_pod_has_one() {
             pods,
             problems: &[],
             obstacle: None,
+            outdated: &[],
+            successors: &[],
             failures: &[],
             version: &version,
         };

@@ -6,6 +6,8 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
+use postgres::SWITCHOVER;
+use postgres_model::failover::ANY;
 use postgres_processes::Database;
 use rustix::process::Signal;
 
@@ -33,9 +35,11 @@ enum Fault {
     Cut,
     /// The processes of PostgreSQL stand still.
     Hang,
+    /// No fault: another member becomes the primary on request.
+    SwitchOver,
 }
 
-const ALL: [Fault; 4] = [Fault::Kill, Fault::Crash, Fault::Cut, Fault::Hang];
+const ALL: [Fault; 5] = [Fault::Kill, Fault::Crash, Fault::Cut, Fault::Hang, Fault::SwitchOver];
 
 /// A database with a client that has written rows.
 struct Trial {
@@ -57,15 +61,19 @@ impl Trial {
         let other = self.random.choice(others).filter(|_| self.random.u8(0..4) == 0);
         let victim = other.unwrap_or_else(|| primary.clone());
         let began = Instant::now();
+        if matches!(fault, Fault::SwitchOver) {
+            self.database.annotate(SWITCHOVER, ANY).await?;
+        }
         let member = self.database.kubelet.member(&victim)?;
         match fault {
+            Fault::SwitchOver => {}
             Fault::Kill => member.kill()?,
             Fault::Crash => member.signal_postgresql(Signal::KILL)?,
             Fault::Cut => member.api.cut(),
             Fault::Hang => member.signal_postgresql(Signal::STOP)?,
         }
         // The session writes as long as it can: a primary that is cut off, until it is fenced.
-        let is_primary = victim == primary;
+        let is_primary = victim == primary || matches!(fault, Fault::SwitchOver);
         while (is_primary || began.elapsed() < QUIET) && self.ledger.write(&client).await {}
         let stopped = Instant::now();
         self.until_writable().await?;
@@ -74,7 +82,7 @@ impl Trial {
         match fault {
             Fault::Kill => member.start()?,
             Fault::Cut => member.api.heal(),
-            Fault::Crash | Fault::Hang => {}
+            Fault::Crash | Fault::Hang | Fault::SwitchOver => {}
         }
         // A standby that hangs is nobody's concern but its own.
         if matches!(fault, Fault::Hang) {

@@ -1,22 +1,72 @@
 //! Rows that were acknowledged.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Context, Result};
 use postgres_processes::Member;
-use tokio::time::timeout;
+use tokio::{
+    sync::oneshot,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
 use tokio_postgres::{Client, NoTls};
 
+/// Time between two attempts to connect.
+const RECONNECT: Duration = Duration::from_millis(20);
 /// How long a statement may take.
 const STATEMENT: Duration = Duration::from_secs(3);
 
 /// Connects to a member as the writer.
 pub(crate) async fn connect(member: &Member) -> Result<Client> {
+    connect_to(member.address).await
+}
+
+async fn connect_to(address: IpAddr) -> Result<Client> {
     let mut config = tokio_postgres::Config::new();
-    config.host(member.address.to_string()).user("writer").password("secret").dbname("postgres");
+    config.host(address.to_string()).user("writer").password("secret").dbname("postgres");
     let (client, connection) = timeout(STATEMENT, config.connect(NoTls)).await??;
     tokio::spawn(connection);
     Ok(client)
+}
+
+/// A client that writes all the time, to whichever member accepts that.
+pub(crate) struct Application {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<(Ledger, Duration)>,
+}
+
+impl Application {
+    /// Starts to write.
+    pub(crate) fn start(mut ledger: Ledger, members: &[Member]) -> Self {
+        let addresses: Vec<_> = members.iter().map(|member| member.address).collect();
+        let (stop, mut stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut longest = Duration::ZERO;
+            let mut last = Instant::now();
+            for address in addresses.into_iter().cycle() {
+                let client = connect_to(address).await;
+                while let Ok(client) = &client
+                    && ledger.write(client).await
+                {
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                    if stopped.try_recv().is_ok() {
+                        return (ledger, longest);
+                    }
+                }
+                sleep(RECONNECT).await;
+            }
+            (ledger, longest)
+        });
+        Self { stop, task }
+    }
+
+    /// Stops after the next row. Returns the ledger, and the longest time between two rows.
+    pub(crate) async fn stop(self) -> Result<(Ledger, Duration)> {
+        // Fails if the writer has panicked, which the task tells.
+        let _ = self.stop.send(());
+        Ok(self.task.await?)
+    }
 }
 
 /// A writer, and the numbers that it saw acknowledged.

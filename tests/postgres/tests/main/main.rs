@@ -17,4 +17,5 @@ mod life;
 mod no_op;
 mod rights;
 mod support;
+mod switchover;
 mod walk_through;

@@ -8,7 +8,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use operator_core::{Controller, labels, rbac::Rule};
-use postgres::{PostgresCluster, PostgresClusterController};
+use postgres::{PostgresCluster, PostgresClusterController, SWITCHOVER};
 use serde_json::json;
 
 use crate::support::TestEnv;
@@ -85,6 +85,7 @@ async fn every_right_is_used() {
     for (kind, name) in CHILDREN {
         env.remove_label(kind, name).await;
     }
+    env.kubectl(&["annotate", "postgrescluster", "db", &format!("{SWITCHOVER}=db-1")]).await.unwrap();
     env.change("db", json!({"size": 1})).await;
 
     let (harness, clusters) = (env.harness.clone(), env.api::<PostgresCluster>());
