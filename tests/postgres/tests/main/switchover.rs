@@ -81,6 +81,19 @@ async fn switchover_on_request_loses_no_row() {
 }
 
 #[tokio::test]
+async fn switchover_without_synchronous_replication_loses_no_row() {
+    let mut database = Database::new(2).await.unwrap();
+    database.until_complete().await.unwrap();
+    let ledger = Ledger::create(&database.kubelet.members[0]).unwrap();
+    let application = Application::start(ledger, &database.kubelet.members);
+    database.annotate(SWITCHOVER, "db-2").await.unwrap();
+    database.until_failed_over().await.unwrap();
+    database.until_complete().await.unwrap();
+    assert_eq!(database.status.primary.current, "db-2");
+    check(&mut database, application, "a switchover of two members").await.unwrap();
+}
+
+#[tokio::test]
 async fn switchover_to_an_unknown_member_waits_and_is_explained() {
     let mut database = database().await.unwrap();
     database.annotate(SWITCHOVER, "db-9").await.unwrap();
