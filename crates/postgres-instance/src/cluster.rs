@@ -11,6 +11,7 @@ use kube::{
 use postgres_model::{
     instance::ClusterView,
     lsn::Lsn,
+    parameters::Parameters,
     sync::{SyncConfiguration, SyncConfigurationError},
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
@@ -33,6 +34,8 @@ pub(crate) struct Spec {
     size: i32,
     #[serde(default)]
     bootstrap: Bootstrap,
+    #[serde(default)]
+    parameters: Parameters,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -133,6 +136,8 @@ pub(crate) struct MemberCluster {
     pub(crate) sync: Result<SyncConfiguration, SyncConfigurationError>,
     /// The database of the application.
     pub(crate) application: Application,
+    /// Parameters of PostgreSQL.
+    pub(crate) parameters: Parameters,
     addresses: BTreeMap<String, Option<IpAddr>>,
     /// Domain of the members.
     domain: String,
@@ -165,6 +170,7 @@ impl MemberCluster {
             view,
             sync: status.sync.to_apply(),
             application: cluster.spec.bootstrap.initdb.clone(),
+            parameters: cluster.spec.parameters.clone(),
             addresses: instances
                 .map(|instance| (instance.name.clone(), instance.address.parse().ok()))
                 .collect(),

@@ -3,13 +3,13 @@
 //! Its files are beside the data directory, so that copies of the data directory do not contain them.
 
 use std::{
-    fmt::Write,
     fs, io,
     net::IpAddr,
     path::{Path, PathBuf},
 };
 
 use postgres_model::{
+    parameters::Parameters,
     status_api::MEMBER,
     sync::{SyncConfiguration, SyncMethod},
 };
@@ -24,6 +24,8 @@ pub(crate) const SUPERUSER: &str = "postgres";
 pub(crate) const PORT: u16 = 5432;
 /// Copy of the private key with which a standby receives WAL.
 const STREAMING_KEY: &str = "streaming.key";
+/// `shared_buffers` are this part of the memory, as the manual suggests.
+const SHARED_BUFFERS: u64 = 4;
 /// Name of the map of operating system users in `pg_ident.conf`.
 const USER_MAP: &str = "ensemble";
 
@@ -40,6 +42,8 @@ pub(crate) struct Static {
     pub(crate) certificates: PathBuf,
     /// Name of the operating system user.
     pub(crate) user: String,
+    /// Bytes of memory that the container may use, if they are limited.
+    pub(crate) memory: Option<u64>,
 }
 
 /// What changes by a reload.
@@ -49,6 +53,8 @@ pub(crate) struct Dynamic {
     pub(crate) upstream: Option<Upstream>,
     /// Synchronous replication.
     pub(crate) sync: SyncConfiguration,
+    /// Parameters of the spec, which PostgreSQL accepts.
+    pub(crate) parameters: Parameters,
 }
 
 /// Another member.
@@ -85,10 +91,14 @@ impl Static {
         let path = |folder: &Path, file: &str| folder.join(file).display().to_string();
         let mut text =
             format!("# The certificates of the server have the digest {}.\n", certificates(&server));
-        let mut set = |name: &str, value: &str| {
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{name} = {}", quoted(value));
-        };
+        let mut set = |name: &str, value: &str| text.push_str(&line(name, value));
+        if let Some(memory) = self.memory {
+            set("shared_buffers", &format!("{}kB", memory / SHARED_BUFFERS / 1024));
+        }
+        for (name, value) in &dynamic.parameters {
+            set(name, value);
+        }
+        // The last value of a parameter counts.
         set("listen_addresses", &self.address.to_string());
         set("port", &PORT.to_string());
         set("unix_socket_directories", &self.socket.display().to_string());
@@ -200,6 +210,11 @@ host    all             streaming_replica   all             reject
 host    all             all                 all             scram-sha-256
 ";
 
+/// Returns a line of `postgresql.conf`.
+pub(crate) fn line(name: &str, value: &str) -> String {
+    format!("{name} = {}\n", quoted(value))
+}
+
 /// Quotes a value for `postgresql.conf` and for connection strings. The two differ in what doubles a
 /// quote, and a backslash works in both.
 fn quoted(value: &str) -> String {
@@ -235,7 +250,20 @@ mod tests {
             socket: "/run/postgresql".into(),
             certificates: "/etc/ensemble".into(),
             user: "postgres".into(),
+            memory: None,
         }
+    }
+
+    #[test]
+    fn parameters_of_the_spec_come_before_those_of_the_instance() {
+        let parameters = [("work_mem", "8MB"), ("port", "1")];
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let dynamic = Dynamic { parameters, ..Dynamic::default() };
+        let fixed = Static { memory: Some(1 << 30), ..fixed() };
+        let text = fixed.parameters(Path::new("/data"), &dynamic);
+        let place = |line: &str| text.find(line).unwrap_or_else(|| panic!("no {line} in {text}"));
+        assert!(place("shared_buffers = '262144kB'\n") < place("work_mem = '8MB'\n"));
+        assert!(place("port = '1'\n") < place("port = '5432'\n"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod durable;
 mod election;
 mod fence;
 mod instance;
+mod parameters;
 mod probe;
 mod processes;
 mod programs;

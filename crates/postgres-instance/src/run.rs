@@ -24,6 +24,7 @@ use crate::{
     election::{Election, timing},
     fence::Fence,
     instance::{Instance, Retry},
+    parameters::AcceptedParameters,
     probe::Probe,
     processes::Processes,
     programs::Programs,
@@ -90,6 +91,7 @@ async fn run(settings: Run) -> Result<()> {
     let leases = Api::namespaced(client, &settings.namespace);
     let election =
         Election::start(leases, &settings.namespace, &settings.cluster, identity, timing, fence.clone());
+    let parameters = AcceptedParameters::read(volume.root())?;
     let instance = Instance {
         member: settings.member.clone(),
         pod_uid: settings.pod_uid.clone(),
@@ -106,6 +108,7 @@ async fn run(settings: Run) -> Result<()> {
         task: None,
         control: None,
         end: None,
+        parameters,
         roles: Roles::start(settings.sockets.clone(), settings.application_password.clone()),
         in_force: (None, InForce::default()),
         retry: Retry::default(),
@@ -194,6 +197,7 @@ fn fixed(settings: &Run) -> Result<Static> {
         socket: settings.sockets.clone(),
         certificates: settings.certificates.clone(),
         user: user_name()?,
+        memory: settings.memory_limit,
     })
 }
 

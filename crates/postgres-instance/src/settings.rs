@@ -57,6 +57,9 @@ pub(crate) struct Run {
     /// Folder with the programs of PostgreSQL. Without it, they are found by PATH.
     #[arg(long, env = "PROGRAMS")]
     pub(crate) programs: Option<PathBuf>,
+    /// Bytes of memory that the container may use.
+    #[arg(long, env = "MEMORY_LIMIT")]
+    pub(crate) memory_limit: Option<u64>,
     /// Duration of the Lease, in seconds. All members must have the same.
     #[arg(long, env = "LEASE_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(6..=60))]
     pub(crate) lease_seconds: u64,

@@ -12,6 +12,7 @@
 //! | [`sync`] | `synchronous_standby_names` |
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
 //! | [`instance`] | what an instance does next |
+//! | [`parameters`] | parameters of PostgreSQL in a spec |
 //! | [`report`] | what an instance answers to `GET /status` |
 //! | [`volume_state`] | what an instance keeps on its volume |
 //! | [`archive`] | keys of the objects in the archive, identifiers of backups |
@@ -39,6 +40,7 @@ mod hex;
 pub mod in_force;
 pub mod instance;
 pub mod lsn;
+pub mod parameters;
 pub mod report;
 pub mod status_api;
 pub mod sync;

@@ -6,6 +6,8 @@ pub const AVAILABLE: &str = "Available";
 pub const DATA_SAFE: &str = "DataSafe";
 /// Condition: members are being added or removed.
 pub const SCALING: &str = "Scaling";
+/// Condition: all members use the parameters of the spec.
+pub const CONFIGURATION_APPLIED: &str = "ConfigurationApplied";
 /// Condition: Pods of a former spec are being replaced.
 pub const UPGRADING: &str = "Upgrading";
 /// Condition: the version of the spec runs as written.

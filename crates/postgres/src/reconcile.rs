@@ -410,6 +410,7 @@ impl PostgresClusterController {
                 problems: &decision.problems,
                 obstacle: decision.obstacle.as_ref(),
                 outdated: &decision.outdated,
+                reports: &observed.reports,
                 successors: &observed.switchover.successors,
                 failures: &failures,
                 version,

@@ -77,6 +77,9 @@ reasons! {
         SWITCHOVER_REQUIRED = "SwitchoverRequired",
             "Only the primary is left of a rollout, and `spec.updates.primary` is `Manual`.",
             "Set the annotation `lukeb0nd.com/switchover=any` when it suits your application.";
+        RESTART_PENDING = "RestartPending",
+            "PostgreSQL uses a new parameter after a restart.",
+            "";
         PAUSED = "Paused",
             "`spec.paused` stops the controller.",
             "Set `spec.paused` to `false` to continue.";
@@ -181,6 +184,9 @@ reasons! {
         NOT_IN_CATALOG = "NotInCatalog",
             "The manager has no image for the version of the spec.",
             "Use a version that the message lists, or add an image to `--postgres-images`.";
+        PARAMETERS_REFUSED = "ParametersRefused",
+            "PostgreSQL refuses `spec.parameters`, and runs with the former ones.",
+            "The message has the words of PostgreSQL. Mend the parameter.";
         MAJOR_VERSION_CHANGE = "MajorVersionChange",
             "The spec has another major version than the data, so the former version runs.",
             "Set `spec.version` to the major version of the data. For another one, create a new \

@@ -23,6 +23,7 @@ use crate::{
     control_data::ControlFile,
     election::Election,
     fence::Fence,
+    parameters::AcceptedParameters,
     probe::Probe,
     roles::Roles,
     server::PostgresServer,
@@ -62,6 +63,8 @@ pub(crate) struct Instance {
     pub(crate) control: Option<ControlFile>,
     /// Where the WAL of a standby ends that is being stopped.
     pub(crate) end: Option<Position>,
+    /// The parameters of the spec.
+    pub(crate) parameters: AcceptedParameters,
     /// The roles and the database that a primary must have.
     pub(crate) roles: Roles,
     /// The synchronous configuration of the primary that started at this moment.
@@ -113,6 +116,9 @@ impl Instance {
         let cluster = cluster.and_then(|cluster| MemberCluster::new(&cluster, &self.member));
         // Another cluster of the same name decides nothing about this volume.
         let cluster = cluster.filter(|cluster| cluster.uid == self.volume.state().cluster_uid);
+        if let Some(cluster) = &cluster {
+            self.consider_parameters(cluster).await;
+        }
         self.retry.set_epoch(cluster.as_ref().map(|cluster| cluster.view.epoch));
         let observed = self.observe(cluster.as_ref()).await?;
         let plan = plan(&observed);
@@ -126,6 +132,14 @@ impl Instance {
         };
         self.report(&plan, &observed)?;
         result
+    }
+
+    /// Nothing waits for parameters that cannot be checked.
+    async fn consider_parameters(&mut self, cluster: &MemberCluster) {
+        let (programs, volume) = (&self.server.programs, self.volume.root());
+        if let Err(error) = self.parameters.consider(&cluster.parameters, programs, volume).await {
+            self.failed(&error.context("cannot check the parameters of the spec"));
+        }
     }
 
     /// Returns the last answer of PostgreSQL, unless the member was sealed after the question.

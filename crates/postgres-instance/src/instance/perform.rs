@@ -64,10 +64,10 @@ impl Instance {
             return Ok(());
         };
         let wanted = if matches!(self.server.observe(false), Server::Primary { .. }) {
-            primary(cluster)?
+            self.primary(cluster)?
         } else {
             let upstream = self.server.dynamic().upstream.as_ref().map(|upstream| upstream.name.as_str());
-            standby(upstream, cluster)
+            self.standby(upstream, cluster)
         };
         self.server.reload(&self.volume, wanted)?;
         let is_primary = self.answer().is_some_and(|answer| !answer.in_recovery);
@@ -124,7 +124,8 @@ impl Instance {
             durable::write(&path, stub.to_string().as_bytes(), 0o600)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        self.server.reload(&self.volume, primary(cluster)?)?;
+        let dynamic = self.primary(cluster)?;
+        self.server.reload(&self.volume, dynamic)?;
         self.server.permit_promotion()?;
         info!(%timeline, "promoting");
         self.task = Some(RunningTask::start(Task::Promote, tasks::promote(self.socket.clone(), timeline)));
@@ -141,7 +142,8 @@ impl Instance {
             }
         })?;
         info!(upstream, "starting as a standby");
-        self.server.start_standby(&self.volume, standby(upstream, cluster))?;
+        let dynamic = self.standby(upstream, cluster);
+        self.server.start_standby(&self.volume, dynamic)?;
         self.control = None;
         Ok(())
     }
@@ -154,14 +156,16 @@ impl Instance {
             state.promotion_begun = None;
         })?;
         info!("starting as the primary");
-        self.server.start_primary(&self.volume, primary(cluster)?)?;
+        let dynamic = self.primary(cluster)?;
+        self.server.start_primary(&self.volume, dynamic)?;
         Ok(())
     }
 
     fn follow(&mut self, upstream: &str, cluster: &MemberCluster) -> Result<()> {
         self.volume.update(|state| state.followed_timeline = Some(cluster.view.timeline))?;
         info!(upstream, "following");
-        self.server.reload(&self.volume, standby(Some(upstream), cluster))?;
+        let dynamic = self.standby(Some(upstream), cluster);
+        self.server.reload(&self.volume, dynamic)?;
         Ok(())
     }
 
@@ -171,7 +175,8 @@ impl Instance {
     /// not seen here, cannot connect any more.
     async fn seal(&mut self, epoch: u64, cluster: &MemberCluster) -> Result<()> {
         if self.server.started().is_some() {
-            self.server.reload(&self.volume, standby(None, cluster))?;
+            let dynamic = self.standby(None, cluster);
+            self.server.reload(&self.volume, dynamic)?;
             let end = now() + SEAL;
             let mut quiet = 0;
             while quiet < 2 {
@@ -187,6 +192,21 @@ impl Instance {
         self.volume.update(|state| state.sealed_epoch = Some(epoch))?;
         info!(epoch, "sealed");
         Ok(())
+    }
+
+    /// Returns the configuration of a standby.
+    fn standby(&self, upstream: Option<&str>, cluster: &MemberCluster) -> Dynamic {
+        Dynamic {
+            upstream: upstream.map(|member| cluster.upstream(member)),
+            parameters: self.parameters.accepted().clone(),
+            ..Dynamic::default()
+        }
+    }
+
+    /// Returns the configuration of a primary.
+    fn primary(&self, cluster: &MemberCluster) -> Result<Dynamic> {
+        let sync = cluster.sync.clone().context("cannot apply status.sync of the PostgresCluster")?;
+        Ok(Dynamic { upstream: None, sync, parameters: self.parameters.accepted().clone() })
     }
 
     /// Takes the result of a task.
@@ -220,15 +240,4 @@ impl Instance {
 
 fn observed_primary(observed: &Observed) -> bool {
     matches!(observed.server, Server::Primary { .. })
-}
-
-/// Returns the configuration of a standby.
-fn standby(upstream: Option<&str>, cluster: &MemberCluster) -> Dynamic {
-    Dynamic { upstream: upstream.map(|member| cluster.upstream(member)), ..Dynamic::default() }
-}
-
-/// Returns the configuration of a primary.
-fn primary(cluster: &MemberCluster) -> Result<Dynamic> {
-    let sync = cluster.sync.clone().context("cannot apply status.sync of the PostgresCluster")?;
-    Ok(Dynamic { upstream: None, sync })
 }

@@ -16,7 +16,7 @@ const FREE_UNIT: u64 = 64 << 20;
 
 impl Instance {
     /// Publishes the report, and whether the member is ready.
-    pub(super) fn report(&self, plan: &Plan, observed: &Observed) -> Result<()> {
+    pub(super) fn report(&mut self, plan: &Plan, observed: &Observed) -> Result<()> {
         let answer = self.answer();
         self.report_readiness(plan, observed, answer.as_ref());
         let control = match &observed.data {
@@ -42,6 +42,8 @@ impl Instance {
             sealed_epoch: self.volume.state().sealed_epoch,
             server_version: answer.as_ref().map(|answer| answer.version.clone()),
             pending_restart: answer.as_ref().is_some_and(|answer| answer.pending_restart),
+            parameters: self.parameters.settle(self.probe.asked()),
+            refused_parameters: self.parameters.refusal().map(str::to_owned),
             synchronous_standby_names: self.in_force.1.value().filter(|_| is_primary).map(str::to_owned),
             standbys: answer.map_or_else(Vec::new, |answer| answer.standbys),
             fencing: observed.cluster.as_ref().is_none_or(|view| view.fencing),

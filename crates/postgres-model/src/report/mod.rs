@@ -24,7 +24,7 @@ const MAX_NAME: usize = 63;
 /// Most bytes of a UID or of a version.
 const MAX_TEXT: usize = 128;
 /// Most bytes of a problem.
-const MAX_PROBLEM: usize = 1 << 10;
+pub const MAX_PROBLEM: usize = 1 << 10;
 /// Most bytes of `synchronous_standby_names`: 64 names with their quotation marks doubled.
 const MAX_STANDBY_NAMES: usize = 10 << 10;
 /// Most bytes of a history: 1,000 promotions and more.
@@ -69,6 +69,12 @@ pub struct InstanceReport {
     pub server_version: Option<String>,
     /// Whether a parameter waits for a restart of the server: `pending_restart` of `pg_settings`.
     pub pending_restart: bool,
+    /// [Fingerprint](crate::parameters::fingerprint) of the parameters of the spec that were read last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<u64>,
+    /// Why PostgreSQL refuses these parameters. It runs with the former ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_parameters: Option<String>,
     /// The parameter of this name on a primary, if it is [in force](crate::in_force).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synchronous_standby_names: Option<String>,
@@ -144,6 +150,8 @@ impl InstanceReport {
             sealed_epoch: None,
             server_version: None,
             pending_restart: false,
+            parameters: None,
+            refused_parameters: None,
             synchronous_standby_names: None,
             standbys: Vec::new(),
             fencing: true,
@@ -186,6 +194,7 @@ impl InstanceReport {
             ("managerVersion", Some(&self.manager_version), MAX_TEXT),
             ("history", self.history.as_ref(), MAX_HISTORY),
             ("problem", self.problem.as_ref(), MAX_PROBLEM),
+            ("refusedParameters", self.refused_parameters.as_ref(), MAX_PROBLEM),
             ("synchronousStandbyNames", self.synchronous_standby_names.as_ref(), MAX_STANDBY_NAMES),
         ];
         let names = self.standbys.iter().map(|standby| ("standbys.name", Some(&standby.name), MAX_NAME));

@@ -5,6 +5,7 @@
 mod bootstrap;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod parameters;
 mod replication;
 mod status;
 mod storage;
@@ -12,7 +13,7 @@ mod updates;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration, TopologySpreadConstraint};
 use kube::{CustomResource, KubeSchema};
-use postgres_model::version::VersionSpec;
+use postgres_model::{parameters::Parameters, version::VersionSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -51,6 +52,8 @@ pub use updates::{PrimaryUpdate, Updates};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("!has(self.spec.synchronous.number) || self.spec.synchronous.number < self.spec.size")
         .message("spec.synchronous.number must be lower than spec.size, because the primary does not wait for itself"),
+    validation = Rule::new(parameters::never_lowered())
+        .message("spec.parameters: max_connections, max_locks_per_transaction, max_prepared_transactions, and max_worker_processes can only be raised, because standbys need values as high as those of the primary"),
     validation = Rule::new("size(self.metadata.name) <= 50")
         .message("a PostgresCluster's name may have at most 50 characters, so that the names of its Pods and Services are valid"),
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
@@ -111,6 +114,28 @@ pub struct PostgresClusterSpec {
     /// 256Mi memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
+
+    /// parameters are parameters of PostgreSQL, such as work_mem. Most values take effect at once;
+    /// for others, the members are restarted one after the other. max_connections,
+    /// max_locks_per_transaction, max_prepared_transactions, and max_worker_processes can only be
+    /// raised. The default of shared_buffers is a quarter of the memory limit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 100), extend("additionalProperties" = {"type": "string", "maxLength": 1024}))]
+    #[x_kube(
+        validation = Rule::new(parameters::NAMES)
+            .message("parameters must have names of PostgreSQL in lower case, such as work_mem or pg_stat_statements.track"),
+        validation = Rule::new(parameters::not_reserved())
+            .message("parameters must not contain parameters that the instance manager sets, or that could lose data: see the limits of spec.parameters in the documentation"),
+        validation = Rule::new(parameters::VALUES)
+            .message("parameters must not contain control characters"),
+        validation = Rule::new(parameters::WAL_LEVEL)
+            .message("parameters.wal_level must be replica or logical, which standbys need"),
+        validation = Rule::new(parameters::SYNCHRONOUS_COMMIT)
+            .message("parameters.synchronous_commit must be on or remote_apply; a session can choose less for itself"),
+        validation = Rule::new(parameters::not_low())
+            .message("parameters max_connections, max_locks_per_transaction, max_prepared_transactions, and max_worker_processes must be numbers that are not below the defaults of PostgreSQL")
+    )]
+    pub parameters: Parameters,
 
     /// bootstrap decides how the database is created. It cannot be changed.
     #[serde(default)]

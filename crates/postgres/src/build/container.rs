@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::core::v1::{
         Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction, ObjectFieldSelector,
-        Probe, ResourceRequirements, SecurityContext, VolumeMount,
+        Probe, ResourceFieldSelector, ResourceRequirements, SecurityContext, VolumeMount,
     },
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
@@ -65,13 +65,18 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         name: APP.to_owned(),
         image: Some(images.postgres.to_owned()),
         command: Some(vec![format!("{PROGRAM_PATH}/ensemble-instance"), "run".to_owned()]),
-        env: Some(vec![
-            value("CLUSTER", cluster.name_any()),
-            field("POD_NAME", "metadata.name"),
-            field("POD_NAMESPACE", "metadata.namespace"),
-            field("POD_UID", "metadata.uid"),
-            value("LEASE_SECONDS", cluster.spec.failover.lease_seconds.to_string()),
-        ]),
+        env: Some(
+            [
+                value("CLUSTER", cluster.name_any()),
+                field("POD_NAME", "metadata.name"),
+                field("POD_NAMESPACE", "metadata.namespace"),
+                field("POD_UID", "metadata.uid"),
+                value("LEASE_SECONDS", cluster.spec.failover.lease_seconds.to_string()),
+            ]
+            .into_iter()
+            .chain(memory_limit(cluster))
+            .collect(),
+        ),
         ports: Some(vec![
             port(APP, PORT),
             port("status", status_api::PORT.into()),
@@ -100,6 +105,20 @@ fn field(name: &str, path: &str) -> EnvVar {
     let field = ObjectFieldSelector { field_path: path.to_owned(), ..ObjectFieldSelector::default() };
     let source = EnvVarSource { field_ref: Some(field), ..EnvVarSource::default() };
     EnvVar { name: name.to_owned(), value_from: Some(source), ..EnvVar::default() }
+}
+
+/// Returns an environment variable with the memory limit in bytes, if there is one. Without one, it
+/// would have the memory of the node.
+fn memory_limit(cluster: &PostgresCluster) -> Option<EnvVar> {
+    let resources = cluster.spec.resources.as_ref()?;
+    resources.limits.as_ref()?.get("memory")?;
+    let selector = ResourceFieldSelector {
+        container_name: Some(APP.to_owned()),
+        resource: "limits.memory".to_owned(),
+        divisor: None,
+    };
+    let source = EnvVarSource { resource_field_ref: Some(selector), ..EnvVarSource::default() };
+    Some(EnvVar { name: "MEMORY_LIMIT".to_owned(), value_from: Some(source), ..EnvVar::default() })
 }
 
 fn port(name: &str, number: i32) -> ContainerPort {

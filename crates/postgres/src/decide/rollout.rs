@@ -1,4 +1,5 @@
-//! Replaces Pods that were created from another spec, one at a time: the standbys first, and then the
+//! Replaces Pods that were created from another spec, or whose PostgreSQL needs a restart for a
+//! parameter, one at a time: the standbys first, and then the
 //! primary, after a switchover.
 
 use std::time::Duration;
@@ -18,7 +19,12 @@ const PAUSE: Duration = Duration::from_secs(10);
 pub(super) fn outdated(observed: &Observed, next: &Membership) -> Vec<Serial> {
     let Some(revision) = &observed.updates.revision else { return Vec::new() };
     let is_outdated = |serial: &Serial| {
-        observed.pods.get(serial).is_some_and(|pod| !pod.is_terminating && pod.revision != *revision)
+        let pod = observed.pods.get(serial).filter(|pod| !pod.is_terminating);
+        let report = observed.reports.get(serial);
+        pod.is_some_and(|pod| {
+            let needs_restart = report.is_some_and(|it| it.pending_restart && it.pod_uid == pod.uid);
+            pod.revision != *revision || needs_restart
+        })
     };
     next.staying().map(|member| member.serial).filter(is_outdated).collect()
 }

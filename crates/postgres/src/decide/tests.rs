@@ -462,6 +462,16 @@ fn pod_that_does_not_work_is_replaced_at_once_if_it_is_of_a_former_spec() {
 }
 
 #[test]
+fn member_that_waits_for_a_restart_is_replaced() {
+    let mut observed = outdated(&[]);
+    observed.reports.get_mut(&3).unwrap().pending_restart = true;
+    let decision = decide(&observed);
+    assert_eq!((decision.actions, decision.outdated), (vec![Action::DeletePod(3, "p-3".into())], vec![3]));
+    observed.reports.get_mut(&3).unwrap().pod_uid = "former".into();
+    assert_eq!(decide(&observed).actions, [], "the report is that of a former Pod");
+}
+
+#[test]
 fn single_member_restarts() {
     let mut observed = running(1, &[1]);
     observed.pods.get_mut(&1).unwrap().revision = "old".into();

@@ -4,14 +4,17 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use operator_core::{
     ReconcileError,
-    conditions::{NewCondition, READY, Status, set_conditions},
+    conditions::{NewCondition, READY, set_conditions},
     error::chain,
 };
+
+use postgres_model::{parameters::fingerprint, report::InstanceReport};
+use std::collections::BTreeMap;
 
 use crate::{
     api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus, PrimaryUpdate},
     build::{SWITCHOVER, member_name, selector_string, service},
-    condition_types::{AVAILABLE, DATA_SAFE, SCALING, UPGRADING, VERSION_SUPPORTED},
+    condition_types::{AVAILABLE, CONFIGURATION_APPLIED, DATA_SAFE, SCALING, UPGRADING, VERSION_SUPPORTED},
     decide::{FailoverObstacle, VolumeProblem},
     error::Error,
     members::MemberState,
@@ -31,6 +34,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) obstacle: Option<&'a FailoverObstacle>,
     /// Members whose Pods have to be replaced.
     pub(crate) outdated: &'a [Serial],
+    /// Reports of the members that answer.
+    pub(crate) reports: &'a BTreeMap<Serial, InstanceReport>,
     /// Standbys that could replace the primary at once.
     pub(crate) successors: &'a [String],
     /// Failures of this reconcile.
@@ -120,14 +125,15 @@ fn new_conditions(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
-) -> [NewCondition; 6] {
+) -> [NewCondition; 7] {
     let available = available(cluster, instances, observed);
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
     let version = version_supported(observed.version);
     let upgrading = upgrading(cluster, observed);
-    let ready = summary(cluster, instances, [&available, &scaling, &upgrading]);
-    [available, data_safe, scaling, upgrading, version, ready]
+    let applied = configuration_applied(cluster, observed);
+    let ready = summary(cluster, instances, &[&available, &scaling, &upgrading, &applied]);
+    [available, data_safe, scaling, upgrading, applied, version, ready]
 }
 
 fn available(
@@ -273,6 +279,34 @@ fn upgrading(cluster: &PostgresCluster, observed: &Observation<'_>) -> NewCondit
     }
 }
 
+/// True if all members that answer use the parameters of the spec.
+fn configuration_applied(cluster: &PostgresCluster, observed: &Observation<'_>) -> NewCondition {
+    let is_false = |reason, message| NewCondition::is_false(CONFIGURATION_APPLIED, reason, message);
+    let reports = || observed.reports.iter().map(|(serial, report)| (member_name(cluster, *serial), report));
+    let wanted = fingerprint(&cluster.spec.parameters);
+    // A member that has not read any yet is about to start.
+    let is_new = |report: &InstanceReport| report.parameters.is_some_and(|read| read != wanted);
+    if let Some((member, _)) = reports().find(|(_, report)| is_new(report)) {
+        return is_false(reasons::RECONCILING, format!("{member} has not read spec.parameters yet"));
+    }
+    let refusal = |(member, report): (String, &InstanceReport)| {
+        report.refused_parameters.as_ref().map(|reason| format!("PostgreSQL of {member}: {reason}"))
+    };
+    if let Some(message) = reports().find_map(refusal) {
+        return is_false(reasons::PARAMETERS_REFUSED, message);
+    }
+    match reports().find(|(_, report)| report.pending_restart) {
+        Some((member, _)) => {
+            is_false(reasons::RESTART_PENDING, format!("{member} has to restart for a parameter"))
+        }
+        None => NewCondition::is_true(
+            CONFIGURATION_APPLIED,
+            reasons::AS_SPECIFIED,
+            "the members use spec.parameters".to_owned(),
+        ),
+    }
+}
+
 /// Returns what a person has to solve, as a reason and a message.
 fn blocked(cluster: &PostgresCluster, observed: &Observation<'_>) -> Option<(&'static str, String)> {
     if let Some(failure) = observed.failures.first() {
@@ -323,16 +357,9 @@ fn version_supported(version: &Result<Served, Unsupported>) -> NewCondition {
 }
 
 /// Computes Ready: true if all members are ready and nothing else is to be done.
-fn summary(
-    cluster: &PostgresCluster,
-    instances: &[InstanceStatus],
-    [available, scaling, upgrading]: [&NewCondition; 3],
-) -> NewCondition {
-    if available.status == Status::False {
-        return NewCondition::is_false(READY, available.reason, available.message.clone());
-    }
-    if let Some(change) = [scaling, upgrading].into_iter().find(|one| one.reason != reasons::AS_SPECIFIED) {
-        return NewCondition::is_false(READY, change.reason, change.message.clone());
+fn summary(cluster: &PostgresCluster, instances: &[InstanceStatus], parts: &[&NewCondition]) -> NewCondition {
+    if let Some(part) = parts.iter().find(|part| part.reason != reasons::AS_SPECIFIED) {
+        return NewCondition::is_false(READY, part.reason, part.message.clone());
     }
     let ready = instances.iter().filter(|instance| instance.ready).count();
     let message = format!("{ready} of {} members are ready", cluster.spec.size);

@@ -29,6 +29,16 @@ async fn invalid_specs_are_refused_with_the_rule() {
         ),
         (json!({"bootstrap": {"initdb": {"owner": "pg_me"}}}), "not begin with pg_"),
         (json!({"bootstrap": {"initdb": {"owner": "a".repeat(64)}}}), "may not be more than 63"),
+        (json!({"parameters": {"Work_Mem": "1MB"}}), "names of PostgreSQL in lower case"),
+        (json!({"parameters": {"work_mem = 1": "x"}}), "names of PostgreSQL in lower case"),
+        (json!({"parameters": {"port": "1"}}), "must not contain parameters that the instance manager sets"),
+        (json!({"parameters": {"ssl_ciphers": "x"}}), "must not contain parameters that"),
+        (json!({"parameters": {"fsync": "off"}}), "must not contain parameters that"),
+        (json!({"parameters": {"work_mem": "1MB\nport = 1"}}), "must not contain control characters"),
+        (json!({"parameters": {"wal_level": "minimal"}}), "must be replica or logical"),
+        (json!({"parameters": {"synchronous_commit": "off"}}), "must be on or remote_apply"),
+        (json!({"parameters": {"max_connections": "99"}}), "not below the defaults of PostgreSQL"),
+        (json!({"parameters": {"max_connections": "many"}}), "not below the defaults of PostgreSQL"),
         (json!({"storage": {"size": "much"}}), "storage.size must be a quantity"),
         (json!({"storage": {"size": "1Mi"}}), "storage.size must be at least 256Mi"),
     ] {
@@ -56,6 +66,22 @@ async fn storage_only_grows() {
         assert!(error.contains(message), "{storage}: {error}");
     }
     env.change("db", json!({"storage": {"size": "3Gi"}})).await.unwrap();
+}
+
+#[tokio::test]
+async fn parameters_that_standbys_need_are_only_raised() {
+    let env = TestEnv::new().await;
+    let parameters = |value: &str| json!({"parameters": {"max_connections": value}});
+    env.create("db", json!({"paused": true})).await.unwrap();
+    env.change("db", parameters("150")).await.unwrap();
+    env.change("db", parameters("200")).await.unwrap();
+    for lower in
+        [parameters("199"), json!({"parameters": null}), json!({"parameters": {"max_connections": null}})]
+    {
+        let error = env.change("db", lower.clone()).await.unwrap_err().to_string();
+        assert!(error.contains("can only be raised"), "{lower}: {error}");
+    }
+    env.change("db", json!({"parameters": {"work_mem": "8MB"}})).await.unwrap();
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod interruptions;
 mod ledger;
 mod life;
 mod no_op;
+mod parameters;
 mod rights;
 mod support;
 mod switchover;

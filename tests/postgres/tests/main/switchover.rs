@@ -18,7 +18,7 @@ use crate::{
 const PAUSE: Duration = Duration::from_secs(6);
 
 /// Creates a database, and a client that writes to it.
-async fn with_writes() -> Result<(Database, Application)> {
+pub(crate) async fn with_writes() -> Result<(Database, Application)> {
     let database = database().await?;
     let ledger = Ledger::create(&database.kubelet.members[0])?;
     let application = Application::start(ledger, &database.kubelet.members);
@@ -26,7 +26,7 @@ async fn with_writes() -> Result<(Database, Application)> {
 }
 
 /// Stops the client. Checks that its rows are there, and that no member had to remove any.
-async fn check(database: &mut Database, application: Application, what: &str) -> Result<()> {
+pub(crate) async fn check(database: &mut Database, application: Application, what: &str) -> Result<()> {
     let (ledger, pause) = application.stop().await?;
     let (acknowledged, lost) = ledger.check(database.primary()?).await?;
     println!("{what}: {acknowledged} rows acknowledged, {} lost, {pause:.1?} without writes", lost.len());
@@ -38,15 +38,15 @@ async fn check(database: &mut Database, application: Application, what: &str) ->
 }
 
 /// UIDs of Pods, by their names.
-type Pods = BTreeMap<String, Option<String>>;
+pub(crate) type Pods = BTreeMap<String, Option<String>>;
 
-async fn pods(api: &Api<Pod>) -> Result<Pods> {
+pub(crate) async fn pods(api: &Api<Pod>) -> Result<Pods> {
     let pods = api.list(&ListParams::default()).await?;
     Ok(pods.into_iter().map(|pod| (pod.name_any(), pod.uid())).collect())
 }
 
 /// Waits until all Pods have been replaced. Returns their names in the order of their replacement.
-async fn until_replaced(database: &mut Database, before: &Pods) -> Result<Vec<String>> {
+pub(crate) async fn until_replaced(database: &mut Database, before: &Pods) -> Result<Vec<String>> {
     let api = database.kubelet.api::<Pod>();
     let mut order = Vec::new();
     let check = async |_: &[Member]| {
