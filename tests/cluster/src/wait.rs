@@ -12,7 +12,11 @@ use kube::runtime::wait::{Condition, await_condition};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-const POLL: Duration = Duration::from_millis(25);
+/// Shortest and longest time between two polls.
+const POLL: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
+/// The time between two polls is this part of the time waited so far. A poll can start a program:
+/// fewer of them leave the processor to what the test waits for.
+const POLL_PART: u32 = 8;
 
 /// Result of a poll.
 pub trait Outcome {
@@ -60,7 +64,7 @@ pub async fn eventually<O: Outcome>(
     let start = Instant::now();
     let mut seen = "no answer in time".to_owned();
     loop {
-        let remaining = patience.saturating_sub(start.elapsed()).max(POLL);
+        let remaining = patience.saturating_sub(start.elapsed()).max(POLL.0);
         match tokio::time::timeout(remaining, probe()).await {
             Ok(Ok(outcome)) => match outcome.settle() {
                 Ok(value) => return Ok(value),
@@ -73,7 +77,7 @@ pub async fn eventually<O: Outcome>(
         if start.elapsed() >= patience {
             bail!("waited {:.1} s for {what}; last seen: {seen}", patience.as_secs_f64());
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep((start.elapsed() / POLL_PART).clamp(POLL.0, POLL.1)).await;
     }
 }
 
