@@ -303,6 +303,9 @@ async fn start_components(
     let client = Client::try_from(config).context("create a client for the administrator")?;
     readiness::api_server(control_plane, &client).await?;
     options.progress.report(format!("API server ready after {:.1} s", start.elapsed().as_secs_f64()));
+    if !options.controllers {
+        return Ok(());
+    }
     control_plane.start(Component::KubeControllerManager)?;
     if options.scheduler {
         control_plane.start(Component::KubeScheduler)?;

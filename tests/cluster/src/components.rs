@@ -9,6 +9,7 @@ use crate::Options;
 use crate::addresses::SIMULATED_PODS;
 use crate::ports::Ports;
 use crate::release::Release;
+use crate::snapshot;
 
 /// A component of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -141,7 +142,7 @@ fn etcd(layout: &Layout, ports: Ports) -> Vec<String> {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
     vec![
-        layout.flag("data-dir", "etcd"),
+        layout.flag("data-dir", snapshot::DATA),
         "--name=etcd".to_owned(),
         format!("--listen-client-urls={client}"),
         format!("--advertise-client-urls={client}"),

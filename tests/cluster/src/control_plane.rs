@@ -44,6 +44,9 @@ impl ControlPlane {
         let layout = Layout::new(&claim.dir);
         let lifeline = Lifeline::new(&claim.dir, &claim.lock)?;
         let ports = ReservedPorts::any()?;
+        if let Some(snapshot) = &options.snapshot {
+            snapshot.restore(layout.dir())?;
+        }
         private_dir(&layout.pki())?;
         let authority = pki::write(&layout.pki())?;
         pki::write_private(&layout.path("audit-policy.yaml"), AUDIT_POLICY)?;

@@ -2,6 +2,7 @@
 
 use crate::binaries::Locator;
 use crate::progress::Progress;
+use crate::snapshot::Snapshot;
 use crate::state::StateRoot;
 
 /// Options of a cluster. By default it has two simulated nodes and reads its settings from the
@@ -16,8 +17,13 @@ pub struct Options {
     /// Number of real nodes, at most [`MAX_REAL_NODES`](crate::real_nodes::MAX_REAL_NODES). They run
     /// containers, and need root and the programs that [`check`](crate::real_nodes::check) names.
     pub real_nodes: usize,
+    /// Whether kube-controller-manager, kube-scheduler, and kwok run. Without them, there are no
+    /// nodes.
+    pub controllers: bool,
     /// Whether kube-scheduler runs.
     pub scheduler: bool,
+    /// Objects that the cluster has from the beginning.
+    pub snapshot: Option<Snapshot>,
     /// Additional arguments of kube-apiserver. They override the defaults.
     pub api_server_args: Vec<String>,
     /// Additional arguments of kube-controller-manager. They override the defaults.
@@ -36,7 +42,9 @@ impl Default for Options {
             name: None,
             nodes: 2,
             real_nodes: 0,
+            controllers: true,
             scheduler: true,
+            snapshot: None,
             api_server_args: Vec::new(),
             controller_manager_args: Vec::new(),
             locator: None,

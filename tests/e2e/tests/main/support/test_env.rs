@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use cluster::{Cluster, audit::AuditLog};
+use anyhow::Result;
+use cluster::{Cluster, Options, Snapshot, audit::AuditLog};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -75,19 +76,17 @@ impl TestEnv {
         self.account = create_account(&self.cluster).await;
     }
 
-    /// Starts a cluster with CRDs and RBAC.
+    /// Starts a cluster with CRDs and RBAC. They are installed once for all tests.
     pub(crate) async fn complete() -> Self {
-        let env = Self::bare().await;
-        env.install_crds().await;
-        env.grant_rights().await;
-        env
+        static INSTALLED: OnceCell<Snapshot> = OnceCell::const_new();
+        let take = async || Snapshot::take(install).await.unwrap();
+        let snapshot = Some(INSTALLED.get_or_init(take).await.clone());
+        Self::bare_on(Cluster::start(Options { snapshot, ..Options::default() }).await.unwrap()).await
     }
 
     /// Installs the CRDs.
     pub(crate) async fn install_crds(&self) {
-        let folder = path("deploy/crds");
-        self.kubectl(&["apply", "--server-side", "-f", &folder]).await.unwrap();
-        self.kubectl(&["wait", "--for=condition=Established", "-f", &folder]).await.unwrap();
+        install_crds(&self.cluster).await.unwrap();
     }
 
     /// Installs a foreign CRD that accepts any object.
@@ -110,7 +109,7 @@ impl TestEnv {
 
     /// Applies the deployed RBAC of the manager.
     pub(crate) async fn grant_rights(&self) {
-        self.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac")]).await.unwrap();
+        grant_rights(&self.cluster).await.unwrap();
     }
 
     /// Applies the RBAC for installing CRDs.
@@ -174,6 +173,22 @@ impl TestEnv {
         let forbidden = self.requests(&self.account).filter(|entry| entry.code == 403);
         assert_eq!(forbidden.entries, []);
     }
+}
+
+/// Installs CRDs and RBAC.
+async fn install(cluster: &Cluster) -> Result<()> {
+    install_crds(cluster).await?;
+    grant_rights(cluster).await
+}
+
+async fn install_crds(cluster: &Cluster) -> Result<()> {
+    let folder = path("deploy/crds");
+    cluster.kubectl(&["apply", "--server-side", "-f", &folder]).await?;
+    cluster.kubectl(&["wait", "--for=condition=Established", "-f", &folder]).await.map(drop)
+}
+
+async fn grant_rights(cluster: &Cluster) -> Result<()> {
+    cluster.kubectl(&["apply", "--server-side", "-f", &path("deploy/rbac")]).await.map(drop)
 }
 
 /// Creates the manager's namespace and ServiceAccount.
