@@ -106,10 +106,10 @@ fn new_controller_passes_clippy_and_its_tests() {
     assert!(output.contains("cargo test -p greeting"), "{output}");
 
     copy.cargo("fmt --package greeting --package manager --check");
-    // Including the manager gives the dependencies the same features as in the whole workspace.
-    let packages = "--package greeting --package manager";
-    copy.cargo(&format!("clippy --quiet {packages} --all-targets --no-deps -- --deny warnings"));
-    let output = copy.cargo(&format!("test {packages} --lib --test main"));
+    // With xtask, the dependencies have the same features as in the whole workspace.
+    let packages = "--package greeting --package manager --package xtask --lib --test main";
+    copy.cargo(&format!("clippy --quiet {packages} --no-deps -- --deny warnings"));
+    let output = copy.cargo(&format!("test {packages}"));
     for test in [
         "status::tests::",
         "message::the_sample_works",

@@ -47,12 +47,13 @@ pub fn build_ensemblectl(release: bool) -> Result<PathBuf> {
 
 fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     let mut cargo = cargo_in(&workspace());
-    // Builds together with xtask, so that xtask, the program, and the tests share the build of
-    // their dependencies.
-    let packages = ["--package", "xtask", "--package", "manager", "--package", package, "--bin", program];
-    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]).args(packages);
+    cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    cargo.args(["--package", package, "--bin", program]);
     if release {
         cargo.arg("--release");
+    } else {
+        // Enables the features of the tests, so that both share the build of their dependencies.
+        cargo.args(["--package", "xtask"]);
     }
     let output = cargo.stderr(Stdio::inherit()).output().context("run cargo")?;
     ensure!(output.status.success(), "cannot build {program}; see the errors of cargo above");

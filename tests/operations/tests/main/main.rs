@@ -14,6 +14,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod builds;
 mod modules;
 mod pages;
 mod subject;
