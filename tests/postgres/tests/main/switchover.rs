@@ -46,7 +46,7 @@ pub(crate) async fn pods(api: &Api<Pod>) -> Result<Pods> {
 }
 
 /// Waits until all Pods have been replaced. Returns their names in the order of their replacement.
-pub(crate) async fn until_replaced(database: &mut Database, before: &Pods) -> Result<Vec<String>> {
+async fn until_replaced(database: &mut Database, before: &Pods) -> Result<Vec<String>> {
     let api = database.kubelet.api::<Pod>();
     let mut order = Vec::new();
     let check = async |_: &[Member]| {
