@@ -115,10 +115,9 @@ fn cargo_test<S: AsRef<str>>(variables: &[(&str, String)], args: &[S]) -> Result
     command.args(["--config", RUNNER, "test"]).args(args.iter().map(S::as_ref));
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     if std::env::var_os(THREADS_VARIABLE).is_none() {
-        // Most tests wait for a busy control plane. One more than the number of cores keeps both
-        // busy.
+        // Most tests wait for a control plane. Three more than the number of cores keep all busy.
         let cores = available_parallelism().map_or(1, NonZero::get);
-        command.env(THREADS_VARIABLE, (cores + 1).to_string());
+        command.env(THREADS_VARIABLE, (cores + 3).to_string());
     }
     let mut tests = command.stdout(Stdio::piped()).spawn().context("run cargo")?;
     let mut output = Output::default();
