@@ -55,6 +55,13 @@ pub static METRICS_SERVER: Tool = Tool {
     ..Tool::new("metrics-server", include_str!("../modules/metrics-server/go.mod"))
 };
 
+/// versitygw, an S3 server with a folder as its storage, with which the archive of PostgreSQL is tested.
+pub static VERSITYGW: Tool = Tool {
+    module: "github.com/versity/versitygw",
+    package: "github.com/versity/versitygw/cmd/versitygw",
+    ..Tool::new("versitygw", include_str!("../modules/versitygw/go.mod"))
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +76,7 @@ mod tests {
             &LOCAL_PATH_PROVISIONER,
             &MEMCACHED_EXPORTER,
             &METRICS_SERVER,
+            &VERSITYGW,
         ];
         for tool in all {
             let id = tool.id().unwrap();

@@ -11,7 +11,7 @@ mod files;
 mod tool;
 
 pub use catalog::{
-    COREDNS, HELM, LOCAL_PATH_PROVISIONER, MEMCACHED_EXPORTER, METRICS_SERVER, PROMTOOL, VALE,
+    COREDNS, HELM, LOCAL_PATH_PROVISIONER, MEMCACHED_EXPORTER, METRICS_SERVER, PROMTOOL, VALE, VERSITYGW,
 };
 pub use files::{cache, discard, lock, with_suffix};
 pub use tool::Tool;
