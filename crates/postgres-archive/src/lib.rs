@@ -11,14 +11,43 @@
 //! |---|---|
 //! | [`settings`] | where the object store is, and the credentials |
 //! | [`store`] | objects that are written once; retries, deadlines, and errors of the store |
+//! | [`archive`] | the part of the archive that belongs to one database, and who may write there |
+//! | [`wal`] | archived and restored WAL, listings, timeline histories |
+//! | [`error`] | errors of the archive |
+//!
+//! # Examples
+//!
+//! ```no_run
+//! use postgres_archive::{Archive, Credentials, ObjectStore, ObjectStoreSettings};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = ObjectStoreSettings::new("s3://backups/eu", Credentials::new("AKIA", "secret"));
+//! let lineage = "db-2c1f1c4e".parse()?;
+//! let archive = Archive::new(ObjectStore::new(&settings)?, lineage, "7400000000000000001".parse()?);
+//! archive.claim("2c1f1c4e-0b51-4f0e-9d3c-6f1f4c1f2a3b", "db").await?;
+//! let segment = "000000010000000000000001";
+//! archive.archive_wal(segment.parse()?, format!("pg_wal/{segment}").as_ref()).await?;
+//! # Ok(())
+//! # }
+//! ```
 
+pub mod archive;
+mod blocking;
 mod checksum;
+mod compression;
+pub mod error;
 pub mod settings;
 pub mod store;
 mod text;
+pub mod wal;
+mod wal_header;
 
 pub use self::{
+    archive::{Archive, Claim},
     checksum::{Checksum, ParseChecksumError},
+    error::{ArchiveError, Damage},
     settings::{Credentials, ObjectStoreSettings, SettingsError},
     store::{ObjectStore, Put, StoreError},
+    wal::{ArchivedSegment, Restore},
+    wal_header::HeaderError,
 };
