@@ -13,6 +13,7 @@
 //! | [`store`] | objects that are written once; retries, deadlines, and errors of the store |
 //! | [`archive`] | the part of the archive that belongs to one database, and who may write there |
 //! | [`wal`] | archived and restored WAL, listings, timeline histories |
+//! | [`backup`] | base backups: parts, manifests, listings |
 //! | [`error`] | errors of the archive |
 //!
 //! # Examples
@@ -32,18 +33,22 @@
 //! ```
 
 pub mod archive;
+pub mod backup;
 mod blocking;
 mod checksum;
 mod compression;
 pub mod error;
 pub mod settings;
 pub mod store;
+#[cfg(test)]
+mod tests;
 mod text;
 pub mod wal;
 mod wal_header;
 
 pub use self::{
     archive::{Archive, Claim},
+    backup::{Backup, BackupData, BackupReader, BackupWriter, Backups, ClusterReference, Manifest, Part},
     checksum::{Checksum, ParseChecksumError},
     error::{ArchiveError, Damage},
     settings::{Credentials, ObjectStoreSettings, SettingsError},
