@@ -14,6 +14,7 @@
 //! | [`archive`] | the part of the archive that belongs to one database, and who may write there |
 //! | [`wal`] | archived and restored WAL, listings, timeline histories |
 //! | [`backup`] | base backups: parts, manifests, listings |
+//! | [`retention`] | which backups and which WAL go, and their removal |
 //! | [`error`] | errors of the archive |
 //!
 //! # Examples
@@ -38,6 +39,7 @@ mod blocking;
 mod checksum;
 mod compression;
 pub mod error;
+pub mod retention;
 pub mod settings;
 pub mod store;
 #[cfg(test)]
@@ -51,6 +53,7 @@ pub use self::{
     backup::{Backup, BackupData, BackupReader, BackupWriter, Backups, ClusterReference, Manifest, Part},
     checksum::{Checksum, ParseChecksumError},
     error::{ArchiveError, Damage},
+    retention::{FirstWal, Pruned, RetentionPlan, RetentionPolicy, plan_retention},
     settings::{Credentials, ObjectStoreSettings, SettingsError},
     store::{ObjectStore, Put, StoreError},
     wal::{ArchivedSegment, Restore},
