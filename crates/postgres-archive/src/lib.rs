@@ -15,6 +15,7 @@
 //! | [`wal`] | archived and restored WAL, listings, timeline histories |
 //! | [`backup`] | base backups: parts, manifests, listings |
 //! | [`retention`] | which backups and which WAL go, and their removal |
+//! | [`recovery`] | whether a recovery can reach its target |
 //! | [`error`] | errors of the archive |
 //!
 //! # Examples
@@ -39,6 +40,7 @@ mod blocking;
 mod checksum;
 mod compression;
 pub mod error;
+pub mod recovery;
 pub mod retention;
 pub mod settings;
 pub mod store;
@@ -53,6 +55,7 @@ pub use self::{
     backup::{Backup, BackupData, BackupReader, BackupWriter, Backups, ClusterReference, Manifest, Part},
     checksum::{Checksum, ParseChecksumError},
     error::{ArchiveError, Damage},
+    recovery::{RecoveryError, RecoveryPlan, RecoveryTarget, check_recovery},
     retention::{FirstWal, Pruned, RetentionPlan, RetentionPolicy, plan_retention},
     settings::{Credentials, ObjectStoreSettings, SettingsError},
     store::{ObjectStore, Put, StoreError},
