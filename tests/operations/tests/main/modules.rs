@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "crates/certificates",
     "crates/ensemblectl",
     "crates/lease",
@@ -17,6 +17,7 @@ const CRATES: [&str; 21] = [
     "crates/operator-runtime",
     "crates/podset",
     "crates/postgres",
+    "crates/postgres-archive",
     "crates/postgres-instance",
     "crates/postgres-model",
     "crates/tenant",
