@@ -16,7 +16,7 @@ use postgres_model::{
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::durable;
+use crate::{durable, wal_sizes::WalSizes};
 
 /// Superuser that owns the database. The instance manager logs in as this role by the socket.
 pub(crate) const SUPERUSER: &str = "postgres";
@@ -53,6 +53,8 @@ pub(crate) struct Dynamic {
     pub(crate) upstream: Option<Upstream>,
     /// Synchronous replication.
     pub(crate) sync: SyncConfiguration,
+    /// Bytes of the volume. Zero if they are not known.
+    pub(crate) volume: u64,
     /// Parameters of the spec, which PostgreSQL accepts.
     pub(crate) parameters: Parameters,
 }
@@ -95,6 +97,9 @@ impl Static {
         if let Some(memory) = self.memory {
             set("shared_buffers", &format!("{}kB", memory / SHARED_BUFFERS / 1024));
         }
+        let wal = WalSizes::of(dynamic.volume);
+        set("max_wal_size", &format!("{}MB", wal.max));
+        set("min_wal_size", &format!("{}MB", wal.min));
         for (name, value) in &dynamic.parameters {
             set(name, value);
         }
@@ -112,7 +117,7 @@ impl Static {
         set("cluster_name", &self.member);
         set("wal_level", "replica");
         set("wal_log_hints", "on");
-        set("wal_keep_size", "256MB");
+        set("wal_keep_size", &format!("{}MB", wal.keep));
         set("max_wal_senders", "16");
         set("max_replication_slots", "16");
         set("hot_standby", "on");

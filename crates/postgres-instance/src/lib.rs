@@ -19,11 +19,14 @@
 //! - A data directory becomes that of the volume only when it is whole.
 //! - The position that a sealed member reports was asked for after its receiver had ended.
 //! - One process uses a volume at any time.
+//! - PostgreSQL does not run on a full volume, as `postgres_model::space` defines it.
 
+mod ballast;
 mod clock;
 mod cluster;
 mod configuration;
 mod control_data;
+mod disk;
 mod durable;
 mod election;
 mod fence;
@@ -40,5 +43,6 @@ mod settings;
 pub mod status_api;
 mod tasks;
 mod volume;
+mod wal_sizes;
 
 pub use settings::Settings;

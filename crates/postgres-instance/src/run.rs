@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use crate::{
     cluster::{self, Cluster, MemberCluster},
     configuration::Static,
+    disk::Disk,
     election::{Election, timing},
     fence::Fence,
     instance::{Instance, Retry},
@@ -96,6 +97,7 @@ async fn run(settings: Run) -> Result<()> {
         member: settings.member.clone(),
         pod_uid: settings.pod_uid.clone(),
         socket: settings.sockets.clone(),
+        disk: Disk::new(volume.root()),
         server: PostgresServer::new(programs, fixed(&settings)?, processes, fence.clone()),
         volume,
         fence,

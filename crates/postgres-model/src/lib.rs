@@ -14,6 +14,7 @@
 //! | [`instance`] | what an instance does next |
 //! | [`parameters`] | parameters of PostgreSQL in a spec |
 //! | [`report`] | what an instance answers to `GET /status` |
+//! | [`space`] | when a volume is full, and what an instance keeps in reserve |
 //! | [`volume_state`] | what an instance keeps on its volume |
 //! | [`archive`] | keys of the objects in the archive, identifiers of backups |
 //! | [`system_identifier`] | the number that `initdb` chooses |
@@ -42,6 +43,7 @@ pub mod instance;
 pub mod lsn;
 pub mod parameters;
 pub mod report;
+pub mod space;
 pub mod status_api;
 pub mod sync;
 pub mod system_identifier;

@@ -8,6 +8,8 @@ pub const DATA_SAFE: &str = "DataSafe";
 pub const SCALING: &str = "Scaling";
 /// Condition: all members use the parameters of the spec.
 pub const CONFIGURATION_APPLIED: &str = "ConfigurationApplied";
+/// Condition: all volumes have the size of the spec, and free space.
+pub const STORAGE_HEALTHY: &str = "StorageHealthy";
 /// Condition: Pods of a former spec are being replaced.
 pub const UPGRADING: &str = "Upgrading";
 /// Condition: the version of the spec runs as written.

@@ -17,9 +17,11 @@
 //! status_client   client of the status API of the members
 //! reports         what the members report
 //! timers          how long observations have held
+//! resize_refusals volumes that must not grow
 //! membership      pure: the part of the status that decides
 //! decide          pure: the next change of the membership, and the next writes
 //! members         reads and writes the Pods and volumes of the members
+//! claims          sizes of volumes
 //! events          Events about members
 //! status          pure: the reporting part of the status, and its conditions
 //! error, reasons  errors, and the reasons in conditions and Events
@@ -29,6 +31,7 @@
 mod api;
 mod build;
 mod children;
+mod claims;
 pub mod condition_types;
 mod decide;
 mod error;
@@ -41,6 +44,7 @@ mod passwords;
 pub mod reasons;
 mod reconcile;
 mod reports;
+mod resize_refusals;
 mod secrets;
 mod status;
 mod status_client;

@@ -25,6 +25,7 @@ use crate::{
         serial_of, volume,
     },
     children::key,
+    claims,
     decide::{Action, MemberPod, Volume},
     membership::Serial,
     reports::Source,
@@ -112,6 +113,7 @@ impl MemberObjects {
             uid: uid(volume),
             is_ours: volume::is_of(volume, cluster),
             is_terminating: is_deleting(volume),
+            size: claims::size(volume),
         };
         volumes
             .iter()
@@ -143,6 +145,7 @@ impl MemberObjects {
             Action::DeleteVolume(serial, uid) => {
                 delete(&self.volumes, &key(cluster, &member_name(cluster, *serial)), uid).await
             }
+            Action::GrowVolume(serial, uid) => self.grow_volume(cluster, *serial, uid).await,
             Action::SetRole(serial, uid, role) => self.set_role(cluster, *serial, uid, *role).await,
             Action::ForgetSwitchover(request) => self.forget_switchover(cluster, request).await,
             // Sent to the member, not to the API server.
@@ -176,6 +179,26 @@ impl MemberObjects {
         let volume = volume::new(cluster, serial);
         match self.volumes.create(&ObjectKey::of(&volume), &volume).await {
             // The cache is behind, or shows a volume of somebody else at the next reconcile.
+            Err(error) if error.is_stale_cache() => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Requests the size of the spec, unless the claim has changed meanwhile: it can be larger by now.
+    async fn grow_volume(
+        &self,
+        cluster: &PostgresCluster,
+        serial: Serial,
+        uid: &str,
+    ) -> Result<(), WriteError> {
+        let key = key(cluster, &member_name(cluster, serial));
+        let latest = self.volumes.get(&key).filter(|volume| volume.metadata.uid.as_deref() == Some(uid));
+        let Some(latest) = latest else { return Ok(()) };
+        let patch = Patch::Merge(json!({
+            "metadata": { "uid": uid, "resourceVersion": latest.metadata.resource_version },
+            "spec": { "resources": { "requests": { "storage": cluster.spec.storage.size } } },
+        }));
+        match self.volumes.patch(&key, &patch, "grow").await {
             Err(error) if error.is_stale_cache() => Ok(()),
             result => result,
         }

@@ -1,6 +1,6 @@
 //! The PostgresCluster controller.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     api::{
@@ -13,9 +13,11 @@ use k8s_openapi::{
 };
 use operator_core::{
     Controller, ControllerBuilder, ObjectKey, Outcome, Setting, Values,
+    error::chain,
     events::Events,
     informer::{Change, Informer},
     owner::Owner,
+    quantity::Quantity,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
 };
@@ -35,14 +37,15 @@ use crate::{
     api::PostgresCluster,
     build::{RESTART, SWITCHOVER, pod::MemberImages, revision::revision, secret::server_names},
     children::ChildObjects,
-    decide::{Action, Decision, Failover, Observed, Switchover, Synchronous, Updates, decide},
+    decide::{Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide},
     error::Error,
     event_log, events,
     identities::Identities,
     members::MemberObjects,
-    membership::Membership,
+    membership::{Membership, Serial},
     passwords::Passwords,
     reports::Reports,
+    resize_refusals,
     secrets::Secrets,
     status::{Failure, Observation, status},
     timers::Timers,
@@ -99,7 +102,7 @@ impl Controller for PostgresClusterController {
             rule::<PostgresCluster>(GET | LIST | WATCH | PATCH),
             rule::<PostgresCluster>(UPDATE).subresource("status"),
             rule::<PostgresCluster>(UPDATE).subresource("finalizers"),
-            rule::<PersistentVolumeClaim>(LIST | WATCH | CREATE | DELETE),
+            rule::<PersistentVolumeClaim>(LIST | WATCH | CREATE | PATCH | DELETE),
             rule::<Pod>(LIST | WATCH | CREATE | PATCH | DELETE),
             rule::<Service>(GET | LIST | WATCH | CREATE | UPDATE),
             rule::<ServiceAccount>(GET | LIST | WATCH | CREATE | UPDATE),
@@ -178,17 +181,17 @@ impl Controller for PostgresClusterController {
             Outcome::AwaitChange
         };
         if stored == Outcome::Done {
-            failures.extend(self.perform(&cluster, &owner, images.as_ref(), &decision).await);
+            failures.extend(self.perform(&cluster, &owner, images.as_ref(), &observed, &decision).await);
         }
         if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
             return Ok(Outcome::AwaitChange);
         }
         let outcome = self.update_status(&cluster, &observed, &decision, &failures, &version).await;
         // Awaiting cleanup needs no retry: the informers report when the old objects are gone.
-        failures
-            .into_iter()
-            .find(|failure| !matches!(failure, Error::AwaitingCleanup(_)))
-            .map_or(Ok(stored.and(outcome?).and(next_look(&observed, &decision))), Err)
+        failures.into_iter().find(|failure| !matches!(failure, Error::AwaitingCleanup(_))).map_or(
+            Ok(stored.and(outcome?).and(next_look(&observed, &decision)).and(self.next_growth(&cluster))),
+            Err,
+        )
     }
 }
 
@@ -244,6 +247,17 @@ impl PostgresClusterController {
         Ok(())
     }
 
+    /// Returns the words of the API server about volumes that must not grow.
+    fn refusals(&self, cluster: &PostgresCluster) -> BTreeMap<Serial, String> {
+        self.timers.lock().get(&uid(cluster)).map(|timers| timers.refusals.messages()).unwrap_or_default()
+    }
+
+    /// Returns when the growth of a volume is tried again.
+    fn next_growth(&self, cluster: &PostgresCluster) -> Outcome {
+        let is_refused = !self.refusals(cluster).is_empty();
+        if is_refused { Outcome::RequeueAfter(resize_refusals::RETRY) } else { Outcome::Done }
+    }
+
     fn images<'a>(&'a self, served: &'a Served) -> MemberImages<'a> {
         MemberImages { postgres: &served.image, user: served.user, instance: &self.instance_image }
     }
@@ -255,6 +269,7 @@ impl PostgresClusterController {
         images: Option<&MemberImages<'_>>,
     ) -> Observed {
         let size = usize::try_from(cluster.spec.size).unwrap_or_default();
+        let storage = Quantity::try_from(&cluster.spec.storage.size).ok();
         let membership = Membership::of(cluster);
         let reports = self.reports.of(&uid(cluster));
         let primary = membership.members.iter().find(|member| membership.is_primary(member.serial));
@@ -303,6 +318,7 @@ impl PostgresClusterController {
                 revision: images.map(|images| revision(cluster, images.postgres)),
                 primary: cluster.spec.updates.primary,
             },
+            storage: Storage { refused: timers.refusals.recent(storage, now), size: storage },
             membership,
             reports,
         }
@@ -376,6 +392,7 @@ impl PostgresClusterController {
         cluster: &PostgresCluster,
         owner: &Owner,
         images: Option<&MemberImages<'_>>,
+        observed: &Observed,
         decision: &Decision,
     ) -> Vec<Error> {
         let mut failures = Vec::new();
@@ -384,9 +401,30 @@ impl PostgresClusterController {
                 self.reports.seal(&uid(cluster), *serial, *epoch);
             }
             let performed = self.members.perform(cluster, owner, images, action).await;
-            failures.extend(performed.err().map(Error::from_write));
+            let failure = performed.err().map(Error::from_write);
+            failures.extend(self.note_growth(cluster, observed, action, failure));
         }
         failures
+    }
+
+    /// Notes whether the API server let a volume grow. Returns a failure that is no refusal.
+    fn note_growth(
+        &self,
+        cluster: &PostgresCluster,
+        observed: &Observed,
+        action: &Action,
+        failure: Option<Error>,
+    ) -> Option<Error> {
+        let Action::GrowVolume(serial, _) = action else { return failure };
+        let refusal = match &failure {
+            Some(Error::Denied(error)) => Some(chain(error)),
+            _ => None,
+        };
+        let is_refused = refusal.is_some();
+        let mut timers = self.timers.lock();
+        let refusals = &mut timers.entry(uid(cluster)).or_default().refusals;
+        refusals.note(*serial, observed.storage.size, refusal, Instant::now());
+        failure.filter(|_| !is_refused)
     }
 
     /// Computes the status from the cache and from the failures, and writes it if it changed.
@@ -401,6 +439,7 @@ impl PostgresClusterController {
         let latest = self.clusters.latest(cluster.clone());
         let failures: Vec<_> = failures.iter().map(Failure::from_error).collect();
         let pods = self.members.states(cluster);
+        let refusals = self.refusals(cluster);
         let now = Timestamp::now();
         let next = |known: &PostgresCluster| {
             let membership = Membership::of(known);
@@ -411,6 +450,8 @@ impl PostgresClusterController {
                 obstacle: decision.obstacle.as_ref(),
                 outdated: &decision.outdated,
                 reports: &observed.reports,
+                volumes: &observed.volumes,
+                refusals: &refusals,
                 successors: &observed.switchover.successors,
                 failures: &failures,
                 version,

@@ -9,7 +9,10 @@ use std::{
 
 use operator_core::{ObjectKey, builder::Trigger, error::chain};
 use parking_lot::Mutex;
-use postgres_model::report::{InstanceReport, InstanceState, WalPositions};
+use postgres_model::{
+    report::{InstanceReport, InstanceState, WalPositions},
+    space::is_low,
+};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
@@ -128,7 +131,10 @@ impl Latest {
 
 /// Returns the part of a report that decides. Positions of a member that works change all the time.
 fn decisive(report: &InstanceReport) -> InstanceReport {
-    let mut report = InstanceReport { sequence: 0, free_bytes: 0, ..report.clone() };
+    // How little space there is: a step for each of the two limits.
+    let is_low = |was_low| u64::from(is_low(report.total_bytes, report.free_bytes, was_low));
+    let space = is_low(false) + is_low(true);
+    let mut report = InstanceReport { sequence: 0, free_bytes: space, total_bytes: 0, ..report.clone() };
     if matches!(report.state, InstanceState::Primary | InstanceState::Standby) {
         report.positions = WalPositions::default();
     }

@@ -7,6 +7,8 @@ use std::{collections::HashMap, time::Duration};
 use postgres_model::{failover::FailoverState, timeline::Position};
 use tokio::time::Instant;
 
+use crate::resize_refusals::ResizeRefusals;
+
 /// Timers of all clusters, by the UIDs of the clusters.
 pub(crate) type Timers = HashMap<String, ClusterTimers>;
 
@@ -21,6 +23,8 @@ pub(crate) struct ClusterTimers {
     pub(crate) standbys: Timer<Vec<String>>,
     /// Last position that a primary reported.
     pub(crate) last_position: Option<Position>,
+    /// Volumes that the API server does not let grow.
+    pub(crate) refusals: ResizeRefusals,
 }
 
 /// How long a value has been the same.

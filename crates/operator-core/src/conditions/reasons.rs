@@ -80,6 +80,9 @@ reasons! {
         RESTART_PENDING = "RestartPending",
             "PostgreSQL uses a new parameter after a restart.",
             "";
+        GROWING = "Growing",
+            "A volume is smaller than its claim requests.",
+            "If it stays, the message and `kubectl describe pvc` say what the claim waits for.";
         PAUSED = "Paused",
             "`spec.paused` stops the controller.",
             "Set `spec.paused` to `false` to continue.";
@@ -172,6 +175,19 @@ reasons! {
         SINGLE_MEMBER = "SingleMember",
             "The PostgresCluster has one member, and no copy of its data.",
             "Raise `spec.size` to at least 2, or accept the risk.";
+        DISK_FULL = "DiskFull",
+            "No member has both the data and space on its volume, so nobody takes writes.",
+            "Raise `spec.storage.size`. The members go on by themselves.";
+        FULL = "Full",
+            "The volume of a member is full, so PostgreSQL does not run there.",
+            "Raise `spec.storage.size`. The member goes on by itself when it has more space.";
+        LOW_SPACE = "LowSpace",
+            "A member has little space left on its volume.",
+            "Raise `spec.storage.size`, or delete data, before PostgreSQL has to stop.";
+        RESIZE_REFUSED = "ResizeRefused",
+            "The API server does not let the volume of a member grow.",
+            "The message has the API server's answer. Use a storage class with \
+             `allowVolumeExpansion`, or raise the quota.";
         VOLUME_LOST = "VolumeLost",
             "The volume of a member no longer exists.",
             "Restore the volume, or lower `spec.size` to remove the member and raise it again.";

@@ -21,6 +21,7 @@ use crate::{
     clock::now,
     cluster::{Cluster, MemberCluster},
     control_data::ControlFile,
+    disk::Disk,
     election::Election,
     fence::Fence,
     parameters::AcceptedParameters,
@@ -50,6 +51,7 @@ pub(crate) struct Instance {
     pub(crate) pod_uid: String,
     pub(crate) socket: PathBuf,
     pub(crate) volume: Volume,
+    pub(crate) disk: Disk,
     pub(crate) server: PostgresServer,
     pub(crate) fence: Fence,
     pub(crate) election: Election,
@@ -93,7 +95,7 @@ impl Instance {
             let pause = match (has_acted, self.is_stopping()) {
                 (true, _) => Duration::ZERO,
                 (false, true) => STOPPING,
-                (false, false) => TICK,
+                (false, false) => self.next_look(),
             };
             tokio::select! {
                 () = sleep(pause) => {}
@@ -122,6 +124,7 @@ impl Instance {
         self.retry.set_epoch(cluster.as_ref().map(|cluster| cluster.view.epoch));
         let observed = self.observe(cluster.as_ref()).await?;
         let plan = plan(&observed);
+        self.disk.apply(plan.ballast).await;
         self.fence.set_required(observed.cluster.as_ref().is_none_or(|view| view.fencing));
         self.election.set(plan.lease.clone());
         self.log_problem(&plan);
@@ -132,6 +135,12 @@ impl Instance {
         };
         self.report(&plan, &observed)?;
         result
+    }
+
+    /// Returns the time until the next look, if nothing changes. A server that runs can fill its volume.
+    fn next_look(&self) -> Duration {
+        let runs = self.server.started().is_some();
+        if runs { TICK.min(self.disk.space().next_look()) } else { TICK }
     }
 
     /// Nothing waits for parameters that cannot be checked.

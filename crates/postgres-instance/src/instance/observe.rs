@@ -26,6 +26,7 @@ impl Instance {
         let responsive = self.probe.is_responsive();
         let server = self.server.observe(responsive);
         self.observe_synchronous();
+        let space = self.disk.observe(self.volume.root(), &self.volume.data(), now());
         let data = self.data(&server).await?;
         Ok(Observed {
             now: now(),
@@ -34,6 +35,7 @@ impl Instance {
             cluster: cluster.map(|cluster| cluster.view.clone()),
             lease: self.election.view(),
             volume: self.volume.state().clone(),
+            space,
             data,
             server,
             failed_starts: self.retry.failures(),

@@ -24,6 +24,8 @@ use crate::{
 
 /// How long a WAL receiver may take to end.
 const SEAL: Duration = Duration::from_secs(5);
+/// What programs of PostgreSQL print when a volume is full. Their messages are in English.
+const NO_SPACE: &str = "No space left on device";
 /// Time between two looks for WAL receivers. The startup process reads the configuration within it.
 const QUIET: Duration = Duration::from_millis(50);
 
@@ -88,6 +90,7 @@ impl Instance {
 
     fn clone_from(&mut self, primary: &str, cluster: &MemberCluster) -> Result<()> {
         self.volume.clear_partial()?;
+        self.disk.begin_copy();
         self.volume.update(|state| {
             state.own_timeline = None;
             state.followed_timeline = Some(cluster.view.timeline);
@@ -198,6 +201,7 @@ impl Instance {
     fn standby(&self, upstream: Option<&str>, cluster: &MemberCluster) -> Dynamic {
         Dynamic {
             upstream: upstream.map(|member| cluster.upstream(member)),
+            volume: self.disk.space().total,
             parameters: self.parameters.accepted().clone(),
             ..Dynamic::default()
         }
@@ -206,7 +210,12 @@ impl Instance {
     /// Returns the configuration of a primary.
     fn primary(&self, cluster: &MemberCluster) -> Result<Dynamic> {
         let sync = cluster.sync.clone().context("cannot apply status.sync of the PostgresCluster")?;
-        Ok(Dynamic { upstream: None, sync, parameters: self.parameters.accepted().clone() })
+        Ok(Dynamic {
+            upstream: None,
+            sync,
+            volume: self.disk.space().total,
+            parameters: self.parameters.accepted().clone(),
+        })
     }
 
     /// Takes the result of a task.
@@ -217,9 +226,21 @@ impl Instance {
         if let Err(error) = result {
             self.retry.failed(now());
             error!(?task, error = format!("{error:#}"), "the task failed");
-            if task == Task::Promote {
-                self.server.stop(StopMode::Immediate);
+            match task {
+                Task::Promote => self.server.stop(StopMode::Immediate),
+                Task::Clone | Task::CreateDatabase => self.clear_copy(&error),
+                Task::Rewind => {}
             }
+        }
+    }
+
+    /// Removes what a copy left that failed. One that did not fit is not tried again at once.
+    fn clear_copy(&mut self, reason: &anyhow::Error) {
+        if format!("{reason:#}").contains(NO_SPACE) {
+            self.disk.copy_did_not_fit(now());
+        }
+        if let Err(error) = self.volume.clear_partial() {
+            error!(%error, "cannot remove the rest of a copy; trying again before the next one");
         }
     }
 

@@ -1,18 +1,19 @@
 //! What an instance reports.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use postgres_model::{
-    instance::{DataDirectory, Observed, Plan, Server},
+    instance::{DataDirectory, Observed, Plan, Problem, Server},
     lsn::Lsn,
     report::{InstanceReport, InstanceState, WalPositions},
+    space::Space,
     timeline::Position,
 };
 
 use super::{Instance, observe::wal_end};
 use crate::session::Answer;
 
-/// Free bytes are reported in units of this size, so that not every row is a change.
-const FREE_UNIT: u64 = 64 << 20;
+/// Free bytes are reported in parts of the volume, so that not every row is a change.
+const FREE_PARTS: u64 = 128;
 
 impl Instance {
     /// Publishes the report, and whether the member is ready.
@@ -49,7 +50,9 @@ impl Instance {
             fencing: observed.cluster.as_ref().is_none_or(|view| view.fencing),
             manager_version: env!("CARGO_PKG_VERSION").to_owned(),
             last_clean_stop: self.clean_stop(&observed.server),
-            free_bytes: self.free_bytes()?,
+            free_bytes: free_bytes(&observed.space),
+            total_bytes: observed.space.total,
+            disk_full: observed.space.is_full() || plan.problem.is_some_and(Problem::is_space),
         });
         Ok(())
     }
@@ -57,13 +60,6 @@ impl Instance {
     fn clean_stop(&self, server: &Server) -> Option<Position> {
         let control = self.control.as_ref().filter(|_| *server == Server::Down)?;
         self.volume.state().last_clean_stop.or(control.shutdown)
-    }
-
-    fn free_bytes(&self) -> Result<u64> {
-        let root = self.volume.root();
-        let stat = rustix::fs::statvfs(root)
-            .with_context(|| format!("cannot read the free space of {}", root.display()))?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize) / FREE_UNIT * FREE_UNIT)
     }
 
     fn report_readiness(&self, plan: &Plan, observed: &Observed, answer: Option<&Answer>) {
@@ -88,6 +84,11 @@ impl Instance {
             Some(reason) => self.health.set_unready(reason),
         }
     }
+}
+
+fn free_bytes(space: &Space) -> u64 {
+    let unit = (space.total / FREE_PARTS).max(1);
+    space.free / unit * unit
 }
 
 fn positions(answer: &Answer) -> WalPositions {

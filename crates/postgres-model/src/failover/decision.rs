@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::{Candidate, MissingQuorum, Quorum, choose, quorum};
+use super::{Candidate, MissingQuorum, Quorum, quorum};
 use crate::{
     report::{InstanceReport, InstanceState},
     sync::SyncConfiguration,
@@ -27,7 +27,7 @@ pub struct Reign {
 
 /// How long a failover with a quorum waits for the answers of the other members, one of which may
 /// have more WAL.
-const ANSWERS: Duration = Duration::from_secs(10);
+pub(super) const ANSWERS: Duration = Duration::from_secs(10);
 
 /// Request for a switchover to whichever other member has the most WAL.
 pub const ANY: &str = "any";
@@ -112,6 +112,8 @@ pub enum Step {
     TooFarBehind(u64),
     /// Wait for the former primary, which went on alone.
     Unprotected,
+    /// Wait until one of these members has space on its volume.
+    DiskFull(Vec<String>),
 }
 
 /// Decides about the primary. `configuration` returns the synchronous configuration that a member
@@ -193,35 +195,9 @@ impl View<'_> {
         Step::Store(FailoverState { current, expired_lease: None, ..self.state.clone() })
     }
 
-    /// Chooses a target among the sealed members.
-    fn choose(&self, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
-        if self.former_primary_stops() {
-            return Step::None;
-        }
-        let unsealed = self.members.iter().filter(|member| member.can_seal(self.state.epoch));
-        let unsealed: Vec<_> = unsealed.map(|member| member.name.clone()).collect();
-        let candidates: Vec<_> =
-            self.members.iter().filter_map(|member| member.candidate(self.state.epoch)).collect();
-        if !unsealed.is_empty() && (candidates.is_empty() || self.since_change < ANSWERS) {
-            return Step::Seal(unsealed);
-        }
-        let chosen = choose(&candidates, |name| self.is_preferred(name));
-        let obstacle = match (self.quorum(&candidates), chosen) {
-            (_, None) => Step::None,
-            (Quorum::Missing(missing), _) => Step::NoQuorum(missing),
-            (Quorum::Asynchronous, _) if self.number > 0 => Step::Unprotected,
-            (Quorum::Asynchronous, Some(chosen)) if self.lag(chosen) > self.max_lag => {
-                Step::TooFarBehind(self.lag(chosen))
-            }
-            (_, Some(chosen)) => return self.promote(chosen, configuration),
-        };
-        // A member that answers late can have what the others lack.
-        if unsealed.is_empty() { obstacle } else { Step::Seal(unsealed) }
-    }
-
     /// Returns whether the former primary is about to stop. It sends its last WAL to the standbys before
     /// it ends, unless they are sealed. It has to end before its Lease does, and reports a moment later.
-    fn former_primary_stops(&self) -> bool {
+    pub(super) fn former_primary_stops(&self) -> bool {
         let former = self.former_primary().and_then(|name| self.member(name));
         let report = former.filter(|former| !former.is_gone).and_then(|former| former.report.as_ref());
         let runs = report
@@ -235,7 +211,7 @@ impl View<'_> {
     }
 
     /// Returns whether a member should be the primary, if others have no more WAL.
-    fn is_preferred(&self, name: &str) -> bool {
+    pub(super) fn is_preferred(&self, name: &str) -> bool {
         match self.state.switchover.as_deref() {
             Some(ANY) => self.former_primary() != Some(name),
             Some(request) => request == name,
@@ -246,7 +222,7 @@ impl View<'_> {
     /// Returns whether the sealed members have every acknowledged write. A primary that is sealed
     /// itself has what it acknowledged, because it stores WAL before that, and what earlier ones did,
     /// because it was chosen for that.
-    fn quorum(&self, candidates: &[Candidate]) -> Quorum {
+    pub(super) fn quorum(&self, candidates: &[Candidate]) -> Quorum {
         let is_sealed = |reign: &Reign| candidates.iter().any(|one| one.member == reign.primary);
         let after_sealed = self.state.reigns.iter().rposition(is_sealed).map_or(0, |index| index + 1);
         let others = self.state.reigns.iter().skip(after_sealed);
@@ -257,11 +233,15 @@ impl View<'_> {
         quorum(&configurations, candidates, None)
     }
 
-    fn lag(&self, chosen: &Candidate) -> u64 {
+    pub(super) fn lag(&self, chosen: &Candidate) -> u64 {
         self.last_position.map_or(0, |last| last.lsn.0.saturating_sub(chosen.received.lsn.0))
     }
 
-    fn promote(&self, chosen: &Candidate, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
+    pub(super) fn promote(
+        &self,
+        chosen: &Candidate,
+        configuration: impl Fn(&str) -> SyncConfiguration,
+    ) -> Step {
         let Some(timeline) = self.state.timeline.next() else { return Step::None };
         let mut state = self.state.clone();
         let primary = chosen.member.clone();
@@ -281,11 +261,22 @@ impl MemberView {
         })
     }
 
+    /// Returns whether the volume of the member is full.
+    pub(super) fn is_full(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| report.disk_full)
+    }
+
     /// Returns whether a seal of this epoch is due. A member that is down is sealed too, and then
     /// starts as a standby without an upstream to tell what it has.
-    fn can_seal(&self, epoch: u64) -> bool {
+    pub(super) fn can_seal(&self, epoch: u64) -> bool {
         let has_stopped = |report: &InstanceReport| {
-            matches!(report.state, InstanceState::Standby | InstanceState::Sealed | InstanceState::Hold)
+            matches!(
+                report.state,
+                InstanceState::Standby
+                    | InstanceState::Sealed
+                    | InstanceState::Hold
+                    | InstanceState::DiskFull
+            )
         };
         self.report.as_ref().is_some_and(|report| {
             let is_new = report.sealed_epoch.is_none_or(|sealed| sealed < epoch);
@@ -293,7 +284,7 @@ impl MemberView {
         })
     }
 
-    fn candidate(&self, epoch: u64) -> Option<Candidate> {
+    pub(super) fn candidate(&self, epoch: u64) -> Option<Candidate> {
         let report = self.report.as_ref()?;
         let is_sealed = report.state == InstanceState::Sealed && report.sealed_epoch == Some(epoch);
         let received = Position { timeline: report.timeline?, lsn: report.positions.received? };
@@ -302,6 +293,7 @@ impl MemberView {
             serial: self.serial,
             received,
             on_cordoned_node: self.on_cordoned_node,
+            is_full: self.is_full(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Which member to promote, and whether a promotion can lose acknowledged writes.
 
+mod choice;
 mod decision;
 mod replication;
 
@@ -26,15 +27,17 @@ pub struct Candidate {
     pub received: Position,
     /// Whether the node of the member is cordoned.
     pub on_cordoned_node: bool,
+    /// Whether its volume is full. It tells what it has, and cannot be the primary.
+    pub is_full: bool,
 }
 
 /// Returns the candidate to promote: that with the most WAL, by timeline and then by position.
 ///
-/// Of several, those that are preferred come first, then those on a node that is not cordoned, then
-/// the lowest serial.
+/// Of several, those with space on their volumes come first, then those that are preferred, then those
+/// on a node that is not cordoned, then the lowest serial.
 pub fn choose(candidates: &[Candidate], is_preferred: impl Fn(&str) -> bool) -> Option<&Candidate> {
     candidates.iter().max_by_key(|candidate| {
-        let preference = (is_preferred(&candidate.member), !candidate.on_cordoned_node);
+        let preference = (!candidate.is_full, is_preferred(&candidate.member), !candidate.on_cordoned_node);
         (candidate.received, preference, Reverse(candidate.serial))
     })
 }
@@ -134,7 +137,7 @@ mod tests {
     }
 
     fn candidate(serial: u64, received: Position) -> Candidate {
-        Candidate { member: name(serial), serial, received, on_cordoned_node: false }
+        Candidate { member: name(serial), serial, received, on_cordoned_node: false, is_full: false }
     }
 
     fn name(serial: u64) -> String {
@@ -167,6 +170,8 @@ mod tests {
         assert_eq!(choose(&candidates, |_| false).unwrap().serial, 1);
         candidates[1].on_cordoned_node = true;
         assert_eq!(choose(&candidates, |_| false).unwrap().serial, 2);
+        candidates[2].is_full = true;
+        assert_eq!(choose(&candidates, |name| name == "db-2").unwrap().serial, 3);
         candidates[1].received = at(1, 0x41);
         assert_eq!(choose(&candidates, |_| false).unwrap().serial, 1);
     }

@@ -26,6 +26,9 @@ pub(super) fn plan(observed: &Observed, view: &ClusterView) -> Plan {
         (Server::Standby { .. }, ..) => {
             Plan::new(if is_sealed { InstanceState::Sealed } else { InstanceState::Standby })
         }
+        (_, None, Some(_)) if !observed.space.may_copy() => {
+            Plan { state: InstanceState::DiskFull, ..Plan::problem(Problem::TooSmall) }
+        }
         (_, None, Some(primary)) => {
             Plan::with(InstanceState::Clone, Command::Clone { primary: primary.to_owned() })
         }

@@ -14,11 +14,13 @@
 //! - On each timeline, only the member that began it writes.
 //! - A promotion takes a timeline above those of all earlier promotions that the volume knows of.
 //! - Only a whole data directory with the system identifier of the cluster is started.
+//! - On a full volume, PostgreSQL neither writes nor receives WAL.
 //!
 //! The module does not know how long commands take. The fence that kills PostgreSQL when the Lease
 //! expires runs apart from it and does not wait for it.
 
 mod follow;
+mod full;
 mod lead;
 mod observed;
 #[cfg(test)]
@@ -31,7 +33,7 @@ use std::time::Duration;
 pub use self::observed::{
     ClusterView, ControlData, DataDirectory, LeaseView, Moment, Observed, Server, Task,
 };
-use crate::{report::InstanceState, timeline::TimelineId};
+use crate::{report::InstanceState, space::BallastIntent, timeline::TimelineId};
 
 /// Failed starts after which a target leaves the Lease to others.
 const MAX_FAILED_STARTS: u32 = 3;
@@ -47,6 +49,8 @@ pub struct Plan {
     pub command: Option<Command>,
     /// What to do with the Lease.
     pub lease: LeaseIntent,
+    /// What to do with the ballast file, before the command.
+    pub ballast: BallastIntent,
     /// Why the member waits for the operator or for a person.
     pub problem: Option<Problem>,
 }
@@ -155,10 +159,29 @@ pub enum Problem {
     /// The histories of the member and of the primary have no timeline in common.
     #[error("the member has no timeline in common with the primary and has to be cloned again")]
     Unrelated,
+    /// The volume is full.
+    #[error("the volume is full, so PostgreSQL does not run; raise spec.storage.size of the PostgresCluster")]
+    DiskFull,
+    /// A copy of the primary filled the volume.
+    #[error(
+        "the volume is too small for a copy of the primary; raise spec.storage.size of the PostgresCluster"
+    )]
+    TooSmall,
+}
+
+impl Problem {
+    /// Returns whether more space on the volume solves it.
+    pub fn is_space(self) -> bool {
+        matches!(self, Self::DiskFull | Self::TooSmall)
+    }
 }
 
 /// Plans the next step of an instance.
 pub fn plan(observed: &Observed) -> Plan {
+    Plan { ballast: observed.space.ballast_intent(), ..next(observed) }
+}
+
+fn next(observed: &Observed) -> Plan {
     if let Some(plan) = observed.interruption() {
         return plan;
     }
@@ -173,7 +196,9 @@ pub fn plan(observed: &Observed) -> Plan {
     if observed.volume.sealed_epoch.is_some_and(|sealed| sealed > view.epoch) {
         return observed.stop_primary();
     }
-    let plan = if view.is_target(&observed.member) {
+    let plan = if observed.space.is_full() {
+        full::plan(observed, view)
+    } else if view.is_target(&observed.member) {
         lead::plan(observed, view)
     } else {
         follow::plan(observed, view)
@@ -202,7 +227,8 @@ impl Observed {
             return Some(Plan { command, lease: self.keep(), ..Plan::new(InstanceState::Stopping) });
         }
         if matches!(self.server, Server::Stopping { .. }) {
-            return Some(Plan { lease: self.keep(), ..Plan::new(InstanceState::Stopping) });
+            let problem = self.space.is_full().then_some(Problem::DiskFull);
+            return Some(Plan { lease: self.keep(), problem, ..Plan::new(InstanceState::Stopping) });
         }
         self.task.map(|task| Plan { lease: self.keep_or_renew(), ..Plan::new(task.state()) })
     }
@@ -276,7 +302,7 @@ impl Observed {
 
 impl Plan {
     fn new(state: InstanceState) -> Self {
-        Self { state, command: None, lease: LeaseIntent::None, problem: None }
+        Self { state, command: None, lease: LeaseIntent::None, ballast: BallastIntent::Keep, problem: None }
     }
 
     fn with(state: InstanceState, command: Command) -> Self {

@@ -6,6 +6,7 @@ use super::StopMode;
 use crate::{
     lsn::Lsn,
     report::InstanceState,
+    space::Space,
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
     volume_state::VolumeState,
@@ -29,6 +30,8 @@ pub struct Observed {
     pub lease: LeaseView,
     /// The state on the volume.
     pub volume: VolumeState,
+    /// The space of the volume.
+    pub space: Space,
     /// The data directory.
     pub data: DataDirectory,
     /// PostgreSQL.

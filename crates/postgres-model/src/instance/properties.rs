@@ -5,6 +5,7 @@ use proptest::{option, prelude::*, sample::select};
 use super::*;
 use crate::{
     lsn::Lsn,
+    space::{Ballast, Space},
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
     volume_state::VolumeState,
@@ -79,12 +80,24 @@ prop_compose! {
     }
 }
 
+fn spaces() -> impl Strategy<Value = Space> {
+    let ballast = select(vec![Ballast::Missing, Ballast::Whole, Ballast::Spent]);
+    (0..2_u64, 0..20_u64, ballast, option::of(0..20_u64)).prop_map(|(known, free, ballast, copy)| Space {
+        total: known << 30,
+        free: free << 24,
+        temporary: 0,
+        ballast,
+        too_few_for_copy: copy.map(|free| free << 24),
+    })
+}
+
 prop_compose! {
     fn observations()(
         cluster in option::weighted(0.95, views()),
         leads_until in 0..40_u64,
         lease_epoch in option::of(1..4_u64),
         volume in volumes(),
+        space in spaces(),
         data in option::weighted(0.8, (systems(), histories(), option::of(Just(Lsn(0x50))))),
         server in servers(),
         failed_starts in 0..5_u32,
@@ -99,6 +112,7 @@ prop_compose! {
             cluster,
             lease: LeaseView { leads_until: Duration::from_secs(leads_until), epoch: lease_epoch },
             volume,
+            space,
             data: data.map_or(DataDirectory::Missing, |data| DataDirectory::Whole(control(data))),
             server,
             failed_starts,
@@ -200,5 +214,24 @@ proptest! {
             Some(Command::Rewind { .. }) => prop_assert_eq!(&observed.server, &Server::Down),
             _ => {}
         }
+    }
+    #[test]
+    fn full_volume_gets_neither_writes_nor_wal(observed in observations()) {
+        if !observed.space.is_full() {
+            return Ok(());
+        }
+        let command = plan(&observed).command;
+        let is_safe = match &command {
+            None | Some(Command::Stop(_) | Command::Seal { .. }) => true,
+            Some(Command::StartStandby { upstream }) => upstream.is_none(),
+            Some(_) => false,
+        };
+        prop_assert!(is_safe, "{command:?}");
+        let is_idle = matches!(observed.server, Server::Down | Server::Standby { upstream: None });
+        let is_busy = observed.task.is_some() || matches!(observed.server, Server::Stopping { .. });
+        let is_ruled = observed.cluster.as_ref().is_some_and(|view| {
+            observed.volume.sealed_epoch.is_none_or(|sealed| sealed <= view.epoch)
+        });
+        prop_assert!(is_idle || is_busy || !is_ruled || command.is_some(), "{:?} goes on", observed.server);
     }
 }

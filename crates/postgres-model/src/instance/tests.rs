@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     lsn::Lsn,
+    space::{Ballast, Space},
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
     volume_state::VolumeState,
@@ -54,6 +55,7 @@ fn member(name: &str) -> Observed {
         cluster: Some(view()),
         lease: LeaseView::default(),
         volume,
+        space: Space::default(),
         data: whole(History::first()),
         server: Server::Down,
         failed_starts: 0,
@@ -375,4 +377,95 @@ fn sealed_member_does_not_lead_an_earlier_epoch() {
     writing.view().epoch = 2;
     writing.hold_lease(2);
     assert_eq!(writing.command(), None, "it is the target of the epoch of its seal");
+}
+
+/// Returns a volume of 10 GiB with this number of free MiB.
+fn space(free: u64, ballast: Ballast) -> Space {
+    Space { total: 10 << 30, free: free << 20, ballast, ..Space::default() }
+}
+
+#[test]
+fn full_primary_spends_its_ballast_stops_and_releases_the_lease() {
+    let mut primary = primary();
+    primary.space = space(63, Ballast::Whole);
+    let stop = plan(&primary);
+    assert_eq!((stop.command, stop.ballast), (Some(Command::Stop(StopMode::Fast)), BallastIntent::Spend));
+    assert_eq!((stop.lease, stop.problem), (LeaseIntent::Keep, Some(Problem::DiskFull)));
+
+    primary.server = Server::Stopping { mode: StopMode::Fast, since: NOW };
+    primary.space = space(127, Ballast::Spent);
+    assert_eq!((plan(&primary).command, plan(&primary).lease), (None, LeaseIntent::Keep));
+    primary.server = Server::Down;
+    let down = plan(&primary);
+    assert_eq!((down.command, down.state, down.lease), (None, InstanceState::DiskFull, LeaseIntent::Release));
+}
+
+#[test]
+fn full_primary_starts_again_with_its_lease_if_the_stop_made_room() {
+    let mut primary = primary();
+    primary.server = Server::Down;
+    primary.space = space(256, Ballast::Spent);
+    let start = plan(&primary);
+    assert_eq!((start.command, start.ballast), (Some(Command::StartPrimary), BallastIntent::Allocate));
+    assert_eq!(start.lease, LeaseIntent::Renew);
+}
+
+#[test]
+fn single_member_stops_too() {
+    let mut primary = primary();
+    primary.view().fencing = false;
+    primary.space = space(0, Ballast::Missing);
+    assert_eq!(primary.command(), Some(Command::Stop(StopMode::Fast)));
+    primary.server = Server::Down;
+    assert_eq!((plan(&primary).command, plan(&primary).lease), (None, LeaseIntent::Release));
+    primary.lease = LeaseView::default();
+    primary.space = space(255, Ballast::Spent);
+    assert_eq!((plan(&primary).command, plan(&primary).lease), (None, LeaseIntent::None));
+    primary.space = space(256, Ballast::Spent);
+    assert_eq!(plan(&primary).lease, acquire(1));
+}
+
+#[test]
+fn full_standby_stops_and_returns_when_there_is_room() {
+    let mut second = standby("db-2");
+    second.space = space(63, Ballast::Whole);
+    assert_eq!(second.command(), Some(Command::Stop(StopMode::Fast)));
+    (second.server, second.space) = (Server::Down, space(255, Ballast::Spent));
+    assert_eq!((second.command(), plan(&second).state), (None, InstanceState::DiskFull));
+    second.space = space(256, Ballast::Spent);
+    assert_eq!(second.command(), Some(Command::StartStandby { upstream: Some("db-1".into()) }));
+}
+
+/// A failover may need what a full member has, and no other.
+#[test]
+fn full_member_tells_what_it_has_when_it_is_sealed() {
+    let mut second = member("db-2");
+    second.space = space(0, Ballast::Spent);
+    (second.view().epoch, second.view().target) = (2, None);
+    assert_eq!(second.command(), None, "nobody has asked");
+    second.seal_requested = Some(2);
+    assert_eq!(second.command(), Some(Command::Seal { epoch: 2 }));
+    second.volume.sealed_epoch = Some(2);
+    assert_eq!(second.command(), Some(Command::StartStandby { upstream: None }));
+    second.server = Server::Standby { upstream: None };
+    assert_eq!((second.command(), plan(&second).state), (None, InstanceState::Sealed));
+
+    for target in ["db-1", "db-2"] {
+        second.view().target = Some(target.into());
+        assert_eq!(second.command(), Some(Command::Stop(StopMode::Fast)), "{target} is chosen");
+    }
+}
+
+#[test]
+fn copy_that_filled_the_volume_waits_for_more_space() {
+    let mut second = member("db-2");
+    second.volume = VolumeState::empty("c");
+    second.data = DataDirectory::Missing;
+    second.space = space(8000, Ballast::Whole);
+    second.space.too_few_for_copy = Some(second.space.for_copy());
+    let next = plan(&second);
+    assert_eq!((next.command, next.state), (None, InstanceState::DiskFull));
+    assert_eq!(next.problem, Some(Problem::TooSmall));
+    second.space.free += 64 << 20;
+    assert_eq!(second.command(), Some(Command::Clone { primary: "db-1".into() }));
 }

@@ -91,6 +91,13 @@ pub struct InstanceReport {
     pub last_clean_stop: Option<Position>,
     /// Free bytes of the volume.
     pub free_bytes: u64,
+    /// Bytes of the volume. Zero if they are not known.
+    #[serde(default)]
+    pub total_bytes: u64,
+    /// Whether the volume is full: the member neither becomes the primary nor follows one until there
+    /// is more space.
+    #[serde(default)]
+    pub disk_full: bool,
 }
 
 /// Positions in the WAL of a member. Those that do not apply are absent.
@@ -158,6 +165,8 @@ impl InstanceReport {
             manager_version: manager_version.to_owned(),
             last_clean_stop: None,
             free_bytes: 0,
+            total_bytes: 0,
+            disk_full: false,
         }
     }
 

@@ -28,7 +28,7 @@ pub enum InstanceState {
     Fenced,
     /// `pg_rewind` removes WAL that the primary lacks.
     Rewind,
-    /// Postgres was stopped, because the volume is full. It starts when there is room.
+    /// Postgres was stopped, because the volume is full. It starts when there is more space.
     DiskFull,
     /// A state that this version does not know.
     #[serde(other)]

@@ -20,6 +20,8 @@ fn full() -> Value {
         "managerVersion": "0.1.0",
         "lastCleanStop": { "timeline": 3, "lsn": "0/4000028" },
         "freeBytes": 1_073_741_824,
+        "totalBytes": 2_147_483_648_u32,
+        "diskFull": false,
     })
 }
 

@@ -12,6 +12,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod full;
 mod instance;
 mod node;
 mod operator;

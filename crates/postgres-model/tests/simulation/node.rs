@@ -8,6 +8,7 @@ use postgres_model::{
     instance::{ClusterView, ControlData, DataDirectory, LeaseView, Observed, Server},
     lsn::Lsn,
     report::{InstanceReport, InstanceState, WalPositions},
+    space::{Ballast, Space},
     sync::SyncConfiguration,
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
@@ -33,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) frozen: bool,
     pub(crate) cut_from_api: bool,
     pub(crate) cut_from_peers: bool,
+    /// Whether its volume is full.
+    pub(crate) is_full: bool,
     pub(crate) server: Server,
     pub(crate) stopped_cleanly: bool,
     pub(crate) view: Option<ClusterView>,
@@ -66,6 +69,7 @@ impl Node {
             frozen: false,
             cut_from_api: false,
             cut_from_peers: false,
+            is_full: false,
             server: Server::Down,
             stopped_cleanly: true,
             view: None,
@@ -161,12 +165,19 @@ impl Node {
                 epoch: self.machine.as_ref().map(|(_, epoch)| *epoch),
             },
             volume: self.volume.clone(),
+            space: self.space(),
             data: DataDirectory::Whole(control),
             server: self.server.clone(),
             failed_starts: 0,
             task: None,
             seal_requested: self.seal_requested,
         }
+    }
+
+    fn space(&self) -> Space {
+        let total = 10 << 30;
+        let (free, ballast) = if self.is_full { (0, Ballast::Spent) } else { (total, Ballast::Whole) };
+        Space { total, free, ballast, ..Space::default() }
     }
 
     /// What the instance answers to the operator.
@@ -176,6 +187,7 @@ impl Node {
         report.state = self.state;
         report.timeline = Some(self.timeline());
         report.sealed_epoch = self.volume.sealed_epoch;
+        report.disk_full = self.is_full;
         report.positions = WalPositions { received, ..WalPositions::default() };
         report
     }

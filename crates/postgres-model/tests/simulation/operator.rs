@@ -86,7 +86,11 @@ impl World {
                     self.state.reigns = reigns;
                 }
             }
-            Step::None | Step::NoQuorum(_) | Step::TooFarBehind(_) | Step::Unprotected => {}
+            Step::None
+            | Step::NoQuorum(_)
+            | Step::TooFarBehind(_)
+            | Step::Unprotected
+            | Step::DiskFull(_) => {}
         }
     }
 

@@ -13,7 +13,7 @@ const EVENTS: usize = 600;
 /// Longer than a Lease lasts.
 const LONG: Duration = Duration::from_secs(16);
 /// Rounds after which a cluster without faults must work. A round is a second.
-const RECOVERY: usize = 120;
+pub(crate) const RECOVERY: usize = 120;
 
 pub(crate) struct End {
     pub(crate) acknowledged: u64,
@@ -28,6 +28,10 @@ pub(crate) fn run(seed: u64) -> End {
             world.event();
         }
         world.recover();
+        // For both kinds of durability, which depends on the number too.
+        if seed / 4 % 4 == 0 {
+            world.fill();
+        }
     }));
     if let Err(panic) = result {
         let last = world.log.len().saturating_sub(60);
@@ -64,7 +68,7 @@ impl World {
     }
 
     fn fault(&mut self, index: usize) {
-        let kind = self.rng.u8(0..8);
+        let kind = self.rng.u8(0..10);
         let node = &mut self.nodes[index];
         let what = match kind {
             0 => {
@@ -91,6 +95,14 @@ impl World {
                 node.stop();
                 "loses its PostgreSQL"
             }
+            7 => {
+                node.is_full = true;
+                "has a full volume"
+            }
+            8 => {
+                node.is_full = false;
+                "gets more space"
+            }
             _ => {
                 (node.frozen, node.cut_from_api, node.cut_from_peers) = (false, false, false);
                 "is repaired"
@@ -106,6 +118,7 @@ impl World {
     fn recover(&mut self) {
         for node in &mut self.nodes {
             (node.runs, node.frozen, node.cut_from_api, node.cut_from_peers) = (true, false, false, false);
+            node.is_full = false;
             node.fence(self.now);
         }
         self.calm = true;
@@ -119,7 +132,7 @@ impl World {
     }
 
     /// Lets time pass until the cluster works, and nothing is requested.
-    fn settle(&mut self, failure: &str) {
+    pub(crate) fn settle(&mut self, failure: &str) {
         for _ in 0..RECOVERY {
             self.round();
             if self.works() && self.request.is_none() && self.state.switchover.is_none() {
@@ -129,7 +142,7 @@ impl World {
         panic!("the cluster {failure}: {:?}", self.state);
     }
 
-    fn round(&mut self) {
+    pub(crate) fn round(&mut self) {
         self.advance(Duration::from_secs(1));
         self.operate();
         for index in 0..self.nodes.len() {

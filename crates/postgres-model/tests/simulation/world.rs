@@ -186,6 +186,7 @@ impl World {
     /// A member starts to write on a timeline.
     pub(crate) fn begins(&mut self, index: usize) {
         let node = &self.nodes[index];
+        assert!(!node.is_full, "{} writes to a full volume", node.name);
         let author = self.authors.entry(node.timeline()).or_insert_with(|| node.name.clone());
         assert_eq!(*author, node.name, "timeline {} has two authors", node.timeline());
         let rows: BTreeSet<_> = node.wal.iter().copied().collect();

@@ -15,6 +15,7 @@
 //!   [`postgres_model::failover::decide`].
 //! - Pods of a former spec are replaced one at a time while all members work, the primary after a
 //!   switchover.
+//! - Volumes grow, and never shrink.
 //! - A paused cluster gets no action.
 
 mod primary;
@@ -22,6 +23,7 @@ mod primary;
 mod properties;
 mod rollout;
 mod size;
+mod storage;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +36,7 @@ use postgres_model::{
     timeline::Position,
 };
 
+pub(crate) use self::storage::{ClaimSize, Storage};
 use crate::{
     api::{BootstrapStatus, Durability, PrimaryUpdate, RetentionPolicy, Role},
     membership::{Member, Membership, Serial},
@@ -59,6 +62,7 @@ pub(crate) struct Observed {
     pub(crate) synchronous: Synchronous,
     pub(crate) switchover: Switchover,
     pub(crate) updates: Updates,
+    pub(crate) storage: Storage,
 }
 
 /// What decides about a switchover.
@@ -115,6 +119,7 @@ pub(crate) struct Volume {
     /// Whether it was created for this cluster, and not for another object of this name.
     pub(crate) is_ours: bool,
     pub(crate) is_terminating: bool,
+    pub(crate) size: ClaimSize,
 }
 
 /// A Pod.
@@ -157,6 +162,8 @@ pub(crate) enum FailoverObstacle {
     Unprotected,
     /// The spec forbids it.
     Disabled,
+    /// The volumes of these members are full.
+    DiskFull(Vec<String>),
 }
 
 /// One write.
@@ -168,6 +175,8 @@ pub(crate) enum Action {
     DeletePod(Serial, String),
     /// Deletes the volume with this UID. Its member has been removed.
     DeleteVolume(Serial, String),
+    /// Lets the volume with this UID grow to the size of the spec.
+    GrowVolume(Serial, String),
     /// Sets the role label of the Pod with this UID.
     SetRole(Serial, String, Role),
     /// Asks the member to receive no more WAL, and to remember this epoch.
@@ -206,6 +215,7 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
     if !actions.iter().any(|action| matches!(action, Action::DeletePod(..))) {
         actions.extend(rollout::next_pod(observed, &next));
     }
+    actions.extend(storage::growth(observed, &next));
     actions.extend(forgotten_request(observed, &next));
     actions.extend(election.seals.into_iter().map(|serial| Action::Seal(serial, next.failover.epoch)));
     let problems = problems(observed, &next);

@@ -103,6 +103,7 @@ fn election(step: Step, next: &Membership) -> Election {
         }
         Step::NoQuorum(missing) => obstacle(FailoverObstacle::NoQuorum(missing)),
         Step::Unprotected => obstacle(FailoverObstacle::Unprotected),
+        Step::DiskFull(members) => obstacle(FailoverObstacle::DiskFull(members)),
         Step::TooFarBehind(bytes) => obstacle(FailoverObstacle::TooFarBehind(bytes)),
         Step::None | Step::Store(_) => Election::default(),
     }

@@ -31,6 +31,8 @@ enum Event {
     Revise(u8),
     /// The user requests a switchover.
     SwitchOver(Option<Serial>),
+    /// The user raises the size of the volumes.
+    Grow(u8),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -44,6 +46,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Pause),
         1 => any::<u8>().prop_map(Event::Revise),
         1 => prop::option::of(1..6u32).prop_map(Event::SwitchOver),
+        1 => (1..4u8).prop_map(Event::Grow),
     ]
 }
 
@@ -146,9 +149,14 @@ impl Model {
             Event::Collect => {
                 self.observed.pods.retain(|_, pod| !pod.is_terminating);
                 self.observed.volumes.retain(|_, volume| !volume.is_terminating);
+                self.observed.volumes.values_mut().for_each(|volume| volume.size.is_bound = true);
             }
             Event::Pause(paused) => self.observed.paused = paused,
             Event::Revise(revision) => self.observed.updates.revision = Some(revision.to_string()),
+            Event::Grow(gibibytes) => {
+                let size = format!("{gibibytes}Gi").parse().ok();
+                self.observed.storage.size = self.observed.storage.size.max(size);
+            }
             Event::SwitchOver(member) => {
                 let name = member.map_or_else(|| ANY.to_owned(), |serial| format!("db-{serial}"));
                 self.observed.switchover.request = Some(name);
@@ -223,7 +231,8 @@ impl Model {
         match action {
             Action::CreateVolume(serial) => {
                 assert!(self.used.insert(serial), "serial {serial} was used before");
-                let volume = Volume { uid: self.uid(), is_ours: true, is_terminating: false };
+                let size = ClaimSize { request: self.observed.storage.size, ..ClaimSize::default() };
+                let volume = Volume { uid: self.uid(), is_ours: true, is_terminating: false, size };
                 self.observed.volumes.insert(serial, volume);
             }
             Action::CreatePod(serial) => {
@@ -259,6 +268,13 @@ impl Model {
             }
             Action::ForgetSwitchover(request) => {
                 assert_eq!(self.observed.switchover.request.take(), Some(request));
+            }
+            Action::GrowVolume(serial, uid) => {
+                let wanted = self.observed.storage.size;
+                let volume = self.observed.volumes.get_mut(&serial).filter(|volume| volume.uid == uid);
+                let size = &mut volume.unwrap().size;
+                assert!(size.is_bound && size.request < wanted, "{size:?} grows to {wanted:?}");
+                size.request = wanted;
             }
             Action::SetRole(serial, uid, role) => {
                 let pod = self.observed.pods.get_mut(&serial).filter(|pod| pod.uid == uid).unwrap();
@@ -306,9 +322,12 @@ proptest! {
         prop_assert_eq!(model.databases.len(), 1, "volumes with a database of their own");
         let volumes: BTreeSet<_> = observed.volumes.keys().copied().collect();
         if deletes {
-            prop_assert_eq!(volumes, members);
+            prop_assert_eq!(&volumes, &members);
         } else {
             prop_assert_eq!(volumes, model.used.clone());
+        }
+        for member in &members {
+            prop_assert_eq!(observed.volumes[member].size.request, observed.storage.size);
         }
         let primaries = observed.pods.values().filter(|pod| pod.role == Some(Role::Primary)).count();
         prop_assert_eq!(primaries, 1);

@@ -35,6 +35,7 @@ pub(super) fn observed(size: usize) -> Observed {
         },
         switchover: Switchover { request: None, successors: Vec::new() },
         updates: Updates { revision: Some("new".into()), primary: PrimaryUpdate::Automatic },
+        storage: Storage { size: "1Gi".parse().ok(), refused: [].into() },
     }
 }
 
@@ -49,8 +50,14 @@ pub(super) fn report(serial: Serial, state: InstanceState, timeline: TimelineId)
     report
 }
 
+/// Returns the sizes of a claim that is bound.
+pub(super) fn claim(size: &str) -> ClaimSize {
+    let size = size.parse().ok();
+    ClaimSize { request: size, capacity: size, is_bound: true, note: None }
+}
+
 fn volume(serial: Serial) -> Volume {
-    Volume { uid: format!("v-{serial}"), is_ours: true, is_terminating: false }
+    Volume { uid: format!("v-{serial}"), is_ours: true, is_terminating: false, size: claim("1Gi") }
 }
 
 fn pod(serial: Serial) -> MemberPod {
@@ -525,4 +532,115 @@ fn standbys_are_sealed_after_the_primary_has_stopped() {
     let actions = decide(&observed).actions;
     let seals = actions.iter().filter(|action| matches!(action, Action::Seal(_, 2))).count();
     assert_eq!(seals, 3, "{actions:?}");
+}
+
+#[test]
+fn volumes_grow_also_those_of_members_that_are_down_and_never_shrink() {
+    let mut observed = running(3, &[1, 2, 3]);
+    observed.storage.size = "2Gi".parse().ok();
+    observed.pods.remove(&3);
+    observed.volumes.get_mut(&2).unwrap().size = claim("4Gi");
+    let grow = |serial: Serial| Action::GrowVolume(serial, format!("v-{serial}"));
+    let decision = decide(&observed);
+    assert_eq!(decision.actions, [Action::CreatePod(3), grow(1), grow(3)]);
+    assert_eq!(decision.membership, observed.membership);
+
+    observed.storage.refused = [3].into();
+    observed.volumes.get_mut(&1).unwrap().size.is_bound = false;
+    assert_eq!(decide(&observed).actions, [Action::CreatePod(3)], "not bound, and refused a moment ago");
+    observed.storage = Storage::default();
+    assert_eq!(decide(&observed).actions, [Action::CreatePod(3)], "no readable size");
+}
+
+#[test]
+fn volume_that_is_not_that_of_the_member_does_not_grow() {
+    for change in [
+        |volume: &mut Volume| volume.is_ours = false,
+        |volume: &mut Volume| volume.is_terminating = true,
+        |volume: &mut Volume| volume.uid = "another".to_owned(),
+    ] {
+        let mut observed = running(2, &[1, 2]);
+        observed.storage.size = "2Gi".parse().ok();
+        change(observed.volumes.get_mut(&2).unwrap());
+        assert_eq!(decide(&observed).actions, [Action::GrowVolume(1, "v-1".into())]);
+    }
+}
+
+/// Returns a cluster whose primary has a full volume. The others are sealed.
+fn full_primary() -> Observed {
+    let mut observed = sealed();
+    observed.pods.insert(1, MemberPod { role: Some(Role::Replica), ..pod(1) });
+    observed.reports.insert(1, full(1));
+    observed
+}
+
+/// Returns the report of a member with a full volume.
+fn full(serial: Serial) -> InstanceReport {
+    let mut report = report(serial, InstanceState::DiskFull, TimelineId::FIRST);
+    report.disk_full = true;
+    report
+}
+
+/// Lets a full member tell what it has.
+fn tell(report: &mut InstanceReport, received: u64) {
+    report.state = InstanceState::Sealed;
+    report.sealed_epoch = Some(2);
+    report.positions.received = Some(Lsn(received));
+}
+
+fn target(decision: &Decision) -> Option<&str> {
+    decision.membership.failover.target.as_deref()
+}
+
+#[test]
+fn full_primary_is_replaced_and_not_asked() {
+    let decision = decide(&full_primary());
+    assert_eq!((target(&decision), &decision.obstacle), (Some("db-3"), &None));
+    assert_eq!(decision.actions, []);
+}
+
+#[test]
+fn cluster_waits_while_all_members_are_full() {
+    let mut observed = full_primary();
+    observed.reports.insert(2, full(2));
+    observed.reports.insert(3, full(3));
+    let decision = decide(&observed);
+    let names = ["db-1", "db-2", "db-3"].map(str::to_owned).to_vec();
+    assert_eq!(decision.obstacle, Some(FailoverObstacle::DiskFull(names)));
+    assert_eq!((decision.membership, decision.actions), (observed.membership.clone(), vec![]));
+
+    observed.reports.remove(&3);
+    let names = ["db-1", "db-2"].map(str::to_owned).to_vec();
+    assert_eq!(decide(&observed).obstacle, Some(FailoverObstacle::DiskFull(names)), "the third is silent");
+}
+
+#[test]
+fn full_members_tell_what_they_have_if_the_others_do_not_suffice() {
+    let mut observed = full_primary();
+    observed.reports.insert(2, full(2));
+    let decision = decide(&observed);
+    assert_eq!(target(&decision), None, "db-3 alone may lack rows");
+    assert_eq!(decision.actions, [Action::Seal(1, 2), Action::Seal(2, 2)]);
+
+    for serial in [1, 2] {
+        observed.reports.get_mut(&serial).unwrap().sealed_epoch = Some(2);
+    }
+    assert!(matches!(decide(&observed).obstacle, Some(FailoverObstacle::NoQuorum(_))), "they start");
+    tell(observed.reports.get_mut(&2).unwrap(), 3);
+    assert_eq!(target(&decide(&observed)), Some("db-3"), "it has all that db-2 has");
+    tell(observed.reports.get_mut(&2).unwrap(), 4);
+    let decision = decide(&observed);
+    let names = ["db-1", "db-2"].map(str::to_owned).to_vec();
+    assert_eq!(target(&decision), None);
+    assert_eq!(decision.obstacle, Some(FailoverObstacle::DiskFull(names)));
+}
+
+#[test]
+fn full_members_are_not_asked_while_others_are_about_to_answer() {
+    let mut observed = full_primary();
+    observed.failover.since_change = Duration::from_secs(9);
+    observed.reports.get_mut(&2).unwrap().positions.received = None;
+    assert_eq!(decide(&observed).actions, []);
+    observed.failover.since_change = Duration::from_secs(10);
+    assert_eq!(decide(&observed).actions, [Action::Seal(1, 2)]);
 }

@@ -1,5 +1,7 @@
 //! Computes the reporting part of the status. Pure functions.
 
+mod storage;
+
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use operator_core::{
@@ -15,7 +17,7 @@ use crate::{
     api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus, PrimaryUpdate},
     build::{SWITCHOVER, member_name, selector_string, service},
     condition_types::{AVAILABLE, CONFIGURATION_APPLIED, DATA_SAFE, SCALING, UPGRADING, VERSION_SUPPORTED},
-    decide::{FailoverObstacle, VolumeProblem},
+    decide::{FailoverObstacle, Volume, VolumeProblem},
     error::Error,
     members::MemberState,
     membership::{Membership, Serial},
@@ -36,6 +38,10 @@ pub(crate) struct Observation<'a> {
     pub(crate) outdated: &'a [Serial],
     /// Reports of the members that answer.
     pub(crate) reports: &'a BTreeMap<Serial, InstanceReport>,
+    /// Volumes of the members.
+    pub(crate) volumes: &'a BTreeMap<Serial, Volume>,
+    /// Volumes that the API server does not let grow, with its words.
+    pub(crate) refusals: &'a BTreeMap<Serial, String>,
     /// Standbys that could replace the primary at once.
     pub(crate) successors: &'a [String],
     /// Failures of this reconcile.
@@ -125,15 +131,19 @@ fn new_conditions(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
-) -> [NewCondition; 7] {
+) -> [NewCondition; 8] {
     let available = available(cluster, instances, observed);
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
     let version = version_supported(observed.version);
     let upgrading = upgrading(cluster, observed);
     let applied = configuration_applied(cluster, observed);
-    let ready = summary(cluster, instances, &[&available, &scaling, &upgrading, &applied]);
-    [available, data_safe, scaling, upgrading, applied, version, ready]
+    let storage = storage::storage_healthy(cluster, observed);
+    // Volumes that grow, or have little space, keep no member from its work.
+    let full = Some(&storage).filter(|storage| storage.reason == reasons::FULL);
+    let parts: Vec<_> = [&available, &scaling, &upgrading, &applied].into_iter().chain(full).collect();
+    let ready = summary(cluster, instances, &parts);
+    [available, data_safe, scaling, upgrading, applied, storage, version, ready]
 }
 
 fn available(
@@ -154,6 +164,11 @@ fn available(
             let message = format!("{} takes writes{waits}", primary.name);
             NewCondition::is_true(AVAILABLE, reasons::AS_SPECIFIED, message)
         }
+        (Some(primary), None) if is_full(observed, primary.serial) => {
+            let message =
+                format!("the volume of the primary {} is full; raise spec.storage.size", primary.name);
+            is_false(reasons::DISK_FULL, message)
+        }
         (Some(primary), None) => {
             is_false(reasons::NO_PRIMARY, format!("the primary {} is not ready", primary.name))
         }
@@ -170,6 +185,11 @@ fn available(
         }
         (None, None) => is_false(reasons::NO_PRIMARY, "no member has created the database yet".to_owned()),
     }
+}
+
+/// Returns whether the volume of a member is full.
+fn is_full(observed: &Observation<'_>, serial: Serial) -> bool {
+    observed.reports.get(&serial).is_some_and(|report| report.disk_full)
 }
 
 /// Returns why a switchover that is requested has not begun.
@@ -203,6 +223,10 @@ fn describe_obstacle(obstacle: &FailoverObstacle) -> (&'static str, String) {
             reasons::SYNC_LOWERED,
             "the former primary took writes without a standby, and only it is known to have them; wait for it"
                 .to_owned(),
+        ),
+        FailoverObstacle::DiskFull(members) => (
+            reasons::DISK_FULL,
+            format!("the volumes of {} are full; raise spec.storage.size", members.join(", ")),
         ),
         FailoverObstacle::Disabled => (
             reasons::FAILOVER_DISABLED,

@@ -5,6 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::{
     api::{BootstrapStatus, fixture::cluster},
+    condition_types::STORAGE_HEALTHY,
+    decide::ClaimSize,
     membership::{
         Member,
         tests::{configuration, empty},
@@ -63,6 +65,8 @@ fn conditions_follow_the_members() {
             obstacle: None,
             outdated: &[],
             reports: &BTreeMap::new(),
+            volumes: &BTreeMap::new(),
+            refusals: &BTreeMap::new(),
             successors: &[],
             failures: &[],
             version: &version,
@@ -83,6 +87,8 @@ fn what_blocks_a_member_is_named_with_a_remedy() {
         obstacle: None,
         outdated: &[],
         reports: &BTreeMap::new(),
+        volumes: &BTreeMap::new(),
+        refusals: &BTreeMap::new(),
         successors: &[],
         failures: &[],
         version: &Ok(served(None)),
@@ -107,6 +113,8 @@ fn substituted_version_is_reported_and_does_not_block() {
         obstacle: None,
         outdated: &[],
         reports: &BTreeMap::new(),
+        volumes: &BTreeMap::new(),
+        refusals: &BTreeMap::new(),
         successors: &[],
         failures: &[],
         version: &version,
@@ -130,6 +138,7 @@ fn failover_and_its_obstacles_are_reported() {
         (Some(FailoverObstacle::TooFarBehind(7)), "AsyncLag"),
         (Some(FailoverObstacle::Unprotected), "SyncLowered"),
         (Some(FailoverObstacle::Disabled), "FailoverDisabled"),
+        (Some(FailoverObstacle::DiskFull(Vec::new())), "DiskFull"),
     ] {
         let observed = Observation {
             membership: &membership,
@@ -138,6 +147,8 @@ fn failover_and_its_obstacles_are_reported() {
             obstacle: obstacle.as_ref(),
             outdated: &[],
             reports: &BTreeMap::new(),
+            volumes: &BTreeMap::new(),
+            refusals: &BTreeMap::new(),
             successors: &[],
             failures: &[],
             version: &version,
@@ -170,6 +181,8 @@ fn data_are_safe_if_every_configuration_that_may_be_in_force_has_enough_standbys
             obstacle: None,
             outdated: &[],
             reports: &BTreeMap::new(),
+            volumes: &BTreeMap::new(),
+            refusals: &BTreeMap::new(),
             successors: &[],
             failures: &[],
             version: &version,
@@ -193,6 +206,8 @@ fn address_of_a_member_stays_until_its_next_pod_has_one() {
             obstacle: None,
             outdated: &[],
             reports: &BTreeMap::new(),
+            volumes: &BTreeMap::new(),
+            refusals: &BTreeMap::new(),
             successors: &[],
             failures: &[],
             version: &version,
@@ -206,4 +221,140 @@ fn address_of_a_member_stays_until_its_next_pod_has_one() {
         (without_pod.instances[0].address.as_str(), without_pod.instances[0].ready),
         ("10.0.0.1", false)
     );
+}
+
+/// Returns status, reason, and message of the conditions StorageHealthy and Ready.
+fn storage(
+    cluster: &PostgresCluster,
+    reports: &BTreeMap<Serial, InstanceReport>,
+    volumes: &BTreeMap<Serial, Volume>,
+    refusals: &BTreeMap<Serial, String>,
+) -> [(String, String, String); 2] {
+    let observed = Observation {
+        membership: &membership(&[1, 2]),
+        pods: &ready(&[1, 2]),
+        problems: &[],
+        obstacle: None,
+        outdated: &[],
+        reports,
+        volumes,
+        refusals,
+        successors: &[],
+        failures: &[],
+        version: &Ok(served(None)),
+    };
+    let status = status(cluster, &observed, NOW);
+    [STORAGE_HEALTHY, READY].map(|type_| {
+        let found = find(&status.conditions, type_).unwrap().clone();
+        (found.status, found.reason, found.message)
+    })
+}
+
+/// Returns the report of a member with this number of free MiB of 10 GiB.
+fn with_free(serial: Serial, free: u64) -> (Serial, InstanceReport) {
+    let mut report = InstanceReport::starting(format!("db-{serial}"), "p".into(), "0");
+    (report.total_bytes, report.free_bytes) = (10 << 30, free << 20);
+    (serial, report)
+}
+
+fn with_size(serial: Serial, request: &str, capacity: Option<&str>) -> (Serial, Volume) {
+    let size = ClaimSize {
+        request: request.parse().ok(),
+        capacity: capacity.and_then(|capacity| capacity.parse().ok()),
+        is_bound: capacity.is_some(),
+        note: None,
+    };
+    (serial, Volume { uid: "v".into(), is_ours: true, is_terminating: false, size })
+}
+
+#[test]
+fn storage_is_healthy_while_volumes_have_their_size_and_space() {
+    let cluster = cluster(&json!({"size": 2, "storage": {"size": "10Gi"}}));
+    let [healthy, ready] = storage(
+        &cluster,
+        &[with_free(1, 1024), with_free(2, 9000)].into(),
+        &[with_size(1, "10Gi", Some("10Gi")), with_size(2, "20Gi", Some("20Gi"))].into(),
+        &BTreeMap::new(),
+    );
+    assert_eq!((healthy.0.as_str(), healthy.1.as_str()), ("True", "AsSpecified"));
+    assert_eq!(ready.0, "True");
+}
+
+#[test]
+fn little_space_is_a_warning_and_has_to_be_more_before_it_ends() {
+    let mut cluster = cluster(&json!({"size": 2, "storage": {"size": "10Gi"}}));
+    let storage = |cluster: &PostgresCluster, free| {
+        storage(cluster, &[with_free(2, free)].into(), &BTreeMap::new(), &BTreeMap::new())
+    };
+    let [healthy, ready] = storage(&cluster, 1023);
+    assert_eq!((healthy.0.as_str(), healthy.1.as_str()), ("False", "LowSpace"));
+    assert!(healthy.2.contains("the volumes of db-2;"), "{}", healthy.2);
+    assert_eq!(ready.0, "True", "no member is kept from its work");
+    let low = NewCondition::is_false(STORAGE_HEALTHY, reasons::LOW_SPACE, "");
+    let status = cluster.status.get_or_insert_default();
+    operator_core::conditions::set_condition(&mut status.conditions, &low, 1, NOW);
+    assert_eq!(storage(&cluster, 1535)[0].1, "LowSpace");
+    assert_eq!(storage(&cluster, 1536)[0].1, "AsSpecified");
+}
+
+#[test]
+fn full_member_is_reported_with_all_that_concerns_its_volume() {
+    let cluster = cluster(&json!({"size": 2, "storage": {"size": "20Gi"}}));
+    let mut full = with_free(1, 0);
+    full.1.disk_full = true;
+    full.1.problem = Some("the volume is full; raise it".into());
+    let refusals = [(1, "no class".to_owned()), (2, "no class".to_owned())].into();
+    let volumes = [with_size(1, "10Gi", Some("10Gi")), with_size(2, "20Gi", Some("10Gi"))].into();
+    let [healthy, ready] = storage(&cluster, &[full].into(), &volumes, &refusals);
+    assert_eq!((healthy.1.as_str(), ready.1.as_str()), ("Full", "Full"));
+    let parts: Vec<_> = healthy.2.split("; ").collect();
+    assert_eq!(parts[..3], ["db-1: the volume is full", "raise it", "no class"], "{}", healthy.2);
+    assert!(healthy.2.ends_with("the volume of db-2 has 10Gi of 20Gi"), "{}", healthy.2);
+}
+
+#[test]
+fn growth_is_reported_until_the_volume_has_its_size() {
+    let cluster = cluster(&json!({"size": 2, "storage": {"size": "20Gi"}}));
+    let storage = |volume: (Serial, Volume), refusal: Option<&str>| {
+        let refusals = refusal.map(|text| (2, text.to_owned())).into_iter().collect();
+        storage(&cluster, &BTreeMap::new(), &[volume].into(), &refusals)
+    };
+    let mut pending = with_size(2, "20Gi", Some("10Gi"));
+    pending.1.size.note = Some("the kubelet resizes the file system".into());
+    let [healthy, ready] = storage(pending, None);
+    let message = "the volume of db-2 has 10Gi of 20Gi (the kubelet resizes the file system)";
+    assert_eq!(healthy, ("False".into(), "Growing".into(), message.into()));
+    assert_eq!(ready.0, "True");
+    let [healthy, _] = storage(with_size(2, "10Gi", None), None);
+    assert_eq!(healthy.2, "the claim db-2 grows when it is bound to a volume");
+    let [healthy, ready] = storage(with_size(2, "10Gi", Some("10Gi")), Some("forbidden"));
+    assert_eq!((healthy.1.as_str(), ready.0.as_str()), ("ResizeRefused", "True"));
+    assert!(
+        healthy.2.starts_with("forbidden; use a storage class with allowVolumeExpansion"),
+        "{}",
+        healthy.2
+    );
+    let [healthy, _] = storage(with_size(2, "20Gi", Some("20Gi")), Some("forbidden"));
+    assert_eq!(healthy.1, "AsSpecified", "the claim has grown by other means");
+}
+
+#[test]
+fn full_primary_is_named_as_the_reason() {
+    let cluster = cluster(&json!({"size": 1}));
+    let mut full = with_free(1, 0);
+    full.1.disk_full = true;
+    let observed = Observation {
+        membership: &membership(&[1]),
+        pods: &[],
+        problems: &[],
+        obstacle: None,
+        outdated: &[],
+        reports: &[full].into(),
+        volumes: &BTreeMap::new(),
+        refusals: &BTreeMap::new(),
+        successors: &[],
+        failures: &[],
+        version: &Ok(served(None)),
+    };
+    assert_eq!(conditions(&status(&cluster, &observed, NOW))[0], ("False", "DiskFull"));
 }
