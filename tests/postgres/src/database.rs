@@ -30,7 +30,18 @@ impl Database {
     /// # Errors
     /// Returns an error if the API server refuses it, or does not answer.
     pub async fn new(size: u8) -> Result<Self> {
-        let database = Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() };
+        Self::with_volumes(size, &[]).await
+    }
+
+    /// Creates a PostgresCluster of this size. The volumes of the members in the list have these sizes,
+    /// in MiB.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it, or does not answer.
+    pub async fn with_volumes(size: u8, volumes: &[(&str, u64)]) -> Result<Self> {
+        let mut database = Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() };
+        let volumes = volumes.iter().map(|(member, mebibytes)| ((*member).to_owned(), *mebibytes));
+        database.kubelet.volumes = volumes.collect();
         let cluster = json!({
             "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
             "metadata": {"name": NAME},

@@ -50,6 +50,8 @@ pub struct Kubelet {
     pub harness: Arc<Harness>,
     /// The namespace.
     pub namespace: TestNamespace,
+    /// Sizes of the volumes of new members, in MiB. Others have the file system of the tests.
+    pub volumes: BTreeMap<String, u64>,
     /// A client of the API server with all rights.
     pub client: Client,
     folder: TempDir,
@@ -72,7 +74,16 @@ impl Kubelet {
         let config = harness.cluster.config().await?;
         let server = config.cluster_url.authority().context("the API server has no address")?.to_string();
         let network = NAMESPACES.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { members: Vec::new(), harness, namespace, client, folder, server, network })
+        Ok(Self {
+            members: Vec::new(),
+            harness,
+            namespace,
+            volumes: BTreeMap::new(),
+            client,
+            folder,
+            server,
+            network,
+        })
     }
 
     /// Returns a node selector that keeps Pods from the simulated nodes, so that this kubelet runs
@@ -224,6 +235,7 @@ impl Kubelet {
             folder,
             cluster: cluster.clone(),
             namespace: self.namespace.to_string(),
+            volume: self.volumes.get(name).copied(),
         }))
     }
 

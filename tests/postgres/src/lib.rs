@@ -8,8 +8,10 @@ mod kubelet;
 mod member;
 mod probe;
 mod programs;
+mod volume;
 
 pub use api_proxy::ApiProxy;
 pub use database::Database;
 pub use kubelet::Kubelet;
 pub use member::Member;
+pub use volume::Volume;

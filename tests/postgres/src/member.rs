@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{api_proxy::ApiProxy, programs};
+use crate::{api_proxy::ApiProxy, programs, volume::Volume};
 
 /// Time between two looks for the end of a Pod.
 const POLL: Duration = Duration::from_millis(20);
@@ -38,6 +38,8 @@ pub struct Member {
     cluster: String,
     namespace: String,
     child: Option<Child>,
+    /// Its volume, if that has a size of its own. Dropped after the processes have ended.
+    pub volume: Option<Volume>,
 }
 
 /// What a member needs.
@@ -49,6 +51,8 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) cluster: String,
     pub(crate) namespace: String,
+    /// Size of the volume, in MiB. `None`: that of the file system of the tests.
+    pub(crate) volume: Option<u64>,
 }
 
 impl Member {
@@ -58,6 +62,8 @@ impl Member {
             let folder = place.folder.join(name);
             fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
+        let volume = place.folder.join("volume");
+        let volume = place.volume.map(|mebibytes| Volume::mount(&volume, mebibytes)).transpose()?;
         copy_program(program, &place.folder.join("ensemble-instance"))?;
         fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o700))?;
         give(&place.folder, user()?)?;
@@ -72,6 +78,7 @@ impl Member {
             cluster: place.cluster,
             namespace: place.namespace,
             child: None,
+            volume,
         })
     }
 

@@ -11,6 +11,7 @@ mod application;
 mod certificates;
 mod failures;
 mod faults;
+mod full_disk;
 mod interruptions;
 mod ledger;
 mod life;

@@ -1,0 +1,268 @@
+//! Volumes that get full.
+
+use anyhow::{Context, Result};
+use operator_core::conditions::find;
+use postgres::PostgresClusterStatus;
+use postgres_processes::{Database, Member};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio_postgres::error::SqlState;
+
+use crate::ledger::{Application, Ledger, connect};
+
+/// Size of a small volume, and of one that has grown, in MiB.
+const SMALL: u64 = 320;
+const LARGE: u64 = 1024;
+/// Looks at a cluster in which nothing must happen.
+const LOOKS: usize = 60;
+/// Writes 20 MiB, and as much WAL.
+const FILL: &str = "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 20000)";
+
+/// Creates the ledger, and a table that is filled later.
+async fn create_tables(database: &Database) -> Result<Ledger> {
+    let first = database.kubelet.members.first().context("no member")?;
+    let ledger = Ledger::create(first)?;
+    first.sql("CREATE TABLE filler (content text)")?;
+    first.sql("ALTER TABLE filler OWNER TO writer")?;
+    Ok(ledger)
+}
+
+/// Writes once. The rows wait for no standby.
+async fn write(member: &Member) -> Result<()> {
+    let client = connect(member).await?;
+    client.batch_execute(&format!("SET synchronous_commit = local; {FILL}")).await?;
+    Ok(())
+}
+
+/// Writes until the member does not accept more.
+async fn fill(member: &Member) {
+    while write(member).await.is_ok() {}
+}
+
+/// Returns the reason of a condition.
+fn reason<'a>(status: &'a PostgresClusterStatus, type_: &str) -> &'a str {
+    find(&status.conditions, type_).map_or("", |condition| condition.reason.as_str())
+}
+
+async fn until_reason(database: &mut Database, type_: &str, expected: &str) {
+    let what = format!("{type_} to be {expected}");
+    database.until(&what, |status| reason(status, type_) == expected).await.unwrap();
+}
+
+/// Returns how often PostgreSQL was started.
+fn starts(member: &Member) -> usize {
+    member.log().matches("starting as ").count()
+}
+
+/// Returns what PostgreSQL prints when it finds no room for WAL, and ends.
+fn panics(member: &Member) -> usize {
+    member.log().matches("PANIC").count()
+}
+
+fn grow(member: &Member) {
+    member.volume.as_ref().unwrap().resize(LARGE).unwrap();
+}
+
+/// Looks at a cluster in which nothing must happen. Returns how often its members have started.
+async fn look_on(database: &mut Database) -> Vec<usize> {
+    for _ in 0..LOOKS {
+        database.look().await.unwrap();
+    }
+    database.kubelet.members.iter().map(starts).collect()
+}
+
+async fn assert_no_row_is_lost(database: &mut Database, ledger: &Ledger, what: &str) {
+    let (acknowledged, lost) = ledger.check(database.primary().unwrap()).await.unwrap();
+    println!("{what}: {acknowledged} rows acknowledged, {} lost", lost.len());
+    assert_eq!(lost, [0; 0], "{}", database.kubelet.logs());
+}
+
+#[tokio::test]
+async fn full_primary_hands_over_and_returns_when_its_volume_has_grown() {
+    let mut database = Database::with_volumes(3, &[("db-1", SMALL)]).await.unwrap();
+    database.until_complete().await.unwrap();
+    let ledger = create_tables(&database).await.unwrap();
+    let ballast =
+        |database: &Database| database.kubelet.members[0].volume.as_ref().unwrap().size_of("ballast");
+    assert_eq!(ballast(&database), Some(24 << 20));
+    let application = Application::start(ledger, &database.kubelet.members);
+    fill(&database.kubelet.members[0]).await;
+    until_reason(&mut database, "StorageHealthy", "Full").await;
+    database.until_failed_over().await.unwrap();
+    assert_ne!(database.status.primary.current, "db-1");
+    let message = find(&database.status.conditions, "StorageHealthy").unwrap().message.clone();
+    assert!(message.starts_with("db-1: the volume is full"), "{message}");
+    until_reason(&mut database, "Available", "AsSpecified").await;
+    assert_eq!(reason(&database.status, "Ready"), "Full");
+    let starts_before = look_on(&mut database).await;
+    assert_eq!(starts_before[0], 1, "it does not start again: {}", database.kubelet.logs());
+    assert_eq!(panics(&database.kubelet.members[0]), 0, "it stopped before it crashed");
+    assert_eq!(ballast(&database), Some(0));
+
+    grow(&database.kubelet.members[0]);
+    database.until_complete().await.unwrap();
+    assert_eq!(reason(&database.status, "StorageHealthy"), "AsSpecified");
+    assert_eq!((database.status.primary.epoch, ballast(&database)), (2, Some(24 << 20)));
+    let (ledger, pause) = application.stop().await.unwrap();
+    println!("a full primary: {pause:.1?} without writes");
+    assert_no_row_is_lost(&mut database, &ledger, "a full primary").await;
+}
+
+#[tokio::test]
+async fn members_that_are_all_full_wait_and_do_not_take_turns() {
+    let sizes = [("db-1", SMALL), ("db-2", SMALL), ("db-3", SMALL)];
+    let mut database = Database::with_volumes(3, &sizes).await.unwrap();
+    database.until_complete().await.unwrap();
+    let ledger = create_tables(&database).await.unwrap();
+    let application = Application::start(ledger, &database.kubelet.members);
+    while reason(&database.status, "Available") != "DiskFull" {
+        if let Ok(primary) = database.primary() {
+            fill(primary).await;
+        }
+        database.look().await.unwrap();
+    }
+    let message = find(&database.status.conditions, "Available").unwrap().message.clone();
+    assert!(message.ends_with("are full; raise spec.storage.size"), "{message}");
+    // Each member had its turn at most once.
+    let epoch = database.status.primary.epoch;
+    assert!(epoch <= 4, "epoch {epoch}: {}", database.kubelet.logs());
+    let before = look_on(&mut database).await;
+    assert_eq!(look_on(&mut database).await, before, "{}", database.kubelet.logs());
+    assert_eq!(database.status.primary.epoch, epoch);
+    until_reason(&mut database, "StorageHealthy", "Full").await;
+
+    database.kubelet.members.iter().for_each(grow);
+    database.until_complete().await.unwrap();
+    let (ledger, _) = application.stop().await.unwrap();
+    assert_no_row_is_lost(&mut database, &ledger, "three full members").await;
+}
+
+#[tokio::test]
+async fn single_full_member_goes_on_when_its_volume_has_grown() {
+    let mut database = Database::with_volumes(1, &[("db-1", SMALL)]).await.unwrap();
+    database.until_complete().await.unwrap();
+    let mut ledger = create_tables(&database).await.unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    assert!(ledger.write(&client).await);
+    fill(&database.kubelet.members[0]).await;
+    until_reason(&mut database, "Available", "DiskFull").await;
+    assert_eq!(look_on(&mut database).await, [1], "{}", database.kubelet.logs());
+    // The instance remembers it, and does not start PostgreSQL in the space of its ballast.
+    database.kubelet.members[0].kill().unwrap();
+    database.kubelet.members[0].start().unwrap();
+    until_reason(&mut database, "Available", "DiskFull").await;
+    assert_eq!(look_on(&mut database).await, [1], "{}", database.kubelet.logs());
+    grow(&database.kubelet.members[0]);
+    database.until_complete().await.unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    assert!(ledger.write(&client).await);
+    assert_no_row_is_lost(&mut database, &ledger, "a single full member").await;
+}
+
+#[tokio::test]
+async fn server_that_crashed_on_a_full_volume_is_not_started_again_and_again() {
+    let mut database = Database::with_volumes(1, &[("db-1", SMALL)]).await.unwrap();
+    database.until_complete().await.unwrap();
+    let mut ledger = create_tables(&database).await.unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    assert!(ledger.write(&client).await);
+    // Nobody stops the server in time.
+    database.kubelet.members[0].signal(Signal::STOP).unwrap();
+    while panics(&database.kubelet.members[0]) == 0 {
+        // A statement without room for its rows fails. WAL without room ends the server.
+        let _ = write(&database.kubelet.members[0]).await;
+    }
+    database.kubelet.members[0].signal(Signal::CONT).unwrap();
+    until_reason(&mut database, "Available", "DiskFull").await;
+    let before = look_on(&mut database).await;
+    assert!(before[0] <= 2, "{before:?} starts: {}", database.kubelet.logs());
+    assert_eq!(look_on(&mut database).await, before);
+    grow(&database.kubelet.members[0]);
+    database.until_complete().await.unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    assert!(ledger.write(&client).await);
+    assert_no_row_is_lost(&mut database, &ledger, "a crash on a full volume").await;
+}
+
+#[tokio::test]
+async fn full_standby_holds_up_nobody_and_returns() {
+    let mut database = Database::with_volumes(3, &[("db-3", SMALL)]).await.unwrap();
+    database.until_complete().await.unwrap();
+    let ledger = create_tables(&database).await.unwrap();
+    let application = Application::start(ledger, &database.kubelet.members);
+    while reason(&database.status, "StorageHealthy") != "Full" {
+        write(&database.kubelet.members[0]).await.unwrap();
+        database.look().await.unwrap();
+    }
+    let before = look_on(&mut database).await;
+    assert_eq!(before, [1, 1, 1], "{}", database.kubelet.logs());
+    assert_eq!(reason(&database.status, "Available"), "AsSpecified");
+    grow(&database.kubelet.members[2]);
+    database.until_complete().await.unwrap();
+    assert_eq!((database.status.primary.epoch, panics(&database.kubelet.members[2])), (1, 0));
+    let (ledger, pause) = application.stop().await.unwrap();
+    println!("a full standby: {pause:.1?} without writes");
+    assert_no_row_is_lost(&mut database, &ledger, "a full standby").await;
+}
+
+#[tokio::test]
+async fn commits_wait_for_a_full_standby_if_that_is_required() {
+    let mut database = Database::with_volumes(2, &[("db-2", SMALL)]).await.unwrap();
+    database.change(json!({"synchronous": {"number": 1, "durability": "required"}})).await.unwrap();
+    database.until_complete().await.unwrap();
+    database
+        .until("synchronous", |status| status.sync.number == 1 && status.reigns.len() == 1)
+        .await
+        .unwrap();
+    let mut ledger = create_tables(&database).await.unwrap();
+    while reason(&database.status, "StorageHealthy") != "Full" {
+        write(&database.kubelet.members[0]).await.unwrap();
+        database.look().await.unwrap();
+    }
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    assert!(!ledger.write(&client).await, "no standby has the row");
+    assert_eq!(database.status.sync.number, 1);
+    grow(&database.kubelet.members[1]);
+    database.until_complete().await.unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    assert!(ledger.write(&client).await);
+}
+
+#[tokio::test]
+async fn copy_that_fills_the_volume_is_removed_and_tried_again_when_it_has_grown() {
+    let mut database = Database::with_volumes(1, &[("db-2", SMALL)]).await.unwrap();
+    database.until_complete().await.unwrap();
+    create_tables(&database).await.unwrap();
+    for _ in 0..20 {
+        write(&database.kubelet.members[0]).await.unwrap();
+    }
+    database.change(json!({"size": 2})).await.unwrap();
+    until_reason(&mut database, "StorageHealthy", "Full").await;
+    let message = find(&database.status.conditions, "StorageHealthy").unwrap().message.clone();
+    assert!(message.starts_with("db-2: the volume is too small for a copy"), "{message}");
+    look_on(&mut database).await;
+    let second = &database.kubelet.members[1];
+    let copies = |member: &Member| member.log().matches("cloning the primary").count();
+    assert_eq!(copies(second), 1, "{}", second.log());
+    assert!(!second.folder().join("volume/data.partial").exists());
+    grow(second);
+    database.until_complete().await.unwrap();
+    assert_eq!(copies(&database.kubelet.members[1]), 2);
+}
+
+#[tokio::test]
+async fn query_that_fills_the_volume_fails_and_stops_nothing() {
+    let mut database = Database::with_volumes(1, &[("db-1", SMALL)]).await.unwrap();
+    database.until_complete().await.unwrap();
+    create_tables(&database).await.unwrap();
+    let client = connect(&database.kubelet.members[0]).await.unwrap();
+    // Its temporary files would be larger than the volume.
+    let sort = "SELECT count(*) FROM (SELECT repeat('x', 1000) || number FROM generate_series(1, 1000000) \
+                AS number ORDER BY 1) AS sorted";
+    let error = client.batch_execute(sort).await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::DISK_FULL), "{error}");
+    look_on(&mut database).await;
+    assert_eq!(starts(&database.kubelet.members[0]), 1, "{}", database.kubelet.logs());
+    assert_eq!(reason(&database.status, "Ready"), "AsSpecified", "{}", database.kubelet.logs());
+    assert!(!database.kubelet.members[0].log().contains("stopping PostgreSQL"));
+}
