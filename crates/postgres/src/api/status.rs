@@ -96,7 +96,7 @@ pub struct PostgresClusterStatus {
     pub services: ServiceNames,
 
     /// conditions are the latest observations: Available, DataSafe, Scaling, Upgrading,
-    /// VersionSupported, and Ready, which summarizes them.
+    /// ConfigurationApplied, StorageHealthy, VersionSupported, and Ready, which summarizes them.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
     pub conditions: Vec<Condition>,

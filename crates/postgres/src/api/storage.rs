@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
         .message("storage.accessMode cannot be changed")
 )]
 pub struct Storage {
-    /// size is the requested size of the volume. It can only grow.
+    /// size is the requested size of the volume. It can only grow, and the volumes of existing members
+    /// grow with it if their storage class allows that.
     #[serde(default = "default_size")]
     pub size: Quantity,
 

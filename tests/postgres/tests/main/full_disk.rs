@@ -168,9 +168,11 @@ async fn server_that_crashed_on_a_full_volume_is_not_started_again_and_again() {
     assert!(ledger.write(&client).await);
     // Nobody stops the server in time.
     database.kubelet.members[0].signal(Signal::STOP).unwrap();
-    while panics(&database.kubelet.members[0]) == 0 {
-        // A statement without room for its rows fails. WAL without room ends the server.
-        let _ = write(&database.kubelet.members[0]).await;
+    let member = &database.kubelet.members[0];
+    fill(member).await;
+    // A statement without room for its rows fails. WAL without room ends the server.
+    while panics(member) == 0 {
+        let _ = member.sql("SELECT pg_logical_emit_message(false, 'test', ''), pg_switch_wal()");
     }
     database.kubelet.members[0].signal(Signal::CONT).unwrap();
     until_reason(&mut database, "Available", "DiskFull").await;

@@ -18,6 +18,8 @@ mod life;
 mod no_op;
 mod parameters;
 mod rights;
+mod storage;
 mod support;
 mod switchover;
+mod volumes;
 mod walk_through;

@@ -11,7 +11,7 @@ use operator_core::{Controller, labels, rbac::Rule};
 use postgres::{PostgresCluster, PostgresClusterController, SWITCHOVER};
 use serde_json::json;
 
-use crate::support::TestEnv;
+use crate::{support::TestEnv, volumes::Provider};
 
 /// Objects from which the label of managed objects is removed. The controller then reads and repairs
 /// them.
@@ -77,7 +77,12 @@ fn secret(owner: &PostgresCluster) -> Secret {
 #[tokio::test]
 async fn every_right_is_used() {
     let mut env = TestEnv::new().await;
-    env.create("db", json!({"size": 2, "retention": {"whenScaled": "Delete"}, "paused": true})).await;
+    let mut provider = Provider::new(&env, true).await;
+    let spec = json!({
+        "size": 2, "retention": {"whenScaled": "Delete"}, "paused": true,
+        "storage": {"storageClassName": provider.class},
+    });
+    env.create("db", spec).await;
     let owner = env.api::<PostgresCluster>().get("db").await.unwrap();
     env.api::<Secret>().create(&PostParams::default(), &secret(&owner)).await.unwrap();
     env.change("db", json!({"paused": false})).await;
@@ -86,7 +91,8 @@ async fn every_right_is_used() {
         env.remove_label(kind, name).await;
     }
     env.kubectl(&["annotate", "postgrescluster", "db", &format!("{SWITCHOVER}=db-1")]).await.unwrap();
-    env.change("db", json!({"size": 1})).await;
+    provider.bind(&mut env, "db-1").await;
+    env.change("db", json!({"size": 1, "storage": {"size": "2Gi"}})).await;
 
     let (harness, clusters) = (env.harness.clone(), env.api::<PostgresCluster>());
     env.eventually("every right to be used", async || {
@@ -105,4 +111,5 @@ async fn every_right_is_used() {
         Ok(if unused.is_empty() { Ok(()) } else { Err(unused) })
     })
     .await;
+    provider.delete().await;
 }
