@@ -155,6 +155,14 @@ fn available(
     let primary = instances.iter().find(|instance| membership.is_primary(instance.serial));
     let is_false = |reason, message: String| NewCondition::is_false(AVAILABLE, reason, message);
     match (primary, observed.obstacle) {
+        // Nobody else may take over. It goes on when its volume has grown.
+        (Some(primary), None | Some(FailoverObstacle::Disabled))
+            if !primary.ready && is_full(observed, primary.serial) =>
+        {
+            let message =
+                format!("the volume of the primary {} is full; raise spec.storage.size", primary.name);
+            is_false(reasons::DISK_FULL, message)
+        }
         (_, Some(obstacle)) => {
             let (reason, message) = describe_obstacle(obstacle);
             is_false(reason, message)
@@ -163,11 +171,6 @@ fn available(
             let waits = waiting_switchover(cluster, observed).unwrap_or_default();
             let message = format!("{} takes writes{waits}", primary.name);
             NewCondition::is_true(AVAILABLE, reasons::AS_SPECIFIED, message)
-        }
-        (Some(primary), None) if is_full(observed, primary.serial) => {
-            let message =
-                format!("the volume of the primary {} is full; raise spec.storage.size", primary.name);
-            is_false(reasons::DISK_FULL, message)
         }
         (Some(primary), None) => {
             is_false(reasons::NO_PRIMARY, format!("the primary {} is not ready", primary.name))

@@ -340,21 +340,23 @@ fn growth_is_reported_until_the_volume_has_its_size() {
 
 #[test]
 fn full_primary_is_named_as_the_reason() {
-    let cluster = cluster(&json!({"size": 1}));
+    let cluster = cluster(&json!({"size": 2}));
     let mut full = with_free(1, 0);
     full.1.disk_full = true;
-    let observed = Observation {
-        membership: &membership(&[1]),
-        pods: &[],
-        problems: &[],
-        obstacle: None,
-        outdated: &[],
-        reports: &[full].into(),
-        volumes: &BTreeMap::new(),
-        refusals: &BTreeMap::new(),
-        successors: &[],
-        failures: &[],
-        version: &Ok(served(None)),
-    };
-    assert_eq!(conditions(&status(&cluster, &observed, NOW))[0], ("False", "DiskFull"));
+    for obstacle in [None, Some(FailoverObstacle::Disabled)] {
+        let observed = Observation {
+            membership: &membership(&[1, 2]),
+            pods: &ready(&[2]),
+            problems: &[],
+            obstacle: obstacle.as_ref(),
+            outdated: &[],
+            reports: &[full.clone()].into(),
+            volumes: &BTreeMap::new(),
+            refusals: &BTreeMap::new(),
+            successors: &[],
+            failures: &[],
+            version: &Ok(served(None)),
+        };
+        assert_eq!(conditions(&status(&cluster, &observed, NOW))[0], ("False", "DiskFull"));
+    }
 }

@@ -1,5 +1,7 @@
 //! Volumes that get full.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use operator_core::conditions::find;
 use postgres::PostgresClusterStatus;
@@ -13,8 +15,10 @@ use crate::ledger::{Application, Ledger, connect};
 /// Size of a small volume, and of one that has grown, in MiB.
 const SMALL: u64 = 320;
 const LARGE: u64 = 1024;
-/// Looks at a cluster in which nothing must happen.
-const LOOKS: usize = 60;
+/// How long nothing must happen. A server that is started again and again starts twice meanwhile.
+const QUIET: Duration = Duration::from_secs(6);
+/// How long it may take to fill a volume.
+const PATIENCE: Duration = Duration::from_mins(3);
 /// Writes 20 MiB, and as much WAL.
 const FILL: &str = "INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 20000)";
 
@@ -49,6 +53,19 @@ async fn until_reason(database: &mut Database, type_: &str, expected: &str) {
     database.until(&what, |status| reason(status, type_) == expected).await.unwrap();
 }
 
+/// Writes to the primary until a condition has this reason.
+async fn fill_until(database: &mut Database, type_: &str, expected: &str) {
+    let end = Instant::now() + PATIENCE;
+    while reason(&database.status, type_) != expected {
+        assert!(Instant::now() < end, "{type_} is not {expected}: {}", database.kubelet.logs());
+        if let Ok(primary) = database.primary() {
+            // It fails on a primary that stops.
+            let _ = write(primary).await;
+        }
+        database.look().await.unwrap();
+    }
+}
+
 /// Returns how often PostgreSQL was started.
 fn starts(member: &Member) -> usize {
     member.log().matches("starting as ").count()
@@ -65,7 +82,8 @@ fn grow(member: &Member) {
 
 /// Looks at a cluster in which nothing must happen. Returns how often its members have started.
 async fn look_on(database: &mut Database) -> Vec<usize> {
-    for _ in 0..LOOKS {
+    let end = Instant::now() + QUIET;
+    while Instant::now() < end {
         database.look().await.unwrap();
     }
     database.kubelet.members.iter().map(starts).collect()
@@ -115,12 +133,7 @@ async fn members_that_are_all_full_wait_and_do_not_take_turns() {
     database.until_complete().await.unwrap();
     let ledger = create_tables(&database).await.unwrap();
     let application = Application::start(ledger, &database.kubelet.members);
-    while reason(&database.status, "Available") != "DiskFull" {
-        if let Ok(primary) = database.primary() {
-            fill(primary).await;
-        }
-        database.look().await.unwrap();
-    }
+    fill_until(&mut database, "Available", "DiskFull").await;
     let message = find(&database.status.conditions, "Available").unwrap().message.clone();
     assert!(message.ends_with("are full; raise spec.storage.size"), "{message}");
     // Each member had its turn at most once.
@@ -192,10 +205,7 @@ async fn full_standby_holds_up_nobody_and_returns() {
     database.until_complete().await.unwrap();
     let ledger = create_tables(&database).await.unwrap();
     let application = Application::start(ledger, &database.kubelet.members);
-    while reason(&database.status, "StorageHealthy") != "Full" {
-        write(&database.kubelet.members[0]).await.unwrap();
-        database.look().await.unwrap();
-    }
+    fill_until(&mut database, "StorageHealthy", "Full").await;
     let before = look_on(&mut database).await;
     assert_eq!(before, [1, 1, 1], "{}", database.kubelet.logs());
     assert_eq!(reason(&database.status, "Available"), "AsSpecified");
@@ -217,10 +227,7 @@ async fn commits_wait_for_a_full_standby_if_that_is_required() {
         .await
         .unwrap();
     let mut ledger = create_tables(&database).await.unwrap();
-    while reason(&database.status, "StorageHealthy") != "Full" {
-        write(&database.kubelet.members[0]).await.unwrap();
-        database.look().await.unwrap();
-    }
+    fill_until(&mut database, "StorageHealthy", "Full").await;
     let client = connect(&database.kubelet.members[0]).await.unwrap();
     assert!(!ledger.write(&client).await, "no standby has the row");
     assert_eq!(database.status.sync.number, 1);
