@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use postgres_model::{
     instance::Moment,
-    space::{BallastIntent, Space, reserve},
+    space::{BallastIntent, Space},
 };
 use tracing::warn;
 
@@ -12,6 +12,8 @@ use crate::ballast::BallastFile;
 
 /// How long a copy is not tried again that did not fit. The primary can have shrunk since.
 const COPY_RETRY: Duration = Duration::from_mins(10);
+/// How long a file system may take to free the space of files that were removed.
+const REMOVAL: Duration = Duration::from_secs(1);
 /// Most temporary files of queries that are counted.
 const MAX_FILES: usize = 10_000;
 
@@ -19,6 +21,8 @@ const MAX_FILES: usize = 10_000;
 pub(crate) struct Disk {
     ballast: BallastFile,
     space: Space,
+    /// When the temporary files were counted.
+    temporary_at: Moment,
     /// Bytes that the copy has which runs, or which ran last.
     copy: u64,
     /// Bytes that were too few for a copy, and when.
@@ -32,6 +36,7 @@ impl Disk {
         Self {
             ballast: BallastFile::new(volume),
             space: Space::default(),
+            temporary_at: Moment::ZERO,
             copy: 0,
             too_few: None,
             is_failing: false,
@@ -41,17 +46,21 @@ impl Disk {
     /// Looks at the volume and at the temporary files of a data directory. A file system that fails
     /// has the space that it had before.
     pub(crate) fn observe(&mut self, volume: &Path, data: &Path, now: Moment) -> Space {
+        // In this order, files that are removed meanwhile count twice, and not never.
+        self.note_temporary(temporary_bytes(data), now);
         self.look(volume);
-        self.space.temporary = 0;
-        if self.space.free < 4 * reserve(self.space.total) {
-            // In this order, files that are removed meanwhile count twice, and not never.
-            self.space.temporary = temporary_bytes(data);
-            self.look(volume);
-        }
         self.space.ballast = self.ballast.state(self.space.total);
         self.too_few = self.too_few.filter(|(_, since)| now.saturating_sub(*since) < COPY_RETRY);
         self.space.too_few_for_copy = self.too_few.map(|(bytes, _)| bytes);
         self.space
+    }
+
+    /// Notes the size of the temporary files. What was there a moment ago still counts.
+    fn note_temporary(&mut self, bytes: u64, now: Moment) {
+        let is_over = now.saturating_sub(self.temporary_at) >= REMOVAL;
+        if bytes >= self.space.temporary || is_over {
+            (self.space.temporary, self.temporary_at) = (bytes, now);
+        }
     }
 
     fn look(&mut self, volume: &Path) {
@@ -116,6 +125,17 @@ mod tests {
         let shared = fs::metadata(shared).unwrap();
         assert!(shared.is_dir());
         assert_eq!(temporary_bytes(data.path()), 8);
+    }
+
+    #[test]
+    fn temporary_files_that_were_removed_count_for_a_moment() {
+        let mut disk = Disk::new(Path::new("/"));
+        for (millis, bytes, expected) in
+            [(0, 7, 7), (500, 9, 9), (900, 0, 9), (1499, 3, 9), (1500, 3, 3), (1501, 0, 3), (2500, 0, 0)]
+        {
+            disk.note_temporary(bytes, Duration::from_millis(millis));
+            assert_eq!(disk.space.temporary, expected, "after {millis} ms");
+        }
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Instance {
             Some(command) => self.perform(command, &observed, cluster.as_ref()).await.map(|()| true),
             None => self.reload(cluster.as_ref()).map(|()| false),
         };
-        self.report(&plan, &observed)?;
+        self.report(&plan, &observed);
         result
     }
 

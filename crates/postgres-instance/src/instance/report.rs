@@ -1,6 +1,5 @@
 //! What an instance reports.
 
-use anyhow::Result;
 use postgres_model::{
     instance::{DataDirectory, Observed, Plan, Problem, Server},
     lsn::Lsn,
@@ -17,7 +16,7 @@ const FREE_PARTS: u64 = 128;
 
 impl Instance {
     /// Publishes the report, and whether the member is ready.
-    pub(super) fn report(&mut self, plan: &Plan, observed: &Observed) -> Result<()> {
+    pub(super) fn report(&mut self, plan: &Plan, observed: &Observed) {
         let answer = self.answer();
         self.report_readiness(plan, observed, answer.as_ref());
         let control = match &observed.data {
@@ -52,9 +51,8 @@ impl Instance {
             last_clean_stop: self.clean_stop(&observed.server),
             free_bytes: free_bytes(&observed.space),
             total_bytes: observed.space.total,
-            disk_full: observed.space.is_full() || plan.problem.is_some_and(Problem::is_space),
+            disk_full: is_full(plan, observed),
         });
-        Ok(())
     }
 
     fn clean_stop(&self, server: &Server) -> Option<Position> {
@@ -84,6 +82,12 @@ impl Instance {
             Some(reason) => self.health.set_unready(reason),
         }
     }
+}
+
+/// Returns whether the member waits for space. A copy that fills the volume may still succeed.
+fn is_full(plan: &Plan, observed: &Observed) -> bool {
+    let is_full = observed.space.is_full() && observed.task.is_none();
+    is_full || plan.problem.is_some_and(Problem::is_space)
 }
 
 fn free_bytes(space: &Space) -> u64 {

@@ -3,10 +3,29 @@
 //! A member with a full volume is no target. What it has counts if that of the others does not suffice.
 
 use super::{
-    Candidate, Quorum, choose,
+    Candidate, MissingQuorum, Quorum, choose,
     decision::{ANSWERS, MemberView, Step, View},
 };
 use crate::sync::SyncConfiguration;
+
+/// Why none of the candidates may be promoted.
+enum Obstacle {
+    NoCandidate,
+    NoQuorum(Vec<MissingQuorum>),
+    Unprotected,
+    TooFarBehind(u64),
+}
+
+impl From<Obstacle> for Step {
+    fn from(obstacle: Obstacle) -> Self {
+        match obstacle {
+            Obstacle::NoCandidate => Self::None,
+            Obstacle::NoQuorum(missing) => Self::NoQuorum(missing),
+            Obstacle::Unprotected => Self::Unprotected,
+            Obstacle::TooFarBehind(bytes) => Self::TooFarBehind(bytes),
+        }
+    }
+}
 
 impl View<'_> {
     /// Chooses a target among the sealed members with space on their volumes.
@@ -24,10 +43,10 @@ impl View<'_> {
             Ok(chosen) => self.promote(chosen, configuration),
             // A member that answers late can have what the others lack.
             Err(_) if !unsealed.is_empty() => Step::Seal(unsealed),
-            Err(obstacle) if full.is_empty() || self.awaits(&others) => obstacle,
+            Err(obstacle) if full.is_empty() || self.awaits(&others) => obstacle.into(),
             Err(obstacle) if candidates.is_empty() => {
                 let is_silent = others.iter().all(|member| member.report.is_none());
-                if is_silent { Step::DiskFull(names(&full)) } else { obstacle }
+                if is_silent { Step::DiskFull(names(&full)) } else { obstacle.into() }
             }
             Err(_) => self.choose_with(&full, candidates, configuration),
         }
@@ -48,7 +67,7 @@ impl View<'_> {
         match self.choice(&candidates) {
             Ok(chosen) if chosen.is_full => Step::DiskFull(names(full)),
             Ok(chosen) => self.promote(chosen, configuration),
-            Err(obstacle) => obstacle,
+            Err(obstacle) => obstacle.into(),
         }
     }
 
@@ -60,13 +79,13 @@ impl View<'_> {
     }
 
     /// Returns the candidate to promote, or why none of them may be.
-    fn choice<'c>(&self, candidates: &'c [Candidate]) -> Result<&'c Candidate, Step> {
-        let chosen = choose(candidates, |name| self.is_preferred(name)).ok_or(Step::None)?;
+    fn choice<'c>(&self, candidates: &'c [Candidate]) -> Result<&'c Candidate, Obstacle> {
+        let chosen = choose(candidates, |name| self.is_preferred(name)).ok_or(Obstacle::NoCandidate)?;
         match self.quorum(candidates) {
-            Quorum::Missing(missing) => Err(Step::NoQuorum(missing)),
-            Quorum::Asynchronous if self.number > 0 => Err(Step::Unprotected),
+            Quorum::Missing(missing) => Err(Obstacle::NoQuorum(missing)),
+            Quorum::Asynchronous if self.number > 0 => Err(Obstacle::Unprotected),
             Quorum::Asynchronous if self.lag(chosen) > self.max_lag => {
-                Err(Step::TooFarBehind(self.lag(chosen)))
+                Err(Obstacle::TooFarBehind(self.lag(chosen)))
             }
             Quorum::Asynchronous | Quorum::Met => Ok(chosen),
         }

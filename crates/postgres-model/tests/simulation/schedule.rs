@@ -29,7 +29,7 @@ pub(crate) fn run(seed: u64) -> End {
         }
         world.recover();
         // For both kinds of durability, which depends on the number too.
-        if seed / 4 % 4 == 0 {
+        if (seed / 4).is_multiple_of(4) {
             world.fill();
         }
     }));
