@@ -11,6 +11,7 @@
 //! | [`wal_file`] | WAL segments and the names of the files in `pg_wal` |
 //! | [`sync`] | `synchronous_standby_names` |
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
+//! | [`fence`] | members that a person has fenced |
 //! | [`instance`] | what an instance does next |
 //! | [`parameters`] | parameters of PostgreSQL in a spec |
 //! | [`report`] | what an instance answers to `GET /status` |
@@ -37,6 +38,7 @@
 
 pub mod archive;
 pub mod failover;
+pub mod fence;
 mod hex;
 pub mod in_force;
 pub mod instance;

@@ -52,6 +52,8 @@ pub struct FailoverState {
     /// The request for a switchover that has been acted on: the name of a member, or [`ANY`]. It is
     /// forgotten when nobody requests it any more, so that each request is acted on once.
     pub switchover: Option<String>,
+    /// Whether a person has fenced the primary, and it has not led since. Nobody replaces it.
+    pub fenced: bool,
 }
 
 /// What the operator sees.
@@ -80,6 +82,8 @@ pub struct View<'a> {
     pub switchover: Option<&'a str>,
     /// Standbys that could replace the primary at once: they stream, and lack little WAL.
     pub successors: &'a [String],
+    /// Time since the primary was fenced last.
+    pub since_fenced: Duration,
 }
 
 /// A member, as the operator sees it.
@@ -93,6 +97,8 @@ pub struct MemberView {
     pub is_gone: bool,
     /// Whether its node is cordoned.
     pub on_cordoned_node: bool,
+    /// Whether a person has fenced it.
+    pub is_fenced: bool,
     /// Its last report. `None` if it does not answer.
     pub report: Option<InstanceReport>,
 }
@@ -123,6 +129,8 @@ pub enum Step {
 /// - A target has every acknowledged write: for each reign, the primary of that reign or a quorum of
 ///   its configuration is sealed.
 /// - A number of a timeline is claimed once.
+/// - A member that a person has fenced does not become the target, and nobody replaces a primary that
+///   is fenced.
 ///
 /// The target writes only after it has acquired the Lease, so a failover can begin while the former
 /// primary still holds it.
@@ -130,9 +138,11 @@ pub fn decide(view: View<'_>, configuration: impl Fn(&str) -> SyncConfiguration)
     let state = view.state;
     let Some(name) = &state.target else { return view.choose(configuration) };
     match view.member(name) {
+        Some(target) if view.is_primary(name) && target.is_fenced => view.fence(true),
         // Comes first: the report of a member that does not answer any more can still say that it leads.
         target if view.has_failed(name, target) => view.begin(),
-        Some(target) if target.leads(state) && state.current.as_ref() == Some(name) => view.switch_over(name),
+        Some(target) if state.fenced && target.leads(state) && !view.lease_is_free => view.fence(false),
+        Some(target) if target.leads(state) && view.is_primary(name) => view.switch_over(name),
         Some(target) if target.leads(state) => view.confirm(target),
         _ => Step::None,
     }
@@ -146,11 +156,27 @@ impl View<'_> {
     /// Returns whether the target has to be given up. A member that only the operator cannot reach
     /// renews the Lease. A single member is left alone: there is nobody else.
     fn has_failed(&self, name: &str, target: Option<&MemberView>) -> bool {
-        let is_gone = target.is_none_or(|target| target.is_gone);
-        let was_primary = self.state.current.as_deref() == Some(name);
-        // A target needs one duration to see that the former holder is gone.
-        let had_time = was_primary || self.since_change >= self.lease * 2;
-        self.members.len() > 1 && (is_gone || (self.lease_is_free && had_time))
+        let cannot_lead = target.is_none_or(|target| target.is_gone || target.is_fenced);
+        let had_time = match (self.is_primary(name), self.state.fenced) {
+            (true, false) => true,
+            // It has to see that it is no longer fenced.
+            (true, true) => self.since_fenced >= self.lease * 2,
+            // It needs one duration to see that the former holder is gone.
+            (false, _) => self.since_change >= self.lease * 2,
+        };
+        self.members.len() > 1 && (cannot_lead || (self.lease_is_free && had_time))
+    }
+
+    fn is_primary(&self, name: &str) -> bool {
+        self.state.current.as_deref() == Some(name)
+    }
+
+    /// Records that the primary is fenced, or leads again.
+    fn fence(&self, fenced: bool) -> Step {
+        if self.state.fenced == fenced {
+            return Step::None;
+        }
+        Step::Store(FailoverState { fenced, ..self.state.clone() })
     }
 
     fn begin(&self) -> Step {
@@ -164,6 +190,7 @@ impl View<'_> {
             target: None,
             current: None,
             expired_lease: None,
+            fenced: false,
             ..self.state.clone()
         }
     }
@@ -186,7 +213,8 @@ impl View<'_> {
     }
 
     fn has_successor(&self, request: &str) -> bool {
-        self.successors.iter().any(|name| request == ANY || name == request)
+        let is_fenced = |name: &String| self.member(name).is_some_and(|member| member.is_fenced);
+        self.successors.iter().any(|name| (request == ANY || name == request) && !is_fenced(name))
     }
 
     fn confirm(&self, target: &MemberView) -> Step {
@@ -280,7 +308,7 @@ impl MemberView {
         };
         self.report.as_ref().is_some_and(|report| {
             let is_new = report.sealed_epoch.is_none_or(|sealed| sealed < epoch);
-            has_stopped(report) && report.timeline.is_some() && is_new
+            has_stopped(report) && report.timeline.is_some() && is_new && !self.is_fenced
         })
     }
 
@@ -288,7 +316,7 @@ impl MemberView {
         let report = self.report.as_ref()?;
         let is_sealed = report.state == InstanceState::Sealed && report.sealed_epoch == Some(epoch);
         let received = Position { timeline: report.timeline?, lsn: report.positions.received? };
-        is_sealed.then(|| Candidate {
+        (is_sealed && !self.is_fenced).then(|| Candidate {
             member: self.name.clone(),
             serial: self.serial,
             received,

@@ -41,6 +41,10 @@ impl Replication<'_> {
     /// the confirmed primary.
     pub fn next(&self, state: &FailoverState) -> Option<Vec<Reign>> {
         let primary = state.current.as_ref().filter(|current| state.target.as_ref() == Some(current))?;
+        // A primary that does not write acknowledges nothing, so nothing has to be lowered.
+        if state.fenced {
+            return None;
+        }
         match state.reigns.as_slice() {
             [current] if current.primary == *primary => {
                 let configuration = self.wanted(primary, &current.configuration);
@@ -106,6 +110,7 @@ mod tests {
             timeline: TimelineId::FIRST,
             reigns: configurations.iter().map(reign).collect(),
             switchover: None,
+            fenced: false,
         }
     }
 

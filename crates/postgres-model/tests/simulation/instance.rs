@@ -28,7 +28,7 @@ impl World {
                 primary_history: self.primary_history.clone(),
                 create_on: None,
                 system_identifier: Some(SYSTEM),
-                fenced: false,
+                fenced: self.nodes[index].is_fenced,
                 fencing: true,
             });
         }

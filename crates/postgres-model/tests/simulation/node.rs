@@ -36,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) cut_from_peers: bool,
     /// Whether its volume is full.
     pub(crate) is_full: bool,
+    /// Whether a person has fenced the member.
+    pub(crate) is_fenced: bool,
     pub(crate) server: Server,
     pub(crate) stopped_cleanly: bool,
     pub(crate) view: Option<ClusterView>,
@@ -70,6 +72,7 @@ impl Node {
             cut_from_api: false,
             cut_from_peers: false,
             is_full: false,
+            is_fenced: false,
             server: Server::Down,
             stopped_cleanly: true,
             view: None,

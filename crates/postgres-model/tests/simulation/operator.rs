@@ -33,12 +33,14 @@ impl World {
                 serial: node.serial,
                 is_gone: !node.runs || (presumed_dead && (node.cut_from_api || node.frozen)),
                 on_cordoned_node: false,
+                is_fenced: node.is_fenced,
                 report: (node.works() && !node.cut_from_peers).then(|| node.report()),
             })
             .collect();
         let names = names();
         let (streaming, in_force) = (self.streaming(), self.in_force());
         let streaming_since = self.streaming.observe(&streaming, self.now);
+        let primary_is_fenced = self.primary_is_fenced();
         let has_expired = self.now.saturating_sub(self.lease_written) > LEASE;
         let view = View {
             state: &self.state,
@@ -52,6 +54,7 @@ impl World {
             last_position: None,
             switchover: self.request.as_deref(),
             successors: &streaming,
+            since_fenced: self.primary_fenced.observe(&primary_is_fenced, self.now),
         };
         let replication = Replication {
             number: NUMBER,
@@ -70,6 +73,11 @@ impl World {
                         state.current, state.timeline
                     )
                 });
+                let is_replaced = state.target != self.state.target;
+                assert!(
+                    !(primary_is_fenced && is_replaced),
+                    "a primary that is fenced is replaced: {state:?}"
+                );
                 self.stored = self.now;
                 self.state = state;
                 self.store_history();
@@ -92,6 +100,11 @@ impl World {
             | Step::Unprotected
             | Step::DiskFull(_) => {}
         }
+    }
+
+    /// Returns whether a person has fenced the confirmed primary.
+    fn primary_is_fenced(&self) -> bool {
+        self.nodes.iter().any(|node| node.is_fenced && Some(&node.name) == self.state.current.as_ref())
     }
 
     /// Removes a request that was acted on, unless the operator is killed before that.

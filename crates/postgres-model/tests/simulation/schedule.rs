@@ -57,6 +57,7 @@ impl World {
             }
             970..975 => self.advance(LONG),
             975..978 => self.request_switchover(index),
+            978..981 => self.fence(index),
             _ => self.fault(index),
         }
     }
@@ -65,6 +66,14 @@ impl World {
         let name = if self.rng.bool() { ANY.to_owned() } else { self.nodes[index].name.clone() };
         self.note(|| format!("a person requests a switchover to {name}"));
         self.request = Some(name);
+    }
+
+    /// Fences a member, or lets it go on.
+    fn fence(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        node.is_fenced = !node.is_fenced;
+        let (name, is_fenced) = (node.name.clone(), node.is_fenced);
+        self.note(|| format!("a person fences {name}: {is_fenced}"));
     }
 
     fn fault(&mut self, index: usize) {
@@ -119,6 +128,7 @@ impl World {
         for node in &mut self.nodes {
             (node.runs, node.frozen, node.cut_from_api, node.cut_from_peers) = (true, false, false, false);
             node.is_full = false;
+            node.is_fenced = false;
             node.fence(self.now);
         }
         self.calm = true;

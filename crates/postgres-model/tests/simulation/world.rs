@@ -26,6 +26,8 @@ pub(crate) struct World {
     /// The stored status.
     pub(crate) state: FailoverState,
     pub(crate) primary_history: Option<History>,
+    /// How long the primary has been fenced, or not.
+    pub(crate) primary_fenced: Timer<bool>,
     /// The request of a person for a switchover.
     pub(crate) request: Option<String>,
     /// When the status was stored.
@@ -80,6 +82,7 @@ impl World {
             timeline: TimelineId::FIRST,
             reigns: vec![Reign { configuration: SyncConfiguration::default(), primary: first.clone() }],
             switchover: None,
+            fenced: false,
         };
         Self {
             rng: Rng::with_seed(seed),
@@ -87,6 +90,7 @@ impl World {
             nodes: (1..=NODES).map(Node::new).collect(),
             state,
             primary_history: Some(History::first()),
+            primary_fenced: Timer::default(),
             request: None,
             stored: Duration::ZERO,
             lease: LeaseRecord { version: "0".into(), free: true, ..LeaseRecord::default() },
