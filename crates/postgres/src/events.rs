@@ -8,8 +8,8 @@ use crate::{
     api::PostgresCluster,
     membership::{Member, Membership, Serial},
     reasons::{
-        FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, SEED_LAUNCHED, SWITCHOVER_DONE,
-        SWITCHOVER_STARTED,
+        FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, PRIMARY_FENCED, SEED_LAUNCHED,
+        SWITCHOVER_DONE, SWITCHOVER_STARTED,
     },
 };
 
@@ -66,6 +66,13 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
         };
         occurrences.push(Occurrence { reason, action, member, what });
     }
+    if after.failover.fenced
+        && !before.failover.fenced
+        && let Some(member) = member_with(&after.failover.current)
+    {
+        let what = "is fenced: it stops, and no member takes its place";
+        occurrences.push(Occurrence { reason: PRIMARY_FENCED, action: "Fence", member, what });
+    }
     if before.failover.current.is_none()
         && after.failover.epoch > 1
         && let Some(member) = member_with(&after.failover.current)
@@ -112,6 +119,8 @@ mod tests {
         let mut replaced = failing.clone();
         replaced.members.push(Member::new(2));
         (replaced.failover.target, replaced.failover.current) = (Some("db-2".into()), Some("db-2".into()));
+        let mut fenced = joined.clone();
+        fenced.failover.fenced = true;
         let reasons = |before: &Membership, after: &Membership| {
             occurrences(before, after).into_iter().map(|one| (one.reason, one.member)).collect::<Vec<_>>()
         };
@@ -120,6 +129,8 @@ mod tests {
         assert_eq!(reasons(&joined, &leaving), [(MEMBER_REMOVED, 1)]);
         assert_eq!(reasons(&joined, &failing), [(FAILOVER_STARTED, 1)]);
         assert_eq!(reasons(&failing, &replaced), [(FAILOVER_DONE, 2)]);
+        assert_eq!(reasons(&joined, &fenced), [(PRIMARY_FENCED, 1)]);
+        assert!(reasons(&fenced, &fenced).is_empty() && reasons(&fenced, &joined).is_empty());
         assert!(reasons(&joined, &joined).is_empty());
     }
 }

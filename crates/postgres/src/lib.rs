@@ -16,6 +16,7 @@
 //! passwords       the password of the application
 //! status_client   client of the status API of the members
 //! reports         what the members report
+//! standbys        what the primary reports about its standbys
 //! timers          how long observations have held
 //! resize_refusals volumes that must not grow
 //! membership      pure: the part of the status that decides
@@ -46,6 +47,7 @@ mod reconcile;
 mod reports;
 mod resize_refusals;
 mod secrets;
+mod standbys;
 mod status;
 mod status_client;
 mod timers;
@@ -58,7 +60,7 @@ pub use api::{
     Updates,
 };
 pub use build::{
-    CLUSTER_LABEL, CLUSTER_UID, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL, ROLE_LABEL, SWITCHOVER,
+    CLUSTER_LABEL, CLUSTER_UID, FENCE, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL, ROLE_LABEL, SWITCHOVER,
 };
 pub use error::Error;
 pub use reconcile::{IMAGES, INSTANCE_IMAGE, PostgresClusterController};

@@ -121,6 +121,18 @@ impl MemberObjects {
             .collect()
     }
 
+    /// Reads a cluster from the API server. Returns `None` if it no longer exists.
+    ///
+    /// # Errors
+    /// Returns an error if the request fails.
+    pub(crate) async fn read_cluster(
+        &self,
+        cluster: &PostgresCluster,
+    ) -> Result<Option<PostgresCluster>, WriteError> {
+        let latest = self.clusters.read(&ObjectKey::of(cluster)).await?;
+        Ok(latest.filter(|latest| latest.metadata.uid == cluster.metadata.uid))
+    }
+
     /// Performs an action. What exists or is gone already counts as done. Without images, no Pod is
     /// created.
     ///

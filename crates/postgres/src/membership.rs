@@ -83,6 +83,7 @@ impl Membership {
                 timeline: status.timeline_claimed.unwrap_or(TimelineId::FIRST),
                 reigns: status.reigns.into_iter().map(reign).collect(),
                 switchover: name(status.primary.switchover),
+                fenced: status.primary.fenced,
             },
             timelines: status.timelines,
             system_id: status.system_id,
@@ -113,6 +114,7 @@ impl Membership {
             epoch: self.failover.epoch.try_into().unwrap_or(i64::MAX),
             expired_lease: self.failover.expired_lease.clone().unwrap_or_default(),
             switchover: self.failover.switchover.clone().unwrap_or_default(),
+            fenced: self.failover.fenced,
         };
         status.timeline_claimed = (self.failover.epoch > 0).then_some(self.failover.timeline);
         status.reigns = self.failover.reigns.iter().map(reign_status).collect();
@@ -252,6 +254,7 @@ pub(crate) mod tests {
             timeline: TimelineId::new(4).unwrap(),
             reigns: vec![reign(&[]), reign(&["db-3"])],
             switchover: Some("db-3".into()),
+            fenced: true,
         };
         membership.bootstrap = Some(BootstrapStatus { volume_uid: "v-1".into(), done: true });
         let (status, read) = round_trip(&membership);

@@ -27,7 +27,7 @@ use lease::record;
 use operator_core::kind::uid;
 use parking_lot::Mutex;
 use postgres_model::{
-    report::{StandbyReport, WalSenderState},
+    fence::Fence,
     timeline::Position,
     version::{Catalog, OFFICIAL_IMAGES},
 };
@@ -35,7 +35,7 @@ use tokio::time::Instant;
 
 use crate::{
     api::PostgresCluster,
-    build::{RESTART, SWITCHOVER, pod::MemberImages, revision::revision, secret::server_names},
+    build::{FENCE, RESTART, SWITCHOVER, pod::MemberImages, revision::revision, secret::server_names},
     children::ChildObjects,
     decide::{Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide},
     error::Error,
@@ -47,6 +47,7 @@ use crate::{
     reports::Reports,
     resize_refusals,
     secrets::Secrets,
+    standbys::{streaming, successors},
     status::{Failure, Observation, status},
     timers::Timers,
     version::{Served, Unsupported, Versions},
@@ -54,9 +55,6 @@ use crate::{
 
 /// Time between two looks at a cluster that changes its primary, or its synchronous replication.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// How many bytes of WAL a standby may lack to replace the primary on request.
-const SUCCESSOR_LAG: u64 = 16 << 20;
 
 /// Images of PostgreSQL.
 pub const IMAGES: Setting = Setting {
@@ -198,10 +196,15 @@ impl Controller for PostgresClusterController {
 /// Returns the key of a cluster whose annotations request something else than before.
 fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
     let requests = |cluster: &Arc<PostgresCluster>| {
-        [SWITCHOVER, RESTART].map(|annotation| cluster.annotations().get(annotation).cloned())
+        [FENCE, SWITCHOVER, RESTART].map(|annotation| cluster.annotations().get(annotation).cloned())
     };
     let is_new = change.old.as_ref().map(requests) != change.new.as_ref().map(requests);
     is_new.then(|| change.key.clone()).into_iter().collect()
+}
+
+/// Returns the members of a cluster that a person has fenced.
+pub(crate) fn fence(cluster: &PostgresCluster) -> Fence {
+    Fence::parse(cluster.annotations().get(FENCE).map(String::as_str))
 }
 
 /// The Lease of a primary.
@@ -225,7 +228,8 @@ impl LeaseState {
 /// Returns when a cluster is looked at again without any news: a Lease expires without one.
 fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
     let failover = &decision.membership.failover;
-    if observed.paused || !decision.membership.is_bootstrapped() {
+    // A primary that is fenced stays down until the annotation changes.
+    if observed.paused || observed.primary_is_listed() || !decision.membership.is_bootstrapped() {
         Outcome::Done
     } else if failover.current.is_none() || failover.reigns.len() > 1 || observed.standbys_are_missing() {
         Outcome::RequeueAfter(LOOK)
@@ -282,15 +286,10 @@ impl PostgresClusterController {
         {
             timers.last_position = Some(Position { timeline, lsn });
         }
-        let standbys = primary.into_iter().flat_map(|report| &report.standbys);
-        let streaming = standbys.filter(|standby| standby.state == WalSenderState::Streaming);
-        let lag = |standby: &StandbyReport| {
-            primary.and_then(|report| report.positions.flushed?.bytes_since(standby.flushed?))
-        };
-        let successors =
-            streaming.clone().filter(|standby| lag(standby).unwrap_or_default() <= SUCCESSOR_LAG);
-        let successors = successors.map(|standby| standby.name.clone()).collect();
-        let streaming: Vec<_> = streaming.map(|standby| standby.name.clone()).collect();
+        let streaming = streaming(primary);
+        let streaming_since = timers.standbys.observe(streaming.clone(), now);
+        let fence = fence(cluster);
+        let is_fenced = membership.failover.current.as_ref().is_some_and(|primary| fence.contains(primary));
         let failover = Failover {
             enabled: cluster.spec.failover.enabled,
             lease: Duration::from_secs(cluster.spec.failover.lease_seconds.into()),
@@ -299,10 +298,12 @@ impl PostgresClusterController {
             since_change: timers.state.observe(membership.failover.clone(), now),
             max_lag: cluster.spec.failover.max_lag_bytes.try_into().unwrap_or_default(),
             last_position: timers.last_position,
+            since_fenced: timers.fenced.observe(is_fenced, now),
         };
         Observed {
             size,
             paused: cluster.spec.paused,
+            fence,
             when_scaled: cluster.spec.retention.when_scaled,
             volumes: self.members.volumes(cluster),
             pods: self.members.pods(cluster),
@@ -310,10 +311,13 @@ impl PostgresClusterController {
             synchronous: Synchronous {
                 number: cluster.spec.synchronous.number(size),
                 durability: cluster.spec.synchronous.durability,
-                streaming_since: timers.standbys.observe(streaming.clone(), now),
-                streaming,
+                streaming_since: streaming.as_ref().map_or(Duration::ZERO, |_| streaming_since),
+                streaming: streaming.unwrap_or_default(),
             },
-            switchover: Switchover { request: cluster.annotations().get(SWITCHOVER).cloned(), successors },
+            switchover: Switchover {
+                request: cluster.annotations().get(SWITCHOVER).cloned(),
+                successors: primary.map(successors).unwrap_or_default(),
+            },
             updates: Updates {
                 revision: images.map(|images| revision(cluster, images.postgres)),
                 primary: cluster.spec.updates.primary,
@@ -356,12 +360,23 @@ impl PostgresClusterController {
         has_begun || self.children.lease(cluster).is_some()
     }
 
+    /// Returns whether the API server has no other fence than the cache. A primary stops as soon as it
+    /// reads that it is fenced, and the cache can show its end before its cause.
+    async fn fence_is_current(&self, cluster: &PostgresCluster) -> Result<bool, Error> {
+        let latest = self.members.read_cluster(cluster).await.map_err(Error::from_write)?;
+        Ok(latest.is_some_and(|latest| fence(&latest) == fence(cluster)))
+    }
+
     /// Stores the membership of a decision, if it changed. Its actions may be performed only if the
     /// outcome is [`Outcome::Done`].
     async fn store(&self, cluster: &PostgresCluster, decision: &Decision) -> Result<Outcome, Error> {
         let before = Membership::of(cluster);
         if decision.membership == before {
             return Ok(Outcome::Done);
+        }
+        let begins = decision.membership.failover.epoch > before.failover.epoch;
+        if begins && !self.fence_is_current(cluster).await? {
+            return Ok(Outcome::AwaitChange);
         }
         let next = |known: &PostgresCluster| {
             let status = known.status.clone().unwrap_or_default();

@@ -19,8 +19,10 @@ pub(crate) struct ClusterTimers {
     pub(crate) lease: Timer<String>,
     /// Stored state of the failover.
     pub(crate) state: Timer<FailoverState>,
-    /// Names of the standbys that stream.
-    pub(crate) standbys: Timer<Vec<String>>,
+    /// Names of the standbys that stream. `None` while the primary does not run.
+    pub(crate) standbys: Timer<Option<Vec<String>>>,
+    /// Whether a person has fenced the primary.
+    pub(crate) fenced: Timer<bool>,
     /// Last position that a primary reported.
     pub(crate) last_position: Option<Position>,
     /// Volumes that the API server does not let grow.

@@ -67,11 +67,12 @@ impl Database {
         Ok(())
     }
 
-    /// Sets an annotation.
+    /// Sets an annotation, or removes it without a value.
     ///
     /// # Errors
     /// Returns an error if the API server refuses it.
-    pub async fn annotate(&self, name: &str, value: &str) -> Result<()> {
+    pub async fn annotate<'a>(&self, name: &str, value: impl Into<Option<&'a str>>) -> Result<()> {
+        let value: Option<&str> = value.into();
         let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
         self.kubelet.api::<PostgresCluster>().patch(NAME, &PatchParams::default(), &patch).await?;
         Ok(())

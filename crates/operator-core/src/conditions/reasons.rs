@@ -157,6 +157,9 @@ reasons! {
         NO_PRIMARY = "NoPrimary",
             "The PostgresCluster has no primary, or its primary is not ready.",
             "Look at the Pod that the message names: `kubectl describe pod` and `kubectl logs`.";
+        FENCED = "Fenced",
+            "A person has fenced the primary: nobody takes writes, and no member takes its place.",
+            "Remove the primary from the annotation `lukeb0nd.com/fence`, or the annotation.";
         NO_QUORUM = "NoQuorum",
             "The members that answer may lack acknowledged writes, so none of them is promoted.",
             "Bring one of the members back that the message lists.";
@@ -292,6 +295,9 @@ reasons! {
             "Look at the Pod of the former primary.";
         FAILOVER_DONE = "FailoverDone",
             "Another member has replaced the primary.",
+            "";
+        PRIMARY_FENCED = "PrimaryFenced",
+            "The primary stops, because a person has fenced it.",
             "";
         SWITCHOVER_STARTED = "SwitchoverStarted",
             "The primary stops, so that another member takes its place.",

@@ -219,6 +219,10 @@ pub struct PrimaryStatus {
     /// switchover is the request for a switchover that has been acted on, until its annotation is gone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub switchover: String,
+
+    /// fenced is true from the moment at which the primary was fenced until it leads again.
+    #[serde(default)]
+    pub fenced: bool,
 }
 
 /// Timeline of a database. It begins with a promotion.

@@ -37,6 +37,9 @@ pub const CLUSTER_UID: &str = "lukeb0nd.com/cluster-uid";
 pub const SWITCHOVER: &str = "lukeb0nd.com/switchover";
 /// Annotation of a cluster. Each new value restarts the members, one after the other.
 pub const RESTART: &str = "lukeb0nd.com/restart";
+/// Annotation of a cluster with the members that a person has fenced: their names, separated by
+/// commas, or `*`.
+pub const FENCE: &str = postgres_model::fence::FENCE;
 /// Label of a Pod with a digest of what it was created from.
 pub const REVISION_LABEL: &str = "lukeb0nd.com/revision";
 /// Port of PostgreSQL.

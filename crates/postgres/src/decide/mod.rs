@@ -16,8 +16,10 @@
 //! - Pods of a former spec are replaced one at a time while all members work, the primary after a
 //!   switchover.
 //! - Volumes grow, and never shrink.
+//! - Nobody replaces a primary that a person has fenced.
 //! - A paused cluster gets no action.
 
+mod fencing;
 mod primary;
 #[cfg(test)]
 mod properties;
@@ -31,6 +33,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use postgres_model::{
     failover::{MissingQuorum, Reign, Replication},
+    fence::Fence,
     report::InstanceReport,
     sync::SyncConfiguration,
     timeline::Position,
@@ -48,6 +51,8 @@ pub(crate) struct Observed {
     /// Desired number of members.
     pub(crate) size: usize,
     pub(crate) paused: bool,
+    /// Members that a person has fenced.
+    pub(crate) fence: Fence,
     /// Policy for the volumes of removed members.
     pub(crate) when_scaled: RetentionPolicy,
     /// The stored membership.
@@ -98,6 +103,8 @@ pub(crate) struct Failover {
     pub(crate) max_lag: u64,
     /// Last position of the primary, as far as this process knows.
     pub(crate) last_position: Option<Position>,
+    /// Time since the primary was fenced last, as far as this process knows.
+    pub(crate) since_fenced: Duration,
 }
 
 /// What decides about synchronous replication.
@@ -108,7 +115,7 @@ pub(crate) struct Synchronous {
     pub(crate) durability: Durability,
     /// Standbys that stream from the primary.
     pub(crate) streaming: Vec<String>,
-    /// How long these have been the same.
+    /// How long these have been the same. Zero while the primary does not run.
     pub(crate) streaming_since: Duration,
 }
 
@@ -212,7 +219,8 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
     primary::replicate(observed, &mut next);
     size::adjust(observed, &mut next);
     let mut actions = actions(observed, &next);
-    if !actions.iter().any(|action| matches!(action, Action::DeletePod(..))) {
+    let is_disruptive = |action: &Action| matches!(action, Action::DeletePod(..));
+    if !observed.primary_is_fenced() && !actions.iter().any(is_disruptive) {
         actions.extend(rollout::next_pod(observed, &next));
     }
     actions.extend(storage::growth(observed, &next));

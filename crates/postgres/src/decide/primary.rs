@@ -49,6 +49,7 @@ pub(super) fn elect(observed: &Observed, next: &mut Membership) -> Election {
             last_position: observed.failover.last_position,
             switchover: request,
             successors: &observed.switchover.successors,
+            since_fenced: observed.failover.since_fenced,
         };
         match failover::decide(view, |primary| replication.first(primary)) {
             Step::Store(state)
@@ -72,7 +73,9 @@ pub(super) fn replicate(observed: &Observed, next: &mut Membership) {
     let primary = next.members.iter().find(|member| next.is_primary(member.serial));
     let report = primary.and_then(|primary| observed.reports.get(&primary.serial));
     let replication = observed.replication(&joined, report);
-    if let Some(reigns) = report.and_then(|_| replication.next(&next.failover)) {
+    let reigns =
+        report.filter(|_| !observed.primary_is_fenced()).and_then(|_| replication.next(&next.failover));
+    if let Some(reigns) = reigns {
         next.failover.reigns = reigns;
     }
 }
@@ -88,6 +91,7 @@ fn views(observed: &Observed, next: &Membership) -> Vec<MemberView> {
         serial: serial.into(),
         is_gone: observed.pods.get(&serial).is_none_or(|pod| pod.is_finished),
         on_cordoned_node: false,
+        is_fenced: observed.is_fenced(serial),
         report: observed.reports.get(&serial).cloned(),
     };
     next.members.iter().map(|member| view(member.serial)).collect()

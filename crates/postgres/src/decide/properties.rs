@@ -33,6 +33,8 @@ enum Event {
     SwitchOver(Option<Serial>),
     /// The user raises the size of the volumes.
     Grow(u8),
+    /// The user fences a member, or all of them with the number 0, or nobody.
+    Fence(Option<Serial>),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -47,6 +49,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<u8>().prop_map(Event::Revise),
         1 => prop::option::of(1..6u32).prop_map(Event::SwitchOver),
         1 => (1..4u8).prop_map(Event::Grow),
+        1 => prop::option::of(0..6u32).prop_map(Event::Fence),
     ]
 }
 
@@ -85,6 +88,7 @@ impl Model {
         let state = |serial: Serial| {
             let is_sealed = failover.target.is_none() && self.sealed.get(&serial) == Some(&failover.epoch);
             match membership.is(serial, failover.target.as_ref()) {
+                _ if self.observed.is_fenced(serial) => InstanceState::Fenced,
                 true => InstanceState::Primary,
                 false if is_sealed => InstanceState::Sealed,
                 false => InstanceState::Standby,
@@ -104,11 +108,14 @@ impl Model {
         let reports = answers.iter().map(|serial| member_report(*serial)).collect();
         let target =
             membership.members.iter().find(|member| membership.is(member.serial, failover.target.as_ref()));
-        let is_held = target.is_some_and(|target| answers.contains(&target.serial));
+        let writes = |serial: Serial| answers.contains(&serial) && !self.observed.is_fenced(serial);
+        let is_held = target.is_some_and(|target| writes(target.serial));
         self.observed.failover.lease_expires_in =
             if is_held { Duration::from_secs(15) } else { Duration::ZERO };
         let others = answers.iter().map(|serial| membership.name_of(*serial));
-        let streaming = others.filter(|name| failover.target.as_ref() != Some(name)).collect();
+        let is_standby = |name: &String| is_held && failover.target.as_ref() != Some(name);
+        let streaming =
+            others.filter(|name| is_standby(name) && !self.observed.fence.contains(name)).collect();
         self.observed.synchronous.streaming = streaming;
         self.observed.switchover.successors.clone_from(&self.observed.synchronous.streaming);
         self.observed.reports = reports;
@@ -161,6 +168,10 @@ impl Model {
                 let name = member.map_or_else(|| ANY.to_owned(), |serial| format!("db-{serial}"));
                 self.observed.switchover.request = Some(name);
             }
+            Event::Fence(member) => {
+                let name = |serial: Serial| if serial == 0 { "*".into() } else { format!("db-{serial}") };
+                self.observed.fence = Fence::parse(member.map(name).as_deref());
+            }
         }
     }
 
@@ -193,6 +204,9 @@ impl Model {
         assert!(decision.membership.next_serial >= before.next_serial);
         if self.observed.paused {
             assert_eq!((&decision.membership, decision.actions.len()), (before, 0));
+        }
+        if self.observed.primary_is_listed() {
+            assert_eq!(decision.membership.failover.target, before.failover.target, "{decision:?}");
         }
         for primary in before.failover.current.iter().chain(&before.failover.target) {
             let member = before.members.iter().find(|member| before.is(member.serial, Some(primary)));
@@ -290,6 +304,7 @@ impl Model {
         self.observed.paused = false;
         // Nobody waits for a member that does not exist.
         self.observed.switchover.request = None;
+        self.observed.fence = Fence::default();
         for _ in 0..200 {
             self.happen(&Event::Collect);
             self.observed.pods.values_mut().for_each(|pod| pod.is_ready = !pod.is_finished);

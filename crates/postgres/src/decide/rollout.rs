@@ -41,13 +41,14 @@ pub(super) fn switchover<'a>(observed: &Observed, next: &Membership) -> Option<&
 
 /// Returns the deletion of the next Pod.
 ///
-/// A Pod that does not work is replaced at once: the former spec may be the cause.
+/// A Pod that does not work is replaced at once: the former spec may be the cause. So is that of a
+/// standby whose PostgreSQL is down, because a person has fenced it.
 pub(super) fn next_pod(observed: &Observed, next: &Membership) -> Option<Action> {
     let outdated = outdated(observed, next);
     let is_single = next.members.len() == 1;
     let is_broken = |serial: &Serial| {
         !observed.is_ready(*serial)
-            && !observed.reports.contains_key(serial)
+            && (observed.is_fenced(*serial) || !observed.reports.contains_key(serial))
             && (is_single || !next.is_primary_or_target(*serial))
     };
     let may_restart = |serial: &Serial| {
@@ -65,13 +66,14 @@ fn is_primary_alone(outdated: &[Serial], next: &Membership) -> bool {
     matches!(outdated, [serial] if next.is_primary(*serial))
 }
 
-/// Returns whether nothing changes, and all members of the spec work.
+/// Returns whether nothing changes, and all members of the spec work. Standbys that a person has
+/// fenced hold up nothing.
 fn is_settled(observed: &Observed, next: &Membership) -> bool {
     let failover = &next.failover;
-    let works = |serial: Serial| {
-        let name = next.name_of(serial);
-        observed.is_ready(serial)
-            && (next.is_primary(serial) || observed.synchronous.streaming.contains(&name))
+    let streams = |serial: Serial| observed.synchronous.streaming.contains(&next.name_of(serial));
+    let works = |serial: Serial| match next.is_primary(serial) {
+        true => observed.is_ready(serial),
+        false => observed.is_fenced(serial) || (observed.is_ready(serial) && streams(serial)),
     };
     failover.current.is_some()
         && *failover == observed.membership.failover

@@ -6,7 +6,7 @@ use crate::membership::{Member, Membership, Serial};
 /// Changes the membership by at most one member towards the desired size.
 pub(super) fn adjust(observed: &Observed, next: &mut Membership) {
     next.members.retain(|member| !is_gone(observed, member));
-    if !next.is_bootstrapped() || next.failover.current.is_none() {
+    if !next.is_bootstrapped() || next.failover.current.is_none() || observed.primary_is_fenced() {
         return;
     }
     let members = next.staying().count();
@@ -25,9 +25,11 @@ pub(super) fn add(next: &mut Membership) -> Serial {
     serial
 }
 
-/// The next member joins after the last one, so that one copy of the database is made at a time.
+/// The next member joins after the last one, so that one copy of the database is made at a time. A
+/// standby that is fenced makes none.
 fn newest_is_ready(observed: &Observed, next: &Membership) -> bool {
-    next.staying().last().is_none_or(|member| observed.is_ready(member.serial))
+    let newest = next.staying().filter(|member| !observed.is_fenced(member.serial)).last();
+    newest.is_none_or(|member| observed.is_ready(member.serial))
 }
 
 /// Marks a member for removal: never the primary; those that are not ready first, then the newest.

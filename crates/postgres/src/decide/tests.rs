@@ -13,6 +13,7 @@ pub(super) fn observed(size: usize) -> Observed {
     Observed {
         size,
         paused: false,
+        fence: Fence::default(),
         when_scaled: RetentionPolicy::Retain,
         membership: empty(),
         volumes: BTreeMap::new(),
@@ -26,6 +27,7 @@ pub(super) fn observed(size: usize) -> Observed {
             since_change: hour,
             max_lag: 0,
             last_position: None,
+            since_fenced: hour,
         },
         synchronous: Synchronous {
             number: usize::from(size >= 3),
@@ -72,7 +74,7 @@ fn pod(serial: Serial) -> MemberPod {
 }
 
 /// Returns a cluster in which these members run. The first is the primary.
-fn running(size: usize, serials: &[Serial]) -> Observed {
+pub(super) fn running(size: usize, serials: &[Serial]) -> Observed {
     let mut observed = observed(size);
     observed.volumes = serials.iter().map(|serial| (*serial, volume(*serial))).collect();
     observed.pods = serials.iter().map(|serial| (*serial, pod(*serial))).collect();
@@ -103,6 +105,7 @@ fn running(size: usize, serials: &[Serial]) -> Observed {
             timeline: TimelineId::FIRST,
             reigns: vec![Reign { primary: name, configuration }],
             switchover: None,
+            fenced: false,
         },
         timelines: Vec::new(),
         system_id: "7400000000000000001".parse().ok(),

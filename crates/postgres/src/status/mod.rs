@@ -1,5 +1,6 @@
 //! Computes the reporting part of the status. Pure functions.
 
+mod fencing;
 mod storage;
 
 use k8s_openapi::jiff::Timestamp;
@@ -22,6 +23,7 @@ use crate::{
     members::MemberState,
     membership::{Membership, Serial},
     reasons,
+    reconcile::fence,
     version::{Served, Unsupported},
 };
 
@@ -132,7 +134,7 @@ fn new_conditions(
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
 ) -> [NewCondition; 8] {
-    let available = available(cluster, instances, observed);
+    let available = fencing::with_remarks(cluster, observed, available(cluster, instances, observed));
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
     let version = version_supported(observed.version);
@@ -155,6 +157,9 @@ fn available(
     let primary = instances.iter().find(|instance| membership.is_primary(instance.serial));
     let is_false = |reason, message: String| NewCondition::is_false(AVAILABLE, reason, message);
     match (primary, observed.obstacle) {
+        (Some(primary), _) if fence(cluster).contains(&primary.name) => {
+            is_false(reasons::FENCED, fencing::describe(&primary.name))
+        }
         // Nobody else may take over. It goes on when its volume has grown.
         (Some(primary), None | Some(FailoverObstacle::Disabled))
             if !primary.ready && is_full(observed, primary.serial) =>

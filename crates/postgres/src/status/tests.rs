@@ -46,6 +46,22 @@ fn conditions(status: &PostgresClusterStatus) -> [(&str, &str); 3] {
     })
 }
 
+/// Returns the status of a cluster whose members all work.
+pub(super) fn status_of(cluster: &PostgresCluster, members: &[Serial]) -> PostgresClusterStatus {
+    let observed = Observation {
+        membership: &membership(members),
+        pods: &ready(members),
+        problems: &[],
+        obstacle: None,
+        outdated: &[],
+        reports: &BTreeMap::new(),
+        successors: &[],
+        failures: &[],
+        version: &Ok(served(None)),
+    };
+    status(cluster, &observed, NOW)
+}
+
 #[test]
 fn conditions_follow_the_members() {
     let cluster = cluster(&json!({"size": 2}));

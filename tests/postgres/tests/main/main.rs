@@ -12,6 +12,7 @@ mod certificates;
 mod failures;
 mod faults;
 mod full_disk;
+mod fencing;
 mod interruptions;
 mod ledger;
 mod life;

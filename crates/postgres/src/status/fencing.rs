@@ -1,0 +1,72 @@
+//! What the condition Available says about members that a person has fenced.
+
+use operator_core::conditions::NewCondition;
+
+use super::Observation;
+use crate::{api::PostgresCluster, build::FENCE, reconcile::fence};
+
+/// Describes a primary that is fenced.
+pub(super) fn describe(primary: &str) -> String {
+    format!(
+        "the primary {primary} is fenced: it takes no writes, and no member takes its place; remove it from the annotation {FENCE} to let it continue"
+    )
+}
+
+/// Adds which other members are fenced, and which names of the annotation belong to no member.
+pub(super) fn with_remarks(
+    cluster: &PostgresCluster,
+    observed: &Observation<'_>,
+    mut condition: NewCondition,
+) -> NewCondition {
+    let membership = observed.membership;
+    let members: Vec<_> = membership.members.iter().map(|member| membership.name_of(member.serial)).collect();
+    let fence = fence(cluster);
+    let is_primary = |name: &String| membership.failover.current.as_ref() == Some(name);
+    let fenced: Vec<_> =
+        members.iter().filter(|name| fence.contains(name) && !is_primary(name)).cloned().collect();
+    if !fenced.is_empty() {
+        condition.message.push_str(&format!("; fenced: {}", fenced.join(", ")));
+    }
+    let unknown = fence.unknown(&members);
+    if !unknown.is_empty() {
+        let unknown = unknown.join(", ");
+        condition.message.push_str(&format!("; the annotation {FENCE} lists {unknown}, which is no member"));
+    }
+    condition
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::ResourceExt;
+    use operator_core::conditions::find;
+    use serde_json::json;
+
+    use super::super::tests::status_of;
+    use crate::{api::fixture::cluster, condition_types::AVAILABLE};
+
+    #[test]
+    fn fence_is_explained() {
+        let primary = "the primary db-1 is fenced: it takes no writes, and no member takes its place; remove it from the annotation lukeb0nd.com/fence to let it continue";
+        for (annotation, expected) in [
+            ("db-2", ("True", "AsSpecified", "db-1 takes writes; fenced: db-2".to_owned())),
+            ("db-1", ("False", "Fenced", primary.to_owned())),
+            ("*", ("False", "Fenced", format!("{primary}; fenced: db-2"))),
+            (
+                "db-9, x",
+                (
+                    "True",
+                    "AsSpecified",
+                    "db-1 takes writes; the annotation lukeb0nd.com/fence lists db-9, x, which is no member"
+                        .to_owned(),
+                ),
+            ),
+        ] {
+            let mut cluster = cluster(&json!({"size": 2}));
+            cluster.annotations_mut().insert(super::FENCE.to_owned(), annotation.to_owned());
+            let status = status_of(&cluster, &[1, 2]);
+            let found = find(&status.conditions, AVAILABLE).unwrap();
+            let found = (found.status.as_str(), found.reason.as_str(), found.message.clone());
+            assert_eq!(found, expected, "{annotation}");
+        }
+    }
+}
