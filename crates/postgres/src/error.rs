@@ -10,8 +10,8 @@ use operator_core::{
 
 use crate::{
     reasons::{
-        AWAITING_CLEANUP, CERTIFICATES_FAILED, DENIED, INVALID_OWNER, INVALID_PASSWORD, NAME_CONFLICT,
-        STATUS_UPDATE_FAILED, WRITE_FAILED,
+        AWAITING_CLEANUP, CERTIFICATES_FAILED, DENIED, FINALIZER_FAILED, INVALID_OWNER, INVALID_PASSWORD,
+        NAME_CONFLICT, STATUS_UPDATE_FAILED, WRITE_FAILED,
     },
     status_client::ClientError,
 };
@@ -64,6 +64,9 @@ pub enum Error {
     /// The certificates that were issued cannot be used.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The finalizer could not be added or removed. The controller retries.
+    #[error(transparent)]
+    Finalizer(WriteError),
     /// A write to the status failed. The controller retries.
     #[error(transparent)]
     Status(WriteError),
@@ -96,6 +99,7 @@ impl ReconcileError for Error {
             }
             Self::InvalidPassword(_) => INVALID_PASSWORD,
             Self::InvalidAuthority(_) | Self::Certificate(_) | Self::Client(_) => CERTIFICATES_FAILED,
+            Self::Finalizer(_) => FINALIZER_FAILED,
             Self::Status(_) => STATUS_UPDATE_FAILED,
         }
     }

@@ -25,6 +25,8 @@
 //! claims          sizes of volumes
 //! events          Events about members
 //! status          pure: the reporting part of the status, and its conditions
+//! deletion        deletes volumes with their cluster, behind a finalizer
+//! protection      the admission policy against deletions
 //! error, reasons  errors, and the reasons in conditions and Events
 //! condition_types types of the conditions
 //! ```
@@ -35,6 +37,7 @@ mod children;
 mod claims;
 pub mod condition_types;
 mod decide;
+mod deletion;
 mod error;
 mod event_log;
 mod events;
@@ -42,6 +45,7 @@ mod identities;
 mod members;
 mod membership;
 mod passwords;
+mod protection;
 pub mod reasons;
 mod reconcile;
 mod reports;
@@ -62,6 +66,7 @@ pub use api::{
 pub use build::{
     CLUSTER_LABEL, CLUSTER_UID, FENCE, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL, ROLE_LABEL, SWITCHOVER,
 };
+pub use deletion::FINALIZER;
 pub use error::Error;
 pub use reconcile::{IMAGES, INSTANCE_IMAGE, PostgresClusterController};
 pub use status_client::{ClientError, StatusClient, StatusConnection, StatusError};

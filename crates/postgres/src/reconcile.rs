@@ -13,6 +13,7 @@ use k8s_openapi::{
 };
 use operator_core::{
     Controller, ControllerBuilder, ObjectKey, Outcome, Setting, Values,
+    admission::Policy,
     error::chain,
     events::Events,
     informer::{Change, Informer},
@@ -38,12 +39,14 @@ use crate::{
     build::{FENCE, RESTART, SWITCHOVER, pod::MemberImages, revision::revision, secret::server_names},
     children::ChildObjects,
     decide::{Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide},
+    deletion::{FINALIZER, Finalizer},
     error::Error,
     event_log, events,
     identities::Identities,
     members::MemberObjects,
     membership::{Membership, Serial},
     passwords::Passwords,
+    protection,
     reports::Reports,
     resize_refusals,
     secrets::Secrets,
@@ -78,9 +81,10 @@ pub const INSTANCE_IMAGE: Setting = Setting {
 pub struct PostgresClusterController {
     clusters: Informer<PostgresCluster>,
     children: ChildObjects,
-    members: MemberObjects,
-    status: StatusWriter<PostgresCluster>,
-    events: Events,
+    pub(crate) members: MemberObjects,
+    pub(crate) finalizer: Finalizer,
+    pub(crate) status: StatusWriter<PostgresCluster>,
+    pub(crate) events: Events,
     identities: Arc<Identities>,
     passwords: Arc<Passwords>,
     reports: Arc<Reports>,
@@ -91,12 +95,13 @@ pub struct PostgresClusterController {
 
 impl Controller for PostgresClusterController {
     const NAME: &'static str = "postgres";
+    const OWNED_FINALIZER: Option<&'static str> = Some(FINALIZER);
     type Object = PostgresCluster;
     type Error = Error;
 
     fn rules() -> Vec<Rule> {
         vec![
-            // Patches remove the annotation of a request that has been acted on.
+            // Patches change the finalizer, and remove the annotation of a request that has been acted on.
             rule::<PostgresCluster>(GET | LIST | WATCH | PATCH),
             rule::<PostgresCluster>(UPDATE).subresource("status"),
             rule::<PostgresCluster>(UPDATE).subresource("finalizers"),
@@ -113,6 +118,10 @@ impl Controller for PostgresClusterController {
             rule::<Secret>(GET | CREATE | UPDATE),
             rule::<PodDisruptionBudget>(GET | LIST | WATCH | CREATE | UPDATE | DELETE),
         ]
+    }
+
+    fn policies(_manager_namespace: &str) -> Vec<Policy> {
+        protection::policies()
     }
 
     fn settings() -> &'static [Setting] {
@@ -145,6 +154,7 @@ impl Controller for PostgresClusterController {
             clusters,
             children: ChildObjects::build(builder),
             members: MemberObjects::build(builder),
+            finalizer: Finalizer::new(builder.client(), builder.objects().clone()),
             status: builder.status(),
             events: builder.events(),
             identities,
@@ -158,6 +168,7 @@ impl Controller for PostgresClusterController {
 
     async fn reconcile(&self, cluster: Arc<PostgresCluster>) -> Result<Outcome, Error> {
         let owner = Owner::controller(cluster.as_ref(), cluster.metadata.namespace.as_deref())?;
+        let cluster = if cluster.spec.paused { cluster } else { self.finalizer.reconcile(cluster).await? };
         let version = self.versions.serve(&cluster);
         let mut failures = if cluster.spec.paused {
             Vec::new()
@@ -190,6 +201,10 @@ impl Controller for PostgresClusterController {
             Ok(stored.and(outcome?).and(next_look(&observed, &decision)).and(self.next_growth(&cluster))),
             Err,
         )
+    }
+
+    async fn cleanup(&self, cluster: Arc<PostgresCluster>) -> Result<Outcome, Error> {
+        self.delete(&cluster).await
     }
 }
 

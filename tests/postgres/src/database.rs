@@ -1,9 +1,10 @@
 //! One PostgresCluster.
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use postgres::{PostgresCluster, PostgresClusterStatus};
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ impl Database {
     /// # Errors
     /// Returns an error if the API server refuses it, or does not answer.
     pub async fn new(size: u8) -> Result<Self> {
-        Self::with_volumes(size, &[]).await
+        Self::with(json!({"size": size})).await
     }
 
     /// Creates a PostgresCluster of this size. The volumes of the members in the list have these sizes,
@@ -42,19 +43,59 @@ impl Database {
         let mut database = Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() };
         let volumes = volumes.iter().map(|(member, mebibytes)| ((*member).to_owned(), *mebibytes));
         database.kubelet.volumes = volumes.collect();
+        database.create(json!({"size": size})).await?;
+        Ok(database)
+    }
+
+    /// Creates a PostgresCluster with these fields of the spec.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it, or does not answer.
+    pub async fn with(spec: Value) -> Result<Self> {
+        let database = Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() };
+        database.create(spec).await?;
+        Ok(database)
+    }
+
+    /// Creates the PostgresCluster again, with these fields of the spec.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it, or does not answer.
+    pub async fn create(&self, mut spec: Value) -> Result<()> {
+        spec["failover"] = json!({"leaseSeconds": LEASE_SECONDS});
+        spec["nodeSelector"] = Kubelet::node_selector();
         let cluster = json!({
             "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
-            "metadata": {"name": NAME},
-            "spec": {
-                "size": size,
-                "failover": {"leaseSeconds": LEASE_SECONDS},
-                "nodeSelector": Kubelet::node_selector(),
-            },
+            "metadata": {"name": NAME}, "spec": spec,
         });
         let cluster = serde_json::from_value(cluster)?;
-        let api = database.kubelet.api::<PostgresCluster>();
+        let api = self.kubelet.api::<PostgresCluster>();
         api.create(&PostParams::default(), &cluster).await.context("cannot create the PostgresCluster")?;
-        Ok(database)
+        Ok(())
+    }
+
+    /// Deletes the PostgresCluster. Its Pods end later.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it, or does not answer.
+    pub async fn delete(&self) -> Result<()> {
+        self.kubelet.api::<PostgresCluster>().delete(NAME, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Works as the kubelet until neither the PostgresCluster nor a Pod exists.
+    ///
+    /// # Errors
+    /// Returns an error if that takes too long.
+    pub async fn until_deleted(&mut self) -> Result<()> {
+        let (clusters, pods) = (self.kubelet.api::<PostgresCluster>(), self.kubelet.api::<Pod>());
+        let check = async |_: &[Member]| {
+            let left = pods.list(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
+            let left: Vec<_> = left;
+            let is_gone = left.is_empty() && clusters.get_opt(NAME).await?.is_none();
+            Ok(if is_gone { Ok(()) } else { Err(left) })
+        };
+        self.kubelet.until("the PostgresCluster to be gone", check).await
     }
 
     /// Changes fields of the spec.

@@ -151,20 +151,12 @@ impl Kubelet {
     }
 
     async fn run_pod(&mut self, name: &str, pod: &Pod) -> Result<()> {
-        if !self.members.iter().any(|member| member.name == name) {
+        let is_new = self.members.iter().all(|member| member.name != name || member.pod_uid.is_none());
+        if is_new {
+            // The controller ends a Pod whose PostgresCluster is deleted before it runs.
             let Some(place) = self.place(name, pod).await? else { return Ok(()) };
-            self.members.push(Member::new(place, &program()?)?);
-            self.members.sort_by_key(|member| member.serial);
+            self.start(place, pod)?;
         }
-        let is_new = {
-            let member = self.member(name)?;
-            let is_new = member.pod_uid.is_none();
-            if is_new {
-                member.pod_uid = pod.uid();
-                member.start()?;
-            }
-            is_new
-        };
         let member = self.member(name)?;
         let is_ready = probe::is_ready(member.address).await;
         if is_new || is_ready != member.is_ready {
@@ -173,6 +165,20 @@ impl Kubelet {
             self.report(name, address, is_ready).await?;
         }
         Ok(())
+    }
+
+    /// Starts a Pod, on the volume of its member if there is one.
+    fn start(&mut self, place: Place, pod: &Pod) -> Result<()> {
+        let name = place.name.clone();
+        if let Ok(member) = self.member(&name) {
+            member.move_to(place)?;
+        } else {
+            self.members.push(Member::new(place, &program()?)?);
+            self.members.sort_by_key(|member| member.serial);
+        }
+        let member = self.member(&name)?;
+        member.pod_uid = pod.uid();
+        member.start()
     }
 
     /// Writes the status of a Pod.
@@ -227,10 +233,11 @@ impl Kubelet {
         let cluster = pod.labels().get(CLUSTER_LABEL).context("the Pod belongs to no PostgresCluster")?;
         let serial = name.rsplit_once('-').and_then(|(_, serial)| serial.parse().ok());
         let serial = serial.with_context(|| format!("{name} is no member"))?;
+        let known = self.members.iter().find(|member| member.name == name).map(|member| member.address);
         Ok(Some(Place {
             name: name.to_owned(),
             serial,
-            address: self.next_address()?,
+            address: known.map_or_else(|| self.next_address(), Ok)?,
             api,
             folder,
             cluster: cluster.clone(),

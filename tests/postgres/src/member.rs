@@ -82,6 +82,13 @@ impl Member {
         })
     }
 
+    /// Gives the member what its next Pod mounts, and another way to the API server.
+    pub(crate) fn move_to(&mut self, place: Place) -> Result<()> {
+        give(&place.folder, user()?)?;
+        (self.api, self.address) = (place.api, place.address);
+        Ok(())
+    }
+
     /// Returns the folder of the member.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -157,9 +157,13 @@ pub struct PostgresClusterSpec {
     #[serde(default)]
     pub updates: Updates,
 
-    /// retention decides what happens to the volumes of members that are removed.
+    /// retention decides what happens to volumes that are no longer used.
     #[serde(default)]
     pub retention: Retention,
+
+    /// deletionProtection makes the API server refuse to delete the PostgresCluster.
+    #[serde(default)]
+    pub deletion_protection: bool,
 }
 
 fn default_size() -> i32 {

@@ -70,6 +70,11 @@ impl AccessMode {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retention {
+    /// whenDeleted is for all volumes of the cluster when it is deleted. Delete sets a finalizer: the
+    /// members stop first, and then their volumes are deleted.
+    #[serde(default)]
+    pub when_deleted: RetentionPolicy,
+
     /// whenScaled is for the volume of a member that is removed because size is lowered.
     #[serde(default)]
     pub when_scaled: RetentionPolicy,

@@ -19,6 +19,7 @@
 //! - Nobody replaces a primary that a person has fenced.
 //! - A paused cluster gets no action.
 
+pub(crate) mod deletion;
 mod fencing;
 mod primary;
 #[cfg(test)]

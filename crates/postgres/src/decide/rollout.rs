@@ -71,9 +71,10 @@ fn is_primary_alone(outdated: &[Serial], next: &Membership) -> bool {
 fn is_settled(observed: &Observed, next: &Membership) -> bool {
     let failover = &next.failover;
     let streams = |serial: Serial| observed.synchronous.streaming.contains(&next.name_of(serial));
-    let works = |serial: Serial| match next.is_primary(serial) {
-        true => observed.is_ready(serial),
-        false => observed.is_fenced(serial) || (observed.is_ready(serial) && streams(serial)),
+    let works = |serial: Serial| {
+        let is_standby = !next.is_primary(serial);
+        (is_standby && observed.is_fenced(serial))
+            || (observed.is_ready(serial) && (!is_standby || streams(serial)))
     };
     failover.current.is_some()
         && *failover == observed.membership.failover

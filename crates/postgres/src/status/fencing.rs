@@ -22,16 +22,16 @@ pub(super) fn with_remarks(
     let members: Vec<_> = membership.members.iter().map(|member| membership.name_of(member.serial)).collect();
     let fence = fence(cluster);
     let is_primary = |name: &String| membership.failover.current.as_ref() == Some(name);
-    let fenced: Vec<_> =
-        members.iter().filter(|name| fence.contains(name) && !is_primary(name)).cloned().collect();
-    if !fenced.is_empty() {
-        condition.message.push_str(&format!("; fenced: {}", fenced.join(", ")));
-    }
+    let fenced = members.iter().filter(|name| fence.contains(name) && !is_primary(name));
+    let fenced: Vec<_> = fenced.map(String::as_str).collect();
     let unknown = fence.unknown(&members);
-    if !unknown.is_empty() {
-        let unknown = unknown.join(", ");
-        condition.message.push_str(&format!("; the annotation {FENCE} lists {unknown}, which is no member"));
-    }
+    let remarks = [
+        (!fenced.is_empty()).then(|| format!("fenced: {}", fenced.join(", "))),
+        (!unknown.is_empty())
+            .then(|| format!("the annotation {FENCE} lists {}, which is no member", unknown.join(", "))),
+    ];
+    let message = [Some(condition.message)].into_iter().chain(remarks).flatten();
+    condition.message = message.collect::<Vec<_>>().join("; ");
     condition
 }
 

@@ -1,5 +1,6 @@
 //! Computes the reporting part of the status. Pure functions.
 
+mod deletion;
 mod fencing;
 mod storage;
 
@@ -14,6 +15,7 @@ use operator_core::{
 use postgres_model::{parameters::fingerprint, report::InstanceReport};
 use std::collections::BTreeMap;
 
+pub(crate) use self::deletion::terminating;
 use crate::{
     api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus, PrimaryUpdate},
     build::{SWITCHOVER, member_name, selector_string, service},

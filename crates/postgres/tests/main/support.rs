@@ -2,7 +2,7 @@
 
 use cluster::TestNamespace;
 use kube::{
-    Api, CustomResourceExt,
+    Api, Client, CustomResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
 use postgres::PostgresCluster;
@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 /// A namespace for one test. No controller runs.
 pub(crate) struct TestEnv {
-    _namespace: TestNamespace,
-    api: Api<PostgresCluster>,
+    pub(crate) namespace: TestNamespace,
+    pub(crate) client: Client,
+    pub(crate) api: Api<PostgresCluster>,
 }
 
 impl TestEnv {
@@ -19,8 +20,9 @@ impl TestEnv {
         let cluster = cluster::shared().await.unwrap();
         cluster.install_crds(&[PostgresCluster::crd()]).await.unwrap();
         let namespace = cluster.namespace("postgres").await.unwrap();
-        let api = Api::namespaced(cluster.client().await.unwrap(), &namespace);
-        Self { _namespace: namespace, api }
+        let client = cluster.client().await.unwrap();
+        let api = Api::namespaced(client.clone(), &namespace);
+        Self { namespace, client, api }
     }
 
     pub(crate) async fn create(&self, name: &str, spec: Value) -> kube::Result<PostgresCluster> {

@@ -9,6 +9,7 @@
 
 mod application;
 mod certificates;
+mod deletion;
 mod failures;
 mod faults;
 mod full_disk;

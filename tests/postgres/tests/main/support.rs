@@ -1,6 +1,9 @@
 //! A namespace with clusters, and what tests ask about them.
 
-use std::{fmt::Debug, ops::Deref};
+use std::{
+    fmt::Debug,
+    ops::{Deref, DerefMut},
+};
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -24,6 +27,12 @@ impl Deref for TestEnv {
 
     fn deref(&self) -> &Kubelet {
         &self.0
+    }
+}
+
+impl DerefMut for TestEnv {
+    fn deref_mut(&mut self) -> &mut Kubelet {
+        &mut self.0
     }
 }
 

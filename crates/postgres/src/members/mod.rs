@@ -1,5 +1,7 @@
 //! Pods and volumes of the members.
 
+mod remains;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -151,17 +153,25 @@ impl MemberObjects {
                 Some(images) => self.create_pod(cluster, owner, *serial, images).await,
                 None => Ok(()),
             },
-            Action::DeletePod(serial, uid) => {
-                delete(&self.pods, &key(cluster, &member_name(cluster, *serial)), uid).await
-            }
-            Action::DeleteVolume(serial, uid) => {
-                delete(&self.volumes, &key(cluster, &member_name(cluster, *serial)), uid).await
-            }
+            Action::DeletePod(serial, uid) => self.delete_pod(cluster, *serial, uid).await,
+            Action::DeleteVolume(serial, uid) => self.delete_volume(cluster, *serial, uid).await,
             Action::GrowVolume(serial, uid) => self.grow_volume(cluster, *serial, uid).await,
             Action::SetRole(serial, uid, role) => self.set_role(cluster, *serial, uid, *role).await,
             Action::ForgetSwitchover(request) => self.forget_switchover(cluster, request).await,
             // Sent to the member, not to the API server.
             Action::Seal(..) => Ok(()),
+        }
+    }
+
+    /// Performs an action of a deletion, which creates nothing.
+    ///
+    /// # Errors
+    /// Returns an error if the API server denies the write or cannot be reached.
+    pub(crate) async fn delete(&self, cluster: &PostgresCluster, action: &Action) -> Result<(), WriteError> {
+        match action {
+            Action::DeletePod(serial, uid) => self.delete_pod(cluster, *serial, uid).await,
+            Action::DeleteVolume(serial, uid) => self.delete_volume(cluster, *serial, uid).await,
+            _ => Ok(()),
         }
     }
 
@@ -255,12 +265,17 @@ impl MemberObjects {
     }
 }
 
-/// Deletes an object if it still has this UID.
-async fn delete<K: Kind>(writer: &Writer<K>, key: &ObjectKey, uid: &str) -> Result<(), WriteError> {
+/// Deletes an object if it still has this UID, and meets the precondition.
+async fn delete<K: Kind>(
+    writer: &Writer<K>,
+    key: &ObjectKey,
+    uid: &str,
+    precondition: DeletePrecondition,
+) -> Result<(), WriteError> {
     let Some(object) = writer.get(key).filter(|object| object.meta().uid.as_deref() == Some(uid)) else {
         return Ok(());
     };
-    writer.delete(&object, DeletePrecondition::Uid).await.map(drop)
+    writer.delete(&object, precondition).await.map(drop)
 }
 
 fn member_pod(pod: &PodView) -> MemberPod {
