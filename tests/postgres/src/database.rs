@@ -62,8 +62,12 @@ impl Database {
     /// # Errors
     /// Returns an error if the API server refuses it, or does not answer.
     pub async fn create(&self, mut spec: Value) -> Result<()> {
-        spec["failover"] = json!({"leaseSeconds": LEASE_SECONDS});
-        spec["nodeSelector"] = Kubelet::node_selector();
+        let fixed = [
+            ("failover", json!({"leaseSeconds": LEASE_SECONDS})),
+            ("nodeSelector", Kubelet::node_selector()),
+        ];
+        let fields = spec.as_object_mut().context("the spec is no object")?;
+        fields.extend(fixed.map(|(name, value)| (name.to_owned(), value)));
         let cluster = json!({
             "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
             "metadata": {"name": NAME}, "spec": spec,
