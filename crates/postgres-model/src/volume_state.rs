@@ -21,9 +21,12 @@ const MAX_BYTES: usize = 16 << 10;
 pub struct VolumeState {
     /// Always [`FORMAT_VERSION`].
     format_version: u32,
-    /// UID of the PostgresCluster that the volume belongs to.
+    /// UID of the PostgresCluster that created the database. One that adopts the database names it in
+    /// its status.
     #[serde(rename = "clusterUID")]
     pub cluster_uid: String,
+    /// UID of the PostgresCluster that the epoch is of. Epochs of another one mean nothing.
+    pub epochs_of: String,
     /// System identifier of the data directory. `None` before the first one is complete.
     #[serde(deserialize_with = "required")]
     pub system_identifier: Option<SystemIdentifier>,
@@ -91,11 +94,13 @@ pub enum VolumeStateError {
 }
 
 impl VolumeState {
-    /// Returns the state of an empty volume.
-    pub fn empty(cluster_uid: impl Into<String>) -> Self {
+    /// Returns the state of an empty volume of a cluster. `creator` is the cluster that created the
+    /// database.
+    pub fn empty(creator: impl Into<String>, cluster_uid: impl Into<String>) -> Self {
         Self {
             format_version: FORMAT_VERSION,
-            cluster_uid: cluster_uid.into(),
+            cluster_uid: creator.into(),
+            epochs_of: cluster_uid.into(),
             system_identifier: None,
             sealed_epoch: None,
             promotion_begun: None,
@@ -132,15 +137,25 @@ impl VolumeState {
         if json.len() > MAX_BYTES { Err(VolumeStateError::Bytes(json.len())) } else { Ok(json) }
     }
 
-    /// Checks that the volume belongs to a cluster.
+    /// Returns the state in which a cluster uses the volume. `creator` is the cluster that created the
+    /// database: another one whose volumes are adopted, or the same.
     ///
     /// # Errors
-    /// Returns an error with both UIDs if it belongs to another one.
-    pub fn check_cluster(&self, uid: &str) -> Result<(), VolumeStateError> {
-        if self.cluster_uid == uid {
-            return Ok(());
+    /// Returns an error with both UIDs if the database is that of another cluster.
+    pub fn used_by(self, creator: &str, cluster_uid: &str) -> Result<Self, VolumeStateError> {
+        if self.cluster_uid != creator {
+            return Err(VolumeStateError::Foreign { found: self.cluster_uid, expected: creator.to_owned() });
         }
-        Err(VolumeStateError::Foreign { found: self.cluster_uid.clone(), expected: uid.to_owned() })
+        if self.epochs_of == cluster_uid {
+            return Ok(self);
+        }
+        Ok(Self { epochs_of: cluster_uid.to_owned(), sealed_epoch: None, ..self })
+    }
+
+    /// Returns the highest timeline that the volume names, also that of an interrupted promotion.
+    pub fn highest_timeline(&self) -> Option<TimelineId> {
+        let stop = self.last_clean_stop.map(|stop| stop.timeline);
+        [self.promotion_begun, self.own_timeline, self.followed_timeline, stop].into_iter().flatten().max()
     }
 }
 
@@ -163,6 +178,7 @@ mod tests {
         json!({
             "formatVersion": 1,
             "clusterUID": "2c1f1c4e",
+            "epochsOf": "7d0c33aa",
             "systemIdentifier": "7400000000000000001",
             "sealedEpoch": 3,
             "promotionBegun": 5,
@@ -233,25 +249,37 @@ mod tests {
         }
         assert!(matches!(VolumeState::parse(&vec![b' '; MAX_BYTES + 1]), Err(VolumeStateError::Bytes(_))));
         assert!(matches!(
-            VolumeState::empty("x".repeat(MAX_BYTES)).render(),
+            VolumeState::empty("x".repeat(MAX_BYTES), "c").render(),
             Err(VolumeStateError::Bytes(_))
         ));
     }
 
     #[test]
     fn volume_of_another_cluster_is_foreign() {
-        let state = VolumeState::empty("a");
-        assert!(state.check_cluster("a").is_ok());
-        let error = state.check_cluster("b").unwrap_err().to_string();
+        let state = VolumeState::empty("a", "a");
+        assert_eq!(state.clone().used_by("a", "a").unwrap(), state);
+        let error = state.used_by("b", "b").unwrap_err().to_string();
         assert!(
             error.starts_with("the volume belongs to the PostgresCluster with the UID a, and not to b"),
             "{error}"
         );
     }
 
+    #[test]
+    fn epochs_end_with_their_cluster() {
+        let sealed = parse(&full()).unwrap();
+        let kept = sealed.clone().used_by("2c1f1c4e", "7d0c33aa").unwrap();
+        assert_eq!(kept, sealed);
+        let adopted = sealed.clone().used_by("2c1f1c4e", "new").unwrap();
+        assert_eq!((adopted.epochs_of.as_str(), adopted.sealed_epoch), ("new", None));
+        assert_eq!(adopted.highest_timeline(), TimelineId::new(5).ok());
+        assert!(adopted.used_by("new", "new").is_err(), "the database is that of the first cluster");
+    }
+
     prop_compose! {
         fn states()(
             cluster_uid in "\\PC{0,40}",
+            epochs_of in "\\PC{0,40}",
             identifier in option::of(any::<u64>()),
             sealed_epoch in option::of(any::<u64>()),
             promotion in option::of(1..u32::MAX),
@@ -264,6 +292,7 @@ mod tests {
             VolumeState {
                 format_version: FORMAT_VERSION,
                 cluster_uid,
+                epochs_of,
                 system_identifier: identifier.map(SystemIdentifier),
                 sealed_epoch,
                 promotion_begun: promotion.map(timeline),

@@ -4,7 +4,7 @@
 
 use super::{
     Candidate, MissingQuorum, Quorum, choose,
-    decision::{ANSWERS, MemberView, Step, View},
+    decision::{ANSWERS, ANY, FailoverState, MemberView, Reign, Step, View},
 };
 use crate::sync::SyncConfiguration;
 
@@ -39,16 +39,22 @@ impl View<'_> {
         if !unsealed.is_empty() && (candidates.is_empty() || self.since_change < ANSWERS) {
             return Step::Seal(unsealed);
         }
-        match self.choice(&candidates) {
-            Ok(chosen) => self.promote(chosen, configuration),
+        let obstacle = match self.choice(&candidates) {
+            Ok(chosen) => return self.promote(chosen, configuration),
+            Err(obstacle) => obstacle,
+        };
+        // The full members are compared before a person can lose what only they have.
+        let forced = self.forced(&candidates).filter(|_| full.is_empty());
+        match forced {
+            Some(forced) => self.force(forced, configuration),
             // A member that answers late can have what the others lack.
-            Err(_) if !unsealed.is_empty() => Step::Seal(unsealed),
-            Err(obstacle) if full.is_empty() || self.awaits(&others) => obstacle.into(),
-            Err(obstacle) if candidates.is_empty() => {
+            None if !unsealed.is_empty() => Step::Seal(unsealed),
+            None if full.is_empty() || self.awaits(&others) => obstacle.into(),
+            None if candidates.is_empty() => {
                 let is_silent = others.iter().all(|member| member.report.is_none());
                 if is_silent { Step::DiskFull(names(&full)) } else { obstacle.into() }
             }
-            Err(_) => self.choose_with(&full, candidates, configuration),
+            None => self.choose_with(&full, candidates, configuration),
         }
     }
 
@@ -67,8 +73,20 @@ impl View<'_> {
         match self.choice(&candidates) {
             Ok(chosen) if chosen.is_full => Step::DiskFull(names(full)),
             Ok(chosen) => self.promote(chosen, configuration),
-            Err(obstacle) => obstacle.into(),
+            Err(obstacle) => {
+                candidates.retain(|candidate| !candidate.is_full);
+                let forced = self.forced(&candidates);
+                forced.map_or_else(|| obstacle.into(), |forced| self.force(forced, configuration))
+            }
         }
+    }
+
+    fn promote(&self, chosen: &Candidate, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
+        self.promoting(chosen, configuration).map_or(Step::None, Step::Store)
+    }
+
+    fn force(&self, forced: &Candidate, configuration: impl Fn(&str) -> SyncConfiguration) -> Step {
+        self.promoting(forced, configuration).map_or(Step::None, Step::Force)
     }
 
     /// Returns whether a member is about to tell what it has.
@@ -89,6 +107,35 @@ impl View<'_> {
             }
             Quorum::Asynchronous | Quorum::Met => Ok(chosen),
         }
+    }
+
+    /// Returns the candidate that a person wants to be promoted.
+    fn forced<'a>(&self, candidates: &'a [Candidate]) -> Option<&'a Candidate> {
+        match self.forced? {
+            ANY => choose(candidates, |name| self.is_preferred(name)),
+            request => candidates.iter().find(|candidate| candidate.member == request),
+        }
+    }
+
+    fn lag(&self, chosen: &Candidate) -> u64 {
+        self.last_position.map_or(0, |last| last.lsn.0.saturating_sub(chosen.received.lsn.0))
+    }
+
+    /// Returns the state in which a candidate is promoted to a timeline of its own. Returns `None` if
+    /// there is none left.
+    fn promoting(
+        &self,
+        chosen: &Candidate,
+        configuration: impl Fn(&str) -> SyncConfiguration,
+    ) -> Option<FailoverState> {
+        let timeline = self.state.timeline.next()?;
+        let mut state = self.state.clone();
+        let primary = chosen.member.clone();
+        let reign = Reign { configuration: configuration(&primary), primary: primary.clone() };
+        state.reigns.retain(|known| *known != reign);
+        state.reigns.push(reign);
+        let expired_lease = self.expired_lease.map(str::to_owned);
+        Some(FailoverState { target: Some(primary), expired_lease, timeline, ..state })
     }
 
     fn unsealed(&self, members: &[&MemberView]) -> Vec<String> {

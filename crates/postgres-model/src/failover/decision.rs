@@ -84,6 +84,9 @@ pub struct View<'a> {
     pub successors: &'a [String],
     /// Time since the primary was fenced last.
     pub since_fenced: Duration,
+    /// The member that a person wants to be promoted although it may lack acknowledged writes, or
+    /// [`ANY`].
+    pub forced: Option<&'a str>,
 }
 
 /// A member, as the operator sees it.
@@ -110,6 +113,8 @@ pub enum Step {
     None,
     /// Store this state, and decide again.
     Store(FailoverState),
+    /// Store this state, in which a person has chosen a target that may lack acknowledged writes.
+    Force(FailoverState),
     /// Ask these members to seal at the epoch of the state, and wait for their reports.
     Seal(Vec<String>),
     /// Wait, because the candidates may lack acknowledged writes.
@@ -127,7 +132,7 @@ pub enum Step {
 ///
 /// # Guarantees
 /// - A target has every acknowledged write: for each reign, the primary of that reign or a quorum of
-///   its configuration is sealed.
+///   its configuration is sealed. Only a person can force the promotion of another member.
 /// - A number of a timeline is claimed once.
 /// - A member that a person has fenced does not become the target, and nobody replaces a primary that
 ///   is fenced.
@@ -259,25 +264,6 @@ impl View<'_> {
             return Quorum::Met;
         }
         quorum(&configurations, candidates, None)
-    }
-
-    pub(super) fn lag(&self, chosen: &Candidate) -> u64 {
-        self.last_position.map_or(0, |last| last.lsn.0.saturating_sub(chosen.received.lsn.0))
-    }
-
-    pub(super) fn promote(
-        &self,
-        chosen: &Candidate,
-        configuration: impl Fn(&str) -> SyncConfiguration,
-    ) -> Step {
-        let Some(timeline) = self.state.timeline.next() else { return Step::None };
-        let mut state = self.state.clone();
-        let primary = chosen.member.clone();
-        let reign = Reign { configuration: configuration(&primary), primary: primary.clone() };
-        state.reigns.retain(|known| *known != reign);
-        state.reigns.push(reign);
-        let expired_lease = self.expired_lease.map(str::to_owned);
-        Step::Store(FailoverState { target: Some(primary), expired_lease, timeline, ..state })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which member to promote, and whether a promotion can lose acknowledged writes.
 
+mod adoption;
 mod choice;
 mod decision;
 mod replication;

@@ -71,7 +71,7 @@ prop_compose! {
         promotion_begun in option::of(timelines()),
         own_timeline in option::of(timelines()),
     ) -> VolumeState {
-        let mut volume = VolumeState::empty("c");
+        let mut volume = VolumeState::empty("c", "c");
         volume.system_identifier = system_identifier;
         volume.sealed_epoch = sealed_epoch;
         volume.promotion_begun = promotion_begun;

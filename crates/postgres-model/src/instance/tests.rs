@@ -46,7 +46,7 @@ fn whole(history: History) -> DataDirectory {
 
 /// Returns a member with data on timeline 1, on which PostgreSQL does not run.
 fn member(name: &str) -> Observed {
-    let mut volume = VolumeState::empty("c");
+    let mut volume = VolumeState::empty("c", "c");
     volume.system_identifier = Some(SYSTEM);
     Observed {
         now: NOW,
@@ -95,7 +95,7 @@ impl Observed {
 #[test]
 fn first_member_creates_the_database_and_starts_with_the_lease() {
     let mut first = member("db-1");
-    first.volume = VolumeState::empty("c");
+    first.volume = VolumeState::empty("c", "c");
     first.data = DataDirectory::Missing;
     let view = first.view();
     (view.current, view.primary_history, view.system_identifier) = (None, None, None);
@@ -120,7 +120,7 @@ fn first_member_creates_the_database_and_starts_with_the_lease() {
 #[test]
 fn database_is_created_only_once_and_only_on_the_named_volume() {
     let mut first = member("db-1");
-    first.volume = VolumeState::empty("c");
+    first.volume = VolumeState::empty("c", "c");
     first.data = DataDirectory::Missing;
     first.view().create_on = Some("volume of db-1".into());
     assert_eq!(plan(&first).problem, Some(Problem::TargetWithoutData), "the cluster has a database");
@@ -135,7 +135,7 @@ fn database_is_created_only_once_and_only_on_the_named_volume() {
 #[test]
 fn new_member_clones_the_primary_and_follows_it() {
     let mut second = member("db-2");
-    second.volume = VolumeState::empty("c");
+    second.volume = VolumeState::empty("c", "c");
     second.data = DataDirectory::Missing;
     assert_eq!(second.command(), Some(Command::Clone { primary: "db-1".into() }));
     second.data = whole(History::first());
@@ -459,7 +459,7 @@ fn full_member_tells_what_it_has_when_it_is_sealed() {
 #[test]
 fn copy_that_filled_the_volume_waits_for_more_space() {
     let mut second = member("db-2");
-    second.volume = VolumeState::empty("c");
+    second.volume = VolumeState::empty("c", "c");
     second.data = DataDirectory::Missing;
     second.space = space(8000, Ballast::Whole);
     second.space.too_few_for_copy = Some(second.space.for_copy());

@@ -52,6 +52,12 @@ pub struct InstanceReport {
     /// Timeline of the last WAL of the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineId>,
+    /// Highest timeline that the volume names, also that of an interrupted promotion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub highest_timeline: Option<TimelineId>,
+    /// Whether the volume was looked at, and never had a database.
+    #[serde(default)]
+    pub is_empty: bool,
     /// History file of the timeline of a primary. Empty on timeline 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
@@ -151,6 +157,8 @@ impl InstanceReport {
             state: InstanceState::Hold,
             system_identifier: None,
             timeline: None,
+            highest_timeline: None,
+            is_empty: false,
             history: None,
             problem: None,
             positions: WalPositions::default(),

@@ -9,6 +9,7 @@ fn full() -> Value {
         "podUID": "2c1f1c4e-0b51-4f0e-9d3c-6f1f4c1f2a3b",
         "sequence": 7,
         "state": "Primary",
+        "isEmpty": false,
         "systemIdentifier": "7400000000000000001",
         "timeline": 4,
         "positions": { "flushed": "0/5000060" },

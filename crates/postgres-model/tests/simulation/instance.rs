@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Sends the last WAL to the standbys, as a fast shutdown does. Connections can break meanwhile.
-    fn send_all(&mut self, index: usize) {
+    pub(crate) fn send_all(&mut self, index: usize) {
         let upstream = self.nodes[index].name.clone();
         for standby in 0..self.nodes.len() {
             let follows = Server::Standby { upstream: Some(upstream.clone()) };

@@ -27,12 +27,17 @@ const SCHEDULES: u64 = 20_000;
 #[test]
 fn no_acknowledged_row_is_lost_and_the_cluster_recovers() {
     let schedules = std::env::var("ENSEMBLE_SCHEDULES").map_or(SCHEDULES, |text| text.parse().unwrap());
-    let (mut acknowledged, mut promotions) = (0, 0);
+    let (mut acknowledged, mut promotions, mut adoptions) = (0, 0, 0);
     for seed in 0..schedules {
         let end = run(seed);
         acknowledged += end.acknowledged;
         promotions += end.promotions;
+        adoptions += end.adoptions;
     }
-    println!("{schedules} schedules, {acknowledged} rows acknowledged, {promotions} promotions, 0 rows lost");
+    println!(
+        "{schedules} schedules, {acknowledged} rows acknowledged, {promotions} promotions, {adoptions} adoptions, \
+         0 rows lost"
+    );
     assert!(acknowledged > schedules && promotions > schedules, "the schedules do too little");
+    assert!(adoptions > schedules / 10, "the schedules do too little");
 }

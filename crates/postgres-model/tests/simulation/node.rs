@@ -58,7 +58,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(serial: u64) -> Self {
-        let mut volume = VolumeState::empty("c");
+        let mut volume = VolumeState::empty("c", "c");
         volume.system_identifier = Some(SYSTEM);
         volume.own_timeline = (serial == 1).then_some(TimelineId::FIRST);
         Self {
@@ -189,6 +189,7 @@ impl Node {
         let mut report = InstanceReport::starting(self.name.clone(), "p".to_owned(), "0");
         report.state = self.state;
         report.timeline = Some(self.timeline());
+        report.highest_timeline = self.volume.highest_timeline();
         report.sealed_epoch = self.volume.sealed_epoch;
         report.disk_full = self.is_full;
         report.positions = WalPositions { received, ..WalPositions::default() };

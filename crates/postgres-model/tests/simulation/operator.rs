@@ -37,6 +37,7 @@ impl World {
                 report: (node.works() && !node.cut_from_peers).then(|| node.report()),
             })
             .collect();
+        self.state.learn(members.iter().filter_map(|member| member.report.as_ref()));
         let names = names();
         let (streaming, in_force) = (self.streaming(), self.in_force());
         let streaming_since = self.streaming.observe(&streaming, self.now);
@@ -55,6 +56,7 @@ impl World {
             switchover: self.request.as_deref(),
             successors: &streaming,
             since_fenced: self.primary_fenced.observe(&primary_is_fenced, self.now),
+            forced: None,
         };
         let replication = Replication {
             number: NUMBER,
@@ -94,6 +96,7 @@ impl World {
                     self.state.reigns = reigns;
                 }
             }
+            Step::Force(state) => panic!("nobody has forced {state:?}"),
             Step::None
             | Step::NoQuorum(_)
             | Step::TooFarBehind(_)

@@ -5,9 +5,13 @@ use std::{
     time::Duration,
 };
 
-use postgres_model::{failover::ANY, instance::Server};
+use lease::LeaseRecord;
+use postgres_model::{
+    failover::{ANY, FailoverState},
+    instance::Server,
+};
 
-use crate::world::World;
+use crate::world::{Timer, World, names};
 
 const EVENTS: usize = 600;
 /// Longer than a Lease lasts.
@@ -18,6 +22,7 @@ pub(crate) const RECOVERY: usize = 120;
 pub(crate) struct End {
     pub(crate) acknowledged: u64,
     pub(crate) promotions: u64,
+    pub(crate) adoptions: u64,
 }
 
 /// Runs a schedule, and lets the cluster recover.
@@ -38,7 +43,11 @@ pub(crate) fn run(seed: u64) -> End {
         println!("schedule {seed}:\n{}", world.log[last..].join("\n"));
         resume_unwind(panic);
     }
-    End { acknowledged: world.acknowledged.len() as u64, promotions: world.promotions() }
+    End {
+        acknowledged: world.acknowledged.len() as u64,
+        promotions: world.promotions(),
+        adoptions: u64::from(world.lives) - 1,
+    }
 }
 
 impl World {
@@ -58,6 +67,7 @@ impl World {
             970..975 => self.advance(LONG),
             975..978 => self.request_switchover(index),
             978..981 => self.fence(index),
+            981 => self.recreate(),
             _ => self.fault(index),
         }
     }
@@ -66,6 +76,33 @@ impl World {
         let name = if self.rng.bool() { ANY.to_owned() } else { self.nodes[index].name.clone() };
         self.note(|| format!("a person requests a switchover to {name}"));
         self.request = Some(name);
+    }
+
+    /// The cluster is deleted, and another one of its name adopts the volumes. All that is left of the
+    /// first one is what is on them.
+    fn recreate(&mut self) {
+        for index in 0..self.nodes.len() {
+            if self.rng.bool() {
+                self.send_all(index);
+                self.nodes[index].stop();
+            }
+            let was_clean = self.nodes[index].stopped_cleanly && self.nodes[index].server == Server::Down;
+            self.nodes[index].crash();
+            self.nodes[index].stopped_cleanly = was_clean;
+        }
+        self.lives += 1;
+        let life = self.lives.to_string();
+        for node in &mut self.nodes {
+            node.volume = node.volume.clone().used_by("c", &life).unwrap();
+        }
+        self.state = FailoverState::adopting(names()).unwrap();
+        (self.primary_history, self.request, self.stored) = (None, None, self.now);
+        (self.streaming, self.primary_fenced) = (Timer::default(), Timer::default());
+        self.writes += 1;
+        let version = self.writes.to_string();
+        self.lease = LeaseRecord { version, free: true, ..LeaseRecord::default() };
+        self.lease_written = self.now;
+        self.note(|| "the cluster is deleted and created again".to_owned());
     }
 
     /// Fences a member, or lets it go on.

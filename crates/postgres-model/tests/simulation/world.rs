@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) writes: u64,
     next_row: Row,
     pub(crate) acknowledged: BTreeSet<Row>,
+    /// Number of clusters that have used the volumes.
+    pub(crate) lives: u32,
     /// Who began each timeline.
     authors: BTreeMap<TimelineId, String>,
     /// Whether writes wait while too few standbys stream.
@@ -98,6 +100,7 @@ impl World {
             writes: 0,
             next_row: 0,
             acknowledged: BTreeSet::new(),
+            lives: 1,
             authors: [(TimelineId::FIRST, first)].into(),
             is_required: seed.is_multiple_of(4),
             streaming: Timer::default(),
