@@ -56,6 +56,8 @@ pub(crate) struct Status {
     #[serde(default)]
     bootstrap: Option<BootstrapStatus>,
     #[serde(default)]
+    adoption: Option<Adoption>,
+    #[serde(default)]
     instances: Vec<Instance>,
     #[serde(default)]
     sync: Sync,
@@ -89,6 +91,13 @@ struct BootstrapStatus {
     done: bool,
 }
 
+/// The former cluster whose volumes were adopted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Adoption {
+    #[serde(rename = "clusterUID")]
+    cluster_uid: String,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Instance {
     name: String,
@@ -96,6 +105,10 @@ struct Instance {
     volume_uid: String,
     #[serde(default)]
     address: String,
+    #[serde(default)]
+    joined: bool,
+    #[serde(default)]
+    leaving: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -126,6 +139,9 @@ impl Sync {
 pub(crate) struct MemberCluster {
     /// UID of the PostgresCluster.
     pub(crate) uid: String,
+    /// UID of the PostgresCluster that created the database: this one, or the one whose volumes it has
+    /// adopted.
+    pub(crate) creator: String,
     /// UID of the member's PersistentVolumeClaim.
     pub(crate) volume_uid: String,
     /// What the member obeys.
@@ -142,9 +158,10 @@ pub(crate) struct MemberCluster {
 }
 
 impl MemberCluster {
-    /// Returns what `member` reads in a cluster. Returns `None` while the cluster has no such member.
-    pub(crate) fn new(cluster: &Cluster, member: &str) -> Option<Self> {
-        let status = cluster.status.as_ref()?;
+    /// Returns what `member` reads in the cluster with this UID. Returns `None` for another cluster, and
+    /// while the cluster has no such member.
+    pub(crate) fn new(cluster: &Cluster, uid: &str, member: &str) -> Option<Self> {
+        let status = cluster.status.as_ref().filter(|_| cluster.metadata.uid.as_deref() == Some(uid))?;
         let own = status.instances.iter().find(|instance| instance.name == member)?;
         let name = |text: &String| (!text.is_empty()).then(|| text.clone());
         let fence = Fence::parse(cluster.annotations().get(FENCE).map(String::as_str));
@@ -157,12 +174,14 @@ impl MemberCluster {
             primary_history: status.history(),
             create_on: status.bootstrap.as_ref().filter(|it| !it.done).map(|it| it.volume_uid.clone()),
             system_identifier: status.system_id,
-            fenced: fence.contains(member),
+            // A person has given up a member that leaves before it has joined.
+            fenced: fence.contains(member) || (own.leaving && !own.joined),
             fencing: cluster.spec.size > 1 || status.instances.len() > 1,
         };
         let instances = status.instances.iter();
         Some(Self {
-            uid: cluster.uid().unwrap_or_default(),
+            uid: uid.to_owned(),
+            creator: status.adoption.as_ref().map_or(uid, |adoption| &adoption.cluster_uid).to_owned(),
             volume_uid: own.volume_uid.clone(),
             view,
             sync: status.sync.to_apply(),
@@ -242,6 +261,10 @@ mod tests {
         .unwrap()
     }
 
+    fn member(status: &Value, member: &str) -> Option<MemberCluster> {
+        MemberCluster::new(&cluster(status), "c", member)
+    }
+
     fn running() -> Value {
         json!({
             "phase": "Running",
@@ -259,24 +282,44 @@ mod tests {
 
     #[test]
     fn member_reads_what_it_obeys() {
-        let member = MemberCluster::new(&cluster(&running()), "db-1").unwrap();
-        assert_eq!((member.uid.as_str(), member.volume_uid.as_str()), ("c", "v1"));
-        assert_eq!(member.view.primary_history.unwrap().to_string(), "1\t0/50\n");
-        assert_eq!((member.view.epoch, member.view.create_on, member.view.fenced), (2, None, false));
+        let found = member(&running(), "db-1").unwrap();
+        assert_eq!((found.uid.as_str(), found.volume_uid.as_str()), ("c", "v1"));
+        assert_eq!(found.view.primary_history.unwrap().to_string(), "1\t0/50\n");
+        assert_eq!((found.view.epoch, found.view.create_on, found.view.fenced), (2, None, false));
         let upstream = Upstream {
             name: "db-2".into(),
             host: "db-2.db-pods.shop.svc".into(),
             address: "10.0.0.2".parse().ok(),
         };
-        assert_eq!(MemberCluster::new(&cluster(&running()), "db-1").unwrap().upstream("db-2"), upstream);
-        assert!(MemberCluster::new(&cluster(&running()), "db-3").is_none(), "it is not a member yet");
+        assert_eq!(member(&running(), "db-1").unwrap().upstream("db-2"), upstream);
+        assert!(member(&running(), "db-3").is_none(), "it is not a member yet");
+        let other = MemberCluster::new(&cluster(&running()), "another", "db-1");
+        assert!(other.is_none(), "another cluster of the name decides nothing");
+    }
+
+    #[test]
+    fn adopted_volume_is_that_of_the_former_cluster() {
+        let mut status = running();
+        assert_eq!(member(&status, "db-1").unwrap().creator, "c");
+        status["adoption"] = json!({"clusterUID": "former", "done": true});
+        assert_eq!(member(&status, "db-1").unwrap().creator, "former");
+    }
+
+    #[test]
+    fn member_that_is_given_up_starts_nothing() {
+        for (joined, leaving, expected) in [(true, false, false), (true, true, false), (false, true, true)] {
+            let mut status = running();
+            status["instances"][0]["joined"] = json!(joined);
+            status["instances"][0]["leaving"] = json!(leaving);
+            assert_eq!(member(&status, "db-1").unwrap().view.fenced, expected);
+        }
     }
 
     #[test]
     fn history_of_an_earlier_primary_is_not_that_of_the_next() {
         let mut status = running();
         status["timelineClaimed"] = json!(4);
-        assert_eq!(MemberCluster::new(&cluster(&status), "db-1").unwrap().view.primary_history, None);
+        assert_eq!(member(&status, "db-1").unwrap().view.primary_history, None);
     }
 
     #[test]
@@ -284,7 +327,7 @@ mod tests {
         for (value, expected) in [("db-1", true), ("*", true), ("db-11", false)] {
             let mut cluster = cluster(&running());
             cluster.annotations_mut().insert(FENCE.into(), value.into());
-            assert_eq!(MemberCluster::new(&cluster, "db-1").unwrap().view.fenced, expected, "{value}");
+            assert_eq!(MemberCluster::new(&cluster, "c", "db-1").unwrap().view.fenced, expected, "{value}");
         }
     }
 }

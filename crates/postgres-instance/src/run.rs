@@ -85,7 +85,7 @@ async fn run(settings: Run) -> Result<()> {
     let clusters = cluster::watch(client.clone(), &settings.namespace, &settings.cluster);
     let mut start = Start { settings: &settings, health: &health, terminate, clusters };
     let Some(cluster) = start.cluster().await else { return Ok(()) };
-    let Some(volume) = start.volume(&cluster.uid).await? else { return Ok(()) };
+    let Some(volume) = start.volume(&cluster).await? else { return Ok(()) };
     let programs = Programs::new(settings.programs.clone(), processes.clone());
     let timing = timing(Duration::from_secs(settings.lease_seconds))?;
     let identity = format!("{}_{}", settings.member, settings.pod_uid);
@@ -95,6 +95,7 @@ async fn run(settings: Run) -> Result<()> {
     let parameters = AcceptedParameters::read(volume.root())?;
     let instance = Instance {
         member: settings.member.clone(),
+        cluster_uid: settings.cluster_uid.clone(),
         pod_uid: settings.pod_uid.clone(),
         socket: settings.sockets.clone(),
         disk: Disk::new(volume.root()),
@@ -139,7 +140,8 @@ impl Start<'_> {
         loop {
             self.health.main_loop_ticked();
             let cluster = self.clusters.borrow_and_update().clone();
-            let member = cluster.and_then(|cluster| MemberCluster::new(&cluster, &self.settings.member));
+            let Run { member, cluster_uid, .. } = self.settings;
+            let member = cluster.and_then(|cluster| MemberCluster::new(&cluster, cluster_uid, member));
             if member.is_some() {
                 return member;
             }
@@ -152,11 +154,11 @@ impl Start<'_> {
     }
 
     /// Waits for the volume. Returns `None` if the Pod ends before.
-    async fn volume(&mut self, cluster_uid: &str) -> Result<Option<Volume>> {
+    async fn volume(&mut self, cluster: &MemberCluster) -> Result<Option<Volume>> {
         let mut is_logged = false;
         loop {
             self.health.main_loop_ticked();
-            match Volume::open(&self.settings.volume, cluster_uid) {
+            match Volume::open(&self.settings.volume, &cluster.creator, &cluster.uid) {
                 Ok(volume) => return Ok(Some(volume)),
                 Err(error @ VolumeError::Locked(_)) => {
                     if !std::mem::replace(&mut is_logged, true) {

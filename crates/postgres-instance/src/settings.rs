@@ -29,6 +29,9 @@ pub(crate) struct Run {
     /// Name of the PostgresCluster.
     #[arg(long, env = "CLUSTER")]
     pub(crate) cluster: String,
+    /// UID of the PostgresCluster. Another one of its name decides nothing about this member.
+    #[arg(long, env = "CLUSTER_UID")]
+    pub(crate) cluster_uid: String,
     /// Namespace of the PostgresCluster.
     #[arg(long, env = "POD_NAMESPACE")]
     pub(crate) namespace: String,

@@ -56,21 +56,24 @@ pub(crate) enum VolumeError {
 }
 
 impl Volume {
-    /// Locks a volume and reads its state.
+    /// Locks a volume for a cluster, and reads its state. `creator` is the cluster that created the
+    /// database.
     ///
     /// # Errors
-    /// Returns an error if another process has the volume, if it belongs to another cluster, or if its
-    /// state cannot be relied on.
-    pub(crate) fn open(root: &Path, cluster_uid: &str) -> Result<Self, VolumeError> {
+    /// Returns an error if another process has the volume, if it belongs to another database, or if its
+    /// state cannot be relied on or written.
+    pub(crate) fn open(root: &Path, creator: &str, cluster_uid: &str) -> Result<Self, VolumeError> {
         let path = root.join("lock");
         let lock = File::options().create(true).truncate(false).write(true).open(&path);
         let lock = lock.map_err(failed("open", &path))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(VolumeError::Locked(root.to_owned()));
         }
-        let state = read_state(root, cluster_uid)?;
-        state.check_cluster(cluster_uid)?;
-        Ok(Self { root: root.to_owned(), state, lock })
+        let state = read_state(root, creator, cluster_uid)?;
+        let mut volume = Self { root: root.to_owned(), state: state.clone(), lock };
+        let used = state.used_by(creator, cluster_uid)?;
+        volume.update(|state| *state = used)?;
+        Ok(volume)
     }
 
     /// Returns the folder of the volume.
@@ -135,13 +138,13 @@ impl Volume {
     }
 }
 
-fn read_state(root: &Path, cluster_uid: &str) -> Result<VolumeState, VolumeError> {
+fn read_state(root: &Path, creator: &str, cluster_uid: &str) -> Result<VolumeState, VolumeError> {
     let (path, data) = (state_path(root), root.join("data"));
     match fs::read(&path) {
         Ok(json) => Ok(VolumeState::parse(&json)?),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("read", &path)(error)),
         Err(_) if data.exists() => Err(VolumeError::Unknown(data)),
-        Err(_) => Ok(VolumeState::empty(cluster_uid)),
+        Err(_) => Ok(VolumeState::empty(creator, cluster_uid)),
     }
 }
 
@@ -171,24 +174,40 @@ mod tests {
     #[test]
     fn state_survives_and_the_volume_has_one_user() {
         let root = tempfile::tempdir().unwrap();
-        let mut volume = Volume::open(root.path(), "c").unwrap();
-        assert!(matches!(Volume::open(root.path(), "c"), Err(VolumeError::Locked(_))));
+        let mut volume = Volume::open(root.path(), "c", "c").unwrap();
+        assert!(matches!(Volume::open(root.path(), "c", "c"), Err(VolumeError::Locked(_))));
         volume.update(|state| state.sealed_epoch = Some(3)).unwrap();
         fs::create_dir(volume.partial()).unwrap();
         volume.clear_partial().unwrap();
         volume.clear_partial().unwrap();
         drop(volume);
-        assert_eq!(Volume::open(root.path(), "c").unwrap().state().sealed_epoch, Some(3));
-        let error = Volume::open(root.path(), "d").err().unwrap().to_string();
+        assert_eq!(Volume::open(root.path(), "c", "c").unwrap().state().sealed_epoch, Some(3));
+        let error = Volume::open(root.path(), "d", "d").err().unwrap().to_string();
         assert!(error.starts_with("the volume belongs to the PostgresCluster with the UID c"), "{error}");
+    }
+
+    #[test]
+    fn cluster_that_adopts_a_volume_forgets_the_epochs_of_the_former_one() {
+        let root = tempfile::tempdir().unwrap();
+        let mut volume = Volume::open(root.path(), "former", "former").unwrap();
+        volume.update(|state| state.sealed_epoch = Some(7)).unwrap();
+        drop(volume);
+        assert!(Volume::open(root.path(), "new", "new").is_err(), "the status has to name the former one");
+        for _ in 0..2 {
+            let volume = Volume::open(root.path(), "former", "new").unwrap();
+            let state = volume.state();
+            assert_eq!((state.cluster_uid.as_str(), state.sealed_epoch), ("former", None));
+        }
+        let json = fs::read_to_string(state_path(root.path())).unwrap();
+        assert!(json.contains("\"epochsOf\": \"new\""), "{json}");
     }
 
     #[test]
     fn data_without_a_state_are_never_used() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("data")).unwrap();
-        assert!(matches!(Volume::open(root.path(), "c"), Err(VolumeError::Unknown(_))));
+        assert!(matches!(Volume::open(root.path(), "c", "c"), Err(VolumeError::Unknown(_))));
         fs::write(state_path(root.path()), "{").unwrap();
-        assert!(matches!(Volume::open(root.path(), "c"), Err(VolumeError::State(_))));
+        assert!(matches!(Volume::open(root.path(), "c", "c"), Err(VolumeError::State(_))));
     }
 }

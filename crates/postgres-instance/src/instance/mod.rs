@@ -48,6 +48,8 @@ const FAST_SHUTDOWN: Duration = Duration::from_secs(110);
 /// An instance, with all that it works with.
 pub(crate) struct Instance {
     pub(crate) member: String,
+    /// UID of the cluster that the member obeys.
+    pub(crate) cluster_uid: String,
     pub(crate) pod_uid: String,
     pub(crate) socket: PathBuf,
     pub(crate) volume: Volume,
@@ -115,9 +117,10 @@ impl Instance {
     async fn step(&mut self) -> Result<bool> {
         self.note_end().await?;
         let cluster = self.clusters.borrow_and_update().clone();
-        let cluster = cluster.and_then(|cluster| MemberCluster::new(&cluster, &self.member));
-        // Another cluster of the same name decides nothing about this volume.
-        let cluster = cluster.filter(|cluster| cluster.uid == self.volume.state().cluster_uid);
+        let (uid, member) = (&self.cluster_uid, &self.member);
+        let cluster = cluster.and_then(|cluster| MemberCluster::new(&cluster, uid, member));
+        // A status that was edited by hand can name another database.
+        let cluster = cluster.filter(|cluster| cluster.creator == self.volume.state().cluster_uid);
         if let Some(cluster) = &cluster {
             self.consider_parameters(cluster).await;
         }

@@ -36,6 +36,8 @@ impl Instance {
             state,
             system_identifier: control.map(|control| control.system_identifier),
             timeline: control.map(|control| control.history.timeline()),
+            highest_timeline: self.volume.state().highest_timeline(),
+            is_empty: self.is_empty(observed),
             history: control.filter(|_| is_primary).map(|control| control.history.to_string()),
             problem: plan.problem.map(|problem| problem.to_string()),
             positions: answer.as_ref().map_or_else(WalPositions::default, positions),
@@ -53,6 +55,12 @@ impl Instance {
             total_bytes: observed.space.total,
             disk_full: is_full(plan, observed),
         });
+    }
+
+    /// Returns whether the volume never had a database. One that is being created may soon have one.
+    fn is_empty(&self, observed: &Observed) -> bool {
+        let had_data = self.volume.state().system_identifier.is_some();
+        observed.data == DataDirectory::Missing && !had_data && observed.task.is_none()
     }
 
     fn clean_stop(&self, server: &Server) -> Option<Position> {

@@ -37,19 +37,19 @@ impl FailoverState {
         })
     }
 
-    /// Learns from the reports of the members which timelines were used, and which members never had
-    /// data. Does nothing once a member may write.
+    /// Learns from the reports of members which timelines were used, and which members never had data.
+    /// Does nothing once a member may write.
     ///
     /// Without reigns afterwards, none of them has data.
-    pub fn learn<'a>(&mut self, reports: impl Iterator<Item = &'a InstanceReport>) {
+    pub fn learn<'a>(&mut self, reports: impl Iterator<Item = (&'a str, &'a InstanceReport)>) {
         if self.target.is_some() {
             return;
         }
-        for report in reports {
+        for (member, report) in reports {
             let known = [report.timeline, report.highest_timeline];
             self.timeline = known.into_iter().flatten().fold(self.timeline, TimelineId::max);
             if report.is_empty {
-                self.forget(&report.member);
+                self.forget(member);
             }
         }
     }
@@ -117,6 +117,10 @@ mod tests {
         decide(view, |_| SyncConfiguration::default())
     }
 
+    fn learn(state: &mut FailoverState, reports: &[InstanceReport]) {
+        state.learn(reports.iter().map(|report| (report.member.as_str(), report)));
+    }
+
     fn adopting(members: u64) -> FailoverState {
         FailoverState::adopting((1..=members).map(|serial| format!("db-{serial}")).collect()).unwrap()
     }
@@ -126,12 +130,12 @@ mod tests {
         let mut state = adopting(3);
         let sealed = |serial, timeline, lsn| report(serial, InstanceState::Sealed, timeline, lsn);
         let two = vec![sealed(1, 1, 0x90), sealed(3, 2, 0x50)];
-        state.learn(two.iter());
+        learn(&mut state, &two);
         assert!(matches!(step(&state, two.clone()), Step::NoQuorum(_)), "db-2 may have another row");
         let mut late = sealed(2, 2, 0x40);
         late.highest_timeline = TimelineId::new(5).ok();
         let all = [two, vec![late]].concat();
-        state.learn(all.iter());
+        learn(&mut state, &all);
         let Step::Store(next) = step(&state, all) else { panic!("nobody was promoted") };
         assert_eq!((next.target.as_deref(), next.timeline.get(), next.epoch), (Some("db-3"), 6, 1));
     }
@@ -142,13 +146,13 @@ mod tests {
         let mut empty = report(2, InstanceState::Hold, 1, 0);
         (empty.timeline, empty.is_empty) = (None, true);
         let reports = vec![report(1, InstanceState::Sealed, 1, 0x40), empty.clone()];
-        state.learn(reports.iter());
+        learn(&mut state, &reports);
         let Step::Store(next) = step(&state, reports) else { panic!("nobody was promoted") };
         assert_eq!(next.target.as_deref(), Some("db-1"));
 
         let mut state = adopting(1);
         empty.member = "db-1".into();
-        state.learn([&empty].into_iter());
+        learn(&mut state, &[empty]);
         assert!(state.reigns.is_empty(), "there is nothing to adopt");
     }
 }

@@ -37,7 +37,9 @@ impl World {
                 report: (node.works() && !node.cut_from_peers).then(|| node.report()),
             })
             .collect();
-        self.state.learn(members.iter().filter_map(|member| member.report.as_ref()));
+        let reports =
+            members.iter().filter_map(|member| Some((member.name.as_str(), member.report.as_ref()?)));
+        self.state.learn(reports);
         let names = names();
         let (streaming, in_force) = (self.streaming(), self.in_force());
         let streaming_since = self.streaming.observe(&streaming, self.now);
