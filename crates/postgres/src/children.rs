@@ -12,8 +12,8 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use operator_core::{
     ControllerBuilder, ObjectKey,
-    kind::Kind,
-    owner::Owner,
+    kind::{Kind, uid},
+    owner::{Owner, controller_of},
     write::{Children, WriteError},
     writer::Writer,
 };
@@ -51,9 +51,11 @@ impl ChildObjects {
         }
     }
 
-    /// Returns the Lease of a cluster.
+    /// Returns the Lease of a cluster. That of a former cluster of its name is about to go.
     pub(crate) fn lease(&self, cluster: &PostgresCluster) -> Option<Arc<Lease>> {
-        self.leases.get(&key(cluster, &cluster.name_any()))
+        let lease = self.leases.get(&key(cluster, &cluster.name_any()))?;
+        let is_own = controller_of(&lease.metadata).is_some_and(|owner| owner.uid == uid(cluster));
+        is_own.then_some(lease)
     }
 
     /// Reads the Lease of a cluster from the API server.

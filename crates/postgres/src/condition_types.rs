@@ -12,5 +12,7 @@ pub const CONFIGURATION_APPLIED: &str = "ConfigurationApplied";
 pub const STORAGE_HEALTHY: &str = "StorageHealthy";
 /// Condition: Pods of a former spec are being replaced.
 pub const UPGRADING: &str = "Upgrading";
+/// Condition: volumes of a former cluster of the same name exist and are not used.
+pub const VOLUMES_RETAINED: &str = "VolumesRetained";
 /// Condition: the version of the spec runs as written.
 pub const VERSION_SUPPORTED: &str = "VersionSupported";

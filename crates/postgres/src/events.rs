@@ -8,8 +8,8 @@ use crate::{
     api::PostgresCluster,
     membership::{Member, Membership, Serial},
     reasons::{
-        FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, PRIMARY_FENCED, SEED_LAUNCHED,
-        SWITCHOVER_DONE, SWITCHOVER_STARTED,
+        FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, PRIMARY_FENCED, PROMOTION_FORCED,
+        SEED_LAUNCHED, SWITCHOVER_DONE, SWITCHOVER_STARTED, VOLUMES_ADOPTED,
     },
 };
 
@@ -28,6 +28,13 @@ pub(crate) fn record(events: &Events, cluster: &PostgresCluster, before: &Member
         };
         events.normal_with_related(cluster.object_ref(&()), pod, reason, action, &note);
     }
+}
+
+/// Records that a person has chosen the next primary.
+pub(crate) fn record_forced(events: &Events, cluster: &PostgresCluster, after: &Membership) {
+    let Some(target) = &after.failover.target else { return };
+    let note = format!("{target} is promoted as requested; rows that only other members have are lost");
+    events.warning(cluster.object_ref(&()), PROMOTION_FORCED, "FailOver", &note);
 }
 
 /// What happened to a member.
@@ -85,7 +92,10 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
     }
     for Member { serial: member, joined, leaving, .. } in after.members.iter().cloned() {
         let known = before.members.iter().find(|known| known.serial == member);
-        if joined && known.is_none_or(|known| !known.joined) {
+        if joined && known.is_none() {
+            let what = "uses its volume of a former cluster of this name";
+            occurrences.push(Occurrence { reason: VOLUMES_ADOPTED, action: "Adopt", member, what });
+        } else if joined && known.is_some_and(|known| !known.joined) {
             let what = "has joined the cluster";
             occurrences.push(Occurrence { reason: MEMBER_JOINED, action: "Join", member, what });
         }
@@ -127,6 +137,7 @@ mod tests {
         assert_eq!(reasons(&empty, &first), [(SEED_LAUNCHED, 1)]);
         assert_eq!(reasons(&first, &joined), [(MEMBER_JOINED, 1)]);
         assert_eq!(reasons(&joined, &leaving), [(MEMBER_REMOVED, 1)]);
+        assert_eq!(reasons(&empty, &joined).last(), Some(&(VOLUMES_ADOPTED, 1)));
         assert_eq!(reasons(&joined, &failing), [(FAILOVER_STARTED, 1)]);
         assert_eq!(reasons(&failing, &replaced), [(FAILOVER_DONE, 2)]);
         assert_eq!(reasons(&joined, &fenced), [(PRIMARY_FENCED, 1)]);

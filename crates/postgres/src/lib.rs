@@ -19,6 +19,7 @@
 //! standbys        what the primary reports about its standbys
 //! timers          how long observations have held
 //! resize_refusals volumes that must not grow
+//! record          pure: what a volume says about its cluster
 //! membership      pure: the part of the status that decides
 //! decide          pure: the next change of the membership, and the next writes
 //! members         reads and writes the Pods and volumes of the members
@@ -48,6 +49,7 @@ mod passwords;
 mod protection;
 pub mod reasons;
 mod reconcile;
+mod record;
 mod reports;
 mod resize_refusals;
 mod secrets;
@@ -58,13 +60,14 @@ mod timers;
 mod version;
 
 pub use api::{
-    AccessMode, Bootstrap, BootstrapStatus, Durability, Failover, Initdb, InstanceStatus, Members, Phase,
-    PostgresCluster, PostgresClusterSpec, PostgresClusterStatus, PrimaryStatus, PrimaryUpdate, ReignStatus,
-    Retention, RetentionPolicy, Role, ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus,
-    Updates,
+    AccessMode, AdoptionStatus, Bootstrap, BootstrapStatus, Durability, Failover, FormerVolumes, Initdb,
+    InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterSpec, PostgresClusterStatus,
+    PrimaryStatus, PrimaryUpdate, ReignStatus, Retention, RetentionPolicy, Role, ServiceNames, Storage,
+    SyncStatus, Synchronous, TimelineStatus, Updates,
 };
 pub use build::{
-    CLUSTER_LABEL, CLUSTER_UID, FENCE, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL, ROLE_LABEL, SWITCHOVER,
+    CLUSTER_LABEL, CLUSTER_UID, FENCE, FORCE_PROMOTE, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL,
+    ROLE_LABEL, SWITCHOVER,
 };
 pub use deletion::FINALIZER;
 pub use error::Error;

@@ -12,8 +12,8 @@ use postgres_model::{
 };
 
 use crate::api::{
-    BootstrapStatus, InstanceStatus, PostgresCluster, PostgresClusterStatus, PrimaryStatus, ReignStatus,
-    Role, SyncStatus, TimelineStatus,
+    AdoptionStatus, BootstrapStatus, InstanceStatus, PostgresCluster, PostgresClusterStatus, PrimaryStatus,
+    ReignStatus, Role, SyncStatus, TimelineStatus,
 };
 
 /// Number of a member. Numbers are never reused, so that a member never meets the Pod or the volume
@@ -42,6 +42,8 @@ pub(crate) struct Membership {
     pub(crate) system_id: Option<SystemIdentifier>,
     /// Permission to create the database.
     pub(crate) bootstrap: Option<BootstrapStatus>,
+    /// The former cluster whose volumes were adopted.
+    pub(crate) adoption: Option<AdoptionStatus>,
 }
 
 /// One member.
@@ -88,6 +90,7 @@ impl Membership {
             timelines: status.timelines,
             system_id: status.system_id,
             bootstrap: status.bootstrap,
+            adoption: status.adoption,
         }
     }
 
@@ -122,6 +125,7 @@ impl Membership {
         status.timelines.clone_from(&self.timelines);
         status.system_id = self.system_id;
         status.bootstrap.clone_from(&self.bootstrap);
+        status.adoption.clone_from(&self.adoption);
         status
     }
 
@@ -143,6 +147,11 @@ impl Membership {
     /// Returns the role of a member.
     pub(crate) fn role(&self, serial: Serial) -> Role {
         if self.is_primary(serial) { Role::Primary } else { Role::Replica }
+    }
+
+    /// Returns whether the members of a former cluster are being compared.
+    pub(crate) fn is_adopting(&self) -> bool {
+        self.adoption.as_ref().is_some_and(|adoption| !adoption.done)
     }
 
     /// Returns whether the database exists.
@@ -257,6 +266,8 @@ pub(crate) mod tests {
             fenced: true,
         };
         membership.bootstrap = Some(BootstrapStatus { volume_uid: "v-1".into(), done: true });
+        membership.adoption =
+            Some(AdoptionStatus { cluster_uid: "former".into(), ..AdoptionStatus::default() });
         let (status, read) = round_trip(&membership);
         assert_eq!(read, membership);
         assert_eq!(status.instances[0].role, Role::Primary);

@@ -36,7 +36,10 @@ use tokio::time::Instant;
 
 use crate::{
     api::PostgresCluster,
-    build::{FENCE, RESTART, SWITCHOVER, pod::MemberImages, revision::revision, secret::server_names},
+    build::{
+        FENCE, FORCE_PROMOTE, RESTART, SWITCHOVER, pod::MemberImages, revision::revision,
+        secret::server_names,
+    },
     children::ChildObjects,
     decide::{Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide},
     deletion::{FINALIZER, Finalizer},
@@ -53,7 +56,7 @@ use crate::{
     standbys::{streaming, successors},
     status::{Failure, Observation, status},
     timers::Timers,
-    version::{Served, Unsupported, Versions},
+    version::{Served, Unsupported, Versions, major_version},
 };
 
 /// Time between two looks at a cluster that changes its primary, or its synchronous replication.
@@ -105,6 +108,7 @@ impl Controller for PostgresClusterController {
             rule::<PostgresCluster>(GET | LIST | WATCH | PATCH),
             rule::<PostgresCluster>(UPDATE).subresource("status"),
             rule::<PostgresCluster>(UPDATE).subresource("finalizers"),
+            // Patches let volumes grow, and record the members on them.
             rule::<PersistentVolumeClaim>(LIST | WATCH | CREATE | PATCH | DELETE),
             rule::<Pod>(LIST | WATCH | CREATE | PATCH | DELETE),
             rule::<Service>(GET | LIST | WATCH | CREATE | UPDATE),
@@ -211,7 +215,8 @@ impl Controller for PostgresClusterController {
 /// Returns the key of a cluster whose annotations request something else than before.
 fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
     let requests = |cluster: &Arc<PostgresCluster>| {
-        [FENCE, SWITCHOVER, RESTART].map(|annotation| cluster.annotations().get(annotation).cloned())
+        [FENCE, FORCE_PROMOTE, SWITCHOVER, RESTART]
+            .map(|annotation| cluster.annotations().get(annotation).cloned())
     };
     let is_new = change.old.as_ref().map(requests) != change.new.as_ref().map(requests);
     is_new.then(|| change.key.clone()).into_iter().collect()
@@ -316,10 +321,14 @@ impl PostgresClusterController {
             since_fenced: timers.fenced.observe(is_fenced, now),
         };
         Observed {
+            cluster_uid: uid(cluster),
             size,
             paused: cluster.spec.paused,
             fence,
             when_scaled: cluster.spec.retention.when_scaled,
+            former: cluster.spec.bootstrap.volumes,
+            major_version: major_version(cluster),
+            forced: cluster.annotations().get(FORCE_PROMOTE).cloned(),
             volumes: self.members.volumes(cluster),
             pods: self.members.pods(cluster),
             failover,
@@ -389,8 +398,9 @@ impl PostgresClusterController {
         if decision.membership == before {
             return Ok(Outcome::Done);
         }
-        let begins = decision.membership.failover.epoch > before.failover.epoch;
-        if begins && !self.fence_is_current(cluster).await? {
+        let (old, new) = (&before.failover, &decision.membership.failover);
+        let gives_up_primary = old.current.is_some() && new.epoch > old.epoch;
+        if gives_up_primary && !self.fence_is_current(cluster).await? {
             return Ok(Outcome::AwaitChange);
         }
         let next = |known: &PostgresCluster| {
@@ -411,6 +421,9 @@ impl PostgresClusterController {
         }
         if is_stored {
             events::record(&self.events, cluster, &before, &decision.membership);
+            if decision.is_forced {
+                events::record_forced(&self.events, cluster, &decision.membership);
+            }
         }
         Ok(written)
     }
@@ -430,7 +443,7 @@ impl PostgresClusterController {
             if let Action::Seal(serial, epoch) = action {
                 self.reports.seal(&uid(cluster), *serial, *epoch);
             }
-            let performed = self.members.perform(cluster, owner, images, action).await;
+            let performed = self.members.perform(cluster, owner, images, &decision.record, action).await;
             let failure = performed.err().map(Error::from_write);
             failures.extend(self.note_growth(cluster, observed, action, failure));
         }
@@ -479,6 +492,8 @@ impl PostgresClusterController {
                 problems: &decision.problems,
                 obstacle: decision.obstacle.as_ref(),
                 outdated: &decision.outdated,
+                retained: &decision.retained,
+                adoption_problem: decision.adoption_problem.as_ref(),
                 reports: &observed.reports,
                 volumes: &observed.volumes,
                 refusals: &refusals,

@@ -74,10 +74,19 @@ impl Versions {
     }
 }
 
-/// Returns the version that the members run. `None` while there are no data.
+/// Returns the version of the data. `None` while there are none, or it is not known.
 fn version_of_data(cluster: &PostgresCluster) -> Option<Version> {
-    let status = cluster.status.as_ref().filter(|status| status.system_id.is_some())?;
-    status.current_version.parse().ok()
+    let status = cluster.status.as_ref()?;
+    match &status.adoption {
+        // No member of this cluster has run yet.
+        Some(adoption) if !adoption.done => adoption.major_version?.to_string().parse().ok(),
+        _ => status.system_id.and_then(|_| status.current_version.parse().ok()),
+    }
+}
+
+/// Returns the major version of the data.
+pub(crate) fn major_version(cluster: &PostgresCluster) -> Option<u16> {
+    version_of_data(cluster).map(Version::major)
 }
 
 fn other_major(requested: Version, data: Version) -> Unsupported {
@@ -94,7 +103,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::fixture::cluster;
+    use crate::api::{AdoptionStatus, fixture::cluster};
 
     const IMAGES: &str = "18.6=999:postgres:{version}; 17.12=26:pg:{version}";
 
@@ -129,6 +138,19 @@ mod tests {
             error.message,
             "the data are of PostgreSQL 17.6, and PostgreSQL 18 cannot read them; set spec.version to 17"
         );
+    }
+
+    #[test]
+    fn adopted_data_keep_their_major_version() {
+        let mut cluster = cluster(&json!({"version": 18}));
+        let status = cluster.status.get_or_insert_default();
+        // The version of the spec was reported before the volumes were adopted.
+        status.current_version = "18.6".to_owned();
+        let adoption = |major_version| AdoptionStatus { major_version, ..AdoptionStatus::default() };
+        for (known, expected) in [(Some(17), "17.12"), (None, "18.6")] {
+            cluster.status.get_or_insert_default().adoption = Some(adoption(known));
+            assert_eq!(Versions::from_setting(IMAGES).serve(&cluster).unwrap().version, expected);
+        }
     }
 
     #[test]

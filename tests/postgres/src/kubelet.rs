@@ -241,6 +241,7 @@ impl Kubelet {
             api,
             folder,
             cluster: cluster.clone(),
+            cluster_uid: variable(pod, "CLUSTER_UID").context("the Pod names no cluster")?,
             namespace: self.namespace.to_string(),
             volume: self.volumes.get(name).copied(),
         }))
@@ -280,6 +281,13 @@ fn secrets(pod: &Pod) -> Vec<(String, String)> {
     volumes
         .filter_map(|volume| Some((volume.name.clone(), volume.secret.as_ref()?.secret_name.clone()?)))
         .collect()
+}
+
+/// Returns the value of an environment variable of the container.
+fn variable(pod: &Pod, name: &str) -> Option<String> {
+    let containers = &pod.spec.as_ref()?.containers;
+    let variables = containers.iter().flat_map(|container| container.env.iter().flatten());
+    variables.into_iter().find(|variable| variable.name == name)?.value.clone()
 }
 
 /// Returns the instance manager, which cargo builds beside the test.

@@ -36,6 +36,7 @@ pub struct Member {
     pub(crate) is_ready: bool,
     folder: PathBuf,
     cluster: String,
+    cluster_uid: String,
     namespace: String,
     child: Option<Child>,
     /// Its volume, if that has a size of its own. Dropped after the processes have ended.
@@ -50,6 +51,7 @@ pub(crate) struct Place {
     pub(crate) api: ApiProxy,
     pub(crate) folder: PathBuf,
     pub(crate) cluster: String,
+    pub(crate) cluster_uid: String,
     pub(crate) namespace: String,
     /// Size of the volume, in MiB. `None`: that of the file system of the tests.
     pub(crate) volume: Option<u64>,
@@ -76,6 +78,7 @@ impl Member {
             pod_uid: None,
             is_ready: false,
             cluster: place.cluster,
+            cluster_uid: place.cluster_uid,
             namespace: place.namespace,
             child: None,
             volume,
@@ -85,7 +88,7 @@ impl Member {
     /// Gives the member what its next Pod mounts, and another way to the API server.
     pub(crate) fn move_to(&mut self, place: Place) -> Result<()> {
         give(&place.folder, user()?)?;
-        (self.api, self.address) = (place.api, place.address);
+        (self.api, self.address, self.cluster_uid) = (place.api, place.address, place.cluster_uid);
         Ok(())
     }
 
@@ -116,7 +119,7 @@ impl Member {
             .arg(path("ensemble-instance"))
             .arg("run")
             .args(["--cluster", &self.cluster, "--namespace", &self.namespace, "--member", &self.name])
-            .args(["--pod-uid", pod_uid])
+            .args(["--cluster-uid", &self.cluster_uid, "--pod-uid", pod_uid])
             .args(["--address", &self.address.to_string()])
             .args(["--lease-seconds", &LEASE_SECONDS.to_string()])
             .args(["--volume".into(), path("volume"), "--sockets".into(), path("sockets")])

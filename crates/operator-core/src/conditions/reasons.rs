@@ -45,6 +45,9 @@ reasons! {
         ACTIVE = "Active",
             "The namespace is owned and active, or the Tenant is not cordoned.",
             "";
+        NONE = "None",
+            "No former PostgresCluster of the same name has left volumes.",
+            "";
         NO_FAILURE = "NoFailure",
             "Every Pod could be created, deleted, adopted, or released.",
             "";
@@ -71,6 +74,10 @@ reasons! {
         FAILING_OVER = "FailingOver",
             "The primary has failed, and another member takes its place.",
             "If it stays, look at the Pods of the members: a member that does not answer delays it.";
+        RECOVERING = "Recovering",
+            "The members of a former PostgresCluster are compared. The one with the most rows becomes the \
+             primary.",
+            "If it stays, look at the Pods of the members that the message names.";
         SWITCHING_OVER = "SwitchingOver",
             "Another member takes the place of the primary, on request or because of a rollout.",
             "If it stays, look at the Pods of the members: a member that does not answer delays it.";
@@ -162,7 +169,8 @@ reasons! {
             "Remove the primary from the annotation `lukeb0nd.com/fence`, or the annotation.";
         NO_QUORUM = "NoQuorum",
             "The members that answer may lack acknowledged writes, so none of them is promoted.",
-            "Bring one of the members back that the message lists.";
+            "Bring one of the members back that the message lists. If it is gone for good, set the \
+             annotation `lukeb0nd.com/force-promote=any`: rows that only it has are lost then.";
         ASYNC_LAG = "AsyncLag",
             "The member with the most WAL lacks more of it than `spec.failover.maxLagBytes`.",
             "Bring the former primary back, or raise `maxLagBytes` and lose what is missing.";
@@ -194,6 +202,9 @@ reasons! {
         VOLUME_LOST = "VolumeLost",
             "The volume of a member no longer exists.",
             "Restore the volume, or lower `spec.size` to remove the member and raise it again.";
+        RETAINED = "Retained",
+            "Volumes of a former PostgresCluster of the same name exist, and no member uses them.",
+            "Delete them if you do not need their data.";
         VOLUME_CONFLICT = "VolumeConflict",
             "A volume with the name of a member's volume is another one.",
             "Rename or delete the volume that the message names.";
@@ -276,7 +287,13 @@ reasons! {
             "The object is being deleted with its children.",
             "";
         ADOPTED = "Adopted",
-            "The namespace was adopted.",
+            "The namespace, or the volumes of a former PostgresCluster, were adopted.",
+            "";
+        VOLUMES_ADOPTED = "VolumesAdopted",
+            "A member uses a volume that a former PostgresCluster of the same name has left.",
+            "";
+        PROMOTION_FORCED = "PromotionForced",
+            "A person has chosen the next primary, which may lack acknowledged rows.",
             "";
         RELEASED = "Released",
             "The namespace was released.",

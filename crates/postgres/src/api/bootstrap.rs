@@ -3,6 +3,8 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use super::adoption::FormerVolumes;
+
 /// bootstrap decides how the database is created.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -14,6 +16,10 @@ pub struct Bootstrap {
     /// initdb creates a new, empty database for an application.
     #[serde(default)]
     pub initdb: Initdb,
+
+    /// volumes decides what happens if a former cluster of the same name has left volumes.
+    #[serde(default)]
+    pub volumes: FormerVolumes,
 }
 
 /// initdb describes a new database.

@@ -2,6 +2,7 @@
 
 #![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
 
+mod adoption;
 mod bootstrap;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -17,6 +18,7 @@ use postgres_model::{parameters::Parameters, version::VersionSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+pub use adoption::{AdoptionStatus, FormerVolumes};
 pub use bootstrap::{Bootstrap, Initdb};
 pub use replication::{Durability, Failover, Synchronous};
 pub use status::{

@@ -10,6 +10,8 @@ use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::Ti
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::adoption::AdoptionStatus;
+
 /// status is the observed state of the PostgresCluster.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -82,6 +84,9 @@ pub struct PostgresClusterStatus {
     /// bootstrap says on which volume the database may be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapStatus>,
+    /// adoption says whose volumes the members use. It is set before any of them starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adoption: Option<AdoptionStatus>,
 
     /// currentVersion is the version of PostgreSQL that the members run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -96,7 +101,8 @@ pub struct PostgresClusterStatus {
     pub services: ServiceNames,
 
     /// conditions are the latest observations: Available, DataSafe, Scaling, Upgrading,
-    /// ConfigurationApplied, StorageHealthy, VersionSupported, and Ready, which summarizes them.
+    /// ConfigurationApplied, StorageHealthy, VersionSupported, VolumesRetained, and Ready, which
+    /// summarizes them.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
     pub conditions: Vec<Condition>,
@@ -120,6 +126,8 @@ pub enum Phase {
     SwitchingOver,
     /// The members are replaced one after the other, because the spec has changed.
     Upgrading,
+    /// The members of a former cluster are compared. The one with the most rows becomes the primary.
+    Recovering,
 }
 
 /// Names of the members.

@@ -10,6 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
 use kube::ResourceExt;
+use operator_core::kind::uid;
 use postgres_model::status_api;
 
 use super::{
@@ -68,6 +69,7 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         env: Some(
             [
                 value("CLUSTER", cluster.name_any()),
+                value("CLUSTER_UID", uid(cluster)),
                 field("POD_NAME", "metadata.name"),
                 field("POD_NAMESPACE", "metadata.namespace"),
                 field("POD_UID", "metadata.uid"),

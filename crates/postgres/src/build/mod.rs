@@ -30,11 +30,14 @@ pub const CLUSTER_LABEL: &str = "lukeb0nd.com/cluster";
 pub const MEMBER_LABEL: &str = "lukeb0nd.com/member";
 /// Label with the role of the member.
 pub const ROLE_LABEL: &str = "lukeb0nd.com/role";
-/// Annotation of a volume with the UID of the cluster that it was created for.
+/// Annotation of a volume with the UID of the cluster that used it last.
 pub const CLUSTER_UID: &str = "lukeb0nd.com/cluster-uid";
 /// Annotation of a cluster that requests a switchover: the name of a member, or `any`. The controller
 /// removes it when it has begun.
 pub const SWITCHOVER: &str = "lukeb0nd.com/switchover";
+/// Annotation of a cluster whose failover waits: the name of the member to promote although it may lack
+/// rows, or `any`. The controller removes it when there is a target.
+pub const FORCE_PROMOTE: &str = "lukeb0nd.com/force-promote";
 /// Annotation of a cluster. Each new value restarts the members, one after the other.
 pub const RESTART: &str = "lukeb0nd.com/restart";
 /// Annotation of a cluster with the members that a person has fenced: their names, separated by

@@ -1,7 +1,7 @@
 //! The volume of a member.
 //!
-//! It has no owner reference, so it survives the deletion of the cluster. The annotation with the
-//! cluster's UID says which cluster it was created for.
+//! It has no owner reference, so it survives the deletion of the cluster. Its annotations say which
+//! cluster used it: see [`VolumeRecord`].
 
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
@@ -10,16 +10,16 @@ use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::kind::uid;
 
 use super::{CLUSTER_UID, member_labels, member_name};
-use crate::{api::PostgresCluster, membership::Serial};
+use crate::{api::PostgresCluster, membership::Serial, record::VolumeRecord};
 
 /// Returns the volume of a new member.
-pub(crate) fn new(cluster: &PostgresCluster, serial: Serial) -> PersistentVolumeClaim {
+pub(crate) fn new(cluster: &PostgresCluster, serial: Serial, record: &VolumeRecord) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
     let metadata = ObjectMeta {
         name: Some(member_name(cluster, serial)),
         namespace: cluster.namespace(),
         labels: Some(member_labels(cluster, serial)),
-        annotations: Some([(CLUSTER_UID.to_owned(), uid(cluster))].into()),
+        annotations: Some(record.annotations(&cluster.name_any())),
         ..ObjectMeta::default()
     };
     let spec = PersistentVolumeClaimSpec {
@@ -34,7 +34,7 @@ pub(crate) fn new(cluster: &PostgresCluster, serial: Serial) -> PersistentVolume
     PersistentVolumeClaim { metadata, spec: Some(spec), status: None }
 }
 
-/// Returns whether the volume was created for this cluster, and not for another of its name.
+/// Returns whether the volume belongs to this cluster, and not to another of its name.
 pub(crate) fn is_of(volume: &PersistentVolumeClaim, cluster: &PostgresCluster) -> bool {
     volume.annotations().get(CLUSTER_UID) == Some(&uid(cluster))
 }
@@ -44,12 +44,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::fixture::cluster;
+    use crate::{api::fixture::cluster, record::tests::record};
 
     #[test]
     fn volume_has_the_storage_of_the_spec_and_no_owner() {
         let cluster = cluster(&json!({"storage": {"size": "10Gi", "storageClassName": "fast"}}));
-        let volume = new(&cluster, 2);
+        let volume = new(&cluster, 2, &record("u-1", &[1, 2]));
         assert_eq!(volume.metadata.owner_references, None);
         assert!(is_of(&volume, &cluster));
         insta::assert_yaml_snapshot!(volume);
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn volume_of_an_earlier_cluster_of_the_same_name_is_recognized() {
         let mut later = cluster(&json!({}));
-        let volume = new(&later, 1);
+        let volume = new(&later, 1, &record("u-1", &[1]));
         later.metadata.uid = Some("u-2".into());
         assert!(!is_of(&volume, &later));
     }

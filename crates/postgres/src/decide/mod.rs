@@ -17,13 +17,17 @@
 //!   switchover.
 //! - Volumes grow, and never shrink.
 //! - Nobody replaces a primary that a person has fenced.
+//! - A new member starts after all volumes name it, so that they tell another cluster of the name who
+//!   may have an acknowledged row.
 //! - A paused cluster gets no action.
 
+pub(crate) mod adoption;
 pub(crate) mod deletion;
 mod fencing;
 mod primary;
 #[cfg(test)]
 mod properties;
+mod record;
 mod rollout;
 mod size;
 mod storage;
@@ -41,14 +45,18 @@ use postgres_model::{
 };
 
 pub(crate) use self::storage::{ClaimSize, Storage};
+use self::{adoption::AdoptionProblem, primary::Election};
 use crate::{
-    api::{BootstrapStatus, Durability, PrimaryUpdate, RetentionPolicy, Role},
+    api::{BootstrapStatus, Durability, FormerVolumes, PrimaryUpdate, RetentionPolicy, Role},
     membership::{Member, Membership, Serial},
+    record::VolumeRecord,
 };
 
 /// What the controller sees of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
+    /// UID of the cluster.
+    pub(crate) cluster_uid: String,
     /// Desired number of members.
     pub(crate) size: usize,
     pub(crate) paused: bool,
@@ -56,6 +64,10 @@ pub(crate) struct Observed {
     pub(crate) fence: Fence,
     /// Policy for the volumes of removed members.
     pub(crate) when_scaled: RetentionPolicy,
+    /// Policy for the volumes of former clusters.
+    pub(crate) former: FormerVolumes,
+    /// Major version of the data.
+    pub(crate) major_version: Option<u16>,
     /// The stored membership.
     pub(crate) membership: Membership,
     /// Volumes with the name of a member of this cluster.
@@ -67,6 +79,8 @@ pub(crate) struct Observed {
     pub(crate) failover: Failover,
     pub(crate) synchronous: Synchronous,
     pub(crate) switchover: Switchover,
+    /// The member that a person wants to be promoted although it may lack rows, or `any`.
+    pub(crate) forced: Option<String>,
     pub(crate) updates: Updates,
     pub(crate) storage: Storage,
 }
@@ -124,10 +138,12 @@ pub(crate) struct Synchronous {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Volume {
     pub(crate) uid: String,
-    /// Whether it was created for this cluster, and not for another object of this name.
+    /// Whether this cluster has used it last, and not another object of this name.
     pub(crate) is_ours: bool,
     pub(crate) is_terminating: bool,
     pub(crate) size: ClaimSize,
+    /// What it says. `None` if it was not made for a cluster of this name.
+    pub(crate) record: Option<VolumeRecord>,
 }
 
 /// A Pod.
@@ -156,6 +172,14 @@ pub(crate) struct Decision {
     pub(crate) obstacle: Option<FailoverObstacle>,
     /// Members whose Pods have to be replaced.
     pub(crate) outdated: Vec<Serial>,
+    /// What the volumes of the members should say.
+    pub(crate) record: VolumeRecord,
+    /// Volumes of former clusters that are not used.
+    pub(crate) retained: Vec<Serial>,
+    /// Why these are not adopted.
+    pub(crate) adoption_problem: Option<AdoptionProblem>,
+    /// Whether a person has chosen the target, which may lack rows.
+    pub(crate) is_forced: bool,
 }
 
 /// Why no member replaces a failed primary.
@@ -191,6 +215,10 @@ pub(crate) enum Action {
     Seal(Serial, u64),
     /// Removes this request for a switchover from the cluster.
     ForgetSwitchover(String),
+    /// Removes this request for a forced promotion from the cluster.
+    ForgetForced(String),
+    /// Writes the record to the volume with this UID.
+    Record(Serial, String),
 }
 
 /// Why the volume of a member cannot be used.
@@ -210,13 +238,23 @@ pub(crate) enum VolumeProblem {
 pub(crate) fn decide(observed: &Observed) -> Decision {
     let mut next = observed.membership.clone();
     if observed.paused {
-        let problems = problems(observed, &next);
-        let outdated = rollout::outdated(observed, &next);
-        return Decision { problems, membership: next, actions: Vec::new(), obstacle: None, outdated };
+        return Decision::idle(observed, next);
     }
     learn(observed, &mut next);
-    bootstrap(&mut next);
-    let election = primary::elect(observed, &mut next);
+    match adoption::begin(observed, &mut next) {
+        Ok(false) => bootstrap(&mut next),
+        // The members start in the next reconcile, which knows the version of their data.
+        Ok(true) => return Decision::idle(observed, next),
+        Err(problem) => {
+            return Decision { adoption_problem: Some(problem), ..Decision::idle(observed, next) };
+        }
+    }
+    let adoption_problem = adoption::compare(observed, &mut next);
+    let election = match adoption_problem {
+        None => primary::elect(observed, &mut next),
+        Some(_) => Election::default(),
+    };
+    adoption::finish(&mut next);
     primary::replicate(observed, &mut next);
     size::adjust(observed, &mut next);
     let mut actions = actions(observed, &next);
@@ -225,17 +263,37 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
         actions.extend(rollout::next_pod(observed, &next));
     }
     actions.extend(storage::growth(observed, &next));
-    actions.extend(forgotten_request(observed, &next));
+    actions.extend(observed.record_changes(&next));
+    actions.extend(forgotten_requests(observed, &next));
     actions.extend(election.seals.into_iter().map(|serial| Action::Seal(serial, next.failover.epoch)));
-    let problems = problems(observed, &next);
-    let outdated = rollout::outdated(observed, &next);
-    Decision { problems, membership: next, actions, obstacle: election.obstacle, outdated }
+    let Election { obstacle, is_forced, .. } = election;
+    Decision { actions, obstacle, is_forced, adoption_problem, ..Decision::idle(observed, next) }
 }
 
-/// Returns the removal of a request that has been acted on.
-fn forgotten_request(observed: &Observed, next: &Membership) -> Option<Action> {
-    let request = observed.switchover.request.as_ref()?;
-    (next.failover.switchover.as_ref() == Some(request)).then(|| Action::ForgetSwitchover(request.clone()))
+impl Decision {
+    /// Returns the decision to do nothing but to store a membership.
+    fn idle(observed: &Observed, membership: Membership) -> Self {
+        Self {
+            actions: Vec::new(),
+            problems: problems(observed, &membership),
+            obstacle: None,
+            outdated: rollout::outdated(observed, &membership),
+            record: observed.record(&membership),
+            retained: observed.retained(&membership),
+            adoption_problem: None,
+            is_forced: false,
+            membership,
+        }
+    }
+}
+
+/// Returns the removal of requests that have been acted on. One for a forced promotion is for the
+/// failover that waits, and for no later one.
+fn forgotten_requests(observed: &Observed, next: &Membership) -> impl Iterator<Item = Action> {
+    let switchover = observed.switchover.request.clone();
+    let switchover = switchover.filter(|request| next.failover.switchover.as_ref() == Some(request));
+    let forced = observed.forced.clone().filter(|_| next.failover.target.is_some());
+    switchover.map(Action::ForgetSwitchover).into_iter().chain(forced.map(Action::ForgetForced))
 }
 
 /// Records the volumes that were created, and the members that have become ready.
@@ -316,14 +374,15 @@ impl Observed {
         let serial = member.serial;
         let pod = self.pods.get(&serial);
         // A failover may need what it has.
-        if member.leaving && next.is_in_quorum(serial) {
+        if member.leaving && member.joined && next.is_in_quorum(serial) {
             return None;
         }
         if let Some(pod) = pod.filter(|pod| !pod.is_terminating && (member.leaving || pod.is_finished)) {
             return Some(Action::DeletePod(serial, pod.uid.clone()));
         }
         if member.leaving {
-            return if pod.is_none() { self.surplus_volume(member) } else { None };
+            let volume = self.surplus_volume(member).filter(|_| pod.is_none());
+            return volume.filter(|_| self.is_struck_off(next, serial));
         }
         if let Some(pod) = pod {
             return self.new_role(next, serial, pod);
@@ -333,7 +392,11 @@ impl Observed {
         }
         match member.volume_uid {
             None => Some(Action::CreateVolume(serial)),
-            Some(_) => may_start(next, member).then_some(Action::CreatePod(serial)),
+            Some(_) if !may_start(next, member) => None,
+            Some(_) => {
+                let is_recorded = member.joined || self.is_recorded(next, serial);
+                is_recorded.then_some(Action::CreatePod(serial))
+            }
         }
     }
 
@@ -341,6 +404,7 @@ impl Observed {
     fn surplus_volume(&self, member: &Member) -> Option<Action> {
         let volume = self.volumes.get(&member.serial)?;
         let is_surplus = self.when_scaled == RetentionPolicy::Delete
+            && volume.is_ours
             && !volume.is_terminating
             && member.volume_uid.as_ref() == Some(&volume.uid);
         is_surplus.then(|| Action::DeleteVolume(member.serial, volume.uid.clone()))

@@ -8,7 +8,7 @@ use postgres_model::{
     timeline::History,
 };
 
-use super::{FailoverObstacle, Observed, rollout};
+use super::{FailoverObstacle, Observed, adoption, rollout};
 use crate::{
     api::TimelineStatus,
     membership::{Membership, Serial, name_of_member},
@@ -24,6 +24,8 @@ pub(super) struct Election {
     pub(super) seals: Vec<Serial>,
     /// Why there is no new primary.
     pub(super) obstacle: Option<FailoverObstacle>,
+    /// Whether a person has chosen the target.
+    pub(super) is_forced: bool,
 }
 
 /// Changes the target or the primary, as far as that is possible.
@@ -50,6 +52,7 @@ pub(super) fn elect(observed: &Observed, next: &mut Membership) -> Election {
             switchover: request,
             successors: &observed.switchover.successors,
             since_fenced: observed.failover.since_fenced,
+            forced: observed.forced.as_deref(),
         };
         match failover::decide(view, |primary| replication.first(primary)) {
             Step::Store(state)
@@ -60,6 +63,11 @@ pub(super) fn elect(observed: &Observed, next: &mut Membership) -> Election {
             Step::Store(state) => {
                 since_change = Duration::ZERO;
                 store(observed, next, state);
+            }
+            Step::Force(state) => {
+                adoption::give_up_silent_members(observed, next);
+                store(observed, next, state);
+                return Election { is_forced: true, ..Election::default() };
             }
             step => return election(step, next),
         }
@@ -103,13 +111,13 @@ fn election(step: Step, next: &Membership) -> Election {
         Step::Seal(names) => {
             let serials = next.members.iter().map(|member| member.serial);
             let seals = serials.filter(|serial| names.contains(&next.name_of(*serial))).collect();
-            Election { seals, obstacle: None }
+            Election { seals, ..Election::default() }
         }
         Step::NoQuorum(missing) => obstacle(FailoverObstacle::NoQuorum(missing)),
         Step::Unprotected => obstacle(FailoverObstacle::Unprotected),
         Step::DiskFull(members) => obstacle(FailoverObstacle::DiskFull(members)),
         Step::TooFarBehind(bytes) => obstacle(FailoverObstacle::TooFarBehind(bytes)),
-        Step::None | Step::Store(_) => Election::default(),
+        Step::None | Step::Store(_) | Step::Force(_) => Election::default(),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use postgres_model::{failover::ANY, lsn::Lsn, report::InstanceState, sync::SyncMethod};
+use postgres_model::{
+    failover::ANY, lsn::Lsn, report::InstanceState, sync::SyncMethod, timeline::TimelineId,
+};
 use proptest::{collection::vec, prelude::*};
 
 use super::{
@@ -35,6 +37,8 @@ enum Event {
     Grow(u8),
     /// The user fences a member, or all of them with the number 0, or nobody.
     Fence(Option<Serial>),
+    /// The user deletes the cluster, and creates one of the same name.
+    Recreate,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -50,6 +54,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => prop::option::of(1..6u32).prop_map(Event::SwitchOver),
         1 => (1..4u8).prop_map(Event::Grow),
         1 => prop::option::of(0..6u32).prop_map(Event::Fence),
+        1 => Just(Event::Recreate),
     ]
 }
 
@@ -58,8 +63,12 @@ struct Model {
     created: usize,
     /// Serial numbers that had a volume.
     used: BTreeSet<Serial>,
-    /// Volumes on which a Pod without a primary to copy was started.
+    /// Volumes on which a database was created.
     databases: BTreeSet<String>,
+    /// Volumes with data.
+    data: BTreeSet<String>,
+    /// Number of clusters so far.
+    lives: usize,
     /// Epochs at which members were sealed.
     sealed: BTreeMap<Serial, u64>,
     /// Timelines that were claimed, with their authors.
@@ -74,6 +83,8 @@ impl Model {
             created: 0,
             used: BTreeSet::new(),
             databases: BTreeSet::new(),
+            data: BTreeSet::new(),
+            lives: 1,
             sealed: BTreeMap::new(),
             claims: BTreeMap::new(),
         }
@@ -81,6 +92,7 @@ impl Model {
 
     /// Lets the members report: ready Pods answer, and the target is the primary at once.
     fn report(&mut self) {
+        self.copy();
         let membership = &self.observed.membership;
         let failover = &membership.failover;
         let answers = self.observed.pods.iter().filter(|(_, pod)| pod.is_ready && !pod.is_terminating);
@@ -95,7 +107,13 @@ impl Model {
             }
         };
         let member_report = |serial: Serial| {
-            let mut report = report(serial, state(serial), failover.timeline);
+            let claimed = self.claims.keys().last().copied().and_then(|number| TimelineId::new(number).ok());
+            let timeline = claimed.filter(|_| membership.is_adopting()).unwrap_or(failover.timeline);
+            let mut report = report(serial, state(serial), timeline.max(failover.timeline));
+            if !self.has_data(serial) {
+                report.state = InstanceState::Hold;
+                (report.timeline, report.system_identifier, report.is_empty) = (None, None, true);
+            }
             report.sealed_epoch = self.sealed.get(&serial).copied();
             report.positions.received = Some(Lsn(0x1000));
             if report.state == InstanceState::Primary {
@@ -119,6 +137,58 @@ impl Model {
         self.observed.synchronous.streaming = streaming;
         self.observed.switchover.successors.clone_from(&self.observed.synchronous.streaming);
         self.observed.reports = reports;
+    }
+
+    /// Lets the target create the database, and the others copy it.
+    fn copy(&mut self) {
+        let membership = &self.observed.membership;
+        let failover = &membership.failover;
+        let creates =
+            |serial| !membership.is_bootstrapped() && membership.is(serial, failover.target.as_ref());
+        for (serial, _) in self.observed.pods.iter().filter(|(_, pod)| pod.is_ready && !pod.is_terminating) {
+            let Some(volume) = self.observed.volumes.get(serial) else { continue };
+            if creates(*serial) && self.data.insert(volume.uid.clone()) {
+                self.databases.insert(volume.uid.clone());
+            } else if failover.current.is_some() {
+                self.data.insert(volume.uid.clone());
+            }
+        }
+    }
+
+    fn has_data(&self, serial: Serial) -> bool {
+        self.observed.volumes.get(&serial).is_some_and(|volume| self.data.contains(&volume.uid))
+    }
+
+    /// Deletes the cluster, and creates one of the same name. Only the volumes are left.
+    fn recreate(&mut self) {
+        let before = &self.observed.membership;
+        if !before.is_adopting() {
+            self.check_records();
+        }
+        self.lives += 1;
+        self.sealed.clear();
+        let size = self.observed.size;
+        let fresh = observed(size);
+        self.observed = Observed {
+            cluster_uid: format!("u-{}", self.lives),
+            when_scaled: self.observed.when_scaled,
+            volumes: std::mem::take(&mut self.observed.volumes),
+            ..fresh
+        };
+        self.observed.volumes.values_mut().for_each(|volume| volume.is_ours = false);
+    }
+
+    /// Whoever reads the volume of a member knows all others that may have an acknowledged row.
+    fn check_records(&self) {
+        let membership = &self.observed.membership;
+        let with_data: Vec<_> =
+            membership.staying().filter(|it| it.joined && self.has_data(it.serial)).collect();
+        for member in &with_data {
+            let record = self.observed.volumes[&member.serial].record.as_ref().unwrap();
+            for other in &with_data {
+                assert!(record.members.contains(&other.serial), "{record:?} lacks {}", other.serial);
+            }
+        }
     }
 
     fn uid(&mut self) -> String {
@@ -172,6 +242,7 @@ impl Model {
                 let name = |serial: Serial| if serial == 0 { "*".into() } else { format!("db-{serial}") };
                 self.observed.fence = Fence::parse(member.map(name).as_deref());
             }
+            Event::Recreate => self.recreate(),
         }
     }
 
@@ -192,7 +263,7 @@ impl Model {
         }
         let acts = !decision.actions.is_empty();
         for action in decision.actions.into_iter().take(writes) {
-            self.act(action);
+            self.act(action, &decision.record);
         }
         changes || acts
     }
@@ -204,6 +275,16 @@ impl Model {
         assert!(decision.membership.next_serial >= before.next_serial);
         if self.observed.paused {
             assert_eq!((&decision.membership, decision.actions.len()), (before, 0));
+        }
+        if before.is_adopting()
+            && before.failover.target.is_none()
+            && decision.membership.failover.target.is_some()
+        {
+            let silent = self.observed.volumes.iter().filter(|(serial, volume)| {
+                let is_member = decision.record.members.contains(serial);
+                is_member && self.data.contains(&volume.uid) && !self.observed.reports.contains_key(serial)
+            });
+            assert_eq!(silent.count(), 0, "a member was not asked: {decision:?}");
         }
         if self.observed.primary_is_listed() {
             assert_eq!(decision.membership.failover.target, before.failover.target, "{decision:?}");
@@ -241,21 +322,23 @@ impl Model {
         }
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, action: Action, record: &VolumeRecord) {
         match action {
             Action::CreateVolume(serial) => {
                 assert!(self.used.insert(serial), "serial {serial} was used before");
                 let size = ClaimSize { request: self.observed.storage.size, ..ClaimSize::default() };
-                let volume = Volume { uid: self.uid(), is_ours: true, is_terminating: false, size };
+                let record = Some(record.with_member(serial));
+                let volume = Volume { uid: self.uid(), is_ours: true, is_terminating: false, size, record };
                 self.observed.volumes.insert(serial, volume);
             }
             Action::CreatePod(serial) => {
                 let volume = &self.observed.volumes[&serial];
                 let member = self.observed.membership.members.iter().find(|one| one.serial == serial);
                 assert_eq!(member.unwrap().volume_uid.as_ref(), Some(&volume.uid));
-                if !self.observed.membership.is_bootstrapped() {
-                    self.databases.insert(volume.uid.clone());
-                }
+                assert!(
+                    member.unwrap().joined || self.observed.is_recorded(&self.observed.membership, serial),
+                    "nobody knows member {serial}"
+                );
                 let pod = MemberPod {
                     uid: self.uid(),
                     is_ready: false,
@@ -275,6 +358,12 @@ impl Model {
                 let volume = self.observed.volumes.get_mut(&serial).filter(|volume| volume.uid == uid);
                 volume.unwrap().is_terminating = true;
             }
+            Action::Record(serial, uid) => {
+                let volume =
+                    self.observed.volumes.get_mut(&serial).filter(|volume| volume.uid == uid).unwrap();
+                (volume.record, volume.is_ours) = (Some(record.clone()), true);
+            }
+            Action::ForgetForced(_) => panic!("nobody has forced a promotion"),
             Action::Seal(serial, epoch) => {
                 if self.observed.reports.contains_key(&serial) {
                     self.sealed.insert(serial, epoch);
@@ -336,13 +425,17 @@ proptest! {
         prop_assert_eq!(&observed.pods.keys().copied().collect::<BTreeSet<_>>(), &members);
         prop_assert_eq!(model.databases.len(), 1, "volumes with a database of their own");
         let volumes: BTreeSet<_> = observed.volumes.keys().copied().collect();
-        if deletes {
+        if deletes && model.lives > 1 {
+            // One that was to be deleted when the cluster was deleted stays.
+            prop_assert!(volumes.is_superset(&members));
+        } else if deletes {
             prop_assert_eq!(&volumes, &members);
         } else {
             prop_assert_eq!(volumes, model.used.clone());
         }
         for member in &members {
-            prop_assert_eq!(observed.volumes[member].size.request, observed.storage.size);
+            // One of a former cluster can be larger.
+            prop_assert!(observed.volumes[member].size.request >= observed.storage.size);
         }
         let primaries = observed.pods.values().filter(|pod| pod.role == Some(Role::Primary)).count();
         prop_assert_eq!(primaries, 1);

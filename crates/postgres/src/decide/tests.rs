@@ -11,10 +11,14 @@ use crate::membership::tests::{configuration, empty};
 pub(super) fn observed(size: usize) -> Observed {
     let hour = Duration::from_hours(1);
     Observed {
+        cluster_uid: "u-1".into(),
         size,
         paused: false,
         fence: Fence::default(),
         when_scaled: RetentionPolicy::Retain,
+        former: FormerVolumes::Adopt,
+        major_version: Some(18),
+        forced: None,
         membership: empty(),
         volumes: BTreeMap::new(),
         pods: BTreeMap::new(),
@@ -59,7 +63,8 @@ pub(super) fn claim(size: &str) -> ClaimSize {
 }
 
 fn volume(serial: Serial) -> Volume {
-    Volume { uid: format!("v-{serial}"), is_ours: true, is_terminating: false, size: claim("1Gi") }
+    let size = claim("1Gi");
+    Volume { uid: format!("v-{serial}"), is_ours: true, is_terminating: false, size, record: None }
 }
 
 fn pod(serial: Serial) -> MemberPod {
@@ -112,7 +117,14 @@ pub(super) fn running(size: usize, serials: &[Serial]) -> Observed {
         bootstrap: Some(BootstrapStatus { volume_uid: "v-1".into(), done: true }),
         ..empty()
     };
+    record(&mut observed);
     observed
+}
+
+/// Lets the volumes say who the members are.
+pub(super) fn record(observed: &mut Observed) {
+    let record = observed.record(&observed.membership);
+    observed.volumes.values_mut().for_each(|volume| volume.record = Some(record.clone()));
 }
 
 fn serials(membership: &Membership) -> Vec<Serial> {
@@ -129,7 +141,8 @@ fn first_member_gets_a_volume_then_the_permission_and_a_pod() {
     assert_eq!(decision.membership.bootstrap, None);
 
     observed.membership = decision.membership;
-    observed.volumes.insert(1, volume(1));
+    let record = Some(decision.record.with_member(1));
+    observed.volumes.insert(1, Volume { record, ..volume(1) });
     let decision = decide(&observed);
     let permission = BootstrapStatus { volume_uid: "v-1".into(), done: false };
     assert_eq!(decision.membership.bootstrap, Some(permission));
@@ -219,6 +232,10 @@ fn volume_of_removed_member_is_deleted_only_by_policy() {
         observed.when_scaled = policy;
         observed.membership.members[1].leaving = true;
         observed.pods.remove(&2);
+        let struck_off = Action::Record(1, "v-1".into());
+        assert_eq!(decide(&observed).actions, [struck_off], "nobody must wait for it later");
+        let record = decide(&observed).record;
+        observed.volumes.get_mut(&1).unwrap().record = Some(record);
         assert_eq!(decide(&observed).actions, deletion);
     }
 }

@@ -1,5 +1,6 @@
 //! Pods and volumes of the members.
 
+mod record;
 mod remains;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -21,7 +22,7 @@ use serde_json::json;
 use crate::{
     api::{PostgresCluster, Role},
     build::{
-        CLUSTER_LABEL, REVISION_LABEL, ROLE_LABEL, SWITCHOVER, member_name,
+        CLUSTER_LABEL, FORCE_PROMOTE, REVISION_LABEL, ROLE_LABEL, SWITCHOVER, member_name,
         pod::{self, MemberImages},
         secret::member_host,
         serial_of, volume,
@@ -30,6 +31,7 @@ use crate::{
     claims,
     decide::{Action, MemberPod, Volume},
     membership::Serial,
+    record::VolumeRecord,
     reports::Source,
 };
 
@@ -116,6 +118,7 @@ impl MemberObjects {
             is_ours: volume::is_of(volume, cluster),
             is_terminating: is_deleting(volume),
             size: claims::size(volume),
+            record: VolumeRecord::read(volume, &name),
         };
         volumes
             .iter()
@@ -136,7 +139,7 @@ impl MemberObjects {
     }
 
     /// Performs an action. What exists or is gone already counts as done. Without images, no Pod is
-    /// created.
+    /// created. Volumes get the record.
     ///
     /// # Errors
     /// Returns an error if the API server denies the write or cannot be reached.
@@ -145,10 +148,14 @@ impl MemberObjects {
         cluster: &PostgresCluster,
         owner: &Owner,
         images: Option<&MemberImages<'_>>,
+        record: &VolumeRecord,
         action: &Action,
     ) -> Result<(), WriteError> {
         match action {
-            Action::CreateVolume(serial) => self.create_volume(cluster, *serial).await,
+            Action::CreateVolume(serial) => {
+                self.create_volume(cluster, *serial, &record.with_member(*serial)).await
+            }
+            Action::Record(serial, uid) => self.record(cluster, *serial, uid, record).await,
             Action::CreatePod(serial) => match images {
                 Some(images) => self.create_pod(cluster, owner, *serial, images).await,
                 None => Ok(()),
@@ -157,7 +164,8 @@ impl MemberObjects {
             Action::DeleteVolume(serial, uid) => self.delete_volume(cluster, *serial, uid).await,
             Action::GrowVolume(serial, uid) => self.grow_volume(cluster, *serial, uid).await,
             Action::SetRole(serial, uid, role) => self.set_role(cluster, *serial, uid, *role).await,
-            Action::ForgetSwitchover(request) => self.forget_switchover(cluster, request).await,
+            Action::ForgetSwitchover(request) => self.forget(cluster, SWITCHOVER, request).await,
+            Action::ForgetForced(request) => self.forget(cluster, FORCE_PROMOTE, request).await,
             // Sent to the member, not to the API server.
             Action::Seal(..) => Ok(()),
         }
@@ -175,30 +183,40 @@ impl MemberObjects {
         }
     }
 
-    /// Removes a request for a switchover, unless there is another one by now.
-    async fn forget_switchover(&self, cluster: &PostgresCluster, request: &str) -> Result<(), WriteError> {
+    /// Removes an annotation with a request, unless there is another one by now.
+    async fn forget(
+        &self,
+        cluster: &PostgresCluster,
+        annotation: &str,
+        request: &str,
+    ) -> Result<(), WriteError> {
         let key = ObjectKey::of(cluster);
         let latest = self.clusters.get(&key).filter(|latest| latest.metadata.uid == cluster.metadata.uid);
         let Some(latest) =
-            latest.filter(|it| it.annotations().get(SWITCHOVER).is_some_and(|it| it == request))
+            latest.filter(|it| it.annotations().get(annotation).is_some_and(|it| it == request))
         else {
             return Ok(());
         };
         let metadata = json!({
             "uid": latest.metadata.uid,
             "resourceVersion": latest.metadata.resource_version,
-            "annotations": { SWITCHOVER: null },
+            "annotations": { annotation: null },
         });
         let patch = Patch::Merge(json!({ "metadata": metadata }));
-        match self.clusters.patch(&key, &patch, "remove the request for a switchover from").await {
+        match self.clusters.patch(&key, &patch, "remove a request that was acted on from").await {
             // The cache is behind: the next reconcile sees why.
             Err(error) if error.is_stale_cache() => Ok(()),
             result => result,
         }
     }
 
-    async fn create_volume(&self, cluster: &PostgresCluster, serial: Serial) -> Result<(), WriteError> {
-        let volume = volume::new(cluster, serial);
+    async fn create_volume(
+        &self,
+        cluster: &PostgresCluster,
+        serial: Serial,
+        record: &VolumeRecord,
+    ) -> Result<(), WriteError> {
+        let volume = volume::new(cluster, serial, record);
         match self.volumes.create(&ObjectKey::of(&volume), &volume).await {
             // The cache is behind, or shows a volume of somebody else at the next reconcile.
             Err(error) if error.is_stale_cache() => Ok(()),

@@ -3,6 +3,7 @@
 mod deletion;
 mod fencing;
 mod storage;
+mod volumes;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -20,7 +21,7 @@ use crate::{
     api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus, PrimaryUpdate},
     build::{SWITCHOVER, member_name, selector_string, service},
     condition_types::{AVAILABLE, CONFIGURATION_APPLIED, DATA_SAFE, SCALING, UPGRADING, VERSION_SUPPORTED},
-    decide::{FailoverObstacle, Volume, VolumeProblem},
+    decide::{FailoverObstacle, Volume, VolumeProblem, adoption::AdoptionProblem},
     error::Error,
     members::MemberState,
     membership::{Membership, Serial},
@@ -28,6 +29,9 @@ use crate::{
     reconcile::fence,
     version::{Served, Unsupported},
 };
+
+/// What a person can do if what is missing does not come back.
+const FORCE: &str = "; if it is gone for good, set the annotation lukeb0nd.com/force-promote to a member that answers, or to any, and lose what only the missing ones have";
 
 /// State of a cluster after its reconcile.
 pub(crate) struct Observation<'a> {
@@ -40,6 +44,10 @@ pub(crate) struct Observation<'a> {
     pub(crate) obstacle: Option<&'a FailoverObstacle>,
     /// Members whose Pods have to be replaced.
     pub(crate) outdated: &'a [Serial],
+    /// Volumes of former clusters that are not used.
+    pub(crate) retained: &'a [Serial],
+    /// Why these are not adopted.
+    pub(crate) adoption_problem: Option<&'a AdoptionProblem>,
     /// Reports of the members that answer.
     pub(crate) reports: &'a BTreeMap<Serial, InstanceReport>,
     /// Volumes of the members.
@@ -112,6 +120,7 @@ fn phase(observed: &Observation<'_>) -> Phase {
     let membership = observed.membership;
     match &membership.failover.current {
         _ if !membership.is_bootstrapped() => Phase::Creating,
+        _ if membership.is_adopting() => Phase::Recovering,
         None if membership.failover.switchover.is_some() => Phase::SwitchingOver,
         None => Phase::FailingOver,
         Some(_) if !observed.outdated.is_empty() => Phase::Upgrading,
@@ -135,11 +144,12 @@ fn new_conditions(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
-) -> [NewCondition; 8] {
+) -> [NewCondition; 9] {
     let available = fencing::with_remarks(cluster, observed, available(cluster, instances, observed));
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
     let version = version_supported(observed.version);
+    let retained = volumes::volumes_retained(cluster, observed);
     let upgrading = upgrading(cluster, observed);
     let applied = configuration_applied(cluster, observed);
     let storage = storage::storage_healthy(cluster, observed);
@@ -147,7 +157,7 @@ fn new_conditions(
     let full = Some(&storage).filter(|storage| storage.reason == reasons::FULL);
     let parts: Vec<_> = [&available, &scaling, &upgrading, &applied].into_iter().chain(full).collect();
     let ready = summary(cluster, instances, &parts);
-    [available, data_safe, scaling, upgrading, applied, storage, version, ready]
+    [available, data_safe, scaling, upgrading, applied, storage, version, retained, ready]
 }
 
 fn available(
@@ -182,6 +192,10 @@ fn available(
         (Some(primary), None) => {
             is_false(reasons::NO_PRIMARY, format!("the primary {} is not ready", primary.name))
         }
+        (None, None) if membership.is_adopting() && membership.failover.target.is_none() => is_false(
+            reasons::RECOVERING,
+            "the members of the former cluster are asked what they have".to_owned(),
+        ),
         (None, None) if membership.is_bootstrapped() => {
             let failover = &membership.failover;
             let is_planned = failover.switchover.is_some();
@@ -221,18 +235,19 @@ fn describe_obstacle(obstacle: &FailoverObstacle) -> (&'static str, String) {
     match obstacle {
         FailoverObstacle::NoQuorum(missing) => {
             let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
-            (reasons::NO_QUORUM, missing.join("; "))
+            (reasons::NO_QUORUM, format!("{}{FORCE}", missing.join("; ")))
         }
         FailoverObstacle::TooFarBehind(bytes) => (
             reasons::ASYNC_LAG,
             format!(
-                "the member with the most WAL lacks {bytes} bytes, more than spec.failover.maxLagBytes; raise it, or wait for the former primary"
+                "the member with the most WAL lacks {bytes} bytes, more than spec.failover.maxLagBytes; raise it, or wait for the former primary{FORCE}"
             ),
         ),
         FailoverObstacle::Unprotected => (
             reasons::SYNC_LOWERED,
-            "the former primary took writes without a standby, and only it is known to have them; wait for it"
-                .to_owned(),
+            format!(
+                "the former primary took writes without a standby, and only it is known to have them; wait for it{FORCE}"
+            ),
         ),
         FailoverObstacle::DiskFull(members) => (
             reasons::DISK_FULL,
@@ -348,6 +363,9 @@ fn blocked(cluster: &PostgresCluster, observed: &Observation<'_>) -> Option<(&'s
     }
     if let Err(unsupported) = observed.version {
         return Some((unsupported.reason, unsupported.message.clone()));
+    }
+    if let Some(problem) = observed.adoption_problem {
+        return Some((reasons::VOLUME_CONFLICT, volumes::describe(cluster, problem)));
     }
     let (serial, problem) = observed.problems.first()?;
     Some(describe(*problem, &member_name(cluster, *serial)))

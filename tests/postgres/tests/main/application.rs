@@ -16,14 +16,14 @@ use tokio_postgres::{Client, NoTls, error::SqlState};
 use crate::support::TestEnv;
 
 /// Reads the Secret of the application.
-async fn secret(kubelet: &Kubelet) -> Result<BTreeMap<String, String>> {
+pub(crate) async fn secret(kubelet: &Kubelet) -> Result<BTreeMap<String, String>> {
     let secret = kubelet.api::<Secret>().get("db-app").await?;
     let text = |(key, value): (String, ByteString)| Ok((key, String::from_utf8(value.0)?));
     secret.data.unwrap_or_default().into_iter().map(text).collect()
 }
 
 /// Connects as the URI of the Secret says, at the address of a member.
-async fn connect(member: &Member, uri: &str) -> Result<Client> {
+pub(crate) async fn connect(member: &Member, uri: &str) -> Result<Client> {
     let mut config: tokio_postgres::Config = uri.parse()?;
     let (host, address) = (config.get_hosts().len(), member.address);
     anyhow::ensure!(host == 1, "{uri} has {host} hosts");

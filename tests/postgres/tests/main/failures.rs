@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::support::{TestEnv, members};
 
 #[tokio::test]
-async fn volumes_of_a_deleted_cluster_are_not_touched_by_one_of_its_name() {
+async fn volumes_of_a_deleted_cluster_are_not_touched_by_one_that_refuses_them() {
     let mut env = TestEnv::new().await;
     env.ready("db", 1).await;
     let volumes = env.api::<PersistentVolumeClaim>();
@@ -21,7 +21,7 @@ async fn volumes_of_a_deleted_cluster_are_not_touched_by_one_of_its_name() {
     env.kubectl(&["delete", "postgrescluster", "db"]).await.unwrap();
     env.until_no_pods("db").await;
 
-    env.create("db", json!({"size": 1})).await;
+    env.create("db", json!({"size": 1, "bootstrap": {"volumes": "Refuse"}})).await;
     let message = env.until_condition("db", "Scaling", ("False", "VolumeConflict")).await;
     assert!(message.contains("PersistentVolumeClaim db-1") && message.contains("not touched"), "{message}");
     assert!(env.pods("db").await.is_empty());

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod adoption;
 mod application;
 mod certificates;
 mod deletion;
