@@ -443,7 +443,7 @@ impl PostgresClusterController {
             if let Action::Seal(serial, epoch) = action {
                 self.reports.seal(&uid(cluster), *serial, *epoch);
             }
-            let performed = self.members.perform(cluster, owner, images, &decision.record, action).await;
+            let performed = self.members.perform(cluster, owner, images, decision, action).await;
             let failure = performed.err().map(Error::from_write);
             failures.extend(self.note_growth(cluster, observed, action, failure));
         }

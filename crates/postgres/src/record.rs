@@ -20,6 +20,8 @@ const MEMBERS: &str = "lukeb0nd.com/members";
 const NEXT_SERIAL: &str = "lukeb0nd.com/next-serial";
 /// System identifier of the database.
 const SYSTEM_ID: &str = "lukeb0nd.com/system-id";
+/// Whether the member of this volume has joined, so that its volume has data.
+const HAS_DATA: &str = "lukeb0nd.com/has-data";
 /// Major version of PostgreSQL.
 const MAJOR_VERSION: &str = "lukeb0nd.com/major-version";
 /// Most members that are read. A person can write any list.
@@ -41,6 +43,8 @@ pub(crate) struct VolumeRecord {
     pub(crate) system_id: Option<SystemIdentifier>,
     /// `None` until the database exists.
     pub(crate) major_version: Option<u16>,
+    /// Whether the member of this volume has joined. If the volume is empty later, its data are lost.
+    pub(crate) has_data: bool,
 }
 
 impl VolumeRecord {
@@ -57,6 +61,7 @@ impl VolumeRecord {
             next_serial: text(NEXT_SERIAL).and_then(|number| number.parse().ok()).unwrap_or_default(),
             system_id: text(SYSTEM_ID).and_then(|number| number.parse().ok()),
             major_version: text(MAJOR_VERSION).and_then(|number| number.parse().ok()),
+            has_data: text(HAS_DATA) == Some("true"),
             cluster_uid,
         })
     }
@@ -80,7 +85,9 @@ impl VolumeRecord {
         ];
         let system_id = self.system_id.map(|number| (SYSTEM_ID, number.to_string()));
         let major_version = self.major_version.map(|number| (MAJOR_VERSION, number.to_string()));
-        let all = always.into_iter().chain(system_id).chain(major_version);
+        // It is never removed: a patch leaves other annotations as they are.
+        let has_data = self.has_data.then(|| (HAS_DATA, "true".to_owned()));
+        let all = always.into_iter().chain(system_id).chain(major_version).chain(has_data);
         all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
@@ -108,6 +115,7 @@ pub(crate) mod tests {
             next_serial: members.iter().max().map_or(1, |last| last + 1),
             system_id: "7400000000000000001".parse().ok(),
             major_version: Some(18),
+            has_data: true,
         }
     }
 
@@ -127,6 +135,7 @@ pub(crate) mod tests {
             [
                 "lukeb0nd.com/cluster-uid=u-1",
                 "lukeb0nd.com/created-by=u-1",
+                "lukeb0nd.com/has-data=true",
                 "lukeb0nd.com/major-version=18",
                 "lukeb0nd.com/members=db-1,db-3",
                 "lukeb0nd.com/next-serial=4",
@@ -164,16 +173,17 @@ pub(crate) mod tests {
             next_serial: Serial,
             system_id in option::of(any::<u64>()),
             major_version in option::of(14..99u16),
+            has_data: bool,
         ) {
             let system_id = system_id.map(SystemIdentifier);
-            let record = VolumeRecord { cluster_uid, creator, members, next_serial, system_id, major_version };
+            let record = VolumeRecord { cluster_uid, creator, members, next_serial, system_id, major_version, has_data };
             let read = VolumeRecord::read(&volume("db", record.annotations("db")), "db");
             prop_assert_eq!(read, Some(record));
         }
 
         #[test]
         fn any_annotations_are_read(value in "\\PC{0,80}", name in prop::sample::select(
-            vec![CLUSTER_UID, CREATOR, MEMBERS, NEXT_SERIAL, SYSTEM_ID, MAJOR_VERSION]
+            vec![CLUSTER_UID, CREATOR, MEMBERS, NEXT_SERIAL, SYSTEM_ID, MAJOR_VERSION, HAS_DATA]
         )) {
             let mut annotations = record("u-1", &[1]).annotations("db");
             annotations.insert(name.to_owned(), value);

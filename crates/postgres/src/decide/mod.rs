@@ -172,7 +172,7 @@ pub(crate) struct Decision {
     pub(crate) obstacle: Option<FailoverObstacle>,
     /// Members whose Pods have to be replaced.
     pub(crate) outdated: Vec<Serial>,
-    /// What the volumes of the members should say.
+    /// What the volume of a new member should say.
     pub(crate) record: VolumeRecord,
     /// Volumes of former clusters that are not used.
     pub(crate) retained: Vec<Serial>,
@@ -232,6 +232,8 @@ pub(crate) enum VolumeProblem {
     Conflict,
     /// The volume of the member is being deleted.
     Terminating,
+    /// The volume had data and is empty.
+    Emptied,
 }
 
 /// Decides what to do next.
@@ -267,7 +269,7 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
     actions.extend(forgotten_requests(observed, &next));
     actions.extend(election.seals.into_iter().map(|serial| Action::Seal(serial, next.failover.epoch)));
     let Election { obstacle, is_forced, .. } = election;
-    Decision { actions, obstacle, is_forced, adoption_problem, ..Decision::idle(observed, next) }
+    Decision { actions, obstacle, adoption_problem, is_forced, ..Decision::idle(observed, next) }
 }
 
 impl Decision {
@@ -338,7 +340,9 @@ fn actions(observed: &Observed, next: &Membership) -> Vec<Action> {
 }
 
 fn problems(observed: &Observed, next: &Membership) -> Vec<(Serial, VolumeProblem)> {
-    next.staying().filter_map(|member| Some((member.serial, observed.problem(member)?))).collect()
+    let emptied = |serial| observed.is_emptied(next, serial).then_some(VolumeProblem::Emptied);
+    let problem = |member: &Member| observed.problem(member).or_else(|| emptied(member.serial));
+    next.staying().filter_map(|member| Some((member.serial, problem(member)?))).collect()
 }
 
 impl Observed {

@@ -149,7 +149,7 @@ impl Model {
             let Some(volume) = self.observed.volumes.get(serial) else { continue };
             if creates(*serial) && self.data.insert(volume.uid.clone()) {
                 self.databases.insert(volume.uid.clone());
-            } else if failover.current.is_some() {
+            } else if failover.current.is_some() || !membership.is_adopting() {
                 self.data.insert(volume.uid.clone());
             }
         }
@@ -259,11 +259,11 @@ impl Model {
             }
             writes -= 1;
             self.claim(&decision.membership);
-            self.observed.membership = decision.membership;
+            self.observed.membership = decision.membership.clone();
         }
         let acts = !decision.actions.is_empty();
-        for action in decision.actions.into_iter().take(writes) {
-            self.act(action, &decision.record);
+        for action in decision.actions.iter().take(writes) {
+            self.act(action.clone(), &decision);
         }
         changes || acts
     }
@@ -322,12 +322,12 @@ impl Model {
         }
     }
 
-    fn act(&mut self, action: Action, record: &VolumeRecord) {
+    fn act(&mut self, action: Action, decision: &Decision) {
         match action {
             Action::CreateVolume(serial) => {
                 assert!(self.used.insert(serial), "serial {serial} was used before");
                 let size = ClaimSize { request: self.observed.storage.size, ..ClaimSize::default() };
-                let record = Some(record.with_member(serial));
+                let record = Some(decision.record.with_member(serial));
                 let volume = Volume { uid: self.uid(), is_ours: true, is_terminating: false, size, record };
                 self.observed.volumes.insert(serial, volume);
             }
@@ -361,7 +361,9 @@ impl Model {
             Action::Record(serial, uid) => {
                 let volume =
                     self.observed.volumes.get_mut(&serial).filter(|volume| volume.uid == uid).unwrap();
-                (volume.record, volume.is_ours) = (Some(record.clone()), true);
+                let mut record = decision.record_of(serial);
+                record.has_data |= volume.record.as_ref().is_some_and(|known| known.has_data);
+                (volume.record, volume.is_ours) = (Some(record), true);
             }
             Action::ForgetForced(_) => panic!("nobody has forced a promotion"),
             Action::Seal(serial, epoch) => {

@@ -6,14 +6,36 @@
 
 use std::collections::BTreeSet;
 
-use super::{Action, Observed, Volume};
+use super::{Action, Decision, Observed, Volume};
 use crate::{
     membership::{Member, Membership, Serial},
     record::VolumeRecord,
 };
 
+impl VolumeRecord {
+    /// Returns what the volume of a member should say.
+    fn of(&self, member: &Member) -> Self {
+        Self { has_data: member.joined, ..self.clone() }
+    }
+
+    /// Returns whether a volume says so. One that has had data says that for ever.
+    fn is_on(&self, volume: &Volume) -> bool {
+        let is_same =
+            |known: &Self| Self { has_data: self.has_data || known.has_data, ..self.clone() } == *known;
+        volume.record.as_ref().is_some_and(is_same)
+    }
+}
+
+impl Decision {
+    /// Returns what the volume of a member should say.
+    pub(crate) fn record_of(&self, serial: Serial) -> VolumeRecord {
+        let member = self.membership.members.iter().find(|member| member.serial == serial);
+        member.map_or_else(|| self.record.clone(), |member| self.record.of(member))
+    }
+}
+
 impl Observed {
-    /// Returns what the volumes of the members should say.
+    /// Returns what the volume of a new member should say, apart from that member.
     pub(super) fn record(&self, next: &Membership) -> VolumeRecord {
         let adopted = next.adoption.as_ref().map(|adoption| adoption.cluster_uid.clone());
         VolumeRecord {
@@ -27,6 +49,7 @@ impl Observed {
                 .map_or(next.next_serial, |it| it.serial),
             system_id: next.system_id,
             major_version: self.major_version.filter(|_| next.system_id.is_some()),
+            has_data: false,
         }
     }
 
@@ -36,11 +59,11 @@ impl Observed {
         if next.is_adopting() {
             return Vec::new();
         }
-        let wanted = self.record(next);
-        let recorded = next.members.iter().filter(|member| wanted.members.contains(&member.serial));
-        let volumes = recorded.filter_map(|member| Some((member.serial, self.volume_of(member)?)));
-        let other = volumes.filter(|(_, volume)| volume.record.as_ref() != Some(&wanted));
-        other.map(|(serial, volume)| Action::Record(serial, volume.uid.clone())).collect()
+        let record = self.record(next);
+        let recorded = next.members.iter().filter(|member| record.members.contains(&member.serial));
+        let volumes = recorded.filter_map(|member| Some((member, self.volume_of(member)?)));
+        let other = volumes.filter(|(member, volume)| !record.of(member).is_on(volume));
+        other.map(|(member, volume)| Action::Record(member.serial, volume.uid.clone())).collect()
     }
 
     /// Returns whether the volumes of all other members name a member.

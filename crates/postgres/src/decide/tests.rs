@@ -123,7 +123,7 @@ pub(super) fn running(size: usize, serials: &[Serial]) -> Observed {
 
 /// Lets the volumes say who the members are.
 pub(super) fn record(observed: &mut Observed) {
-    let record = observed.record(&observed.membership);
+    let record = VolumeRecord { has_data: true, ..observed.record(&observed.membership) };
     observed.volumes.values_mut().for_each(|volume| volume.record = Some(record.clone()));
 }
 
@@ -234,7 +234,7 @@ fn volume_of_removed_member_is_deleted_only_by_policy() {
         observed.pods.remove(&2);
         let struck_off = Action::Record(1, "v-1".into());
         assert_eq!(decide(&observed).actions, [struck_off], "nobody must wait for it later");
-        let record = decide(&observed).record;
+        let record = decide(&observed).record_of(1);
         observed.volumes.get_mut(&1).unwrap().record = Some(record);
         assert_eq!(decide(&observed).actions, deletion);
     }

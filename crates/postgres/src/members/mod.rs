@@ -29,7 +29,7 @@ use crate::{
     },
     children::key,
     claims,
-    decide::{Action, MemberPod, Volume},
+    decide::{Action, Decision, MemberPod, Volume},
     membership::Serial,
     record::VolumeRecord,
     reports::Source,
@@ -138,8 +138,8 @@ impl MemberObjects {
         Ok(latest.filter(|latest| latest.metadata.uid == cluster.metadata.uid))
     }
 
-    /// Performs an action. What exists or is gone already counts as done. Without images, no Pod is
-    /// created. Volumes get the record.
+    /// Performs an action of a decision. What exists or is gone already counts as done. Without images,
+    /// no Pod is created.
     ///
     /// # Errors
     /// Returns an error if the API server denies the write or cannot be reached.
@@ -148,14 +148,16 @@ impl MemberObjects {
         cluster: &PostgresCluster,
         owner: &Owner,
         images: Option<&MemberImages<'_>>,
-        record: &VolumeRecord,
+        decision: &Decision,
         action: &Action,
     ) -> Result<(), WriteError> {
         match action {
             Action::CreateVolume(serial) => {
-                self.create_volume(cluster, *serial, &record.with_member(*serial)).await
+                self.create_volume(cluster, *serial, &decision.record.with_member(*serial)).await
             }
-            Action::Record(serial, uid) => self.record(cluster, *serial, uid, record).await,
+            Action::Record(serial, uid) => {
+                self.record(cluster, *serial, uid, &decision.record_of(*serial)).await
+            }
             Action::CreatePod(serial) => match images {
                 Some(images) => self.create_pod(cluster, owner, *serial, images).await,
                 None => Ok(()),

@@ -391,6 +391,12 @@ fn describe(problem: VolumeProblem, member: &str) -> (&'static str, String) {
                 "the PersistentVolumeClaim {member} exists and was not created for this cluster; its data are not touched; delete it, or give the cluster another name"
             ),
         ),
+        VolumeProblem::Emptied => (
+            reasons::VOLUME_LOST,
+            format!(
+                "the PersistentVolumeClaim {member} had data and is empty, so rows of the member {member} may be lost"
+            ),
+        ),
         VolumeProblem::Terminating => {
             (reasons::VOLUME_TERMINATING, format!("the PersistentVolumeClaim {member} is being deleted"))
         }

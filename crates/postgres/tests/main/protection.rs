@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::support::TestEnv;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Installs the policies of the controller, and creates a cluster that is protected by them.
 async fn protected() -> TestEnv {

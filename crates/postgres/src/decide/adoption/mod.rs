@@ -73,13 +73,12 @@ pub(super) fn compare(observed: &Observed, next: &mut Membership) -> Option<Adop
         return Some(AdoptionProblem::SeveralDatabases(databases.into_values().collect()));
     }
     next.system_id = next.system_id.or_else(|| databases.keys().next().copied());
-    let named: Vec<_> = reports.iter().map(|(serial, report)| (next.name_of(*serial), *report)).collect();
-    next.failover.learn(named.iter().map(|(name, report)| (name.as_str(), *report)));
-    for (serial, report) in &reports {
-        let member = next.members.iter_mut().find(|member| member.serial == *serial);
-        if let (Some(member), true) = (member, report.is_empty) {
-            member.joined = false;
-        }
+    let known = reports.iter().filter(|(serial, _)| !observed.is_emptied(next, *serial));
+    let known: Vec<_> = known.map(|(serial, report)| (*serial, next.name_of(*serial), *report)).collect();
+    next.failover.learn(known.iter().map(|(_, name, report)| (name.as_str(), *report)));
+    for member in &mut next.members {
+        let is_empty = known.iter().any(|(serial, _, report)| *serial == member.serial && report.is_empty);
+        member.joined &= !is_empty;
     }
     if next.failover.reigns.is_empty() {
         create_database(next);
@@ -115,6 +114,14 @@ impl Observed {
                 Some((*serial, (volume, record)))
             })
             .collect()
+    }
+
+    /// Returns whether the data of an adopted member are lost, although its volume exists.
+    pub(super) fn is_emptied(&self, next: &Membership, serial: Serial) -> bool {
+        let had_data = |volume: &Volume| volume.record.as_ref().is_some_and(|record| record.has_data);
+        next.is_adopting()
+            && self.volumes.get(&serial).is_some_and(had_data)
+            && self.reports.get(&serial).is_some_and(|report| report.is_empty)
     }
 
     /// Returns the volumes of other clusters of the name that no member uses.

@@ -211,6 +211,10 @@ fn member_without_data_copies_the_others() {
     answer(&mut observed, 1, 1, 0x40);
     answer_empty(&mut observed, 2);
     let decision = decide(&observed);
+    assert!(matches!(decision.obstacle, Some(FailoverObstacle::NoQuorum(_))), "it had data before");
+    assert_eq!(decision.problems, [(2, crate::decide::VolumeProblem::Emptied)]);
+    observed.volumes.get_mut(&2).unwrap().record.as_mut().unwrap().has_data = false;
+    let decision = decide(&observed);
     assert_eq!(decision.membership.failover.target.as_deref(), Some("db-1"));
     let joined: Vec<_> = decision.membership.members.iter().map(|member| member.joined).collect();
     assert_eq!(joined, [true, false]);
@@ -219,7 +223,8 @@ fn member_without_data_copies_the_others() {
 #[test]
 fn database_is_created_if_the_former_cluster_had_none() {
     let mut without = former(&[1]);
-    without.volumes.get_mut(&1).unwrap().record.as_mut().unwrap().system_id = None;
+    let known = without.volumes.get_mut(&1).unwrap().record.as_mut().unwrap();
+    (known.system_id, known.has_data) = (None, false);
     let mut observed = adopted(without);
     answer_empty(&mut observed, 1);
     let membership = decide(&observed).membership;
