@@ -75,6 +75,9 @@ impl PostgresClusterController {
     /// # Errors
     /// Returns an error if the API server denies a write or cannot be reached.
     pub(crate) async fn delete(&self, cluster: &PostgresCluster) -> Result<Outcome, Error> {
+        if !finalizer::has(cluster, FINALIZER) {
+            return Ok(Outcome::Done);
+        }
         if !deletes_volumes(cluster) {
             self.finalizer.remove(cluster).await?;
             return Ok(Outcome::Done);
