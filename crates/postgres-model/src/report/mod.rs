@@ -36,6 +36,7 @@ const MAX_HISTORY: usize = 32 << 10;
 /// the operator and of the instance can differ by one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
 pub struct InstanceReport {
     /// Name of the member.
     pub member: String,

@@ -98,7 +98,7 @@ async fn orphaned_pods_keep_their_volumes() {
     env.kubectl(&["delete", "postgrescluster", "db", "--cascade=orphan"]).await.unwrap();
     let clusters = env.api::<PostgresCluster>();
     env.eventually("the cluster to be gone", async || {
-        Ok(clusters.get_opt("db").await?.map_or(Ok(()), |cluster| Err(cluster.metadata)))
+        Ok(clusters.get_opt("db").await?.map_or(Ok(()), |cluster| Err(cluster.metadata.finalizers)))
     })
     .await;
     assert_eq!((env.pods("db").await, env.volumes("db").await), (vec!["db-1".into()], vec!["db-1".into()]));
