@@ -111,15 +111,23 @@ impl Builder {
     /// Returns an error with the possible remedies if Go is missing or too old.
     fn check_go(&self) -> Result<()> {
         let answer = Command::new(&self.go).args(["env", "GOVERSION"]).env("GOTOOLCHAIN", "local").output();
-        let version = answer
-            .ok()
-            .filter(|output| output.status.success())
-            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        match version {
-            Some(version) if go_error::is_new_enough(&version) => Ok(()),
-            Some(version) => bail!("cannot build the control plane with {version}: {}", go_error::REMEDIES),
-            None => bail!("cannot build the control plane without Go: {}", go_error::REMEDIES),
+        let version = match answer {
+            Ok(output) if output.status.success() => {
+                String::from_utf8_lossy(&output.stdout).trim().to_owned()
+            }
+            Ok(output) => bail!(
+                "cannot build the control plane without Go: `go env GOVERSION` ended with {}: {}",
+                output.status,
+                go_error::REMEDIES
+            ),
+            Err(error) => {
+                bail!("cannot build the control plane without Go: {error}: {}", go_error::REMEDIES)
+            }
+        };
+        if !go_error::is_new_enough(&version) {
+            bail!("cannot build the control plane with {version}: {}", go_error::REMEDIES);
         }
+        Ok(())
     }
 
     /// Checks the free disk space before the build.
@@ -243,7 +251,6 @@ fn wait(mut child: Child, title: &str, progress: &Progress) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -264,8 +271,12 @@ mod tests {
                 "#!/bin/sh\nif [ $1 = env ]; then echo go1.26.8; exit; fi\necho built >> {}/builds\n{build}\n",
                 dir.path().display()
             );
-            fs::write(&go, script).unwrap();
-            fs::set_permissions(&go, fs::Permissions::from_mode(0o755)).unwrap();
+            let source = dir.path().join("go.sh");
+            fs::write(&source, script).unwrap();
+            // A child of a concurrent test can inherit a file that this process writes, and nobody can
+            // execute it until that child has closed it.
+            let copied = Command::new("install").arg("--mode=755").args([&source, &go]).status().unwrap();
+            assert!(copied.success());
             Self { dir, reported: Arc::default() }
         }
 
