@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, Resource};
-use operator_core::{Outcome, finalizer, informer::Informer};
+use operator_core::{Outcome, events::Events, finalizer, informer::Informer, status::StatusWriter};
 
 use crate::{
     api::{PostgresCluster, RetentionPolicy},
     decide::deletion::{Awaited, Deletion, next},
     error::Error,
+    members::MemberObjects,
     reasons::DELETING,
-    reconcile::PostgresClusterController,
     status::terminating,
 };
 
@@ -69,7 +69,15 @@ pub(crate) fn deletes_volumes(cluster: &PostgresCluster) -> bool {
     cluster.spec.retention.when_deleted == RetentionPolicy::Delete && !finalizer::has(cluster, ORPHAN)
 }
 
-impl PostgresClusterController {
+/// Deletes what is left of clusters.
+pub(crate) struct Deleter<'a> {
+    pub(crate) members: &'a MemberObjects,
+    pub(crate) finalizer: &'a Finalizer,
+    pub(crate) status: &'a StatusWriter<PostgresCluster>,
+    pub(crate) events: &'a Events,
+}
+
+impl Deleter<'_> {
     /// Performs the next step of the deletion of a cluster.
     ///
     /// # Errors

@@ -18,6 +18,7 @@
 //! reports         what the members report
 //! standbys        what the primary reports about its standbys
 //! timers          how long observations have held
+//! fence           the members that a person has fenced
 //! resize_refusals volumes that must not grow
 //! record          pure: what a volume says about its cluster
 //! membership      pure: the part of the status that decides
@@ -42,6 +43,7 @@ mod deletion;
 mod error;
 mod event_log;
 mod events;
+mod fence;
 mod identities;
 mod members;
 mod membership;

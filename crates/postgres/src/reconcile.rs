@@ -28,7 +28,6 @@ use lease::record;
 use operator_core::kind::uid;
 use parking_lot::Mutex;
 use postgres_model::{
-    fence::Fence,
     timeline::Position,
     version::{Catalog, OFFICIAL_IMAGES},
 };
@@ -42,9 +41,10 @@ use crate::{
     },
     children::ChildObjects,
     decide::{Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide},
-    deletion::{FINALIZER, Finalizer},
+    deletion::{Deleter, FINALIZER, Finalizer},
     error::Error,
     event_log, events,
+    fence::fence,
     identities::Identities,
     members::MemberObjects,
     membership::{Membership, Serial},
@@ -84,10 +84,10 @@ pub const INSTANCE_IMAGE: Setting = Setting {
 pub struct PostgresClusterController {
     clusters: Informer<PostgresCluster>,
     children: ChildObjects,
-    pub(crate) members: MemberObjects,
-    pub(crate) finalizer: Finalizer,
-    pub(crate) status: StatusWriter<PostgresCluster>,
-    pub(crate) events: Events,
+    members: MemberObjects,
+    finalizer: Finalizer,
+    status: StatusWriter<PostgresCluster>,
+    events: Events,
     identities: Arc<Identities>,
     passwords: Arc<Passwords>,
     reports: Arc<Reports>,
@@ -208,7 +208,13 @@ impl Controller for PostgresClusterController {
     }
 
     async fn cleanup(&self, cluster: Arc<PostgresCluster>) -> Result<Outcome, Error> {
-        self.delete(&cluster).await
+        let deletion = Deleter {
+            members: &self.members,
+            finalizer: &self.finalizer,
+            status: &self.status,
+            events: &self.events,
+        };
+        deletion.delete(&cluster).await
     }
 }
 
@@ -220,11 +226,6 @@ fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
     };
     let is_new = change.old.as_ref().map(requests) != change.new.as_ref().map(requests);
     is_new.then(|| change.key.clone()).into_iter().collect()
-}
-
-/// Returns the members of a cluster that a person has fenced.
-pub(crate) fn fence(cluster: &PostgresCluster) -> Fence {
-    Fence::parse(cluster.annotations().get(FENCE).map(String::as_str))
 }
 
 /// The Lease of a primary.

@@ -1,7 +1,9 @@
 //! The volume of a member.
 //!
 //! It has no owner reference, so it survives the deletion of the cluster. Its annotations say which
-//! cluster used it: see [`VolumeRecord`].
+//! cluster used it: see the module `record`.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
@@ -10,16 +12,20 @@ use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::kind::uid;
 
 use super::{CLUSTER_UID, member_labels, member_name};
-use crate::{api::PostgresCluster, membership::Serial, record::VolumeRecord};
+use crate::{api::PostgresCluster, membership::Serial};
 
-/// Returns the volume of a new member.
-pub(crate) fn new(cluster: &PostgresCluster, serial: Serial, record: &VolumeRecord) -> PersistentVolumeClaim {
+/// Returns the volume of a new member with annotations that name its cluster.
+pub(crate) fn new(
+    cluster: &PostgresCluster,
+    serial: Serial,
+    annotations: BTreeMap<String, String>,
+) -> PersistentVolumeClaim {
     let storage = &cluster.spec.storage;
     let metadata = ObjectMeta {
         name: Some(member_name(cluster, serial)),
         namespace: cluster.namespace(),
         labels: Some(member_labels(cluster, serial)),
-        annotations: Some(record.annotations(&cluster.name_any())),
+        annotations: Some(annotations),
         ..ObjectMeta::default()
     };
     let spec = PersistentVolumeClaimSpec {
@@ -49,7 +55,7 @@ mod tests {
     #[test]
     fn volume_has_the_storage_of_the_spec_and_no_owner() {
         let cluster = cluster(&json!({"storage": {"size": "10Gi", "storageClassName": "fast"}}));
-        let volume = new(&cluster, 2, &record("u-1", &[1, 2]));
+        let volume = new(&cluster, 2, record("u-1", &[1, 2]).annotations("db"));
         assert_eq!(volume.metadata.owner_references, None);
         assert!(is_of(&volume, &cluster));
         insta::assert_yaml_snapshot!(volume);
@@ -58,7 +64,7 @@ mod tests {
     #[test]
     fn volume_of_an_earlier_cluster_of_the_same_name_is_recognized() {
         let mut later = cluster(&json!({}));
-        let volume = new(&later, 1, &record("u-1", &[1]));
+        let volume = new(&later, 1, record("u-1", &[1]).annotations("db"));
         later.metadata.uid = Some("u-2".into());
         assert!(!is_of(&volume, &later));
     }

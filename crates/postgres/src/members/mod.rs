@@ -218,7 +218,7 @@ impl MemberObjects {
         serial: Serial,
         record: &VolumeRecord,
     ) -> Result<(), WriteError> {
-        let volume = volume::new(cluster, serial, record);
+        let volume = volume::new(cluster, serial, record.annotations(&cluster.name_any()));
         match self.volumes.create(&ObjectKey::of(&volume), &volume).await {
             // The cache is behind, or shows a volume of somebody else at the next reconcile.
             Err(error) if error.is_stale_cache() => Ok(()),

@@ -3,7 +3,7 @@
 use operator_core::conditions::NewCondition;
 
 use super::Observation;
-use crate::{api::PostgresCluster, build::FENCE, reconcile::fence};
+use crate::{api::PostgresCluster, build::FENCE, fence::fence};
 
 /// Describes a primary that is fenced.
 pub(super) fn describe(primary: &str) -> String {

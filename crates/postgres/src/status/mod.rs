@@ -23,10 +23,10 @@ use crate::{
     condition_types::{AVAILABLE, CONFIGURATION_APPLIED, DATA_SAFE, SCALING, UPGRADING, VERSION_SUPPORTED},
     decide::{FailoverObstacle, Volume, VolumeProblem, adoption::AdoptionProblem},
     error::Error,
+    fence::fence,
     members::MemberState,
     membership::{Membership, Serial},
     reasons,
-    reconcile::fence,
     version::{Served, Unsupported},
 };
 
