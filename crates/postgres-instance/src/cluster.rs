@@ -1,6 +1,6 @@
 //! The PostgresCluster, as far as an instance reads it.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use futures::{StreamExt, TryStreamExt};
 use kube::{
@@ -21,7 +21,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::configuration::{Application, Upstream};
+use crate::{
+    archive::BackupSettings,
+    configuration::{Application, Upstream},
+};
 
 /// A PostgresCluster. Fields that an instance does not need are left out.
 pub(crate) type Cluster = Object<Spec, Status>;
@@ -34,6 +37,8 @@ pub(crate) struct Spec {
     bootstrap: Bootstrap,
     #[serde(default)]
     parameters: Parameters,
+    #[serde(default)]
+    backup: Option<BackupSettings>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -61,6 +66,15 @@ pub(crate) struct Status {
     instances: Vec<Instance>,
     #[serde(default)]
     sync: Sync,
+    #[serde(default)]
+    last_backup: Option<LastBackup>,
+}
+
+/// `status.lastBackup`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct LastBackup {
+    #[serde(default)]
+    key: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -137,6 +151,8 @@ impl Sync {
 /// The cluster, seen by one member.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberCluster {
+    /// Name of the PostgresCluster.
+    pub(crate) name: String,
     /// UID of the PostgresCluster.
     pub(crate) uid: String,
     /// UID of the PostgresCluster that created the database: this one, or the one whose volumes it has
@@ -152,6 +168,10 @@ pub(crate) struct MemberCluster {
     pub(crate) application: Application,
     /// Parameters of PostgreSQL.
     pub(crate) parameters: Parameters,
+    /// Where to archive.
+    pub(crate) backup: Option<Arc<BackupSettings>>,
+    /// Identifier of the last backup.
+    pub(crate) last_backup: String,
     addresses: BTreeMap<String, Option<IpAddr>>,
     /// Domain of the members.
     domain: String,
@@ -180,6 +200,7 @@ impl MemberCluster {
         };
         let instances = status.instances.iter();
         Some(Self {
+            name: cluster.name_any(),
             uid: uid.to_owned(),
             creator: status.adoption.as_ref().map_or(uid, |adoption| &adoption.cluster_uid).to_owned(),
             volume_uid: own.volume_uid.clone(),
@@ -187,6 +208,8 @@ impl MemberCluster {
             sync: status.sync.to_apply(),
             application: cluster.spec.bootstrap.initdb.clone(),
             parameters: cluster.spec.parameters.clone(),
+            backup: cluster.spec.backup.clone().map(Arc::new),
+            last_backup: status.last_backup.clone().unwrap_or_default().key,
             addresses: instances
                 .map(|instance| (instance.name.clone(), instance.address.parse().ok()))
                 .collect(),

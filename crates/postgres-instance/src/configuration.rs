@@ -16,7 +16,7 @@ use postgres_model::{
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::{durable, wal_sizes::WalSizes};
+use crate::{durable, wal_commands::WalCommands, wal_sizes::WalSizes};
 
 /// Superuser that owns the database. The instance manager logs in as this role by the socket.
 pub(crate) const SUPERUSER: &str = "postgres";
@@ -44,6 +44,8 @@ pub(crate) struct Static {
     pub(crate) user: String,
     /// Bytes of memory that the container may use, if they are limited.
     pub(crate) memory: Option<u64>,
+    /// Commands that archive and restore WAL.
+    pub(crate) wal: WalCommands,
 }
 
 /// What changes by a reload.
@@ -55,6 +57,8 @@ pub(crate) struct Dynamic {
     pub(crate) sync: SyncConfiguration,
     /// Bytes of the volume. Zero if they are not known.
     pub(crate) volume: u64,
+    /// Seconds after which a segment is archived that is not full. `None`: nothing is archived.
+    pub(crate) archive_timeout: Option<u32>,
     /// Parameters of the spec, which PostgreSQL accepts.
     pub(crate) parameters: Parameters,
 }
@@ -118,6 +122,12 @@ impl Static {
         set("wal_level", "replica");
         set("wal_log_hints", "on");
         set("wal_keep_size", &format!("{}MB", wal.keep));
+        // A standby archives nothing, but keeps each segment until the primary has archived it.
+        set("archive_mode", "always");
+        set("archive_command", self.wal.archive(dynamic.archive_timeout.is_some()));
+        set("archive_timeout", &dynamic.archive_timeout.unwrap_or_default().to_string());
+        let restores = dynamic.archive_timeout.is_some() && dynamic.upstream.is_some();
+        set("restore_command", self.wal.restore(restores));
         set("max_wal_senders", "16");
         set("max_replication_slots", "16");
         set("hot_standby", "on");
@@ -208,6 +218,7 @@ fn certificates(folder: &Path) -> String {
 /// passwords.
 const HBA: &str = "\
 local   all             postgres                            peer map=ensemble
+local   replication     postgres                            peer map=ensemble
 local   all             all                                 scram-sha-256
 hostssl replication     streaming_replica   all             cert
 hostssl postgres        streaming_replica   all             cert
@@ -256,6 +267,7 @@ mod tests {
             certificates: "/etc/ensemble".into(),
             user: "postgres".into(),
             memory: None,
+            wal: WalCommands::new(Path::new("/ensemble/ensemble-instance"), Path::new("/run/postgresql")),
         }
     }
 

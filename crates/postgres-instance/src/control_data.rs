@@ -84,7 +84,7 @@ fn text<'a>(output: &'a str, label: &'static str) -> Result<&'a str, ControlData
 /// Returns an error if the file cannot be read.
 pub(crate) fn newest_history(data: &Path, most: TimelineId) -> Result<History, ControlDataError> {
     let failed = |timeline, source| ControlDataError::History { timeline, source };
-    let newest = histories(data).map_err(|error| failed(most, error.into()))?;
+    let newest = histories_in(&data.join("pg_wal")).map_err(|error| failed(most, error.into()))?;
     let Some(timeline) = newest.into_iter().filter(|timeline| *timeline <= most).max() else {
         return Ok(History::first());
     };
@@ -100,7 +100,7 @@ pub(crate) fn newest_history(data: &Path, most: TimelineId) -> Result<History, C
 /// # Errors
 /// Returns the error of the file system.
 pub(crate) fn remove_histories_above(data: &Path, most: TimelineId) -> io::Result<()> {
-    let above = histories(data)?.into_iter().filter(|timeline| *timeline > most);
+    let above = histories_in(&data.join("pg_wal"))?.into_iter().filter(|timeline| *timeline > most);
     above.map(|timeline| path(data, timeline)).try_for_each(|path| crate::durable::remove(&path))
 }
 
@@ -109,10 +109,14 @@ pub(crate) fn path(data: &Path, timeline: TimelineId) -> std::path::PathBuf {
     data.join("pg_wal").join(format!("{:08X}.history", timeline.get()))
 }
 
-fn histories(data: &Path) -> io::Result<Vec<TimelineId>> {
+/// Returns the timelines with a history file in `pg_wal`.
+///
+/// # Errors
+/// Returns the error of the file system.
+pub(crate) fn histories_in(wal: &Path) -> io::Result<Vec<TimelineId>> {
     let number = |name: &str| u32::from_str_radix(name.strip_suffix(".history")?, 16).ok();
     let mut timelines = Vec::new();
-    for entry in fs::read_dir(data.join("pg_wal"))? {
+    for entry in fs::read_dir(wal)? {
         let timeline = entry?.file_name().to_str().and_then(number).map(TimelineId::new);
         timelines.extend(timeline.and_then(Result::ok));
     }

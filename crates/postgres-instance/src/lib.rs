@@ -21,6 +21,7 @@
 //! - One process uses a volume at any time.
 //! - PostgreSQL does not run on a full volume, as `postgres_model::space` defines it.
 
+mod archive;
 mod ballast;
 mod clock;
 mod cluster;
@@ -43,6 +44,7 @@ mod settings;
 pub mod status_api;
 mod tasks;
 mod volume;
+mod wal_commands;
 mod wal_sizes;
 
 pub use settings::Settings;

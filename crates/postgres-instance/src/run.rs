@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    archive::Archiving,
     cluster::{self, Cluster, MemberCluster},
     configuration::Static,
     disk::Disk,
@@ -34,6 +35,7 @@ use crate::{
     settings::{Command, Run, Settings},
     status_api::{self, Health, Limits, StatusApi, StatusHandle},
     volume::{Volume, VolumeError},
+    wal_commands::{self, WalCommands},
 };
 
 /// Time between two attempts to lock the volume.
@@ -49,6 +51,10 @@ impl Settings {
     pub async fn perform(self) -> Result<()> {
         match self.command {
             Command::Install { folder } => install(&folder),
+            Command::WalArchive { socket, name } => wal_commands::archive(&socket, &name).await,
+            Command::WalRestore { socket, name, destination } => {
+                wal_commands::restore(&socket, &name, &destination).await
+            }
             Command::Run(settings) => run(*settings).await,
         }
     }
@@ -93,7 +99,11 @@ async fn run(settings: Run) -> Result<()> {
     let election =
         Election::start(leases, &settings.namespace, &settings.cluster, identity, timing, fence.clone());
     let parameters = AcceptedParameters::read(volume.root())?;
+    let archiving = Archiving::start(&volume.data(), &settings.sockets, settings.archive_secrets.clone())
+        .with_context(|| format!("cannot listen in {}", settings.sockets.display()))?;
     let instance = Instance {
+        archive_changes: archiving.changes(),
+        archiving,
         member: settings.member.clone(),
         cluster_uid: settings.cluster_uid.clone(),
         pod_uid: settings.pod_uid.clone(),
@@ -202,6 +212,7 @@ fn fixed(settings: &Run) -> Result<Static> {
         certificates: settings.certificates.clone(),
         user: user_name()?,
         memory: settings.memory_limit,
+        wal: WalCommands::new(&env::current_exe().context("cannot find this program")?, &settings.sockets),
     })
 }
 

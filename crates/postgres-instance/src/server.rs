@@ -84,6 +84,11 @@ impl PostgresServer {
         self.running.as_ref().map(|running| running.started)
     }
 
+    /// Returns whether PostgreSQL is, or is about to be, a primary. Also while it stops.
+    pub(crate) fn is_primary(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.is_primary)
+    }
+
     /// Returns what changes by a reload.
     pub(crate) fn dynamic(&self) -> &Dynamic {
         &self.dynamic

@@ -19,6 +19,24 @@ pub(crate) enum Command {
         /// The folder.
         folder: PathBuf,
     },
+    /// Archive a file of `pg_wal`, for `archive_command`.
+    WalArchive {
+        /// Socket of the instance manager.
+        #[arg(long)]
+        socket: PathBuf,
+        /// Name of the file.
+        name: String,
+    },
+    /// Restore a file of `pg_wal`, for `restore_command`.
+    WalRestore {
+        /// Socket of the instance manager.
+        #[arg(long)]
+        socket: PathBuf,
+        /// Name of the file.
+        name: String,
+        /// Where PostgreSQL expects it.
+        destination: PathBuf,
+    },
     /// Run PostgreSQL, as the member of a PostgresCluster.
     Run(Box<Run>),
 }
@@ -57,6 +75,10 @@ pub(crate) struct Run {
     /// File with the password of the application's role.
     #[arg(long, env = "APPLICATION_PASSWORD", default_value = "/etc/ensemble/app/password")]
     pub(crate) application_password: PathBuf,
+    /// Folder with the credentials of the object store: `access-key-id`, `secret-access-key`, and
+    /// `ca.crt`.
+    #[arg(long, env = "ARCHIVE_SECRETS", default_value = "/etc/ensemble/archive")]
+    pub(crate) archive_secrets: PathBuf,
     /// Folder with the programs of PostgreSQL. Without it, they are found by PATH.
     #[arg(long, env = "PROGRAMS")]
     pub(crate) programs: Option<PathBuf>,

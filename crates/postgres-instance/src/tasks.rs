@@ -1,6 +1,12 @@
 //! Commands that take long: `initdb`, `pg_basebackup`, `pg_rewind`, and promotions.
 
-use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use postgres_model::{instance::Task, timeline::TimelineId};
@@ -54,8 +60,23 @@ pub(crate) async fn clone(programs: Programs, conninfo: String, folder: PathBuf)
     let dbname = format!("--dbname={conninfo}");
     let args: Vec<&str> = fixed.into_iter().chain([dbname.as_str(), "-D"]).collect();
     run(&programs, "pg_basebackup", &args, folder.clone().into()).await?;
+    keep_until_archived(&folder)?;
     let signal = folder.join("standby.signal");
     crate::durable::write(&signal, b"", 0o600).with_context(|| format!("cannot write {}", signal.display()))
+}
+
+/// Marks the WAL of a copy as not archived. `pg_basebackup` marks it as archived, and the primary may
+/// end before it is: then this copy has to archive it.
+fn keep_until_archived(folder: &Path) -> Result<()> {
+    let status = folder.join("pg_wal/archive_status");
+    let failed = || format!("cannot mark the WAL in {} as not archived", status.display());
+    for entry in fs::read_dir(&status).with_context(failed)? {
+        let path = entry.with_context(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "done") {
+            fs::rename(&path, path.with_extension("ready")).with_context(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes WAL that another member lacks.

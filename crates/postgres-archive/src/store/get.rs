@@ -71,6 +71,12 @@ impl ObjectStore {
         .await
     }
 
+    /// Returns whether an object exists.
+    pub(crate) async fn exists(&self, key: &str) -> Result<bool, StoreError> {
+        let path = self.path(Operation::Head, key)?;
+        self.retry(Operation::Head, key, || async { Ok(self.head(&path).await?.is_some()) }).await
+    }
+
     /// Reads the checksum of an object, in one attempt. Returns `None` if the object does not exist.
     pub(super) async fn head(&self, path: &Path) -> Result<Option<Option<Checksum>>, Failure> {
         let options = GetOptions { head: true, ..GetOptions::default() };

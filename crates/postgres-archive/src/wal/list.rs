@@ -33,6 +33,14 @@ pub struct ArchivedSegment {
 }
 
 impl Archive {
+    /// Returns whether a file of `pg_wal` is archived. Reads no content.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be reached within the deadline.
+    pub async fn has_wal(&self, name: WalFileName) -> Result<bool, ArchiveError> {
+        Ok(self.store().exists(&self.key(ArchiveObject::Wal(name))).await?)
+    }
+
     /// Lists the segments of a timeline from `first` on, in their order. Other objects are ignored.
     pub fn wal_segments(
         &self,

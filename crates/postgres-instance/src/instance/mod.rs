@@ -1,5 +1,6 @@
 //! The main loop: observe, plan, perform the command, and report.
 
+mod archive;
 mod observe;
 mod perform;
 mod report;
@@ -18,6 +19,7 @@ use tracing::{error, info, warn};
 
 pub(crate) use self::retry::Retry;
 use crate::{
+    archive::{ArchiveState, Archiving},
     clock::now,
     cluster::{Cluster, MemberCluster},
     control_data::ControlFile,
@@ -62,6 +64,8 @@ pub(crate) struct Instance {
     pub(crate) seals: watch::Receiver<Option<u64>>,
     pub(crate) health: Arc<Health>,
     pub(crate) probe: Probe,
+    pub(crate) archiving: Arc<Archiving>,
+    pub(crate) archive_changes: watch::Receiver<ArchiveState>,
     pub(crate) task: Option<RunningTask>,
     /// What `pg_controldata` said. `None` if it may have changed.
     pub(crate) control: Option<ControlFile>,
@@ -105,6 +109,7 @@ impl Instance {
                 () = self.election.changed() => {}
                 () = self.probe.changed() => {}
                 () = self.roles.changed() => {}
+                Ok(()) = self.archive_changes.changed() => {}
                 result = wait_for(self.task.as_mut()) => self.finish(result),
                 Ok(()) = self.clusters.changed() => {}
                 Ok(()) = self.seals.changed() => {}
@@ -131,6 +136,7 @@ impl Instance {
         self.fence.set_required(observed.cluster.as_ref().is_none_or(|view| view.fencing));
         self.election.set(plan.lease.clone());
         self.log_problem(&plan);
+        self.set_archive_context(&observed, cluster.as_ref());
         let result = match &plan.command {
             Some(command) if is_start(command) && !self.retry.is_due(now()) => Ok(false),
             Some(command) => self.perform(command, &observed, cluster.as_ref()).await.map(|()| true),
@@ -205,6 +211,7 @@ impl Instance {
     async fn terminate(mut self) {
         info!("the Pod ends: stopping PostgreSQL");
         self.task = None;
+        self.archiving.stop();
         self.server.stop(StopMode::Fast);
         let end = now() + FAST_SHUTDOWN;
         while self.server.started().is_some() {

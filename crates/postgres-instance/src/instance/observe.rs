@@ -93,7 +93,7 @@ impl Instance {
         let Some(answer) = self.answer() else {
             return Ok((newest_history(&data, control.timeline)?, None));
         };
-        match wal_end(&answer) {
+        match wal_end(&answer, self.archiving.restored_until()) {
             Some(end) if answer.in_recovery => {
                 Ok((newest.until(end), answer.at_end.then_some(answer.replayed).flatten()))
             }
@@ -114,11 +114,12 @@ impl Instance {
 }
 
 /// Returns the end of the WAL that a server has on disk. Returns `None` while a standby has not
-/// replayed what an earlier run of it received.
-pub(super) fn wal_end(answer: &Answer) -> Option<Lsn> {
+/// replayed what an earlier run of it received, or what it restored from the archive up to
+/// `restored`.
+pub(super) fn wal_end(answer: &Answer, restored: Option<Lsn>) -> Option<Lsn> {
     if !answer.in_recovery {
         return answer.flushed;
     }
-    let is_known = answer.received.is_some() || answer.at_end;
+    let is_known = answer.at_end || answer.received.is_some_and(|received| Some(received) >= restored);
     answer.received.max(answer.replayed).filter(|_| is_known)
 }

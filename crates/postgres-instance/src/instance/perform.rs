@@ -54,6 +54,7 @@ impl Instance {
             Command::Promote { timeline } => self.promote(*timeline, cluster),
             Command::Stop(mode) => {
                 self.end = self.replayed_end().filter(|_| !observed_primary(observed));
+                self.archiving.stop();
                 self.server.stop(*mode);
                 Ok(())
             }
@@ -146,6 +147,7 @@ impl Instance {
         })?;
         info!(upstream, "starting as a standby");
         let dynamic = self.standby(upstream, cluster);
+        self.archiving.server_starts();
         self.server.start_standby(&self.volume, dynamic)?;
         self.control = None;
         Ok(())
@@ -177,6 +179,7 @@ impl Instance {
     /// The configuration removes the private key first, so a receiver that has no title yet, and is
     /// not seen here, cannot connect any more.
     async fn seal(&mut self, epoch: u64, cluster: &MemberCluster) -> Result<()> {
+        self.archiving.wait();
         if self.server.started().is_some() {
             let dynamic = self.standby(None, cluster);
             self.server.reload(&self.volume, dynamic)?;
@@ -202,6 +205,7 @@ impl Instance {
         Dynamic {
             upstream: upstream.map(|member| cluster.upstream(member)),
             volume: self.disk.space().total,
+            archive_timeout: archive_timeout(cluster),
             parameters: self.parameters.accepted().clone(),
             ..Dynamic::default()
         }
@@ -214,6 +218,7 @@ impl Instance {
             upstream: None,
             sync,
             volume: self.disk.space().total,
+            archive_timeout: archive_timeout(cluster),
             parameters: self.parameters.accepted().clone(),
         })
     }
@@ -257,6 +262,11 @@ impl Instance {
         self.probe.ask_now();
         Ok(())
     }
+}
+
+/// Returns the seconds after which a segment is archived that is not full.
+fn archive_timeout(cluster: &MemberCluster) -> Option<u32> {
+    cluster.backup.as_ref().map(|backup| backup.wal.timeout_seconds)
 }
 
 fn observed_primary(observed: &Observed) -> bool {

@@ -40,7 +40,9 @@ impl Instance {
             is_empty: self.is_empty(observed),
             history: control.filter(|_| is_primary).map(|control| control.history.to_string()),
             problem: plan.problem.map(|problem| problem.to_string()),
-            positions: answer.as_ref().map_or_else(WalPositions::default, positions),
+            positions: answer.as_ref().map_or_else(WalPositions::default, |answer| {
+                positions(answer, self.archiving.restored_until())
+            }),
             sealed_epoch: self.volume.state().sealed_epoch,
             server_version: answer.as_ref().map(|answer| answer.version.clone()),
             pending_restart: answer.as_ref().is_some_and(|answer| answer.pending_restart),
@@ -54,6 +56,8 @@ impl Instance {
             free_bytes: free_bytes(&observed.space),
             total_bytes: observed.space.total,
             disk_full: is_full(plan, observed),
+            archive: self.archiving.report(),
+            backup: None,
         });
     }
 
@@ -103,11 +107,11 @@ fn free_bytes(space: &Space) -> u64 {
     space.free / unit * unit
 }
 
-fn positions(answer: &Answer) -> WalPositions {
+fn positions(answer: &Answer, restored: Option<Lsn>) -> WalPositions {
     let standby = |lsn: Option<Lsn>| lsn.filter(|_| answer.in_recovery);
     WalPositions {
         flushed: answer.flushed,
-        received: standby(wal_end(answer)),
+        received: standby(wal_end(answer, restored)),
         replayed: standby(answer.replayed),
     }
 }

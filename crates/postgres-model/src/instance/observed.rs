@@ -74,9 +74,14 @@ impl ClusterView {
         self.target.as_deref() == Some(member)
     }
 
+    /// Returns the primary, once it is both decided and confirmed.
+    pub fn confirmed_primary(&self) -> Option<&String> {
+        self.current.as_ref().filter(|current| self.target.as_ref() == Some(current))
+    }
+
     /// Returns the member to follow: the primary, once it is both decided and confirmed.
     pub(super) fn primary(&self) -> Option<&str> {
-        self.current.as_deref().filter(|current| self.is_target(current))
+        self.confirmed_primary().map(String::as_str)
     }
 }
 

@@ -1,11 +1,13 @@
 //! The report of an instance: what it answers to `GET /status`.
 
+mod archive;
 mod standby;
 mod state;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    archive::{ArchiveFailure, ArchiveReport, BackupInventory, BackupPhase, BackupReport},
     standby::{StandbyReport, SyncState, WalSenderState},
     state::InstanceState,
 };
@@ -105,6 +107,12 @@ pub struct InstanceReport {
     /// is more space.
     #[serde(default)]
     pub disk_full: bool,
+    /// State of the archive, if this member is the primary and archives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<ArchiveReport>,
+    /// The last base backup that this run of the instance was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupReport>,
 }
 
 /// Positions in the WAL of a member. Those that do not apply are absent.
@@ -176,6 +184,8 @@ impl InstanceReport {
             free_bytes: 0,
             total_bytes: 0,
             disk_full: false,
+            archive: None,
+            backup: None,
         }
     }
 
@@ -216,7 +226,9 @@ impl InstanceReport {
             ("synchronousStandbyNames", self.synchronous_standby_names.as_ref(), MAX_STANDBY_NAMES),
         ];
         let names = self.standbys.iter().map(|standby| ("standbys.name", Some(&standby.name), MAX_NAME));
-        texts.into_iter().chain(names).try_for_each(|(field, text, most)| check_text(field, text, most))
+        texts.into_iter().chain(names).try_for_each(|(field, text, most)| check_text(field, text, most))?;
+        self.archive.as_ref().map_or(Ok(()), ArchiveReport::check)?;
+        self.backup.as_ref().map_or(Ok(()), BackupReport::check)
     }
 }
 

@@ -1,0 +1,102 @@
+//! Restores files of `pg_wal` to a standby.
+
+use std::time::Duration;
+
+use postgres_archive::Restore;
+use postgres_model::{
+    instance::Moment,
+    wal_file::{SegmentSize, WalFileName},
+};
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::{
+    Archiving,
+    context::{Context, Role},
+    protocol::Answer,
+};
+use crate::clock::now;
+
+/// How long a restore may take. A standby streams from its primary instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a store that did not answer is not asked again. Each start of a standby asks for several
+/// files, and streaming begins after all of the answers.
+const OUTAGE: Duration = Duration::from_secs(30);
+
+/// Until when the store is not asked.
+#[derive(Default)]
+pub(super) struct Outage {
+    until: Moment,
+}
+
+impl Archiving {
+    /// Restores a file to `pg_wal`, if this member may have it.
+    pub(super) async fn restore(&self, name: WalFileName, file: &str) -> Answer {
+        let context = self.context.borrow().clone();
+        if !self.may_restore(name) {
+            return Answer::Missing;
+        }
+        if now() < self.outage.lock().until {
+            return Answer::Failed("the object store did not answer a moment ago".to_owned());
+        }
+        let answer = timeout(PATIENCE, self.fetch(&context, name, file)).await;
+        let answer = answer.unwrap_or_else(|_| Answer::Failed(format!("{name} did not arrive in time")));
+        match answer {
+            Answer::Done => self.permit(name, file),
+            Answer::Missing => answer,
+            Answer::Failed(reason) => {
+                warn!(%name, reason, "cannot restore a file from the archive");
+                self.outage.lock().until = now() + OUTAGE;
+                Answer::Failed(reason)
+            }
+        }
+    }
+
+    async fn fetch(&self, context: &Context, name: WalFileName, file: &str) -> Answer {
+        let archive = match self.connection.reader(context).await {
+            Ok(archive) => archive,
+            Err(failure) => return Answer::Failed(failure.message),
+        };
+        match archive.restore_wal(name, &self.wal.join(file)).await {
+            Ok(Restore::Restored) => Answer::Done,
+            Ok(Restore::NotFound) => Answer::Missing,
+            Err(error) => Answer::Failed(error.to_string()),
+        }
+    }
+
+    /// Returns whether the member may restore a file. The size of segments is that of any of them.
+    fn may_restore(&self, name: WalFileName) -> bool {
+        let context = self.context.borrow();
+        context.settings.is_some() && context.role.may_restore(name, self.size_of_segments())
+    }
+
+    /// Lets PostgreSQL have a file that is in `pg_wal`, unless the member was sealed meanwhile.
+    ///
+    /// Nothing else runs between the look at the role and the note of the position, so a seal comes
+    /// either before both or after both.
+    fn permit(&self, name: WalFileName, file: &str) -> Answer {
+        if !self.may_restore(name) {
+            return Answer::Missing;
+        }
+        if let (WalFileName::Segment(segment), Role::Follower(_)) = (name, &self.context.borrow().role) {
+            let length = std::fs::metadata(self.wal.join(file)).map_or(0, |file| file.len());
+            let size = SegmentSize::from_bytes(length).unwrap_or(SegmentSize::DEFAULT);
+            let end = segment.next(size).and_then(|next| next.start(size));
+            let mut until = self.restored_until.lock();
+            *until = (*until).max(end);
+        }
+        Answer::Done
+    }
+
+    /// Returns the size of the segments of this database.
+    fn size_of_segments(&self) -> SegmentSize {
+        let files = std::fs::read_dir(&self.wal).into_iter().flatten().flatten();
+        let mut segments = files.filter(|file| {
+            let name = file.file_name();
+            let name = name.to_str().and_then(|name| name.parse().ok());
+            matches!(name, Some(WalFileName::Segment(_)))
+        });
+        let length = segments.next().and_then(|file| file.metadata().ok()).map(|file| file.len());
+        length.and_then(|bytes| SegmentSize::from_bytes(bytes).ok()).unwrap_or(SegmentSize::DEFAULT)
+    }
+}
