@@ -2,6 +2,10 @@
 
 /// Condition: the primary takes writes.
 pub const AVAILABLE: &str = "Available";
+/// Condition: WAL is archived.
+pub const ARCHIVING: &str = "Archiving";
+/// Condition: the last backup is as recent as the schedules say.
+pub const BACKUP_RECENT: &str = "BackupRecent";
 /// Condition: another member has every acknowledged write.
 pub const DATA_SAFE: &str = "DataSafe";
 /// Condition: members are being added or removed.

@@ -62,10 +62,12 @@ mod timers;
 mod version;
 
 pub use api::{
-    AccessMode, AdoptionStatus, Bootstrap, BootstrapStatus, Durability, Failover, FormerVolumes, Initdb,
-    InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterSpec, PostgresClusterStatus,
-    PrimaryStatus, PrimaryUpdate, ReignStatus, Retention, RetentionPolicy, Role, ServiceNames, Storage,
-    SyncStatus, Synchronous, TimelineStatus, Updates,
+    AccessMode, AdoptionStatus, Backup, BackupCredentials, BackupRetention, BackupSchedule, BackupStore,
+    BackupTarget, Bootstrap, BootstrapStatus, ClusterRef, Durability, Failover, FormerVolumes, Initdb,
+    InstanceStatus, LastBackupStatus, Members, Phase, PostgresBackup, PostgresBackupPhase,
+    PostgresBackupSpec, PostgresBackupStatus, PostgresCluster, PostgresClusterSpec, PostgresClusterStatus,
+    PrimaryStatus, PrimaryUpdate, ReignStatus, Retention, RetentionPolicy, Role, SecretKey, ServiceNames,
+    Storage, SyncStatus, Synchronous, TimelineStatus, Updates, WalArchiving,
 };
 pub use build::{
     CLUSTER_LABEL, CLUSTER_UID, FENCE, FORCE_PROMOTE, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL,

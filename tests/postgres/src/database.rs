@@ -47,6 +47,35 @@ impl Database {
         Ok(database)
     }
 
+    /// Creates a namespace for a PostgresCluster.
+    ///
+    /// # Errors
+    /// Returns an error if the API server does not answer.
+    pub async fn prepare() -> Result<Self> {
+        Ok(Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() })
+    }
+
+    /// Gives the members the Secrets of the object store as they are now, as the kubelet does within a
+    /// minute.
+    ///
+    /// # Errors
+    /// Returns an error if the API server does not answer, or a file cannot be written.
+    pub async fn remount(&self) -> Result<()> {
+        for pod in self.kubelet.api::<Pod>().list(&ListParams::default()).await? {
+            self.kubelet.mount_archive(&pod.name_any(), &pod).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a primary of this epoch, or a later one, is confirmed.
+    ///
+    /// # Errors
+    /// Returns an error if that takes too long.
+    pub async fn until_epoch(&mut self, epoch: i64) -> Result<()> {
+        let what = format!("a primary of epoch {epoch}");
+        self.until(&what, |status| status.primary.epoch >= epoch && !status.primary.current.is_empty()).await
+    }
+
     /// Creates a PostgresCluster with these fields of the spec.
     ///
     /// # Errors

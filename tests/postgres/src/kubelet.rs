@@ -213,7 +213,32 @@ impl Kubelet {
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
             }
         }
+        self.mount_archive(name, pod).await?;
         Ok(true)
+    }
+
+    /// Writes the files of the projected volume of a Pod, as they are now. A Secret that is missing has
+    /// no file.
+    ///
+    /// # Errors
+    /// Returns an error if a Secret cannot be read, or a file cannot be written.
+    pub async fn mount_archive(&self, name: &str, pod: &Pod) -> Result<()> {
+        let folder = self.folder.path().join(name).join("archive");
+        for (secret, key, file) in archive_secrets(pod) {
+            let secret = self.api::<Secret>().get_opt(&secret).await?;
+            let content = secret.and_then(|secret| secret.data?.remove(&key));
+            fs::create_dir_all(&folder)?;
+            let path = folder.join(file);
+            match content {
+                Some(content) => {
+                    fs::write(&path, content.0)?;
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+                }
+                None if path.exists() => fs::remove_file(&path)?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 
     /// Prepares what a Pod mounts. Returns `None` while a Secret is missing.
@@ -273,6 +298,19 @@ impl Kubelet {
         };
         self.members.iter().map(log).collect()
     }
+}
+
+/// Returns the Secrets of the projected volumes of a Pod, and their keys and files.
+fn archive_secrets(pod: &Pod) -> Vec<(String, String, String)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let sources = volumes.filter_map(|volume| volume.projected.as_ref()?.sources.as_ref()).flatten();
+    let secrets = sources.filter_map(|source| source.secret.as_ref());
+    secrets
+        .flat_map(|secret| {
+            let items = secret.items.iter().flatten();
+            items.map(|item| (secret.name.clone(), item.key.clone(), item.path.clone()))
+        })
+        .collect()
 }
 
 /// Returns the volumes of a Pod with a Secret, and the names of the Secrets.

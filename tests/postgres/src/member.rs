@@ -125,6 +125,7 @@ impl Member {
             .args(["--volume".into(), path("volume"), "--sockets".into(), path("sockets")])
             .args(["--certificates".into(), path("certificates")])
             .args(["--application-password".into(), path("certificates/app/password")])
+            .args(["--archive-secrets".into(), path("archive")])
             .arg("--programs")
             .arg(programs::folder()?)
             .env_clear()

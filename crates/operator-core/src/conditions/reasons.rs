@@ -96,6 +96,12 @@ reasons! {
         VOLUME_TERMINATING = "VolumeTerminating",
             "The volume of a member is being deleted.",
             "A volume in use stays until its Pod is gone. The other members keep the data.";
+        BACKUP_WAITING = "BackupWaiting",
+            "The backup has not begun.",
+            "The message says what it waits for: another backup, the primary, or `spec.backup`.";
+        BACKUP_RUNNING = "BackupRunning",
+            "A member makes the backup.",
+            "";
         PODS_NOT_READY = "PodsNotReady",
             "Fewer Pods are ready than desired.",
             "Run `ensemblectl status` or `kubectl describe pod` to see what the Pods wait for.";
@@ -214,6 +220,35 @@ reasons! {
         NOT_IN_CATALOG = "NotInCatalog",
             "The manager has no image for the version of the spec.",
             "Use a version that the message lists, or add an image to `--postgres-images`.";
+        NOT_CONFIGURED = "NotConfigured",
+            "`spec.backup` is not set, so nothing is archived.",
+            "Set `spec.backup` to be able to recover from the loss of all volumes.";
+        FAILING = "Failing",
+            "WAL cannot be archived. It stays on the volumes, and fills them in the end.",
+            "The message has the words of the object store, and what to do.";
+        CONFLICT = "Conflict",
+            "The object store has other content at the place of this cluster. Nothing is overwritten, \
+             and archiving has stopped.",
+            "Find out who writes there. Then move the object away, or choose another `serverName` or \
+             prefix, and make a new backup.";
+        NEVER = "Never",
+            "The cluster has no backup yet.",
+            "Create a PostgresBackup, or wait for the schedule.";
+        STALE = "Stale",
+            "The last backup is older than twice the time between two backups of the schedule.",
+            "Read the status of the last PostgresBackups.";
+        LAST_BACKUP_FAILED = "LastBackupFailed",
+            "The last backup failed, and none is as recent as the schedule says.",
+            "The message has the reason. Mend it, and create a PostgresBackup.";
+        INVALID_SCHEDULE = "InvalidSchedule",
+            "A schedule has an invalid cron expression or time zone, so it makes no backups.",
+            "The message has the words of the parser. Mend `spec.backup.schedules`.";
+        BACKUP_FAILED = "BackupFailed",
+            "The backup was given up.",
+            "The message has the reason. Create another PostgresBackup.";
+        ARCHIVE_FAILING = "ArchiveFailing",
+            "WAL cannot be archived.",
+            "Read the condition Archiving.";
         PARAMETERS_REFUSED = "ParametersRefused",
             "PostgreSQL refuses `spec.parameters`, and runs with the former ones.",
             "The message has the words of PostgreSQL. Mend the parameter.";
@@ -310,6 +345,9 @@ reasons! {
         FAILOVER_STARTED = "FailoverStarted",
             "The primary has failed. The members are asked what they have.",
             "Look at the Pod of the former primary.";
+        BACKUP_DONE = "BackupDone",
+            "The backup is complete: everything that a recovery needs is in the object store.",
+            "";
         FAILOVER_DONE = "FailoverDone",
             "Another member has replaced the primary.",
             "";

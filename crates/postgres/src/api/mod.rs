@@ -3,10 +3,12 @@
 #![allow(unreachable_pub, reason = "KubeSchema writes a hidden copy of each struct, which nothing can reach")]
 
 mod adoption;
+mod backup;
 mod bootstrap;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod parameters;
+mod postgres_backup;
 mod replication;
 mod status;
 mod storage;
@@ -19,11 +21,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub use adoption::{AdoptionStatus, FormerVolumes};
+pub use backup::{
+    Backup, BackupCredentials, BackupRetention, BackupSchedule, BackupStore, BackupTarget, SecretKey,
+    WalArchiving,
+};
 pub use bootstrap::{Bootstrap, Initdb};
+pub use postgres_backup::{
+    ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec, PostgresBackupStatus,
+};
 pub use replication::{Durability, Failover, Synchronous};
 pub use status::{
-    BootstrapStatus, InstanceStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus, ReignStatus, Role,
-    ServiceNames, SyncStatus, TimelineStatus,
+    BootstrapStatus, InstanceStatus, LastBackupStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus,
+    ReignStatus, Role, ServiceNames, SyncStatus, TimelineStatus,
 };
 pub use storage::{AccessMode, Retention, RetentionPolicy, Storage};
 pub use updates::{PrimaryUpdate, Updates};
@@ -146,6 +155,11 @@ pub struct PostgresClusterSpec {
     /// storage describes the volume of each member.
     #[serde(default)]
     pub storage: Storage,
+
+    /// backup decides where WAL and base backups are kept, and when backups are made. Without it,
+    /// nothing is archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<Backup>,
 
     /// synchronous decides on how many standbys a commit waits.
     #[serde(default)]

@@ -4,7 +4,7 @@
 //! controller stores a decision here before it acts on it, so that the next reconcile continues
 //! after a crash.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::TimelineId};
 use schemars::JsonSchema;
@@ -96,13 +96,26 @@ pub struct PostgresClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target_version: String,
 
+    /// lastBackup is the last backup that is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_backup: Option<LastBackupStatus>,
+
+    /// firstRecoverable is the first moment that a recovery can reach: the end of the oldest backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_recoverable: Option<Time>,
+
+    /// lastArchived is the name of the last segment of WAL that was archived. It is updated at most
+    /// once a minute.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_archived: String,
+
     /// services are the names of the Services to connect to.
     #[serde(default)]
     pub services: ServiceNames,
 
     /// conditions are the latest observations: Available, DataSafe, Scaling, Upgrading,
-    /// ConfigurationApplied, StorageHealthy, VersionSupported, VolumesRetained, and Ready, which
-    /// summarizes them.
+    /// ConfigurationApplied, StorageHealthy, VersionSupported, VolumesRetained, Archiving, and Ready,
+    /// which summarizes them.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
     pub conditions: Vec<Condition>,
@@ -294,6 +307,20 @@ pub struct BootstrapStatus {
     /// done is true once the database exists. From then on, no database is ever created.
     #[serde(default)]
     pub done: bool,
+}
+
+/// A complete backup.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastBackupStatus {
+    /// name is the name of the PostgresBackup.
+    pub name: String,
+
+    /// key is the identifier of the backup in the object store.
+    pub key: String,
+
+    /// stoppedAt is the time at which the backup ended.
+    pub stopped_at: Time,
 }
 
 /// Names of the Services of a cluster.

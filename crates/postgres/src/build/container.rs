@@ -14,7 +14,7 @@ use operator_core::kind::uid;
 use postgres_model::status_api;
 
 use super::{
-    APP, PORT,
+    APP, PORT, archive,
     pod::{DATA, MemberImages, PROGRAM, RUN, SCRATCH},
     secret::Purpose,
 };
@@ -90,7 +90,9 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         startup_probe: Some(probe("/livez", 1, 60)),
         liveness_probe: Some(probe("/livez", 10, 3)),
         readiness_probe: Some(probe("/readyz", 2, 2)),
-        volume_mounts: Some(mounts.into_iter().chain(SECRETS.map(secret)).collect()),
+        volume_mounts: Some(
+            mounts.into_iter().chain(SECRETS.map(secret)).chain(archive::mount(cluster)).collect(),
+        ),
         ..Container::default()
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod access;
 pub(crate) mod application;
+mod archive;
 pub(crate) mod budget;
 mod container;
 pub(crate) mod lease;

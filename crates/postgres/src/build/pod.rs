@@ -8,8 +8,8 @@ use kube::{ResourceExt, core::ObjectMeta};
 use operator_core::owner::Owner;
 
 use super::{
-    REVISION_LABEL, ROLE_LABEL, container, member_labels, member_name, revision::revision, scheduling,
-    service::Access,
+    REVISION_LABEL, ROLE_LABEL, archive, container, member_labels, member_name, revision::revision,
+    scheduling, service::Access,
 };
 use crate::{
     api::{PostgresCluster, Role},
@@ -102,7 +102,11 @@ fn volumes(cluster: &PostgresCluster, serial: Serial) -> Vec<Volume> {
         ..Volume::default()
     };
     let secrets = container::SECRETS.map(|purpose| purpose.volume(cluster));
-    [data, empty(PROGRAM), empty(RUN), empty(SCRATCH)].into_iter().chain(secrets).collect()
+    [data, empty(PROGRAM), empty(RUN), empty(SCRATCH)]
+        .into_iter()
+        .chain(secrets)
+        .chain(archive::volume(cluster))
+        .collect()
 }
 
 #[cfg(test)]

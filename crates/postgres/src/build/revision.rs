@@ -6,8 +6,8 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::RESTART;
-use crate::api::PostgresCluster;
+use super::{RESTART, archive};
+use crate::api::{PostgresCluster, SecretKey};
 
 /// What a revision depends on.
 ///
@@ -26,6 +26,8 @@ struct Content<'a> {
     anti_affinity: bool,
     lease_seconds: u32,
     restart: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archive: Option<Vec<(&'a str, &'a SecretKey)>>,
 }
 
 /// Returns the revision of Pods with this image of PostgreSQL.
@@ -40,6 +42,7 @@ pub(crate) fn revision(cluster: &PostgresCluster, image: &str) -> String {
         topology_spread_constraints: &spec.topology_spread_constraints,
         anti_affinity: spec.anti_affinity,
         lease_seconds: spec.failover.lease_seconds,
+        archive: archive::references(cluster),
         restart: cluster.annotations().get(RESTART).map(String::as_str),
     };
     // These types have only strings as keys, so they can be serialized.

@@ -1,5 +1,6 @@
 //! Computes the reporting part of the status. Pure functions.
 
+mod archiving;
 mod deletion;
 mod fencing;
 mod storage;
@@ -112,6 +113,7 @@ pub(crate) fn status(
         let is_new = status.current_version != served.version;
         status.target_version = if is_new { served.version.clone() } else { String::new() };
     }
+    archiving::update(observed, &mut status);
     status.conditions = set_conditions(&status.conditions, &conditions, generation, now);
     status
 }
@@ -144,7 +146,7 @@ fn new_conditions(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
-) -> [NewCondition; 9] {
+) -> [NewCondition; 10] {
     let available = fencing::with_remarks(cluster, observed, available(cluster, instances, observed));
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
@@ -153,11 +155,14 @@ fn new_conditions(
     let upgrading = upgrading(cluster, observed);
     let applied = configuration_applied(cluster, observed);
     let storage = storage::storage_healthy(cluster, observed);
+    let archiving = archiving::archiving(cluster, observed);
+    let is_archiving = Some(&archiving).filter(|_| cluster.spec.backup.is_some());
     // Volumes that grow, or have little space, keep no member from its work.
     let full = Some(&storage).filter(|storage| storage.reason == reasons::FULL);
-    let parts: Vec<_> = [&available, &scaling, &upgrading, &applied].into_iter().chain(full).collect();
+    let parts: Vec<_> =
+        [&available, &scaling, &upgrading, &applied].into_iter().chain(full).chain(is_archiving).collect();
     let ready = summary(cluster, instances, &parts);
-    [available, data_safe, scaling, upgrading, applied, storage, version, retained, ready]
+    [available, data_safe, scaling, upgrading, applied, storage, version, retained, archiving, ready]
 }
 
 fn available(

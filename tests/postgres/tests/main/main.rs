@@ -9,6 +9,7 @@
 
 mod adoption;
 mod application;
+mod archive;
 mod certificates;
 mod deletion;
 mod failures;

@@ -1,0 +1,260 @@
+//! WAL in an object store.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use kube::{Api, ResourceExt};
+use operator_core::conditions::find;
+use postgres::{PostgresCluster, PostgresClusterStatus};
+use postgres_archive::Archive;
+use postgres_model::{
+    timeline::{History, TimelineId},
+    wal_file::{SegmentSize, WalSegment},
+};
+use postgres_processes::{Database, ObjectStore};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    ledger::{Application, Ledger, connect},
+    switchover::check,
+};
+
+/// Creates a database that archives to a store.
+pub(crate) async fn database(store: &ObjectStore, size: u8, backup: Value) -> Result<Database> {
+    let database = Database::prepare().await?;
+    store.create_secret(&database.kubelet, None).await?;
+    database.create(json!({"size": size, "backup": backup})).await?;
+    let mut database = database;
+    database.until_complete().await?;
+    until_archiving(&mut database, "AsSpecified").await?;
+    Ok(database)
+}
+
+/// Waits until the condition Archiving has a reason. Returns its message.
+pub(crate) async fn until_archiving(database: &mut Database, reason: &str) -> Result<String> {
+    let condition = |status: &PostgresClusterStatus| find(&status.conditions, "Archiving").cloned();
+    let what = format!("Archiving to be {reason}");
+    database.until(&what, |status| condition(status).is_some_and(|found| found.reason == reason)).await?;
+    Ok(condition(&database.status).unwrap_or_else(|| panic!("no condition")).message)
+}
+
+/// Returns the archive of the database.
+pub(crate) async fn archive(store: &ObjectStore, database: &Database) -> Result<Archive> {
+    let api: Api<PostgresCluster> = database.kubelet.api();
+    let cluster = api.get("db").await?;
+    let system =
+        cluster.status.as_ref().and_then(|status| status.system_id).context("no system identifier")?;
+    store.archive("db", &cluster.uid().unwrap_or_default(), system)
+}
+
+/// Returns all segments that are archived.
+async fn segments(archive: &Archive) -> Result<BTreeSet<WalSegment>> {
+    Ok(archive.all_segments().await?.into_keys().collect())
+}
+
+/// Returns the segments of a history between the first and the last of a list that are not in it.
+fn missing(segments: &BTreeSet<WalSegment>, history: &History) -> Vec<String> {
+    let size = SegmentSize::DEFAULT;
+    let start = |segment: &WalSegment| segment.start(size).unwrap().0;
+    let own = || segments.iter().filter(|segment| timeline_of(history, start(segment)) == segment.timeline());
+    let (Some(first), Some(last)) = (own().map(start).min(), own().map(start).max()) else {
+        return Vec::new();
+    };
+    let starts = (first..=last).step_by(usize::try_from(size.bytes()).unwrap());
+    let wanted = starts
+        .map(|start| WalSegment::at(timeline_of(history, start), postgres_model::lsn::Lsn(start), size));
+    wanted.filter(|segment| !segments.contains(segment)).map(|segment| segment.to_string()).collect()
+}
+
+/// Returns the timeline of the segment that starts at a position: the first one that does not fork
+/// before the end of the segment.
+fn timeline_of(history: &History, start: u64) -> TimelineId {
+    let end = start + SegmentSize::DEFAULT.bytes();
+    let switch = history.switches().find(|(_, fork)| end <= fork.0);
+    switch.map_or(history.timeline(), |(timeline, _)| timeline)
+}
+
+/// Waits until everything up to the present position of the primary is archived, and nothing before
+/// it is missing.
+pub(crate) async fn until_archived(
+    database: &mut Database,
+    archive: &Archive,
+) -> Result<BTreeSet<WalSegment>> {
+    let client = connect(database.primary()?).await?;
+    client.batch_execute("INSERT INTO filler VALUES ('')").await?;
+    let current = current_segment(database).await?;
+    client.batch_execute("SELECT pg_switch_wal()").await?;
+    let timeline = database.status.timeline_claimed.context("no timeline")?;
+    let check = async |_: &[postgres_processes::Member]| {
+        let found = segments(archive).await?;
+        let is_there = found.iter().any(|segment| segment.to_string() >= current);
+        let Some(history) = archive.history(timeline).await?.filter(|_| is_there) else {
+            return Ok(Err(format!("{current} is missing")));
+        };
+        let missing = missing(&found, &history);
+        Ok(if missing.is_empty() { Ok(found) } else { Err(format!("{missing:?}")) })
+    };
+    database.kubelet.until(&format!("{current} to be archived"), check).await
+}
+
+/// Starts to write rows.
+pub(crate) fn write(database: &Database) -> Result<Application> {
+    Ok(Application::start(writer(database)?, &database.kubelet.members))
+}
+
+/// Creates the ledger, whose writer may also switch WAL files.
+pub(crate) fn writer(database: &Database) -> Result<Ledger> {
+    let first = &database.kubelet.members[0];
+    let ledger = Ledger::create(first)?;
+    first.sql("CREATE TABLE filler (t text)")?;
+    first.sql("ALTER TABLE filler OWNER TO writer")?;
+    first.sql("GRANT EXECUTE ON FUNCTION pg_switch_wal() TO writer")?;
+    Ok(ledger)
+}
+
+/// Fills some segments.
+pub(crate) async fn fill(database: &mut Database, segments: u32) -> Result<()> {
+    let client = connect(database.primary()?).await?;
+    for _ in 0..segments {
+        client
+            .batch_execute(
+                "INSERT INTO filler SELECT repeat(md5(i::text), 30) FROM generate_series(1, 5000) i",
+            )
+            .await?;
+        client.batch_execute("SELECT pg_switch_wal()").await?;
+    }
+    Ok(())
+}
+
+/// Returns the name of the segment to which the primary writes.
+async fn current_segment(database: &mut Database) -> Result<String> {
+    let client = connect(database.primary()?).await?;
+    Ok(client.query_one("SELECT pg_walfile_name(pg_current_wal_insert_lsn())", &[]).await?.get(0))
+}
+
+#[tokio::test]
+async fn segments_of_all_timelines_are_archived_across_failovers() {
+    let store = ObjectStore::start().await.unwrap();
+    let mut database = database(&store, 3, store.backup()).await.unwrap();
+    let archive = archive(&store, &database).await.unwrap();
+    let application = write(&database).unwrap();
+    for victim in 1..=2 {
+        fill(&mut database, 3).await.unwrap();
+        let primary = database.status.primary.current.clone();
+        database.kubelet.member(&primary).unwrap().signal(Signal::KILL).unwrap();
+        database.until_epoch(victim + 1).await.unwrap();
+        let member = database.kubelet.member(&primary).unwrap();
+        member.wait().await.unwrap();
+        member.start().unwrap();
+        database.until_complete().await.unwrap();
+    }
+    fill(&mut database, 2).await.unwrap();
+    let found = until_archived(&mut database, &archive).await.unwrap();
+    let timelines: BTreeSet<_> = found.iter().map(|segment| segment.timeline()).collect();
+    assert_eq!(timelines.len(), 3, "{timelines:?}");
+    check(&mut database, application, "archive").await.unwrap();
+    until_archiving(&mut database, "AsSpecified").await.unwrap();
+}
+
+#[tokio::test]
+async fn store_that_is_down_stops_no_writes_and_the_next_primary_archives_the_rest() {
+    let mut store = ObjectStore::start().await.unwrap();
+    let mut database = database(&store, 3, store.backup()).await.unwrap();
+    let archive = archive(&store, &database).await.unwrap();
+    let application = write(&database).unwrap();
+    fill(&mut database, 1).await.unwrap();
+    until_archived(&mut database, &archive).await.unwrap();
+    store.stop().unwrap();
+    fill(&mut database, 6).await.unwrap();
+    let message = until_archiving(&mut database, "Failing").await.unwrap();
+    assert!(message.contains("check the endpoint"), "{message}");
+    // What only the standbys have is archived by the one that replaces the primary.
+    database.kubelet.members[0].signal(Signal::KILL).unwrap();
+    database.until_failed_over().await.unwrap();
+    store.resume().await.unwrap();
+    fill(&mut database, 1).await.unwrap();
+    until_archived(&mut database, &archive).await.unwrap();
+    until_archiving(&mut database, "AsSpecified").await.unwrap();
+    database.kubelet.members[0].wait().await.unwrap();
+    database.kubelet.members[0].start().unwrap();
+    database.until_complete().await.unwrap();
+    check(&mut database, application, "a store that is down").await.unwrap();
+}
+
+#[tokio::test]
+async fn corrected_secret_is_used_without_a_restart() {
+    let store = ObjectStore::start().await.unwrap();
+    let mut database = Database::prepare().await.unwrap();
+    database.create(json!({"size": 1, "backup": store.backup()})).await.unwrap();
+    let message = until_archiving(&mut database, "Failing").await.unwrap();
+    assert!(
+        message.contains("the key id of the Secret store") && message.contains("create the Secret"),
+        "{message}"
+    );
+    // A missing Secret stops no database.
+    database.until("a ready member", |status| status.ready_members == 1).await.unwrap();
+
+    let wrong = "not-the-right-secret";
+    store.create_secret(&database.kubelet, Some(wrong)).await.unwrap();
+    database.remount().await.unwrap();
+    let condition =
+        |status: &PostgresClusterStatus| find(&status.conditions, "Archiving").unwrap().message.clone();
+    database
+        .until("the store to deny access", |status| condition(status).contains("denies access"))
+        .await
+        .unwrap();
+    let log = database.kubelet.members[0].log();
+    assert!(!log.contains(wrong) && !condition(&database.status).contains(wrong));
+
+    store.create_secret(&database.kubelet, None).await.unwrap();
+    database.remount().await.unwrap();
+    until_archiving(&mut database, "AsSpecified").await.unwrap();
+    let archive = archive(&store, &database).await.unwrap();
+    writer(&database).unwrap();
+    until_archived(&mut database, &archive).await.unwrap();
+    database.until("the last segment", |status| !status.last_archived.is_empty()).await.unwrap();
+}
+
+#[tokio::test]
+async fn object_of_somebody_else_is_a_conflict_and_is_not_overwritten() {
+    let store = ObjectStore::start().await.unwrap();
+    let mut database = database(&store, 1, store.backup()).await.unwrap();
+    let archive = archive(&store, &database).await.unwrap();
+    writer(&database).unwrap();
+    fill(&mut database, 1).await.unwrap();
+    until_archived(&mut database, &archive).await.unwrap();
+    let name = current_segment(&mut database).await.unwrap();
+    let api: Api<PostgresCluster> = database.kubelet.api();
+    let uid = api.get("db").await.unwrap().uid().unwrap();
+    let folder = store.folder(&format!("db-{}/{}/wal/00000001", &uid[..8], archive.system()));
+    let object = folder.join(format!("{name}.zst"));
+    std::fs::write(&object, "theirs").unwrap();
+    fill(&mut database, 1).await.unwrap();
+    let message = until_archiving(&mut database, "Conflict").await.unwrap();
+    assert!(message.contains(&name) && message.contains("nothing was overwritten"), "{message}");
+    assert_eq!(std::fs::read(&object).unwrap(), b"theirs");
+    // A person moves it away.
+    std::fs::remove_file(&object).unwrap();
+    until_archived(&mut database, &archive).await.unwrap();
+    until_archiving(&mut database, "AsSpecified").await.unwrap();
+}
+
+#[tokio::test]
+async fn clusters_of_one_name_have_their_own_places() {
+    let store = ObjectStore::start().await.unwrap();
+    let mut first = database(&store, 1, store.backup()).await.unwrap();
+    let archives = [archive(&store, &first).await.unwrap()];
+    writer(&first).unwrap();
+    fill(&mut first, 1).await.unwrap();
+    until_archived(&mut first, &archives[0]).await.unwrap();
+    let before = segments(&archives[0]).await.unwrap();
+    drop(first);
+    let mut second = database(&store, 1, store.backup()).await.unwrap();
+    let archive = archive(&store, &second).await.unwrap();
+    writer(&second).unwrap();
+    until_archived(&mut second, &archive).await.unwrap();
+    assert_eq!(segments(&archives[0]).await.unwrap(), before);
+    let entries: Vec<_> = std::fs::read_dir(store.folder("")).unwrap().collect();
+    assert_eq!(entries.len(), 2, "{entries:?}");
+}
