@@ -9,6 +9,7 @@ use std::{
 
 use rustix::process::WaitStatus;
 use tokio::{io::AsyncReadExt, net::unix::pipe::Receiver};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::processes::{Process, Processes};
 
@@ -100,6 +101,49 @@ impl Programs {
         }
         let message = if errors.trim().is_empty() { output } else { errors };
         Err(ProgramError::Failed { program, status: describe(status), message: tail(&message) })
+    }
+}
+
+/// A program whose output is read while it runs. It is killed when this is dropped.
+pub(crate) struct Streaming {
+    /// Its output.
+    pub(crate) stdout: Receiver,
+    program: &'static str,
+    process: Process,
+    errors: AbortOnDropHandle<io::Result<String>>,
+}
+
+impl Programs {
+    /// Starts a program, to read its output.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be started.
+    pub(crate) fn stream(&self, program: &'static str, args: &[String]) -> Result<Streaming, ProgramError> {
+        let mut command = self.command(program);
+        command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = self.spawn(program, &mut command)?;
+        let output = |source| ProgramError::Output { program, source };
+        let missing = || output(io::ErrorKind::BrokenPipe.into());
+        let stdout: std::os::fd::OwnedFd = process.stdout.take().ok_or_else(missing)?.into();
+        let stdout = Receiver::from_owned_fd(stdout).map_err(output)?;
+        let errors = tokio::spawn(read(process.stderr.take().map(Into::into)));
+        Ok(Streaming { stdout, program, process, errors: AbortOnDropHandle::new(errors) })
+    }
+}
+
+impl Streaming {
+    /// Waits for the end of the program.
+    ///
+    /// # Errors
+    /// Returns an error with its last lines if it failed.
+    pub(crate) async fn ended(&mut self) -> Result<(), ProgramError> {
+        let status = self.process.wait().await;
+        if status.exit_status() == Some(0) {
+            return Ok(());
+        }
+        let errors = (&mut self.errors).await.ok().and_then(Result::ok).unwrap_or_default();
+        let (program, status) = (self.program, describe(status));
+        Err(ProgramError::Failed { program, status, message: tail(&errors) })
     }
 }
 

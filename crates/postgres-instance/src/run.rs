@@ -103,6 +103,9 @@ async fn run(settings: Run) -> Result<()> {
         .with_context(|| format!("cannot listen in {}", settings.sockets.display()))?;
     let instance = Instance {
         archive_changes: archiving.changes(),
+        backup_requests: status.backup_requests(),
+        switch_requests: status.switch_requests(),
+        backup: None,
         archiving,
         member: settings.member.clone(),
         cluster_uid: settings.cluster_uid.clone(),

@@ -11,7 +11,7 @@ use postgres_protocol::{
     password::scram_sha_256,
 };
 use tokio::time::timeout;
-use tokio_postgres::{Client, NoTls, error::SqlState};
+use tokio_postgres::{Client, NoTls, error::SqlState, types::ToSql};
 
 use crate::configuration::{Application, PORT, SUPERUSER};
 
@@ -164,6 +164,25 @@ impl Session {
         u32::try_from(timeline).map_err(|_| SessionError::Form(ACTION))
     }
 
+    /// Returns the position that a standby has replayed. Returns `None` on a primary.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer in time.
+    pub(crate) async fn replayed(&self) -> Result<Option<Lsn>, SessionError> {
+        let answer = self.ask().await?;
+        Ok(answer.replayed.filter(|_| answer.in_recovery))
+    }
+
+    /// Begins another WAL file, if the present one is still this. The present one can then be archived.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer in time, or is a standby.
+    pub(crate) async fn switch_wal(&self, file: &str) -> Result<(), SessionError> {
+        let parameters: [&(dyn ToSql + Sync); 1] = [&file];
+        let switched = self.client.execute(SWITCH_WAL, &parameters);
+        within("switch of the WAL file", QUERY, switched).await.map(drop)
+    }
+
     /// Writes a checkpoint, so that `pg_rewind` finds the timeline in the control file.
     ///
     /// # Errors
@@ -271,6 +290,8 @@ SELECT pg_is_in_recovery() AS in_recovery,
 const STANDBYS: &str = "\
 SELECT left(application_name, 63) AS name, state, sync_state, flush_lsn::text AS flushed
 FROM pg_stat_replication ORDER BY application_name LIMIT 64";
+
+const SWITCH_WAL: &str = "SELECT pg_switch_wal() WHERE pg_walfile_name(pg_current_wal_insert_lsn()) = $1";
 
 const TIMELINE: &str = "SELECT timeline_id FROM pg_control_checkpoint()";
 

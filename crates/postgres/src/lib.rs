@@ -10,6 +10,7 @@
 //! event_log       a log line for each change of a PostgresCluster
 //! version         the version and the image of PostgreSQL
 //! build           pure: the desired objects
+//! backups         reconciles PostgresBackups, and creates those of the schedules
 //! children        creates, updates, and deletes Services, budgets, and permissions
 //! identities      certificates of the members and of the operator
 //! secrets         reads and writes Secrets
@@ -34,6 +35,7 @@
 //! ```
 
 mod api;
+mod backups;
 mod build;
 mod children;
 mod claims;
@@ -66,9 +68,10 @@ pub use api::{
     BackupTarget, Bootstrap, BootstrapStatus, ClusterRef, Durability, Failover, FormerVolumes, Initdb,
     InstanceStatus, LastBackupStatus, Members, Phase, PostgresBackup, PostgresBackupPhase,
     PostgresBackupSpec, PostgresBackupStatus, PostgresCluster, PostgresClusterSpec, PostgresClusterStatus,
-    PrimaryStatus, PrimaryUpdate, ReignStatus, Retention, RetentionPolicy, Role, SecretKey, ServiceNames,
-    Storage, SyncStatus, Synchronous, TimelineStatus, Updates, WalArchiving,
+    PrimaryStatus, PrimaryUpdate, ReignStatus, Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey,
+    ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus, Updates, WalArchiving,
 };
+pub use backups::SCHEDULE_LABEL;
 pub use build::{
     CLUSTER_LABEL, CLUSTER_UID, FENCE, FORCE_PROMOTE, MEMBER_LABEL, PORT, RESTART, REVISION_LABEL,
     ROLE_LABEL, SWITCHOVER,

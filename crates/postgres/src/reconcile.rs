@@ -9,6 +9,7 @@ use k8s_openapi::{
         policy::v1::PodDisruptionBudget,
         rbac::v1::{Role, RoleBinding},
     },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
 use operator_core::{
@@ -23,7 +24,7 @@ use operator_core::{
     status::StatusWriter,
 };
 
-use kube::ResourceExt;
+use kube::{CustomResourceExt, ResourceExt};
 use lease::record;
 use operator_core::kind::uid;
 use parking_lot::Mutex;
@@ -34,7 +35,8 @@ use postgres_model::{
 use tokio::time::Instant;
 
 use crate::{
-    api::PostgresCluster,
+    api::{PostgresBackup, PostgresCluster},
+    backups::{BackupObjects, Members, Reconciled, Summary},
     build::{
         FENCE, FORCE_PROMOTE, RESTART, SWITCHOVER, pod::MemberImages, revision::revision,
         secret::server_names,
@@ -84,6 +86,7 @@ pub const INSTANCE_IMAGE: Setting = Setting {
 pub struct PostgresClusterController {
     clusters: Informer<PostgresCluster>,
     children: ChildObjects,
+    backups: BackupObjects,
     members: MemberObjects,
     finalizer: Finalizer,
     status: StatusWriter<PostgresCluster>,
@@ -109,6 +112,8 @@ impl Controller for PostgresClusterController {
             rule::<PostgresCluster>(UPDATE).subresource("status"),
             rule::<PostgresCluster>(UPDATE).subresource("finalizers"),
             // Patches let volumes grow, and record the members on them.
+            rule::<PostgresBackup>(LIST | WATCH | CREATE | DELETE),
+            rule::<PostgresBackup>(UPDATE).subresource("status"),
             rule::<PersistentVolumeClaim>(LIST | WATCH | CREATE | PATCH | DELETE),
             rule::<Pod>(LIST | WATCH | CREATE | PATCH | DELETE),
             rule::<Service>(GET | LIST | WATCH | CREATE | UPDATE),
@@ -126,6 +131,10 @@ impl Controller for PostgresClusterController {
 
     fn policies(_manager_namespace: &str) -> Vec<Policy> {
         protection::policies()
+    }
+
+    fn crds() -> Vec<CustomResourceDefinition> {
+        vec![PostgresCluster::crd(), PostgresBackup::crd()]
     }
 
     fn settings() -> &'static [Setting] {
@@ -157,6 +166,7 @@ impl Controller for PostgresClusterController {
         Self {
             clusters,
             children: ChildObjects::build(builder),
+            backups: BackupObjects::build(builder),
             members: MemberObjects::build(builder),
             finalizer: Finalizer::new(builder.client(), builder.objects().clone()),
             status: builder.status(),
@@ -199,10 +209,17 @@ impl Controller for PostgresClusterController {
         if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
             return Ok(Outcome::AwaitChange);
         }
-        let outcome = self.update_status(&cluster, &observed, &decision, &failures, &version).await;
+        let backups = self.reconcile_backups(&cluster, &observed).await;
+        failures.extend(backups.failures);
+        let outcome =
+            self.update_status(&cluster, &observed, &decision, &failures, &version, &backups.summary).await;
         // Awaiting cleanup needs no retry: the informers report when the old objects are gone.
         failures.into_iter().find(|failure| !matches!(failure, Error::AwaitingCleanup(_))).map_or(
-            Ok(stored.and(outcome?).and(next_look(&observed, &decision)).and(self.next_growth(&cluster))),
+            Ok(stored
+                .and(outcome?)
+                .and(next_look(&observed, &decision))
+                .and(self.next_growth(&cluster))
+                .and(backups.outcome)),
             Err,
         )
     }
@@ -270,6 +287,18 @@ impl PostgresClusterController {
         let sources = self.members.sources(cluster);
         self.reports.follow(&uid(cluster), &ObjectKey::of(cluster), &client, sources);
         Ok(())
+    }
+
+    /// Brings the backups one step further, and asks their members for what is due.
+    async fn reconcile_backups(&self, cluster: &PostgresCluster, observed: &Observed) -> Reconciled {
+        let membership = Membership::of(&self.clusters.latest(Arc::new(cluster.clone())));
+        let pods = observed.pods.iter().map(|(serial, pod)| (*serial, pod.uid.clone())).collect();
+        let members = Members { membership: &membership, reports: &observed.reports, pods };
+        let mut reconciled = self.backups.reconcile(cluster, members, Timestamp::now()).await;
+        for (serial, request) in reconciled.requests.drain(..) {
+            self.reports.request(&uid(cluster), serial, request);
+        }
+        reconciled
     }
 
     /// Returns the words of the API server about volumes that must not grow.
@@ -479,6 +508,7 @@ impl PostgresClusterController {
         decision: &Decision,
         failures: &[Error],
         version: &Result<Served, Unsupported>,
+        backups: &Summary,
     ) -> Result<Outcome, Error> {
         let latest = self.clusters.latest(cluster.clone());
         let failures: Vec<_> = failures.iter().map(Failure::from_error).collect();
@@ -501,6 +531,7 @@ impl PostgresClusterController {
                 successors: &observed.switchover.successors,
                 failures: &failures,
                 version,
+                backups,
             };
             status(known, &observation, now)
         };

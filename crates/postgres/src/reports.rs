@@ -17,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info};
 
 use crate::{
+    backups::Request,
     membership::Serial,
     status_client::{StatusClient, StatusConnection, StatusError},
 };
@@ -48,6 +49,7 @@ struct Followed {
     client: Arc<StatusClient>,
     latest: Latest,
     seal: Option<Seal>,
+    request: Option<(Request, AbortOnDropHandle<()>)>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -89,7 +91,7 @@ impl Reports {
                 let latest = Latest { report: Arc::default(), cluster, trigger };
                 let task = tokio::spawn(poll(client.clone(), source.clone(), latest.clone()));
                 let (client, task) = (client.clone(), AbortOnDropHandle::new(task));
-                Followed { source, client, latest, seal: None, _task: task }
+                Followed { source, client, latest, seal: None, request: None, _task: task }
             });
         }
     }
@@ -110,6 +112,20 @@ impl Reports {
             let (client, source, latest) = (pod.client.clone(), pod.source.clone(), pod.latest.clone());
             let task = AbortOnDropHandle::new(tokio::spawn(seal(client, source, latest, epoch)));
             pod.seal = Some(Seal { epoch, task });
+        }
+    }
+
+    /// Asks a member for something that its report tells when it is done. Does nothing while it is
+    /// asked for the same.
+    pub(crate) fn request(&self, uid: &str, serial: Serial, request: Request) {
+        let mut clusters = self.clusters.lock();
+        let Some(pod) = clusters.get_mut(uid).and_then(|followed| followed.get_mut(&serial)) else { return };
+        let is_asked =
+            pod.request.as_ref().is_some_and(|(known, task)| *known == request && !task.is_finished());
+        if !is_asked {
+            let (client, source, latest) = (pod.client.clone(), pod.source.clone(), pod.latest.clone());
+            let task = AbortOnDropHandle::new(tokio::spawn(send(client, source, latest, request.clone())));
+            pod.request = Some((request, task));
         }
     }
 
@@ -178,6 +194,28 @@ async fn follow(
             Ok(report) => return StatusError::OtherPod(report.pod_uid),
             Err(error) => return error,
         }
+    }
+}
+
+async fn send(client: Arc<StatusClient>, source: Source, latest: Latest, request: Request) {
+    let sent = async {
+        let mut connection = client.connect(source.address, &source.host).await?;
+        let report = match &request {
+            Request::Backup { uid, immediate_checkpoint } => {
+                connection.backup(uid, *immediate_checkpoint).await?
+            }
+            Request::SwitchWal(file) => connection.switch_wal(file).await?,
+        };
+        if report.pod_uid == source.pod_uid { Ok(report) } else { Err(StatusError::OtherPod(report.pod_uid)) }
+    };
+    match sent.await {
+        Ok(report) => latest.publish(Some(report)),
+        Err(error) => debug!(
+            member = source.host,
+            ?request,
+            error = chain(&error),
+            "the member did not accept a request"
+        ),
     }
 }
 

@@ -137,6 +137,28 @@ impl StatusConnection {
         self.send("POST", "/seal", body, LIMIT).await
     }
 
+    /// Asks the member for a base backup. Returns its report when the backup has begun.
+    ///
+    /// # Errors
+    /// Returns an error if the member does not answer, or refuses because another backup runs.
+    pub async fn backup(
+        &mut self,
+        uid: &str,
+        immediate_checkpoint: bool,
+    ) -> Result<InstanceReport, StatusError> {
+        let body = serde_json::json!({"uid": uid, "immediateCheckpoint": immediate_checkpoint});
+        self.send("POST", "/backup", body.to_string().into(), LIMIT).await
+    }
+
+    /// Asks the primary to finish a WAL file, if it is still the present one.
+    ///
+    /// # Errors
+    /// Returns an error if the member does not answer, or refuses.
+    pub async fn switch_wal(&mut self, file: &str) -> Result<InstanceReport, StatusError> {
+        let body = serde_json::json!({"file": file});
+        self.send("POST", "/switch-wal", body.to_string().into(), LIMIT).await
+    }
+
     async fn send(
         &mut self,
         method: &str,

@@ -96,7 +96,9 @@ impl Database {
             ("nodeSelector", Kubelet::node_selector()),
         ];
         let fields = spec.as_object_mut().context("the spec is no object")?;
-        fields.extend(fixed.map(|(name, value)| (name.to_owned(), value)));
+        for (name, value) in fixed {
+            fields.entry(name).or_insert(value);
+        }
         let cluster = json!({
             "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
             "metadata": {"name": NAME}, "spec": spec,

@@ -267,6 +267,7 @@ impl Kubelet {
             folder,
             cluster: cluster.clone(),
             cluster_uid: variable(pod, "CLUSTER_UID").context("the Pod names no cluster")?,
+            lease_seconds: variable(pod, "LEASE_SECONDS").context("the Pod has no Lease")?,
             namespace: self.namespace.to_string(),
             volume: self.volumes.get(name).copied(),
         }))

@@ -14,6 +14,7 @@ mod volume;
 pub use api_proxy::ApiProxy;
 pub use database::Database;
 pub use kubelet::Kubelet;
-pub use member::Member;
+pub use member::{Member, run_as_postgres};
 pub use object_store::ObjectStore;
+pub use programs::folder as program_folder;
 pub use volume::Volume;

@@ -37,6 +37,7 @@ pub struct Member {
     folder: PathBuf,
     cluster: String,
     cluster_uid: String,
+    lease_seconds: String,
     namespace: String,
     child: Option<Child>,
     /// Its volume, if that has a size of its own. Dropped after the processes have ended.
@@ -52,6 +53,7 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) cluster: String,
     pub(crate) cluster_uid: String,
+    pub(crate) lease_seconds: String,
     pub(crate) namespace: String,
     /// Size of the volume, in MiB. `None`: that of the file system of the tests.
     pub(crate) volume: Option<u64>,
@@ -79,6 +81,7 @@ impl Member {
             is_ready: false,
             cluster: place.cluster,
             cluster_uid: place.cluster_uid,
+            lease_seconds: place.lease_seconds,
             namespace: place.namespace,
             child: None,
             volume,
@@ -121,7 +124,7 @@ impl Member {
             .args(["--cluster", &self.cluster, "--namespace", &self.namespace, "--member", &self.name])
             .args(["--cluster-uid", &self.cluster_uid, "--pod-uid", pod_uid])
             .args(["--address", &self.address.to_string()])
-            .args(["--lease-seconds", &LEASE_SECONDS.to_string()])
+            .args(["--lease-seconds", &self.lease_seconds])
             .args(["--volume".into(), path("volume"), "--sockets".into(), path("sockets")])
             .args(["--certificates".into(), path("certificates")])
             .args(["--application-password".into(), path("certificates/app/password")])
@@ -283,4 +286,25 @@ fn give(path: &Path, user: (u32, u32)) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Gives a folder to the user of PostgreSQL, and runs a program as that user. Returns what it printed.
+///
+/// # Errors
+/// Returns an error with what it printed if it fails.
+pub fn run_as_postgres(folder: &Path, program: &str, args: &[&str]) -> Result<String> {
+    give(folder, user()?)?;
+    let log = folder.join("output");
+    // A server that the program starts keeps the pipe of an output open.
+    let output = Command::new("setpriv")
+        .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", program])
+        .args(args)
+        .stdin(std::process::Stdio::null())
+        .stdout(File::create(&log)?)
+        .stderr(File::create(folder.join("errors"))?)
+        .status()
+        .with_context(|| format!("cannot run {program}"))?;
+    let errors = fs::read_to_string(folder.join("errors"))?;
+    ensure!(output.success(), "{program}: {errors}");
+    Ok(fs::read_to_string(log)?)
 }

@@ -10,7 +10,10 @@ const VARIABLE: &str = "ENSEMBLE_POSTGRES_PROGRAMS";
 const FOLDER: &str = "/usr/lib/postgresql";
 
 /// Returns the folder with the programs of PostgreSQL.
-pub(crate) fn folder() -> Result<PathBuf> {
+///
+/// # Errors
+/// Returns an error if this machine has none.
+pub fn folder() -> Result<PathBuf> {
     if let Some(folder) = env::var_os(VARIABLE) {
         return Ok(folder.into());
     }

@@ -89,7 +89,7 @@ impl Archiving {
     }
 
     /// Returns the size of the segments of this database.
-    fn size_of_segments(&self) -> SegmentSize {
+    pub(super) fn size_of_segments(&self) -> SegmentSize {
         let files = std::fs::read_dir(&self.wal).into_iter().flatten().flatten();
         let mut segments = files.filter(|file| {
             let name = file.file_name();

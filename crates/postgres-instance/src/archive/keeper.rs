@@ -52,6 +52,10 @@ impl Archiving {
     /// Claims the archive, and sends the histories of a new primary.
     async fn set_up(&self, context: &Context, is_new: bool) -> Result<(), ArchiveFailure> {
         let archive = self.connection.writer(context).await?;
-        if is_new { self.push_histories(&archive, context).await } else { Ok(()) }
+        if is_new {
+            self.push_histories(&archive, context).await?;
+            self.push_unmarked(&archive, context).await?;
+        }
+        Ok(())
     }
 }

@@ -16,13 +16,16 @@
 //! - PostgreSQL runs on without the store.
 
 mod ahead;
+mod backup;
 mod connection;
 mod context;
 mod failure;
 mod fetch;
 mod keeper;
+mod label;
 mod protocol;
 mod push;
+mod retention;
 mod settings;
 mod socket;
 mod state;
@@ -39,6 +42,7 @@ use tokio::sync::watch;
 
 use self::{ahead::Ahead, connection::Connection, fetch::Outage, state::State};
 pub(crate) use self::{
+    backup::{BackupTools, RunningBackup},
     context::{Context, Role},
     protocol::{Answer, Request, SOCKET},
     settings::BackupSettings,
@@ -77,6 +81,7 @@ impl Archiving {
         });
         tokio::spawn(socket::serve(listener, archiving.clone()));
         tokio::spawn(keeper::run(archiving.clone()));
+        tokio::spawn(retention::run(archiving.clone()));
         Ok(archiving)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postgres_archive::Archive;
 use postgres_model::{
     report::ArchiveFailure,
-    wal_file::{SegmentSize, WalFileName},
+    wal_file::{SegmentSize, WalFileName, WalSegment},
 };
 use tokio::time::{sleep, timeout};
 use tracing::{error, info};
@@ -154,6 +154,52 @@ impl Archiving {
             }
         }
         Ok(())
+    }
+}
+
+impl Archiving {
+    /// Archives segments of former timelines that PostgreSQL has not marked at all.
+    ///
+    /// A standby marks a segment when it receives the first byte of the next one. A promotion at the
+    /// end of a segment leaves that segment without a mark, and nobody else archives it.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be reached, or has another content of a segment.
+    pub(super) async fn push_unmarked(
+        &self,
+        archive: &Archive,
+        context: &Context,
+    ) -> Result<(), ArchiveFailure> {
+        let Role::Primary(history) = &context.role else { return Ok(()) };
+        let size = self.size_of_segments();
+        let is_former = |segment: &WalSegment| {
+            segment.timeline() != history.timeline()
+                && is_part_of(history, WalFileName::Segment(*segment), size)
+                && !self.is_marked(*segment)
+        };
+        for segment in self.segments().into_iter().filter(is_former) {
+            let path = self.wal.join(segment.to_string());
+            let archived = archive.archive_wal(WalFileName::Segment(segment), &path).await;
+            archived.map_err(|error| failure::of(&error))?;
+            info!(%segment, "archived a segment at the end of a former timeline");
+        }
+        Ok(())
+    }
+
+    /// Returns the segments in `pg_wal`.
+    fn segments(&self) -> Vec<WalSegment> {
+        let files = std::fs::read_dir(&self.wal).into_iter().flatten().flatten();
+        let segment = |file: std::fs::DirEntry| match file.file_name().to_str()?.parse().ok()? {
+            WalFileName::Segment(segment) => Some(segment),
+            _ => None,
+        };
+        files.filter_map(segment).collect()
+    }
+
+    /// Returns whether PostgreSQL has archived a segment, or is about to.
+    fn is_marked(&self, segment: WalSegment) -> bool {
+        let status = self.wal.join("archive_status");
+        ["ready", "done"].iter().any(|mark| status.join(format!("{segment}.{mark}")).exists())
     }
 }
 

@@ -1,12 +1,14 @@
 //! What the archive may do, by what this member is.
 
 use postgres_model::instance::{DataDirectory, Observed, Server, Task};
+use tracing::warn;
 
 use super::Instance;
 use crate::{
-    archive::{Context, Role},
+    archive::{BackupTools, Context, Role, RunningBackup},
     clock::now,
     cluster::MemberCluster,
+    session::Session,
 };
 
 impl Instance {
@@ -26,6 +28,42 @@ impl Instance {
             stopping: is_stopping.then(|| since.unwrap_or_else(now)),
             last_backup: cluster.last_backup.clone(),
         });
+    }
+
+    /// Starts a backup that is asked for, and gives up one that would disturb a promotion.
+    pub(super) fn consider_backup(&mut self) {
+        let request = self.backup_requests.borrow_and_update().clone();
+        let is_primary = self.server.is_primary();
+        if let Some(backup) = self.backup.as_mut().filter(|_| is_primary) {
+            backup.note_primary();
+        }
+        let is_busy = |backup: &RunningBackup, uid: &str| backup.runs() || backup.is_of(uid);
+        let is_running = self.answer().is_some() && !self.is_stopping();
+        let Some(request) = request.filter(|_| is_running) else { return };
+        if !self.backup.as_ref().is_some_and(|backup| is_busy(backup, &request.uid)) {
+            let tools = BackupTools {
+                archiving: self.archiving.clone(),
+                programs: self.server.programs.clone(),
+                socket: self.socket.clone(),
+                member: self.member.clone(),
+            };
+            self.backup = Some(RunningBackup::start(tools, request));
+        }
+    }
+
+    /// Begins another WAL file, if a backup waits for the present one.
+    pub(super) fn switch_wal(&mut self) {
+        let file = self.switch_requests.borrow_and_update().clone();
+        let is_primary = self.answer().is_some_and(|answer| !answer.in_recovery);
+        if let Some(file) = file.filter(|_| is_primary) {
+            let socket = self.socket.clone();
+            tokio::spawn(async move {
+                let switched = async { Session::connect(&socket).await?.switch_wal(&file).await };
+                if let Err(error) = switched.await {
+                    warn!(file, %error, "cannot begin another WAL file");
+                }
+            });
+        }
     }
 
     fn archive_role(&self, observed: &Observed) -> Role {

@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 
 pub(crate) use self::retry::Retry;
 use crate::{
-    archive::{ArchiveState, Archiving},
+    archive::{ArchiveState, Archiving, RunningBackup},
     clock::now,
     cluster::{Cluster, MemberCluster},
     control_data::ControlFile,
@@ -31,7 +31,7 @@ use crate::{
     roles::Roles,
     server::PostgresServer,
     session::Answer,
-    status_api::{Health, StatusHandle},
+    status_api::{BackupRequest, Health, StatusHandle},
     tasks::RunningTask,
     volume::Volume,
 };
@@ -66,6 +66,10 @@ pub(crate) struct Instance {
     pub(crate) probe: Probe,
     pub(crate) archiving: Arc<Archiving>,
     pub(crate) archive_changes: watch::Receiver<ArchiveState>,
+    pub(crate) backup_requests: watch::Receiver<Option<BackupRequest>>,
+    pub(crate) switch_requests: watch::Receiver<Option<String>>,
+    /// The last backup that was asked for.
+    pub(crate) backup: Option<RunningBackup>,
     pub(crate) task: Option<RunningTask>,
     /// What `pg_controldata` said. `None` if it may have changed.
     pub(crate) control: Option<ControlFile>,
@@ -110,6 +114,9 @@ impl Instance {
                 () = self.probe.changed() => {}
                 () = self.roles.changed() => {}
                 Ok(()) = self.archive_changes.changed() => {}
+                Ok(()) = self.backup_requests.changed() => {}
+                Ok(()) = self.switch_requests.changed() => self.switch_wal(),
+                () = backup_changed(self.backup.as_ref()) => {}
                 result = wait_for(self.task.as_mut()) => self.finish(result),
                 Ok(()) = self.clusters.changed() => {}
                 Ok(()) = self.seals.changed() => {}
@@ -137,6 +144,7 @@ impl Instance {
         self.election.set(plan.lease.clone());
         self.log_problem(&plan);
         self.set_archive_context(&observed, cluster.as_ref());
+        self.consider_backup();
         let result = match &plan.command {
             Some(command) if is_start(command) && !self.retry.is_due(now()) => Ok(false),
             Some(command) => self.perform(command, &observed, cluster.as_ref()).await.map(|()| true),
@@ -241,6 +249,17 @@ impl Instance {
 /// Returns whether a command starts something that can fail again and again.
 fn is_start(command: &Command) -> bool {
     !matches!(command, Command::Stop(_) | Command::Seal { .. } | Command::Follow { .. })
+}
+
+/// Waits until a backup reports something else.
+async fn backup_changed(backup: Option<&RunningBackup>) {
+    let changed = match backup {
+        Some(backup) => backup.changes().changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending::<()>().await;
+    }
 }
 
 async fn wait_for(task: Option<&mut RunningTask>) -> Result<()> {

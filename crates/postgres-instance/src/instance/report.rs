@@ -9,7 +9,7 @@ use postgres_model::{
 };
 
 use super::{Instance, observe::wal_end};
-use crate::session::Answer;
+use crate::{archive::RunningBackup, session::Answer};
 
 /// Free bytes are reported in parts of the volume, so that not every row is a change.
 const FREE_PARTS: u64 = 128;
@@ -57,7 +57,7 @@ impl Instance {
             total_bytes: observed.space.total,
             disk_full: is_full(plan, observed),
             archive: self.archiving.report(),
-            backup: None,
+            backup: self.backup.as_ref().map(RunningBackup::report),
         });
     }
 

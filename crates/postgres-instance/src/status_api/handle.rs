@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use postgres_model::report::InstanceReport;
+use serde::Deserialize;
 use tokio::sync::watch;
 
 /// State that the main loop and the status API share. Cheap to clone; all clones share it.
@@ -24,13 +25,31 @@ use tokio::sync::watch;
 pub struct StatusHandle {
     report: watch::Sender<Arc<InstanceReport>>,
     seal: watch::Sender<Option<u64>>,
+    backup: watch::Sender<Option<BackupRequest>>,
+    switch: watch::Sender<Option<String>>,
+}
+
+/// Request for a base backup.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupRequest {
+    /// UID of the PostgresBackup. The same one is never made twice by one run of the instance.
+    pub uid: String,
+    /// Whether to begin with a checkpoint at full speed.
+    #[serde(default)]
+    pub immediate_checkpoint: bool,
 }
 
 impl StatusHandle {
     /// Creates the state with the first report, whose sequence becomes 1.
     pub fn new(first: InstanceReport) -> Self {
         let first = InstanceReport { sequence: 1, ..first };
-        Self { report: watch::Sender::new(Arc::new(first)), seal: watch::Sender::new(None) }
+        Self {
+            report: watch::Sender::new(Arc::new(first)),
+            seal: watch::Sender::new(None),
+            backup: watch::Sender::new(None),
+            switch: watch::Sender::new(None),
+        }
     }
 
     /// Replaces the report and answers long polls, if anything but the sequence has changed. Sets the
@@ -59,6 +78,31 @@ impl StatusHandle {
             }
             is_higher
         });
+    }
+
+    /// Returns the last request for a backup.
+    pub(crate) fn backup_requests(&self) -> watch::Receiver<Option<BackupRequest>> {
+        self.backup.subscribe()
+    }
+
+    /// Returns the last WAL file that a primary should finish. Each request is a change.
+    pub(crate) fn switch_requests(&self) -> watch::Receiver<Option<String>> {
+        self.switch.subscribe()
+    }
+
+    /// Asks the main loop for a backup.
+    pub(super) fn request_backup(&self, request: BackupRequest) {
+        self.backup.send_replace(Some(request));
+    }
+
+    /// Asks the main loop to finish a WAL file.
+    pub(super) fn request_switch(&self, file: String) {
+        self.switch.send_replace(Some(file));
+    }
+
+    /// Waits for a report about a backup.
+    pub(super) async fn report_of_backup(&self, uid: &str) -> Arc<InstanceReport> {
+        self.report_with(|report| report.backup.as_ref().is_some_and(|backup| backup.uid == uid)).await
     }
 
     /// Waits for a report with another sequence.

@@ -26,6 +26,8 @@ pub struct Limits {
     pub body: Duration,
     /// Timeout of a seal.
     pub seal: Duration,
+    /// How long a backup may take to begin.
+    pub backup: Duration,
     /// Minimum time between two reads of the certificates. A new connection triggers the read.
     pub certificate_refresh: Duration,
 }
@@ -48,6 +50,7 @@ impl Default for Limits {
             age: Duration::from_hours(1),
             body: Duration::from_secs(5),
             seal: Duration::from_secs(30),
+            backup: Duration::from_secs(3),
             certificate_refresh: Duration::from_secs(1),
         }
     }

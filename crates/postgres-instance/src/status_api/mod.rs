@@ -43,7 +43,12 @@ use status::Status;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{certificates::CertificateError, handle::StatusHandle, health::Health, limits::Limits};
+pub use self::{
+    certificates::CertificateError,
+    handle::{BackupRequest, StatusHandle},
+    health::Health,
+    limits::Limits,
+};
 
 /// Addresses, certificates, and limits of the status API.
 #[derive(Clone, Debug)]

@@ -17,6 +17,10 @@ pub(super) enum Route {
     Status(Poll),
     /// `POST /seal`.
     Seal,
+    /// `POST /backup`.
+    Backup,
+    /// `POST /switch-wal`.
+    SwitchWal,
 }
 
 /// Query of `GET /status`.
@@ -55,9 +59,13 @@ impl Route {
         match (path, method) {
             ("/status", &Method::GET) => Poll::parse(query.unwrap_or_default()).map(Self::Status),
             ("/status", _) => Err(Refusal::Method("GET")),
-            ("/seal", &Method::POST) if client == Client::Operator => Ok(Self::Seal),
-            ("/seal", &Method::POST) => Err(Refusal::Forbidden(Client::Operator)),
-            ("/seal", _) => Err(Refusal::Method("POST")),
+            ("/seal" | "/backup" | "/switch-wal", &Method::POST) if client != Client::Operator => {
+                Err(Refusal::Forbidden(Client::Operator))
+            }
+            ("/seal", &Method::POST) => Ok(Self::Seal),
+            ("/backup", &Method::POST) => Ok(Self::Backup),
+            ("/switch-wal", &Method::POST) => Ok(Self::SwitchWal),
+            ("/seal" | "/backup" | "/switch-wal", _) => Err(Refusal::Method("POST")),
             _ => Err(Refusal::NotFound),
         }
     }
@@ -93,7 +101,9 @@ impl From<Refusal> for Response {
                 let line = format!("the common name of the certificate must be {OPERATOR}{others}");
                 text(StatusCode::FORBIDDEN, &line)
             }
-            Refusal::NotFound => text(StatusCode::NOT_FOUND, "the paths are /status and /seal"),
+            Refusal::NotFound => {
+                text(StatusCode::NOT_FOUND, "the paths are /status, /seal, /backup, and /switch-wal")
+            }
             Refusal::Method(allowed) => method_not_allowed(allowed),
             Refusal::Query(problem) => text(StatusCode::BAD_REQUEST, &problem),
         }
@@ -115,6 +125,9 @@ mod tests {
         for (client, method, path, expected) in [
             (Operator, Method::GET, "/status", status),
             (Operator, Method::POST, "/seal", Ok(Route::Seal)),
+            (Operator, Method::POST, "/backup", Ok(Route::Backup)),
+            (Operator, Method::POST, "/switch-wal", Ok(Route::SwitchWal)),
+            (Operator, Method::GET, "/backup", Err(Some("POST"))),
             (Operator, Method::POST, "/status", Err(Some("GET"))),
             (Operator, Method::GET, "/seal", Err(Some("POST"))),
             (Member, Method::GET, "/status", status),
@@ -134,6 +147,8 @@ mod tests {
         }
         for (client, method, path, lowest) in [
             (Member, Method::POST, "/seal", Operator),
+            (Member, Method::POST, "/backup", Operator),
+            (Member, Method::POST, "/switch-wal", Operator),
             (Unknown, Method::POST, "/seal", Member),
             (Unknown, Method::GET, "/status", Member),
             (Unknown, Method::GET, "/", Member),

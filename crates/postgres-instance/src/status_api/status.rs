@@ -2,15 +2,15 @@
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{Request, StatusCode, body::Incoming};
-use postgres_model::report::InstanceReport;
-use serde::Deserialize;
+use postgres_model::report::{BackupPhase, BackupReport, InstanceReport};
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
     client::Client,
-    handle::StatusHandle,
+    handle::{BackupRequest, StatusHandle},
     limits::{Limits, MAX_BODY},
     response::{Response, json, text},
     route::{Poll, Route},
@@ -24,6 +24,12 @@ pub(super) struct Status {
     pub(super) stop: CancellationToken,
 }
 
+/// Body of `POST /switch-wal`.
+#[derive(Deserialize)]
+struct SwitchRequest {
+    file: String,
+}
+
 /// Body of `POST /seal`.
 #[derive(Deserialize)]
 struct SealRequest {
@@ -35,8 +41,21 @@ impl Handler for Status {
         let uri = request.uri();
         match Route::of(client, request.method(), uri.path(), uri.query()) {
             Ok(Route::Status(poll)) => self.status(poll).await,
-            Ok(Route::Seal) => match self.read(request.into_body()).await {
-                Ok(request) => self.seal(request.epoch).await,
+            Ok(Route::Seal) => {
+                match self.read(request.into_body(), r#"the epoch, such as {"epoch": 7}"#).await {
+                    Ok(SealRequest { epoch }) => self.seal(epoch).await,
+                    Err(refusal) => refusal,
+                }
+            }
+            Ok(Route::Backup) => match self.read(request.into_body(), "the UID of a PostgresBackup").await {
+                Ok(request) => self.backup(request).await,
+                Err(refusal) => refusal,
+            },
+            Ok(Route::SwitchWal) => match self.read(request.into_body(), "the name of a WAL file").await {
+                Ok(SwitchRequest { file }) => {
+                    self.handle.request_switch(file);
+                    report(&self.handle.report())
+                }
                 Err(refusal) => refusal,
             },
             Err(refusal) => refusal.into(),
@@ -68,8 +87,31 @@ impl Status {
         text(StatusCode::SERVICE_UNAVAILABLE, &line)
     }
 
-    /// Reads the body of `POST /seal`.
-    async fn read(&self, body: Incoming) -> Result<SealRequest, Response> {
+    /// Asks for a backup, unless another one runs.
+    async fn backup(&self, request: BackupRequest) -> Response {
+        let present = self.handle.report().backup.clone();
+        let runs = |backup: &BackupReport| {
+            backup.uid != request.uid
+                && matches!(backup.phase, BackupPhase::Copying | BackupPhase::WaitingForWal)
+        };
+        if present.as_ref().is_some_and(runs) {
+            return text(StatusCode::CONFLICT, "another backup runs; retry when it has ended");
+        }
+        info!(uid = request.uid, "received a request for a backup");
+        let uid = request.uid.clone();
+        self.handle.request_backup(request);
+        tokio::select! {
+            biased;
+            started = self.handle.report_of_backup(&uid) => report(&started),
+            () = sleep(self.limits.backup) => {
+                text(StatusCode::SERVICE_UNAVAILABLE, "the backup has not begun: PostgreSQL does not run; retry")
+            }
+            () = self.stop.cancelled() => text(StatusCode::SERVICE_UNAVAILABLE, "the instance stops"),
+        }
+    }
+
+    /// Reads the body of a request.
+    async fn read<T: DeserializeOwned>(&self, body: Incoming, content: &str) -> Result<T, Response> {
         let body = timeout(self.limits.body, Limited::new(body, MAX_BODY).collect()).await;
         let body =
             body.map_err(|_late| text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))?;
@@ -81,7 +123,7 @@ impl Status {
             }
         })?;
         serde_json::from_slice(&body.to_bytes()).map_err(|error| {
-            let line = format!("cannot read the body: {error}; send the epoch, such as {{\"epoch\": 7}}");
+            let line = format!("cannot read the body: {error}; send {content}");
             text(StatusCode::BAD_REQUEST, &line)
         })
     }

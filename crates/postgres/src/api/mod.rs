@@ -32,7 +32,7 @@ pub use postgres_backup::{
 pub use replication::{Durability, Failover, Synchronous};
 pub use status::{
     BootstrapStatus, InstanceStatus, LastBackupStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus,
-    ReignStatus, Role, ServiceNames, SyncStatus, TimelineStatus,
+    ReignStatus, Role, ScheduleStatus, ServiceNames, SyncStatus, TimelineStatus,
 };
 pub use storage::{AccessMode, Retention, RetentionPolicy, Storage};
 pub use updates::{PrimaryUpdate, Updates};

@@ -109,13 +109,18 @@ pub struct PostgresClusterStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_archived: String,
 
+    /// schedules says until when each schedule of spec.backup has made its backups.
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedules: Vec<ScheduleStatus>,
+
     /// services are the names of the Services to connect to.
     #[serde(default)]
     pub services: ServiceNames,
 
     /// conditions are the latest observations: Available, DataSafe, Scaling, Upgrading,
-    /// ConfigurationApplied, StorageHealthy, VersionSupported, VolumesRetained, Archiving, and Ready,
-    /// which summarizes them.
+    /// ConfigurationApplied, StorageHealthy, VersionSupported, VolumesRetained, Archiving,
+    /// BackupRecent, and Ready, which summarizes them.
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     #[serde(default)]
     pub conditions: Vec<Condition>,
@@ -321,6 +326,17 @@ pub struct LastBackupStatus {
 
     /// stoppedAt is the time at which the backup ended.
     pub stopped_at: Time,
+}
+
+/// State of a schedule.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleStatus {
+    /// name is the name of the schedule.
+    pub name: String,
+
+    /// lastTime is the time up to which the backups of the schedule have been created.
+    pub last_time: Time,
 }
 
 /// Names of the Services of a cluster.

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 pub(crate) use self::deletion::terminating;
 use crate::{
     api::{InstanceStatus, Members, Phase, PostgresCluster, PostgresClusterStatus, PrimaryUpdate},
+    backups::Summary,
     build::{SWITCHOVER, member_name, selector_string, service},
     condition_types::{AVAILABLE, CONFIGURATION_APPLIED, DATA_SAFE, SCALING, UPGRADING, VERSION_SUPPORTED},
     decide::{FailoverObstacle, Volume, VolumeProblem, adoption::AdoptionProblem},
@@ -61,6 +62,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) failures: &'a [Failure],
     /// The version that runs.
     pub(crate) version: &'a Result<Served, Unsupported>,
+    /// The backups of the cluster.
+    pub(crate) backups: &'a Summary,
 }
 
 /// A failed write.
@@ -95,7 +98,7 @@ pub(crate) fn status(
         }
     }
     let generation = cluster.metadata.generation.unwrap_or_default();
-    let conditions = new_conditions(cluster, &status.instances, observed);
+    let conditions = new_conditions(cluster, &status.instances, observed, now);
     status.phase = phase(observed);
     status.reason = conditions.last().map_or_else(String::new, |ready| ready.reason.to_owned());
     status.control_paused = cluster.spec.paused;
@@ -146,7 +149,8 @@ fn new_conditions(
     cluster: &PostgresCluster,
     instances: &[InstanceStatus],
     observed: &Observation<'_>,
-) -> [NewCondition; 10] {
+    now: Timestamp,
+) -> [NewCondition; 11] {
     let available = fencing::with_remarks(cluster, observed, available(cluster, instances, observed));
     let data_safe = data_safe(cluster, observed);
     let scaling = scaling(cluster, instances, observed);
@@ -156,13 +160,14 @@ fn new_conditions(
     let applied = configuration_applied(cluster, observed);
     let storage = storage::storage_healthy(cluster, observed);
     let archiving = archiving::archiving(cluster, observed);
+    let recent = observed.backups.condition(cluster, now);
     let is_archiving = Some(&archiving).filter(|_| cluster.spec.backup.is_some());
     // Volumes that grow, or have little space, keep no member from its work.
     let full = Some(&storage).filter(|storage| storage.reason == reasons::FULL);
     let parts: Vec<_> =
         [&available, &scaling, &upgrading, &applied].into_iter().chain(full).chain(is_archiving).collect();
     let ready = summary(cluster, instances, &parts);
-    [available, data_safe, scaling, upgrading, applied, storage, version, retained, archiving, ready]
+    [available, data_safe, scaling, upgrading, applied, storage, version, retained, archiving, recent, ready]
 }
 
 fn available(

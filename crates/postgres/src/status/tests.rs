@@ -62,6 +62,7 @@ pub(super) fn status_of(cluster: &PostgresCluster, members: &[Serial]) -> Postgr
         successors: &[],
         failures: &[],
         version: &Ok(served(None)),
+        backups: &Summary::default(),
     };
     status(cluster, &observed, NOW)
 }
@@ -92,6 +93,7 @@ fn conditions_follow_the_members() {
             successors: &[],
             failures: &[],
             version: &version,
+            backups: &Summary::default(),
         };
         let status = status(&cluster, &observed, NOW);
         assert_eq!(conditions(&status), expected, "joined {joined:?}, ready {ready_members:?}");
@@ -116,6 +118,7 @@ fn what_blocks_a_member_is_named_with_a_remedy() {
         successors: &[],
         failures: &[],
         version: &Ok(served(None)),
+        backups: &Summary::default(),
     };
     let status = status(&cluster, &observed, NOW);
     let ready = find(&status.conditions, READY).unwrap();
@@ -144,6 +147,7 @@ fn substituted_version_is_reported_and_does_not_block() {
         successors: &[],
         failures: &[],
         version: &version,
+        backups: &Summary::default(),
     };
     let status = status(&cluster, &observed, NOW);
     let supported = find(&status.conditions, VERSION_SUPPORTED).unwrap();
@@ -180,6 +184,7 @@ fn failover_and_its_obstacles_are_reported() {
             successors: &[],
             failures: &[],
             version: &version,
+            backups: &Summary::default(),
         };
         let status = status(&cluster, &observed, NOW);
         assert_eq!(status.phase, Phase::FailingOver);
@@ -216,6 +221,7 @@ fn data_are_safe_if_every_configuration_that_may_be_in_force_has_enough_standbys
             successors: &[],
             failures: &[],
             version: &version,
+            backups: &Summary::default(),
         };
         let status = status(&cluster, &observed, NOW);
         let found = find(&status.conditions, DATA_SAFE).unwrap();
@@ -243,6 +249,7 @@ fn address_of_a_member_stays_until_its_next_pod_has_one() {
             successors: &[],
             failures: &[],
             version: &version,
+            backups: &Summary::default(),
         };
         status(cluster, &observed, NOW)
     };
@@ -276,6 +283,7 @@ fn storage(
         successors: &[],
         failures: &[],
         version: &Ok(served(None)),
+        backups: &Summary::default(),
     };
     let status = status(cluster, &observed, NOW);
     [STORAGE_HEALTHY, READY].map(|type_| {
@@ -392,6 +400,7 @@ fn full_primary_is_named_as_the_reason() {
             successors: &[],
             failures: &[],
             version: &Ok(served(None)),
+            backups: &Summary::default(),
         };
         assert_eq!(conditions(&status(&cluster, &observed, NOW))[0], ("False", "DiskFull"));
     }

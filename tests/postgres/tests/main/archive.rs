@@ -20,11 +20,16 @@ use crate::{
     switchover::check,
 };
 
+/// Duration of the Lease. These tests write much, and do not test how fast a failover is.
+const LEASE_SECONDS: u32 = 15;
+
 /// Creates a database that archives to a store.
 pub(crate) async fn database(store: &ObjectStore, size: u8, backup: Value) -> Result<Database> {
     let database = Database::prepare().await?;
     store.create_secret(&database.kubelet, None).await?;
-    database.create(json!({"size": size, "backup": backup})).await?;
+    database
+        .create(json!({"size": size, "backup": backup, "failover": {"leaseSeconds": LEASE_SECONDS}}))
+        .await?;
     let mut database = database;
     database.until_complete().await?;
     until_archiving(&mut database, "AsSpecified").await?;
@@ -107,9 +112,10 @@ pub(crate) fn write(database: &Database) -> Result<Application> {
 pub(crate) fn writer(database: &Database) -> Result<Ledger> {
     let first = &database.kubelet.members[0];
     let ledger = Ledger::create(first)?;
-    first.sql("CREATE TABLE filler (t text)")?;
-    first.sql("ALTER TABLE filler OWNER TO writer")?;
-    first.sql("GRANT EXECUTE ON FUNCTION pg_switch_wal() TO writer")?;
+    first.sql(
+        "CREATE TABLE filler (t text); ALTER TABLE filler OWNER TO writer; \
+         GRANT EXECUTE ON FUNCTION pg_switch_wal() TO writer",
+    )?;
     Ok(ledger)
 }
 

@@ -10,6 +10,7 @@
 mod adoption;
 mod application;
 mod archive;
+mod backups;
 mod certificates;
 mod deletion;
 mod failures;

@@ -1,0 +1,270 @@
+//! A base backup of this member, into the object store.
+
+use std::{io::Cursor, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use postgres_archive::{Archive, ArchiveError, Backup, BackupWriter, ClusterReference, Manifest, StoreError};
+use postgres_model::{
+    archive::BackupId,
+    lsn::Lsn,
+    report::{BackupPhase, BackupReport, MAX_PROBLEM},
+    timeline::TimelineId,
+    version::Version,
+    wal_file::{SegmentSize, WalFileName, WalSegment},
+};
+use tokio::{
+    io::AsyncReadExt,
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{error, info};
+
+use super::{
+    Archiving,
+    context::{Context, Role},
+    label::{self, Label},
+};
+use crate::{configuration::SUPERUSER, programs::Programs, session::Session, status_api::BackupRequest};
+
+/// How long the last segment of a backup may take to be archived.
+const LAST_SEGMENT: Duration = Duration::from_mins(10);
+/// Time between two looks for it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The last backup that this run of the instance was asked for.
+pub(crate) struct RunningBackup {
+    report: watch::Receiver<BackupReport>,
+    /// Whether the member was a standby when it began.
+    was_standby: bool,
+    /// Why it was given up.
+    given_up: Option<String>,
+    task: AbortOnDropHandle<()>,
+}
+
+/// What a backup needs.
+pub(crate) struct BackupTools {
+    pub(crate) archiving: Arc<Archiving>,
+    pub(crate) programs: Programs,
+    /// Folder of the socket of PostgreSQL.
+    pub(crate) socket: PathBuf,
+    /// Name of the member.
+    pub(crate) member: String,
+}
+
+impl RunningBackup {
+    /// Starts a backup.
+    pub(crate) fn start(tools: BackupTools, request: BackupRequest) -> Self {
+        let first = BackupReport {
+            uid: request.uid.clone(),
+            started_at: Some(Timestamp::now().to_string()),
+            ..BackupReport::default()
+        };
+        let was_standby = !matches!(tools.archiving.context.borrow().role, Role::Primary(_));
+        let (sender, report) = watch::channel(first);
+        let task = AbortOnDropHandle::new(tokio::spawn(run(tools, request, sender)));
+        Self { report, was_standby, given_up: None, task }
+    }
+
+    /// Returns whether it was asked for by this PostgresBackup.
+    pub(crate) fn is_of(&self, uid: &str) -> bool {
+        self.report.borrow().uid == uid
+    }
+
+    /// Returns whether it still runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.given_up.is_none() && !self.task.is_finished()
+    }
+
+    /// Gives up the backup of a standby that becomes the primary.
+    pub(crate) fn note_primary(&mut self) {
+        if self.was_standby && self.runs() {
+            self.task.abort();
+            self.given_up =
+                Some("the member was chosen as the next primary; start another backup".to_owned());
+        }
+    }
+
+    /// Returns how far it has come.
+    pub(crate) fn report(&self) -> BackupReport {
+        let report = self.report.borrow().clone();
+        match &self.given_up {
+            Some(reason) => {
+                BackupReport { phase: BackupPhase::Failed, error: Some(reason.clone()), ..report }
+            }
+            None => report,
+        }
+    }
+
+    /// Returns a receiver of its reports.
+    pub(crate) fn changes(&self) -> watch::Receiver<BackupReport> {
+        self.report.clone()
+    }
+}
+
+async fn run(tools: BackupTools, request: BackupRequest, report: watch::Sender<BackupReport>) {
+    let result = tools.make(&request, &report).await;
+    report.send_modify(|report| match result {
+        Ok(()) => {
+            info!(id = report.id, uid = report.uid, "the backup is complete");
+            report.phase = BackupPhase::Completed;
+        }
+        Err(error) => {
+            let message = format!("{error:#}");
+            error!(id = report.id, uid = report.uid, error = message, "the backup failed");
+            let end = message.floor_char_boundary(MAX_PROBLEM);
+            report.phase = BackupPhase::Failed;
+            report.error = message.get(..end).map(str::to_owned);
+        }
+    });
+}
+
+impl BackupTools {
+    async fn make(&self, request: &BackupRequest, report: &watch::Sender<BackupReport>) -> Result<()> {
+        let context = self.archiving.context.borrow().clone();
+        let archive = self.archiving.connection.backup_writer(&context).await;
+        let archive = archive.map_err(|failure| anyhow::anyhow!(failure.message))?;
+        let manifest = self.copy(request, &archive, &context, report).await?;
+        report.send_modify(|report| describe(report, &manifest.backup));
+        self.complete(&archive, &manifest).await
+    }
+
+    /// Copies the data into the store.
+    async fn copy(
+        &self,
+        request: &BackupRequest,
+        archive: &Archive,
+        context: &Context,
+        report: &watch::Sender<BackupReport>,
+    ) -> Result<Manifest> {
+        let started_at = Timestamp::now();
+        info!(uid = request.uid, "the backup begins");
+        let mut output = self.programs.stream("pg_basebackup", &self.arguments(request))?;
+        let (begin, writing) = {
+            let begin = label::read(&mut output.stdout).await;
+            let (label, first) = match begin {
+                Ok(begin) => begin,
+                // The program tells why it ended.
+                Err(error) => return Err(output.ended().await.map_or_else(Into::into, |()| error.into())),
+            };
+            let id = BackupId::new(&started_at.strftime("%Y%m%dT%H%M%SZ").to_string(), label.timeline)?;
+            report.send_modify(|report| report.id = Some(id.to_string()));
+            let tar = Cursor::new(first).chain(&mut output.stdout);
+            let data = BackupWriter::new(archive.clone(), id.clone()).write(tar).await;
+            ((label, id), data)
+        };
+        let (label, id) = begin;
+        let data = writing?;
+        output.ended().await?;
+        let size = self.archiving.size_of_segments();
+        let (end, timeline) = self.end(&label, size).await?;
+        let backup = Backup {
+            id,
+            system: archive.system(),
+            server_version: self.server_version().await?,
+            timeline: label.timeline,
+            begin_lsn: label.begin,
+            end_lsn: end,
+            begin_wal: WalSegment::at(label.timeline, label.begin, size),
+            end_wal: WalSegment::at(timeline, Lsn(end.0.saturating_sub(1)), size),
+            segment_size: size,
+            started_at,
+            stopped_at: Timestamp::now(),
+            raw_bytes: 0,
+            stored_bytes: 0,
+            member: self.member.clone(),
+            cluster: ClusterReference { name: context.cluster.clone(), uid: context.cluster_uid.clone() },
+        };
+        Ok(Manifest::new(backup, data))
+    }
+
+    fn arguments(&self, request: &BackupRequest) -> Vec<String> {
+        let checkpoint = if request.immediate_checkpoint { "fast" } else { "spread" };
+        let fixed = ["-D", "-", "--format=tar", "--wal-method=none", "--no-manifest", "--no-password"];
+        let fixed = fixed.into_iter().map(str::to_owned);
+        let others = [
+            format!("--checkpoint={checkpoint}"),
+            format!("--label={}", request.uid),
+            format!("--host={}", self.socket.display()),
+            format!("--username={SUPERUSER}"),
+        ];
+        fixed.chain(others).collect()
+    }
+
+    /// Returns up to where a recovery has to replay WAL, and the timeline there.
+    ///
+    /// A primary writes that into the history file of the backup. A standby has replayed at least as
+    /// much: PostgreSQL takes the position up to which its data files are written.
+    async fn end(&self, label: &Label, size: SegmentSize) -> Result<(Lsn, TimelineId)> {
+        let segment = WalSegment::at(label.timeline, label.begin, size);
+        let offset = u32::try_from(label.begin.0 % size.bytes()).unwrap_or_default();
+        let history = self.archiving.wal.join(WalFileName::Backup { segment, offset }.to_string());
+        if let Some(end) = std::fs::read_to_string(&history).ok().as_deref().and_then(label::end) {
+            return Ok(end);
+        }
+        let replayed = Session::connect(&self.socket).await?.replayed().await?;
+        let replayed = replayed.context("the member is no standby any more; start another backup")?;
+        let mut contexts = self.archiving.context.subscribe();
+        let follows = contexts.wait_for(|context| matches!(context.role, Role::Follower(_)));
+        let context = timeout(LAST_SEGMENT, follows).await.context("the member follows no primary")??;
+        match &context.role {
+            Role::Follower(history) => Ok((replayed, history.until(replayed).timeline())),
+            _ => bail!("the member follows no primary"),
+        }
+    }
+
+    async fn server_version(&self) -> Result<Version> {
+        let version = Session::connect(&self.socket).await?.ask().await?.version;
+        let number = version.split(' ').next().unwrap_or_default();
+        number.parse().with_context(|| format!("cannot use the version {version} of PostgreSQL"))
+    }
+
+    /// Writes the manifest when all WAL that the backup needs is in the store.
+    async fn complete(&self, archive: &Archive, manifest: &Manifest) -> Result<()> {
+        let last = WalFileName::Segment(manifest.backup.end_wal);
+        let work = async {
+            loop {
+                let error = match archive.has_wal(last).await {
+                    Ok(true) => match archive.complete_backup(manifest).await {
+                        Ok(_) => return Ok(()),
+                        Err(error) => error,
+                    },
+                    Ok(false) => {
+                        let (backup, segment) = (manifest.backup.id.clone(), manifest.backup.end_wal);
+                        ArchiveError::MissingWal { backup, segment }
+                    }
+                    Err(error) => error,
+                };
+                if !is_temporary(&error) {
+                    return Err(error);
+                }
+                sleep(LOOK).await;
+            }
+        };
+        match timeout(LAST_SEGMENT, work).await {
+            Ok(result) => Ok(result?),
+            Err(_elapsed) => bail!(
+                "the WAL segment {last} was not archived within {} minutes; read the condition Archiving of the \
+                 PostgresCluster, and start another backup",
+                LAST_SEGMENT.as_secs() / 60
+            ),
+        }
+    }
+}
+
+fn is_temporary(error: &ArchiveError) -> bool {
+    matches!(error, ArchiveError::MissingWal { .. } | ArchiveError::Store(StoreError::Unavailable { .. }))
+}
+
+/// Reports a backup whose data are in the store.
+fn describe(report: &mut BackupReport, backup: &Backup) {
+    report.phase = BackupPhase::WaitingForWal;
+    report.timeline = Some(backup.timeline);
+    (report.begin_lsn, report.end_lsn) = (Some(backup.begin_lsn), Some(backup.end_lsn));
+    (report.begin_wal, report.end_wal) =
+        (Some(backup.begin_wal.to_string()), Some(backup.end_wal.to_string()));
+    report.started_at = Some(backup.started_at.to_string());
+    report.stopped_at = Some(backup.stopped_at.to_string());
+    report.bytes = Some(backup.stored_bytes);
+}

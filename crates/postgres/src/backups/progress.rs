@@ -1,0 +1,233 @@
+//! The next status of a PostgresBackup, and what its member is asked for. Pure functions.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use operator_core::{
+    conditions::{NewCondition, READY, set_conditions},
+    kind::uid,
+};
+use postgres_model::report::{BackupPhase, BackupReport, InstanceReport, InstanceState, WalSenderState};
+
+use crate::{
+    api::{
+        BackupTarget, PostgresBackup, PostgresBackupPhase as Phase, PostgresBackupStatus, PostgresCluster,
+    },
+    membership::{Membership, Serial},
+    reasons,
+};
+
+/// What a backup depends on.
+pub(super) struct Cluster<'a> {
+    pub(super) cluster: &'a PostgresCluster,
+    pub(super) membership: &'a Membership,
+    pub(super) reports: &'a BTreeMap<Serial, InstanceReport>,
+    /// UIDs of the Pods of the members.
+    pub(super) pods: BTreeMap<Serial, String>,
+    /// Name of another backup that has not ended.
+    pub(super) other: Option<String>,
+}
+
+/// What a member is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Make a backup for the PostgresBackup with this UID.
+    Backup {
+        /// UID of the PostgresBackup.
+        uid: String,
+        /// Whether to begin with a checkpoint at full speed.
+        immediate_checkpoint: bool,
+    },
+    /// Finish this WAL file, if it is the present one.
+    SwitchWal(String),
+}
+
+impl Cluster<'_> {
+    /// Returns the next status of a backup.
+    pub(super) fn next(&self, backup: &PostgresBackup, now: Timestamp) -> PostgresBackupStatus {
+        let known = backup.status.clone().unwrap_or_default();
+        if known.phase.is_final() {
+            return known;
+        }
+        let mut status = self.proceed(backup, known.clone());
+        if status.phase.is_final() && status.stopped_at.is_none() {
+            status.stopped_at = Some(Time(now));
+        }
+        status.observed_generation = backup.metadata.generation;
+        let generation = backup.metadata.generation.unwrap_or_default();
+        status.conditions = set_conditions(&known.conditions, &[condition(&status)], generation, now);
+        status
+    }
+
+    /// Returns what a member is asked for, by the stored status.
+    pub(super) fn request(&self, backup: &PostgresBackup) -> Option<(Serial, Request)> {
+        let status = backup.status.as_ref().filter(|status| !status.phase.is_final())?;
+        let (serial, report) = self.member(&status.member)?;
+        if report.pod_uid != status.pod_uid {
+            return None;
+        }
+        match report.backup.as_ref().filter(|reported| reported.uid == uid(backup)) {
+            None if status.phase == Phase::Pending => {
+                let immediate_checkpoint = backup.spec.immediate_checkpoint;
+                Some((serial, Request::Backup { uid: uid(backup), immediate_checkpoint }))
+            }
+            Some(BackupReport { phase: BackupPhase::WaitingForWal, end_wal: Some(file), .. }) => {
+                let primary = self.membership.failover.current.as_ref()?;
+                Some((self.member(primary)?.0, Request::SwitchWal(file.clone())))
+            }
+            _ => None,
+        }
+    }
+
+    fn proceed(&self, backup: &PostgresBackup, status: PostgresBackupStatus) -> PostgresBackupStatus {
+        let failed = |status: PostgresBackupStatus, error: String| PostgresBackupStatus {
+            phase: Phase::Failed,
+            error,
+            ..status
+        };
+        if status.member.is_empty() {
+            return self.choose(backup, status);
+        }
+        let member = status.member.clone();
+        if status.cluster_uid != uid(self.cluster) {
+            let error = "the PostgresCluster was deleted, and another one has its name".to_owned();
+            return failed(status, error);
+        }
+        let has_pod = self.pod(&member).is_some_and(|pod| *pod == status.pod_uid);
+        let report = self.member(&member).map(|(_, report)| report).filter(|_| has_pod);
+        let own = report.map(|report| report.backup.as_ref().filter(|reported| reported.uid == uid(backup)));
+        match (own, status.phase) {
+            (Some(Some(reported)), _) => describe(status, reported, self.membership),
+            // The request has not arrived yet.
+            (Some(None), Phase::Pending) => status,
+            (Some(None), _) => failed(status, format!("the instance manager of {member} has started again")),
+            (None, Phase::Pending) if !has_pod => {
+                let reset = PostgresBackupStatus { member: String::new(), pod_uid: String::new(), ..status };
+                self.choose(backup, reset)
+            }
+            (None, _) if !has_pod => failed(status, format!("the Pod {member} was deleted or replaced")),
+            // The member may answer again.
+            (None, _) => status,
+        }
+    }
+
+    /// Chooses the member of a backup, or says what the backup waits for.
+    fn choose(&self, backup: &PostgresBackup, status: PostgresBackupStatus) -> PostgresBackupStatus {
+        match self.candidate(backup.spec.target) {
+            Ok((member, pod_uid)) => PostgresBackupStatus {
+                member,
+                pod_uid,
+                cluster_uid: uid(self.cluster),
+                system_id: self.membership.system_id,
+                error: String::new(),
+                ..status
+            },
+            Err(error) => PostgresBackupStatus { error, ..status },
+        }
+    }
+
+    /// Returns the member that makes a backup, and the UID of its Pod.
+    fn candidate(&self, target: BackupTarget) -> Result<(String, String), String> {
+        if self.cluster.spec.backup.is_none() {
+            return Err("waiting for spec.backup of the PostgresCluster".to_owned());
+        }
+        if self.cluster.spec.paused {
+            return Err("waiting until spec.paused of the PostgresCluster is false".to_owned());
+        }
+        if let Some(other) = &self.other {
+            return Err(format!("waiting for the end of the PostgresBackup {other}"));
+        }
+        let primary = self.membership.failover.current.as_ref();
+        let (_, report) = primary
+            .and_then(|primary| self.member(primary))
+            .ok_or_else(|| "waiting for a primary".to_owned())?;
+        match &report.archive {
+            Some(archive) if archive.failure.is_none() && archive.is_claimed => {}
+            Some(_) | None => return Err("waiting for the archive: see the condition Archiving".to_owned()),
+        }
+        let standby = (target == BackupTarget::PreferStandby).then(|| self.standby(report)).flatten();
+        let chosen = standby.unwrap_or_else(|| report.member.clone());
+        let pod = self.pod(&chosen).cloned();
+        pod.map(|pod| (chosen, pod)).ok_or_else(|| "waiting for a Pod of a member".to_owned())
+    }
+
+    /// Returns the standby that streams and has the most WAL.
+    fn standby(&self, primary: &InstanceReport) -> Option<String> {
+        let streaming = primary.standbys.iter().filter(|standby| standby.state == WalSenderState::Streaming);
+        let answers = |name: &str| {
+            let report = self.member(name).map(|(_, report)| report);
+            report.is_some_and(|report| report.state == InstanceState::Standby && !report.disk_full)
+        };
+        let usable = streaming.filter(|standby| answers(&standby.name));
+        usable.max_by_key(|standby| standby.flushed).map(|standby| standby.name.clone())
+    }
+
+    fn member(&self, name: &str) -> Option<(Serial, &InstanceReport)> {
+        self.reports
+            .iter()
+            .find(|(_, report)| report.member == name)
+            .map(|(serial, report)| (*serial, report))
+    }
+
+    fn pod(&self, name: &str) -> Option<&String> {
+        let member = self.membership.members.iter().find(|it| self.membership.name_of(it.serial) == name)?;
+        self.pods.get(&member.serial)
+    }
+}
+
+/// Returns the status of a backup whose member reports about it.
+fn describe(
+    status: PostgresBackupStatus,
+    report: &BackupReport,
+    membership: &Membership,
+) -> PostgresBackupStatus {
+    let time = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok()).map(Time);
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let waits = || format!("waiting until {} is archived", text(&report.end_wal));
+    let (phase, error) = match report.phase {
+        BackupPhase::Copying | BackupPhase::Unknown => (Phase::Running, String::new()),
+        BackupPhase::WaitingForWal => (Phase::Running, waits()),
+        BackupPhase::Completed => (Phase::Completed, String::new()),
+        BackupPhase::Failed => (Phase::Failed, text(&report.error)),
+    };
+    PostgresBackupStatus {
+        phase,
+        error,
+        system_id: membership.system_id,
+        timeline: report.timeline,
+        begin_lsn: report.begin_lsn,
+        end_lsn: report.end_lsn,
+        begin_wal: text(&report.begin_wal),
+        end_wal: text(&report.end_wal),
+        started_at: time(&report.started_at),
+        stopped_at: time(&report.stopped_at),
+        bytes: report.bytes.map(|bytes| bytes.try_into().unwrap_or(i64::MAX)),
+        key: text(&report.id),
+        ..status
+    }
+}
+
+fn condition(status: &PostgresBackupStatus) -> NewCondition {
+    let is_false = |reason, otherwise: &str| {
+        let message = if status.error.is_empty() { otherwise } else { &status.error };
+        NewCondition::is_false(READY, reason, message.to_owned())
+    };
+    match status.phase {
+        Phase::Pending => is_false(reasons::BACKUP_WAITING, "the member is asked to begin"),
+        Phase::Running => is_false(reasons::BACKUP_RUNNING, &format!("{} makes the backup", status.member)),
+        Phase::Failed => is_false(reasons::BACKUP_FAILED, "the backup failed"),
+        Phase::Completed => NewCondition::is_true(
+            READY,
+            reasons::BACKUP_DONE,
+            format!("the backup {} is complete", status.key),
+        ),
+    }
+}
+
+/// Returns the name of a backup that has a member and has not ended.
+pub(super) fn active(backup: &PostgresBackup) -> Option<String> {
+    let status = backup.status.as_ref()?;
+    (!status.phase.is_final() && !status.member.is_empty()).then(|| backup.name_any())
+}
