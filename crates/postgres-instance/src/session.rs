@@ -173,6 +173,16 @@ impl Session {
         Ok(answer.replayed.filter(|_| answer.in_recovery))
     }
 
+    /// Returns whether a base backup of this machine waits until its last segment is archived.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer in time.
+    pub(crate) async fn backup_waits(&self) -> Result<bool, SessionError> {
+        const ACTION: &str = "query for the progress of a backup";
+        let row = within(ACTION, QUERY, self.client.query_one(BACKUP_WAITS, &[])).await?;
+        row.try_get(0).map_err(|_| SessionError::Form(ACTION))
+    }
+
     /// Begins another WAL file, if the present one is still this. The present one can then be archived.
     ///
     /// # Errors
@@ -290,6 +300,11 @@ SELECT pg_is_in_recovery() AS in_recovery,
 const STANDBYS: &str = "\
 SELECT left(application_name, 63) AS name, state, sync_state, flush_lsn::text AS flushed
 FROM pg_stat_replication ORDER BY application_name LIMIT 64";
+
+const BACKUP_WAITS: &str = "\
+SELECT EXISTS (
+  SELECT FROM pg_stat_progress_basebackup JOIN pg_stat_activity USING (pid)
+  WHERE client_addr IS NULL AND phase = 'waiting for wal archiving to finish')";
 
 const SWITCH_WAL: &str = "SELECT pg_switch_wal() WHERE pg_walfile_name(pg_current_wal_insert_lsn()) = $1";
 

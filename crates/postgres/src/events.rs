@@ -2,14 +2,16 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource, ResourceExt};
-use operator_core::events::Events;
+use operator_core::{conditions::find, events::Events};
 
 use crate::{
     api::PostgresCluster,
+    condition_types::ARCHIVING,
     membership::{Member, Membership, Serial},
     reasons::{
-        FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED, PRIMARY_FENCED, PROMOTION_FORCED,
-        SEED_LAUNCHED, SWITCHOVER_DONE, SWITCHOVER_STARTED, VOLUMES_ADOPTED,
+        ARCHIVE_FAILING, CONFLICT, FAILING, FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED,
+        PRIMARY_FENCED, PROMOTION_FORCED, SEED_LAUNCHED, SWITCHOVER_DONE, SWITCHOVER_STARTED,
+        VOLUMES_ADOPTED,
     },
 };
 
@@ -35,6 +37,17 @@ pub(crate) fn record_forced(events: &Events, cluster: &PostgresCluster, after: &
     let Some(target) = &after.failover.target else { return };
     let note = format!("{target} is promoted as requested; rows that only other members have are lost");
     events.warning(cluster.object_ref(&()), PROMOTION_FORCED, "FailOver", &note);
+}
+
+/// Records that archiving has begun to fail.
+pub(crate) fn record_archive(events: &Events, before: &PostgresCluster, after: &PostgresCluster) {
+    let failing = |cluster: &PostgresCluster| {
+        let condition = find(&cluster.status.as_ref()?.conditions, ARCHIVING)?.clone();
+        [FAILING, CONFLICT].contains(&condition.reason.as_str()).then_some(condition)
+    };
+    if let (None, Some(condition)) = (failing(before), failing(after)) {
+        events.warning(after.object_ref(&()), ARCHIVE_FAILING, "Archive", &condition.message);
+    }
 }
 
 /// What happened to a member.

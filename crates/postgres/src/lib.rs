@@ -1,6 +1,6 @@
 //! The PostgresCluster controller: runs PostgreSQL with replicas.
 //!
-//! The decisions 29 to 39 in `docs/decisions` explain how it keeps acknowledged writes.
+//! The decisions 29 to 40 in `docs/decisions` explain how it keeps acknowledged writes.
 //!
 //! The modules in the order in which a reconcile uses them:
 //!

@@ -535,6 +535,8 @@ impl PostgresClusterController {
             };
             status(known, &observation, now)
         };
-        self.status.write(&latest, next).await.map_err(Error::Status)
+        let written = self.status.write(&latest, next).await.map_err(Error::Status);
+        events::record_archive(&self.events, &latest, &self.clusters.latest(latest.clone()));
+        written
     }
 }

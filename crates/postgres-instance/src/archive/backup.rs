@@ -9,9 +9,8 @@ use postgres_model::{
     archive::BackupId,
     lsn::Lsn,
     report::{BackupPhase, BackupReport, MAX_PROBLEM},
-    timeline::TimelineId,
     version::Version,
-    wal_file::{SegmentSize, WalFileName, WalSegment},
+    wal_file::{WalFileName, WalSegment},
 };
 use tokio::{
     io::AsyncReadExt,
@@ -24,12 +23,12 @@ use tracing::{error, info};
 use super::{
     Archiving,
     context::{Context, Role},
-    label::{self, Label},
+    label,
 };
 use crate::{configuration::SUPERUSER, programs::Programs, session::Session, status_api::BackupRequest};
 
 /// How long the last segment of a backup may take to be archived.
-const LAST_SEGMENT: Duration = Duration::from_mins(10);
+pub(super) const LAST_SEGMENT: Duration = Duration::from_mins(10);
 /// Time between two looks for it.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -151,7 +150,11 @@ impl BackupTools {
             let id = BackupId::new(&started_at.strftime("%Y%m%dT%H%M%SZ").to_string(), label.timeline)?;
             report.send_modify(|report| report.id = Some(id.to_string()));
             let tar = Cursor::new(first).chain(&mut output.stdout);
-            let data = BackupWriter::new(archive.clone(), id.clone()).write(tar).await;
+            let write = BackupWriter::new(archive.clone(), id.clone()).write(tar);
+            let data = tokio::select! {
+                data = write => data,
+                () = self.waited_too_long(report) => bail!(not_archived("the last WAL segment")),
+            };
             ((label, id), data)
         };
         let (label, id) = begin;
@@ -192,28 +195,6 @@ impl BackupTools {
         fixed.chain(others).collect()
     }
 
-    /// Returns up to where a recovery has to replay WAL, and the timeline there.
-    ///
-    /// A primary writes that into the history file of the backup. A standby has replayed at least as
-    /// much: PostgreSQL takes the position up to which its data files are written.
-    async fn end(&self, label: &Label, size: SegmentSize) -> Result<(Lsn, TimelineId)> {
-        let segment = WalSegment::at(label.timeline, label.begin, size);
-        let offset = u32::try_from(label.begin.0 % size.bytes()).unwrap_or_default();
-        let history = self.archiving.wal.join(WalFileName::Backup { segment, offset }.to_string());
-        if let Some(end) = std::fs::read_to_string(&history).ok().as_deref().and_then(label::end) {
-            return Ok(end);
-        }
-        let replayed = Session::connect(&self.socket).await?.replayed().await?;
-        let replayed = replayed.context("the member is no standby any more; start another backup")?;
-        let mut contexts = self.archiving.context.subscribe();
-        let follows = contexts.wait_for(|context| matches!(context.role, Role::Follower(_)));
-        let context = timeout(LAST_SEGMENT, follows).await.context("the member follows no primary")??;
-        match &context.role {
-            Role::Follower(history) => Ok((replayed, history.until(replayed).timeline())),
-            _ => bail!("the member follows no primary"),
-        }
-    }
-
     async fn server_version(&self) -> Result<Version> {
         let version = Session::connect(&self.socket).await?.ask().await?.version;
         let number = version.split(' ').next().unwrap_or_default();
@@ -244,13 +225,17 @@ impl BackupTools {
         };
         match timeout(LAST_SEGMENT, work).await {
             Ok(result) => Ok(result?),
-            Err(_elapsed) => bail!(
-                "the WAL segment {last} was not archived within {} minutes; read the condition Archiving of the \
-                 PostgresCluster, and start another backup",
-                LAST_SEGMENT.as_secs() / 60
-            ),
+            Err(_elapsed) => bail!(not_archived(&format!("the WAL segment {last}"))),
         }
     }
+}
+
+fn not_archived(what: &str) -> String {
+    format!(
+        "{what} was not archived within {} minutes; read the condition Archiving of the PostgresCluster, and \
+         start another backup",
+        LAST_SEGMENT.as_secs() / 60
+    )
 }
 
 fn is_temporary(error: &ArchiveError) -> bool {

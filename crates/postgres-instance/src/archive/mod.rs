@@ -17,6 +17,7 @@
 
 mod ahead;
 mod backup;
+mod backup_end;
 mod connection;
 mod context;
 mod failure;

@@ -16,9 +16,8 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::{
-    archive::{archive, database, fill, until_archived, write, writer},
+    archive::{archive, check, database, fill, until_archived, write, writer},
     ledger::{Ledger, connect},
-    switchover::check,
 };
 
 /// Creates a PostgresBackup.
@@ -169,7 +168,7 @@ async fn backup_of_a_busy_primary_recovers_across_a_failover() {
     database.kubelet.members[0].wait().await.unwrap();
     database.kubelet.members[0].start().unwrap();
     database.until_complete().await.unwrap();
-    check(&mut database, application, "a backup").await.unwrap();
+    check(&mut database, application).await.unwrap();
     let client = connect(database.primary().unwrap()).await.unwrap();
     let expected: i64 = client.query_one("SELECT count(*) FROM ledger", &[]).await.unwrap().get(0);
     until_archived(&mut database, &archive).await.unwrap();

@@ -46,7 +46,15 @@ impl TestEnv {
 /// Lists and watches are in the log only when they end. The API server checks finalizers when an owner
 /// reference blocks a deletion. The update of a Lease is granted to the members, and nobody can grant
 /// what he may not do.
-const UNSEEN: [(&str, &str); 2] = [("postgresclusters/finalizers", "update"), ("leases", "update")];
+///
+/// PostgresBackups need an object store: the tests in `backups` use their rights.
+const UNSEEN: [(&str, &str); 5] = [
+    ("postgresclusters/finalizers", "update"),
+    ("leases", "update"),
+    ("postgresbackups", "create"),
+    ("postgresbackups", "delete"),
+    ("postgresbackups/status", "update"),
+];
 
 /// Returns the rights of the controller: a resource with its subresource, and a verb.
 fn rights() -> Vec<(String, String)> {
