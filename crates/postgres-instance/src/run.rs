@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    archive::Archiving,
+    archive::{Archiving, client},
     cluster::{self, Cluster, MemberCluster},
     configuration::Static,
     disk::Disk,
@@ -35,7 +35,7 @@ use crate::{
     settings::{Command, Run, Settings},
     status_api::{self, Health, Limits, StatusApi, StatusHandle},
     volume::{Volume, VolumeError},
-    wal_commands::{self, WalCommands},
+    wal_commands::WalCommands,
 };
 
 /// Time between two attempts to lock the volume.
@@ -51,9 +51,9 @@ impl Settings {
     pub async fn perform(self) -> Result<()> {
         match self.command {
             Command::Install { folder } => install(&folder),
-            Command::WalArchive { socket, name } => wal_commands::archive(&socket, &name).await,
+            Command::WalArchive { socket, name } => client::archive(&socket, &name).await,
             Command::WalRestore { socket, name, destination } => {
-                wal_commands::restore(&socket, &name, &destination).await
+                client::restore(&socket, &name, &destination).await
             }
             Command::Run(settings) => run(*settings).await,
         }

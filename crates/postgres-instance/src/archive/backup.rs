@@ -96,9 +96,9 @@ impl RunningBackup {
         }
     }
 
-    /// Returns a receiver of its reports.
-    pub(crate) fn changes(&self) -> watch::Receiver<BackupReport> {
-        self.report.clone()
+    /// Waits for another report. Returns false when there are no more.
+    pub(crate) async fn changed(&mut self) -> bool {
+        self.report.changed().await.is_ok()
     }
 }
 

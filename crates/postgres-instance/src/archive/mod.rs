@@ -18,6 +18,7 @@
 mod ahead;
 mod backup;
 mod backup_end;
+pub(crate) mod client;
 mod connection;
 mod context;
 mod failure;
@@ -45,11 +46,10 @@ use self::{ahead::Ahead, connection::Connection, fetch::Outage, state::State};
 pub(crate) use self::{
     backup::{BackupTools, RunningBackup},
     context::{Context, Role},
-    protocol::{Answer, Request, SOCKET},
     settings::BackupSettings,
     state::State as ArchiveState,
 };
-use crate::clock::now;
+use crate::{clock::now, wal_commands::SOCKET};
 
 /// The archive of a member.
 pub(crate) struct Archiving {

@@ -10,8 +10,6 @@ use tokio::{
     time::timeout,
 };
 
-/// Name of the socket in the folder of sockets.
-pub(crate) const SOCKET: &str = ".ensemble.archive";
 /// Most bytes of a request.
 pub(super) const MAX_REQUEST: u64 = 256;
 /// Most bytes of an answer.

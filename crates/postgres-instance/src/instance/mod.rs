@@ -116,7 +116,7 @@ impl Instance {
                 Ok(()) = self.archive_changes.changed() => {}
                 Ok(()) = self.backup_requests.changed() => {}
                 Ok(()) = self.switch_requests.changed() => self.switch_wal(),
-                () = backup_changed(self.backup.as_ref()) => {}
+                () = backup_changed(self.backup.as_mut()) => {}
                 result = wait_for(self.task.as_mut()) => self.finish(result),
                 Ok(()) = self.clusters.changed() => {}
                 Ok(()) = self.seals.changed() => {}
@@ -252,9 +252,9 @@ fn is_start(command: &Command) -> bool {
 }
 
 /// Waits until a backup reports something else.
-async fn backup_changed(backup: Option<&RunningBackup>) {
+async fn backup_changed(backup: Option<&mut RunningBackup>) {
     let changed = match backup {
-        Some(backup) => backup.changes().changed().await.is_ok(),
+        Some(backup) => backup.changed().await,
         None => false,
     };
     if !changed {
