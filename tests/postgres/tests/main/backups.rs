@@ -76,7 +76,7 @@ async fn restore(archive: &Archive, key: &str) -> Result<tempfile::TempDir> {
     }
     let settings = format!(
         "restore_command = 'cp {}/%f %p'\nrecovery_target_timeline = 'latest'\narchive_mode = off\n\
-         listen_addresses = ''\nunix_socket_directories = '{}'\nport = 5432\n",
+         listen_addresses = ''\nmax_wal_senders = 16\nunix_socket_directories = '{}'\nport = 5432\n",
         wal.display(),
         folder.path().display(),
     );
@@ -84,6 +84,10 @@ async fn restore(archive: &Archive, key: &str) -> Result<tempfile::TempDir> {
     fs::write(data.join("pg_hba.conf"), "local all all trust\n")?;
     fs::write(data.join("pg_ident.conf"), "")?;
     fs::write(data.join("recovery.signal"), "")?;
+    // A backup of a standby has one, which would keep the server in recovery.
+    if data.join("standby.signal").exists() {
+        fs::remove_file(data.join("standby.signal"))?;
+    }
     fs::set_permissions(data.join("postgresql.auto.conf"), fs::Permissions::from_mode(0o600))?;
     fs::write(data.join("postgresql.auto.conf"), "")?;
     fs::set_permissions(&data, fs::Permissions::from_mode(0o700))?;
