@@ -40,10 +40,20 @@ impl Database {
     /// # Errors
     /// Returns an error if the API server refuses it, or does not answer.
     pub async fn with_volumes(size: u8, volumes: &[(&str, u64)]) -> Result<Self> {
-        let mut database = Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() };
+        let database = Self::prepare_volumes(volumes).await?;
+        database.create(json!({"size": size})).await?;
+        Ok(database)
+    }
+
+    /// Creates a namespace for a PostgresCluster. The volumes of the members in the list have these
+    /// sizes, in MiB.
+    ///
+    /// # Errors
+    /// Returns an error if the API server does not answer.
+    pub async fn prepare_volumes(volumes: &[(&str, u64)]) -> Result<Self> {
+        let mut database = Self::prepare().await?;
         let volumes = volumes.iter().map(|(member, mebibytes)| ((*member).to_owned(), *mebibytes));
         database.kubelet.volumes = volumes.collect();
-        database.create(json!({"size": size})).await?;
         Ok(database)
     }
 

@@ -18,7 +18,7 @@ use super::{
 use crate::clock::now;
 
 /// How long a restore may take. A standby streams from its primary instead.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How long a store that did not answer is not asked again. Each start of a standby asks for several
 /// files, and streaming begins after all of the answers.
 const OUTAGE: Duration = Duration::from_secs(30);

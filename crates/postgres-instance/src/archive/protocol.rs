@@ -72,7 +72,8 @@ impl Request {
         let answer = timeout(LIMIT, exchange).await.context("the instance manager does not answer")?;
         let answer =
             answer.with_context(|| format!("cannot ask the instance manager at {}", socket.display()))?;
-        match answer.trim_end().split_once(' ').unwrap_or((answer.trim_end(), "")) {
+        let answer = answer.trim_end();
+        match answer.split_once(' ').unwrap_or((answer, "")) {
             ("done", _) => Ok(Answer::Done),
             ("missing", _) => Ok(Answer::Missing),
             ("failed", reason) => Ok(Answer::Failed(reason.to_owned())),

@@ -23,7 +23,7 @@ use operator_core::{
 };
 use postgres_model::report::InstanceReport;
 
-use self::{progress::Cluster, schedule::Schedule};
+use self::{progress::Inputs, schedule::Schedule};
 pub(crate) use self::{progress::Request, summary::Summary};
 use crate::{
     api::{
@@ -247,9 +247,9 @@ impl BackupObjects {
     }
 }
 
-fn inputs<'a>(cluster: &'a PostgresCluster, members: &Members<'a>, other: Option<String>) -> Cluster<'a> {
+fn inputs<'a>(cluster: &'a PostgresCluster, members: &Members<'a>, other: Option<String>) -> Inputs<'a> {
     let Members { membership, reports, pods } = members;
-    Cluster { cluster, membership, reports, pods: pods.clone(), other }
+    Inputs { cluster, membership, reports, pods: pods.clone(), other }
 }
 
 /// Returns the clusters of a backup.

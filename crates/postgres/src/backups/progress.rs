@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What a backup depends on.
-pub(super) struct Cluster<'a> {
+pub(super) struct Inputs<'a> {
     pub(super) cluster: &'a PostgresCluster,
     pub(super) membership: &'a Membership,
     pub(super) reports: &'a BTreeMap<Serial, InstanceReport>,
@@ -44,7 +44,7 @@ pub(crate) enum Request {
     SwitchWal(String),
 }
 
-impl Cluster<'_> {
+impl Inputs<'_> {
     /// Returns the next status of a backup.
     pub(super) fn next(&self, backup: &PostgresBackup, now: Timestamp) -> PostgresBackupStatus {
         let known = backup.status.clone().unwrap_or_default();

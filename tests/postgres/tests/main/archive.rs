@@ -74,7 +74,7 @@ fn missing(segments: &BTreeSet<WalSegment>, history: &History) -> Vec<String> {
 fn timeline_of(history: &History, start: u64) -> TimelineId {
     let end = start + SegmentSize::DEFAULT.bytes();
     let switch = history.switches().find(|(_, fork)| end <= fork.0);
-    switch.map_or(history.timeline(), |(timeline, _)| timeline)
+    switch.map_or_else(|| history.timeline(), |(timeline, _)| timeline)
 }
 
 /// Waits until everything up to the present position of the primary is archived, and nothing before
@@ -83,10 +83,8 @@ pub(crate) async fn until_archived(
     database: &mut Database,
     archive: &Archive,
 ) -> Result<BTreeSet<WalSegment>> {
-    let client = connect(database.primary()?).await?;
-    client.batch_execute("INSERT INTO filler VALUES ('')").await?;
     let current = current_segment(database).await?;
-    client.batch_execute("SELECT pg_switch_wal()").await?;
+    connect(database.primary()?).await?.batch_execute("SELECT pg_switch_wal()").await?;
     let timeline = database.status.timeline_claimed.context("no timeline")?;
     let check = async |_: &[postgres_processes::Member]| {
         let found = segments(archive).await?;
@@ -139,9 +137,10 @@ pub(crate) async fn fill(database: &mut Database, segments: u32) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of the segment to which the primary writes.
+/// Returns the name of the segment to which the primary writes. It has a row, so a switch ends it.
 async fn current_segment(database: &mut Database) -> Result<String> {
     let client = connect(database.primary()?).await?;
+    client.batch_execute("INSERT INTO filler VALUES ('')").await?;
     Ok(client.query_one("SELECT pg_walfile_name(pg_current_wal_insert_lsn())", &[]).await?.get(0))
 }
 
@@ -269,4 +268,30 @@ async fn clusters_of_one_name_have_their_own_places() {
     assert_eq!(segments(&archives[0]).await.unwrap(), before);
     let entries: Vec<_> = std::fs::read_dir(store.folder("")).unwrap().collect();
     assert_eq!(entries.len(), 2, "{entries:?}");
+}
+
+#[tokio::test]
+async fn standby_that_fell_behind_catches_up_from_the_archive() {
+    let store = ObjectStore::start().await.unwrap();
+    // A small volume keeps little WAL for standbys.
+    let mut database = Database::prepare_volumes(&[("db-1", 768)]).await.unwrap();
+    store.create_secret(&database.kubelet, None).await.unwrap();
+    let failover = json!({"leaseSeconds": LEASE_SECONDS});
+    database.create(json!({"size": 2, "backup": store.backup(), "failover": failover})).await.unwrap();
+    database.until_complete().await.unwrap();
+    until_archiving(&mut database, "AsSpecified").await.unwrap();
+    writer(&database).unwrap();
+    database.kubelet.members[1].kill().unwrap();
+    let archive = archive(&store, &database).await.unwrap();
+    let first = current_segment(&mut database).await.unwrap();
+    let pg_wal = database.kubelet.members[0].folder().join("volume/data/pg_wal");
+    while pg_wal.join(&first).exists() {
+        fill(&mut database, 4).await.unwrap();
+        until_archived(&mut database, &archive).await.unwrap();
+        database.kubelet.members[0].sql("CHECKPOINT").unwrap();
+    }
+    database.kubelet.members[1].start().unwrap();
+    database.until_complete().await.unwrap();
+    let log = database.kubelet.members[1].log();
+    assert!(log.contains(&format!("restored log file \"{first}\" from archive")), "{log}");
 }

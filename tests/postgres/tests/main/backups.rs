@@ -111,7 +111,7 @@ async fn recover(folder: &Path) -> Result<i64> {
         let args = ["-h", &host, "-U", "postgres", "-d", "postgres", "-Atc", sql];
         run_as_postgres(folder, &program("psql")?, &args)
     };
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let end = std::time::Instant::now() + std::time::Duration::from_mins(1);
     while query(promoted)?.trim() != "f" {
         ensure!(std::time::Instant::now() < end, "the recovery does not end");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -241,11 +241,11 @@ async fn schedule_makes_backups_and_retention_removes_them() {
     let patch = Patch::Merge(json!({"status": {"schedules": missed}}));
     let clusters: Api<postgres::PostgresCluster> = database.kubelet.api();
     clusters.patch_status("db", &PatchParams::default(), &patch).await.unwrap();
-    let scheduled = async |_: &[Member]| {
+    let created = async |_: &[Member]| {
         let list = api.list(&ListParams::default().labels("lukeb0nd.com/schedule=night")).await?;
         Ok(if list.items.is_empty() { Err("none") } else { Ok(list.items) })
     };
-    let found = database.kubelet.until("a backup of the schedule", scheduled).await.unwrap();
+    let found = database.kubelet.until("a backup of the schedule", created).await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].name_any().starts_with("db-night-20"), "{}", found[0].name_any());
 
