@@ -57,8 +57,8 @@ async fn long_poll_answers_at_the_end_of_its_wait_or_at_once() {
 async fn other_requests_are_refused_with_what_is_possible() {
     let server = TestServer::start(limits()).await;
     for (method, path, status, line) in [
-        ("GET", "/", 404, "the paths are /status and /seal"),
-        ("GET", "/livez", 404, "the paths are /status and /seal"),
+        ("GET", "/", 404, "the paths are /status, /seal, /backup, and /switch-wal"),
+        ("GET", "/livez", 404, "the paths are /status, /seal, /backup, and /switch-wal"),
         ("DELETE", "/status", 405, "use the method GET"),
         ("GET", "/seal", 405, "use the method POST"),
         ("GET", "/status?after=1&wait=61", 400, "wait must be a number from 0 to 60"),

@@ -8,6 +8,7 @@ use operator_core::conditions::find;
 use postgres::{PostgresCluster, PostgresClusterStatus};
 use postgres_archive::Archive;
 use postgres_model::{
+    archive::{ArchiveKey, ArchiveObject},
     timeline::{History, TimelineId},
     wal_file::{SegmentSize, WalSegment},
 };
@@ -238,15 +239,17 @@ async fn object_of_somebody_else_is_a_conflict_and_is_not_overwritten() {
     let name = current_segment(&mut database).await.unwrap();
     let api: Api<PostgresCluster> = database.kubelet.api();
     let uid = api.get("db").await.unwrap().uid().unwrap();
-    let folder = store.folder(&format!("db-{}/{}/wal/00000001", &uid[..8], archive.system()));
-    let object = folder.join(format!("{name}.zst"));
-    std::fs::write(&object, "theirs").unwrap();
+    let lineage = format!("db-{}", &uid[..8]).parse().unwrap();
+    let object = ArchiveObject::Wal(name.parse().unwrap());
+    let theirs = ArchiveKey { lineage, system: archive.system(), object };
+    archive.store().put_new(&theirs, "theirs").await.unwrap();
+    let file = store.folder(&theirs.to_string());
     fill(&mut database, 1).await.unwrap();
     let message = until_archiving(&mut database, "Conflict").await.unwrap();
     assert!(message.contains(&name) && message.contains("nothing was overwritten"), "{message}");
-    assert_eq!(std::fs::read(&object).unwrap(), b"theirs");
+    assert_eq!(std::fs::read(&file).unwrap(), b"theirs");
     // A person moves it away.
-    std::fs::remove_file(&object).unwrap();
+    std::fs::remove_file(&file).unwrap();
     until_archived(&mut database, &archive).await.unwrap();
     until_archiving(&mut database, "AsSpecified").await.unwrap();
 }
