@@ -37,7 +37,7 @@ pub(super) async fn run(archiving: Arc<Archiving>) {
                 if let (true, Some(failure)) = (is_new, &state.report.failure) {
                     error!(error = failure.message, "cannot use the archive; trying again");
                 }
-                state.tell() || is_new
+                state.publish_last() || is_new
             });
         } else {
             kept = None;

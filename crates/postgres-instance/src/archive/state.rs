@@ -21,9 +21,9 @@ pub(crate) struct State {
     setup: Option<ArchiveFailure>,
     /// Why the last file could not be archived.
     push: Option<ArchiveFailure>,
-    told_at: Option<Moment>,
-    /// Segment that has not been told yet.
-    untold: Option<String>,
+    published_at: Option<Moment>,
+    /// Segment that has not been reported yet.
+    unpublished: Option<String>,
 }
 
 impl State {
@@ -39,10 +39,10 @@ impl State {
     pub(super) fn archived(&mut self, name: WalFileName) -> bool {
         (self.setup, self.push) = (None, None);
         if let WalFileName::Segment(segment) = name {
-            self.untold = Some(segment.to_string());
+            self.unpublished = Some(segment.to_string());
         }
-        let is_told = self.tell();
-        self.refresh() || is_told
+        let is_published = self.publish_last();
+        self.refresh() || is_published
     }
 
     /// Notes that a file could not be archived. Returns whether the report changed.
@@ -58,12 +58,12 @@ impl State {
         is_new
     }
 
-    /// Tells the last archived segment, if enough time has passed. Returns whether it did.
-    pub(super) fn tell(&mut self) -> bool {
-        let is_due = self.told_at.is_none_or(|told| now().saturating_sub(told) >= LAST_ARCHIVED);
-        match self.untold.take_if(|_| is_due) {
+    /// Reports the last archived segment, if enough time has passed. Returns whether it did.
+    pub(super) fn publish_last(&mut self) -> bool {
+        let is_due = self.published_at.is_none_or(|last| now().saturating_sub(last) >= LAST_ARCHIVED);
+        match self.unpublished.take_if(|_| is_due) {
             Some(segment) => {
-                (self.report.last_archived, self.told_at) = (Some(segment), Some(now()));
+                (self.report.last_archived, self.published_at) = (Some(segment), Some(now()));
                 true
             }
             None => false,
@@ -83,16 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_segment_is_told_at_most_once_a_minute() {
+    fn last_segment_is_published_at_most_once_a_minute() {
         let mut state = State::default();
         let name = |number: u8| format!("0000000100000000000000{number:02X}").parse().unwrap();
         assert!(state.archived(name(1)));
         assert!(!state.archived(name(2)));
         assert_eq!(state.report.last_archived.as_deref(), Some("000000010000000000000001"));
-        state.told_at = Some(Moment::ZERO);
-        assert!(state.tell());
+        state.published_at = Some(Moment::ZERO);
+        assert!(state.publish_last());
         assert_eq!(state.report.last_archived.as_deref(), Some("000000010000000000000002"));
-        assert!(!state.tell());
+        assert!(!state.publish_last());
     }
 
     #[test]

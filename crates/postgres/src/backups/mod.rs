@@ -115,13 +115,13 @@ impl BackupObjects {
             failures.extend(written.err().map(Error::Status));
             let Some(latest) = self.backups.store().get(&ObjectKey::of(backup.as_ref())) else { continue };
             active = active.or_else(|| progress::active(&latest));
-            self.tell(backup, &latest);
+            self.record_end(backup, &latest);
         }
         failures
     }
 
     /// Records the end of a backup.
-    fn tell(&self, before: &PostgresBackup, after: &PostgresBackup) {
+    fn record_end(&self, before: &PostgresBackup, after: &PostgresBackup) {
         let phase = |backup: &PostgresBackup| backup.status.clone().unwrap_or_default().phase;
         let status = after.status.clone().unwrap_or_default();
         if phase(before) == status.phase || !status.phase.is_final() {

@@ -63,12 +63,12 @@ impl Summary {
         let Some(backup) = &cluster.spec.backup else {
             return is_false(reasons::NOT_CONFIGURED, "spec.backup is not set".to_owned());
         };
-        let mut longest: Option<SignedDuration> = None;
+        let mut shortest: Option<SignedDuration> = None;
         for schedule in backup.schedules.iter().filter(|schedule| !schedule.suspend) {
             match Schedule::parse(schedule) {
                 Ok(parsed) => {
                     let interval = parsed.interval(now);
-                    longest = longest.map_or(interval, |known| interval.map(|new| new.min(known)));
+                    shortest = shortest.map_or(interval, |known| interval.map(|new| new.min(known)));
                 }
                 Err(error) => {
                     let message = format!("the schedule {} makes no backups: {error}", schedule.name);
@@ -84,7 +84,7 @@ impl Summary {
             return is_false(reasons::NEVER, message);
         };
         let age = now.duration_since(last.stopped_at.0);
-        if longest.is_none_or(|interval| age <= interval.saturating_mul(2)) {
+        if shortest.is_none_or(|interval| age <= interval.saturating_mul(2)) {
             return is_true(format!("the backup {} is the last one", last.key));
         }
         match &self.failure {
