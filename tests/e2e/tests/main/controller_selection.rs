@@ -38,8 +38,8 @@ async fn excluded_controller_watches_nothing() {
     let account = env.account("all-but-tenant").await;
     let manager = env.start_with_probes("all-but-tenant", &account, &["--controllers=*,-tenant"]);
     let kinds = "Deployment, HorizontalPodAutoscaler, Lease, LimitRange, Memcached, Namespace, NamespacePlus, \
-        NetworkPolicy, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodSet, PostgresCluster, ResourceQuota, Role, \
-        RoleBinding, Service, ServiceAccount";
+        NetworkPolicy, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodSet, PostgresBackup, PostgresCluster, ResourceQuota, \
+        Role, RoleBinding, Service, ServiceAccount";
     manager.until_readyz(503, &format!("waiting for the first list of {kinds}")).await;
     manager.stop().await;
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::support::{POD_SET, TestEnv, sample, tutorial};
 
 /// Kinds that users write.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "CapsuleConfiguration",
     "Memcached",
     "NamespacePlus",
     "PodSet",
+    "PostgresBackup",
     "PostgresCluster",
     "Tenant",
     "TenantOwner",

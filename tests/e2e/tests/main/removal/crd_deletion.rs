@@ -6,11 +6,12 @@ use super::{install_crds, installation::Installation};
 use crate::support::{PATIENCE, TestEnv};
 
 /// Kinds that the manager watches.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "CapsuleConfiguration",
     "Memcached",
     "NamespacePlus",
     "PodSet",
+    "PostgresBackup",
     "PostgresCluster",
     "Tenant",
     "TenantOwner",
