@@ -3,7 +3,8 @@
 //! Only the operator lowers the number, so a primary that is cut off never decides to go on alone. A
 //! change has two steps. First, both configurations are stored, and the primary applies the new one.
 //! After it is [in force](crate::in_force), only the new one is stored. A failover in between needs a
-//! quorum of both.
+//! quorum of both. If the standbys of the new one are away before it is in force, a lower number is
+//! stored beside both.
 
 use std::time::Duration;
 
@@ -53,10 +54,19 @@ impl Replication<'_> {
             }
             [.., last] if last.primary == *primary => {
                 let is_in_force = self.in_force == Some(&last.configuration.standby_names(SyncMethod::Any));
-                is_in_force.then(|| vec![last.clone()])
+                if is_in_force { Some(vec![last.clone()]) } else { self.lowered(last, &state.reigns) }
             }
             _ => None,
         }
+    }
+
+    /// Returns the reigns with a lower number after the last one, which cannot get in force because
+    /// its standbys are away. All earlier configurations stay until then.
+    fn lowered(&self, last: &Reign, reigns: &[Reign]) -> Option<Vec<Reign>> {
+        let configuration = self.wanted(&last.primary, &last.configuration);
+        let lowered = Reign { primary: last.primary.clone(), configuration };
+        let is_lower = lowered.configuration.number() < last.configuration.number();
+        is_lower.then(|| reigns.iter().cloned().chain([lowered]).collect())
     }
 
     fn others(&self, primary: &str) -> Vec<String> {
@@ -158,6 +168,18 @@ mod tests {
         assert_eq!(next(changing, &["b"], 0, false), Some(vec![(1, names(&["b", "c"]))]));
         let another: &[(usize, &[&str])] = &[(1, &["b", "c"]), (1, &["b"])];
         assert_eq!(next(another, &["b"], 60, false), None);
+    }
+
+    #[test]
+    fn number_is_lowered_before_the_new_configuration_is_in_force() {
+        let changing: &[(usize, &[&str])] = &[(1, &["b"]), (1, &["b"])];
+        assert_eq!(next(changing, &[], 9, false), None);
+        let lowered = vec![(1, names(&["b"])), (1, names(&["b"])), (0, vec![])];
+        assert_eq!(next(changing, &[], 10, false), Some(lowered));
+        assert_eq!(next(changing, &[], 60, true), None);
+        assert_eq!(next(changing, &["b"], 60, false), None, "its standby is back");
+        let waiting: &[(usize, &[&str])] = &[(1, &["b"]), (1, &["b"]), (0, &[])];
+        assert_eq!(next(waiting, &[], 60, false), None, "it is lowered once");
     }
 
     #[test]
