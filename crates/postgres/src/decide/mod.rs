@@ -307,7 +307,9 @@ fn learn(observed: &Observed, next: &mut Membership) {
         {
             member.volume_uid = Some(volume.uid.clone());
         }
-        member.joined |= observed.is_ready(member.serial);
+        // The readiness of a Pod can be older than the report of its instance.
+        let is_empty = observed.reports.get(&member.serial).is_some_and(|report| report.is_empty);
+        member.joined |= observed.is_ready(member.serial) && !is_empty;
     }
 }
 

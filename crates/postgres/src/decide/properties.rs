@@ -61,8 +61,10 @@ fn event() -> impl Strategy<Value = Event> {
 struct Model {
     observed: Observed,
     created: usize,
-    /// Serial numbers that had a volume.
+    /// Serial numbers that had a volume, unless it was deleted before the member started.
     used: BTreeSet<Serial>,
+    /// Serial numbers that had a Pod.
+    started: BTreeSet<Serial>,
     /// Volumes on which a database was created.
     databases: BTreeSet<String>,
     /// Volumes with data.
@@ -82,6 +84,7 @@ impl Model {
             observed,
             created: 0,
             used: BTreeSet::new(),
+            started: BTreeSet::new(),
             databases: BTreeSet::new(),
             data: BTreeSet::new(),
             lives: 1,
@@ -348,6 +351,7 @@ impl Model {
                     revision: self.observed.updates.revision.clone().unwrap_or_default(),
                 };
                 assert_eq!(self.observed.pods.insert(serial, pod), None);
+                self.started.insert(serial);
             }
             Action::DeletePod(serial, uid) => {
                 let pod = self.observed.pods.get_mut(&serial).filter(|pod| pod.uid == uid).unwrap();
@@ -357,6 +361,10 @@ impl Model {
                 assert!(!self.observed.pods.contains_key(&serial), "a Pod uses the volume");
                 let volume = self.observed.volumes.get_mut(&serial).filter(|volume| volume.uid == uid);
                 volume.unwrap().is_terminating = true;
+                // Other volumes name a member before it starts. Another cluster may not know this one.
+                if !self.started.contains(&serial) {
+                    self.used.remove(&serial);
+                }
             }
             Action::Record(serial, uid) => {
                 let volume =
