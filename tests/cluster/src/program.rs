@@ -45,6 +45,14 @@ pub fn build_ensemblectl(release: bool) -> Result<PathBuf> {
     build("ensemblectl", "ensemblectl", release)
 }
 
+/// Builds the instance manager of PostgreSQL and returns the path of the program.
+///
+/// # Errors
+/// Returns an error if cargo cannot be run or the build fails.
+pub fn build_instance(release: bool) -> Result<PathBuf> {
+    build("postgres-instance", "ensemble-instance", release)
+}
+
 fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     let mut cargo = cargo_in(&workspace());
     cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);

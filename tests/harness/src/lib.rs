@@ -38,7 +38,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// A controller that runs in this process, and its cluster.
+/// A controller, and its cluster.
 pub struct Harness {
     /// The shared cluster.
     pub cluster: &'static Cluster,
@@ -49,7 +49,8 @@ pub struct Harness {
     /// Position in the audit log when the controller started. Reading from here skips older entries
     /// of a shared cluster.
     began: Mark,
-    _instance: Instance,
+    /// `None`: another process runs the controller.
+    _instance: Option<Instance>,
 }
 
 type Shared = Arc<OnceCell<Arc<Harness>>>;
@@ -80,10 +81,16 @@ async fn start<T: Controller>(settings: Settings) -> Result<Arc<Harness>> {
     let account = rbac::grant(cluster, &registration).await?;
     let instance =
         Instance::start(cluster, &registration, settings.clone(), &account, Scope::Cluster).await?;
-    Ok(Arc::new(Harness { cluster, user: account.user(), settings, began, _instance: instance }))
+    Ok(Arc::new(Harness { cluster, user: account.user(), settings, began, _instance: Some(instance) }))
 }
 
 impl Harness {
+    /// Returns the harness of a controller that another process runs as this user.
+    pub fn external(cluster: &'static Cluster, user: String) -> Result<Self> {
+        let began = cluster.audit_mark()?;
+        Ok(Self { cluster, user, settings: Settings::default(), began, _instance: None })
+    }
+
     /// Returns the requests that the controller has sent.
     pub fn requests(&self) -> Result<AuditLog> {
         Ok(self.cluster.audit_since(self.began)?.by_user(&self.user))

@@ -9,10 +9,7 @@ use kube::{
 use postgres::{PostgresCluster, PostgresClusterStatus};
 use serde_json::{Value, json};
 
-use crate::{
-    kubelet::Kubelet,
-    member::{LEASE_SECONDS, Member},
-};
+use crate::{kubelet::Kubelet, member::Member};
 
 /// Name of the PostgresCluster.
 const NAME: &str = "db";
@@ -91,7 +88,15 @@ impl Database {
     /// # Errors
     /// Returns an error if the API server refuses it, or does not answer.
     pub async fn with(spec: Value) -> Result<Self> {
-        let database = Self { kubelet: Kubelet::new().await?, status: PostgresClusterStatus::default() };
+        Self::on(Kubelet::new().await?, spec).await
+    }
+
+    /// Creates a PostgresCluster with these fields of the spec, whose members this kubelet runs.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it, or does not answer.
+    pub async fn on(kubelet: Kubelet, spec: Value) -> Result<Self> {
+        let database = Self { kubelet, status: PostgresClusterStatus::default() };
         database.create(spec).await?;
         Ok(database)
     }
@@ -102,7 +107,7 @@ impl Database {
     /// Returns an error if the API server refuses it, or does not answer.
     pub async fn create(&self, mut spec: Value) -> Result<()> {
         let fixed = [
-            ("failover", json!({"leaseSeconds": LEASE_SECONDS})),
+            ("failover", json!({"leaseSeconds": self.kubelet.lease_seconds})),
             ("nodeSelector", Kubelet::node_selector()),
         ];
         let fields = spec.as_object_mut().context("the spec is no object")?;

@@ -31,7 +31,7 @@ use tempfile::TempDir;
 
 use crate::{
     api_proxy::ApiProxy,
-    member::{Member, Place},
+    member::{LEASE_SECONDS, Member, Place},
     probe,
 };
 
@@ -52,8 +52,12 @@ pub struct Kubelet {
     pub namespace: TestNamespace,
     /// Sizes of the volumes of new members, in MiB. Others have the file system of the tests.
     pub volumes: BTreeMap<String, u64>,
+    /// Duration of the Leases, which is short in tests.
+    pub lease_seconds: u64,
     /// A client of the API server with all rights.
     pub client: Client,
+    /// The instance manager.
+    program: PathBuf,
     folder: TempDir,
     server: String,
     network: u8,
@@ -65,7 +69,14 @@ impl Kubelet {
     /// # Errors
     /// Returns an error if the controller or its cluster cannot be started.
     pub async fn new() -> Result<Self> {
-        let harness = harness::controller::<PostgresClusterController>().await?;
+        Self::with(harness::controller::<PostgresClusterController>().await?, program()?).await
+    }
+
+    /// Creates such a namespace on the cluster of a controller. `program` is the instance manager.
+    ///
+    /// # Errors
+    /// Returns an error if the API server refuses it, or does not answer.
+    pub async fn with(harness: Arc<Harness>, program: PathBuf) -> Result<Self> {
         let restricted = [("pod-security.kubernetes.io/enforce", "restricted")];
         let namespace = harness.cluster.labelled_namespace("postgres", &restricted).await?;
         let client = harness.cluster.client().await?;
@@ -79,7 +90,9 @@ impl Kubelet {
             harness,
             namespace,
             volumes: BTreeMap::new(),
+            lease_seconds: LEASE_SECONDS,
             client,
+            program,
             folder,
             server,
             network,
@@ -173,7 +186,7 @@ impl Kubelet {
         if let Ok(member) = self.member(&name) {
             member.move_to(place)?;
         } else {
-            self.members.push(Member::new(place, &program()?)?);
+            self.members.push(Member::new(place, &self.program)?);
             self.members.sort_by_key(|member| member.serial);
         }
         let member = self.member(&name)?;

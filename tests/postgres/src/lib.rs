@@ -8,7 +8,7 @@ mod kubelet;
 mod member;
 mod object_store;
 mod probe;
-mod programs;
+pub mod programs;
 mod volume;
 
 pub use api_proxy::ApiProxy;

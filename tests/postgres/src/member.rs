@@ -12,12 +12,14 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{api_proxy::ApiProxy, programs, volume::Volume};
+use crate::{
+    api_proxy::ApiProxy,
+    programs::{self, USER},
+    volume::Volume,
+};
 
 /// Time between two looks for the end of a Pod.
 const POLL: Duration = Duration::from_millis(20);
-/// The user that runs PostgreSQL. The package of the distribution creates it.
-const USER: &str = "postgres";
 /// Duration of the Lease: the shortest that an instance accepts.
 pub(crate) const LEASE_SECONDS: u64 = 6;
 
@@ -147,10 +149,7 @@ impl Member {
     /// # Errors
     /// Returns what `psql` printed if it fails.
     pub fn sql(&self, statement: &str) -> Result<()> {
-        let psql = programs::folder()?.join("psql");
-        let output = Command::new("setpriv")
-            .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"])
-            .arg(psql)
+        let output = programs::command("psql")?
             .args(["--no-psqlrc", "--username=postgres", "--dbname=postgres", "--command", statement])
             .arg("--host")
             .arg(self.folder.join("sockets"))

@@ -1,9 +1,11 @@
 //! The programs of PostgreSQL on this machine.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result};
 
+/// The user that runs PostgreSQL. The package of the distribution creates it.
+pub const USER: &str = "postgres";
 /// Names a folder with the programs of PostgreSQL, instead of the newest of the distribution.
 const VARIABLE: &str = "ENSEMBLE_POSTGRES_PROGRAMS";
 /// Where Debian puts versions of PostgreSQL.
@@ -26,4 +28,16 @@ pub fn folder() -> Result<PathBuf> {
     newest.with_context(|| {
         format!("there is no PostgreSQL in {FOLDER}: install the package postgresql, or set {VARIABLE}")
     })
+}
+
+/// Returns a command that runs a program of PostgreSQL as its user.
+///
+/// # Errors
+/// Returns an error if PostgreSQL is not installed.
+pub fn command(program: &str) -> Result<Command> {
+    let mut command = Command::new("setpriv");
+    command
+        .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"])
+        .arg(folder()?.join(program));
+    Ok(command)
 }
