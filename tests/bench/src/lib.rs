@@ -5,6 +5,7 @@ mod hostile_reviews;
 mod idle;
 mod latency;
 mod peers;
+mod postgres;
 mod real;
 mod requests;
 mod reviews;
@@ -24,7 +25,7 @@ use cluster::program::build_manager;
 /// Measures a release build of the manager.
 #[derive(Args)]
 pub struct Bench {
-    /// Benchmarks to run; by default all except `real`
+    /// Benchmarks to run; by default all except `real` and `postgres`
     #[arg(value_enum)]
     benchmarks: Vec<Benchmark>,
 
@@ -57,6 +58,9 @@ pub struct Bench {
 
     #[command(flatten)]
     real: real::Real,
+
+    #[command(flatten)]
+    postgres: postgres::Postgres,
 }
 
 /// One benchmark. Each starts its own cluster.
@@ -82,6 +86,9 @@ enum Benchmark {
     Tenants,
     /// Measure the image of the manager in containers on real nodes, which need root
     Real,
+    // The last one, because its control plane runs until the process ends.
+    /// Measure PostgresClusters with real PostgreSQL, which needs root and the package postgresql
+    Postgres,
 }
 
 /// Timeout of a wait for the cluster or the manager.
@@ -97,7 +104,8 @@ impl Bench {
         println!("building the manager ...");
         let program = build_manager(true)?;
         for benchmark in Benchmark::value_variants() {
-            let by_default = self.benchmarks.is_empty() && *benchmark != Benchmark::Real;
+            let needs_root = matches!(benchmark, Benchmark::Real | Benchmark::Postgres);
+            let by_default = self.benchmarks.is_empty() && !needs_root;
             if by_default || self.benchmarks.contains(benchmark) {
                 match benchmark {
                     Benchmark::Idle => self.idle.run(&program).await?,
@@ -110,6 +118,7 @@ impl Bench {
                     Benchmark::Scrape => self.scrape.run(&program).await?,
                     Benchmark::Tenants => self.tenants.run(&program).await?,
                     Benchmark::Real => self.real.run(image).await?,
+                    Benchmark::Postgres => self.postgres.run(&program).await?,
                 }
             }
         }
