@@ -30,14 +30,15 @@ pub fn folder() -> Result<PathBuf> {
     })
 }
 
-/// Returns a command that runs a program of PostgreSQL as its user.
+/// Returns a command that runs a program of PostgreSQL as its user. The program ends with the thread
+/// that starts it.
 ///
 /// # Errors
 /// Returns an error if PostgreSQL is not installed.
 pub fn command(program: &str) -> Result<Command> {
     let mut command = Command::new("setpriv");
     command
-        .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups"])
+        .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--pdeathsig=KILL"])
         .arg(folder()?.join(program));
     Ok(command)
 }

@@ -40,7 +40,7 @@ impl Server<'_> {
         let mut command = programs::command("psql")?;
         command.args(["--no-psqlrc", "--username=postgres", "--dbname=postgres", "--command=CHECKPOINT"]);
         command.arg("--host").arg(&self.sockets);
-        output(command).await.map(drop)
+        output("psql", command).await.map(drop)
     }
 
     /// Runs transactions like those of TPC-B, and returns how many the server commits in a second.
@@ -56,16 +56,15 @@ impl Server<'_> {
         command.env("PGPASSWORD", &self.application.password);
         command.args(args).args(["--username", &self.application.user]).arg("--host").arg(&self.sockets);
         command.arg(&self.application.database);
-        output(command).await
+        output("pgbench", command).await
     }
 }
 
-/// Runs a command, and returns what it prints.
-async fn output(mut command: Command) -> Result<String> {
-    let program = command.get_program().to_owned();
+/// Runs a program, and returns what it prints. Errors do not contain its environment.
+async fn output(program: &str, mut command: Command) -> Result<String> {
     let output = spawn_blocking(move || command.output()).await?;
-    let output = output.with_context(|| format!("cannot run {}", program.display()))?;
-    ensure!(output.status.success(), "pgbench or psql failed: {}", String::from_utf8_lossy(&output.stderr));
+    let output = output.with_context(|| format!("cannot run {program}"))?;
+    ensure!(output.status.success(), "{program} failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
