@@ -34,7 +34,10 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use postgres_model::{
     failover::{MissingQuorum, Reign, Replication},
@@ -307,9 +310,11 @@ fn learn(observed: &Observed, next: &mut Membership) {
         {
             member.volume_uid = Some(volume.uid.clone());
         }
-        // The readiness of a Pod can be older than the report of its instance.
-        let is_empty = observed.reports.get(&member.serial).is_some_and(|report| report.is_empty);
-        member.joined |= observed.is_ready(member.serial) && !is_empty;
+    }
+    let joins = |member: &&Member| observed.joins(next, member.serial);
+    let joined: BTreeSet<_> = next.members.iter().filter(joins).map(|member| member.serial).collect();
+    for member in &mut next.members {
+        member.joined |= joined.contains(&member.serial);
     }
 }
 
@@ -373,6 +378,14 @@ impl Observed {
     /// Returns whether the Pod of a member is ready and stays.
     fn is_ready(&self, serial: Serial) -> bool {
         self.pods.get(&serial).is_some_and(|pod| pod.is_ready && !pod.is_terminating)
+    }
+
+    /// Returns whether a member has a copy of the data, and all others know it. One that is adopted
+    /// starts before they do.
+    fn joins(&self, next: &Membership, serial: Serial) -> bool {
+        // The readiness of a Pod can be older than the report of its instance.
+        let is_empty = self.reports.get(&serial).is_some_and(|report| report.is_empty);
+        self.is_ready(serial) && !is_empty && self.is_recorded(next, serial)
     }
 
     /// Returns the next write for a member.
