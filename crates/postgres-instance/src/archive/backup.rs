@@ -8,7 +8,7 @@ use postgres_archive::{Archive, ArchiveError, Backup, BackupWriter, ClusterRefer
 use postgres_model::{
     archive::BackupId,
     lsn::Lsn,
-    report::{BackupPhase, BackupReport, MAX_PROBLEM},
+    report::{BackupPhase, BackupReport},
     version::Version,
     wal_file::{WalFileName, WalSegment},
 };
@@ -23,6 +23,7 @@ use tracing::{error, info};
 use super::{
     Archiving,
     context::{Context, Role},
+    failure::failure,
     label,
 };
 use crate::{configuration::SUPERUSER, programs::Programs, session::Session, status_api::BackupRequest};
@@ -112,9 +113,8 @@ async fn run(tools: BackupTools, request: BackupRequest, report: watch::Sender<B
         Err(error) => {
             let message = format!("{error:#}");
             error!(id = report.id, uid = report.uid, error = message, "the backup failed");
-            let end = message.floor_char_boundary(MAX_PROBLEM);
             report.phase = BackupPhase::Failed;
-            report.error = message.get(..end).map(str::to_owned);
+            report.error = Some(failure(message).message);
         }
     });
 }
@@ -140,9 +140,8 @@ impl BackupTools {
         let started_at = Timestamp::now();
         info!(uid = request.uid, "the backup begins");
         let mut output = self.programs.stream("pg_basebackup", &self.arguments(request))?;
-        let (begin, writing) = {
-            let begin = label::read(&mut output.stdout).await;
-            let (label, first) = match begin {
+        let (label, id, data) = {
+            let (label, first) = match label::read(&mut output.stdout).await {
                 Ok(begin) => begin,
                 // The program tells why it ended.
                 Err(error) => return Err(output.ended().await.map_or_else(Into::into, |()| error.into())),
@@ -155,10 +154,9 @@ impl BackupTools {
                 data = write => data,
                 () = self.waited_too_long(report) => bail!(not_archived("the last WAL segment")),
             };
-            ((label, id), data)
+            (label, id, data)
         };
-        let (label, id) = begin;
-        let data = writing?;
+        let data = data?;
         output.ended().await?;
         let size = self.archiving.size_of_segments();
         let (end, timeline) = self.end(&label, size).await?;

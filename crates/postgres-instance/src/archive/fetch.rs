@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use postgres_archive::Restore;
-use postgres_model::{
-    instance::Moment,
-    wal_file::{SegmentSize, WalFileName},
-};
+use postgres_model::{instance::Moment, wal_file::WalFileName};
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -79,24 +76,11 @@ impl Archiving {
             return Answer::Missing;
         }
         if let (WalFileName::Segment(segment), Role::Follower(_)) = (name, &self.context.borrow().role) {
-            let length = std::fs::metadata(self.wal.join(file)).map_or(0, |file| file.len());
-            let size = SegmentSize::from_bytes(length).unwrap_or(SegmentSize::DEFAULT);
+            let size = self.size_of_segment(file);
             let end = segment.next(size).and_then(|next| next.start(size));
             let mut until = self.restored_until.lock();
             *until = (*until).max(end);
         }
         Answer::Done
-    }
-
-    /// Returns the size of the segments of this database.
-    pub(super) fn size_of_segments(&self) -> SegmentSize {
-        let files = std::fs::read_dir(&self.wal).into_iter().flatten().flatten();
-        let mut segments = files.filter(|file| {
-            let name = file.file_name();
-            let name = name.to_str().and_then(|name| name.parse().ok());
-            matches!(name, Some(WalFileName::Segment(_)))
-        });
-        let length = segments.next().and_then(|file| file.metadata().ok()).map(|file| file.len());
-        length.and_then(|bytes| SegmentSize::from_bytes(bytes).ok()).unwrap_or(SegmentSize::DEFAULT)
     }
 }

@@ -28,6 +28,7 @@ mod label;
 mod protocol;
 mod push;
 mod retention;
+mod segments;
 mod settings;
 mod socket;
 mod state;

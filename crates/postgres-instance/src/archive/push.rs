@@ -5,7 +5,8 @@ use std::time::Duration;
 use postgres_archive::Archive;
 use postgres_model::{
     report::ArchiveFailure,
-    wal_file::{SegmentSize, WalFileName, WalSegment},
+    timeline::History,
+    wal_file::{WalFileName, WalSegment},
 };
 use tokio::time::{sleep, timeout};
 use tracing::{error, info};
@@ -16,7 +17,7 @@ use super::{
     failure::{self, failure},
     protocol::Answer,
 };
-use crate::clock::now;
+use crate::{clock::now, control_data::histories_in};
 
 /// How long a request waits for the store before PostgreSQL has to repeat it.
 const PATIENCE: Duration = Duration::from_secs(55);
@@ -119,13 +120,8 @@ impl Archiving {
         archive.has_wal(name).await.is_ok_and(|has| has).then_some(Ok(()))
     }
 
-    fn is_needed(&self, history: &postgres_model::timeline::History, name: WalFileName) -> bool {
-        is_part_of(history, name, self.segment_size(name))
-    }
-
-    fn segment_size(&self, name: WalFileName) -> SegmentSize {
-        let length = std::fs::metadata(self.wal.join(name.to_string())).map(|file| file.len());
-        length.ok().and_then(|bytes| SegmentSize::from_bytes(bytes).ok()).unwrap_or(SegmentSize::DEFAULT)
+    fn is_needed(&self, history: &History, name: WalFileName) -> bool {
+        is_part_of(history, name, self.size_of_segment(&name.to_string()))
     }
 
     /// Archives the histories of all timelines up to that of the primary, so that also the numbers of
@@ -139,7 +135,7 @@ impl Archiving {
         context: &Context,
     ) -> Result<(), ArchiveFailure> {
         let Role::Primary(history) = &context.role else { return Ok(()) };
-        let names = crate::control_data::histories_in(&self.wal);
+        let names = histories_in(&self.wal);
         let names = names.map_err(|error| failure(format!("cannot list {}: {error}", self.wal.display())))?;
         for timeline in names.into_iter().filter(|timeline| *timeline <= history.timeline()) {
             let name = WalFileName::History(timeline);
@@ -155,9 +151,7 @@ impl Archiving {
         }
         Ok(())
     }
-}
 
-impl Archiving {
     /// Archives segments of former timelines that PostgreSQL has not marked at all.
     ///
     /// A standby marks a segment when it receives the first byte of the next one. A promotion at the
@@ -177,23 +171,13 @@ impl Archiving {
                 && is_part_of(history, WalFileName::Segment(*segment), size)
                 && !self.is_marked(*segment)
         };
-        for segment in self.segments().into_iter().filter(is_former) {
+        for segment in self.segments().filter(is_former) {
             let path = self.wal.join(segment.to_string());
             let archived = archive.archive_wal(WalFileName::Segment(segment), &path).await;
             archived.map_err(|error| failure::of(&error))?;
             info!(%segment, "archived a segment at the end of a former timeline");
         }
         Ok(())
-    }
-
-    /// Returns the segments in `pg_wal`.
-    fn segments(&self) -> Vec<WalSegment> {
-        let files = std::fs::read_dir(&self.wal).into_iter().flatten().flatten();
-        let segment = |file: std::fs::DirEntry| match file.file_name().to_str()?.parse().ok()? {
-            WalFileName::Segment(segment) => Some(segment),
-            _ => None,
-        };
-        files.filter_map(segment).collect()
     }
 
     /// Returns whether PostgreSQL has archived a segment, or is about to.
