@@ -200,8 +200,8 @@ impl BackupObjects {
         }
     }
 
-    /// Deletes the objects of schedules whose backups have left the store, and failed ones that are
-    /// older than all backups.
+    /// Deletes the objects of schedules whose backups have left the store, and of failed ones that began
+    /// before the oldest backup there.
     async fn delete_expired(
         &self,
         cluster: &PostgresCluster,
@@ -247,9 +247,9 @@ impl BackupObjects {
     }
 }
 
-fn inputs<'a>(cluster: &'a PostgresCluster, members: &Members<'a>, other: Option<String>) -> Inputs<'a> {
+fn inputs<'a>(cluster: &'a PostgresCluster, members: &'a Members<'_>, other: Option<String>) -> Inputs<'a> {
     let Members { membership, reports, pods } = members;
-    Inputs { cluster, membership, reports, pods: pods.clone(), other }
+    Inputs { cluster, membership, reports, pods, other }
 }
 
 /// Returns the clusters of a backup.

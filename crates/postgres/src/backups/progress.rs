@@ -25,7 +25,7 @@ pub(super) struct Inputs<'a> {
     pub(super) membership: &'a Membership,
     pub(super) reports: &'a BTreeMap<Serial, InstanceReport>,
     /// UIDs of the Pods of the members.
-    pub(super) pods: BTreeMap<Serial, String>,
+    pub(super) pods: &'a BTreeMap<Serial, String>,
     /// Name of another backup that has not ended.
     pub(super) other: Option<String>,
 }

@@ -1,6 +1,7 @@
 //! What the status of a cluster says about its backups. Pure functions.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use operator_core::{conditions::NewCondition, kind::uid};
 
@@ -97,6 +98,6 @@ impl Summary {
     }
 }
 
-fn stopped(backup: &PostgresBackup) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time> {
+fn stopped(backup: &PostgresBackup) -> Option<Time> {
     backup.status.as_ref()?.stopped_at.clone()
 }
