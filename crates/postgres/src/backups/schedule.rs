@@ -103,6 +103,15 @@ mod tests {
     }
 
     #[test]
+    fn date_that_does_not_exist_is_never_due() {
+        let never = Schedule::parse(&schedule("0 3 30 2 *", None));
+        let (last, now) = (time("2020-01-01T00:00:00Z"), time("2026-11-25T12:00:00Z"));
+        let never = never.ok();
+        assert_eq!(never.as_ref().and_then(|never| never.due(last, now)), None);
+        assert_eq!(never.as_ref().and_then(|never| never.next(now)), None);
+    }
+
+    #[test]
     fn name_has_the_minute_in_utc() {
         assert_eq!(name("db", "daily", time("2026-11-25T03:00:00Z")), "db-daily-202611250300");
     }

@@ -1,6 +1,11 @@
 //! What the API server refuses, with which message.
 
-use serde_json::json;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use postgres::PostgresBackup;
+use serde_json::{Value, json};
 
 use crate::support::TestEnv;
 
@@ -51,6 +56,69 @@ async fn invalid_specs_are_refused_with_the_rule() {
         let error = env.create(name, json!({})).await.unwrap_err().to_string();
         assert!(error.contains(message), "{name}: {error}");
     }
+}
+
+#[tokio::test]
+async fn invalid_backups_are_refused_with_the_rule() {
+    let env = TestEnv::new().await;
+    let key = json!({"name": "s3", "key": "id"});
+    let store = json!({
+        "url": "s3://backups/eu", "credentials": {"accessKeyID": key, "secretAccessKey": key},
+    });
+    let with = |field: &str, value: Value| {
+        let mut store = store.clone();
+        store[field] = value;
+        json!({"objectStore": store})
+    };
+    let schedule = |field: &str, value: Value| {
+        let mut schedule = json!({"name": "daily", "cron": "0 3 * * *"});
+        schedule[field] = value;
+        json!({"objectStore": store, "schedules": [schedule]})
+    };
+    for (backup, message) in [
+        (with("url", json!("https://backups")), "url must be s3:// with a bucket"),
+        (with("url", json!("s3://b")), "url must be s3:// with a bucket"),
+        (with("url", json!("s3://backups/a b")), "url must be s3:// with a bucket"),
+        (with("endpoint", json!("http://store/path")), "endpoint must be http:// or https://"),
+        (with("endpoint", json!("file:///etc")), "endpoint must be http:// or https://"),
+        (with("region", json!("EU West")), "region must contain only"),
+        (with("serverName", json!("a/../b")), "serverName must be a DNS subdomain"),
+        (with("caSecret", json!({"name": "../s3", "key": "ca.crt"})), "name must be the name of a Secret"),
+        (with("caSecret", json!({"name": "s3", "key": "../ca.crt"})), "key must be a key of a Secret"),
+        (schedule("name", json!("Daily")), "name must contain only lower case letters"),
+        (schedule("name", json!("d".repeat(21))), "may not be more than 20"),
+        (schedule("cron", json!("every day at 3")), "cron must have five fields"),
+        (schedule("timeZone", json!("Europe/Berlin; x")), "timeZone must be the name of a time zone"),
+        (
+            json!({"objectStore": store, "wal": {"timeoutSeconds": 9}}),
+            "should be greater than or equal to 10",
+        ),
+        (json!({"objectStore": store, "wal": {"parallel": 17}}), "should be less than or equal to 16"),
+        (json!({"objectStore": store, "retention": {"days": 0}}), "should be greater than or equal to 1"),
+        (json!({"objectStore": store, "retention": {"minimum": 0}}), "should be greater than or equal to 1"),
+    ] {
+        let error = env.create("db", json!({"backup": backup})).await.unwrap_err().to_string();
+        assert!(error.contains(message), "{backup}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn postgres_backup_cannot_be_changed() {
+    let env = TestEnv::new().await;
+    let api: Api<PostgresBackup> = Api::namespaced(env.client.clone(), &env.namespace);
+    let create = async |cluster: &str| {
+        let backup = json!({
+            "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresBackup",
+            "metadata": {"name": "first"}, "spec": {"clusterRef": {"name": cluster}},
+        });
+        api.create(&PostParams::default(), &serde_json::from_value(backup).unwrap()).await
+    };
+    let error = create("").await.unwrap_err().to_string();
+    assert!(error.contains("should be at least 1 chars long"), "{error}");
+    create("db").await.unwrap();
+    let other = Patch::Merge(json!({"spec": {"clusterRef": {"name": "other"}}}));
+    let error = api.patch("first", &PatchParams::default(), &other).await.unwrap_err().to_string();
+    assert!(error.contains("spec cannot be changed; create another PostgresBackup"), "{error}");
 }
 
 #[tokio::test]

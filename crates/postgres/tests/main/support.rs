@@ -5,7 +5,7 @@ use kube::{
     Api, Client, CustomResourceExt,
     api::{Patch, PatchParams, PostParams},
 };
-use postgres::PostgresCluster;
+use postgres::{PostgresBackup, PostgresCluster};
 use serde_json::{Value, json};
 
 /// A namespace for one test. No controller runs.
@@ -18,7 +18,7 @@ pub(crate) struct TestEnv {
 impl TestEnv {
     pub(crate) async fn new() -> Self {
         let cluster = cluster::shared().await.unwrap();
-        cluster.install_crds(&[PostgresCluster::crd()]).await.unwrap();
+        cluster.install_crds(&[PostgresCluster::crd(), PostgresBackup::crd()]).await.unwrap();
         let namespace = cluster.namespace("postgres").await.unwrap();
         let client = cluster.client().await.unwrap();
         let api = Api::namespaced(client.clone(), &namespace);
