@@ -11,7 +11,7 @@ use crate::{
     fence::Fence,
     informer::{Change, Informer, Selection, Subscription, SyncedInformers},
     kind::{Kind, ObjectKey},
-    metrics::GaugeSamples,
+    metrics::{GaugeSamples, Histogram, Observe},
     owner::{controller_of, refers_to},
     queue::Queue,
     status::StatusWriter,
@@ -130,6 +130,19 @@ impl<'e, K: Kind + Serialize> ControllerBuilder<'e, K> {
         let fence = self.environment.fence.clone();
         let read = move || if fence.check().is_ok() { read() } else { Vec::new() };
         self.environment.metrics.gauges(self.name, Box::new(read));
+    }
+
+    /// Returns the function that adds a duration to a histogram of the controller.
+    ///
+    /// Only the replica that leads the controller adds it, so each observation counts once.
+    pub fn histogram(&self, histogram: &'static Histogram) -> Observe {
+        let fence = self.environment.fence.clone();
+        let observe = self.environment.metrics.histogram(histogram);
+        Box::new(move |duration| {
+            if fence.check().is_ok() {
+                observe(duration);
+            }
+        })
     }
 
     /// Returns the namespace of the manager.
@@ -252,6 +265,8 @@ fn needs_reconcile<K: Resource>(change: &Change<K>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use k8s_openapi::api::core::v1::Namespace;
     use parking_lot::Mutex;
 
@@ -262,36 +277,50 @@ mod tests {
     };
 
     static SIZE: Gauge = Gauge { name: "size", help: "How large it is", labels: &[] };
+    static DURATION: Histogram = Histogram { name: "seconds", help: "How long it takes", bounds: &[1.0] };
 
     type Read = Box<dyn Fn() -> Vec<GaugeSamples> + Send + Sync>;
 
-    /// Stores the callback that reads the gauges.
+    /// Stores the callback that reads the gauges, and the durations of histograms.
     #[derive(Default)]
-    struct GaugeReader(Mutex<Option<Read>>);
+    struct Recorder {
+        read: Mutex<Option<Read>>,
+        observed: Arc<Mutex<Vec<Duration>>>,
+    }
 
-    impl Metrics for GaugeReader {
+    impl Metrics for Recorder {
         fn gauges(&self, controller: &'static str, read: Read) {
             assert_eq!(controller, "test");
-            *self.0.lock() = Some(read);
+            *self.read.lock() = Some(read);
+        }
+
+        fn histogram(&self, histogram: &'static Histogram) -> Observe {
+            assert_eq!(histogram, &DURATION);
+            let observed = self.observed.clone();
+            Box::new(move |duration| observed.lock().push(duration))
         }
     }
 
     #[tokio::test]
-    async fn reports_gauges_only_while_leading() {
+    async fn reports_metrics_of_controller_only_while_leading() {
         let service = tower::service_fn(|_| async {
             std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>().await
         });
-        let reader = Arc::new(GaugeReader::default());
+        let recorder = Arc::new(Recorder::default());
         let fence = Fence::closed();
-        let environment = Environment::with_metrics(Client::new(service, "default"), reader.clone());
+        let environment = Environment::with_metrics(Client::new(service, "default"), recorder.clone());
         let environment = Environment { fence: fence.clone(), ..environment };
         let builder = ControllerBuilder::<Namespace>::new(&environment, "test");
         builder.gauges(|| vec![GaugeSamples { gauge: &SIZE, series: vec![(Vec::new(), 1.0)] }]);
-        let reported = || reader.0.lock().as_ref().unwrap()().len();
-        assert_eq!(reported(), 0);
-        fence.open_until(now() + std::time::Duration::from_mins(1));
-        assert_eq!(reported(), 1);
+        let observe = builder.histogram(&DURATION);
+        let reported = |seconds| {
+            observe(Duration::from_secs(seconds));
+            (recorder.read.lock().as_ref().unwrap()().len(), recorder.observed.lock().clone())
+        };
+        assert_eq!(reported(1), (0, vec![]));
+        fence.open_until(now() + Duration::from_mins(1));
+        assert_eq!(reported(2), (1, vec![Duration::from_secs(2)]));
         fence.close();
-        assert_eq!(reported(), 0);
+        assert_eq!(reported(3), (0, vec![Duration::from_secs(2)]));
     }
 }

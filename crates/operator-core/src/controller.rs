@@ -88,7 +88,7 @@ use crate::{
     cluster_leftovers::ClusterLeftovers,
     environment::Setting,
     kind::Kind,
-    metrics::Gauge,
+    metrics::{Gauge, Histogram},
     outcome::{Outcome, ReconcileError},
     rbac::Rule,
 };
@@ -152,6 +152,11 @@ pub trait Controller: Send + Sync + Sized + 'static {
 
     /// Returns the gauges that the controller reports with [`ControllerBuilder::gauges`].
     fn gauges() -> &'static [&'static Gauge] {
+        &[]
+    }
+
+    /// Returns the histograms that the controller fills with [`ControllerBuilder::histogram`].
+    fn histograms() -> &'static [&'static Histogram] {
         &[]
     }
 

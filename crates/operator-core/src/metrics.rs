@@ -104,6 +104,20 @@ pub struct GaugeSamples {
     pub series: Vec<(Vec<String>, f64)>,
 }
 
+/// A histogram of a controller, of durations in seconds. It has no labels.
+#[derive(Debug, PartialEq)]
+pub struct Histogram {
+    /// Name with the unit.
+    pub name: &'static str,
+    /// Help text, without a full stop.
+    pub help: &'static str,
+    /// Upper bounds of the buckets.
+    pub bounds: &'static [f64],
+}
+
+/// Adds a duration to a histogram.
+pub type Observe = Box<dyn Fn(Duration) + Send + Sync>;
+
 /// Receives measurements. All methods do nothing by default.
 ///
 /// Implementations must return immediately. Arguments are metric labels with few values: none of
@@ -121,6 +135,11 @@ pub trait Metrics: Send + Sync + 'static {
 
     /// Registers the gauges of a controller. `read` returns their current samples.
     fn gauges(&self, _controller: &'static str, _read: Box<dyn Fn() -> Vec<GaugeSamples> + Send + Sync>) {}
+
+    /// Registers a histogram of a controller. Returns the function that adds a duration to it.
+    fn histogram(&self, _histogram: &'static Histogram) -> Observe {
+        Box::new(|_| {})
+    }
 
     /// Called after each request to the API server. `code` is `None` if there was no response. All
     /// attempts of a request count as one.

@@ -9,7 +9,7 @@ use crate::{
     controller::{Controller, Runnable},
     environment::{Environment, Setting},
     kind::Kind,
-    metrics::Gauge,
+    metrics::{Gauge, Histogram},
     rbac::Rule,
     runner,
 };
@@ -53,6 +53,8 @@ pub struct Registration {
     pub conversions: fn() -> Vec<Conversion>,
     /// [`Controller::gauges`].
     pub gauges: fn() -> &'static [&'static Gauge],
+    /// [`Controller::histograms`].
+    pub histograms: fn() -> &'static [&'static Histogram],
     /// [`Controller::settings`].
     pub settings: fn() -> &'static [Setting],
     /// The objects with [`Controller::OWNED_FINALIZER`].
@@ -77,6 +79,7 @@ impl Registration {
             policies: |_| Vec::new(),
             conversions: Vec::new,
             gauges: || &[],
+            histograms: || &[],
             settings: || &[],
             owned_finalizer: || None,
             leftovers: Vec::new,
@@ -106,6 +109,7 @@ pub const fn register<T: Controller>() -> Registration {
         policies: T::policies,
         conversions: T::conversions,
         gauges: T::gauges,
+        histograms: T::histograms,
         settings: T::settings,
         owned_finalizer: owned_finalizer::<T>,
         leftovers: T::leftovers,

@@ -1,17 +1,17 @@
-//! Metrics that are read when they are scraped: queue depth, cache sizes, and gauges that
-//! controllers define.
+//! Metrics that are read when they are scraped: queue depth, cache sizes, and the gauges and
+//! histograms that controllers define.
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Debug, Formatter},
 };
 
-use operator_core::metrics::GaugeSamples;
+use operator_core::metrics::{GaugeSamples, Histogram as Definition};
 use parking_lot::RwLock;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, gauge::ConstGauge},
+    metrics::{MetricType, gauge::ConstGauge, histogram::Histogram},
 };
 
 use super::{
@@ -33,6 +33,8 @@ pub(super) struct Live {
     queues: RwLock<BTreeMap<&'static str, Depth>>,
     informers: RwLock<Vec<Objects>>,
     gauges: RwLock<BTreeMap<&'static str, Read>>,
+    /// Histograms that controllers define, by name.
+    histograms: RwLock<BTreeMap<&'static str, (&'static Definition, Histogram)>>,
 }
 
 impl Live {
@@ -48,6 +50,13 @@ impl Live {
     /// Sets the gauges of a controller and replaces those of its previous run.
     pub(super) fn gauges(&self, controller: &'static str, read: Read) {
         self.gauges.write().insert(controller, read);
+    }
+
+    /// Returns a histogram of a controller. The next run of the controller has the same one.
+    pub(super) fn histogram(&self, definition: &'static Definition) -> Histogram {
+        let mut histograms = self.histograms.write();
+        let new = || (definition, Histogram::new(definition.bounds.iter().copied()));
+        histograms.entry(definition.name).or_insert_with(new).1.clone()
     }
 
     fn depths(&self) -> BTreeMap<String, usize> {
@@ -75,7 +84,12 @@ impl Collector for Live {
         gauges(&mut encoder, &QUEUE_DEPTH, self.depths())?;
         gauges(&mut encoder, &INFORMER_OBJECTS, self.objects())?;
         let readings: Vec<_> = self.gauges.read().values().flat_map(|read| read()).collect();
-        readings.into_iter().try_for_each(|reading| encode_reading(&mut encoder, reading))
+        readings.into_iter().try_for_each(|reading| encode_reading(&mut encoder, reading))?;
+        self.histograms.read().values().try_for_each(|(definition, histogram)| {
+            let help = format!("{}.", definition.help);
+            let family = encoder.encode_descriptor(definition.name, &help, None, MetricType::Histogram)?;
+            histogram.encode(family)
+        })
     }
 }
 

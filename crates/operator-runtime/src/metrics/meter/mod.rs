@@ -4,7 +4,8 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use operator_core::metrics::{
-    Certificate, GaugeSamples, Metrics, ReconcileResult, RequestInfo, ReviewResult, WatchRestart,
+    Certificate, GaugeSamples, Histogram as Definition, Metrics, Observe, ReconcileResult, RequestInfo,
+    ReviewResult, WatchRestart,
 };
 use prometheus_client::{
     encoding::text,
@@ -128,6 +129,11 @@ impl Metrics for Meter {
 
     fn gauges(&self, controller: &'static str, read: Box<dyn Fn() -> Vec<GaugeSamples> + Send + Sync>) {
         self.live.gauges(controller, read);
+    }
+
+    fn histogram(&self, definition: &'static Definition) -> Observe {
+        let histogram = self.live.histogram(definition);
+        Box::new(move |duration| histogram.observe(duration.as_secs_f64()))
     }
 
     fn requested(&self, request: &RequestInfo, code: Option<u16>, took: Duration) {

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use http::Request;
-use operator_core::metrics::Gauge;
+use operator_core::metrics::{Gauge, Histogram};
 
 use super::*;
 use crate::metrics::reference::{Kind, METRICS};
@@ -153,4 +153,19 @@ fn reads_gauges_of_controller_on_scrape() {
     let text = meter.encode().unwrap();
     assert_eq!(value(&text, series), Some("1.5"));
     assert!(text.contains("# HELP shop_size How large it is.\n# TYPE shop_size gauge\n"), "{text}");
+}
+
+#[test]
+fn histogram_of_controller_counts_over_its_runs() {
+    static DURATION: Histogram =
+        Histogram { name: "shop_seconds", help: "How long it is open", bounds: &[1.0, 10.0] };
+    let meter = Meter::new("1.2.3", ["podset"]);
+    let count = || value(&meter.encode().unwrap(), "shop_seconds_count").map(str::to_owned);
+    assert_eq!(count(), None);
+    meter.histogram(&DURATION)(Duration::from_secs(3));
+    meter.histogram(&DURATION)(Duration::from_secs(30));
+    assert_eq!(count().as_deref(), Some("2"));
+    let text = meter.encode().unwrap();
+    assert_eq!(value(&text, r#"shop_seconds_bucket{le="10.0"}"#), Some("1"));
+    assert!(text.contains("# TYPE shop_seconds histogram\n"), "{text}");
 }
