@@ -29,6 +29,7 @@
 //! events          Events about members
 //! status          pure: the reporting part of the status, and its conditions
 //! deletion        deletes volumes with their cluster, behind a finalizer
+//! metrics         gauges of the clusters, and durations of failovers
 //! protection      the admission policy against deletions
 //! error, reasons  errors, and the reasons in conditions and Events
 //! condition_types types of the conditions
@@ -49,6 +50,7 @@ mod fence;
 mod identities;
 mod members;
 mod membership;
+mod metrics;
 mod passwords;
 mod protection;
 pub mod reasons;

@@ -18,6 +18,7 @@ use operator_core::{
     error::chain,
     events::Events,
     informer::{Change, Informer},
+    metrics::{Gauge, Histogram},
     owner::Owner,
     quantity::Quantity,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
@@ -50,6 +51,7 @@ use crate::{
     identities::Identities,
     members::MemberObjects,
     membership::{Membership, Serial},
+    metrics::{GAUGES, HISTOGRAMS, Interruptions, readings},
     passwords::Passwords,
     protection,
     reports::Reports,
@@ -137,6 +139,14 @@ impl Controller for PostgresClusterController {
         vec![PostgresCluster::crd(), PostgresBackup::crd()]
     }
 
+    fn gauges() -> &'static [&'static Gauge] {
+        GAUGES
+    }
+
+    fn histograms() -> &'static [&'static Histogram] {
+        HISTOGRAMS
+    }
+
     fn settings() -> &'static [Setting] {
         &[IMAGES, INSTANCE_IMAGE]
     }
@@ -151,8 +161,12 @@ impl Controller for PostgresClusterController {
         let identities = Arc::new(Identities::new(secrets.clone()));
         let passwords = Arc::new(Passwords::new(secrets));
         let forgets = (reports.clone(), timers.clone(), identities.clone(), passwords.clone());
+        let interruptions = Interruptions::build(builder);
+        let measured = clusters.clone();
+        builder.gauges(move || readings(measured.store().list()));
         builder.watches(&clusters, move |change| {
             event_log::log(change, &default_version);
+            interruptions.note(change, Instant::now());
             let (reports, timers, identities, passwords) = &forgets;
             if let (Some(old), None) = (&change.old, &change.new) {
                 let uid = uid(old.as_ref());

@@ -1,7 +1,7 @@
 //! `docs/reference/metrics.md`: every metric of the manager.
 
 use manager::CONTROLLERS;
-use operator_core::metrics::Gauge;
+use operator_core::metrics::{Gauge, Histogram};
 use operator_runtime::metrics::reference::{Kind, Label, METRICS, Metric, Values};
 
 const HEAD: &str = "\
@@ -13,7 +13,7 @@ This page lists the metrics that the manager serves at `/metrics`.
 Counters start at zero when the process starts.
 A histogram has a series `_bucket` for each bound (`le`), `_sum`, and `_count`.
 Labels do not contain names of objects or users.
-The exceptions are the gauges of the controllers at the end of the page.
+The exceptions are the gauges of the controllers near the end of the page.
 ";
 
 /// Returns the page.
@@ -22,8 +22,10 @@ pub(super) fn page() -> String {
     page.push_str("\n| metric | type | labels |\n|---|---|---|\n");
     page.extend(METRICS.iter().map(|metric| row(metric)));
     page.extend(gauges().map(|(_, gauge)| gauge_row(gauge)));
+    page.extend(histograms().map(|(_, histogram)| histogram_row(histogram)));
     page.extend(METRICS.iter().map(|metric| section(metric)));
     page.extend(gauges().map(|(controller, gauge)| gauge_section(controller, gauge)));
+    page.extend(histograms().map(|(controller, histogram)| histogram_section(controller, histogram)));
     page
 }
 
@@ -32,6 +34,25 @@ fn gauges() -> impl Iterator<Item = (&'static str, &'static Gauge)> {
     CONTROLLERS
         .iter()
         .flat_map(|controller| (controller.gauges)().iter().map(|gauge| (controller.name, *gauge)))
+}
+
+/// Returns the histograms of the controllers, each with the name of its controller.
+fn histograms() -> impl Iterator<Item = (&'static str, &'static Histogram)> {
+    CONTROLLERS
+        .iter()
+        .flat_map(|controller| (controller.histograms)().iter().map(|one| (controller.name, *one)))
+}
+
+fn histogram_row(histogram: &Histogram) -> String {
+    format!("| [`{0}`](#{0}) | histogram |  |\n", histogram.name)
+}
+
+fn histogram_section(controller: &str, histogram: &Histogram) -> String {
+    let Histogram { name, help, bounds: limits } = histogram;
+    let limits = bounds(limits);
+    format!(
+        "\n## {name}\nType: histogram. {help}. Observed by the leader of `{controller}`.\n\nBounds: {limits}.\n"
+    )
 }
 
 fn gauge_row(gauge: &Gauge) -> String {
@@ -63,7 +84,7 @@ fn section(metric: &Metric) -> String {
     let kind = metric.kind.as_str();
     let mut text = format!("\n## {}\nType: {kind}{unit}. {}\n", metric.name(), metric.sentence());
     if metric.kind == Kind::Histogram {
-        text.extend(["\nBounds: ", &bounds(metric), ".\n"]);
+        text.extend(["\nBounds: ", &bounds(metric.bounds), ".\n"]);
     }
     if !metric.labels.is_empty() {
         text.push_str("\n| label | values |\n|---|---|\n");
@@ -72,8 +93,8 @@ fn section(metric: &Metric) -> String {
     text
 }
 
-fn bounds(metric: &Metric) -> String {
-    let bounds: Vec<_> = metric.bounds.iter().map(ToString::to_string).collect();
+fn bounds(limits: &[f64]) -> String {
+    let bounds: Vec<_> = limits.iter().map(ToString::to_string).collect();
     bounds.join(", ")
 }
 
