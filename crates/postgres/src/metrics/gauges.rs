@@ -8,7 +8,7 @@ use operator_core::{
 
 use crate::{
     api::{Phase, PostgresCluster},
-    condition_types::{AVAILABLE, BACKUP_RECENT, DATA_SAFE},
+    condition_types::{ARCHIVING, AVAILABLE, BACKUP_RECENT, DATA_SAFE, STORAGE_HEALTHY},
 };
 
 /// Prometheus sets the label `namespace` to that of the manager.
@@ -54,6 +54,19 @@ static CLUSTER_BACKUP_RECENT: Gauge = Gauge {
     labels: &[NAMESPACE, CLUSTER],
 };
 
+static CLUSTER_ARCHIVING: Gauge = Gauge {
+    name: "ensemble_postgres_cluster_archiving",
+    help: "Whether the WAL of a PostgresCluster is archived, 1 or 0: the condition Archiving; missing without \
+           `spec.backup`",
+    labels: &[NAMESPACE, CLUSTER],
+};
+static CLUSTER_STORAGE_HEALTHY: Gauge = Gauge {
+    name: "ensemble_postgres_cluster_storage_healthy",
+    help: "Whether all volumes of a PostgresCluster have the size of the spec and free space, 1 or 0: the \
+           condition StorageHealthy",
+    labels: &[NAMESPACE, CLUSTER],
+};
+
 /// Gauges of this controller.
 pub(crate) static GAUGES: &[&Gauge] = &[
     &SIZE,
@@ -63,6 +76,8 @@ pub(crate) static GAUGES: &[&Gauge] = &[
     &CLUSTER_DATA_SAFE,
     &LAST_BACKUP,
     &CLUSTER_BACKUP_RECENT,
+    &CLUSTER_ARCHIVING,
+    &CLUSTER_STORAGE_HEALTHY,
 ];
 
 /// Returns the readings of the gauges.
@@ -80,7 +95,7 @@ pub(crate) fn readings<T: AsRef<PostgresCluster>>(
 }
 
 /// Returns the sample of each gauge for one cluster, in the order of [`GAUGES`].
-fn samples(cluster: &PostgresCluster) -> [Option<(Vec<String>, f64)>; 7] {
+fn samples(cluster: &PostgresCluster) -> [Option<(Vec<String>, f64)>; 9] {
     let status = cluster.status.clone().unwrap_or_default();
     let labels = || vec![cluster.namespace().unwrap_or_default(), cluster.name_any()];
     let sample = |value: f64| Some((labels(), value));
@@ -96,6 +111,8 @@ fn samples(cluster: &PostgresCluster) -> [Option<(Vec<String>, f64)>; 7] {
         condition(DATA_SAFE).filter(|_| asks_for_standbys),
         status.last_backup.and_then(|backup| sample(backup.stopped_at.0.as_duration().as_secs_f64())),
         condition(BACKUP_RECENT).filter(|_| cluster.spec.backup.is_some()),
+        condition(ARCHIVING).filter(|_| cluster.spec.backup.is_some()),
+        condition(STORAGE_HEALTHY),
     ]
 }
 
@@ -152,7 +169,7 @@ mod tests {
             "readyMembers": 2,
             "lastBackup": {"name": "nightly", "key": "1", "stoppedAt": "1970-01-01T01:00:00Z"},
             "conditions": [
-                condition("Available", "False"), condition("DataSafe", "True"), condition("BackupRecent", "True"),
+                condition("Available", "False"), condition("DataSafe", "True"), condition("BackupRecent", "True"), condition("StorageHealthy", "True"),
             ],
         });
         let series = series(&json!({"size": 3, "backup": backup}), status);
@@ -166,6 +183,8 @@ mod tests {
                 "data_safe 1",
                 "last_backup_timestamp_seconds 3600",
                 "backup_recent 1",
+                "archiving 0",
+                "storage_healthy 1",
             ]
         );
     }
@@ -173,7 +192,10 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_has_no_series() {
         let series = series(&json!({"size": 1}), json!({}));
-        assert_eq!(series, ["size 1", "ready_members 0", "phase Creating 1", "available 0"]);
+        assert_eq!(
+            series,
+            ["size 1", "ready_members 0", "phase Creating 1", "available 0", "storage_healthy 0"]
+        );
     }
 
     #[test]
