@@ -57,7 +57,16 @@ fn rows_cover_all_areas_and_panels_do_not_overlap() {
     let all = dashboard["panels"].as_array().unwrap();
     let rows: Vec<_> =
         all.iter().filter(|panel| panel["type"] == "row").map(|row| row["title"].as_str().unwrap()).collect();
-    let parts = ["Reconciles", "Queue", "API server", "Admission", "Leadership", "Certificates", "Process"];
+    let parts = [
+        "Reconciles",
+        "Queue",
+        "API server",
+        "Admission",
+        "Leadership",
+        "Certificates",
+        "Process",
+        "PostgresClusters",
+    ];
     assert_eq!(rows, parts);
     let ids: BTreeSet<_> = all.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), all.len(), "each panel must have a unique ID");

@@ -31,6 +31,16 @@ pub(crate) fn check(query: &str) {
 /// Returns the labels of the selected metric.
 fn check_selector(query: &str, selector: &VectorSelector) -> Vec<&'static str> {
     let name = selector.name.as_deref().unwrap_or_else(|| panic!("{query}: a selector without a name"));
+    if let Some(labels) = labels_of_controller(name) {
+        for matcher in &selector.matchers.matchers {
+            let label = matcher.name.as_str();
+            assert!(
+                TARGET.contains(&label) || labels.contains(&label),
+                "{query}: {name} has no label {label}"
+            );
+        }
+        return labels;
+    }
     let metric = METRICS.iter().find(|metric| metric.series().iter().any(|series| series == name));
     let metric = metric.unwrap_or_else(|| panic!("{query}: there is no {name}"));
     let bound = name.ends_with("_bucket").then_some("le");
@@ -45,6 +55,20 @@ fn check_selector(query: &str, selector: &VectorSelector) -> Vec<&'static str> {
         check_values(query, label, matcher);
     }
     metric.labels.iter().map(|label| label.name).chain(bound).collect()
+}
+
+/// Returns the labels of a metric that a controller defines.
+fn labels_of_controller(name: &str) -> Option<Vec<&'static str>> {
+    let mut gauges = CONTROLLERS.iter().flat_map(|controller| (controller.gauges)());
+    if let Some(gauge) = gauges.find(|gauge| gauge.name == name) {
+        return Some(gauge.labels.iter().map(|(label, _)| *label).collect());
+    }
+    let histograms = CONTROLLERS.iter().flat_map(|controller| (controller.histograms)());
+    let parts = ["_bucket", "_sum", "_count"];
+    let is_histogram = histograms
+        .into_iter()
+        .any(|histogram| name.strip_prefix(histogram.name).is_some_and(|part| parts.contains(&part)));
+    is_histogram.then(|| if name.ends_with("_bucket") { vec!["le"] } else { Vec::new() })
 }
 
 /// A requested bucket must exist.
@@ -110,6 +134,8 @@ fn detects_missing_metrics_labels_and_values() {
         ("ensemble_reconcile_total{result=~\"done|error\"}", "result is never \"error\""),
         ("ensemble_leader{controller=\"unknown\"}", "controller is never \"unknown\""),
         ("ensemble_admission_duration_seconds_bucket{le=\"0.7\"}", "0.7 is none of the bounds"),
+        ("ensemble_postgres_cluster_size{name=\"a\"}", "has no label name"),
+        ("ensemble_postgres_failover_seconds", "there is no ensemble_postgres_failover_seconds"),
         ("absent(nothing)", "there is no nothing"),
         ("sum(", "sum("),
     ] {
