@@ -123,7 +123,7 @@ mod tests {
             ("", _) => "SwitchingOver",
             _ => "Running",
         };
-        let time = Timestamp::now() - Duration::from_secs(60);
+        let time = Timestamp::now() - Duration::from_mins(1);
         let mut cluster = fixture::cluster(&json!({"size": 3}));
         let status = json!({
             "phase": phase,
