@@ -18,6 +18,7 @@
 //! status_client   client of the status API of the members
 //! reports         what the members report
 //! standbys        what the primary reports about its standbys
+//! lease_state     pure: whether the primary holds its Lease
 //! timers          how long observations have held
 //! fence           the members that a person has fenced
 //! resize_refusals volumes that must not grow
@@ -48,6 +49,7 @@ mod event_log;
 mod events;
 mod fence;
 mod identities;
+mod lease_state;
 mod members;
 mod membership;
 mod metrics;

@@ -49,6 +49,7 @@ use crate::{
     event_log, events,
     fence::fence,
     identities::Identities,
+    lease_state::LeaseState,
     members::MemberObjects,
     membership::{Membership, Serial},
     metrics::{GAUGES, HISTOGRAMS, Interruptions, readings},
@@ -259,24 +260,6 @@ fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
     is_new.then(|| change.key.clone()).into_iter().collect()
 }
 
-/// The Lease of a primary.
-struct LeaseState {
-    /// Time until it expires. Zero: nobody holds it.
-    expires_in: Duration,
-    /// Its version, if it has expired.
-    expired: Option<String>,
-}
-
-impl LeaseState {
-    fn held(expires_in: Duration) -> Self {
-        Self { expires_in, expired: None }
-    }
-
-    fn expired(version: String) -> Self {
-        Self { expires_in: Duration::ZERO, expired: Some(version) }
-    }
-}
-
 /// Returns when a cluster is looked at again without any news: a Lease expires without one.
 fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
     let failover = &decision.membership.failover;
@@ -399,8 +382,8 @@ impl PostgresClusterController {
     /// Returns when the Lease expires unless it is renewed.
     ///
     /// # Errors
-    /// Returns an error if the Lease looks expired, and cannot be read to see whether the cache is
-    /// stale.
+    /// Returns an error if the Lease looks free or expired, and cannot be read to see whether the cache
+    /// is stale.
     async fn lease_state(&self, cluster: &PostgresCluster) -> Result<LeaseState, Error> {
         let spec = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
         let Some(lease) = self.children.lease(cluster) else { return Ok(LeaseState::held(spec)) };
@@ -410,15 +393,12 @@ impl PostgresClusterController {
             timers.entry(uid(cluster)).or_default().lease.observe(known.version.clone(), Instant::now())
         };
         let duration = known.duration.max(spec);
-        match duration.saturating_sub(unchanged) {
-            _ if known.free => Ok(LeaseState::held(Duration::ZERO)),
-            Duration::ZERO => {
-                let latest = self.children.read_lease(cluster).await.map_err(Error::from_write)?;
-                let is_stale = latest.is_none_or(|lease| record(&lease).version != known.version);
-                Ok(if is_stale { LeaseState::held(duration) } else { LeaseState::expired(known.version) })
-            }
-            remaining => Ok(LeaseState::held(remaining)),
+        let has_primary = cluster.status.as_ref().is_some_and(|status| !status.primary.current.is_empty());
+        if let Some(state) = LeaseState::by_cache(&known, duration, unchanged, has_primary) {
+            return Ok(state);
         }
+        let latest = self.children.read_lease(cluster).await.map_err(Error::from_write)?;
+        Ok(LeaseState::by_api_server(known, duration, latest.as_ref().map(record).as_ref()))
     }
 
     /// Returns whether members may be created. A Lease that is created after the first of them has to
