@@ -22,8 +22,9 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
-    archive::BackupSettings,
+    archive::{BackupSettings, StoreSettings},
     configuration::{Application, Upstream},
+    recovery::{RecoverySettings, TargetSettings},
 };
 
 /// A PostgresCluster. Fields that an instance does not need are left out.
@@ -45,6 +46,26 @@ pub(crate) struct Spec {
 struct Bootstrap {
     #[serde(default)]
     initdb: Application,
+    #[serde(default)]
+    recovery: Option<Recovery>,
+}
+
+/// `spec.bootstrap.recovery`. The source is in the status.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Recovery {
+    #[serde(default)]
+    target: TargetSettings,
+}
+
+/// `status.recovery`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecoveryStatus {
+    object_store: StoreSettings,
+    #[serde(default, rename = "systemID")]
+    system_id: Option<SystemIdentifier>,
+    #[serde(default)]
+    backup: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -62,6 +83,8 @@ pub(crate) struct Status {
     bootstrap: Option<BootstrapStatus>,
     #[serde(default)]
     adoption: Option<Adoption>,
+    #[serde(default)]
+    recovery: Option<RecoveryStatus>,
     #[serde(default)]
     instances: Vec<Instance>,
     #[serde(default)]
@@ -172,6 +195,8 @@ pub(crate) struct MemberCluster {
     pub(crate) backup: Option<Arc<BackupSettings>>,
     /// Identifier of the last backup.
     pub(crate) last_backup: String,
+    /// The archive that the database comes from.
+    pub(crate) recovery: Option<Arc<RecoverySettings>>,
     addresses: BTreeMap<String, Option<IpAddr>>,
     /// Domain of the members.
     domain: String,
@@ -193,6 +218,7 @@ impl MemberCluster {
             timeline: status.timeline_claimed.unwrap_or(TimelineId::FIRST),
             primary_history: status.history(),
             create_on: status.bootstrap.as_ref().filter(|it| !it.done).map(|it| it.volume_uid.clone()),
+            recovers: status.recovery.is_some(),
             system_identifier: status.system_id,
             // A person has given up a member that leaves before it has joined.
             fenced: fence.contains(member) || (own.leaving && !own.joined),
@@ -209,6 +235,7 @@ impl MemberCluster {
             application: cluster.spec.bootstrap.initdb.clone(),
             parameters: cluster.spec.parameters.clone(),
             backup: cluster.spec.backup.clone().map(Arc::new),
+            recovery: status.recovery.clone().map(|source| Arc::new(source.settings(&cluster.spec))),
             last_backup: status.last_backup.clone().unwrap_or_default().key,
             addresses: instances
                 .map(|instance| (instance.name.clone(), instance.address.parse().ok()))
@@ -223,6 +250,18 @@ impl MemberCluster {
             name: member.to_owned(),
             host: format!("{member}.{}", self.domain),
             address: self.addresses.get(member).copied().flatten(),
+        }
+    }
+}
+
+impl RecoveryStatus {
+    fn settings(self, spec: &Spec) -> RecoverySettings {
+        let recovery = spec.bootstrap.recovery.clone().unwrap_or_default();
+        RecoverySettings {
+            store: self.object_store,
+            system: self.system_id,
+            backup: self.backup,
+            target: recovery.target,
         }
     }
 }

@@ -16,7 +16,7 @@ use postgres_model::{
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::{durable, wal_commands::WalCommands, wal_sizes::WalSizes};
+use crate::{durable, recovery::RecoveryEnd, wal_commands::WalCommands, wal_sizes::WalSizes};
 
 /// Superuser that owns the database. The instance manager logs in as this role by the socket.
 pub(crate) const SUPERUSER: &str = "postgres";
@@ -59,6 +59,9 @@ pub(crate) struct Dynamic {
     pub(crate) volume: u64,
     /// Seconds after which a segment is archived that is not full. `None`: nothing is archived.
     pub(crate) archive_timeout: Option<u32>,
+    /// Where a recovery from another archive ends. It takes effect by a start only, and is kept until the
+    /// next one.
+    pub(crate) recovery: Option<RecoveryEnd>,
     /// Parameters of the spec, which PostgreSQL accepts.
     pub(crate) parameters: Parameters,
 }
@@ -126,12 +129,16 @@ impl Static {
         set("archive_mode", "always");
         set("archive_command", self.wal.archive(dynamic.archive_timeout.is_some()));
         set("archive_timeout", &dynamic.archive_timeout.unwrap_or_default().to_string());
-        let restores = dynamic.archive_timeout.is_some() && dynamic.upstream.is_some();
+        let follows = dynamic.archive_timeout.is_some() && dynamic.upstream.is_some();
+        let restores = follows || dynamic.recovery.is_some();
         set("restore_command", self.wal.restore(restores));
         set("max_wal_senders", "16");
         set("max_replication_slots", "16");
         set("hot_standby", "on");
-        set("recovery_target_timeline", "latest");
+        match &dynamic.recovery {
+            None => set("recovery_target_timeline", "latest"),
+            Some(end) => end.parameters().iter().for_each(|(name, value)| set(name, value)),
+        }
         set("wal_retrieve_retry_interval", "500ms");
         set("wal_receiver_timeout", "10s");
         set("wal_sender_timeout", "10s");

@@ -36,6 +36,7 @@ mod parameters;
 mod probe;
 mod processes;
 mod programs;
+mod recovery;
 mod roles;
 mod run;
 mod server;

@@ -99,7 +99,8 @@ async fn run(settings: Run) -> Result<()> {
     let election =
         Election::start(leases, &settings.namespace, &settings.cluster, identity, timing, fence.clone());
     let parameters = AcceptedParameters::read(volume.root())?;
-    let archiving = Archiving::start(&volume.data(), &settings.sockets, settings.archive_secrets.clone())
+    let (secrets, source_secrets) = (settings.archive_secrets.clone(), settings.recovery_secrets.clone());
+    let archiving = Archiving::start(&volume.data(), &settings.sockets, secrets, source_secrets)
         .with_context(|| format!("cannot listen in {}", settings.sockets.display()))?;
     let instance = Instance {
         archive_changes: archiving.changes(),
@@ -126,6 +127,7 @@ async fn run(settings: Run) -> Result<()> {
         end: None,
         parameters,
         roles: Roles::start(settings.sockets.clone(), settings.application_password.clone()),
+        recovery: Arc::default(),
         in_force: (None, InForce::default()),
         retry: Retry::default(),
         sealed_at: Duration::ZERO,

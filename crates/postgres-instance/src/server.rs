@@ -145,7 +145,9 @@ impl PostgresServer {
     /// # Errors
     /// Returns an error if a file cannot be written.
     pub(crate) fn reload(&mut self, volume: &Volume, dynamic: Dynamic) -> Result<(), ServerError> {
-        self.dynamic = dynamic;
+        // PostgreSQL would have to start again for another one.
+        let recovery = self.dynamic.recovery.take();
+        self.dynamic = Dynamic { recovery, ..dynamic };
         let changed =
             self.fixed.write(volume.root(), &self.dynamic).map_err(failed("write", volume.root()))?;
         if let (true, Some(running)) = (changed, &mut self.running) {

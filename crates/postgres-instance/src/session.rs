@@ -38,6 +38,8 @@ pub(crate) struct Answer {
     pub(crate) has_receiver: bool,
     /// Whether a standby without a receiver has replayed all WAL it has.
     pub(crate) at_end: bool,
+    /// Whether a standby has paused its recovery.
+    pub(crate) paused: bool,
     /// `server_version`.
     pub(crate) version: String,
     /// Whether a parameter waits for a restart.
@@ -127,6 +129,7 @@ impl Session {
             replayed: lsn("replayed"),
             has_receiver,
             at_end: in_recovery && !has_receiver && waits,
+            paused: flag("paused")?,
             version: text("version").unwrap_or_default(),
             pending_restart: flag("pending_restart")?,
             standby_names: text("standby_names").unwrap_or_default(),
@@ -293,6 +296,7 @@ SELECT pg_is_in_recovery() AS in_recovery,
        pg_last_wal_replay_lsn()::text AS replayed,
        EXISTS (SELECT FROM pg_stat_wal_receiver) AS has_receiver,
        (SELECT wait_event FROM pg_stat_activity WHERE backend_type = 'startup') AS startup_wait,
+       CASE WHEN pg_is_in_recovery() THEN pg_get_wal_replay_pause_state() = 'paused' ELSE false END AS paused,
        current_setting('server_version') AS version,
        current_setting('synchronous_standby_names') AS standby_names,
        EXISTS (SELECT FROM pg_settings WHERE pending_restart) AS pending_restart";

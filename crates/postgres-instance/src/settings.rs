@@ -79,6 +79,9 @@ pub(crate) struct Run {
     /// `ca.crt`.
     #[arg(long, env = "ARCHIVE_SECRETS", default_value = "/etc/ensemble/archive")]
     pub(crate) archive_secrets: PathBuf,
+    /// Folder with the credentials of the object store to recover from, with the same names.
+    #[arg(long, env = "RECOVERY_SECRETS", default_value = "/etc/ensemble/recovery")]
+    pub(crate) recovery_secrets: PathBuf,
     /// Folder with the programs of PostgreSQL. Without it, they are found by PATH.
     #[arg(long, env = "PROGRAMS")]
     pub(crate) programs: Option<PathBuf>,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
+    lsn::Lsn,
     system_identifier::SystemIdentifier,
     timeline::{Position, TimelineId},
 };
@@ -50,6 +51,22 @@ pub struct VolumeState {
     /// not stop cleanly.
     #[serde(deserialize_with = "required")]
     pub last_clean_stop: Option<Position>,
+    /// Recovery that the data were restored for. `None` once the member was promoted, or if the data do
+    /// not come from an archive. Data that have not recovered are not those of the cluster yet.
+    #[serde(deserialize_with = "required")]
+    pub recovery: Option<RecoveryState>,
+}
+
+/// Recovery of restored data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RecoveryState {
+    /// Timeline of the archive to recover to.
+    pub timeline: TimelineId,
+    /// End of the last segment that the archive had when the data were restored. `None`: the recovery
+    /// has a target, and PostgreSQL ends it there.
+    #[serde(deserialize_with = "required")]
+    pub end: Option<Lsn>,
 }
 
 /// Part of a file that every version of the manager can read.
@@ -108,6 +125,7 @@ impl VolumeState {
             followed_timeline: None,
             rewind_begun: false,
             last_clean_stop: None,
+            recovery: None,
         }
     }
 
@@ -172,7 +190,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::lsn::Lsn;
 
     fn full() -> Value {
         json!({
@@ -186,6 +203,7 @@ mod tests {
             "followedTimeline": 4,
             "rewindBegun": false,
             "lastCleanStop": { "timeline": 4, "lsn": "0/4000028" },
+            "recovery": { "timeline": 4, "end": "0/5000000" },
         })
     }
 
@@ -287,6 +305,7 @@ mod tests {
             followed in option::of(1..u32::MAX),
             rewind_begun: bool,
             stop in option::of((1..u32::MAX, any::<u64>())),
+            recovery in option::of((1..u32::MAX, option::of(any::<u64>()))),
         ) -> VolumeState {
             let timeline = |number| TimelineId::new(number).unwrap();
             VolumeState {
@@ -300,6 +319,7 @@ mod tests {
                 followed_timeline: followed.map(timeline),
                 rewind_begun,
                 last_clean_stop: stop.map(|(number, lsn)| Position { timeline: timeline(number), lsn: Lsn(lsn) }),
+                recovery: recovery.map(|(number, end)| RecoveryState { timeline: timeline(number), end: end.map(Lsn) }),
             }
         }
     }

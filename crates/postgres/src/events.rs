@@ -10,8 +10,8 @@ use crate::{
     membership::{Member, Membership, Serial},
     reasons::{
         ARCHIVE_FAILING, CONFLICT, FAILING, FAILOVER_DONE, FAILOVER_STARTED, MEMBER_JOINED, MEMBER_REMOVED,
-        PRIMARY_FENCED, PROMOTION_FORCED, SEED_LAUNCHED, SWITCHOVER_DONE, SWITCHOVER_STARTED,
-        VOLUMES_ADOPTED,
+        PRIMARY_FENCED, PROMOTION_FORCED, RECOVERY_DONE, RECOVERY_STARTED, SEED_LAUNCHED, SWITCHOVER_DONE,
+        SWITCHOVER_STARTED, VOLUMES_ADOPTED,
     },
 };
 
@@ -74,6 +74,17 @@ fn occurrences(before: &Membership, after: &Membership) -> Vec<Occurrence> {
         })
         .into_iter()
         .collect();
+    for (is_so, reason, what) in [
+        (
+            after.is_recovering() && !before.is_recovering(),
+            RECOVERY_STARTED,
+            "recovers the database from an archive",
+        ),
+        (before.is_recovering() && !after.is_recovering(), RECOVERY_DONE, "has recovered the database"),
+    ] {
+        let member = after.members.first().map(|member| member.serial).filter(|_| is_so);
+        occurrences.extend(member.map(|member| Occurrence { reason, action: "Recover", member, what }));
+    }
     if after.failover.epoch > before.failover.epoch
         && let Some(member) = member_with(&before.failover.target)
     {

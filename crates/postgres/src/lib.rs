@@ -1,6 +1,6 @@
 //! The PostgresCluster controller: runs PostgreSQL with replicas.
 //!
-//! The decisions 29 to 40 in `docs/decisions` explain how it keeps acknowledged writes.
+//! The decisions 29 to 41 in `docs/decisions` explain how it keeps acknowledged writes.
 //!
 //! The modules in the order in which a reconcile uses them:
 //!
@@ -23,6 +23,7 @@
 //! fence           the members that a person has fenced
 //! resize_refusals volumes that must not grow
 //! record          pure: what a volume says about its cluster
+//! recovery        pure: from which archive a cluster recovers
 //! membership      pure: the part of the status that decides
 //! decide          pure: the next change of the membership, and the next writes
 //! members         reads and writes the Pods and volumes of the members
@@ -58,6 +59,7 @@ mod protection;
 pub mod reasons;
 mod reconcile;
 mod record;
+mod recovery;
 mod reports;
 mod resize_refusals;
 mod secrets;
@@ -72,8 +74,9 @@ pub use api::{
     BackupTarget, Bootstrap, BootstrapStatus, ClusterRef, Durability, Failover, FormerVolumes, Initdb,
     InstanceStatus, LastBackupStatus, Members, Phase, PostgresBackup, PostgresBackupPhase,
     PostgresBackupSpec, PostgresBackupStatus, PostgresCluster, PostgresClusterSpec, PostgresClusterStatus,
-    PrimaryStatus, PrimaryUpdate, ReignStatus, Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey,
-    ServiceNames, Storage, SyncStatus, Synchronous, TimelineStatus, Updates, WalArchiving,
+    PrimaryStatus, PrimaryUpdate, Recovery, RecoverySource, RecoveryStatus, RecoveryTarget, ReignStatus,
+    Retention, RetentionPolicy, Role, ScheduleStatus, SecretKey, ServiceNames, Storage, SyncStatus,
+    Synchronous, TimelineStatus, Updates, WalArchiving,
 };
 pub use backups::SCHEDULE_LABEL;
 pub use build::{

@@ -13,7 +13,7 @@ use postgres_model::{
 
 use crate::api::{
     AdoptionStatus, BootstrapStatus, InstanceStatus, PostgresCluster, PostgresClusterStatus, PrimaryStatus,
-    ReignStatus, Role, SyncStatus, TimelineStatus,
+    RecoveryStatus, ReignStatus, Role, SyncStatus, TimelineStatus,
 };
 
 /// Number of a member. Numbers are never reused, so that a member never meets the Pod or the volume
@@ -26,7 +26,7 @@ pub(crate) fn name_of_member(cluster: &str, serial: Serial) -> String {
 }
 
 /// Members of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Membership {
     /// Name of the cluster, with which the names of its members begin.
     pub(crate) cluster: String,
@@ -44,6 +44,8 @@ pub(crate) struct Membership {
     pub(crate) bootstrap: Option<BootstrapStatus>,
     /// The former cluster whose volumes were adopted.
     pub(crate) adoption: Option<AdoptionStatus>,
+    /// The archive from which the database comes.
+    pub(crate) recovery: Option<RecoveryStatus>,
 }
 
 /// One member.
@@ -91,6 +93,7 @@ impl Membership {
             system_id: status.system_id,
             bootstrap: status.bootstrap,
             adoption: status.adoption,
+            recovery: status.recovery,
         }
     }
 
@@ -126,6 +129,7 @@ impl Membership {
         status.system_id = self.system_id;
         status.bootstrap.clone_from(&self.bootstrap);
         status.adoption.clone_from(&self.adoption);
+        status.recovery.clone_from(&self.recovery);
         status
     }
 
@@ -152,6 +156,11 @@ impl Membership {
     /// Returns whether the members of a former cluster are being compared.
     pub(crate) fn is_adopting(&self) -> bool {
         self.adoption.as_ref().is_some_and(|adoption| !adoption.done)
+    }
+
+    /// Returns whether the database is being recovered from an archive.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| !recovery.done)
     }
 
     /// Returns whether the database exists.

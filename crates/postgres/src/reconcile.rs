@@ -42,7 +42,7 @@ use crate::{
         FENCE, FORCE_PROMOTE, RESTART, SWITCHOVER, pod::MemberImages, revision::revision,
         secret::server_names,
     },
-    children::ChildObjects,
+    children::{ChildObjects, key},
     decide::{Action, Decision, Failover, Observed, Storage, Switchover, Synchronous, Updates, decide},
     deletion::{Deleter, FINALIZER, Finalizer},
     error::Error,
@@ -54,7 +54,7 @@ use crate::{
     membership::{Membership, Serial},
     metrics::{GAUGES, HISTOGRAMS, Interruptions, readings},
     passwords::Passwords,
-    protection,
+    protection, recovery,
     reports::Reports,
     resize_refusals,
     secrets::Secrets,
@@ -263,6 +263,10 @@ fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
 /// Returns when a cluster is looked at again without any news: a Lease expires without one.
 fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
     let failover = &decision.membership.failover;
+    // The cluster has no watch on a backup of another one.
+    if !observed.paused && (decision.recovery_problem.is_some() || decision.membership.is_recovering()) {
+        return Outcome::RequeueAfter(LOOK);
+    }
     // A primary that is fenced stays down until the annotation changes.
     if observed.paused || observed.primary_is_listed() || !decision.membership.is_bootstrapped() {
         Outcome::Done
@@ -374,6 +378,7 @@ impl PostgresClusterController {
                 primary: cluster.spec.updates.primary,
             },
             storage: Storage { refused: timers.refusals.recent(storage, now), size: storage },
+            recovery: recovery::source(cluster, |name| self.backups.get(&key(cluster, name))),
             membership,
             reports,
         }
@@ -519,6 +524,7 @@ impl PostgresClusterController {
                 outdated: &decision.outdated,
                 retained: &decision.retained,
                 adoption_problem: decision.adoption_problem.as_ref(),
+                recovery_problem: decision.recovery_problem.as_ref(),
                 reports: &observed.reports,
                 volumes: &observed.volumes,
                 refusals: &refusals,

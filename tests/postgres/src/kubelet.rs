@@ -230,14 +230,14 @@ impl Kubelet {
         Ok(true)
     }
 
-    /// Writes the files of the projected volume of a Pod, as they are now. A Secret that is missing has
+    /// Writes the files of the projected volumes of a Pod, as they are now. A Secret that is missing has
     /// no file.
     ///
     /// # Errors
     /// Returns an error if a Secret cannot be read, or a file cannot be written.
     pub async fn mount_archive(&self, name: &str, pod: &Pod) -> Result<()> {
-        let folder = self.folder.path().join(name).join("archive");
-        for (secret, key, file) in archive_secrets(pod) {
+        for (volume, secret, key, file) in archive_secrets(pod) {
+            let folder = self.folder.path().join(name).join(volume);
             let secret = self.api::<Secret>().get_opt(&secret).await?;
             let content = secret.and_then(|secret| secret.data?.remove(&key));
             fs::create_dir_all(&folder)?;
@@ -314,15 +314,18 @@ impl Kubelet {
     }
 }
 
-/// Returns the Secrets of the projected volumes of a Pod, and their keys and files.
-fn archive_secrets(pod: &Pod) -> Vec<(String, String, String)> {
+/// Returns the projected volumes of a Pod with their Secrets, and the keys and files of these.
+fn archive_secrets(pod: &Pod) -> Vec<(String, String, String, String)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let sources = volumes.filter_map(|volume| volume.projected.as_ref()?.sources.as_ref()).flatten();
-    let secrets = sources.filter_map(|source| source.secret.as_ref());
+    let sources = volumes.flat_map(|volume| {
+        let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+        sources.map(move |source| (&volume.name, source))
+    });
+    let secrets = sources.filter_map(|(volume, source)| Some((volume, source.secret.as_ref()?)));
     secrets
-        .flat_map(|secret| {
+        .flat_map(|(volume, secret)| {
             let items = secret.items.iter().flatten();
-            items.map(|item| (secret.name.clone(), item.key.clone(), item.path.clone()))
+            items.map(move |item| (volume.clone(), secret.name.clone(), item.key.clone(), item.path.clone()))
         })
         .collect()
 }

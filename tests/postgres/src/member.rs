@@ -131,6 +131,7 @@ impl Member {
             .args(["--certificates".into(), path("certificates")])
             .args(["--application-password".into(), path("certificates/app/password")])
             .args(["--archive-secrets".into(), path("archive")])
+            .args(["--recovery-secrets".into(), path("recovery")])
             .arg("--programs")
             .arg(programs::folder()?)
             .env_clear()

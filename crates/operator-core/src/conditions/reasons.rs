@@ -75,9 +75,12 @@ reasons! {
             "The primary has failed, and another member takes its place.",
             "If it stays, look at the Pods of the members: a member that does not answer delays it.";
         RECOVERING = "Recovering",
-            "The members of a former PostgresCluster are compared. The one with the most rows becomes the \
-             primary.",
+            "The database is recovered from an archive, or the members of a former PostgresCluster are compared. \
+             The one with the most rows becomes the primary.",
             "If it stays, look at the Pods of the members that the message names.";
+        RECOVERY_FAILING = "RecoveryFailing",
+            "The recovery from an archive cannot begin, or does not go on.",
+            "Solve what the message says. The recovery is tried again by itself.";
         SWITCHING_OVER = "SwitchingOver",
             "Another member takes the place of the primary, on request or because of a rollout.",
             "If it stays, look at the Pods of the members: a member that does not answer delays it.";
@@ -347,6 +350,12 @@ reasons! {
             "Look at the Pod of the former primary.";
         BACKUP_DONE = "BackupDone",
             "The backup is complete: everything that a recovery needs is in the object store.",
+            "";
+        RECOVERY_STARTED = "RecoveryStarted",
+            "A member begins to recover the database from an archive.",
+            "";
+        RECOVERY_DONE = "RecoveryDone",
+            "The database has recovered up to its target, and takes writes.",
             "";
         FAILOVER_DONE = "FailoverDone",
             "Another member has replaced the primary.",

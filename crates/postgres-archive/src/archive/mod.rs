@@ -1,6 +1,7 @@
 //! The part of the archive that belongs to one database of one cluster.
 
 mod claim;
+mod databases;
 
 use postgres_model::{
     archive::{ArchiveKey, ArchiveObject, Lineage},

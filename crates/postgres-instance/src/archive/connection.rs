@@ -8,7 +8,11 @@ use std::{
 };
 
 use postgres_archive::{Archive, Credentials, ObjectStore, ObjectStoreSettings};
-use postgres_model::{archive::Lineage, report::ArchiveFailure};
+use postgres_model::{
+    archive::{Lineage, LineageError},
+    report::ArchiveFailure,
+    system_identifier::SystemIdentifier,
+};
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
@@ -58,7 +62,7 @@ struct Key {
     store: StoreSettings,
     credentials: Credentials,
     ca_bundle: Option<String>,
-    system: postgres_model::system_identifier::SystemIdentifier,
+    system: SystemIdentifier,
 }
 
 impl Connection {
@@ -107,19 +111,45 @@ impl Connection {
         archive(&self.key(context)?, BACKUP)
     }
 
+    /// Returns the archive of another cluster, to read WAL from it.
+    ///
+    /// # Errors
+    /// Returns an error if the settings or the mounted Secrets cannot be used.
+    pub(super) async fn source(
+        &self,
+        store: &StoreSettings,
+        system: SystemIdentifier,
+    ) -> Result<Archive, ArchiveFailure> {
+        let mut current = self.current.lock().await;
+        Ok(connect(&mut current, self.source_key(store, system)?)?.archive.clone())
+    }
+
+    /// Returns the archive of another cluster like [`source`](Self::source), with more time for each
+    /// request: for base backups and listings.
+    ///
+    /// # Errors
+    /// Returns the errors of [`source`](Self::source).
+    pub(super) fn source_backups(
+        &self,
+        store: &StoreSettings,
+        system: SystemIdentifier,
+    ) -> Result<Archive, ArchiveFailure> {
+        archive(&self.source_key(store, system)?, BACKUP)
+    }
+
+    fn source_key(&self, store: &StoreSettings, system: SystemIdentifier) -> Result<Key, ArchiveFailure> {
+        let name = store.server_name.as_deref().unwrap_or_default();
+        let lineage = name.parse().map_err(|error: LineageError| failure(error.to_string()))?;
+        self.key_of(store, lineage, system)
+    }
+
     /// Connects again if anything has changed.
     fn connect<'a>(
         &self,
         current: &'a mut Option<Current>,
         context: &Context,
     ) -> Result<&'a mut Current, ArchiveFailure> {
-        let key = self.key(context)?;
-        let kept = current.take().filter(|current| current.key == key);
-        let connected = match kept {
-            Some(kept) => kept,
-            None => Current { archive: archive(&key, WAL)?, key, is_claimed: false },
-        };
-        Ok(current.insert(connected))
+        connect(current, self.key(context)?)
     }
 
     fn key(&self, context: &Context) -> Result<Key, ArchiveFailure> {
@@ -128,6 +158,15 @@ impl Connection {
         let store = &settings.object_store;
         let lineage = Lineage::new(store.server_name.as_deref(), &context.cluster, &context.cluster_uid);
         let lineage = lineage.map_err(|error| failure(error.to_string()))?;
+        self.key_of(store, lineage, system)
+    }
+
+    fn key_of(
+        &self,
+        store: &StoreSettings,
+        lineage: Lineage,
+        system: SystemIdentifier,
+    ) -> Result<Key, ArchiveFailure> {
         let credentials = self.credentials(store)?;
         let bundle = store.ca_secret.as_ref();
         let ca_bundle = bundle.map(|secret| self.read(CA_BUNDLE, secret, MAX_CA_BUNDLE)).transpose()?;
@@ -159,6 +198,16 @@ fn read(path: &Path, most: u64) -> io::Result<String> {
     let read = File::open(path)?.take(most + 1).read_to_string(&mut text)?;
     let is_short = u64::try_from(read).is_ok_and(|read| read <= most);
     if is_short { Ok(text) } else { Err(io::Error::other(format!("it has more than {most} bytes"))) }
+}
+
+/// Connects again if anything has changed.
+fn connect(current: &mut Option<Current>, key: Key) -> Result<&mut Current, ArchiveFailure> {
+    let kept = current.take().filter(|current| current.key == key);
+    let connected = match kept {
+        Some(kept) => kept,
+        None => Current { archive: archive(&key, WAL)?, key, is_claimed: false },
+    };
+    Ok(current.insert(connected))
 }
 
 fn archive(key: &Key, limits: Limits) -> Result<Archive, ArchiveFailure> {

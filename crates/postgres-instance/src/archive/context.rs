@@ -9,7 +9,7 @@ use postgres_model::{
     wal_file::{SegmentSize, WalFileName},
 };
 
-use super::settings::BackupSettings;
+use super::{settings::BackupSettings, source::Recovery};
 
 /// What decides about the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub(crate) enum Role {
     Primary(History),
     /// It follows the confirmed primary on the timeline with this history.
     Follower(History),
+    /// It replays WAL from the archive of another cluster.
+    Recovering(Recovery),
     /// `pg_rewind` runs, and reads WAL up to this timeline.
     Rewinding(TimelineId),
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::clock::now;
 
 /// How long a restore may take. A standby streams from its primary instead.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// How long a store that did not answer is not asked again. Each start of a standby asks for several
 /// files, and streaming begins after all of the answers.
 const OUTAGE: Duration = Duration::from_secs(30);
@@ -30,6 +30,9 @@ impl Archiving {
     /// Restores a file to `pg_wal`, if this member may have it.
     pub(super) async fn restore(&self, name: WalFileName, file: &str) -> Answer {
         let context = self.context.borrow().clone();
+        if let Role::Recovering(recovery) = &context.role {
+            return self.recover(recovery, name, file).await;
+        }
         if !self.may_restore(name) {
             return Answer::Missing;
         }

@@ -31,6 +31,7 @@ mod retention;
 mod segments;
 mod settings;
 mod socket;
+mod source;
 mod state;
 
 use std::{
@@ -47,7 +48,8 @@ use self::{ahead::Ahead, connection::Connection, fetch::Outage, state::State};
 pub(crate) use self::{
     backup::{BackupTools, RunningBackup},
     context::{Context, Role},
-    settings::BackupSettings,
+    settings::{BackupSettings, StoreSettings},
+    source::{Recovery, Source},
     state::State as ArchiveState,
 };
 use crate::{clock::now, wal_commands::SOCKET};
@@ -57,6 +59,7 @@ pub(crate) struct Archiving {
     context: watch::Sender<Context>,
     state: watch::Sender<State>,
     connection: Connection,
+    source: Source,
     ahead: Ahead,
     outage: Mutex<Outage>,
     restored_until: Mutex<Option<Lsn>>,
@@ -65,17 +68,23 @@ pub(crate) struct Archiving {
 }
 
 impl Archiving {
-    /// Starts to answer requests. `data` is the data directory, `sockets` the folder of sockets, and
-    /// `secrets` the folder with the credentials.
+    /// Starts to answer requests. `data` is the data directory, `sockets` the folder of sockets,
+    /// `secrets` the folder with the credentials, and `source_secrets` that for the archive to recover from.
     ///
     /// # Errors
     /// Returns the error of the socket.
-    pub(crate) fn start(data: &Path, sockets: &Path, secrets: PathBuf) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(
+        data: &Path,
+        sockets: &Path,
+        secrets: PathBuf,
+        source_secrets: PathBuf,
+    ) -> io::Result<Arc<Self>> {
         let listener = socket::listen(&sockets.join(SOCKET))?;
         let archiving = Arc::new(Self {
             context: watch::Sender::default(),
             state: watch::Sender::default(),
             connection: Connection::new(secrets),
+            source: Source::new(source_secrets),
             ahead: Ahead::default(),
             outage: Mutex::default(),
             restored_until: Mutex::default(),
@@ -126,6 +135,7 @@ impl Archiving {
     /// Notes that the server starts.
     pub(crate) fn server_starts(&self) {
         *self.restored_until.lock() = None;
+        self.source.server_starts();
     }
 
     /// Returns when PostgreSQL was asked to stop, if it has not ended since.

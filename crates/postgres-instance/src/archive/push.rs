@@ -67,8 +67,8 @@ impl Archiving {
                 Role::Follower(history) if self.is_needed(history, name) => {
                     (self.look(&context, name).await, LOOK)
                 }
-                // Nobody archives it.
-                Role::Follower(_) => (Some(Ok(())), LOOK),
+                // Nobody archives it, or another cluster has.
+                Role::Follower(_) | Role::Recovering(_) => (Some(Ok(())), LOOK),
                 Role::Waiting | Role::Rewinding(_) => (None, PATIENCE),
             };
             if let Some(ended) = ended {

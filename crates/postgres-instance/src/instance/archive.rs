@@ -5,9 +5,10 @@ use tracing::warn;
 
 use super::Instance;
 use crate::{
-    archive::{BackupTools, Context, Role, RunningBackup},
+    archive::{BackupTools, Context, Recovery, Role, RunningBackup},
     clock::now,
     cluster::MemberCluster,
+    control_data::newest_history,
     session::Session,
 };
 
@@ -24,7 +25,7 @@ impl Instance {
             cluster: cluster.name.clone(),
             cluster_uid: cluster.uid.clone(),
             system: observed.volume.system_identifier,
-            role: self.archive_role(observed),
+            role: self.recovery_role(observed, cluster).unwrap_or_else(|| self.archive_role(observed)),
             stopping: is_stopping.then(|| since.unwrap_or_else(now)),
             last_backup: cluster.last_backup.clone(),
         });
@@ -64,6 +65,20 @@ impl Instance {
                 }
             });
         }
+    }
+
+    /// Returns the role of a member that recovers. A sealed one has all WAL that it needs.
+    fn recovery_role(&self, observed: &Observed, cluster: &MemberCluster) -> Option<Role> {
+        let recovery = observed.volume.recovery.filter(|_| !self.server.is_primary())?;
+        let settings = cluster.recovery.clone().filter(|_| observed.volume.sealed_epoch.is_none());
+        let history = newest_history(&self.volume.data(), recovery.timeline).ok();
+        let history = history.filter(|history| history.timeline() == recovery.timeline);
+        Some(match (settings, history) {
+            (Some(settings), Some(history)) => {
+                Role::Recovering(Recovery { settings, history, end: recovery.end })
+            }
+            _ => Role::Waiting,
+        })
     }
 
     fn archive_role(&self, observed: &Observed) -> Role {

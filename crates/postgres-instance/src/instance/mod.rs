@@ -28,6 +28,7 @@ use crate::{
     fence::Fence,
     parameters::AcceptedParameters,
     probe::Probe,
+    recovery::Progress,
     roles::Roles,
     server::PostgresServer,
     session::Answer,
@@ -71,6 +72,8 @@ pub(crate) struct Instance {
     /// The last backup that was asked for.
     pub(crate) backup: Option<RunningBackup>,
     pub(crate) task: Option<RunningTask>,
+    /// The recovery of the database from another archive.
+    pub(crate) recovery: Arc<Progress>,
     /// What `pg_controldata` said. `None` if it may have changed.
     pub(crate) control: Option<ControlFile>,
     /// Where the WAL of a standby ends that is being stopped.
@@ -170,7 +173,10 @@ impl Instance {
 
     /// Returns the last answer of PostgreSQL, unless the member was sealed after the question.
     fn answer(&self) -> Option<Answer> {
-        self.probe.answer_since(self.sealed_at)
+        let recovers = self.volume.state().recovery.is_some();
+        let answer = self.probe.answer_since(self.sealed_at)?;
+        // A recovery pauses at its target, and has replayed all that it asks for.
+        Some(Answer { at_end: answer.at_end || (recovers && answer.paused), ..answer })
     }
 
     /// Notes that PostgreSQL has ended.

@@ -40,8 +40,18 @@ impl Instance {
             server,
             failed_starts: self.retry.failures(),
             task: self.task.as_ref().map(|running| running.task),
+            recovered: self.has_recovered(),
             seal_requested: *self.seals.borrow_and_update(),
         })
+    }
+
+    /// Returns whether PostgreSQL has replayed the WAL up to the end of the recovery. A sealed member had
+    /// done so before.
+    fn has_recovered(&self) -> bool {
+        let (state, answer) = (self.volume.state(), self.answer());
+        let (Some(recovery), Some(answer)) = (state.recovery, answer) else { return false };
+        let has_all = self.archiving.has_reached_end() || state.sealed_epoch.is_some();
+        answer.in_recovery && (answer.paused || (recovery.end.is_some() && has_all && answer.at_end))
     }
 
     /// Observes which standbys commits of a primary wait for.

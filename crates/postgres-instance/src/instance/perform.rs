@@ -17,6 +17,7 @@ use crate::{
     configuration::Dynamic,
     control_data::{newest_history, path},
     durable,
+    recovery::{self, RecoveryEnd},
     roles::Primary,
     server::{receives_wal, remove_stray_histories},
     tasks::{self, RunningTask},
@@ -45,6 +46,7 @@ impl Instance {
         };
         match command {
             Command::CreateDatabase => self.create_database(),
+            Command::Restore => self.restore(cluster),
             Command::Clone { primary } => self.clone_from(primary, cluster),
             Command::Rewind { primary } => self.rewind(primary, cluster),
             Command::StartStandby { upstream } => self.start_standby(upstream.as_deref(), cluster),
@@ -86,6 +88,17 @@ impl Instance {
         info!("creating the database");
         let work = tasks::create_database(self.server.programs.clone(), self.volume.partial());
         self.task = Some(RunningTask::start(Task::CreateDatabase, work));
+        Ok(())
+    }
+
+    fn restore(&mut self, cluster: &MemberCluster) -> Result<()> {
+        let settings = cluster.recovery.clone().context("status.recovery names no archive")?;
+        self.volume.clear_partial()?;
+        self.disk.begin_copy();
+        let (source, programs) = (self.archiving.source(), self.server.programs.clone());
+        let work =
+            recovery::restore(source, settings, programs, self.volume.partial(), self.recovery.clone());
+        self.task = Some(RunningTask::start(Task::Restore, work));
         Ok(())
     }
 
@@ -158,7 +171,7 @@ impl Instance {
         self.volume.update(|state| {
             state.last_clean_stop = None;
             state.own_timeline = Some(cluster.view.timeline);
-            state.promotion_begun = None;
+            (state.promotion_begun, state.recovery) = (None, None);
         })?;
         info!("starting as the primary");
         let dynamic = self.primary(cluster)?;
@@ -200,12 +213,16 @@ impl Instance {
         Ok(())
     }
 
-    /// Returns the configuration of a standby.
+    /// Returns the configuration of a standby. One that recovers archives nothing: the WAL is that of
+    /// another cluster.
     fn standby(&self, upstream: Option<&str>, cluster: &MemberCluster) -> Dynamic {
+        let recovery = self.volume.state().recovery;
+        let target = cluster.recovery.as_ref().map(|settings| settings.target.clone()).unwrap_or_default();
         Dynamic {
             upstream: upstream.map(|member| cluster.upstream(member)),
             volume: self.disk.space().total,
-            archive_timeout: archive_timeout(cluster),
+            archive_timeout: archive_timeout(cluster).filter(|_| recovery.is_none()),
+            recovery: recovery.map(|recovery| RecoveryEnd { timeline: recovery.timeline, target }),
             parameters: self.parameters.accepted().clone(),
             ..Dynamic::default()
         }
@@ -217,6 +234,7 @@ impl Instance {
         Ok(Dynamic {
             upstream: None,
             sync,
+            recovery: None,
             volume: self.disk.space().total,
             archive_timeout: archive_timeout(cluster),
             parameters: self.parameters.accepted().clone(),
@@ -233,6 +251,10 @@ impl Instance {
             error!(?task, error = format!("{error:#}"), "the task failed");
             match task {
                 Task::Promote => self.server.stop(StopMode::Immediate),
+                Task::Restore => {
+                    self.recovery.failed(&format!("{error:#}"));
+                    self.clear_copy(&error);
+                }
                 Task::Clone | Task::CreateDatabase => self.clear_copy(&error),
                 Task::Rewind => {}
             }
@@ -254,9 +276,19 @@ impl Instance {
         self.retry.succeeded();
         match task {
             Task::CreateDatabase | Task::Clone => self.volume.complete_partial()?,
+            Task::Restore => {
+                let recovery =
+                    self.recovery.recovery().context("the backup of a recovery was not planned")?;
+                self.volume.update(|state| {
+                    state.recovery = Some(recovery);
+                    state.followed_timeline = Some(recovery.timeline);
+                })?;
+                self.volume.complete_partial()?;
+            }
             Task::Rewind => self.volume.update(|state| state.rewind_begun = false)?,
             Task::Promote => self.volume.update(|state| {
                 state.own_timeline = state.promotion_begun.take();
+                state.recovery = None;
             })?,
         }
         self.probe.ask_now();

@@ -3,7 +3,7 @@
 use postgres_model::{
     instance::{DataDirectory, Observed, Plan, Problem, Server},
     lsn::Lsn,
-    report::{InstanceReport, InstanceState, WalPositions},
+    report::{InstanceReport, InstanceState, RecoveryReport, WalPositions},
     space::Space,
     timeline::Position,
 };
@@ -57,6 +57,7 @@ impl Instance {
             total_bytes: observed.space.total,
             disk_full: is_full(plan, observed),
             archive: self.archiving.report(),
+            recovery: self.recovery_report(observed),
             backup: self.backup.as_ref().map(RunningBackup::report),
         });
     }
@@ -65,6 +66,18 @@ impl Instance {
     fn is_empty(&self, observed: &Observed) -> bool {
         let had_data = self.volume.state().system_identifier.is_some();
         observed.data == DataDirectory::Missing && !had_data && observed.task.is_none()
+    }
+
+    /// Returns what the member reports about its recovery, until it is promoted.
+    fn recovery_report(&self, observed: &Observed) -> Option<RecoveryReport> {
+        let replays = self.volume.state().recovery.is_some() && observed.data != DataDirectory::Missing;
+        let restores = observed.data == DataDirectory::Missing
+            && observed
+                .cluster
+                .as_ref()
+                .is_some_and(|view| view.recovers && view.create_on.as_ref() == Some(&observed.volume_uid));
+        let failure = self.archiving.recovery_failure().filter(|_| !observed.recovered);
+        (replays || restores).then(|| self.recovery.report(replays, failure))
     }
 
     fn clean_stop(&self, server: &Server) -> Option<Position> {

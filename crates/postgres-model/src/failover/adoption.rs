@@ -155,4 +155,23 @@ mod tests {
         learn(&mut state, &[empty]);
         assert!(state.reigns.is_empty(), "there is nothing to adopt");
     }
+
+    #[test]
+    fn single_member_is_promoted_again_after_an_interruption() {
+        let mut state = adopting(1);
+        let sealed = report(1, InstanceState::Sealed, 1, 0x40);
+        let Step::Store(promoting) = step(&state, vec![sealed]) else { panic!("nobody was promoted") };
+        let mut waiting = report(1, InstanceState::Hold, 1, 0x40);
+        waiting.highest_timeline = Some(promoting.timeline);
+        assert_eq!(step(&promoting, vec![waiting.clone()]), Step::None, "it is about to be promoted");
+        waiting.problem = Some("interrupted".into());
+        let Step::Store(next) = step(&promoting, vec![waiting.clone()]) else { panic!("it waits for ever") };
+        assert_eq!((next.target.as_deref(), next.epoch), (None, 2));
+        state = next;
+        let mut sealed = report(1, InstanceState::Sealed, 1, 0x40);
+        (sealed.sealed_epoch, sealed.highest_timeline) = (Some(2), waiting.highest_timeline);
+        learn(&mut state, &[sealed.clone()]);
+        let Step::Store(again) = step(&state, vec![sealed]) else { panic!("nobody was promoted") };
+        assert!(again.timeline > promoting.timeline, "{again:?}");
+    }
 }

@@ -146,6 +146,8 @@ pub fn decide(view: View<'_>, configuration: impl Fn(&str) -> SyncConfiguration)
         Some(target) if view.is_primary(name) && target.is_fenced => view.fence(true),
         // Comes first: the report of a member that does not answer any more can still say that it leads.
         target if view.has_failed(name, target) => view.begin(),
+        // Nobody else is needed for another attempt.
+        Some(target) if target.promotion_was_interrupted(state) => view.begin(),
         Some(target) if state.fenced && target.leads(state) && !view.lease_is_free => view.fence(false),
         Some(target) if target.leads(state) && view.is_primary(name) => view.switch_over(name),
         Some(target) if target.leads(state) => view.confirm(target),
@@ -272,6 +274,19 @@ impl MemberView {
     fn leads(&self, state: &FailoverState) -> bool {
         self.report.as_ref().is_some_and(|report| {
             report.state == InstanceState::Primary && report.timeline == Some(state.timeline)
+        })
+    }
+
+    /// Returns whether the member waits because its promotion to the timeline of the state did not end.
+    /// The next one has to claim a higher timeline.
+    fn promotion_was_interrupted(&self, state: &FailoverState) -> bool {
+        self.report.as_ref().is_some_and(|report| {
+            let claimed = Some(state.timeline);
+            state.current.is_none()
+                && report.state == InstanceState::Hold
+                && report.problem.is_some()
+                && report.timeline.is_some_and(|timeline| timeline < state.timeline)
+                && report.highest_timeline >= claimed
         })
     }
 

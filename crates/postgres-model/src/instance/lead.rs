@@ -41,7 +41,8 @@ impl Observed {
 
 /// Plans the creation of the database, if the operator has named this volume for it.
 fn create(observed: &Observed, view: &ClusterView) -> Plan {
-    let may_create = view.create_on.as_ref() == Some(&observed.volume_uid)
+    let may_create = !view.recovers
+        && view.create_on.as_ref() == Some(&observed.volume_uid)
         && view.system_identifier.is_none()
         && observed.volume.system_identifier.is_none();
     if may_create {
@@ -68,6 +69,10 @@ fn towards_primary(observed: &Observed, view: &ClusterView, control: &ControlDat
         Ordering::Less if was_begun => Plan::problem(Problem::InterruptedPromotion),
         Ordering::Less if is_down => {
             Plan::with(InstanceState::Hold, Command::StartStandby { upstream: None })
+        }
+        // It has started again, and replays up to the end of its recovery once more.
+        Ordering::Less if volume.recovery.is_some() && !observed.recovered => {
+            Plan::new(InstanceState::Promoting)
         }
         Ordering::Less => Plan::with(InstanceState::Promoting, Command::Promote { timeline: view.timeline }),
     }

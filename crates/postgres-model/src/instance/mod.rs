@@ -14,6 +14,7 @@
 //! - On each timeline, only the member that began it writes.
 //! - A promotion takes a timeline above those of all earlier promotions that the volume knows of.
 //! - Only a whole data directory with the system identifier of the cluster is started.
+//! - Restored data are promoted only after PostgreSQL has replayed the WAL up to the end of the recovery.
 //! - On a full volume, PostgreSQL neither writes nor receives WAL.
 //!
 //! The module does not know how long commands take. The fence that kills PostgreSQL when the Lease
@@ -25,6 +26,7 @@ mod lead;
 mod observed;
 #[cfg(test)]
 mod properties;
+mod recover;
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +62,8 @@ pub struct Plan {
 pub enum Command {
     /// Run `initdb` into a partial directory, and rename it.
     CreateDatabase,
+    /// Restore a base backup into a partial directory, and rename it.
+    Restore,
     /// Copy the primary into a partial directory, and rename it.
     Clone {
         /// The member to copy.
@@ -162,11 +166,24 @@ pub enum Problem {
     /// The volume is full.
     #[error("the volume is full, so PostgreSQL does not run; raise spec.storage.size of the PostgresCluster")]
     DiskFull,
-    /// A copy of the primary filled the volume.
+    /// A copy of the primary, or a restored backup, filled the volume.
     #[error(
-        "the volume is too small for a copy of the primary; raise spec.storage.size of the PostgresCluster"
+        "the volume is too small for a copy of the database; raise spec.storage.size of the PostgresCluster"
     )]
     TooSmall,
+    /// The data are those of a recovery that the present cluster does not ask for.
+    #[error(
+        "the volume has restored data that have not recovered, and this PostgresCluster has no \
+         spec.bootstrap.recovery; delete the PersistentVolumeClaim, or create the cluster with spec.bootstrap.volumes: \
+         Fresh"
+    )]
+    UnfinishedRecovery,
+    /// PostgreSQL ends during a recovery.
+    #[error(
+        "PostgreSQL ends during the recovery, and its log says why; often spec.parameters has lower values than the \
+         source, such as max_connections"
+    )]
+    RecoveryFails,
 }
 
 impl Problem {
@@ -198,6 +215,8 @@ fn next(observed: &Observed) -> Plan {
     }
     let plan = if observed.space.is_full() {
         full::plan(observed, view)
+    } else if let Some(plan) = recover::plan(observed, view) {
+        plan
     } else if view.is_target(&observed.member) {
         lead::plan(observed, view)
     } else {

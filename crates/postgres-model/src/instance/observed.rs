@@ -40,6 +40,8 @@ pub struct Observed {
     pub failed_starts: u32,
     /// A long command that runs.
     pub task: Option<Task>,
+    /// Whether PostgreSQL has replayed the WAL up to the end of the recovery of the volume.
+    pub recovered: bool,
     /// Highest epoch at which the operator asked for a seal.
     pub seal_requested: Option<u64>,
 }
@@ -59,8 +61,10 @@ pub struct ClusterView {
     pub timeline: TimelineId,
     /// History of the timeline of the primary, once the primary has reported it.
     pub primary_history: Option<History>,
-    /// UID of the volume on which the database may be created. `None` once it exists.
+    /// UID of the volume on which the database may be created or restored. `None` once it exists.
     pub create_on: Option<String>,
+    /// Whether the database comes from an archive.
+    pub recovers: bool,
     /// System identifier of the cluster, once the database exists.
     pub system_identifier: Option<SystemIdentifier>,
     /// Whether a person has fenced this member.
@@ -173,6 +177,8 @@ impl Server {
 pub enum Task {
     /// `initdb` runs.
     CreateDatabase,
+    /// A base backup is being restored.
+    Restore,
     /// `pg_basebackup` runs.
     Clone,
     /// `pg_rewind` runs.
@@ -185,6 +191,7 @@ impl Task {
     pub(super) fn state(self) -> InstanceState {
         match self {
             Self::CreateDatabase => InstanceState::Init,
+            Self::Restore => InstanceState::Restore,
             Self::Clone => InstanceState::Clone,
             Self::Rewind => InstanceState::Rewind,
             Self::Promote => InstanceState::Promoting,

@@ -8,7 +8,7 @@ use crate::{
     space::{Ballast, Space},
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
-    volume_state::VolumeState,
+    volume_state::{RecoveryState, VolumeState},
 };
 
 fn timelines() -> impl Strategy<Value = TimelineId> {
@@ -40,10 +40,11 @@ prop_compose! {
         create_on in option::of(select(vec!["v".to_owned(), "w".to_owned()])),
         system_identifier in option::of(systems()),
         fenced in prop::bool::weighted(0.1),
-        fencing in prop::bool::weighted(0.9),
+        (fencing, recovers) in (prop::bool::weighted(0.9), prop::bool::weighted(0.2)),
     ) -> ClusterView {
         ClusterView {
-            epoch, target, current, timeline, primary_history, create_on, system_identifier, fenced, fencing,
+            epoch, target, current, timeline, primary_history, create_on, recovers, system_identifier, fenced,
+            fencing,
             expired_lease: None,
         }
     }
@@ -60,7 +61,7 @@ fn servers() -> impl Strategy<Value = Server> {
 }
 
 fn tasks() -> impl Strategy<Value = Option<Task>> {
-    let tasks = select(vec![Task::CreateDatabase, Task::Clone, Task::Rewind, Task::Promote]);
+    let tasks = select(vec![Task::CreateDatabase, Task::Restore, Task::Clone, Task::Rewind, Task::Promote]);
     prop_oneof![9 => Just(None), 1 => tasks.prop_map(Some)]
 }
 
@@ -70,12 +71,14 @@ prop_compose! {
         sealed_epoch in option::of(1..4_u64),
         promotion_begun in option::of(timelines()),
         own_timeline in option::of(timelines()),
+        recovery in option::weighted(0.2, timelines()),
     ) -> VolumeState {
         let mut volume = VolumeState::empty("c", "c");
         volume.system_identifier = system_identifier;
         volume.sealed_epoch = sealed_epoch;
         volume.promotion_begun = promotion_begun;
         volume.own_timeline = own_timeline;
+        volume.recovery = recovery.map(|timeline| RecoveryState { timeline, end: None });
         volume
     }
 }
@@ -101,7 +104,7 @@ prop_compose! {
         data in option::weighted(0.8, (systems(), histories(), option::of(Just(Lsn(0x50))))),
         server in servers(),
         failed_starts in 0..5_u32,
-        task in tasks(),
+        (task, recovered) in (tasks(), any::<bool>()),
         seal_requested in option::of(1..5_u64),
     ) -> Observed {
         let control = |(system_identifier, history, end)| ControlData { system_identifier, history, end };
@@ -117,6 +120,7 @@ prop_compose! {
             server,
             failed_starts,
             task,
+            recovered,
             seal_requested,
         }
     }
@@ -150,6 +154,7 @@ proptest! {
             prop_assert_eq!(timeline, view.timeline);
             prop_assert!(timeline > control.history.timeline());
             prop_assert!(observed.volume.promotion_begun.is_none_or(|begun| timeline > begun));
+            prop_assert!(observed.volume.recovery.is_none() || observed.recovered);
             let is_standby = matches!(observed.server, Server::Standby { .. });
             prop_assert!(is_standby);
         } else {
@@ -176,9 +181,11 @@ proptest! {
     }
 
     #[test]
-    fn database_is_created_only_where_it_may_be(observed in observations()) {
-        if plan(&observed).command == Some(Command::CreateDatabase) {
+    fn database_is_created_or_restored_only_where_it_may_be(observed in observations()) {
+        let command = plan(&observed).command;
+        if let Some(Command::CreateDatabase | Command::Restore) = command {
             let view = observed.cluster.as_ref().unwrap();
+            prop_assert_eq!(view.recovers, command == Some(Command::Restore));
             prop_assert_eq!(view.create_on.as_deref(), Some("v"));
             prop_assert_eq!((view.system_identifier, observed.volume.system_identifier), (None, None));
             prop_assert_eq!(&observed.data, &DataDirectory::Missing);

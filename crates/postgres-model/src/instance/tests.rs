@@ -6,7 +6,7 @@ use crate::{
     space::{Ballast, Space},
     system_identifier::SystemIdentifier,
     timeline::{History, TimelineId},
-    volume_state::VolumeState,
+    volume_state::{RecoveryState, VolumeState},
 };
 
 const SYSTEM: SystemIdentifier = SystemIdentifier(7);
@@ -34,6 +34,7 @@ fn view() -> ClusterView {
         timeline: timeline(1),
         primary_history: Some(History::first()),
         create_on: None,
+        recovers: false,
         system_identifier: Some(SYSTEM),
         fenced: false,
         fencing: true,
@@ -60,6 +61,7 @@ fn member(name: &str) -> Observed {
         server: Server::Down,
         failed_starts: 0,
         task: None,
+        recovered: false,
         seal_requested: None,
     }
 }
@@ -468,4 +470,63 @@ fn copy_that_filled_the_volume_waits_for_more_space() {
     assert_eq!(next.problem, Some(Problem::TooSmall));
     second.space.free += 64 << 20;
     assert_eq!(second.command(), Some(Command::Clone { primary: "db-1".into() }));
+}
+
+/// Returns a member that restores the database, and is not the target.
+fn restoring() -> Observed {
+    let mut member = member("db-1");
+    member.volume = VolumeState::empty("c", "c");
+    member.data = DataDirectory::Missing;
+    let view = member.view();
+    (view.target, view.current, view.primary_history, view.system_identifier) = (None, None, None, None);
+    (view.create_on, view.recovers) = (Some("volume of db-1".into()), true);
+    member
+}
+
+#[test]
+fn database_is_restored_and_then_replayed_before_it_can_be_sealed() {
+    let mut member = restoring();
+    assert_eq!(plan(&member), Plan::with(InstanceState::Restore, Command::Restore));
+    member.volume.system_identifier = Some(SYSTEM);
+    member.volume.recovery = Some(RecoveryState { timeline: timeline(1), end: None });
+    member.data = whole(History::first());
+    member.view().system_identifier = Some(SYSTEM);
+    let replays = Plan::with(InstanceState::Restore, Command::StartStandby { upstream: None });
+    assert_eq!(plan(&member), replays);
+    member.failed_starts = MAX_FAILED_STARTS;
+    assert_eq!(plan(&member), Plan { problem: Some(Problem::RecoveryFails), ..replays });
+    member.server = Server::Standby { upstream: None };
+    assert_eq!(plan(&member), Plan::new(InstanceState::Restore));
+    member.recovered = true;
+    assert_eq!(plan(&member), Plan::new(InstanceState::Standby));
+    member.seal_requested = Some(1);
+    assert_eq!(member.command(), Some(Command::Seal { epoch: 1 }));
+}
+
+#[test]
+fn target_that_started_again_is_promoted_only_after_its_recovery() {
+    let mut member = restoring();
+    (member.volume.system_identifier, member.volume.sealed_epoch) = (Some(SYSTEM), Some(1));
+    member.volume.recovery = Some(RecoveryState { timeline: timeline(1), end: None });
+    member.data = whole(History::first());
+    let view = member.view();
+    (view.target, view.timeline, view.system_identifier) = (Some("db-1".into()), timeline(2), Some(SYSTEM));
+    member.hold_lease(1);
+    assert_eq!(member.command(), Some(Command::StartStandby { upstream: None }));
+    member.server = Server::Standby { upstream: None };
+    assert_eq!(plan(&member), Plan { lease: LeaseIntent::Renew, ..Plan::new(InstanceState::Promoting) });
+    member.recovered = true;
+    assert_eq!(member.command(), Some(Command::Promote { timeline: timeline(2) }));
+}
+
+#[test]
+fn data_that_have_not_recovered_are_not_taken_by_another_cluster() {
+    let mut member = restoring();
+    member.volume.system_identifier = Some(SYSTEM);
+    member.volume.recovery = Some(RecoveryState { timeline: timeline(1), end: None });
+    member.data = whole(History::first());
+    member.view().recovers = false;
+    assert_eq!(plan(&member).problem, Some(Problem::UnfinishedRecovery));
+    member.volume.promotion_begun = Some(timeline(2));
+    assert_eq!(plan(&member).problem, None, "they had recovered when the promotion began");
 }

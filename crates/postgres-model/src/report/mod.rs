@@ -1,6 +1,7 @@
 //! The report of an instance: what it answers to `GET /status`.
 
 mod archive;
+mod recovery;
 mod standby;
 mod state;
 
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     archive::{ArchiveFailure, ArchiveReport, BackupInventory, BackupPhase, BackupReport},
+    recovery::RecoveryReport,
     standby::{StandbyReport, SyncState, WalSenderState},
     state::InstanceState,
 };
@@ -110,6 +112,9 @@ pub struct InstanceReport {
     /// State of the archive, if this member is the primary and archives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchiveReport>,
+    /// The recovery that this member performs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryReport>,
     /// The last base backup that this run of the instance was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupReport>,
@@ -185,6 +190,7 @@ impl InstanceReport {
             total_bytes: 0,
             disk_full: false,
             archive: None,
+            recovery: None,
             backup: None,
         }
     }
@@ -228,6 +234,7 @@ impl InstanceReport {
         let names = self.standbys.iter().map(|standby| ("standbys.name", Some(&standby.name), MAX_NAME));
         texts.into_iter().chain(names).try_for_each(|(field, text, most)| check_text(field, text, most))?;
         self.archive.as_ref().map_or(Ok(()), ArchiveReport::check)?;
+        self.recovery.as_ref().map_or(Ok(()), RecoveryReport::check)?;
         self.backup.as_ref().map_or(Ok(()), BackupReport::check)
     }
 }

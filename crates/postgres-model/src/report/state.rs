@@ -12,7 +12,7 @@ pub enum InstanceState {
     Init,
     /// `pg_basebackup` copies another member.
     Clone,
-    /// A backup is being restored.
+    /// A backup is being restored, or WAL is replayed up to the end of the recovery.
     Restore,
     /// Postgres runs as a standby.
     Standby,

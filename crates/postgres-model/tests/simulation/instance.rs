@@ -30,6 +30,7 @@ impl World {
                 system_identifier: Some(SYSTEM),
                 fenced: self.nodes[index].is_fenced,
                 fencing: true,
+                recovers: false,
             });
         }
     }
@@ -146,7 +147,9 @@ impl World {
             }
             Command::Promote { timeline } => self.promote(index, *timeline, torn),
             Command::Rewind { primary } => self.rewind(index, primary),
-            Command::CreateDatabase | Command::Clone { .. } => panic!("every member has data"),
+            Command::CreateDatabase | Command::Restore | Command::Clone { .. } => {
+                panic!("every member has data")
+            }
         }
     }
 

@@ -173,6 +173,7 @@ impl Node {
             server: self.server.clone(),
             failed_starts: 0,
             task: None,
+            recovered: false,
             seal_requested: self.seal_requested,
         }
     }

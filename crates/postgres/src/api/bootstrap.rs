@@ -3,7 +3,7 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::adoption::FormerVolumes;
+use super::{Recovery, adoption::FormerVolumes};
 
 /// bootstrap decides how the database is created.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -13,9 +13,14 @@ use super::adoption::FormerVolumes;
         .message("bootstrap cannot be changed, because it describes how the database was created")
 )]
 pub struct Bootstrap {
-    /// initdb creates a new, empty database for an application.
+    /// initdb creates a new, empty database for an application. With recovery, it names the database and
+    /// the role of the application: what the backup does not have is created.
     #[serde(default)]
     pub initdb: Initdb,
+
+    /// recovery creates the database from a backup instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
 
     /// volumes decides what happens if a former cluster of the same name has left volumes.
     #[serde(default)]

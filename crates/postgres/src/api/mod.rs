@@ -9,6 +9,7 @@ mod bootstrap;
 pub(crate) mod fixture;
 mod parameters;
 mod postgres_backup;
+mod recovery;
 mod replication;
 mod status;
 mod storage;
@@ -29,6 +30,7 @@ pub use bootstrap::{Bootstrap, Initdb};
 pub use postgres_backup::{
     ClusterRef, PostgresBackup, PostgresBackupPhase, PostgresBackupSpec, PostgresBackupStatus,
 };
+pub use recovery::{Recovery, RecoverySource, RecoveryStatus, RecoveryTarget};
 pub use replication::{Durability, Failover, Synchronous};
 pub use status::{
     BootstrapStatus, InstanceStatus, LastBackupStatus, Members, Phase, PostgresClusterStatus, PrimaryStatus,

@@ -6,7 +6,7 @@ use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::Ti
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BackupTarget;
+use super::{BackupStore, BackupTarget};
 
 /// spec describes a base backup. It cannot be changed.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +78,9 @@ pub struct PostgresBackupStatus {
     #[serde(default, rename = "systemID", skip_serializing_if = "Option::is_none")]
     pub system_id: Option<SystemIdentifier>,
 
+    /// objectStore is where the backup is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_store: Option<BackupStore>,
     /// timeline is the timeline on which the backup began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineId>,

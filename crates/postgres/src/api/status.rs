@@ -10,7 +10,7 @@ use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::Ti
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::adoption::AdoptionStatus;
+use super::{RecoveryStatus, adoption::AdoptionStatus};
 
 /// status is the observed state of the PostgresCluster.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,9 @@ pub struct PostgresClusterStatus {
     /// adoption says whose volumes the members use. It is set before any of them starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adoption: Option<AdoptionStatus>,
+    /// recovery says from which archive the database comes. It is set before the first member starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryStatus>,
 
     /// currentVersion is the version of PostgreSQL that the members run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -144,7 +147,8 @@ pub enum Phase {
     SwitchingOver,
     /// The members are replaced one after the other, because the spec has changed.
     Upgrading,
-    /// The members of a former cluster are compared. The one with the most rows becomes the primary.
+    /// The database is recovered from an archive, or the members of a former cluster are compared, of
+    /// which the one with the most rows becomes the primary.
     Recovering,
 }
 

@@ -83,6 +83,11 @@ impl BackupObjects {
         }
     }
 
+    /// Returns a backup.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Arc<PostgresBackup>> {
+        self.backups.store().get(key)
+    }
+
     /// Brings the backups of a cluster one step further.
     pub(crate) async fn reconcile(
         &self,

@@ -9,11 +9,15 @@ use operator_core::{
     conditions::{NewCondition, READY, set_conditions},
     kind::uid,
 };
-use postgres_model::report::{BackupPhase, BackupReport, InstanceReport, InstanceState, WalSenderState};
+use postgres_model::{
+    archive::Lineage,
+    report::{BackupPhase, BackupReport, InstanceReport, InstanceState, WalSenderState},
+};
 
 use crate::{
     api::{
-        BackupTarget, PostgresBackup, PostgresBackupPhase as Phase, PostgresBackupStatus, PostgresCluster,
+        BackupStore, BackupTarget, PostgresBackup, PostgresBackupPhase as Phase, PostgresBackupStatus,
+        PostgresCluster,
     },
     membership::{Membership, Serial},
     reasons,
@@ -121,11 +125,21 @@ impl Inputs<'_> {
                 pod_uid,
                 cluster_uid: uid(self.cluster),
                 system_id: self.membership.system_id,
+                object_store: self.object_store(),
                 error: String::new(),
                 ..status
             },
             Err(error) => PostgresBackupStatus { error, ..status },
         }
+    }
+
+    /// Returns where the cluster archives, with its name there.
+    fn object_store(&self) -> Option<BackupStore> {
+        let mut store = self.cluster.spec.backup.as_ref()?.object_store.clone();
+        let (name, uid) = (self.cluster.name_any(), uid(self.cluster));
+        let lineage = Lineage::new(store.server_name.as_deref(), &name, &uid).ok()?;
+        store.server_name = Some(lineage.to_string());
+        Some(store)
     }
 
     /// Returns the member that makes a backup, and the UID of its Pod.

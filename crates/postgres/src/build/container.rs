@@ -91,7 +91,7 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         liveness_probe: Some(probe("/livez", 10, 3)),
         readiness_probe: Some(probe("/readyz", 2, 2)),
         volume_mounts: Some(
-            mounts.into_iter().chain(SECRETS.map(secret)).chain(archive::mount(cluster)).collect(),
+            mounts.into_iter().chain(SECRETS.map(secret)).chain(archive::mounts(cluster)).collect(),
         ),
         ..Container::default()
     }

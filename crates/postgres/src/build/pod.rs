@@ -105,7 +105,7 @@ fn volumes(cluster: &PostgresCluster, serial: Serial) -> Vec<Volume> {
     [data, empty(PROGRAM), empty(RUN), empty(SCRATCH)]
         .into_iter()
         .chain(secrets)
-        .chain(archive::volume(cluster))
+        .chain(archive::volumes(cluster))
         .collect()
 }
 

@@ -4,7 +4,7 @@
 //! membership has been stored. At most one of them is disruptive.
 //!
 //! # Guarantees
-//! - The database is created at most once, on one volume, which the status names before the Pod
+//! - The database is created or restored at most once, on one volume, which the status names before the Pod
 //!   exists.
 //! - A member starts only on its own volume. A lost or replaced volume is reported and never
 //!   recreated under the same member.
@@ -28,6 +28,7 @@ mod primary;
 #[cfg(test)]
 mod properties;
 mod record;
+mod recovery;
 mod rollout;
 mod size;
 mod storage;
@@ -50,9 +51,10 @@ use postgres_model::{
 pub(crate) use self::storage::{ClaimSize, Storage};
 use self::{adoption::AdoptionProblem, primary::Election};
 use crate::{
-    api::{BootstrapStatus, Durability, FormerVolumes, PrimaryUpdate, RetentionPolicy, Role},
+    api::{BootstrapStatus, Durability, FormerVolumes, PrimaryUpdate, RecoveryStatus, RetentionPolicy, Role},
     membership::{Member, Membership, Serial},
     record::VolumeRecord,
+    recovery::RecoveryProblem,
 };
 
 /// What the controller sees of a cluster.
@@ -86,6 +88,8 @@ pub(crate) struct Observed {
     pub(crate) forced: Option<String>,
     pub(crate) updates: Updates,
     pub(crate) storage: Storage,
+    /// From which archive a new cluster recovers. `None`: it creates a new database.
+    pub(crate) recovery: Option<Result<RecoveryStatus, RecoveryProblem>>,
 }
 
 /// What decides about a switchover.
@@ -164,7 +168,7 @@ pub(crate) struct MemberPod {
 }
 
 /// What to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decision {
     /// The membership to store before the actions.
     pub(crate) membership: Membership,
@@ -181,6 +185,8 @@ pub(crate) struct Decision {
     pub(crate) retained: Vec<Serial>,
     /// Why these are not adopted.
     pub(crate) adoption_problem: Option<AdoptionProblem>,
+    /// Why the recovery from an archive cannot begin.
+    pub(crate) recovery_problem: Option<RecoveryProblem>,
     /// Whether a person has chosen the target, which may lack rows.
     pub(crate) is_forced: bool,
 }
@@ -247,7 +253,11 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
     }
     learn(observed, &mut next);
     match adoption::begin(observed, &mut next) {
-        Ok(false) => bootstrap(&mut next),
+        Ok(false) => {
+            if let Err(problem) = bootstrap(observed, &mut next) {
+                return Decision { recovery_problem: Some(problem), ..Decision::idle(observed, next) };
+            }
+        }
         // The members start in the next reconcile, which knows the version of their data.
         Ok(true) => return Decision::idle(observed, next),
         Err(problem) => {
@@ -255,11 +265,13 @@ pub(crate) fn decide(observed: &Observed) -> Decision {
         }
     }
     let adoption_problem = adoption::compare(observed, &mut next);
+    recovery::learn(observed, &mut next);
     let election = match adoption_problem {
         None => primary::elect(observed, &mut next),
         Some(_) => Election::default(),
     };
     adoption::finish(&mut next);
+    recovery::finish(&mut next);
     primary::replicate(observed, &mut next);
     size::adjust(observed, &mut next);
     let mut actions = actions(observed, &next);
@@ -286,6 +298,7 @@ impl Decision {
             record: observed.record(&membership),
             retained: observed.retained(&membership),
             adoption_problem: None,
+            recovery_problem: None,
             is_forced: false,
             membership,
         }
@@ -318,9 +331,12 @@ fn learn(observed: &Observed, next: &mut Membership) {
     }
 }
 
-/// Lets the first member create the database.
-fn bootstrap(next: &mut Membership) {
-    if next.bootstrap.is_none() && next.members.is_empty() {
+/// Lets the first member create or recover the database.
+fn bootstrap(observed: &Observed, next: &mut Membership) -> Result<(), RecoveryProblem> {
+    let is_new = next.bootstrap.is_none() && next.members.is_empty();
+    if let Some(source) = observed.recovery.clone().filter(|_| is_new) {
+        recovery::begin(next, source?);
+    } else if is_new {
         let first = size::add(next);
         let primary = next.name_of(first);
         next.failover.reigns =
@@ -328,10 +344,11 @@ fn bootstrap(next: &mut Membership) {
         next.failover.target = Some(primary);
         next.failover.epoch = next.failover.epoch.saturating_add(1);
     }
-    let target = next.members.iter().find(|member| next.is(member.serial, next.failover.target.as_ref()));
-    if let (None, Some(uid)) = (&next.bootstrap, target.and_then(|member| member.volume_uid.clone())) {
+    let first = next.members.first();
+    if let (None, Some(uid)) = (&next.bootstrap, first.and_then(|member| member.volume_uid.clone())) {
         next.bootstrap = Some(BootstrapStatus { volume_uid: uid, done: false });
     }
+    Ok(())
 }
 
 fn actions(observed: &Observed, next: &Membership) -> Vec<Action> {

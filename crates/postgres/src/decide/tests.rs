@@ -42,6 +42,7 @@ pub(super) fn observed(size: usize) -> Observed {
         switchover: Switchover { request: None, successors: Vec::new() },
         updates: Updates { revision: Some("new".into()), primary: PrimaryUpdate::Automatic },
         storage: Storage { size: "1Gi".parse().ok(), refused: [].into() },
+        recovery: None,
     }
 }
 
@@ -663,4 +664,75 @@ fn full_members_are_not_asked_while_others_are_about_to_answer() {
     assert_eq!(decide(&observed).actions, []);
     observed.failover.since_change = Duration::from_secs(10);
     assert_eq!(decide(&observed).actions, [Action::Seal(1, 2)]);
+}
+
+/// Returns a new cluster that recovers from an archive.
+fn recovering() -> Observed {
+    let secret = |key: &str| serde_json::json!({"name": "store", "key": key});
+    let source = serde_json::json!({
+        "objectStore": {
+            "url": "s3://backups", "serverName": "old",
+            "credentials": {"accessKeyID": secret("id"), "secretAccessKey": secret("key")},
+        },
+    });
+    let source =
+        serde_json::from_value(serde_json::json!({"done": false, "objectStore": source["objectStore"]}));
+    Observed { recovery: Some(Ok(source.unwrap())), ..observed(1) }
+}
+
+#[test]
+fn recovered_member_is_sealed_and_promoted_once_it_has_recovered() {
+    let mut observed = recovering();
+    let mut step = |change: &mut dyn FnMut(&mut Observed)| {
+        change(&mut observed);
+        let mut decision = decide(&observed);
+        observed.membership = decision.membership.clone();
+        decision.actions.retain(|action| !matches!(action, Action::Record(..)));
+        decision
+    };
+    assert_eq!(step(&mut |_| {}).actions, [Action::CreateVolume(1)]);
+    let created = step(&mut |it| drop(it.volumes.insert(1, volume(1))));
+    assert_eq!(created.actions, [Action::CreatePod(1)]);
+    assert!(created.membership.is_recovering() && created.membership.failover.target.is_none());
+    let replaying = report(1, InstanceState::Restore, TimelineId::FIRST);
+    let waits = step(&mut |it| {
+        it.pods.insert(1, MemberPod { is_ready: false, role: Some(Role::Replica), ..pod(1) });
+        it.reports.insert(1, replaying.clone());
+    });
+    assert_eq!((waits.actions, waits.membership.failover.target), (vec![], None));
+    assert!(waits.membership.system_id.is_some(), "it has data");
+    let standby = report(1, InstanceState::Standby, TimelineId::FIRST);
+    let sealing = step(&mut |it| drop(it.reports.insert(1, standby.clone())));
+    assert_eq!(sealing.actions, [Action::Seal(1, 1)]);
+    let mut sealed = report(1, InstanceState::Sealed, TimelineId::FIRST);
+    (sealed.sealed_epoch, sealed.positions.received) = (Some(1), Some(Lsn(0x50)));
+    let promoting = step(&mut |it| drop(it.reports.insert(1, sealed.clone()))).membership;
+    assert_eq!((promoting.failover.target.as_deref(), promoting.failover.timeline.get()), (Some("db-1"), 2));
+    assert!(promoting.is_recovering());
+    let primary = report(1, InstanceState::Primary, TimelineId::new(2).unwrap());
+    let done = step(&mut |it| drop(it.reports.insert(1, primary.clone()))).membership;
+    assert!(!done.is_recovering() && done.is_bootstrapped());
+}
+
+#[test]
+fn recovery_uses_no_volumes_of_a_former_cluster() {
+    let mut observed = recovering();
+    let former =
+        Volume { is_ours: false, record: Some(crate::record::tests::record("former", &[1])), ..volume(1) };
+    observed.volumes.insert(1, former);
+    let decision = decide(&observed);
+    assert_eq!(decision.adoption_problem, Some(AdoptionProblem::Recovery(vec![1])));
+    assert!(decision.actions.is_empty() && decision.membership.members.is_empty());
+    observed.former = FormerVolumes::Fresh;
+    assert_eq!(decide(&observed).actions, [Action::CreateVolume(2)]);
+}
+
+#[test]
+fn recovery_without_a_source_waits() {
+    let mut observed = recovering();
+    let problem = RecoveryProblem::NoBackup("first".into());
+    observed.recovery = Some(Err(problem.clone()));
+    let decision = decide(&observed);
+    assert_eq!(decision.recovery_problem, Some(problem));
+    assert!(decision.actions.is_empty() && decision.membership.members.is_empty());
 }

@@ -3,6 +3,7 @@
 mod archiving;
 mod deletion;
 mod fencing;
+mod recovery;
 mod storage;
 mod volumes;
 
@@ -29,6 +30,7 @@ use crate::{
     members::MemberState,
     membership::{Membership, Serial},
     reasons,
+    recovery::RecoveryProblem,
     version::{Served, Unsupported},
 };
 
@@ -50,6 +52,8 @@ pub(crate) struct Observation<'a> {
     pub(crate) retained: &'a [Serial],
     /// Why these are not adopted.
     pub(crate) adoption_problem: Option<&'a AdoptionProblem>,
+    /// Why the recovery from an archive cannot begin.
+    pub(crate) recovery_problem: Option<&'a RecoveryProblem>,
     /// Reports of the members that answer.
     pub(crate) reports: &'a BTreeMap<Serial, InstanceReport>,
     /// Volumes of the members.
@@ -124,6 +128,7 @@ pub(crate) fn status(
 fn phase(observed: &Observation<'_>) -> Phase {
     let membership = observed.membership;
     match &membership.failover.current {
+        _ if membership.is_recovering() => Phase::Recovering,
         _ if !membership.is_bootstrapped() => Phase::Creating,
         _ if membership.is_adopting() => Phase::Recovering,
         None if membership.failover.switchover.is_some() => Phase::SwitchingOver,
@@ -190,6 +195,7 @@ fn available(
                 format!("the volume of the primary {} is full; raise spec.storage.size", primary.name);
             is_false(reasons::DISK_FULL, message)
         }
+        (None, _) if membership.is_recovering() => recovery::available(observed),
         (_, Some(obstacle)) => {
             let (reason, message) = describe_obstacle(obstacle);
             is_false(reason, message)
@@ -216,6 +222,9 @@ fn available(
                 None => "the members are asked what they have".to_owned(),
             };
             is_false(reason, message)
+        }
+        (None, None) if let Some(problem) = observed.recovery_problem => {
+            is_false(reasons::RECOVERY_FAILING, problem.describe())
         }
         (None, None) => is_false(reasons::NO_PRIMARY, "no member has created the database yet".to_owned()),
     }
@@ -376,6 +385,9 @@ fn blocked(cluster: &PostgresCluster, observed: &Observation<'_>) -> Option<(&'s
     }
     if let Some(problem) = observed.adoption_problem {
         return Some((reasons::VOLUME_CONFLICT, volumes::describe(cluster, problem)));
+    }
+    if let Some(problem) = observed.recovery_problem {
+        return Some((reasons::RECOVERY_FAILING, problem.describe()));
     }
     let (serial, problem) = observed.problems.first()?;
     Some(describe(*problem, &member_name(cluster, *serial)))

@@ -63,6 +63,10 @@ pub(super) fn describe(cluster: &PostgresCluster, problem: &AdoptionProblem) -> 
             "the PersistentVolumeClaims {} are of members that had left their cluster, and those of its last members are missing; restore one of these, {fresh}",
             names(cluster, serials)
         ),
+        AdoptionProblem::Recovery(serials) => format!(
+            "the PersistentVolumeClaims {} of a former cluster of this name exist, and spec.bootstrap.recovery is set; none of them is touched; delete those that you do not need, {fresh}",
+            names(cluster, serials)
+        ),
         AdoptionProblem::Terminating(serials) => format!(
             "the PersistentVolumeClaims {} of a former cluster are being deleted; wait until they are gone, {fresh}",
             names(cluster, serials)

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Creates a PostgresBackup.
-async fn create(database: &Database, name: &str, target: &str) -> Result<()> {
+pub(crate) async fn create(database: &Database, name: &str, target: &str) -> Result<()> {
     let backup = json!({
         "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresBackup", "metadata": {"name": name},
         "spec": {"clusterRef": {"name": "db"}, "target": target, "immediateCheckpoint": true},
@@ -45,7 +45,7 @@ async fn until(
     database.kubelet.until(&format!("the backup {name}"), check).await
 }
 
-async fn until_complete(database: &mut Database, name: &str) -> Result<PostgresBackupStatus> {
+pub(crate) async fn until_complete(database: &mut Database, name: &str) -> Result<PostgresBackupStatus> {
     let status = until(database, name, |status| status.phase.is_final()).await?;
     ensure!(status.phase == Phase::Completed, "{status:?}");
     Ok(status)
@@ -122,7 +122,7 @@ async fn recover(folder: &Path) -> Result<i64> {
 }
 
 /// Writes rows, and returns their number.
-async fn rows(database: &mut Database, ledger: &mut Ledger, number: i64) -> Result<i64> {
+pub(crate) async fn rows(database: &mut Database, ledger: &mut Ledger, number: i64) -> Result<i64> {
     let client = connect(database.primary()?).await?;
     for _ in 0..number {
         ensure!(ledger.write(&client).await, "a row was not acknowledged");

@@ -22,6 +22,7 @@ mod ledger;
 mod life;
 mod no_op;
 mod parameters;
+mod recovery;
 mod rights;
 mod storage;
 mod support;

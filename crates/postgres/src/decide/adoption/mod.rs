@@ -39,6 +39,8 @@ pub(crate) enum AdoptionProblem {
     UnknownMembers(Vec<Serial>),
     /// These volumes are of former members. None of those at the end has one.
     NoMembers(Vec<Serial>),
+    /// The database is to be recovered from an archive, and these volumes exist.
+    Recovery(Vec<Serial>),
     /// These volumes are being deleted.
     Terminating(Vec<Serial>),
 }
@@ -53,6 +55,9 @@ pub(super) fn begin(observed: &Observed, next: &mut Membership) -> Result<bool, 
         return Ok(false);
     }
     match observed.former {
+        FormerVolumes::Adopt | FormerVolumes::Refuse if observed.recovery.is_some() => {
+            Err(AdoptionProblem::Recovery(former.into_keys().collect()))
+        }
         FormerVolumes::Adopt => adopt(observed, next, &former).map(|()| true),
         FormerVolumes::Fresh => {
             skip_serials(observed, next);
