@@ -22,9 +22,9 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
-    archive::{BackupSettings, StoreSettings},
+    archive::{BackupSettings, RecoverySettings, StoreSettings},
     configuration::{Application, Upstream},
-    recovery::{RecoverySettings, TargetSettings},
+    recovery_target::TargetSettings,
 };
 
 /// A PostgresCluster. Fields that an instance does not need are left out.

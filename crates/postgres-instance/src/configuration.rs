@@ -16,7 +16,7 @@ use postgres_model::{
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::{durable, recovery::RecoveryEnd, wal_commands::WalCommands, wal_sizes::WalSizes};
+use crate::{durable, recovery_target::RecoveryEnd, wal_commands::WalCommands, wal_sizes::WalSizes};
 
 /// Superuser that owns the database. The instance manager logs in as this role by the socket.
 pub(crate) const SUPERUSER: &str = "postgres";

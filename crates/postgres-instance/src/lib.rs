@@ -37,6 +37,7 @@ mod probe;
 mod processes;
 mod programs;
 mod recovery;
+mod recovery_target;
 mod roles;
 mod run;
 mod server;

@@ -48,7 +48,7 @@ use self::{ahead::Ahead, connection::Connection, fetch::Outage, state::State};
 pub(crate) use self::{
     backup::{BackupTools, RunningBackup},
     context::{Context, Role},
-    settings::{BackupSettings, StoreSettings},
+    settings::{BackupSettings, RecoverySettings, StoreSettings},
     source::{Recovery, Source},
     state::State as ArchiveState,
 };

@@ -1,6 +1,9 @@
-//! Where to archive, as the PostgresCluster says it.
+//! Where to archive, and from where to recover, as the PostgresCluster says it.
 
+use postgres_model::system_identifier::SystemIdentifier;
 use serde::{Deserialize, Serialize};
+
+use crate::recovery_target::TargetSettings;
 
 /// `spec.backup` of a PostgresCluster, as far as an instance needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,4 +90,16 @@ pub(crate) struct RetentionSettings {
 
 fn one() -> u32 {
     1
+}
+
+/// A recovery. The archive is in `status.recovery`, the target in `spec.bootstrap.recovery`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecoverySettings {
+    /// The object store, with the name of the source in it.
+    pub(crate) store: StoreSettings,
+    /// Database of the source. `None`: the only one.
+    pub(crate) system: Option<SystemIdentifier>,
+    /// Identifier of the backup to restore. Empty: the newest before the target.
+    pub(crate) backup: String,
+    pub(crate) target: TargetSettings,
 }

@@ -20,8 +20,8 @@ use super::{
     context::{Role, is_part_of},
     fetch::PATIENCE,
     protocol::Answer,
+    settings::RecoverySettings,
 };
-use crate::recovery::RecoverySettings;
 
 /// The archive that a member recovers from.
 #[derive(Clone)]

@@ -1,7 +1,6 @@
 //! Recovery of the database from the archive of another cluster.
 //!
 //! ```text
-//!   settings   where the archive is, and where the recovery ends
 //!   plan       which backup is restored, and up to which WAL: fails before anything is downloaded
 //!   restore    downloads the backup into a partial data directory
 //!   progress   what the member reports about it
@@ -12,11 +11,6 @@
 mod plan;
 mod progress;
 mod restore;
-mod settings;
 mod unpack;
 
-pub(crate) use self::{
-    progress::Progress,
-    restore::restore,
-    settings::{RecoveryEnd, RecoverySettings, TargetSettings},
-};
+pub(crate) use self::{progress::Progress, restore::restore};

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use postgres_archive::{Archive, Backup, RecoveryPlan, RecoveryTarget, check_recovery};
 use postgres_model::{lsn::Lsn, timeline::TimelineId, volume_state::RecoveryState};
 
-use super::RecoverySettings;
+use crate::archive::RecoverySettings;
 
 /// What is restored.
 pub(super) struct Plan {

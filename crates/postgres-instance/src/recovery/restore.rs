@@ -12,8 +12,12 @@ use postgres_archive::{Archive, Restore};
 use postgres_model::{timeline::TimelineId, wal_file::WalFileName};
 use tracing::info;
 
-use super::{Progress, RecoverySettings, plan::plan, unpack::unpack};
-use crate::{archive::Source, control_data, programs::Programs};
+use super::{Progress, plan::plan, unpack::unpack};
+use crate::{
+    archive::{RecoverySettings, Source},
+    control_data,
+    programs::Programs,
+};
 
 /// Restores the backup of a recovery into a new folder. Notes which one, and for which recovery.
 ///

@@ -103,6 +103,32 @@ async fn invalid_backups_are_refused_with_the_rule() {
 }
 
 #[tokio::test]
+async fn invalid_recoveries_are_refused_with_the_rule() {
+    let env = TestEnv::new().await;
+    let key = json!({"name": "s3", "key": "id"});
+    let store = json!({
+        "url": "s3://backups/eu", "serverName": "old",
+        "credentials": {"accessKeyID": key, "secretAccessKey": key},
+    });
+    let mut nameless = store.clone();
+    nameless.as_object_mut().unwrap().remove("serverName");
+    let to = |target: Value| json!({"backupName": "first", "target": target});
+    let time = "2026-11-25T10:00:00.5Z";
+    for (recovery, message) in [
+        (json!({}), "must have either backupName or source"),
+        (json!({"backupName": "first", "source": {"objectStore": store}}), "either backupName or source"),
+        (json!({"source": {"objectStore": nameless}}), "objectStore.serverName is required"),
+        (to(json!({"time": time, "lsn": "0/50"})), "only one of time, lsn, and immediate"),
+        (to(json!({"time": time, "immediate": true})), "only one of time, lsn, and immediate"),
+        (to(json!({"exclusive": true})), "exclusive needs a time or an lsn"),
+    ] {
+        let spec = json!({"bootstrap": {"recovery": recovery}});
+        let error = env.create("db", spec).await.unwrap_err().to_string();
+        assert!(error.contains(message), "{recovery}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn postgres_backup_cannot_be_changed() {
     let env = TestEnv::new().await;
     let api: Api<PostgresBackup> = Api::namespaced(env.client.clone(), &env.namespace);

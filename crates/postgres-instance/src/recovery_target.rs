@@ -1,23 +1,9 @@
-//! Where the archive is, and where the recovery ends, as the PostgresCluster says it.
+//! Where a recovery ends.
 
 use jiff::Timestamp;
 use postgres_archive::RecoveryTarget;
-use postgres_model::{lsn::Lsn, system_identifier::SystemIdentifier, timeline::TimelineId};
+use postgres_model::{lsn::Lsn, timeline::TimelineId};
 use serde::{Deserialize, Serialize};
-
-use crate::archive::StoreSettings;
-
-/// A recovery. The archive is in `status.recovery`, the target in `spec.bootstrap.recovery`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RecoverySettings {
-    /// The object store, with the name of the source in it.
-    pub(crate) store: StoreSettings,
-    /// Database of the source. `None`: the only one.
-    pub(crate) system: Option<SystemIdentifier>,
-    /// Identifier of the backup to restore. Empty: the newest before the target.
-    pub(crate) backup: String,
-    pub(crate) target: TargetSettings,
-}
 
 /// `spec.bootstrap.recovery.target`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +31,7 @@ pub(crate) struct RecoveryEnd {
 
 impl TargetSettings {
     /// Returns the target. The API server accepts at most one.
-    pub(super) fn target(&self) -> RecoveryTarget {
+    pub(crate) fn target(&self) -> RecoveryTarget {
         match (self.time, self.lsn, self.immediate) {
             (Some(time), ..) => RecoveryTarget::Time(time),
             (_, Some(lsn), _) => RecoveryTarget::Lsn(lsn),
