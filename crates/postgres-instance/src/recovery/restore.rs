@@ -41,7 +41,7 @@ pub(crate) async fn restore(
         planned.backup.id
     );
     progress.planned(&planned.chosen, planned.recovery);
-    info!(backup = %planned.backup.id, last = %planned.chosen.last, "restoring a backup");
+    info!(id = %planned.backup.id, segment = %planned.chosen.last, "restoring a backup");
     let manifest = archive.manifest(&planned.chosen.backup).await?;
     let created = DirBuilder::new().mode(0o700).create(&folder);
     created.with_context(|| format!("cannot create {}", folder.display()))?;
