@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postgres_archive::Restore;
+use postgres_archive::{Archive, Restore};
 use postgres_model::{instance::Moment, wal_file::WalFileName};
 use tokio::time::timeout;
 use tracing::warn;
@@ -57,6 +57,11 @@ impl Archiving {
             Ok(archive) => archive,
             Err(failure) => return Answer::Failed(failure.message),
         };
+        self.restore_from(&archive, name, file).await
+    }
+
+    /// Restores a file to `pg_wal` from an archive.
+    pub(super) async fn restore_from(&self, archive: &Archive, name: WalFileName, file: &str) -> Answer {
         match archive.restore_wal(name, &self.wal.join(file)).await {
             Ok(Restore::Restored) => Answer::Done,
             Ok(Restore::NotFound) => Answer::Missing,

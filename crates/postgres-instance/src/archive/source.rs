@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Result, anyhow, bail};
 use parking_lot::Mutex;
-use postgres_archive::{Archive, Restore};
+use postgres_archive::Archive;
 use postgres_model::{
     lsn::Lsn,
     system_identifier::SystemIdentifier,
@@ -139,7 +139,9 @@ impl Archiving {
             )),
             Answer::Missing | Answer::Done => None,
         };
-        if let Some(reason) = &failure {
+        let known = self.recovery_failure();
+        // PostgreSQL asks twice a second for WAL that is missing.
+        if let Some(reason) = failure.as_ref().filter(|_| failure != known) {
             warn!(%name, reason, "cannot restore a file for the recovery");
         }
         if is_segment {
@@ -162,10 +164,6 @@ impl Archiving {
             Ok(archive) => archive,
             Err(failure) => return Answer::Failed(failure.message),
         };
-        match archive.restore_wal(name, &self.wal.join(file)).await {
-            Ok(Restore::Restored) => Answer::Done,
-            Ok(Restore::NotFound) => Answer::Missing,
-            Err(error) => Answer::Failed(error.to_string()),
-        }
+        self.restore_from(&archive, name, file).await
     }
 }
