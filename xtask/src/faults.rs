@@ -13,7 +13,7 @@ use faults::{
     report::{document, read, summary, table},
     run::Verdict,
     selection::Selection,
-    workload::CONTROLLERS,
+    workload::{CONTROLLERS, Workload, of},
 };
 
 /// Injects a fault at each write and each watch event of the controllers, and checks the result.
@@ -22,6 +22,10 @@ pub(crate) struct Faults {
     /// Controllers to test, all by default
     #[arg(long, value_delimiter = ',')]
     controllers: Vec<String>,
+
+    /// Workloads to test, such as podset/create,tenant/join, all of the controllers by default
+    #[arg(long, value_delimiter = ',')]
+    workloads: Vec<String>,
 
     /// Classes of faults, such as F1,F4, all by default
     #[arg(long, value_delimiter = ',')]
@@ -120,6 +124,15 @@ impl Faults {
                 CONTROLLERS.join(", ")
             );
         }
+        let known = || CONTROLLERS.iter().flat_map(|controller| of(controller)).map(Workload::full_name);
+        for name in &self.workloads {
+            ensure!(
+                known().any(|known| known == *name),
+                "unknown workload {name:?}; use one of {}",
+                known().collect::<Vec<_>>().join(", ")
+            );
+        }
+        selection.workloads.clone_from(&self.workloads);
         if !self.controllers.is_empty() {
             selection.controllers.retain(|known| self.controllers.iter().any(|name| name == known));
         }

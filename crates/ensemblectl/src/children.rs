@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
+use capsule::api::names::CONFIGURATION_ANNOTATION;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::{
     Api, Client, Discovery, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams},
@@ -15,7 +17,6 @@ use manager::CONTROLLERS;
 use namespaceplus::{MADE_FOR_KEY, OWNER_KEY};
 use operator_core::error::chain;
 use serde::Serialize;
-use tenant::api::names::CONFIGURATION_ANNOTATION;
 
 use crate::{
     kinds::{self, Kind, list},
@@ -94,18 +95,25 @@ fn created_resources(kind: &Kind) -> BTreeSet<(String, String)> {
     let of_group = CONTROLLERS
         .iter()
         .filter(|controller| kinds::of(&[**controller]).any(|kind| kind.definition.spec.group == *group));
-    let rules =
-        of_group.flat_map(|controller| (controller.rules)()).map(operator_core::rbac::Rule::into_policy);
-    let creating = rules.filter(|rule| rule.verbs.iter().any(|verb| verb == "create"));
-    let mut created: BTreeSet<_> =
-        CREATED_BY_KUBERNETES.map(|(group, plural)| (group.to_owned(), plural.to_owned())).into();
-    for rule in creating {
-        for group in rule.api_groups.iter().flatten() {
-            let plurals = rule.resources.iter().flatten().filter(|plural| !plural.contains('/'));
-            created.extend(plurals.map(|plural| (group.clone(), plural.clone())));
-        }
-    }
+    let rules: Vec<_> = of_group
+        .flat_map(|controller| (controller.rules)())
+        .map(operator_core::rbac::Rule::into_policy)
+        .collect();
+    let with = |verb: &str| -> BTreeSet<_> {
+        let rules = rules.iter().filter(|rule| rule.verbs.iter().any(|one| one == verb));
+        rules.flat_map(resources).collect()
+    };
+    // Reviews are created too, and are no objects.
+    let mut created: BTreeSet<_> = with("create").intersection(&with("list")).cloned().collect();
+    created.extend(CREATED_BY_KUBERNETES.map(|(group, plural)| (group.to_owned(), plural.to_owned())));
     created
+}
+
+/// Returns group and plural of the resources of a rule, without subresources.
+fn resources(rule: &PolicyRule) -> Vec<(String, String)> {
+    let plurals = || rule.resources.iter().flatten().filter(|plural| !plural.contains('/'));
+    let groups = rule.api_groups.iter().flatten();
+    groups.flat_map(|group| plurals().map(|plural| (group.clone(), plural.clone()))).collect()
 }
 
 /// Appends the objects of a resource, or the error of listing them.
@@ -290,5 +298,6 @@ mod tests {
         assert!(created("memcached").contains(&("apps".to_owned(), "deployments".to_owned())));
         assert!(created("tenant").contains(&("networking.k8s.io".to_owned(), "networkpolicies".to_owned())));
         assert!(!created("podset").contains(&(String::new(), "secrets".to_owned())));
+        assert!(created("tenant").iter().all(|(group, _)| group != "authorization.k8s.io"));
     }
 }

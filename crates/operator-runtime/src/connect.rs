@@ -42,7 +42,11 @@ pub async fn connect_apart() -> Result<Client> {
     Client::try_from(config).context("cannot use the cluster configuration")
 }
 
-async fn configuration() -> Result<Config> {
+/// Returns the configuration that [`connect`] uses.
+///
+/// # Errors
+/// Returns an error if no configuration exists or the kubeconfig is not readable.
+pub async fn configuration() -> Result<Config> {
     Config::infer().await.context(
         "no usable cluster configuration; set KUBECONFIG to a valid kubeconfig, or run in a Pod with a ServiceAccount",
     )

@@ -7,7 +7,7 @@ use axum::{Router, extract::State, http::StatusCode, routing::get};
 use operator_core::informer::Informers;
 use tokio_util::sync::CancellationToken;
 
-use crate::server;
+use crate::server::{self, Limits};
 
 /// Maximum number of open connections. A kubelet closes its connection after each probe.
 const MAX_CONNECTIONS: usize = 64;
@@ -49,7 +49,13 @@ pub async fn serve(address: SocketAddr, readiness: Readiness) -> Result<()> {
         )
     })?;
     let stop = readiness.stop.clone();
-    server::spawn(listener, None, router(readiness), MAX_CONNECTIONS, stop);
+    server::spawn(
+        listener,
+        None,
+        server::router_handler(router(readiness)),
+        Limits::short(MAX_CONNECTIONS),
+        stop,
+    );
     Ok(())
 }
 

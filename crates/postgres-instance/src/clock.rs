@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the present time on `CLOCK_BOOTTIME`, which is never set back, and which advances while
 /// the computer sleeps.
-pub(crate) fn now() -> Moment {
+pub fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

@@ -28,10 +28,11 @@ use crate::{
 };
 
 /// A PostgresCluster. Fields that an instance does not need are left out.
-pub(crate) type Cluster = Object<Spec, Status>;
+pub type Cluster = Object<Spec, Status>;
 
+/// What an instance reads in the spec.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub struct Spec {
     #[serde(default)]
     size: i32,
     #[serde(default)]
@@ -68,9 +69,10 @@ struct RecoveryStatus {
     backup: String,
 }
 
+/// What an instance reads in the status.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
+pub struct Status {
     #[serde(default)]
     primary: Primary,
     #[serde(default, rename = "systemID")]
@@ -173,24 +175,24 @@ impl Sync {
 
 /// The cluster, seen by one member.
 #[derive(Clone, Debug)]
-pub(crate) struct MemberCluster {
+pub struct MemberCluster {
     /// Name of the PostgresCluster.
     pub(crate) name: String,
     /// UID of the PostgresCluster.
     pub(crate) uid: String,
     /// UID of the PostgresCluster that created the database: this one, or the one whose volumes it has
     /// adopted.
-    pub(crate) creator: String,
+    pub creator: String,
     /// UID of the member's PersistentVolumeClaim.
     pub(crate) volume_uid: String,
     /// What the member obeys.
-    pub(crate) view: ClusterView,
+    pub view: ClusterView,
     /// Synchronous replication that a primary applies. An error if it cannot be applied as meant.
-    pub(crate) sync: Result<SyncConfiguration, SyncConfigurationError>,
+    pub sync: Result<SyncConfiguration, SyncConfigurationError>,
     /// The database of the application.
     pub(crate) application: Application,
     /// Parameters of PostgreSQL.
-    pub(crate) parameters: Parameters,
+    pub parameters: Parameters,
     /// Where to archive.
     pub(crate) backup: Option<Arc<BackupSettings>>,
     /// Identifier of the last backup.
@@ -205,7 +207,7 @@ pub(crate) struct MemberCluster {
 impl MemberCluster {
     /// Returns what `member` reads in the cluster with this UID. Returns `None` for another cluster, and
     /// while the cluster has no such member.
-    pub(crate) fn new(cluster: &Cluster, uid: &str, member: &str) -> Option<Self> {
+    pub fn new(cluster: &Cluster, uid: &str, member: &str) -> Option<Self> {
         let status = cluster.status.as_ref().filter(|_| cluster.metadata.uid.as_deref() == Some(uid))?;
         let own = status.instances.iter().find(|instance| instance.name == member)?;
         let name = |text: &String| (!text.is_empty()).then(|| text.clone());

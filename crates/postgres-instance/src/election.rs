@@ -1,7 +1,6 @@
 //! The candidate for the Lease of the cluster.
 //!
-//! The plan says what to do with the Lease; this task does it, and tells the fence until when
-//! PostgreSQL may write.
+//! The plan says what to do with the Lease; this task does it, and says until when PostgreSQL may write.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +15,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{clock::now, fence::Fence};
+use crate::clock::now;
 
 /// How long to wait after a failed request, and between two looks at a Lease of somebody else.
 const RETRY: Duration = Duration::from_millis(500);
@@ -25,12 +24,13 @@ const RETRY: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// Returns an error if the Lease is too short.
-pub(crate) fn timing(lease: Duration) -> Result<Timing, lease::TimingError> {
+pub fn timing(lease: Duration) -> Result<Timing, lease::TimingError> {
     Timing::new(lease, lease * 2 / 3, RETRY)
 }
 
 /// The main loop's side of the election.
-pub(crate) struct Election {
+#[derive(Debug)]
+pub struct Election {
     intent: watch::Sender<LeaseIntent>,
     view: watch::Receiver<LeaseView>,
 }
@@ -43,7 +43,7 @@ struct Candidate {
     /// Name and UID of the Pod.
     identity: String,
     timing: Timing,
-    fence: Fence,
+    set_until: Box<dyn Fn(Moment) + Send>,
     view: watch::Sender<LeaseView>,
     candidacy: Option<Candidacy>,
     /// Number of candidacies so far: an identity is never used twice.
@@ -61,14 +61,15 @@ struct Candidacy {
 }
 
 impl Election {
-    /// Starts the task.
-    pub(crate) fn start(
+    /// Starts the task, as a candidate for the Lease of this name. It calls `set_until` with the moment until
+    /// which PostgreSQL may write, before anybody else learns of it.
+    pub fn start(
         api: Api<Lease>,
         namespace: &str,
         name: &str,
         identity: String,
         timing: Timing,
-        fence: Fence,
+        set_until: impl Fn(Moment) + Send + 'static,
     ) -> Self {
         let (intent, intents) = watch::channel(LeaseIntent::None);
         let (sender, view) = watch::channel(LeaseView::default());
@@ -78,7 +79,7 @@ impl Election {
             namespace: namespace.to_owned(),
             identity,
             timing,
-            fence,
+            set_until: Box::new(set_until),
             view: sender,
             candidacy: None,
             candidacies: 0,
@@ -89,7 +90,7 @@ impl Election {
     }
 
     /// Says what to do with the Lease.
-    pub(crate) fn set(&self, intent: LeaseIntent) {
+    pub fn set(&self, intent: LeaseIntent) {
         self.intent.send_if_modified(|present| {
             let is_new = *present != intent;
             *present = intent;
@@ -98,12 +99,12 @@ impl Election {
     }
 
     /// Returns the Lease, as far as this instance holds it.
-    pub(crate) fn view(&self) -> LeaseView {
+    pub fn view(&self) -> LeaseView {
         *self.view.borrow()
     }
 
     /// Waits until the Lease was acquired, renewed, or lost.
-    pub(crate) async fn changed(&mut self) {
+    pub async fn changed(&mut self) {
         if self.view.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -180,7 +181,7 @@ impl Candidate {
             leads_until: self.leads_until(),
             epoch: self.candidacy.as_ref().map(|candidacy| candidacy.epoch),
         };
-        self.fence.set_until(view.leads_until);
+        (self.set_until)(view.leads_until);
         self.view.send_if_modified(|present| std::mem::replace(present, view) != view);
     }
 

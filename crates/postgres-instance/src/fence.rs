@@ -45,6 +45,8 @@ struct State {
     is_required: bool,
     /// The postmaster, while PostgreSQL may write.
     postmaster: Option<Pid>,
+    /// How many postmasters the thread has stopped.
+    fences: u64,
 }
 
 /// PostgreSQL must not start to write, because the Lease has expired.
@@ -97,6 +99,16 @@ impl Fence {
         Ok(())
     }
 
+    /// Returns how many times PostgreSQL was stopped at once, because the Lease had expired.
+    pub(crate) fn fences(&self) -> u64 {
+        self.shared.state.lock().fences
+    }
+
+    /// Returns how long PostgreSQL may still write.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.shared.state.lock().until.saturating_sub(now())
+    }
+
     /// Notes that PostgreSQL has ended.
     pub(crate) fn ended(&self) {
         self.shared.state.lock().postmaster = None;
@@ -127,6 +139,7 @@ impl Fence {
 
     fn strike(&self, postmaster: Pid) {
         error!("the Lease has expired: stopping PostgreSQL at once");
+        self.shared.state.lock().fences += 1;
         if let Err(error) = kill_process(postmaster, Signal::QUIT) {
             warn!(%error, "cannot send SIGQUIT to PostgreSQL");
         }

@@ -23,15 +23,16 @@
 
 mod archive;
 mod ballast;
-mod clock;
-mod cluster;
+pub mod clock;
+pub mod cluster;
 mod configuration;
 mod control_data;
 mod disk;
 mod durable;
-mod election;
+pub mod election;
 mod fence;
 mod instance;
+mod metrics;
 mod parameters;
 mod probe;
 mod processes;

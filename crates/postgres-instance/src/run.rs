@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::{Api, Client, Config};
 use postgres_model::{
     in_force::InForce,
+    metrics,
     report::InstanceReport,
     status_api::{PORT, PROBE_PORT},
 };
@@ -26,6 +27,7 @@ use crate::{
     election::{Election, timing},
     fence::Fence,
     instance::{Instance, Retry},
+    metrics::{Metrics, Observations},
     parameters::AcceptedParameters,
     probe::Probe,
     processes::Processes,
@@ -87,6 +89,7 @@ async fn run(settings: Run) -> Result<()> {
         env!("CARGO_PKG_VERSION"),
     ));
     let stop = serve(&settings, &status, &health).await?;
+    let observations = serve_metrics(&settings, &status, &fence, &stop).await?;
     let client = client().await?;
     let clusters = cluster::watch(client.clone(), &settings.namespace, &settings.cluster);
     let mut start = Start { settings: &settings, health: &health, terminate, clusters };
@@ -96,8 +99,10 @@ async fn run(settings: Run) -> Result<()> {
     let timing = timing(Duration::from_secs(settings.lease_seconds))?;
     let identity = format!("{}_{}", settings.member, settings.pod_uid);
     let leases = Api::namespaced(client, &settings.namespace);
+    let until = fence.clone();
+    let set_until = move |moment| until.set_until(moment);
     let election =
-        Election::start(leases, &settings.namespace, &settings.cluster, identity, timing, fence.clone());
+        Election::start(leases, &settings.namespace, &settings.cluster, identity, timing, set_until);
     let parameters = AcceptedParameters::read(volume.root())?;
     let (secrets, source_secrets) = (settings.archive_secrets.clone(), settings.recovery_secrets.clone());
     let archiving = Archiving::start(&volume.data(), &settings.sockets, secrets, source_secrets)
@@ -121,6 +126,7 @@ async fn run(settings: Run) -> Result<()> {
         seals: status.seal_requests(),
         status,
         health: health.clone(),
+        observations,
         probe: Probe::start(settings.sockets.clone()),
         task: None,
         control: None,
@@ -202,6 +208,21 @@ async fn serve(settings: &Run, status: &StatusHandle, health: &Arc<Health>) -> R
     let stop = CancellationToken::new();
     tokio::spawn(api.serve(stop.clone()));
     Ok(stop)
+}
+
+async fn serve_metrics(
+    settings: &Run,
+    status: &StatusHandle,
+    fence: &Fence,
+    stop: &CancellationToken,
+) -> Result<Arc<Observations>> {
+    let address = SocketAddr::new(settings.address, metrics::PORT);
+    let observations = Arc::<Observations>::default();
+    let (status, fence) = (status.clone(), fence.clone());
+    let metrics =
+        Metrics::new(status, fence, observations.clone(), &settings.certificates, &settings.sockets);
+    tokio::spawn(metrics.bind(address).await?.serve(stop.clone()));
+    Ok(observations)
 }
 
 async fn client() -> Result<Client> {

@@ -11,7 +11,7 @@ use postgres_protocol::{
     password::scram_sha_256,
 };
 use tokio::time::timeout;
-use tokio_postgres::{Client, NoTls, error::SqlState, types::ToSql};
+use tokio_postgres::{Client, NoTls, Row, error::SqlState, types::ToSql};
 
 use crate::configuration::{Application, PORT, SUPERUSER};
 
@@ -99,10 +99,26 @@ impl Session {
     /// # Errors
     /// Returns an error while it starts or stops, or if it does not answer.
     pub(crate) async fn connect(socket: &Path) -> Result<Self, SessionError> {
-        let mut config = tokio_postgres::Config::new();
-        config.host_path(socket).port(PORT).user(SUPERUSER).dbname("postgres");
         // A primary without its standbys must still be able to create the roles that they need.
-        config.options("-c synchronous_commit=local");
+        Self::connect_with(socket, "-c synchronous_commit=local").await
+    }
+
+    /// Connects to the server to read. PostgreSQL gives up a query after `limit`.
+    ///
+    /// # Errors
+    /// Returns an error while it starts or stops, or if it does not answer.
+    pub(crate) async fn connect_to_read(socket: &Path, limit: Duration) -> Result<Self, SessionError> {
+        let limit = limit.as_millis();
+        Self::connect_with(
+            socket,
+            &format!("-c statement_timeout={limit} -c default_transaction_read_only=on"),
+        )
+        .await
+    }
+
+    async fn connect_with(socket: &Path, options: &str) -> Result<Self, SessionError> {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(socket).port(PORT).user(SUPERUSER).dbname("postgres").options(options);
         config.application_name("ensemble-instance").connect_timeout(QUERY);
         let connecting = within("connection", QUERY, config.connect(NoTls));
         let (client, connection) = connecting.await?;
@@ -139,10 +155,10 @@ impl Session {
 
     async fn standbys(&self) -> Result<Vec<StandbyReport>, SessionError> {
         let rows = within("query for its standbys", QUERY, self.client.query(STANDBYS, &[])).await?;
-        let text = |row: &tokio_postgres::Row, column: &str| -> String {
+        let text = |row: &Row, column: &str| -> String {
             row.try_get::<_, Option<String>>(column).ok().flatten().unwrap_or_default()
         };
-        let standby = |row: &tokio_postgres::Row| StandbyReport {
+        let standby = |row: &Row| StandbyReport {
             name: text(row, "name"),
             state: parsed(&text(row, "state"), WalSenderState::Unknown),
             sync_state: parsed(&text(row, "sync_state"), SyncState::Unknown),
@@ -194,6 +210,19 @@ impl Session {
         let parameters: [&(dyn ToSql + Sync); 1] = [&file];
         let switched = self.client.execute(SWITCH_WAL, &parameters);
         within("switch of the WAL file", QUERY, switched).await.map(drop)
+    }
+
+    /// Returns the rows of a query.
+    ///
+    /// # Errors
+    /// Returns an error if the server did not answer within `limit`.
+    pub(crate) async fn rows(
+        &self,
+        action: &'static str,
+        limit: Duration,
+        query: &str,
+    ) -> Result<Vec<Row>, SessionError> {
+        within(action, limit, self.client.query(query, &[])).await
     }
 
     /// Writes a checkpoint, so that `pg_rewind` finds the timeline in the control file.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use postgres_model::{instance::Task, timeline::TimelineId};
 use tokio::task::JoinHandle;
 
-use crate::{programs::Programs, session::Session};
+use crate::{configuration, programs::Programs, session::Session};
 
 /// How long a promotion may take. It replays what the member has received.
 const PROMOTION: Duration = Duration::from_mins(10);
@@ -79,13 +79,37 @@ fn keep_until_archived(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes WAL that another member lacks.
-pub(crate) async fn rewind(programs: Programs, conninfo: String, data: PathBuf) -> Result<()> {
+/// Removes WAL that another member lacks. WAL that this one has recycled is restored with a command,
+/// unless that is empty.
+pub(crate) async fn rewind(
+    programs: Programs,
+    conninfo: String,
+    restore: String,
+    data: PathBuf,
+) -> Result<()> {
     let refused = data.join("postgresql.auto.conf");
     let writable = fs::set_permissions(&refused, fs::Permissions::from_mode(0o600));
     writable.with_context(|| format!("cannot make {} writable", refused.display()))?;
     let source = format!("--source-server={conninfo}");
-    run(&programs, "pg_rewind", &[source.as_str(), "-D"], data.into()).await
+    let mut args = vec![source.as_str()];
+    if !restore.is_empty() {
+        configure_rewind(&data, &restore)?;
+        args.push("--restore-target-wal");
+    }
+    args.push("-D");
+    run(&programs, "pg_rewind", &args, data.into()).await
+}
+
+/// Tells `pg_rewind` how to restore WAL. It reads the configuration in the data directory, which no
+/// server uses: it has another one.
+fn configure_rewind(data: &Path, restore: &str) -> Result<()> {
+    let path = data.join("postgresql.conf");
+    let text = format!(
+        "# For pg_rewind. The server reads the file beside the data directory.\n{}",
+        configuration::line("restore_command", restore)
+    );
+    crate::durable::write(&path, text.as_bytes(), 0o600)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Promotes the standby to exactly this timeline.

@@ -13,6 +13,7 @@
 //! | [`failover`] | which member to promote, and the quorum that a promotion needs |
 //! | [`fence`] | members that a person has fenced |
 //! | [`instance`] | what an instance does next |
+//! | [`metrics`] | metrics that an instance serves |
 //! | [`parameters`] | parameters of PostgreSQL in a spec |
 //! | [`report`] | what an instance answers to `GET /status` |
 //! | [`space`] | when a volume is full, and what an instance keeps in reserve |
@@ -43,6 +44,7 @@ mod hex;
 pub mod in_force;
 pub mod instance;
 pub mod lsn;
+pub mod metrics;
 pub mod parameters;
 pub mod report;
 pub mod space;

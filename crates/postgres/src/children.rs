@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use operator_core::{
     ControllerBuilder, ObjectKey,
     kind::{Kind, uid},
-    owner::{Owner, controller_of},
+    owner::controller_of,
     write::{Children, WriteError},
     writer::Writer,
 };
@@ -23,6 +23,7 @@ use crate::{
     api::PostgresCluster,
     build::{access, budget, lease, service::Access},
     error::Error,
+    live_owner::LiveOwner,
 };
 
 /// Reads and writes the children of all clusters.
@@ -69,7 +70,8 @@ impl ChildObjects {
     /// Creates, updates, and deletes the children as the spec requires.
     ///
     /// A failure on one object does not block the others. Returns all failures.
-    pub(crate) async fn reconcile(&self, cluster: &PostgresCluster, owner: &Owner) -> Vec<Error> {
+    pub(crate) async fn reconcile(&self, owner: &LiveOwner<'_>) -> Vec<Error> {
+        let cluster = owner.cluster;
         let (name, own) = (cluster.name_any(), |name: &str| key(cluster, name));
         let account = |object: &mut _| access::mutate_account(cluster, object);
         let role = |object: &mut _| access::mutate_role(cluster, object);
@@ -100,12 +102,15 @@ pub(crate) fn key(cluster: &PostgresCluster, name: &str) -> ObjectKey {
 
 async fn reconcile_child<K>(
     children: &Children<K>,
-    owner: &Owner,
+    owner: &LiveOwner<'_>,
     key: ObjectKey,
     mutate: Option<impl Fn(&mut K)>,
 ) -> Result<(), Error>
 where
     K: Kind + Serialize + PartialEq + Default,
 {
-    children.reconcile(&key, owner, mutate).await.map(drop).map_err(Error::from_write)
+    if mutate.is_some() && children.get(&key).is_none() {
+        owner.confirm().await?;
+    }
+    children.reconcile(&key, owner.owner, mutate).await.map(drop).map_err(Error::from_write)
 }

@@ -10,8 +10,8 @@ use operator_core::{
 
 use crate::{
     reasons::{
-        AWAITING_CLEANUP, CERTIFICATES_FAILED, DENIED, FINALIZER_FAILED, INVALID_OWNER, INVALID_PASSWORD,
-        NAME_CONFLICT, STATUS_UPDATE_FAILED, WRITE_FAILED,
+        AWAITING_CLEANUP, CERTIFICATES_FAILED, DELETING, DENIED, FINALIZER_FAILED, INVALID_OWNER,
+        INVALID_PASSWORD, NAME_CONFLICT, STATUS_UPDATE_FAILED, WRITE_FAILED,
     },
     status_client::ClientError,
 };
@@ -36,6 +36,11 @@ pub enum Error {
         "the API server denied the write; change the quota, the admission policy, the permission, or the spec"
     )]
     Denied(#[source] WriteError),
+    /// The cluster was deleted, and the cache does not show it yet. Nothing is created for it.
+    #[error(
+        "cannot create objects for the {0}: it was deleted, or is being deleted, and the cache does not show it yet; the controller goes on when the watch reports it"
+    )]
+    Deleted(String),
     /// The namespace is being deleted, and the PostgresCluster with it.
     #[error("the namespace is being deleted")]
     NamespaceTerminating(#[source] WriteError),
@@ -94,6 +99,7 @@ impl ReconcileError for Error {
             Self::NameConflict(_) => NAME_CONFLICT,
             Self::AwaitingCleanup(_) => AWAITING_CLEANUP,
             Self::Denied(_) => DENIED,
+            Self::Deleted(_) => DELETING,
             Self::NamespaceTerminating(_) | Self::Write(_) | Self::SecretChanged(_) | Self::Random => {
                 WRITE_FAILED
             }
@@ -105,6 +111,12 @@ impl ReconcileError for Error {
     }
 
     fn is_quiet(&self) -> bool {
-        matches!(self, Self::AwaitingCleanup(_) | Self::NamespaceTerminating(_) | Self::SecretChanged(_))
+        matches!(
+            self,
+            Self::AwaitingCleanup(_)
+                | Self::Deleted(_)
+                | Self::NamespaceTerminating(_)
+                | Self::SecretChanged(_)
+        )
     }
 }

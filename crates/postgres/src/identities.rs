@@ -1,7 +1,6 @@
 //! Certificates of a cluster: its authority, those of its members, and the one of the operator.
 //!
-//! The Secrets are read by their names, so the controller needs no right to list Secrets. They are
-//! checked again every ten minutes, and when the cluster needs other names.
+//! The Secrets are checked again from time to time, and when the cluster needs other names.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,22 +9,20 @@ use certificates::{
     issue_serving, new_authority,
 };
 use jiff::Timestamp;
-use operator_core::{kind::uid, owner::Owner};
+use operator_core::kind::uid;
 use parking_lot::Mutex;
 use postgres_model::status_api::{MEMBER, OPERATOR};
 use rustls::pki_types::ServerName;
 use tokio::time::Instant;
 
 use crate::{
-    api::PostgresCluster,
     build::secret::{self, Content, Purpose},
     error::Error,
-    secrets::Secrets,
+    live_owner::LiveOwner,
+    secrets::{Secrets, recheck},
     status_client::StatusClient,
 };
 
-/// Time after which the Secrets are read again.
-const RECHECK: Duration = Duration::from_mins(10);
 /// Lifetime of the authority, which is not renewed.
 const AUTHORITY: Duration = Duration::from_hours(10 * 365 * 24);
 /// Lifetime of the certificates.
@@ -42,6 +39,15 @@ pub(crate) struct Identities {
 struct Known {
     checked: Instant,
     names: Vec<String>,
+    client: OperatorClient,
+}
+
+/// The client for the members of a cluster. Another one breaks all connections to them, so it is kept
+/// while it can be used.
+#[derive(Clone)]
+struct OperatorClient {
+    issued: Instant,
+    authorities: Vec<u8>,
     client: Arc<StatusClient>,
 }
 
@@ -67,26 +73,28 @@ impl Identities {
     /// that cannot be used.
     pub(crate) async fn ensure(
         &self,
-        cluster: &PostgresCluster,
-        owner: &Owner,
+        owner: &LiveOwner<'_>,
         names: Vec<String>,
     ) -> Result<Arc<StatusClient>, Error> {
+        let cluster = owner.cluster;
         if let Some(known) = self.known.lock().get(&uid(cluster))
-            && known.checked.elapsed() < RECHECK
+            && known.checked.elapsed() < recheck(cluster)
             && known.names == names
         {
-            return Ok(known.client.clone());
+            return Ok(known.client.client.clone());
         }
-        let issuer = self.issuer(cluster, owner).await?;
+        let issuer = self.issuer(owner).await?;
         let hosts: Vec<_> = names.iter().filter_map(|name| ServerName::try_from(name.clone()).ok()).collect();
-        self.secrets
-            .reconcile(cluster, owner, Purpose::Server, |known| issuer.serving(known, &hosts))
-            .await?;
-        self.secrets.reconcile(cluster, owner, Purpose::Replication, |known| issuer.member(known)).await?;
-        let client = Arc::new(issuer.operator()?);
+        self.secrets.reconcile(owner, Purpose::Server, |known| issuer.serving(known, &hosts)).await?;
+        self.secrets.reconcile(owner, Purpose::Replication, |known| issuer.member(known)).await?;
+        let known = self.known.lock().get(&uid(cluster)).map(|known| known.client.clone());
+        let is_usable = |client: &OperatorClient| {
+            client.authorities == issuer.authorities() && client.issued.elapsed() < CERTIFICATE / 3
+        };
+        let client = known.filter(is_usable).map_or_else(|| issuer.operator(), Ok)?;
         let known = Known { checked: Instant::now(), names, client: client.clone() };
         self.known.lock().insert(uid(cluster), known);
-        Ok(client)
+        Ok(client.client)
     }
 
     /// Forgets a cluster that no longer exists.
@@ -94,7 +102,7 @@ impl Identities {
         self.known.lock().remove(uid);
     }
 
-    async fn issuer(&self, cluster: &PostgresCluster, owner: &Owner) -> Result<Issuer, Error> {
+    async fn issuer(&self, owner: &LiveOwner<'_>) -> Result<Issuer, Error> {
         let (now, lifetimes) = (Timestamp::now(), self.lifetimes);
         // An authority that exists is never replaced.
         let new = |known: Option<&Content>| {
@@ -104,7 +112,7 @@ impl Identities {
             let (authority, key) = new_authority(now, lifetimes)?;
             Ok(Some(secret::authority(&bundle(&[authority]), &key.pem())))
         };
-        let content = self.secrets.reconcile(cluster, owner, Purpose::Authority, new).await?;
+        let content = self.secrets.reconcile(owner, Purpose::Authority, new).await?;
         let key = SigningKey::read(secret::value(&content, secret::AUTHORITY_KEY));
         let authorities = Authority::read_all(secret::value(&content, secret::AUTHORITY));
         let pair = key.and_then(|key| {
@@ -112,7 +120,7 @@ impl Identities {
             Some((authority, key))
         });
         let (authority, key) =
-            pair.ok_or_else(|| Error::InvalidAuthority(Purpose::Authority.name(cluster)))?;
+            pair.ok_or_else(|| Error::InvalidAuthority(Purpose::Authority.name(owner.cluster)))?;
         Ok(Issuer { authority, key, now, lifetimes })
     }
 }
@@ -156,9 +164,11 @@ impl Issuer {
     }
 
     /// Returns a client with a certificate that exists only in this process.
-    fn operator(&self) -> Result<StatusClient, Error> {
+    fn operator(&self) -> Result<OperatorClient, Error> {
         let client = issue_client(self.now, self.lifetimes, OPERATOR, &self.authority, &self.key)?;
-        Ok(StatusClient::new(&self.authorities(), client.chain_pem(), client.key_pem())?)
+        let authorities = self.authorities();
+        let client = Arc::new(StatusClient::new(&authorities, client.chain_pem(), client.key_pem())?);
+        Ok(OperatorClient { issued: Instant::now(), authorities, client })
     }
 
     fn authorities(&self) -> Vec<u8> {

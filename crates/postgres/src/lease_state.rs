@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lease::LeaseRecord;
+use postgres_model::failover::FailoverState;
 
 /// The Lease of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,26 +12,34 @@ pub(crate) struct LeaseState {
     pub(crate) expires_in: Duration,
     /// Its version, if it has expired.
     pub(crate) expired: Option<String>,
+    /// The Lease that the cache has, if that is free and the API server was not asked.
+    unproven: Option<LeaseRecord>,
 }
 
 impl LeaseState {
     /// Returns the state of a Lease that is held for this time.
     pub(crate) fn held(expires_in: Duration) -> Self {
-        Self { expires_in, expired: None }
+        Self { expires_in, expired: None, unproven: None }
     }
 
-    /// Returns the state of a Lease that has not changed for a time. Returns `None` if the primary would
-    /// lose its place: the cache can be older than the report of a primary that has just acquired the
-    /// Lease, so the API server is asked first.
-    pub(crate) fn by_cache(
-        known: &LeaseRecord,
-        duration: Duration,
-        unchanged: Duration,
-        has_primary: bool,
-    ) -> Option<Self> {
-        let remaining = if known.free { Duration::ZERO } else { duration.saturating_sub(unchanged) };
-        let needs_no_proof = !remaining.is_zero() || (known.free && !has_primary);
-        needs_no_proof.then(|| Self::held(remaining))
+    /// Returns the state of a Lease that has not changed for a time. Returns `None` if it looks expired:
+    /// the cache can be older than the report of a primary that renews it, so the API server is asked.
+    ///
+    /// A free Lease is [unproven](Self::unproven_for).
+    pub(crate) fn by_cache(known: &LeaseRecord, duration: Duration, unchanged: Duration) -> Option<Self> {
+        if known.free {
+            return Some(Self { unproven: Some(known.clone()), ..Self::held(Duration::ZERO) });
+        }
+        let remaining = duration.saturating_sub(unchanged);
+        (!remaining.is_zero()).then(|| Self::held(remaining))
+    }
+
+    /// Returns the Lease of the cache if a decision gives up a target while that Lease is free. The target
+    /// can have acquired it a moment ago, also one that the same decision confirms as the primary, so the
+    /// API server is asked first.
+    pub(crate) fn unproven_for(&self, before: &FailoverState, after: &FailoverState) -> Option<&LeaseRecord> {
+        let gives_up_target = before.target.is_some() && after.epoch > before.epoch;
+        self.unproven.as_ref().filter(|_| gives_up_target)
     }
 
     /// Returns the state of a Lease that looks free or expired, and that the API server has like this.
@@ -43,14 +52,17 @@ impl LeaseState {
         match known {
             _ if is_stale => Self::held(duration),
             LeaseRecord { free: true, .. } => Self::held(Duration::ZERO),
-            LeaseRecord { version, .. } => Self { expires_in: Duration::ZERO, expired: Some(version) },
+            LeaseRecord { version, .. } => Self { expired: Some(version), ..Self::held(Duration::ZERO) },
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::{api::fixture::cluster, membership::Membership};
 
     const DURATION: Duration = Duration::from_secs(15);
 
@@ -66,7 +78,7 @@ mod tests {
     #[test]
     fn held_lease_expires_when_it_was_not_renewed() {
         let held = record("1", "db-1");
-        let state = |seconds| LeaseState::by_cache(&held, DURATION, Duration::from_secs(seconds), true);
+        let state = |seconds| LeaseState::by_cache(&held, DURATION, Duration::from_secs(seconds));
         assert_eq!(state(5), Some(LeaseState::held(Duration::from_secs(10))));
         assert_eq!(state(15), None);
         let expired = LeaseState::by_api_server(held.clone(), DURATION, Some(&held));
@@ -76,12 +88,6 @@ mod tests {
     #[test]
     fn stale_cache_takes_no_primary_its_place() {
         let (free, acquired) = (record("1", ""), record("2", "db-1"));
-        assert_eq!(LeaseState::by_cache(&free, DURATION, Duration::ZERO, true), None);
-        assert_eq!(
-            LeaseState::by_cache(&free, DURATION, Duration::ZERO, false),
-            Some(LeaseState::held(Duration::ZERO)),
-            "nobody loses anything"
-        );
         for stale in [free.clone(), record("1", "db-2")] {
             let state = |latest| LeaseState::by_api_server(stale.clone(), DURATION, latest);
             assert_eq!(state(Some(&acquired)), LeaseState::held(DURATION));
@@ -89,5 +95,25 @@ mod tests {
         }
         let confirmed = LeaseState::by_api_server(free.clone(), DURATION, Some(&free));
         assert_eq!(confirmed, LeaseState::held(Duration::ZERO));
+    }
+
+    #[test]
+    fn free_lease_is_proven_before_a_target_is_given_up() {
+        let state = |epoch, target: Option<&str>| FailoverState {
+            epoch,
+            target: target.map(str::to_owned),
+            ..Membership::of(&cluster(&json!({}))).failover
+        };
+        let cached = |known| LeaseState::by_cache(known, DURATION, Duration::ZERO).unwrap();
+        let (free, held) = (record("1", ""), record("1", "db-1"));
+        let unproven = |known, target, epoch| {
+            let lease = cached(known);
+            lease.unproven_for(&state(2, target), &state(epoch, None)).cloned()
+        };
+        assert!(cached(&free).expires_in.is_zero());
+        assert_eq!(unproven(&free, Some("db-1"), 3), Some(free.clone()));
+        assert_eq!(unproven(&free, Some("db-1"), 2), None, "nobody loses anything");
+        assert_eq!(unproven(&free, None, 3), None, "nobody was chosen");
+        assert_eq!(unproven(&held, Some("db-1"), 3), None, "its Pod is gone");
     }
 }

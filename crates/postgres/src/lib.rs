@@ -10,7 +10,9 @@
 //! event_log       a log line for each change of a PostgresCluster
 //! version         the version and the image of PostgreSQL
 //! build           pure: the desired objects
-//! backups         reconciles PostgresBackups, and creates those of the schedules
+//! backups         reconciles PostgresBackups, creates those of the schedules and of recoveries, and
+//!                 deletes old ones
+//! live_owner      the cluster, read live before something is created for it
 //! children        creates, updates, and deletes Services, budgets, and permissions
 //! identities      certificates of the members and of the operator
 //! secrets         reads and writes Secrets
@@ -51,6 +53,7 @@ mod events;
 mod fence;
 mod identities;
 mod lease_state;
+mod live_owner;
 mod members;
 mod membership;
 mod metrics;

@@ -1,10 +1,10 @@
 //! The password of the application, in a Secret with all that the application needs to connect.
 //!
-//! A password that a user has set stays. The Secret is checked again every ten minutes.
+//! A password that a user has set stays. The Secret is checked again from time to time.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
-use operator_core::{kind::uid, owner::Owner};
+use operator_core::kind::uid;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
@@ -17,11 +17,10 @@ use crate::{
     },
     children::key,
     error::Error,
-    secrets::Secrets,
+    live_owner::LiveOwner,
+    secrets::{Secrets, recheck},
 };
 
-/// Time after which a Secret is read again.
-const RECHECK: Duration = Duration::from_mins(10);
 /// Characters of a new password, each with six bits of entropy.
 const LENGTH: usize = 32;
 
@@ -41,13 +40,14 @@ impl Passwords {
     /// # Errors
     /// Returns an error if the Secret cannot be written, belongs to somebody else, or holds a password
     /// that cannot be used.
-    pub(crate) async fn ensure(&self, cluster: &PostgresCluster, owner: &Owner) -> Result<(), Error> {
+    pub(crate) async fn ensure(&self, owner: &LiveOwner<'_>) -> Result<(), Error> {
+        let cluster = owner.cluster;
         let uid = uid(cluster);
-        if self.checked.lock().get(&uid).is_some_and(|checked| checked.elapsed() < RECHECK) {
+        if self.checked.lock().get(&uid).is_some_and(|checked| checked.elapsed() < recheck(cluster)) {
             return Ok(());
         }
         let next = |known: Option<&Content>| next(cluster, known);
-        self.secrets.reconcile(cluster, owner, Purpose::Application, next).await?;
+        self.secrets.reconcile(owner, Purpose::Application, next).await?;
         self.checked.lock().insert(uid, Instant::now());
         Ok(())
     }

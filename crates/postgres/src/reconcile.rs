@@ -26,7 +26,7 @@ use operator_core::{
 };
 
 use kube::{CustomResourceExt, ResourceExt};
-use lease::record;
+use lease::{LeaseRecord, record};
 use operator_core::kind::uid;
 use parking_lot::Mutex;
 use postgres_model::{
@@ -50,6 +50,7 @@ use crate::{
     fence::fence,
     identities::Identities,
     lease_state::LeaseState,
+    live_owner::LiveOwner,
     members::MemberObjects,
     membership::{Membership, Serial},
     metrics::{GAUGES, HISTOGRAMS, Interruptions, readings},
@@ -57,7 +58,7 @@ use crate::{
     protection, recovery,
     reports::Reports,
     resize_refusals,
-    secrets::Secrets,
+    secrets::{RECHECK, Secrets},
     standbys::{streaming, successors},
     status::{Failure, Observation, status},
     timers::Timers,
@@ -198,34 +199,33 @@ impl Controller for PostgresClusterController {
     async fn reconcile(&self, cluster: Arc<PostgresCluster>) -> Result<Outcome, Error> {
         let owner = Owner::controller(cluster.as_ref(), cluster.metadata.namespace.as_deref())?;
         let cluster = if cluster.spec.paused { cluster } else { self.finalizer.reconcile(cluster).await? };
+        let owner = LiveOwner::new(&cluster, &owner, self.members.clusters());
         let version = self.versions.serve(&cluster);
-        let mut failures = if cluster.spec.paused {
-            Vec::new()
-        } else {
-            Box::pin(self.children.reconcile(&cluster, &owner)).await
-        };
+        let mut failures =
+            if cluster.spec.paused { Vec::new() } else { Box::pin(self.children.reconcile(&owner)).await };
         if !cluster.spec.paused {
-            failures.extend(self.passwords.ensure(&cluster, &owner).await.err());
+            failures.extend(self.passwords.ensure(&owner).await.err());
         }
-        let followed = if cluster.spec.paused { Ok(()) } else { self.follow(&cluster, &owner).await };
+        let followed = if cluster.spec.paused { Ok(()) } else { self.follow(&owner).await };
         let images = version.as_ref().ok().filter(|_| followed.is_ok()).map(|served| self.images(served));
         failures.extend(followed.err());
-        let lease = self.lease_state(&cluster).await?;
-        let observed = self.observe(&cluster, lease, images.as_ref());
-        let decision = decide(&observed);
+        stop_if_deleted(&mut failures)?;
+        let (observed, decision) = self.decide(&cluster, images.as_ref()).await?;
         let stored = if self.may_decide(&cluster) {
             self.store(&cluster, &decision).await?
         } else {
             Outcome::AwaitChange
         };
         if stored == Outcome::Done {
-            failures.extend(self.perform(&cluster, &owner, images.as_ref(), &observed, &decision).await);
+            failures.extend(self.perform(&owner, images.as_ref(), &observed, &decision).await);
+            stop_if_deleted(&mut failures)?;
         }
         if failures.iter().any(|failure| matches!(failure, Error::NamespaceTerminating(_))) {
             return Ok(Outcome::AwaitChange);
         }
-        let backups = self.reconcile_backups(&cluster, &observed).await;
+        let backups = self.reconcile_backups(&owner, &observed).await;
         failures.extend(backups.failures);
+        stop_if_deleted(&mut failures)?;
         let outcome =
             self.update_status(&cluster, &observed, &decision, &failures, &version, &backups.summary).await;
         // Awaiting cleanup needs no retry: the informers report when the old objects are gone.
@@ -260,7 +260,14 @@ fn requested(change: &Change<PostgresCluster>) -> Vec<ObjectKey> {
     is_new.then(|| change.key.clone()).into_iter().collect()
 }
 
-/// Returns when a cluster is looked at again without any news: a Lease expires without one.
+/// Stops the reconcile of a cluster that was deleted, so that it writes nothing else.
+fn stop_if_deleted(failures: &mut Vec<Error>) -> Result<(), Error> {
+    let deleted = failures.iter().position(|failure| matches!(failure, Error::Deleted(_)));
+    deleted.map_or(Ok(()), |index| Err(failures.swap_remove(index)))
+}
+
+/// Returns when a cluster is looked at again without any news: a Lease expires without one, and Secrets are
+/// read again.
 fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
     let failover = &decision.membership.failover;
     // The cluster has no watch on a backup of another one.
@@ -268,34 +275,37 @@ fn next_look(observed: &Observed, decision: &Decision) -> Outcome {
         return Outcome::RequeueAfter(LOOK);
     }
     // A primary that is fenced stays down until the annotation changes.
+    // A fence and a pause need no look, but certificates expire during them.
     if observed.paused || observed.primary_is_listed() || !decision.membership.is_bootstrapped() {
-        Outcome::Done
+        Outcome::RequeueAfter(RECHECK)
     } else if failover.current.is_none() || failover.reigns.len() > 1 || observed.standbys_are_missing() {
         Outcome::RequeueAfter(LOOK)
     } else if decision.membership.members.len() > 1 {
         let expires_in = observed.failover.lease_expires_in;
         Outcome::RequeueAfter(if expires_in.is_zero() { LOOK } else { expires_in })
     } else {
-        Outcome::Done
+        Outcome::RequeueAfter(RECHECK)
     }
 }
 
 impl PostgresClusterController {
     /// Creates the certificates, and follows the reports of the members.
-    async fn follow(&self, cluster: &PostgresCluster, owner: &Owner) -> Result<(), Error> {
+    async fn follow(&self, owner: &LiveOwner<'_>) -> Result<(), Error> {
+        let cluster = owner.cluster;
         let names = server_names(cluster, &Membership::of(cluster));
-        let client = self.identities.ensure(cluster, owner, names).await?;
+        let client = self.identities.ensure(owner, names).await?;
         let sources = self.members.sources(cluster);
         self.reports.follow(&uid(cluster), &ObjectKey::of(cluster), &client, sources);
         Ok(())
     }
 
     /// Brings the backups one step further, and asks their members for what is due.
-    async fn reconcile_backups(&self, cluster: &PostgresCluster, observed: &Observed) -> Reconciled {
+    async fn reconcile_backups(&self, owner: &LiveOwner<'_>, observed: &Observed) -> Reconciled {
+        let cluster = owner.cluster;
         let membership = Membership::of(&self.clusters.latest(Arc::new(cluster.clone())));
         let pods = observed.pods.iter().map(|(serial, pod)| (*serial, pod.uid.clone())).collect();
         let members = Members { membership: &membership, reports: &observed.reports, pods };
-        let mut reconciled = self.backups.reconcile(cluster, members, Timestamp::now()).await;
+        let mut reconciled = self.backups.reconcile(owner, members, Timestamp::now()).await;
         for (serial, request) in reconciled.requests.drain(..) {
             self.reports.request(&uid(cluster), serial, request);
         }
@@ -320,7 +330,7 @@ impl PostgresClusterController {
     fn observe(
         &self,
         cluster: &PostgresCluster,
-        lease: LeaseState,
+        lease: &LeaseState,
         images: Option<&MemberImages<'_>>,
     ) -> Observed {
         let size = usize::try_from(cluster.spec.size).unwrap_or_default();
@@ -345,7 +355,7 @@ impl PostgresClusterController {
             enabled: cluster.spec.failover.enabled,
             lease: Duration::from_secs(cluster.spec.failover.lease_seconds.into()),
             lease_expires_in: lease.expires_in,
-            expired_lease: lease.expired,
+            expired_lease: lease.expired.clone(),
             since_change: timers.state.observe(membership.failover.clone(), now),
             max_lag: cluster.spec.failover.max_lag_bytes.try_into().unwrap_or_default(),
             last_position: timers.last_position,
@@ -384,11 +394,34 @@ impl PostgresClusterController {
         }
     }
 
+    /// Decides by the cache, and again if that would give up a target that has just acquired the Lease.
+    ///
+    /// # Errors
+    /// Returns an error if the Lease cannot be read, although the decision depends on it.
+    async fn decide(
+        &self,
+        cluster: &PostgresCluster,
+        images: Option<&MemberImages<'_>>,
+    ) -> Result<(Observed, Decision), Error> {
+        let lease = self.lease_state(cluster).await?;
+        let mut observed = self.observe(cluster, &lease, images);
+        let decision = decide(&observed);
+        let (before, after) = (&observed.membership.failover, &decision.membership.failover);
+        let Some(cached) = lease.unproven_for(before, after) else { return Ok((observed, decision)) };
+        let duration = cached.duration.max(observed.failover.lease);
+        let proven = self.proven_lease(cluster, cached.clone(), duration).await?;
+        if proven.expires_in.is_zero() {
+            return Ok((observed, decision));
+        }
+        observed.failover.lease_expires_in = proven.expires_in;
+        let decision = decide(&observed);
+        Ok((observed, decision))
+    }
+
     /// Returns when the Lease expires unless it is renewed.
     ///
     /// # Errors
-    /// Returns an error if the Lease looks free or expired, and cannot be read to see whether the cache
-    /// is stale.
+    /// Returns an error if the Lease looks expired, and cannot be read to see whether the cache is stale.
     async fn lease_state(&self, cluster: &PostgresCluster) -> Result<LeaseState, Error> {
         let spec = Duration::from_secs(cluster.spec.failover.lease_seconds.into());
         let Some(lease) = self.children.lease(cluster) else { return Ok(LeaseState::held(spec)) };
@@ -398,10 +431,19 @@ impl PostgresClusterController {
             timers.entry(uid(cluster)).or_default().lease.observe(known.version.clone(), Instant::now())
         };
         let duration = known.duration.max(spec);
-        let has_primary = cluster.status.as_ref().is_some_and(|status| !status.primary.current.is_empty());
-        if let Some(state) = LeaseState::by_cache(&known, duration, unchanged, has_primary) {
+        if let Some(state) = LeaseState::by_cache(&known, duration, unchanged) {
             return Ok(state);
         }
+        self.proven_lease(cluster, known, duration).await
+    }
+
+    /// Returns the state of a Lease that looks free or expired, after a look at the API server.
+    async fn proven_lease(
+        &self,
+        cluster: &PostgresCluster,
+        known: LeaseRecord,
+        duration: Duration,
+    ) -> Result<LeaseState, Error> {
         let latest = self.children.read_lease(cluster).await.map_err(Error::from_write)?;
         Ok(LeaseState::by_api_server(known, duration, latest.as_ref().map(record).as_ref()))
     }
@@ -461,20 +503,19 @@ impl PostgresClusterController {
     /// images, no Pod is created.
     async fn perform(
         &self,
-        cluster: &PostgresCluster,
-        owner: &Owner,
+        owner: &LiveOwner<'_>,
         images: Option<&MemberImages<'_>>,
         observed: &Observed,
         decision: &Decision,
     ) -> Vec<Error> {
+        let cluster = owner.cluster;
         let mut failures = Vec::new();
         for action in &decision.actions {
             if let Action::Seal(serial, epoch) = action {
                 self.reports.seal(&uid(cluster), *serial, *epoch);
             }
-            let performed = self.members.perform(cluster, owner, images, decision, action).await;
-            let failure = performed.err().map(Error::from_write);
-            failures.extend(self.note_growth(cluster, observed, action, failure));
+            let performed = self.members.perform(owner, images, decision, action).await;
+            failures.extend(self.note_growth(cluster, observed, action, performed.err()));
         }
         failures
     }

@@ -1,6 +1,10 @@
 //! From which archive a cluster recovers. Pure.
 
-use crate::api::{PostgresBackup, PostgresBackupPhase, PostgresCluster, RecoverySource, RecoveryStatus};
+use postgres_model::system_identifier::SystemIdentifier;
+
+use crate::api::{
+    BackupStore, PostgresBackup, PostgresBackupPhase, PostgresCluster, RecoverySource, RecoveryStatus,
+};
 
 /// Why a recovery cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +42,7 @@ pub(crate) fn source<B: AsRef<PostgresBackup>>(
 ) -> Option<Result<RecoveryStatus, RecoveryProblem>> {
     let recovery = cluster.spec.bootstrap.recovery.as_ref()?;
     if let Some(RecoverySource { object_store, system_id }) = recovery.source.clone() {
-        return Some(Ok(RecoveryStatus { object_store, system_id, backup: String::new(), done: false }));
+        return Some(Ok(from(object_store, system_id, String::new())));
     }
     let name = recovery.backup_name.clone()?;
     Some(match backup(&name) {
@@ -53,7 +57,12 @@ fn of_backup(name: String, backup: &PostgresBackup) -> Result<RecoveryStatus, Re
         return Err(RecoveryProblem::NotComplete(name, status.phase));
     }
     let object_store = status.object_store.ok_or(RecoveryProblem::NoStore(name))?;
-    Ok(RecoveryStatus { object_store, system_id: status.system_id, backup: status.key, done: false })
+    Ok(from(object_store, status.system_id, status.key))
+}
+
+/// Returns a recovery that has not begun.
+fn from(object_store: BackupStore, system_id: Option<SystemIdentifier>, backup: String) -> RecoveryStatus {
+    RecoveryStatus { object_store, system_id, backup, done: false, first_backup: String::new() }
 }
 
 #[cfg(test)]

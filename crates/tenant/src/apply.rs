@@ -1,5 +1,6 @@
 //! Creates, updates, and prunes the objects that Tenants manage in their namespaces.
 
+use capsule::api::{names::QUOTA_HARD_ANNOTATION, v1beta2::Tenant};
 use futures::{StreamExt, future::join_all, stream};
 use k8s_openapi::api::{
     core::v1::{LimitRange, ResourceQuota},
@@ -19,7 +20,6 @@ use operator_core::{
 use serde::Serialize;
 
 use crate::{
-    api::{names::QUOTA_HARD_ANNOTATION, v1beta2::Tenant},
     children::Child,
     failure::{Failure, Failures},
     managed_objects::ManagedObjects,

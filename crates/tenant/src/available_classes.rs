@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
+use capsule::{
+    api::v1beta2::{AvailableClasses, Tenant},
+    class_filter::{ClassFilter, ClassFilters},
+};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use operator_core::{
     ControllerBuilder, ObjectKey,
     informer::{Change, Informer, Selection},
-};
-
-use crate::{
-    api::v1beta2::{AvailableClasses, Tenant},
-    class_filter::{ClassFilter, ClassFilters},
 };
 
 /// Classes of the cluster.

@@ -3,12 +3,13 @@
 
 use std::{error::Error, fmt};
 
+use capsule::owners::OwnerError;
 use operator_core::{
     error::{chain, is_conflict, is_namespace_terminating, is_unavailable, status},
     write::WriteError,
 };
 
-use crate::{namespace_metadata::MetadataError, owners::OwnerError, quota::QuotaError};
+use crate::{namespace_metadata::MetadataError, quota::QuotaError};
 
 /// Limit of failures in a message.
 const MAX_LISTED_FAILURES: usize = 8;

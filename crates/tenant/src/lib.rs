@@ -12,34 +12,31 @@
 //!
 //! | module | concept |
 //! |---|---|
-//! | `api`, `conversion` | kinds in each version, and the conversion between versions |
+//! | `conversion` | conversion between the versions of a Tenant |
 //! | `reconcile` | the Tenant controller |
-//! | `membership`, `namespaces` | which namespaces belong to a Tenant; reads and writes of namespaces |
-//! | `plan` | desired state: `owners`, `namespace_metadata`, `children`, `quota` |
+//! | `namespaces` | reads and writes of namespaces |
+//! | `plan` | desired state: `owner_bindings`, `namespace_metadata`, `children`, `quota` |
 //! | `apply`, `managed_objects` | creates, updates, and prunes the planned objects |
 //! | `service_metadata` | metadata of existing Services |
 //! | `status`, `failure`, `condition_types`, `reasons`, `unsupported_fields` | status and conditions |
 //! | `metrics` | metrics of each Tenant |
 //! | `configuration` | the `CapsuleConfiguration` controller |
-//! | `webhook` | admission webhooks, with `spec_patterns`, `subjects`, `reservations`, and `class_filter` |
+//! | `webhook` | admission webhooks, with `spec_patterns` and `reservations` |
+//!
+//! The kinds and the rules that others share are in the crate `capsule`.
 
-pub mod api;
 mod apply;
 mod available_classes;
 pub mod children;
-pub mod cidr;
-pub mod class_filter;
 pub mod condition_types;
 pub mod configuration;
 pub mod conversion;
 mod failure;
 mod managed_objects;
-pub mod membership;
 mod metrics;
 pub mod namespace_metadata;
 mod namespaces;
-pub mod owners;
-pub mod pattern;
+pub mod owner_bindings;
 mod plan;
 mod quantities;
 pub mod quota;
@@ -50,12 +47,9 @@ pub mod role_binding_name;
 mod service_metadata;
 mod spec_patterns;
 mod status;
-pub mod subjects;
-mod syntax;
 pub mod unsupported_fields;
 mod webhook;
 
-pub use api::v1beta2::{Tenant, TenantSpec, TenantStatus};
 pub use configuration::ConfigurationController;
 pub use failure::{Failure, Failures};
 pub use reconcile::{Error, GRANTABLE, TenantController};

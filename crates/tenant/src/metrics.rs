@@ -2,6 +2,10 @@
 //!
 //! Names and labels are those of Capsule.
 
+use capsule::api::{
+    names::RESOURCE_QUOTA_LABEL,
+    v1beta2::{QuotaScope, Tenant},
+};
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::ResourceExt;
 use operator_core::{
@@ -10,13 +14,7 @@ use operator_core::{
     quantity::Quantity,
 };
 
-use crate::{
-    api::{
-        names::RESOURCE_QUOTA_LABEL,
-        v1beta2::{QuotaScope, Tenant},
-    },
-    quota::Resources,
-};
+use crate::quota::Resources;
 
 /// Setting that exposes the metrics of Tenants. Their number of series grows with the number of
 /// Tenants and namespaces.

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{Selector, SelectorExt};
-use operator_core::template::render;
-use serde_json::{Map, Value, json};
-
-use crate::api::{
+use capsule::api::{
     names::{
         INGRESS_CLASSES_ANNOTATION, NAMESPACE_NAME_LABEL, NODE_SELECTOR_ANNOTATION, REGEXP_SUFFIX,
         REGISTRIES_ANNOTATION, STORAGE_CLASSES_ANNOTATION, TENANT_LABEL,
     },
     v1beta2::{Metadata, NamespaceOptions, SelectedMetadata, TenantSpec},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{Selector, SelectorExt};
+use operator_core::template::render;
+use serde_json::{Map, Value, json};
 
 /// Labels or annotations by key.
 type Entries = BTreeMap<String, String>;

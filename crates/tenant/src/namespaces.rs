@@ -3,6 +3,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use capsule::{
+    api::{names::TENANT_LABEL, v1beta2::Tenant},
+    membership::{MembershipError, check_membership, referenced_tenants},
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -17,11 +21,6 @@ use operator_core::{
     writer::{DeletePrecondition, Writer},
 };
 use serde_json::Value;
-
-use crate::{
-    api::{names::TENANT_LABEL, v1beta2::Tenant},
-    membership::{MembershipError, check_membership, referenced_tenants},
-};
 
 /// Namespaces that refer to a Tenant, each list sorted by name.
 #[derive(Debug, Default)]

@@ -5,6 +5,10 @@ use std::{
     sync::Arc,
 };
 
+use capsule::{
+    api::v1beta2::{Metadata, OwnerStatus, QuotaScope, Tenant, TenantOwner},
+    owners::owners,
+};
 use k8s_openapi::{
     api::{
         core::v1::{LimitRange, Namespace, ResourceQuota, ResourceQuotaSpec},
@@ -17,14 +21,13 @@ use kube::{Resource, ResourceExt};
 use operator_core::ObjectKey;
 
 use crate::{
-    api::v1beta2::{Metadata, OwnerStatus, QuotaScope, Tenant, TenantOwner},
     children::{
         Binding, cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota,
     },
     failure::Failures,
     namespace_metadata::{MetadataError, desired_metadata},
     namespaces::MemberNamespaces,
-    owners::{bindings, owners},
+    owner_bindings::bindings,
     quota::{QuotaError, Resources, divide},
 };
 

@@ -10,10 +10,9 @@
 
 use std::collections::BTreeMap;
 
+use capsule::api::names::{QUOTA_HARD_ANNOTATION, QUOTA_USED_ANNOTATION};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use operator_core::quantity::{ParseQuantityError, Quantity};
-
-use crate::api::names::{QUOTA_HARD_ANNOTATION, QUOTA_USED_ANNOTATION};
 
 /// Quantities by resource name.
 pub type Resources = BTreeMap<String, ApiQuantity>;

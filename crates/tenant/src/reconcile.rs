@@ -6,6 +6,14 @@ use std::{
     time::Duration,
 };
 
+use capsule::{
+    api::{
+        crd,
+        names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
+        v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
+    },
+    owners::{OwnerSelectors, is_relevant_change, owners},
+};
 use futures::{StreamExt, stream};
 use k8s_openapi::{
     api::{
@@ -34,11 +42,6 @@ use operator_core::{
 
 use crate::{
     ConfigurationController,
-    api::{
-        crd,
-        names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
-        v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
-    },
     apply::NamespaceObjects,
     available_classes::ClusterClasses,
     conversion::conversion,
@@ -46,7 +49,6 @@ use crate::{
     metrics::{GAUGES, TENANT_METRICS, readings},
     namespace_metadata,
     namespaces::{MemberNamespaces, Namespaces},
-    owners::{OwnerSelectors, is_relevant_change, owners},
     plan::{DesiredNamespace, Plan, plan},
     reasons::{
         FAILED_DELETE, FINALIZER_FAILED, INVALID_OWNER, LIST_FAILED, RECONCILE_FAILED, STATUS_UPDATE_FAILED,

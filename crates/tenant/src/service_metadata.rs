@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use capsule::api::v1beta2::{AdditionalMetadata, Metadata, Tenant};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{
     Api, Client, ResourceExt,
@@ -20,10 +21,7 @@ use operator_core::{
 };
 use serde_json::Value;
 
-use crate::{
-    api::v1beta2::{AdditionalMetadata, Metadata, Tenant},
-    namespace_metadata,
-};
+use crate::namespace_metadata;
 
 /// Applies labels and annotations to existing Services.
 pub(crate) struct ServiceMetadata {

@@ -2,10 +2,9 @@
 //!
 //! Patterns are found by the names of their fields, so that a new field cannot be missed.
 
+use capsule::pattern;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::pattern;
 
 /// Returns the errors in the patterns of a spec, each with the path of its field.
 pub(crate) fn errors(spec: &impl Serialize) -> Vec<String> {

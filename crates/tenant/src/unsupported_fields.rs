@@ -1,13 +1,13 @@
 //! Fields that a spec can set and that this version does not enforce. A condition lists them.
 
+use capsule::api::v1beta2::{
+    AllowedServices, ForbiddenList, HostnameCollisionScope, IngressOptions, NamespaceOptions, OwnerSpec,
+    PodOptions, ProxyKind, ProxyOperation, RequiredMetadata, ServiceOptions, TenantSpec,
+};
 use operator_core::conditions::NewCondition;
 use serde_json::Value;
 
 use crate::{
-    api::v1beta2::{
-        AllowedServices, ForbiddenList, HostnameCollisionScope, IngressOptions, NamespaceOptions, OwnerSpec,
-        PodOptions, RequiredMetadata, ServiceOptions, TenantSpec,
-    },
     condition_types::FIELDS_ENFORCED,
     reasons::{ENFORCED, NOT_ENFORCED},
 };
@@ -66,8 +66,12 @@ fn has_effect(rule: &Value) -> bool {
     ["quota", "enforce", "permissions"].iter().filter_map(|part| rule.get(part)).any(|part| !is_blank(part))
 }
 
+/// Returns whether an owner has settings that the proxy does not know: nodes, and rights to change objects.
 fn uses_proxy(owner: &OwnerSpec) -> bool {
-    owner.proxy_settings.iter().any(|settings| !settings.operations.is_empty())
+    owner.proxy_settings.iter().any(|settings| {
+        let is_shown = ProxyKind::SHOWN.contains(&settings.kind);
+        settings.operations.iter().any(|operation| !is_shown || *operation != ProxyOperation::List)
+    })
 }
 
 fn adds_metadata(options: &PodOptions) -> bool {
@@ -228,6 +232,22 @@ mod tests {
         ];
         for (spec, path) in restricted {
             assert_eq!(unsupported(spec.clone()), [path], "{spec}");
+        }
+    }
+
+    #[test]
+    fn proxy_shows_lists_of_all_kinds_but_nodes() {
+        for (kind, operation, expected) in [
+            ("StorageClasses", "List", false),
+            ("PersistentVolumes", "List", false),
+            ("StorageClasses", "Update", true),
+            ("IngressClasses", "Delete", true),
+            ("Nodes", "List", true),
+        ] {
+            let settings = json!([{ "kind": kind, "operations": [operation] }]);
+            let spec = json!({ "owners": [{ "kind": "User", "name": "a", "proxySettings": settings }] });
+            let found = fields(&serde_json::from_value(spec).unwrap());
+            assert_eq!(found == ["spec.owners[].proxySettings"], expected, "{kind} {operation}");
         }
     }
 }

@@ -7,6 +7,11 @@ pub(crate) fn print(label: &str, value: f64, unit: &str) {
     println!("{label:<46} {value:8.1} {unit}");
 }
 
+/// Prints one figure that is small, with three decimal places.
+pub(crate) fn print_exactly(label: &str, value: f64, unit: &str) {
+    println!("{label:<46} {value:8.3} {unit}");
+}
+
 /// Returns a percentile of sorted times in milliseconds, by nearest rank.
 pub(crate) fn percentile(times: &[Duration], percent: usize) -> f64 {
     let rank = (times.len() * percent).div_ceil(100).max(1);

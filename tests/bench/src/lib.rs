@@ -6,6 +6,7 @@ mod idle;
 mod latency;
 mod peers;
 mod postgres;
+mod proxy;
 mod real;
 mod requests;
 mod reviews;
@@ -20,7 +21,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use cluster::program::build_manager;
+use cluster::program::{build_manager, build_proxy};
 
 /// Measures a release build of the manager.
 #[derive(Args)]
@@ -57,6 +58,9 @@ pub struct Bench {
     tenants: tenants::Tenants,
 
     #[command(flatten)]
+    proxy: proxy::Proxy,
+
+    #[command(flatten)]
     real: real::Real,
 
     #[command(flatten)]
@@ -84,6 +88,8 @@ enum Benchmark {
     Scrape,
     /// Measure many Tenants and the creation of namespaces in them
     Tenants,
+    /// Measure the proxy of Tenants beside the API server without it
+    Proxy,
     /// Measure the image of the manager in containers on real nodes, which need root
     Real,
     // The last one, because its control plane runs until the process ends.
@@ -95,30 +101,30 @@ enum Benchmark {
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 impl Bench {
-    /// Builds the manager, runs the benchmarks one after the other, and prints the figures. `image`
-    /// builds the image of the manager, and returns its archive.
+    /// Runs the benchmarks one after the other, each with a release build of its program, and prints the
+    /// figures. `image` builds the image of the manager, and returns its archive.
     ///
     /// # Errors
-    /// Returns an error if the manager cannot be built, or if a benchmark fails.
+    /// Returns an error if a program cannot be built, or if a benchmark fails.
     pub async fn run(&self, image: fn() -> Result<PathBuf>) -> Result<()> {
-        println!("building the manager ...");
-        let program = build_manager(true)?;
         for benchmark in Benchmark::value_variants() {
             let needs_root = matches!(benchmark, Benchmark::Real | Benchmark::Postgres);
             let by_default = self.benchmarks.is_empty() && !needs_root;
             if by_default || self.benchmarks.contains(benchmark) {
+                println!("building ...");
                 match benchmark {
-                    Benchmark::Idle => self.idle.run(&program).await?,
-                    Benchmark::Latency => self.latency.run(&program).await?,
-                    Benchmark::Start => self.start.run(&program).await?,
-                    Benchmark::Scale => self.scale.run(&program).await?,
-                    Benchmark::Peers => self.peers.run(&program).await?,
-                    Benchmark::Reviews => self.reviews.run(&program).await?,
-                    Benchmark::HostileReviews => self.hostile_reviews.run(&program).await?,
-                    Benchmark::Scrape => self.scrape.run(&program).await?,
-                    Benchmark::Tenants => self.tenants.run(&program).await?,
+                    Benchmark::Idle => self.idle.run(&build_manager(true)?).await?,
+                    Benchmark::Latency => self.latency.run(&build_manager(true)?).await?,
+                    Benchmark::Start => self.start.run(&build_manager(true)?).await?,
+                    Benchmark::Scale => self.scale.run(&build_manager(true)?).await?,
+                    Benchmark::Peers => self.peers.run(&build_manager(true)?).await?,
+                    Benchmark::Reviews => self.reviews.run(&build_manager(true)?).await?,
+                    Benchmark::HostileReviews => self.hostile_reviews.run(&build_manager(true)?).await?,
+                    Benchmark::Scrape => self.scrape.run(&build_manager(true)?).await?,
+                    Benchmark::Tenants => self.tenants.run(&build_manager(true)?).await?,
+                    Benchmark::Proxy => self.proxy.run(&build_proxy(true)?).await?,
                     Benchmark::Real => self.real.run(image).await?,
-                    Benchmark::Postgres => self.postgres.run(&program).await?,
+                    Benchmark::Postgres => self.postgres.run(&build_manager(true)?).await?,
                 }
             }
         }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use capsule::Tenant;
 use clap::Args;
 use cluster::{Cluster, ContainerUsage, Options, real_nodes, usage::age};
 use flate2::read::GzDecoder;
@@ -26,7 +27,6 @@ use kube::{
 };
 use local_manager::in_cluster;
 use manager::NAMESPACE;
-use tenant::Tenant;
 
 use crate::{
     TIMEOUT, figures,

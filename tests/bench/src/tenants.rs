@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use capsule::Tenant;
 use clap::Args;
 use cluster::{
     Cluster, Options,
@@ -22,7 +23,6 @@ use kube::{
 };
 use local_manager::launch::start_manager_with_webhooks;
 use serde_json::{Value, json};
-use tenant::Tenant;
 
 use crate::{
     TIMEOUT, figures,

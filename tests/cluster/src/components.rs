@@ -79,6 +79,11 @@ impl Layout {
         self.path("audit.log")
     }
 
+    /// Returns the path of the tokens of users.
+    pub(crate) fn tokens(&self) -> PathBuf {
+        self.path("tokens.csv")
+    }
+
     pub(crate) fn log(&self, component: Component) -> PathBuf {
         self.path(&format!("{component}.log"))
     }
@@ -174,6 +179,7 @@ fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
         layout.flag("tls-cert-file", "pki/apiserver.crt"),
         layout.flag("tls-private-key-file", "pki/apiserver.key"),
         layout.flag("client-ca-file", "pki/ca.crt"),
+        layout.flag("token-auth-file", "tokens.csv"),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         layout.flag("service-account-key-file", "pki/service-account.pub"),
         layout.flag("service-account-signing-key-file", "pki/service-account.key"),

@@ -16,6 +16,7 @@ use crate::private_dir::private_dir;
 use crate::process::Process;
 use crate::real_nodes::RealNodes;
 use crate::state::Claim;
+use crate::users;
 
 const AUDIT_POLICY: &str = include_str!("../manifests/audit-policy.yaml");
 const KWOK_STAGES: &str = include_str!("../manifests/kwok-stages.yaml");
@@ -49,6 +50,7 @@ impl ControlPlane {
         }
         private_dir(&layout.pki())?;
         let authority = pki::write(&layout.pki())?;
+        users::write(&layout)?;
         pki::write_private(&layout.path("audit-policy.yaml"), AUDIT_POLICY)?;
         pki::write_private(&layout.path("kwok-stages.yaml"), KWOK_STAGES)?;
         let server = format!("https://127.0.0.1:{}", ports.numbers().api_server);

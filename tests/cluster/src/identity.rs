@@ -46,7 +46,8 @@ impl Cluster {
         Client::try_from(config).with_context(|| format!("create a client that impersonates {user}"))
     }
 
-    async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
+    /// Returns a token of an existing ServiceAccount.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
                 expiration_seconds: Some(TOKEN_SECONDS),
@@ -62,7 +63,7 @@ impl Cluster {
     }
 
     /// Returns the certificate authority of the API server in PEM.
-    fn certificate_authority(&self) -> Result<String> {
+    pub fn certificate_authority(&self) -> Result<String> {
         let path = self.record().dir.join("pki/ca.crt");
         std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
     }

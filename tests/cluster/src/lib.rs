@@ -54,6 +54,7 @@ mod shared;
 mod snapshot;
 pub mod state;
 pub mod usage;
+mod users;
 mod versions;
 pub mod wait;
 

@@ -53,6 +53,14 @@ pub fn build_instance(release: bool) -> Result<PathBuf> {
     build("postgres-instance", "ensemble-instance", release)
 }
 
+/// Builds the proxy of Tenants and returns the path of the program.
+///
+/// # Errors
+/// Returns an error if cargo cannot be run or the build fails.
+pub fn build_proxy(release: bool) -> Result<PathBuf> {
+    build("tenant-proxy", "ensemble-proxy", release)
+}
+
 fn build(package: &str, program: &str, release: bool) -> Result<PathBuf> {
     let mut cargo = cargo_in(&workspace());
     cargo.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);

@@ -40,6 +40,10 @@ pub const TENANT: Kind = Kind {
     plural: "tenants",
     is_namespaced: false,
 };
+/// PostgresCluster.
+pub const POSTGRES_CLUSTER: Kind = namespaced("lukeb0nd.com", "v1", "PostgresCluster", "postgresclusters");
+/// PostgresBackup.
+pub const POSTGRES_BACKUP: Kind = namespaced("lukeb0nd.com", "v1", "PostgresBackup", "postgresbackups");
 /// Kubernetes' own.
 pub const POD: Kind = namespaced("", "v1", "Pod", "pods");
 /// Kubernetes' own.
@@ -59,13 +63,26 @@ pub const LIMIT_RANGE: Kind = namespaced("", "v1", "LimitRange", "limitranges");
 pub const NETWORK_POLICY: Kind = namespaced("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
 /// Kubernetes' own.
 pub const ROLE_BINDING: Kind = namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
+/// Kubernetes' own.
+pub const ROLE: Kind = namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles");
+/// Kubernetes' own.
+pub const SERVICE_ACCOUNT: Kind = namespaced("", "v1", "ServiceAccount", "serviceaccounts");
+/// Kubernetes' own.
+pub const SECRET: Kind = namespaced("", "v1", "Secret", "secrets");
+/// Kubernetes' own.
+pub const LEASE: Kind = namespaced("coordination.k8s.io", "v1", "Lease", "leases");
+/// Kubernetes' own.
+pub const PERSISTENT_VOLUME_CLAIM: Kind =
+    namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 
 /// All observed kinds.
-pub const OBSERVED: [&Kind; 13] = [
+pub const OBSERVED: [&Kind; 20] = [
     &POD_SET,
     &MEMCACHED,
     &NAMESPACE_PLUS,
     &TENANT,
+    &POSTGRES_CLUSTER,
+    &POSTGRES_BACKUP,
     &POD,
     &DEPLOYMENT,
     &SERVICE,
@@ -75,6 +92,11 @@ pub const OBSERVED: [&Kind; 13] = [
     &LIMIT_RANGE,
     &NETWORK_POLICY,
     &ROLE_BINDING,
+    &ROLE,
+    &SERVICE_ACCOUNT,
+    &SECRET,
+    &LEASE,
+    &PERSISTENT_VOLUME_CLAIM,
 ];
 
 impl Kind {

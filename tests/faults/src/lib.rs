@@ -5,7 +5,7 @@
 //! without a fault, [`plan`] lists all points of injection, and [`run`] injects one fault. The
 //! [`oracle`] checks what [`observer`] recorded directly at the API server: the end state equals
 //! the baseline, no object was created or deleted more often, and no invariant was violated at any
-//! time. [`matrix`] executes all runs, and [`report`] formats the results.
+//! time. [`members`] simulates the Pods of PostgresClusters. [`matrix`] executes all runs, and [`report`] formats the results.
 
 pub mod baseline;
 mod batch;
@@ -15,6 +15,7 @@ pub mod id;
 pub mod injection;
 pub mod kinds;
 pub mod matrix;
+pub mod members;
 pub mod observer;
 pub mod oracle;
 pub mod plan;

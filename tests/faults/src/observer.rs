@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    kinds::{Kind, OBSERVED},
+    kinds::{Kind, LEASE, OBSERVED},
     token::Token,
 };
 
@@ -195,7 +195,8 @@ fn record(histories: &mut BTreeMap<Token, History>, kind: &Kind, mut object: Dyn
     let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
     let history = histories.entry(token).or_default();
     let object = Arc::new(serde_json::to_value(&object).unwrap_or_default());
-    if !is_gone && history.state.get(&id) == Some(&object) {
+    let known = history.state.get(&id);
+    if !is_gone && known.is_some_and(|known| *known == object || is_renewal(kind, known, &object)) {
         return;
     }
     if is_gone {
@@ -204,6 +205,13 @@ fn record(histories: &mut BTreeMap<Token, History>, kind: &Kind, mut object: Dyn
         history.state.insert(id.clone(), object.clone());
     }
     history.changes.push(Change { version, id, object, is_gone, is_listed: how == How::Listed });
+}
+
+/// Returns whether the holder of a Lease renewed it, which says nothing about its cluster.
+fn is_renewal(kind: &Kind, before: &Value, after: &Value) -> bool {
+    let holder = |lease: &Value| lease.pointer("/spec/holderIdentity").cloned();
+    let annotations = |lease: &Value| lease.pointer("/metadata/annotations").cloned();
+    *kind == LEASE && holder(before) == holder(after) && annotations(before) == annotations(after)
 }
 
 /// Records the deletion of objects that are missing in a list.

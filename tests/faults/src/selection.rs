@@ -14,6 +14,8 @@ use crate::{
 pub struct Selection {
     /// The controllers.
     pub controllers: Vec<&'static str>,
+    /// Names of the workloads, such as `podset/create`; all of the controllers if empty.
+    pub workloads: Vec<String>,
     /// The fault classes.
     pub classes: Vec<Class>,
     /// The single run to execute, if set.
@@ -31,6 +33,7 @@ impl Selection {
     pub fn all() -> Self {
         Self {
             controllers: workload::CONTROLLERS.clone(),
+            workloads: Vec::new(),
             classes: Class::all().collect(),
             only: None,
             shard: (1, 1),
@@ -43,6 +46,7 @@ impl Selection {
     pub fn includes(&self, workload: &Workload) -> bool {
         let only = self.only.as_ref();
         self.controllers.contains(&workload.controller)
+            && (self.workloads.is_empty() || self.workloads.contains(&workload.full_name()))
             && only.is_none_or(|id| id.controller == workload.controller && id.workload == workload.name)
     }
 
@@ -64,6 +68,17 @@ fn is_in(name: &str, (part, parts): (usize, usize)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn selects_workloads_by_name() {
+        let selection = Selection { workloads: vec!["podset/create".to_owned()], ..Selection::all() };
+        let all = workload::CONTROLLERS.iter().flat_map(|controller| workload::of(controller));
+        let selected: Vec<_> = all.filter(|workload| selection.includes(workload)).collect();
+        assert_eq!(
+            selected.iter().map(|workload| workload.full_name()).collect::<Vec<_>>(),
+            ["podset/create"]
+        );
+    }
 
     #[test]
     fn every_name_is_in_one_shard_of_similar_size() {

@@ -15,7 +15,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{MEMCACHED, NAMESPACE_PLUS, POD, POD_SET, TENANT},
+    kinds::{MEMCACHED, NAMESPACE_PLUS, PERSISTENT_VOLUME_CLAIM, POD, POD_SET, POSTGRES_CLUSTER, TENANT},
+    members::Members,
     observer::Observer,
     token::Token,
     workload::{Goal, HOME, ObjectRef, Step},
@@ -32,6 +33,8 @@ pub struct TestCluster {
     pub client: Client,
     /// Observer that bypasses the proxy.
     pub observer: Observer,
+    /// The members of PostgresClusters.
+    pub members: Members,
     /// Path of the manager.
     pub program: PathBuf,
     /// Additional time for all timeouts.
@@ -56,8 +59,9 @@ impl TestCluster {
         .await?;
         let client = cluster.client().await?;
         let observer = Observer::follow(&client);
+        let members = Members::start(&client);
         let next = AtomicU32::new(1);
-        Ok(Self { cluster, client, observer, program: program.to_owned(), patience, next })
+        Ok(Self { cluster, client, observer, members, program: program.to_owned(), patience, next })
     }
 
     /// Returns a new token.
@@ -172,7 +176,9 @@ impl TestCluster {
     /// more than a hundred requests, which would delay other runs.
     pub async fn clear(&self, token: Token) {
         let state = self.observer.state(token);
-        for kind in [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT] {
+        for kind in
+            [&POD_SET, &MEMCACHED, &NAMESPACE_PLUS, &TENANT, &POSTGRES_CLUSTER, &PERSISTENT_VOLUME_CLAIM]
+        {
             for id in state.keys().filter(|id| id.kind == kind.singular) {
                 let place = ObjectRef::within(kind, &id.namespace, &id.name);
                 let how = if *kind == TENANT { DeleteParams::orphan() } else { DeleteParams::background() };

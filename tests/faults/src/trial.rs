@@ -38,6 +38,8 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 const OUTDATED_FOR: Duration = Duration::from_millis(1500);
 /// Longer than the watch timeout.
 const SILENT_FOR: Duration = Duration::from_secs(75);
+/// How many slow requests can follow each other: those that create a PostgresCluster do.
+const SLOW_REQUESTS: u32 = 60;
 /// Recovery time of Kubernetes' own controllers after an outage of the API server.
 const RECOVERY: Duration = Duration::from_mins(2);
 
@@ -59,6 +61,7 @@ impl Planned {
         let longer = match self.injection {
             Injection::Silence(_) => SILENT_FOR,
             Injection::Outage(_) => RECOVERY,
+            Injection::Requests { fault: Fault::Delay(delay), .. } => delay * SLOW_REQUESTS,
             _ => Duration::ZERO,
         };
         test_cluster.patience + longer
@@ -252,6 +255,7 @@ impl<'t> Trial<'t> {
         if !matches!(self.planned.injection, Injection::Modify(_)) {
             broken.extend(lost(self.token, &self.baseline.counts, &history));
         }
+        broken.extend(self.worker.test_cluster.members.violations(self.token));
         let writes = self.worker.proxy.rules().writes(self.token);
         let blind = writes.iter().filter(|write| write.lacks_uid);
         broken.extend(blind.map(|write| format!("{} has no UID precondition", write.key)));

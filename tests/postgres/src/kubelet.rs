@@ -31,8 +31,8 @@ use tempfile::TempDir;
 
 use crate::{
     api_proxy::ApiProxy,
+    http,
     member::{LEASE_SECONDS, Member, Place},
-    probe,
 };
 
 /// How long a condition may take to hold.
@@ -69,7 +69,16 @@ impl Kubelet {
     /// # Errors
     /// Returns an error if the controller or its cluster cannot be started.
     pub async fn new() -> Result<Self> {
-        Self::with(harness::controller::<PostgresClusterController>().await?, program()?).await
+        Self::under(harness::controller::<PostgresClusterController>().await?).await
+    }
+
+    /// Creates such a namespace on the cluster of a controller, with the instance manager that cargo has
+    /// built.
+    ///
+    /// # Errors
+    /// Returns an error if the instance manager is missing, or the API server does not answer.
+    pub async fn under(harness: Arc<Harness>) -> Result<Self> {
+        Self::with(harness, program()?).await
     }
 
     /// Creates such a namespace on the cluster of a controller. `program` is the instance manager.
@@ -171,7 +180,7 @@ impl Kubelet {
             self.start(place, pod)?;
         }
         let member = self.member(name)?;
-        let is_ready = probe::is_ready(member.address).await;
+        let is_ready = http::is_ready(member.address).await;
         if is_new || is_ready != member.is_ready {
             member.is_ready = is_ready;
             let address = member.address;

@@ -4,10 +4,10 @@
 
 mod api_proxy;
 mod database;
+mod http;
 mod kubelet;
 mod member;
 mod object_store;
-mod probe;
 pub mod programs;
 mod volume;
 
@@ -15,6 +15,6 @@ pub use api_proxy::ApiProxy;
 pub use database::Database;
 pub use kubelet::Kubelet;
 pub use member::{Member, run_as_postgres};
-pub use object_store::ObjectStore;
+pub use object_store::{ObjectStore, Written};
 pub use programs::folder as program_folder;
 pub use volume::Volume;

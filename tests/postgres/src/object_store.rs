@@ -1,10 +1,13 @@
 //! An S3 server for the archives of clusters: versitygw with a folder as its storage.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::MetadataExt,
     path::PathBuf,
     process::{Child, Command},
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,7 +20,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::kubelet::Kubelet;
+use crate::{kubelet::Kubelet, volume::Volume};
 
 /// Name of the bucket, which is a folder of the storage.
 const BUCKET: &str = "backups";
@@ -34,8 +37,14 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct ObjectStore {
     child: Option<Child>,
     address: SocketAddr,
-    folder: TempDir,
+    is_read_only: bool,
+    /// The file system of the objects, if it has a size of its own. Unmounted before the folder is deleted.
+    volume: Option<Volume>,
+    folder: Arc<TempDir>,
 }
+
+/// What changes when an object is written: its inode, its size, and when it was changed.
+pub type Written = (u64, u64, i64, i64);
 
 impl ObjectStore {
     /// Starts a server.
@@ -43,10 +52,53 @@ impl ObjectStore {
     /// # Errors
     /// Returns an error if it does not start.
     pub async fn start() -> Result<Self> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let folder = tempfile::Builder::new().prefix("versitygw-").tempdir()?;
         fs::create_dir_all(folder.path().join("storage").join(BUCKET))?;
-        let mut store = Self { child: None, address, folder };
+        Self::serve(Arc::new(folder), false).await
+    }
+
+    /// Starts a server with space for this number of mebibytes.
+    ///
+    /// # Errors
+    /// Returns an error if it does not start, or if nothing can be mounted.
+    pub async fn with_space(mebibytes: u64) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("versitygw-").tempdir()?;
+        let storage = folder.path().join("storage");
+        fs::create_dir(&storage)?;
+        let volume = Volume::mount(&storage, mebibytes)?;
+        fs::create_dir(storage.join(BUCKET))?;
+        let mut store = Self::serve(Arc::new(folder), false).await?;
+        store.volume = Some(volume);
+        Ok(store)
+    }
+
+    /// Gives the server space for this number of mebibytes.
+    ///
+    /// # Errors
+    /// Returns an error if it needs more, or has no space of its own.
+    pub fn resize(&self, mebibytes: u64) -> Result<()> {
+        self.volume.as_ref().context("the server has no space of its own")?.resize(mebibytes)
+    }
+
+    /// Creates a bucket.
+    ///
+    /// # Errors
+    /// Returns the error of the file system.
+    pub fn create_bucket(&self, name: &str) -> Result<()> {
+        Ok(fs::create_dir(self.folder.path().join("storage").join(name))?)
+    }
+
+    /// Starts another server for the same objects, which refuses all writes.
+    ///
+    /// # Errors
+    /// Returns an error if it does not start.
+    pub async fn read_only(&self) -> Result<Self> {
+        Self::serve(self.folder.clone(), true).await
+    }
+
+    async fn serve(folder: Arc<TempDir>, is_read_only: bool) -> Result<Self> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let mut store = Self { child: None, address, is_read_only, volume: None, folder };
         store.resume().await?;
         Ok(store)
     }
@@ -60,7 +112,9 @@ impl ObjectStore {
         let child = Command::new("setpriv")
             .arg("--pdeathsig=KILL")
             .arg(go_tools::VERSITYGW.locate()?)
-            .args(["--port", &self.address.to_string(), "--keep-alive", "posix"])
+            .args(["--port", &self.address.to_string(), "--keep-alive"])
+            .args(self.is_read_only.then_some("--readonly"))
+            .arg("posix")
             .arg(self.folder.path().join("storage"))
             .env("ROOT_ACCESS_KEY_ID", KEY_ID)
             .env("ROOT_SECRET_ACCESS_KEY", KEY)
@@ -125,6 +179,28 @@ impl ObjectStore {
         settings.endpoint = Some(format!("http://{}", self.address));
         let store = postgres_archive::ObjectStore::new(&settings)?;
         Ok(Archive::new(store, Lineage::new(None, cluster, uid)?, system))
+    }
+
+    /// Returns all objects below a prefix, with what changes when one is written.
+    ///
+    /// # Errors
+    /// Returns the error of the file system.
+    pub fn objects(&self, prefix: &str) -> Result<BTreeMap<PathBuf, Written>> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.folder(prefix)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
+                let entry = entry?;
+                let metadata = entry.metadata()?;
+                if metadata.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    let written = (metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec());
+                    found.insert(entry.path(), written);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Returns the folder in which the server stores what has keys with this prefix.

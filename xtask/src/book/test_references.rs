@@ -9,8 +9,9 @@ use super::{links::parse, page, page::Page};
 
 /// Folders with tests and other functions.
 const CODE: [&str; 3] = ["crates", "tests", "xtask"];
-/// Page of the metrics, whose names look like those of tests.
-const METRICS: &str = "docs/reference/metrics.md";
+/// Pages of the metrics, whose names look like those of tests.
+const METRICS: [&str; 3] =
+    ["docs/reference/metrics.md", "docs/reference/postgres-metrics.md", "docs/reference/proxy-metrics.md"];
 
 /// Returns the names in pages that are neither a function nor a metric, one line each.
 ///
@@ -23,7 +24,7 @@ pub(super) fn problems(root: &Path, pages: &[Page]) -> Result<Vec<String>> {
         files.extend(page::read(root, folder, "rs")?);
     }
     known.extend(files.iter().flat_map(|file| functions(&file.text)));
-    let metrics = pages.iter().filter(|page| page.path == Path::new(METRICS));
+    let metrics = pages.iter().filter(|page| METRICS.iter().any(|known| page.path == Path::new(known)));
     known.extend(metrics.flat_map(|page| references(&page.text)));
     let unknown = |page: &Page| {
         let names = references(&page.text).filter(|name| !known.contains(name));

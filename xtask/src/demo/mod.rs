@@ -1,12 +1,13 @@
 //! `cargo xtask demo`: runs all controllers on a new cluster.
 
 mod postgres;
+mod proxy;
 mod real;
 mod table;
 mod tenant;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -14,10 +15,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use cluster::{
     Cluster, Options, Progress,
-    program::{build_manager, workspace},
+    program::{build_manager, build_proxy, workspace},
     usage::resident,
 };
-use local_manager::{launch::start_manager_with_webhooks, samples};
+use local_manager::{launch::start_manager_with_webhooks, proxy::start_proxy, samples};
 
 use crate::{kubernetes::Kubernetes, rbac};
 
@@ -54,7 +55,7 @@ impl Demo {
             return real::run(self.exit, self.kubernetes).await;
         }
         println!("building the manager ...");
-        let program = build_manager(self.release)?;
+        let programs = [build_manager(self.release)?, build_proxy(self.release)?];
         // Builds the control plane first, so that the printed time does not include it.
         let locator = self.kubernetes.locator()?;
         locator.locate(&Progress::stderr())?;
@@ -62,15 +63,17 @@ impl Demo {
         let options = Options { nodes: self.nodes, locator: Some(locator), ..Options::default() };
         let cluster = Cluster::start(options).await?;
         tokio::select! {
-            result = self.show(&cluster, &program, began) => result?,
+            result = self.show(&cluster, &programs, began) => result?,
             interrupted = tokio::signal::ctrl_c() => interrupted?,
         }
         println!("stopping ...");
         cluster.stop()
     }
 
-    async fn show(&self, cluster: &Cluster, program: &Path, began: Instant) -> Result<()> {
-        let running = start_manager_with_webhooks(cluster, program).await?;
+    async fn show(&self, cluster: &Cluster, programs: &[PathBuf; 2], began: Instant) -> Result<()> {
+        let [manager, proxy] = programs;
+        let running = start_manager_with_webhooks(cluster, manager).await?;
+        let proxy = start_proxy(cluster, proxy).await?;
         println!(
             "the manager runs as ServiceAccount {}/{} (log: {})",
             rbac::NAMESPACE,
@@ -85,27 +88,36 @@ impl Demo {
         })?;
         let all_ready = began.elapsed();
         let tenant = tenant::add_namespace(cluster, TIMEOUT).await?;
+        let (kubeconfig, seen) = proxy::namespaces_of_owner(cluster, &proxy, TIMEOUT).await?;
         table::print(cluster, &ready).await?;
         println!("\n{tenant}");
+        println!("{}", proxy::sentence(&seen));
+        println!(
+            "databases need containers: the sample of PostgresCluster runs with `cargo xtask demo --real`"
+        );
         println!(
             "all samples ready {:.1} s after the start of the cluster; manager: {} resident",
             all_ready.as_secs_f64(),
             memory(running.pid())
         );
         if !self.exit {
-            wait_for_interrupt(cluster).await?;
+            wait_for_interrupt(cluster, Some(&kubeconfig)).await?;
         }
+        proxy.process.stop()?;
         running.stop()
     }
 }
 
-/// Prints how to use the cluster, and never returns.
-async fn wait_for_interrupt(cluster: &Cluster) -> Result<()> {
+/// Prints how to use the cluster, and never returns. `owner` is the kubeconfig of the owner of a Tenant.
+async fn wait_for_interrupt(cluster: &Cluster, owner: Option<&Path>) -> Result<()> {
     println!("\nTo use the cluster, run in another terminal (press Ctrl+C here to stop it):\n");
     println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
     println!("  export PATH={}:$PATH", cluster.record().binaries.display());
     println!("  kubectl get ensemble --all-namespaces");
     println!("  kubectl scale podset podset-sample --replicas=5");
+    if let Some(owner) = owner {
+        println!("  kubectl --kubeconfig {} get namespaces    # as the owner of a Tenant", owner.display());
+    }
     std::future::pending().await
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
         let installed = installing.elapsed();
         println!("the manager runs in 2 Pods, {:.1} s after `kubectl apply`", installed.as_secs_f64());
         show(&cluster, began).await?;
-        if exit { Ok(()) } else { wait_for_interrupt(&cluster).await }
+        if exit { Ok(()) } else { wait_for_interrupt(&cluster, None).await }
     };
     tokio::select! {
         result = show => result?,

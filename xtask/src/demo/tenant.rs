@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use capsule::api::{names::TENANT_LABEL, v1beta2::Tenant};
 use cluster::{Cluster, wait::eventually};
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::{
     Api, Resource, ResourceExt,
     api::{ListParams, PostParams},
 };
-use tenant::api::{names::TENANT_LABEL, v1beta2::Tenant};
 
 /// Name of the sample Tenant.
 const TENANT: &str = "oil";

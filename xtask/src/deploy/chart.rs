@@ -14,14 +14,15 @@ use manager::{CONTROLLERS, OLDEST_KUBERNETES};
 use operator_core::{Registration, manifests::Grant, rbac::Rule};
 use serde_json::{Value, json};
 
-use super::{COMMAND, check, cleanup};
+use super::{COMMAND, check, cleanup, proxy};
 use crate::{crds, generate::Generated, rbac, webhooks};
 
 /// Folders and names of the files in `deploy` that are not generated.
-const STATIC_FILES: [(&str, &str); 5] = [
+const STATIC_FILES: [(&str, &str); 6] = [
     ("bindable-cluster-roles", "bindable-cluster-roles.yaml"),
     ("cert-manager", "certificate.yaml"),
     ("monitoring", "dashboard.json"),
+    ("monitoring", "podmonitor.yaml"),
     ("monitoring", "prometheusrule.yaml"),
     ("monitoring", "servicemonitor.yaml"),
 ];
@@ -43,6 +44,7 @@ pub(super) fn folders(manager: &[Generated]) -> Result<Vec<(&'static str, Vec<Ge
         ("crds", crds::files()?),
         ("manager", manager.iter().map(copy).collect()),
         ("namespaced", rbac::namespaced()?),
+        ("proxy", proxy::files()?),
         ("rbac", rbac::deployed()?),
         ("webhooks", webhooks::files()?),
     ])

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     COMMAND,
     hook::{Hook, account, pod},
-    manager,
+    objects,
 };
 use crate::{
     generate::{Generated, document},
@@ -65,5 +65,5 @@ fn check_pod() -> Value {
     if let Some(spec) = spec.as_object_mut() {
         spec.insert("activeDeadlineSeconds".to_owned(), ACTIVE_DEADLINE.into());
     }
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": manager::metadata(NAME, PART), "spec": spec })
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": objects::metadata(NAME, PART), "spec": spec })
 }

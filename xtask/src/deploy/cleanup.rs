@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     COMMAND,
     hook::{Hook, account, pod},
-    manager,
+    objects,
 };
 use crate::{
     generate::{Generated, document},
@@ -84,11 +84,11 @@ fn rbac(controller: &str, documents: [Value; 2]) -> Result<Generated> {
 /// some clusters is already deleted.
 fn job() -> Value {
     json!({
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": manager::metadata(NAME, PART),
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": objects::metadata(NAME, PART),
         "spec": {
             "backoffLimit": BACKOFF_LIMIT, "activeDeadlineSeconds": ACTIVE_DEADLINE, "ttlSecondsAfterFinished": TTL,
             "template": {
-                "metadata": { "labels": manager::labels(PART) },
+                "metadata": { "labels": objects::labels(PART) },
                 "spec": pod(NAME, PART),
             },
         },

@@ -5,7 +5,7 @@ use kube::core::ObjectMeta;
 use operator_core::labels;
 use serde_json::{Value, json};
 
-use super::manager;
+use super::{manager, objects};
 use crate::rbac::NAMESPACE;
 
 /// Name of a Helm hook.
@@ -57,14 +57,14 @@ pub(super) fn pod(account: &str, subcommand: &str) -> Value {
         "automountServiceAccountToken": true,
         "enableServiceLinks": false,
         "restartPolicy": "Never",
-        "securityContext": manager::pod_security(),
+        "securityContext": objects::pod_security(),
         "containers": [{
             "name": subcommand,
             "image": super::IMAGE,
             "args": ["--controllers=*", subcommand],
             "env": manager::environment(),
-            "resources": manager::resources(),
-            "securityContext": manager::container_security(),
+            "resources": objects::resources(),
+            "securityContext": objects::container_security(),
         }],
     })
 }

@@ -1,4 +1,4 @@
-//! `deploy/manager`, `deploy/install.yaml`, and the files of the Helm chart.
+//! `deploy/manager`, `deploy/proxy`, `deploy/install.yaml`, and the files of the Helm chart.
 //!
 //! The manifests of the manager are generated, because its ports are the defaults of its flags, and
 //! the tag of its image is the version.
@@ -9,6 +9,8 @@ mod cleanup;
 mod hook;
 mod install;
 mod manager;
+mod objects;
+mod proxy;
 
 use anyhow::Result;
 
@@ -26,6 +28,9 @@ pub(crate) fn generate(check: bool) -> Result<()> {
         sync_folder(&format!("deploy/helm/ensemble/files/{folder}"), &files, COMMAND, check)?;
     }
     sync_files("deploy/helm/ensemble", &[chart::chart()], COMMAND, check)?;
+    let mut proxy = proxy::files()?;
+    proxy.push(Generated::kustomization(COMMAND, &proxy));
+    sync_folder("deploy/proxy", &proxy, COMMAND, check)?;
     manager.push(Generated::kustomization(COMMAND, &manager));
     sync_folder("deploy/manager", &manager, COMMAND, check)
 }

@@ -4,6 +4,7 @@ mod constraints;
 mod flags;
 mod kinds;
 mod metrics;
+mod postgres_metrics;
 mod reasons;
 
 use anyhow::Result;
@@ -19,6 +20,8 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let pages = [
         page("flags.md", flags::page()),
         page("metrics.md", metrics::page()),
+        page("postgres-metrics.md", postgres_metrics::page()),
+        page("proxy-metrics.md", metrics::proxy_page()),
         page("reasons.md", reasons::page()),
     ];
     sync_files("docs/reference", &pages, "gen-docs", check)

@@ -221,6 +221,7 @@ mod tests {
             "FROM scratch".to_owned(),
             format!("COPY ensemble-manager {entrypoint}"),
             format!("COPY {name} /{name}", name = crate::image::packages::INSTANCE.name),
+            format!("COPY {name} /{name}", name = crate::image::packages::PROXY.name),
             format!("COPY ca-certificates.crt /{}", crate::image::ca_certificates::PATH),
         ];
         let labels = config["Labels"].as_object().unwrap().iter();

@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn program_has_list_with_either_linker() {
         let host = Platform::host().unwrap();
-        let [packages, _] = packages(host).unwrap();
+        let [packages, ..] = packages(host).unwrap();
         let object = object(&packages, host).unwrap();
         check(&program(&object, &[]), &packages).unwrap();
         let linked_by_gnu = program(&object, &["-Clink-arg=-fuse-ld=bfd"]);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn list_has_source_and_kind_of_crates() {
-        let [manager, _] = packages(Platform::host().unwrap()).unwrap();
+        let [manager, ..] = packages(Platform::host().unwrap()).unwrap();
         let list = list(&manager);
         let of = |name: &str| list.packages.iter().find(|package| package.name == name).unwrap();
         for name in ["kube", "tokio", "rustls"] {

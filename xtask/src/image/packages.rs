@@ -26,6 +26,8 @@ pub(super) struct Program {
 pub(super) const MANAGER: Program = Program { package: "manager", name: "ensemble-manager" };
 /// The program that Pods of a PostgresCluster copy out of the image.
 pub(super) const INSTANCE: Program = Program { package: "postgres-instance", name: "ensemble-instance" };
+/// The program of the proxy, which has a Deployment of its own.
+pub(super) const PROXY: Program = Program { package: "tenant-proxy", name: "ensemble-proxy" };
 
 /// All crates of the build of one program, including its own.
 pub(super) struct Packages {
@@ -124,7 +126,7 @@ impl Dependency {
 ///
 /// # Errors
 /// Returns an error if `cargo metadata` fails.
-pub(super) fn packages(platform: Platform) -> Result<[Packages; 2]> {
+pub(super) fn packages(platform: Platform) -> Result<[Packages; 3]> {
     let mut cargo = cargo_in(&workspace());
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform", &platform.target()]);
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
@@ -138,7 +140,7 @@ pub(super) fn packages(platform: Platform) -> Result<[Packages; 2]> {
         from_metadata(program, metadata)
             .with_context(|| format!("the workspace has no package {}", program.package))
     };
-    Ok([of(MANAGER)?, of(INSTANCE)?])
+    Ok([of(MANAGER)?, of(INSTANCE)?, of(PROXY)?])
 }
 
 /// Returns the crates of the program, or `None` if the metadata does not contain it.

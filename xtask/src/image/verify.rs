@@ -16,8 +16,8 @@ pub(super) fn parse_digest(text: &str) -> Result<Digest> {
 ///
 /// # Errors
 /// Returns an error if the digest differs, or if the build fails.
-pub(super) fn run(expected: &Digest, builds: &[(Platform, [Packages; 2])]) -> Result<()> {
-    let target = builds.iter().map(|(_, [packages, _])| &packages.target_folder).next();
+pub(super) fn run(expected: &Digest, builds: &[(Platform, [Packages; 3])]) -> Result<()> {
+    let target = builds.iter().map(|(_, [packages, ..])| &packages.target_folder).next();
     let target = target.context("no platform is selected")?;
     fs::create_dir_all(target).with_context(|| format!("cannot create {}", target.display()))?;
     let folder = tempfile::Builder::new()

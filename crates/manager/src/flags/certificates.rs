@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use operator_runtime::certificates::{Host, Lifetimes, LifetimesError, Source};
 
-use super::duration::duration;
+use operator_runtime::flags::duration;
 
 #[derive(Args)]
 #[command(next_help_heading = "Certificates")]

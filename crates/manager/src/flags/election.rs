@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use operator_runtime::election::{Timing, TimingError};
 
-use super::duration::duration;
+use operator_runtime::flags::duration;
 
 /// Configuration of leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]

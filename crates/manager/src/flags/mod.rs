@@ -2,7 +2,6 @@
 
 mod certificates;
 mod container;
-mod duration;
 mod election;
 mod task;
 
@@ -14,12 +13,12 @@ use clap::{
     error::ErrorKind,
 };
 pub use container::parse_args_and_env;
-use duration::duration;
 use election::ElectionFlags;
 pub use election::LeaderElection;
 use operator_core::{Registration, Setting, Values, environment::Settings, informer::Scope};
 use operator_runtime::{
     certificates::{Host, Source},
+    flags::{Address, address, duration},
     https::ClientCa,
     logs::Format,
     metrics::check_address,
@@ -148,20 +147,6 @@ struct ManagerFlags {
 
     #[command(flatten)]
     certificates: CertificateFlags,
-}
-
-/// Address to listen on, or `None` for `0`.
-#[derive(Clone, Copy)]
-struct Address(Option<SocketAddr>);
-
-fn address(text: &str) -> Result<Address, String> {
-    if text == "0" {
-        return Ok(Address(None));
-    }
-    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
-    full.parse()
-        .map(|address| Address(Some(address)))
-        .map_err(|_| "use an address and port such as 127.0.0.1:8081, or 0 to disable it".to_owned())
 }
 
 fn reconcile_timeout(text: &str) -> Result<Duration, String> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::duration::duration;
+use operator_runtime::flags::duration;
 
 /// Subcommand of [`Task::Check`].
 const CHECK: &str = "check";

@@ -132,6 +132,12 @@ reasons! {
         NOT_IN_EFFECT = "NotInEffect",
             "The CapsuleConfiguration is not the one that the manager uses.",
             "Edit the configuration that the message names.";
+        NOT_IN_TENANT = "NotInTenant",
+            "The namespace of the ProxySetting belongs to no Tenant.",
+            "Create the ProxySetting in a namespace of the Tenant.";
+        MISSING_RIGHT = "MissingRight",
+            "The proxy may not list a kind that the GlobalProxySettings names.",
+            "Bind the ServiceAccount of the proxy to a ClusterRole with the rights in the message.";
         NOT_ENFORCED = "NotEnforced",
             "Some fields of the Tenant have no effect in this version.",
             "Remove the fields that the message lists, or enforce them by other means.";

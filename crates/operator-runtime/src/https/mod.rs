@@ -6,8 +6,7 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, Result};
 use axum::Router;
-pub use client_ca::ClientCa;
-use client_ca::ReloadingConfig;
+pub use client_ca::{ClientCa, roots};
 use parking_lot::RwLock;
 use rustls::{
     RootCertStore, ServerConfig,
@@ -19,7 +18,7 @@ use rustls::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::server;
+use crate::server::{self, Limits};
 
 /// Serving certificate of the HTTPS servers of a process. Cheap to clone; all clones share it.
 ///
@@ -106,7 +105,7 @@ pub(crate) async fn serve_with_client_ca(
     limit: usize,
     stop: CancellationToken,
 ) -> Result<Server> {
-    let config = ReloadingConfig::new(identity, clients)?;
+    let config = clients.config(identity)?;
     listen(address, router, Arc::new(move || config.current()), limit, stop).await
 }
 
@@ -118,10 +117,24 @@ async fn listen(
     stop: CancellationToken,
 ) -> Result<Server> {
     let (listener, address) = server::bind(address).await?;
-    Ok(Server { address, task: server::spawn(listener, Some(config), router, limit, stop) })
+    Ok(Server {
+        address,
+        task: server::spawn(
+            listener,
+            Some(config),
+            server::router_handler(router),
+            Limits::short(limit),
+            stop,
+        ),
+    })
 }
 
-fn tls(identity: &Identity, clients: Option<RootCertStore>) -> Result<ServerConfig> {
+/// Returns the TLS configuration of servers with this certificate: TLS 1.2 or later, with HTTP/2 and
+/// HTTP/1.1. With `clients`, client certificates are requested, and those that are sent are verified.
+///
+/// # Errors
+/// Returns an error if the authorities cannot be used.
+pub fn tls(identity: &Identity, clients: Option<RootCertStore>) -> Result<ServerConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

@@ -16,17 +16,17 @@ use prometheus_client::{
 use super::metric::{Label, Metric, Unit};
 
 /// Value of a label.
-pub(super) type LabelValue = Cow<'static, str>;
+pub type LabelValue = Cow<'static, str>;
 
 /// A metric with one series for each combination of label values.
-pub(super) struct Measure<M, const N: usize> {
+pub struct Measure<M, const N: usize> {
     labels: &'static [Label],
     family: Family<Labels<N>, M, First>,
 }
 
 /// Labels of one series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Labels<const N: usize>([(&'static str, LabelValue); N]);
+pub struct Labels<const N: usize>([(&'static str, LabelValue); N]);
 
 impl<const N: usize> EncodeLabelSet for Labels<N> {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> std::fmt::Result {
@@ -36,7 +36,7 @@ impl<const N: usize> EncodeLabelSet for Labels<N> {
 
 /// Creates the initial value of a series.
 #[derive(Clone, Copy)]
-pub(super) struct First {
+pub struct First {
     bounds: &'static [f64],
 }
 
@@ -64,14 +64,14 @@ where
     Family<Labels<N>, M, First>: Registered,
 {
     /// Registers a metric with `N` labels.
-    pub(super) fn new(registry: &mut Registry, metric: &'static Metric) -> Self {
+    pub fn new(registry: &mut Registry, metric: &'static Metric) -> Self {
         let family = Family::new_with_constructor(First { bounds: metric.bounds });
         register(registry, metric, family.clone());
         Self { labels: metric.labels, family }
     }
 
     /// Returns the series with these label values, in the order of the metric's labels.
-    pub(super) fn with(&self, values: [LabelValue; N]) -> M {
+    pub fn with(&self, values: [LabelValue; N]) -> M {
         let mut labels = self.labels.iter();
         let labels = values.map(|value| (labels.next().map_or("", |label| label.name), value));
         self.family.get_or_create_owned(&Labels(labels))

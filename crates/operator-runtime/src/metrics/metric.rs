@@ -86,20 +86,23 @@ impl Metric {
         Self { stem, kind, unit: None, labels, help, bounds: &[] }
     }
 
-    pub(super) const fn counter(stem: &'static str, labels: &'static [Label], help: &'static str) -> Self {
+    /// Creates a counter.
+    pub const fn counter(stem: &'static str, labels: &'static [Label], help: &'static str) -> Self {
         Self::new(stem, Kind::Counter, labels, help)
     }
 
-    pub(super) const fn gauge(stem: &'static str, labels: &'static [Label], help: &'static str) -> Self {
+    /// Creates a gauge.
+    pub const fn gauge(stem: &'static str, labels: &'static [Label], help: &'static str) -> Self {
         Self::new(stem, Kind::Gauge, labels, help)
     }
 
-    pub(super) const fn info(stem: &'static str, labels: &'static [Label], help: &'static str) -> Self {
+    /// Creates information about the process.
+    pub const fn info(stem: &'static str, labels: &'static [Label], help: &'static str) -> Self {
         Self::new(stem, Kind::Info, labels, help)
     }
 
     /// Creates a histogram of durations in seconds.
-    pub(super) const fn histogram(
+    pub const fn histogram(
         stem: &'static str,
         labels: &'static [Label],
         bounds: &'static [f64],
@@ -108,7 +111,9 @@ impl Metric {
         Self { bounds, ..Self::new(stem, Kind::Histogram, labels, help).of(Unit::Seconds) }
     }
 
-    pub(super) const fn of(self, unit: Unit) -> Self {
+    /// Creates the same metric with a unit.
+    #[must_use]
+    pub const fn of(self, unit: Unit) -> Self {
         Self { unit: Some(unit), ..self }
     }
 

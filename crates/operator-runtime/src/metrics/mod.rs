@@ -22,9 +22,30 @@ pub mod reference;
 mod server;
 
 use k8s_openapi::api::{authentication::v1::TokenReview, authorization::v1::SubjectAccessReview};
+pub use measure::{LabelValue, Measure};
 pub use meter::Meter;
 use operator_core::rbac::{CREATE, Rule, rule};
-pub use server::{Access, check_address, serve};
+use prometheus_client::{encoding::text, metrics::info::Info, registry::Registry};
+pub use server::{Access, OPEN_METRICS, check_address, serve};
+
+/// Returns a registry with the version of a program, and with what the process uses.
+pub fn registry(version: &'static str) -> Registry {
+    let mut registry = Registry::default();
+    measure::register(&mut registry, &reference::BUILD, Info::new([("version", version)]));
+    #[cfg(target_os = "linux")]
+    registry.register_collector(Box::new(process::Process::new()));
+    registry
+}
+
+/// Encodes all metrics of a registry as OpenMetrics text.
+///
+/// # Errors
+/// Returns an error if encoding fails, which does not happen in memory.
+pub fn encode(registry: &Registry) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    text::encode(&mut text, registry)?;
+    Ok(text)
+}
 
 /// Returns the RBAC rules for authenticating and authorizing scrapes.
 pub fn rules() -> Vec<Rule> {

@@ -18,8 +18,8 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 /// Timeout from the connection to the headers of the first request, including the TLS handshake.
 pub(super) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of one request, from its headers to the last byte of its response.
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of a request of a server whose requests have none.
+const ENDLESS: Duration = Duration::from_hours(24 * 365);
 /// Timeout of an idle connection. Longer than that of Go's clients, so that they close connections
 /// first.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
@@ -29,6 +29,7 @@ pub(super) const MAX_CANCELLED: u64 = 100;
 /// Activity of one connection.
 pub(super) struct Activity {
     accepted: Instant,
+    request_timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -55,8 +56,9 @@ pub(super) enum Priority {
 }
 
 impl Activity {
-    pub(super) fn new() -> Self {
-        Self { accepted: Instant::now(), state: Mutex::default() }
+    pub(super) fn new(request_timeout: Option<Duration>) -> Self {
+        let request_timeout = request_timeout.unwrap_or(ENDLESS);
+        Self { accepted: Instant::now(), request_timeout, state: Mutex::default() }
     }
 
     /// Starts a request. It ends when the returned value is dropped.
@@ -75,7 +77,7 @@ impl Activity {
             return self.accepted;
         }
         match (state.in_flight.values().next(), state.idle_since) {
-            (Some(started), _) => *started + REQUEST_TIMEOUT,
+            (Some(started), _) => *started + self.request_timeout,
             (None, Some(since)) => since + IDLE_TIMEOUT,
             (None, None) => self.accepted + FIRST_REQUEST_TIMEOUT,
         }
@@ -193,13 +195,19 @@ impl AsRef<[u8]> for TrackedBytes {
 mod tests {
     use super::*;
 
+    const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn activity() -> Arc<Activity> {
+        Arc::new(Activity::new(Some(REQUEST_TIMEOUT)))
+    }
+
     fn start(activity: &Arc<Activity>) -> InFlight {
         Activity::start_request(activity, None)
     }
 
     #[test]
     fn connection_always_has_deadline() {
-        let activity = Arc::new(Activity::new());
+        let activity = activity();
         assert_eq!(activity.deadline(), activity.accepted + FIRST_REQUEST_TIMEOUT);
         let first = start(&activity);
         let started = Instant::now();
@@ -214,7 +222,7 @@ mod tests {
 
     #[test]
     fn deadline_passes_after_too_many_cancelled_requests() {
-        let activity = Arc::new(Activity::new());
+        let activity = activity();
         let answer_one = || {
             let mut in_flight = start(&activity);
             in_flight.mark_answered();
@@ -232,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn request_ends_when_response_is_sent() {
-        let activity = Arc::new(Activity::new());
+        let activity = activity();
         let mut body = TrackedBody::new(Body::from("response"), start(&activity));
         let frame = futures::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
         let bytes = frame.unwrap().unwrap().into_data().unwrap();

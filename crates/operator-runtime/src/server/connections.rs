@@ -1,15 +1,16 @@
 //! Open connections of one server, limited in number.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::activity::Activity;
+use super::activity::{Activity, InFlight};
 
 /// Open connections of one server.
 pub(super) struct Connections {
     limit: usize,
+    request_timeout: Option<Duration>,
     open: Arc<Mutex<Open>>,
 }
 
@@ -25,8 +26,8 @@ struct Entry {
 }
 
 impl Connections {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, open: Arc::default() }
+    pub(super) fn new(limit: usize, request_timeout: Option<Duration>) -> Self {
+        Self { limit, request_timeout, open: Arc::default() }
     }
 
     /// Adds a connection. If the server is full, closes the connection with the lowest priority.
@@ -42,7 +43,7 @@ impl Connections {
                 entry.close.cancel();
             }
         }
-        let (activity, close) = (Arc::new(Activity::new()), CancellationToken::new());
+        let (activity, close) = (Arc::new(Activity::new(self.request_timeout)), CancellationToken::new());
         let number = open.next;
         open.next += 1;
         open.entries.insert(number, Entry { activity: activity.clone(), close: close.clone() });
@@ -69,6 +70,36 @@ impl Connection {
     }
 }
 
+/// Extension of every request: the connection on which it came. Cheap to clone.
+#[derive(Clone)]
+pub struct ConnectionHandle(Arc<Connection>);
+
+impl ConnectionHandle {
+    pub(super) fn new(connection: Arc<Connection>) -> Self {
+        Self(connection)
+    }
+
+    /// Counts the connection as open and busy after the server has handed it over for an upgrade, until
+    /// the returned value is dropped.
+    pub fn hold(&self) -> UpgradedConnection {
+        let in_flight = Activity::start_request(self.0.activity(), None);
+        UpgradedConnection { connection: self.0.clone(), _in_flight: in_flight }
+    }
+}
+
+/// A connection that was upgraded, and that counts as open and busy.
+pub struct UpgradedConnection {
+    connection: Arc<Connection>,
+    _in_flight: InFlight,
+}
+
+impl UpgradedConnection {
+    /// Completes when a new connection replaces this one.
+    pub async fn closed(&self) {
+        self.connection.closed().await;
+    }
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         self.open.lock().entries.remove(&self.number);
@@ -86,7 +117,7 @@ mod tests {
 
     #[test]
     fn closes_unused_then_idle_connections() {
-        let connections = Connections::new(3);
+        let connections = Connections::new(3, None);
         let [busy, idle, unused] = [(); 3].map(|()| connections.add());
         let request = Activity::start_request(busy.activity(), None);
         drop(Activity::start_request(idle.activity(), None));
@@ -100,7 +131,7 @@ mod tests {
 
     #[test]
     fn closes_longest_idle_connection() {
-        let connections = Connections::new(2);
+        let connections = Connections::new(2, None);
         let [first, second] = [(); 2].map(|()| connections.add());
         drop(Activity::start_request(first.activity(), None));
         drop(Activity::start_request(second.activity(), None));
@@ -111,7 +142,7 @@ mod tests {
 
     #[test]
     fn closes_connection_with_oldest_request_if_all_are_busy() {
-        let connections = Connections::new(2);
+        let connections = Connections::new(2, None);
         let [older, newer] = [(); 2].map(|()| connections.add());
         let first = Activity::start_request(older.activity(), None);
         let second = Activity::start_request(newer.activity(), None);
@@ -121,8 +152,22 @@ mod tests {
     }
 
     #[test]
+    fn upgraded_connection_counts_until_it_ends() {
+        let connections = Connections::new(1, None);
+        let open = ConnectionHandle::new(Arc::new(connections.add()));
+        let held = open.hold();
+        drop(open);
+        assert_eq!(connections.open.lock().entries.len(), 1);
+        assert!(!held.connection.activity().is_idle());
+        let _second = connections.add();
+        assert_eq!(closed([&held.connection]), [true]);
+        drop(held);
+        assert_eq!(connections.open.lock().entries.len(), 1, "only the second is left");
+    }
+
+    #[test]
     fn dropped_connection_removes_its_entry() {
-        let connections = Connections::new(1);
+        let connections = Connections::new(1, None);
         drop(connections.add());
         let first = connections.add();
         assert_eq!(connections.open.lock().entries.len(), 1);

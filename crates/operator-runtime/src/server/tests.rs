@@ -14,6 +14,8 @@ use tokio::{
 use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum requests of one HTTP/2 connection.
+const MAX_STREAMS: u32 = Limits::short(1).streams;
 
 struct TestServer {
     address: SocketAddr,
@@ -34,7 +36,12 @@ async fn serve(limit: usize) -> TestServer {
     let router = Router::new().route("/", post(async |body: Bytes| body)).route("/never", never);
     let (listener, address) = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let stop = CancellationToken::new();
-    TestServer { address, task: spawn(listener, None, router, limit, stop.clone()), stop, pending }
+    TestServer {
+        address,
+        task: spawn(listener, None, router_handler(router), Limits::short(limit), stop.clone()),
+        stop,
+        pending,
+    }
 }
 
 impl TestServer {

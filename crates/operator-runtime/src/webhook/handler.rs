@@ -24,10 +24,12 @@ use tracing::{Instrument, Span, debug, debug_span, field::Empty, info, warn};
 
 use super::{
     Route, Webhooks,
-    error_response::{ErrorResponse, json_response},
     request_limits::{MemoryBudgets, RequestLimits, Reservation},
 };
-use crate::server::HasClientCertificate;
+use crate::{
+    error_response::{ErrorResponse, json_response},
+    server::HasClientCertificate,
+};
 
 /// HTTP handler of all webhooks.
 pub(super) struct Handler {

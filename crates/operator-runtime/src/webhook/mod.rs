@@ -5,10 +5,9 @@
 //!
 //! ```text
 //! request -> request_limits (method, type, length, time, memory) -> handler -> logs, metrics
-//!                 \-> error_response (a Status with the expected value)
+//!                 \-> ErrorResponse (a Status with the expected value)
 //! ```
 
-mod error_response;
 mod handler;
 mod request_limits;
 #[cfg(test)]

@@ -26,7 +26,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::error_response::ErrorResponse;
+use crate::error_response::ErrorResponse;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

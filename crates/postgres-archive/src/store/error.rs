@@ -95,7 +95,7 @@ pub enum StoreError {
     /// No attempt succeeded within the deadline.
     #[error(
         "cannot {operation} {key} within {deadline:?}, in {attempts} attempts: {cause}; check the endpoint, \
-         the network, the NetworkPolicies, and the load of the object store"
+         the network, the NetworkPolicies, and the load and the free space of the object store"
     )]
     Unavailable {
         /// What was attempted.

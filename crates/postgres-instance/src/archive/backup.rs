@@ -159,7 +159,7 @@ impl BackupTools {
         let data = data?;
         output.ended().await?;
         let size = self.archiving.size_of_segments();
-        let (end, timeline) = self.end(&label, size).await?;
+        let (end, timeline) = self.end(archive, &label, size).await?;
         let backup = Backup {
             id,
             system: archive.system(),

@@ -1,8 +1,9 @@
 //! The end of a base backup: where it is, and the wait for its WAL.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
+use postgres_archive::{Archive, Restore};
 use postgres_model::{
     lsn::Lsn,
     report::{BackupPhase, BackupReport},
@@ -23,21 +24,34 @@ use crate::session::Session;
 
 /// Time between two looks at the progress of a backup.
 const LOOK: Duration = Duration::from_secs(1);
+/// Name of a copy of the history file of a backup, in the folder of sockets.
+const HISTORY: &str = ".ensemble.backup";
+
+/// Returns where the backup of a primary ended, by its history file.
+fn read_end(history: &Path) -> Option<(Lsn, TimelineId)> {
+    label::end(&std::fs::read_to_string(history).ok()?)
+}
 
 impl BackupTools {
     /// Returns up to where a recovery has to replay WAL, and the timeline there.
     ///
     /// A primary writes that into the history file of the backup. A standby has replayed at least as
     /// much: PostgreSQL takes the position up to which its data files are written.
-    pub(super) async fn end(&self, label: &Label, size: SegmentSize) -> Result<(Lsn, TimelineId)> {
+    pub(super) async fn end(
+        &self,
+        archive: &Archive,
+        label: &Label,
+        size: SegmentSize,
+    ) -> Result<(Lsn, TimelineId)> {
         let segment = WalSegment::at(label.timeline, label.begin, size);
         let offset = u32::try_from(label.begin.0 % size.bytes()).unwrap_or_default();
-        let history = self.archiving.wal.join(WalFileName::Backup { segment, offset }.to_string());
-        if let Some(end) = std::fs::read_to_string(&history).ok().as_deref().and_then(label::end) {
+        let name = WalFileName::Backup { segment, offset };
+        if let Some(end) = read_end(&self.archiving.wal.join(name.to_string())) {
             return Ok(end);
         }
-        let replayed = Session::connect(&self.socket).await?.replayed().await?;
-        let replayed = replayed.context("the member is no standby any more; start another backup")?;
+        let Some(replayed) = Session::connect(&self.socket).await?.replayed().await? else {
+            return self.archived_end(archive, name).await;
+        };
         let mut contexts = self.archiving.context.subscribe();
         let follows = contexts.wait_for(|context| matches!(context.role, Role::Follower(_)));
         let context = timeout(LAST_SEGMENT, follows).await.context("the member follows no primary")??;
@@ -45,6 +59,17 @@ impl BackupTools {
             Role::Follower(history) => Ok((replayed, history.until(replayed).timeline())),
             _ => bail!("the member follows no primary"),
         }
+    }
+
+    /// Returns where the backup of a primary ended, by its history file in the archive. A copy by another
+    /// member that ends meanwhile removes all such files from `pg_wal` that are archived.
+    async fn archived_end(&self, archive: &Archive, name: WalFileName) -> Result<(Lsn, TimelineId)> {
+        let path = self.socket.join(HISTORY);
+        let restored = archive.restore_wal(name, &path).await?;
+        let end = read_end(&path).filter(|_| restored == Restore::Restored);
+        // The next restore replaces it.
+        let _ = std::fs::remove_file(&path);
+        end.context("the member was a standby and is none any more; start another backup")
     }
 
     /// Returns when the server has waited too long for the last segment of a backup.

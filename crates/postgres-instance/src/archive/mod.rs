@@ -41,7 +41,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use postgres_model::{instance::Moment, lsn::Lsn, report::ArchiveReport};
+use postgres_model::{instance::Moment, lsn::Lsn, report::ArchiveReport, timeline::TimelineId};
 use tokio::sync::watch;
 
 use self::{ahead::Ahead, connection::Connection, fetch::Outage, state::State};
@@ -113,6 +113,11 @@ impl Archiving {
     /// No request succeeds afterwards that began before.
     pub(crate) fn wait(&self) {
         self.context.send_modify(|context| context.role = Role::Waiting);
+    }
+
+    /// Lets `pg_rewind`, which is about to start, read WAL up to this timeline.
+    pub(crate) fn rewind(&self, most: TimelineId) {
+        self.context.send_modify(|context| context.role = Role::Rewinding(most));
     }
 
     /// Notes that PostgreSQL stops: what is ready is archived for a short time only.

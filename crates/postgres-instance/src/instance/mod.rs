@@ -26,6 +26,7 @@ use crate::{
     disk::Disk,
     election::Election,
     fence::Fence,
+    metrics::Observations,
     parameters::AcceptedParameters,
     probe::Probe,
     recovery::Progress,
@@ -64,6 +65,8 @@ pub(crate) struct Instance {
     pub(crate) status: StatusHandle,
     pub(crate) seals: watch::Receiver<Option<u64>>,
     pub(crate) health: Arc<Health>,
+    /// What the metrics tell of the main loop.
+    pub(crate) observations: Arc<Observations>,
     pub(crate) probe: Probe,
     pub(crate) archiving: Arc<Archiving>,
     pub(crate) archive_changes: watch::Receiver<ArchiveState>,

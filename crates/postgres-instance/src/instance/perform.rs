@@ -123,7 +123,9 @@ impl Instance {
         })?;
         info!(primary, "removing WAL that the primary lacks");
         let conninfo = self.server.fixed.source(&cluster.upstream(primary), Some("postgres"));
-        let work = tasks::rewind(self.server.programs.clone(), conninfo, self.volume.data());
+        let restore = self.server.fixed.wal.restore(cluster.backup.is_some()).to_owned();
+        self.archiving.rewind(cluster.view.timeline);
+        let work = tasks::rewind(self.server.programs.clone(), conninfo, restore, self.volume.data());
         self.task = Some(RunningTask::start(Task::Rewind, work));
         Ok(())
     }

@@ -6,7 +6,7 @@ use x509_parser::parse_x509_certificate;
 
 /// Client of a connection. A full server closes connections of lower clients first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Client {
+pub(crate) enum Client {
     /// Nobody who is known: before or without TLS, or with another common name.
     Unknown,
     /// Another member of the cluster.
@@ -17,7 +17,7 @@ pub(super) enum Client {
 
 impl Client {
     /// Returns the client to which a certificate belongs. The certificate must be verified.
-    pub(super) fn of(certificate: &CertificateDer<'_>) -> Self {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Self {
         Self::named(common_name(certificate).as_deref())
     }
 

@@ -38,7 +38,7 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use certificates::CertificateFiles;
 use probes::Probes;
-use server::Server;
+use server::{Server, run};
 use status::Status;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +48,11 @@ pub use self::{
     handle::{BackupRequest, StatusHandle},
     health::Health,
     limits::Limits,
+};
+pub(crate) use self::{
+    client::Client,
+    response::{Response, document, method_not_allowed, text},
+    server::{Handler, serve_http},
 };
 
 /// Addresses, certificates, and limits of the status API.
@@ -139,17 +144,16 @@ impl StatusApi {
             limits: self.limits,
             stop: stop.clone(),
         };
-        let probes = Server {
-            handler: Probes { health: self.health },
-            certificates: None,
-            limits: probes::limits(self.limits),
-            stop,
-        };
-        tokio::join!(server::run(self.status, status), server::run(self.probes, probes));
+        let probes = Probes { health: self.health };
+        let limits = probes::limits(self.limits);
+        tokio::join!(run(self.status, status), serve_http(self.probes, probes, limits, stop));
     }
 }
 
-async fn listen(address: SocketAddr, purpose: &'static str) -> Result<(TcpListener, SocketAddr), BindError> {
+pub(crate) async fn listen(
+    address: SocketAddr,
+    purpose: &'static str,
+) -> Result<(TcpListener, SocketAddr), BindError> {
     let error = |cause| BindError::Listen { purpose, address, cause };
     let listener = TcpListener::bind(address).await.map_err(error)?;
     let address = listener.local_addr().map_err(error)?;

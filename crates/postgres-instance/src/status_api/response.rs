@@ -7,15 +7,15 @@ use hyper::{
     header::{ALLOW, CONTENT_TYPE, HeaderValue},
 };
 
-pub(super) type Response = hyper::Response<Full<Bytes>>;
+pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
 /// Returns a response with one line of text.
-pub(super) fn text(status: StatusCode, line: &str) -> Response {
+pub(crate) fn text(status: StatusCode, line: &str) -> Response {
     response(status, "text/plain; charset=utf-8", format!("{line}\n").into())
 }
 
 /// Returns a response to a method that the path does not have.
-pub(super) fn method_not_allowed(allowed: &'static str) -> Response {
+pub(crate) fn method_not_allowed(allowed: &'static str) -> Response {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, &format!("use the method {allowed}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
@@ -23,7 +23,12 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> Response {
 
 /// Returns a response with a JSON document.
 pub(super) fn json(document: Vec<u8>) -> Response {
-    response(StatusCode::OK, "application/json", document.into())
+    self::document("application/json", document.into())
+}
+
+/// Returns a response with a document.
+pub(crate) fn document(content_type: &'static str, body: Bytes) -> Response {
+    response(StatusCode::OK, content_type, body)
 }
 
 fn response(status: StatusCode, content_type: &'static str, body: Bytes) -> Response {

@@ -30,7 +30,7 @@ const GRACE_PERIOD: Duration = Duration::from_secs(1);
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Answers the requests of one address.
-pub(super) trait Handler: Send + Sync + 'static {
+pub(crate) trait Handler: Send + Sync + 'static {
     /// Answers a request. The server drops the future if the client closes the connection.
     fn handle(&self, request: Request<Incoming>, client: Client) -> impl Future<Output = Response> + Send;
 }
@@ -42,6 +42,16 @@ pub(super) struct Server<H> {
     pub(super) certificates: Option<CertificateFiles>,
     pub(super) limits: Limits,
     pub(super) stop: CancellationToken,
+}
+
+/// Serves HTTP/1.1 without TLS until `stop`. Then waits for the last responses.
+pub(crate) async fn serve_http<H: Handler>(
+    listener: TcpListener,
+    handler: H,
+    limits: Limits,
+    stop: CancellationToken,
+) {
+    run(listener, Server { handler, certificates: None, limits, stop }).await;
 }
 
 /// Serves HTTP/1.1 until `stop`. Then waits for the last responses.

@@ -35,8 +35,12 @@ pub struct Backup {
 pub struct BackupStore {
     /// url names the bucket and a prefix in it, such as s3://backups/eu. Clusters can share it.
     #[schemars(length(max = 600))]
-    #[x_kube(validation = Rule::new("self.matches('^s3://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[-A-Za-z0-9._=]+)*/?$')")
-        .message("url must be s3:// with a bucket and a prefix, such as s3://backups/eu"))]
+    #[x_kube(
+        validation = Rule::new("self.matches('^s3://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[-A-Za-z0-9._=]+)*/?$')")
+            .message("url must be s3:// with a bucket and a prefix, such as s3://backups/eu"),
+        validation = Rule::new("!self.contains('..') && !self.contains('/./') && !self.endsWith('/.')")
+            .message("url must not contain '..', or '.' as a part of the prefix")
+    )]
     pub url: String,
 
     /// endpoint is the URL of the server. Defaults to that of AWS.
@@ -156,7 +160,7 @@ pub struct BackupSchedule {
     #[serde(default)]
     pub target: BackupTarget,
 
-    /// suspend stops the schedule.
+    /// suspend stops the schedule. It misses nothing meanwhile, and begins again like a new one.
     #[serde(default)]
     pub suspend: bool,
 }

@@ -44,6 +44,10 @@ pub struct RecoverySource {
 
     /// systemID identifies the database, if the source has archived several under this name.
     #[serde(default, rename = "systemID", skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^[1-9][0-9]{0,19}$') && (size(self) < 20 || self <= '18446744073709551615')"
+    )
+    .message("systemID must be the decimal number that pg_controldata prints"))]
     pub system_id: Option<SystemIdentifier>,
 }
 
@@ -59,6 +63,10 @@ pub struct RecoverySource {
 pub struct RecoveryTarget {
     /// time is the moment up to which transactions are recovered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new(
+        "self >= timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-01-01T00:00:00Z')"
+    )
+    .message("time must be in the years 1970 to 9998"))]
     pub time: Option<MicroTime>,
 
     /// lsn is the position in the WAL up to which transactions are recovered.
@@ -97,4 +105,9 @@ pub struct RecoveryStatus {
     /// done is true once the recovered member is the primary.
     #[serde(default)]
     pub done: bool,
+
+    /// firstBackup is the name of the last PostgresBackup that was created after the recovery, because the
+    /// cluster archives. Another one follows if it fails, and none if it is deleted.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub first_backup: String,
 }

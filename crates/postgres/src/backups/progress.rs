@@ -1,26 +1,22 @@
-//! The next status of a PostgresBackup, and what its member is asked for. Pure functions.
+//! The next step of a PostgresBackup, and what its member is asked for. Pure functions.
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use operator_core::{
-    conditions::{NewCondition, READY, set_conditions},
-    kind::uid,
-};
+use operator_core::kind::uid;
 use postgres_model::{
     archive::Lineage,
     report::{BackupPhase, BackupReport, InstanceReport, InstanceState, WalSenderState},
 };
 
+use super::status::{complete, describe, failed};
 use crate::{
     api::{
         BackupStore, BackupTarget, PostgresBackup, PostgresBackupPhase as Phase, PostgresBackupStatus,
         PostgresCluster,
     },
     membership::{Membership, Serial},
-    reasons,
 };
 
 /// What a backup depends on.
@@ -32,7 +28,11 @@ pub(super) struct Inputs<'a> {
     pub(super) pods: &'a BTreeMap<Serial, String>,
     /// Name of another backup that has not ended.
     pub(super) other: Option<String>,
+    pub(super) now: Timestamp,
 }
+
+/// How long a backup waits for a standby that streams. Then the primary makes it.
+const STANDBY: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a member is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,19 +50,12 @@ pub(crate) enum Request {
 
 impl Inputs<'_> {
     /// Returns the next status of a backup.
-    pub(super) fn next(&self, backup: &PostgresBackup, now: Timestamp) -> PostgresBackupStatus {
+    pub(super) fn next(&self, backup: &PostgresBackup) -> PostgresBackupStatus {
         let known = backup.status.clone().unwrap_or_default();
         if known.phase.is_final() {
             return known;
         }
-        let mut status = self.proceed(backup, known.clone());
-        if status.phase.is_final() && status.stopped_at.is_none() {
-            status.stopped_at = Some(Time(now));
-        }
-        status.observed_generation = backup.metadata.generation;
-        let generation = backup.metadata.generation.unwrap_or_default();
-        status.conditions = set_conditions(&known.conditions, &[condition(&status)], generation, now);
-        status
+        complete(backup, self.proceed(backup, known), self.now)
     }
 
     /// Returns what a member is asked for, by the stored status.
@@ -86,11 +79,6 @@ impl Inputs<'_> {
     }
 
     fn proceed(&self, backup: &PostgresBackup, status: PostgresBackupStatus) -> PostgresBackupStatus {
-        let failed = |status: PostgresBackupStatus, error: String| PostgresBackupStatus {
-            phase: Phase::Failed,
-            error,
-            ..status
-        };
         if status.member.is_empty() {
             return self.choose(backup, status);
         }
@@ -119,7 +107,7 @@ impl Inputs<'_> {
 
     /// Chooses the member of a backup, or says what the backup waits for.
     fn choose(&self, backup: &PostgresBackup, status: PostgresBackupStatus) -> PostgresBackupStatus {
-        match self.candidate(backup.spec.target) {
+        match self.candidate(backup) {
             Ok((member, pod_uid)) => PostgresBackupStatus {
                 member,
                 pod_uid,
@@ -143,7 +131,7 @@ impl Inputs<'_> {
     }
 
     /// Returns the member that makes a backup, and the UID of its Pod.
-    fn candidate(&self, target: BackupTarget) -> Result<(String, String), String> {
+    fn candidate(&self, backup: &PostgresBackup) -> Result<(String, String), String> {
         if self.cluster.spec.backup.is_none() {
             return Err("waiting for spec.backup of the PostgresCluster".to_owned());
         }
@@ -161,7 +149,12 @@ impl Inputs<'_> {
             Some(archive) if archive.failure.is_none() && archive.is_claimed => {}
             Some(_) | None => return Err("waiting for the archive: see the condition Archiving".to_owned()),
         }
-        let standby = (target == BackupTarget::PreferStandby).then(|| self.standby(report)).flatten();
+        let prefers_standby = backup.spec.target == BackupTarget::PreferStandby;
+        let standby = self.standby(report).filter(|_| prefers_standby);
+        let may_come = prefers_standby && self.membership.members.len() > 1 && is_new(backup, self.now);
+        if standby.is_none() && may_come {
+            return Err("waiting for a standby that streams".to_owned());
+        }
         let chosen = standby.unwrap_or_else(|| report.member.clone());
         let pod = self.pod(&chosen).cloned();
         pod.map(|pod| (chosen, pod)).ok_or_else(|| "waiting for a Pod of a member".to_owned())
@@ -191,53 +184,17 @@ impl Inputs<'_> {
     }
 }
 
-/// Returns the status of a backup whose member reports about it.
-fn describe(
-    status: PostgresBackupStatus,
-    report: &BackupReport,
-    membership: &Membership,
-) -> PostgresBackupStatus {
-    let time = |text: &Option<String>| text.as_ref().and_then(|text| text.parse().ok()).map(Time);
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let waits = || format!("waiting until {} is archived", text(&report.end_wal));
-    let (phase, error) = match report.phase {
-        BackupPhase::Copying | BackupPhase::Unknown => (Phase::Running, String::new()),
-        BackupPhase::WaitingForWal => (Phase::Running, waits()),
-        BackupPhase::Completed => (Phase::Completed, String::new()),
-        BackupPhase::Failed => (Phase::Failed, text(&report.error)),
-    };
-    PostgresBackupStatus {
-        phase,
-        error,
-        system_id: membership.system_id,
-        timeline: report.timeline,
-        begin_lsn: report.begin_lsn,
-        end_lsn: report.end_lsn,
-        begin_wal: text(&report.begin_wal),
-        end_wal: text(&report.end_wal),
-        started_at: time(&report.started_at),
-        stopped_at: time(&report.stopped_at),
-        bytes: report.bytes.map(|bytes| bytes.try_into().unwrap_or(i64::MAX)),
-        key: text(&report.id),
-        ..status
-    }
+/// Returns whether a backup was created a moment ago, so that it waits for a standby.
+fn is_new(backup: &PostgresBackup, now: Timestamp) -> bool {
+    let created = backup.metadata.creation_timestamp.as_ref().map_or(now, |created| created.0);
+    now.duration_since(created) < STANDBY
 }
 
-fn condition(status: &PostgresBackupStatus) -> NewCondition {
-    let is_false = |reason, otherwise: &str| {
-        let message = if status.error.is_empty() { otherwise } else { &status.error };
-        NewCondition::is_false(READY, reason, message.to_owned())
-    };
-    match status.phase {
-        Phase::Pending => is_false(reasons::BACKUP_WAITING, "the member is asked to begin"),
-        Phase::Running => is_false(reasons::BACKUP_RUNNING, &format!("{} makes the backup", status.member)),
-        Phase::Failed => is_false(reasons::BACKUP_FAILED, "the backup failed"),
-        Phase::Completed => NewCondition::is_true(
-            READY,
-            reasons::BACKUP_DONE,
-            format!("the backup {} is complete", status.key),
-        ),
-    }
+/// Returns whether a backup can go on without a change of an object: a member makes it, or it waits for a
+/// standby.
+pub(super) fn needs_look(backup: &PostgresBackup, now: Timestamp) -> bool {
+    let is_final = backup.status.as_ref().is_some_and(|status| status.phase.is_final());
+    active(backup).is_some() || (!is_final && is_new(backup, now))
 }
 
 /// Returns the name of a backup that has a member and has not ended.

@@ -21,6 +21,10 @@ pub(crate) struct Summary {
     pub(crate) failure: Option<String>,
     /// Until when each schedule has made its backups.
     pub(crate) schedules: Vec<ScheduleStatus>,
+    /// Name of the first backup after a recovery, if it exists now and the status does not have it.
+    pub(crate) first: Option<String>,
+    /// When a failed first backup is repeated.
+    pub(crate) retry: Option<Timestamp>,
 }
 
 impl Summary {
@@ -54,7 +58,16 @@ impl Summary {
             let error = backup.status.clone().unwrap_or_default().error;
             format!("{}: {error}", backup.name_any())
         });
-        Self { last, failure, schedules }
+        Self { last, failure, schedules, first: None, retry: None }
+    }
+
+    /// Returns why there is no backup, and when the next one begins.
+    fn describe_none(&self) -> String {
+        let Some(failure) = &self.failure else {
+            return "there is no backup yet: create a PostgresBackup, or wait for a schedule".to_owned();
+        };
+        let retry = self.retry.map(|retry| format!("; it is repeated at {}", retry.strftime("%FT%TZ")));
+        format!("there is no backup yet; {failure}{}", retry.unwrap_or_default())
     }
 
     /// True if the last backup is as recent as the schedules say.
@@ -78,11 +91,7 @@ impl Summary {
             }
         }
         let Some(last) = &self.last else {
-            let message = self.failure.clone().map_or_else(
-                || "there is no backup yet: create a PostgresBackup, or wait for a schedule".to_owned(),
-                |failure| format!("there is no backup yet; {failure}"),
-            );
-            return is_false(reasons::NEVER, message);
+            return is_false(reasons::NEVER, self.describe_none());
         };
         let age = now.duration_since(last.stopped_at.0);
         if shortest.is_none_or(|interval| age <= interval.saturating_mul(2)) {
@@ -100,4 +109,20 @@ impl Summary {
 
 fn stopped(backup: &PostgresBackup) -> Option<Time> {
     backup.status.as_ref()?.stopped_at.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_without_a_backup_tells_why_and_what_is_next() {
+        let mut summary = Summary::default();
+        assert!(summary.describe_none().ends_with("create a PostgresBackup, or wait for a schedule"));
+        summary.failure = Some("db-recovered-2c1f1c4e: no space".to_owned());
+        let failed = "there is no backup yet; db-recovered-2c1f1c4e: no space";
+        assert_eq!(summary.describe_none(), failed);
+        summary.retry = Some("2026-11-25T10:01:00.5Z".parse().unwrap());
+        assert_eq!(summary.describe_none(), format!("{failed}; it is repeated at 2026-11-25T10:01:00Z"));
+    }
 }

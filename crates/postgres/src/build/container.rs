@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 use operator_core::kind::uid;
-use postgres_model::status_api;
+use postgres_model::{metrics, status_api};
 
 use super::{
     APP, PORT, archive,
@@ -82,7 +82,7 @@ pub(super) fn postgres(cluster: &PostgresCluster, images: &MemberImages<'_>) -> 
         ports: Some(vec![
             port(APP, PORT),
             port("status", status_api::PORT.into()),
-            port("metrics", 9187),
+            port("metrics", metrics::PORT.into()),
             port(PROBES, status_api::PROBE_PORT.into()),
         ]),
         resources: Some(cluster.spec.resources.clone().unwrap_or_else(default_resources)),

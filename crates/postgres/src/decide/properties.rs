@@ -8,7 +8,7 @@ use postgres_model::{
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    tests::{observed, report},
+    tests::{observed, report, source},
     *,
 };
 
@@ -39,6 +39,10 @@ enum Event {
     Fence(Option<Serial>),
     /// The user deletes the cluster, and creates one of the same name.
     Recreate,
+    /// The member that recovers the database restores a backup, or has replayed all WAL.
+    Recover,
+    /// The archive that a new cluster is to recover from is found, or is not.
+    Find(bool),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -55,6 +59,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (1..4u8).prop_map(Event::Grow),
         1 => prop::option::of(0..6u32).prop_map(Event::Fence),
         1 => Just(Event::Recreate),
+        2 => Just(Event::Recover),
+        1 => prop::bool::weighted(0.7).prop_map(Event::Find),
     ]
 }
 
@@ -69,6 +75,12 @@ struct Model {
     databases: BTreeSet<String>,
     /// Volumes with data.
     data: BTreeSet<String>,
+    /// Whether each cluster recovers its database from an archive.
+    from_archive: bool,
+    /// Volumes on which a backup was restored, by the UID of the cluster.
+    restored: BTreeMap<String, String>,
+    /// Those on which all WAL was replayed.
+    replayed: BTreeSet<String>,
     /// Number of clusters so far.
     lives: usize,
     /// Epochs at which members were sealed.
@@ -78,10 +90,15 @@ struct Model {
 }
 
 impl Model {
-    fn new(when_scaled: RetentionPolicy) -> Self {
-        let observed = Observed { when_scaled, ..observed(3) };
+    fn new(when_scaled: RetentionPolicy, from_archive: bool) -> Self {
+        // Volumes of a former cluster keep one with a recovery from its start.
+        let former = if from_archive { FormerVolumes::Fresh } else { FormerVolumes::Adopt };
+        let recovery = from_archive.then(|| Ok(source()));
         Self {
-            observed,
+            observed: Observed { when_scaled, former, recovery, ..observed(3) },
+            from_archive,
+            restored: BTreeMap::new(),
+            replayed: BTreeSet::new(),
             created: 0,
             used: BTreeSet::new(),
             started: BTreeSet::new(),
@@ -105,6 +122,7 @@ impl Model {
             match membership.is(serial, failover.target.as_ref()) {
                 _ if self.observed.is_fenced(serial) => InstanceState::Fenced,
                 true => InstanceState::Primary,
+                false if self.is_restoring(serial) => InstanceState::Restore,
                 false if is_sealed => InstanceState::Sealed,
                 false => InstanceState::Standby,
             }
@@ -142,6 +160,32 @@ impl Model {
         self.observed.reports = reports;
     }
 
+    /// Returns whether a member has restored a backup, and not replayed all WAL.
+    fn is_restoring(&self, serial: Serial) -> bool {
+        let volume = self.observed.volumes.get(&serial).map(|volume| &volume.uid);
+        self.restored.get(&self.observed.cluster_uid) == volume
+            && volume.is_some_and(|volume| !self.replayed.contains(volume))
+    }
+
+    /// Lets the first member go on with the recovery, as far as its Pod runs. Returns whether it does.
+    fn recover(&mut self) -> bool {
+        let membership = &self.observed.membership;
+        let first = membership.bootstrap.as_ref().filter(|_| membership.is_recovering());
+        let Some(uid) = first.map(|first| first.volume_uid.clone()) else { return false };
+        let is_first = |serial: &Serial| self.observed.volumes.get(serial).is_some_and(|it| it.uid == uid);
+        let mut pods = self.observed.pods.iter().filter(|(_, pod)| pod.is_ready && !pod.is_terminating);
+        if !pods.any(|(serial, _)| is_first(serial)) {
+            return false;
+        }
+        if self.data.insert(uid.clone()) {
+            let restored =
+                self.restored.entry(self.observed.cluster_uid.clone()).or_insert_with(|| uid.clone());
+            assert_eq!(*restored, uid, "a backup was restored to two volumes");
+            return true;
+        }
+        self.replayed.insert(uid)
+    }
+
     /// Lets the target create the database, and the others copy it.
     fn copy(&mut self) {
         let membership = &self.observed.membership;
@@ -152,7 +196,8 @@ impl Model {
             let Some(volume) = self.observed.volumes.get(serial) else { continue };
             if creates(*serial) && self.data.insert(volume.uid.clone()) {
                 self.databases.insert(volume.uid.clone());
-            } else if failover.current.is_some() || !membership.is_adopting() {
+            } else if failover.current.is_some() || !(membership.is_adopting() || membership.is_recovering())
+            {
                 self.data.insert(volume.uid.clone());
             }
         }
@@ -170,14 +215,19 @@ impl Model {
         }
         self.lives += 1;
         self.sealed.clear();
-        let size = self.observed.size;
-        let fresh = observed(size);
+        let Observed { size, when_scaled, former, .. } = self.observed;
         self.observed = Observed {
-            cluster_uid: format!("u-{}", self.lives),
-            when_scaled: self.observed.when_scaled,
+            cluster_uid: format!("c-{}", self.lives),
+            when_scaled,
+            former,
+            recovery: self.from_archive.then(|| Ok(source())),
             volumes: std::mem::take(&mut self.observed.volumes),
-            ..fresh
+            ..observed(size)
         };
+        if self.from_archive {
+            // Another copy of the database, which archives elsewhere.
+            self.claims.clear();
+        }
         self.observed.volumes.values_mut().for_each(|volume| volume.is_ours = false);
     }
 
@@ -246,6 +296,12 @@ impl Model {
                 self.observed.fence = Fence::parse(member.map(name).as_deref());
             }
             Event::Recreate => self.recreate(),
+            Event::Recover => drop(self.recover()),
+            Event::Find(is_found) if self.from_archive => {
+                let missing = RecoveryProblem::NoBackup("first".to_owned());
+                self.observed.recovery = Some(if is_found { Ok(source()) } else { Err(missing) });
+            }
+            Event::Find(_) => {}
         }
     }
 
@@ -289,6 +345,7 @@ impl Model {
             });
             assert_eq!(silent.count(), 0, "a member was not asked: {decision:?}");
         }
+        self.check_recovery(decision);
         if self.observed.primary_is_listed() {
             assert_eq!(decision.membership.failover.target, before.failover.target, "{decision:?}");
         }
@@ -306,6 +363,25 @@ impl Model {
                 let is_replaced = !is_leaving && self.observed.is_ready(*serial);
                 assert!(!is_replaced || self.may_be_replaced(*serial, &decision.membership), "{decision:?}");
             }
+        }
+    }
+
+    /// A recovery begins once, from one archive, and never again after its end. Only a member that has
+    /// reached its end is promoted.
+    fn check_recovery(&self, decision: &Decision) {
+        let (before, next) = (&self.observed.membership, &decision.membership);
+        assert_eq!(next.recovery.is_some(), self.from_archive && !next.members.is_empty(), "{decision:?}");
+        if let (Some(known), Some(recovery)) = (&before.recovery, &next.recovery) {
+            assert!(recovery.done || !known.done, "the recovery begins again: {decision:?}");
+            let unchanged = RecoveryStatus { done: known.done, ..recovery.clone() };
+            assert_eq!(unchanged, *known, "the source of the recovery changes");
+        }
+        if next.is_recovering()
+            && let Some(target) = next.failover.target.as_ref()
+        {
+            let volume = next.members.iter().find(|member| next.is(member.serial, Some(target)));
+            let volume = volume.and_then(|member| member.volume_uid.as_ref());
+            assert!(volume.is_some_and(|uid| self.replayed.contains(uid)), "{target} has no database");
         }
     }
 
@@ -375,7 +451,7 @@ impl Model {
             }
             Action::ForgetForced(_) => panic!("nobody has forced a promotion"),
             Action::Seal(serial, epoch) => {
-                if self.observed.reports.contains_key(&serial) {
+                if self.observed.reports.contains_key(&serial) && !self.is_restoring(serial) {
                     self.sealed.insert(serial, epoch);
                 }
             }
@@ -404,10 +480,12 @@ impl Model {
         // Nobody waits for a member that does not exist.
         self.observed.switchover.request = None;
         self.observed.fence = Fence::default();
+        self.happen(&Event::Find(true));
         for _ in 0..200 {
             self.happen(&Event::Collect);
             self.observed.pods.values_mut().for_each(|pod| pod.is_ready = !pod.is_finished);
-            if !self.reconcile(usize::MAX) {
+            let recovers = self.recover();
+            if !self.reconcile(usize::MAX) && !recovers {
                 return;
             }
         }
@@ -422,9 +500,10 @@ proptest! {
     fn interrupted_reconciles_converge_and_keep_the_guarantees(
         events in vec(event(), 0..80),
         deletes in any::<bool>(),
+        from_archive in any::<bool>(),
     ) {
         let when_scaled = if deletes { RetentionPolicy::Delete } else { RetentionPolicy::Retain };
-        let mut model = Model::new(when_scaled);
+        let mut model = Model::new(when_scaled, from_archive);
         for event in &events {
             model.happen(event);
         }
@@ -433,7 +512,9 @@ proptest! {
         prop_assert_eq!(observed.membership.members.len(), observed.size);
         let members: BTreeSet<_> = observed.membership.members.iter().map(|member| member.serial).collect();
         prop_assert_eq!(&observed.pods.keys().copied().collect::<BTreeSet<_>>(), &members);
-        prop_assert_eq!(model.databases.len(), 1, "volumes with a database of their own");
+        prop_assert_eq!(model.databases.len(), usize::from(!from_archive), "volumes with a database of their own");
+        prop_assert_eq!(model.restored.contains_key(&observed.cluster_uid), from_archive);
+        prop_assert!(observed.membership.recovery.as_ref().is_none_or(|recovery| recovery.done));
         let volumes: BTreeSet<_> = observed.volumes.keys().copied().collect();
         if deletes && model.lives > 1 {
             // One that was to be deleted when the cluster was deleted stays.

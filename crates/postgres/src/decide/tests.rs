@@ -666,8 +666,8 @@ fn full_members_are_not_asked_while_others_are_about_to_answer() {
     assert_eq!(decide(&observed).actions, [Action::Seal(1, 2)]);
 }
 
-/// Returns a new cluster that recovers from an archive.
-fn recovering() -> Observed {
+/// Returns the archive of another cluster.
+pub(super) fn source() -> RecoveryStatus {
     let secret = |key: &str| serde_json::json!({"name": "store", "key": key});
     let source = serde_json::json!({
         "objectStore": {
@@ -677,7 +677,12 @@ fn recovering() -> Observed {
     });
     let source =
         serde_json::from_value(serde_json::json!({"done": false, "objectStore": source["objectStore"]}));
-    Observed { recovery: Some(Ok(source.unwrap())), ..observed(1) }
+    source.unwrap()
+}
+
+/// Returns a new cluster that recovers from an archive.
+fn recovering() -> Observed {
+    Observed { recovery: Some(Ok(source())), ..observed(1) }
 }
 
 #[test]

@@ -30,6 +30,8 @@ use crate::{
     children::key,
     claims,
     decide::{Action, Decision, MemberPod, Volume},
+    error::Error,
+    live_owner::LiveOwner,
     membership::Serial,
     record::VolumeRecord,
     reports::Source,
@@ -126,6 +128,11 @@ impl MemberObjects {
             .collect()
     }
 
+    /// Returns the reader and writer of clusters.
+    pub(crate) fn clusters(&self) -> &Writer<PostgresCluster> {
+        &self.clusters
+    }
+
     /// Reads a cluster from the API server. Returns `None` if it no longer exists.
     ///
     /// # Errors
@@ -142,15 +149,29 @@ impl MemberObjects {
     /// no Pod is created.
     ///
     /// # Errors
-    /// Returns an error if the API server denies the write or cannot be reached.
+    /// Returns an error if the API server denies the write or cannot be reached, or if something is to be
+    /// created for a deleted cluster.
     pub(crate) async fn perform(
         &self,
-        cluster: &PostgresCluster,
-        owner: &Owner,
+        owner: &LiveOwner<'_>,
+        images: Option<&MemberImages<'_>>,
+        decision: &Decision,
+        action: &Action,
+    ) -> Result<(), Error> {
+        if matches!(action, Action::CreateVolume(_) | Action::CreatePod(_)) {
+            owner.confirm().await?;
+        }
+        self.write(owner, images, decision, action).await.map_err(Error::from_write)
+    }
+
+    async fn write(
+        &self,
+        owner: &LiveOwner<'_>,
         images: Option<&MemberImages<'_>>,
         decision: &Decision,
         action: &Action,
     ) -> Result<(), WriteError> {
+        let LiveOwner { cluster, owner, .. } = owner;
         match action {
             Action::CreateVolume(serial) => {
                 self.create_volume(cluster, *serial, &decision.record.with_member(*serial)).await

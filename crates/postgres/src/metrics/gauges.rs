@@ -5,9 +5,10 @@ use operator_core::{
     conditions::is_true,
     metrics::{Gauge, GaugeSamples},
 };
+use postgres_model::metrics::label_value;
 
 use crate::{
-    api::{Phase, PostgresCluster},
+    api::PostgresCluster,
     condition_types::{ARCHIVING, AVAILABLE, BACKUP_RECENT, DATA_SAFE, STORAGE_HEALTHY},
 };
 
@@ -114,12 +115,6 @@ fn samples(cluster: &PostgresCluster) -> [Option<(Vec<String>, f64)>; 9] {
         condition(ARCHIVING).filter(|_| cluster.spec.backup.is_some()),
         condition(STORAGE_HEALTHY),
     ]
-}
-
-/// Returns the phase as in the API.
-fn label_value(phase: Phase) -> String {
-    let value = serde_json::to_value(phase).ok();
-    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]

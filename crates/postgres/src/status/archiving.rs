@@ -47,10 +47,13 @@ fn known(cluster: &PostgresCluster) -> Option<NewCondition> {
     })
 }
 
-/// Updates what the primary reports about the archive.
+/// Updates what is known about the backups, and what the primary reports about the archive.
 pub(super) fn update(observed: &Observation<'_>, status: &mut PostgresClusterStatus) {
     status.last_backup.clone_from(&observed.backups.last);
     status.schedules.clone_from(&observed.backups.schedules);
+    if let (Some(recovery), Some(first)) = (&mut status.recovery, &observed.backups.first) {
+        recovery.first_backup.clone_from(first);
+    }
     let Some(report) = report(observed) else { return };
     if let Some(last) = &report.last_archived {
         status.last_archived.clone_from(last);

@@ -1,10 +1,12 @@
 //! What the API server refuses, with which message.
 
+use std::path::Path;
+
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use postgres::PostgresBackup;
+use postgres::{PostgresBackup, PostgresCluster};
 use serde_json::{Value, json};
 
 use crate::support::TestEnv;
@@ -79,6 +81,11 @@ async fn invalid_backups_are_refused_with_the_rule() {
         (with("url", json!("https://backups")), "url must be s3:// with a bucket"),
         (with("url", json!("s3://b")), "url must be s3:// with a bucket"),
         (with("url", json!("s3://backups/a b")), "url must be s3:// with a bucket"),
+        (with("url", json!("s3://backups/../other")), "url must not contain '..'"),
+        (with("url", json!("s3://backups/..")), "url must not contain '..'"),
+        (with("url", json!("s3://back..ups/eu")), "url must not contain '..'"),
+        (with("url", json!("s3://backups/./eu")), "'.' as a part of the prefix"),
+        (with("url", json!("s3://backups/.")), "'.' as a part of the prefix"),
         (with("endpoint", json!("http://store/path")), "endpoint must be http:// or https://"),
         (with("endpoint", json!("file:///etc")), "endpoint must be http:// or https://"),
         (with("region", json!("EU West")), "region must contain only"),
@@ -125,6 +132,76 @@ async fn invalid_recoveries_are_refused_with_the_rule() {
         let spec = json!({"bootstrap": {"recovery": recovery}});
         let error = env.create("db", spec).await.unwrap_err().to_string();
         assert!(error.contains(message), "{recovery}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn malformed_recoveries_are_refused_by_the_schema() {
+    let env = TestEnv::new().await;
+    let key = json!({"name": "s3", "key": "id"});
+    let from = |field: &str, value: Value| {
+        let mut store = json!({
+            "url": "s3://backups/eu", "serverName": "old",
+            "credentials": {"accessKeyID": key, "secretAccessKey": key},
+        });
+        store[field] = value;
+        json!({"source": {"objectStore": store}})
+    };
+    let of = |system: Value| {
+        let mut recovery = from("serverName", json!("old"));
+        recovery["source"]["systemID"] = system;
+        recovery
+    };
+    let to = |field: &str, value: Value| json!({"backupName": "first", "target": {field: value}});
+    let system = "systemID must be the decimal number that pg_controldata prints";
+    let moment = "time must be in the years 1970 to 9998";
+    for (recovery, message) in [
+        (of(json!("x")), "systemID in body should match"),
+        (of(json!("")), "systemID in body should match"),
+        (of(json!("-7")), "systemID in body should match"),
+        (of(json!("0")), system),
+        (of(json!("007")), system),
+        (of(json!("18446744073709551616")), system),
+        (of(json!(7)), "must be of type string"),
+        (to("timeline", json!(0)), "should be greater than or equal to 1"),
+        (to("timeline", json!(-1)), "should be greater than or equal to 1"),
+        (to("timeline", json!(4_294_967_296_u64)), "should be less than or equal to 4294967295"),
+        (to("timeline", json!("latest")), "must be of type integer"),
+        (to("lsn", json!("zz")), "lsn in body should match"),
+        (to("lsn", json!("")), "lsn in body should match"),
+        (to("lsn", json!("0/123456789")), "lsn in body should match"),
+        (to("time", json!("yesterday")), "time in body must be of type date-time"),
+        (to("time", json!("")), "time in body must be of type date-time"),
+        (to("time", json!("2026-02-31T10:00:00Z")), "target.time"),
+        (to("time", json!("2026-11-25T10:00:00x5Z")), "target.time"),
+        (to("time", json!("9999-12-31T23:59:59Z")), moment),
+        (to("time", json!("1969-12-31T23:59:59Z")), moment),
+        (json!({"backupName": ""}), "should be at least 1 chars long"),
+        (json!({"backupName": "", "source": {}}), "objectStore: Required value"),
+        (from("url", json!("")), "url must be s3:// with a bucket"),
+        (from("url", json!("s3://backups/../other")), "url must not contain '..'"),
+        (from("serverName", json!("")), "should be at least 1 chars long"),
+        (from("serverName", json!("old/../other")), "serverName must be a DNS subdomain"),
+    ] {
+        let spec = json!({"bootstrap": {"recovery": recovery}});
+        let error = env.create_raw("db", spec).await.map(drop).unwrap_err().to_string();
+        assert!(error.contains(message), "{recovery}: {error}");
+    }
+    let greatest = of(json!("18446744073709551615"));
+    let spec = json!({"paused": true, "bootstrap": {"recovery": greatest}});
+    let created = env.create_raw("db", spec).await.unwrap();
+    let read: PostgresCluster = created.try_parse().unwrap();
+    let recovery = read.spec.bootstrap.recovery.unwrap();
+    assert_eq!(recovery.source.unwrap().system_id.unwrap().0, u64::MAX);
+}
+
+#[tokio::test]
+async fn samples_are_accepted() {
+    let _env = TestEnv::new().await;
+    let cluster = cluster::shared().await.unwrap();
+    for folder in ["postgres", "postgres-backups"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(folder);
+        cluster.kubectl(&["apply", "--dry-run=server", "-f", path.to_str().unwrap()]).await.unwrap();
     }
 }
 

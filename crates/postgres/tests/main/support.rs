@@ -3,7 +3,7 @@
 use cluster::TestNamespace;
 use kube::{
     Api, Client, CustomResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use postgres::{PostgresBackup, PostgresCluster};
 use serde_json::{Value, json};
@@ -32,6 +32,17 @@ impl TestEnv {
         });
         let cluster = serde_json::from_value(cluster).unwrap();
         self.api.create(&PostParams::default(), &cluster).await
+    }
+
+    /// Creates a cluster with fields that the types of this program may not have.
+    pub(crate) async fn create_raw(&self, name: &str, spec: Value) -> kube::Result<DynamicObject> {
+        let cluster = json!({
+            "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresCluster",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let resource = ApiResource::erase::<PostgresCluster>(&());
+        let api = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        api.create(&PostParams::default(), &serde_json::from_value(cluster).unwrap()).await
     }
 
     /// Changes fields of the spec.

@@ -1,13 +1,10 @@
 //! LimitRanges of a namespace.
 
+use capsule::api::{names::LIMIT_RANGE_LABEL, v1beta2::LimitRanges};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, LimitRangeSpec};
 
 use super::{Child, apply_meta, indexed_meta};
-use crate::{
-    api::{names::LIMIT_RANGE_LABEL, v1beta2::LimitRanges},
-    quantities::normalize,
-    quota::Resources,
-};
+use crate::{quantities::normalize, quota::Resources};
 
 /// Returns the LimitRanges of a namespace.
 pub fn limit_ranges(tenant: &str, namespace: &str, ranges: &LimitRanges) -> Vec<LimitRange> {

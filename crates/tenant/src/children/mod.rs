@@ -11,6 +11,7 @@ mod role_binding;
 
 use std::collections::BTreeMap;
 
+use capsule::api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL, OBJECT_TENANT_LABEL};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use operator_core::labels;
 
@@ -20,7 +21,6 @@ pub use self::{
     resource_quota::{namespace_quota, tenant_quota},
     role_binding::{Binding, role_bindings},
 };
-use crate::api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL, OBJECT_TENANT_LABEL};
 
 /// Kind of object that a Tenant manages in its namespaces. `self` is the desired object.
 pub trait Child: Sized {

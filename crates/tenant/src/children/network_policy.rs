@@ -1,15 +1,15 @@
 //! NetworkPolicies of a namespace.
 
+use capsule::{
+    api::{names::NETWORK_POLICY_LABEL, v1beta2::NetworkPolicies},
+    cidr,
+};
 use k8s_openapi::{
     api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
 use super::{Child, apply_meta, indexed_meta};
-use crate::{
-    api::{names::NETWORK_POLICY_LABEL, v1beta2::NetworkPolicies},
-    cidr,
-};
 
 /// Returns the NetworkPolicies of a namespace, with canonical CIDRs.
 pub fn network_policies(tenant: &str, namespace: &str, policies: &NetworkPolicies) -> Vec<NetworkPolicy> {

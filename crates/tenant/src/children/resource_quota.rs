@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use capsule::api::names::{QUOTA_HARD_ANNOTATION, QUOTA_USED_ANNOTATION, RESOURCE_QUOTA_LABEL};
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 
 use super::{Child, apply_meta, indexed_meta};
 use crate::{
-    api::names::{QUOTA_HARD_ANNOTATION, QUOTA_USED_ANNOTATION, RESOURCE_QUOTA_LABEL},
     quantities::normalize,
     quota::{Division, Resources},
 };

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use capsule::api::names::ROLE_BINDING_LABEL;
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 
 use super::{Child, apply_meta, meta};
-use crate::{
-    api::names::ROLE_BINDING_LABEL,
-    role_binding_name::{role_binding_hash, role_binding_name},
-};
+use crate::role_binding_name::{role_binding_hash, role_binding_name};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

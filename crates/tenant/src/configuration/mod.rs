@@ -3,7 +3,9 @@
 //! - `users`: who may own Tenants (pure)
 //! - `roles`: desired ClusterRoles of owners and their binding (pure), applied by `rbac_objects`
 //! - `status`: status of the configuration and of each `TenantOwner` (pure)
+//! - `proxy`: status of each `ProxySetting` and `GlobalProxySettings`
 
+mod proxy;
 mod rbac_objects;
 pub(crate) mod roles;
 mod status;
@@ -11,8 +13,19 @@ pub mod users;
 
 use std::sync::Arc;
 
+use capsule::{
+    api::{
+        names::{DELETER_ROLE, PROVISIONER_ROLE},
+        proxy_settings::{GlobalProxySettings, ProxySetting},
+        v1beta2::{
+            CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, Tenant, TenantOwner, UserSpec,
+        },
+    },
+    owners::{OwnerSelectors, is_relevant_change},
+};
 use k8s_openapi::{
     api::{
+        authorization::v1::SubjectAccessReview,
         core::v1::Namespace,
         rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
@@ -30,20 +43,14 @@ use operator_core::{
 };
 
 use self::{
+    proxy::ProxySettingsStatuses,
     rbac_objects::RbacObjects,
     roles::{ownership_mark, roles},
     status::{Report, ineffective_status, owner_status, status},
     users::users,
 };
 use crate::{
-    api::{
-        names::{DELETER_ROLE, PROVISIONER_ROLE},
-        v1beta2::{
-            CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, Tenant, TenantOwner, UserSpec,
-        },
-    },
     failure::{Failure, Failures},
-    owners::{OwnerSelectors, is_relevant_change},
     reasons::{RECONCILE_FAILED, STATUS_UPDATE_FAILED},
     spec_patterns,
 };
@@ -57,12 +64,15 @@ pub enum Error {
     /// A status could not be written.
     #[error(transparent)]
     Status(#[from] WriteError),
+    /// The API server did not say what the proxy may do.
+    #[error("cannot ask the API server which kinds of GlobalProxySettings the proxy may list")]
+    ProxyRights(#[from] kube::Error),
 }
 
 impl ReconcileError for Error {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Incomplete(_) => RECONCILE_FAILED,
+            Self::Incomplete(_) | Self::ProxyRights(_) => RECONCILE_FAILED,
             Self::Status(_) => STATUS_UPDATE_FAILED,
         }
     }
@@ -80,6 +90,7 @@ pub struct ConfigurationController {
     bindings: RbacObjects<ClusterRoleBinding>,
     status: StatusWriter<CapsuleConfiguration>,
     owner_status: StatusWriter<TenantOwner>,
+    proxy: ProxySettingsStatuses,
 }
 
 impl Controller for ConfigurationController {
@@ -93,6 +104,12 @@ impl Controller for ConfigurationController {
             rule::<CapsuleConfiguration>(UPDATE).subresource("status"),
             rule::<TenantOwner>(GET | LIST | WATCH),
             rule::<TenantOwner>(UPDATE).subresource("status"),
+            rule::<ProxySetting>(GET | LIST | WATCH),
+            rule::<ProxySetting>(UPDATE).subresource("status"),
+            rule::<GlobalProxySettings>(GET | LIST | WATCH),
+            rule::<GlobalProxySettings>(UPDATE).subresource("status"),
+            // Whether the proxy may list the kinds of GlobalProxySettings.
+            rule::<SubjectAccessReview>(CREATE),
             rule::<Tenant>(LIST | WATCH),
             rule::<ClusterRole>(GET | LIST | WATCH | CREATE),
             rule::<ClusterRole>(UPDATE | DELETE).named([PROVISIONER_ROLE, DELETER_ROLE]),
@@ -105,7 +122,7 @@ impl Controller for ConfigurationController {
     }
 
     fn crds() -> Vec<CustomResourceDefinition> {
-        vec![CapsuleConfiguration::crd()]
+        vec![CapsuleConfiguration::crd(), ProxySetting::crd(), GlobalProxySettings::crd()]
     }
 
     fn default_objects() -> Vec<CapsuleConfiguration> {
@@ -122,8 +139,12 @@ impl Controller for ConfigurationController {
     }
 
     fn build(builder: &mut ControllerBuilder<'_, CapsuleConfiguration>) -> Self {
+        let proxy = ProxySettingsStatuses::build(builder);
         let tenants = builder.informer::<Tenant>(Selection::All);
-        builder.watches(&tenants, |change| configuration_if(changes_owners(change)));
+        let settings = proxy.settings().clone();
+        builder.watches(&tenants, move |change| {
+            configuration_if(changes_owners(change) || ProxySettingsStatuses::concerns(&settings, change))
+        });
         let owners = builder.informer::<TenantOwner>(Selection::All);
         builder.watches(&owners, |change| configuration_if(is_relevant_change(change)));
         Self {
@@ -133,6 +154,7 @@ impl Controller for ConfigurationController {
             owner_status: builder.status_of(&owners, |_| {}, |_| configuration_if(true)),
             tenants,
             owners,
+            proxy,
         }
     }
 
@@ -154,8 +176,9 @@ impl Controller for ConfigurationController {
         let report = Report { users, tenants: names, failure: failures.to_string() };
         let updated = self.status.write(&configuration, |current| status(current, &report, now)).await?;
         let updated = updated.and(self.update_owner_statuses(&owners, &tenants, now).await?);
+        let proxied = self.proxy.update(&tenants, now).await?;
         if failures.is_empty() || updated != Outcome::Done {
-            return Ok(updated);
+            return Ok(updated.and(proxied));
         }
         Err(Error::Incomplete(failures))
     }

@@ -1,5 +1,6 @@
 //! Creates, updates, and prunes the ClusterRoles of owners and their ClusterRoleBinding.
 
+use capsule::api::v1beta2::CapsuleConfiguration;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::ResourceExt;
 use operator_core::{
@@ -14,7 +15,6 @@ use super::{
     configuration_if,
     roles::{RbacObject, ownership_mark, without_extra_subjects},
 };
-use crate::api::v1beta2::CapsuleConfiguration;
 
 /// RBAC objects of one kind that the controller manages.
 pub(super) struct RbacObjects<K> {

@@ -2,6 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capsule::{
+    api::{
+        names::{CONFIGURATION_ANNOTATION, CREATED_BY_LABEL, DELETER_ROLE, PROVISIONER_ROLE},
+        v1beta2::{CONFIGURATION_NAME, RbacConfiguration, Tenant, UserSpec},
+    },
+    owners::{OwnerError, kind_and_name, subject},
+};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding, RoleRef, Subject,
 };
@@ -12,14 +19,6 @@ use operator_core::{
     owner::{Owner, controller_of},
 };
 use serde::Serialize;
-
-use crate::{
-    api::{
-        names::{CONFIGURATION_ANNOTATION, CREATED_BY_LABEL, DELETER_ROLE, PROVISIONER_ROLE},
-        v1beta2::{CONFIGURATION_NAME, RbacConfiguration, Tenant, UserSpec},
-    },
-    owners::{OwnerError, kind_and_name, subject},
-};
 
 /// Value of [`CREATED_BY_LABEL`] on the ClusterRoles of Capsule.
 const CREATED_BY: &str = "rbac-controller";
@@ -199,7 +198,7 @@ mod tests {
     use serde_json::{Value, json, to_value};
 
     use super::*;
-    use crate::api::v1beta2::OwnerKind;
+    use capsule::api::v1beta2::OwnerKind;
 
     fn desired(users: Value) -> Roles {
         let users: Vec<UserSpec> = serde_json::from_value(users).unwrap();

@@ -1,16 +1,18 @@
 //! Status of the `CapsuleConfiguration` and of `TenantOwner`s. Pure.
 
+use capsule::{
+    api::v1beta2::{
+        CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
+        NodeMetadata, Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
+    },
+    owners::{OwnerSelectors, subject},
+};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use operator_core::conditions::{NewCondition, READY, set_conditions};
 use serde_json::Value;
 
 use crate::{
-    api::v1beta2::{
-        CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
-        NodeMetadata, Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
-    },
-    owners::{OwnerSelectors, subject},
     reasons::{FAILED, NOT_IN_EFFECT, SUCCEEDED},
     unsupported_fields::{condition, is_blank},
 };

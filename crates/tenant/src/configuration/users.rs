@@ -1,6 +1,6 @@
 //! Users who may own Tenants. Pure.
 
-use crate::api::v1beta2::{CapsuleConfigurationSpec, TenantOwner, UserSpec};
+use capsule::api::v1beta2::{CapsuleConfigurationSpec, TenantOwner, UserSpec};
 
 /// Returns the users who may own Tenants, sorted and each once: the users in the configuration, and
 /// every `TenantOwner` that is aggregated.

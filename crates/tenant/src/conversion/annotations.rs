@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use capsule::api::v1beta2::{OwnerKind, ProxyKind, ProxyOperation};
 use kube::ResourceExt;
 
 use super::ConversionError;
-use crate::api::v1beta2::{OwnerKind, ProxyKind, ProxyOperation};
 
 /// Part of the key of every annotation that a conversion reads.
 const DOMAIN: &str = "capsule.clastix.io";

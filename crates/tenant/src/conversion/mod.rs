@@ -15,11 +15,11 @@ mod lossless;
 mod v1alpha1;
 mod v1beta1;
 
+use capsule::api::{self, v1beta2::Tenant};
 use operator_core::admission::{Conversion, MemoryEstimate, Version};
 
 use self::annotations::check_entries;
 use self::convertible::{Convertible, convertible_parts, transform};
-use crate::api::{self, v1beta2::Tenant};
 
 /// Prefix of the annotations with preserved fields. The version of the fields follows.
 const PRESERVED_PREFIX: &str = "conversion.ensemble/";

@@ -2,6 +2,15 @@
 
 use std::collections::HashSet;
 
+use capsule::api::{
+    v1alpha1::{self as old, Classes, Owner},
+    v1beta1 as middle,
+    v1beta2::{
+        self as new, AdditionalMetadata, AllowedList, AllowedServices, HostnameCollisionScope, LimitRanges,
+        NetworkPolicies, ProxyOperation, ProxySettings, PullPolicy, QuotaScope, ResourceQuotas,
+        ServiceOptions,
+    },
+};
 use kube::{Resource, ResourceExt};
 
 use super::{
@@ -12,15 +21,6 @@ use super::{
         is_entry,
     },
     v1beta1,
-};
-use crate::api::{
-    v1alpha1::{self as old, Classes, Owner},
-    v1beta1 as middle,
-    v1beta2::{
-        self as new, AdditionalMetadata, AllowedList, AllowedServices, HostnameCollisionScope, LimitRanges,
-        NetworkPolicies, ProxyOperation, ProxySettings, PullPolicy, QuotaScope, ResourceQuotas,
-        ServiceOptions,
-    },
 };
 
 /// Converts a Tenant from `v1alpha1` to `v1beta2`.

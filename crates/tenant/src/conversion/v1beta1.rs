@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
+use capsule::api::{
+    v1beta1 as old,
+    v1beta2::{self as new, AllowedList, DefaultAllowedList, ForbiddenList, TenantState},
+};
 use kube::ResourceExt;
 
 use super::annotations::{
     AT, Annotations, CLUSTER_ROLES, CORDON, CORDON_ENABLED, DENY_WILDCARD, FORBIDDEN_ANNOTATIONS,
     FORBIDDEN_ANNOTATIONS_REGEXP, FORBIDDEN_LABELS, FORBIDDEN_LABELS_REGEXP, PROTECTED, V1BETA1, entries,
-};
-use crate::api::{
-    v1beta1 as old,
-    v1beta2::{self as new, AllowedList, DefaultAllowedList, ForbiddenList, TenantState},
 };
 
 /// Maximum length of the name part of an annotation key.

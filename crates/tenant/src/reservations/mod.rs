@@ -20,13 +20,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use capsule::api::v1beta2::{Reservation, Tenant, TenantStatus};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::{SignedDuration, Timestamp},
 };
 use operator_core::kind::uid;
-
-use crate::api::v1beta2::{Reservation, Tenant, TenantStatus};
 
 /// Validity of a reservation: longer than the API server takes for any request.
 const RESERVATION_TTL: Duration = Duration::from_mins(1);

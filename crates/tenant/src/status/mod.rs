@@ -5,6 +5,13 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capsule::{
+    api::v1beta2::{
+        AvailableClasses, Metadata, OwnerStatus, Reservation, Space, Tenant, TenantSpec, TenantState,
+        TenantStatus,
+    },
+    membership::MembershipError,
+};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use kube::ResourceExt;
 use operator_core::{
@@ -13,13 +20,8 @@ use operator_core::{
 };
 
 use crate::{
-    api::v1beta2::{
-        AvailableClasses, Metadata, OwnerStatus, Reservation, Space, Tenant, TenantSpec, TenantState,
-        TenantStatus,
-    },
     condition_types::{CORDONED, TERMINATING},
     failure::Failures,
-    membership::MembershipError,
     namespaces::MemberNamespaces,
     plan::{Plan, last_applied_metadata},
     reasons::{self, ACTIVE, FAILED, PENDING_UNMANAGED_CONTENT, RECONCILING, SUCCEEDED},

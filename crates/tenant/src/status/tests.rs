@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use capsule::owners::OwnerError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use operator_core::conditions::{find, is_true};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{owners::OwnerError, plan::plan, quota::Resources};
+use crate::{plan::plan, quota::Resources};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+use capsule::{
+    api::v1beta2::Tenant,
+    class_filter::{ClassFilter, ClassFilterCache, ClassFilters},
+};
 use k8s_openapi::api::{
     core::v1::PersistentVolumeClaim,
     networking::v1::{Ingress, IngressClass},
@@ -22,10 +26,6 @@ use operator_core::{
 use super::{
     in_tenants,
     tenant_resolver::{ResolveError, TenantResolver, wait_for_cache},
-};
-use crate::{
-    api::v1beta2::Tenant,
-    class_filter::{ClassFilter, ClassFilterCache, ClassFilters},
 };
 
 /// Deprecated alternative to `spec.ingressClassName`.

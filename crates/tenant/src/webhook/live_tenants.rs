@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use capsule::{api::v1beta2::Tenant, syntax::is_subdomain};
 use kube::{Api, Client, ResourceExt};
 use operator_core::{
     admission::{BoxError, Denial},
@@ -23,8 +24,6 @@ use operator_core::{
 };
 use parking_lot::Mutex;
 use tokio::time::sleep_until;
-
-use crate::{api::v1beta2::Tenant, syntax::is_subdomain};
 
 /// Rate limit for reads of single Tenants.
 const READS: Rate = Rate { burst: 100, interval: Duration::from_millis(20) };

@@ -3,6 +3,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use capsule::{
+    api::v1beta2::{CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, Tenant, TenantOwner},
+    membership,
+    owner_indexes::{OwnerIndexes, Subject, key},
+    owners::kind_and_name,
+    subjects::{Relations, Requester, Role, owns, role},
+};
 use k8s_openapi::api::{
     authentication::v1::UserInfo,
     core::v1::Namespace,
@@ -17,16 +24,7 @@ use operator_core::{
 };
 
 use super::live_tenants::{LiveError, LiveTenants};
-use crate::{
-    api::v1beta2::{
-        CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, OwnerKind, Tenant, TenantOwner,
-        UserSpec,
-    },
-    configuration::roles::{is_deleter, is_provisioner},
-    membership,
-    owners::kind_and_name,
-    subjects::{Relations, Requester, Role, owns, role},
-};
+use crate::configuration::roles::{is_deleter, is_provisioner};
 
 /// Maximum number of Tenants that a valid request references: label and owner reference, in the old
 /// and the new namespace.
@@ -35,9 +33,8 @@ const MAX_REFERENCED_TENANTS: usize = 4;
 /// Looks up users and Tenants.
 pub(super) struct Lookups {
     tenants: Informer<Tenant>,
-    tenants_by_owner: Index<Tenant, Subject>,
+    owners: OwnerIndexes,
     configurations: Informer<CapsuleConfiguration>,
-    owners: Index<TenantOwner, Subject>,
     namespaces: Informer<Namespace>,
     cluster_role_bindings: Index<ClusterRoleBinding, Subject>,
     role_bindings: Index<RoleBinding, Subject>,
@@ -45,9 +42,6 @@ pub(super) struct Lookups {
     live: LiveTenants,
     manager_namespace: String,
 }
-
-/// Index key: kind and name of a subject.
-type Subject = (OwnerKind, String);
 
 /// The context in which a request is validated.
 #[derive(Clone, Debug)]
@@ -79,16 +73,10 @@ impl Lookups {
         let role_bindings = caches.informer::<RoleBinding>(Selection::Managed);
         let role_subjects =
             |binding: &RoleBinding| binding.subjects.iter().flatten().filter_map(kind_and_name).collect();
-        let listed_owners = |tenant: &Tenant| {
-            tenant.spec.owners.iter().map(|owner| (owner.kind, owner.name.clone())).collect()
-        };
         Self {
-            tenants_by_owner: tenants.store().index(listed_owners),
+            owners: OwnerIndexes::new(&tenants, &owners),
             tenants,
             configurations: caches.informer(Selection::All),
-            owners: owners
-                .store()
-                .index(|owner: &TenantOwner| vec![(owner.spec.kind, owner.spec.name.clone())]),
             namespaces: caches.informer(Selection::All),
             cluster_role_bindings: cluster_role_bindings.store().index(cluster_role_subjects),
             role_bindings: role_bindings.store().index(role_subjects),
@@ -116,12 +104,15 @@ impl Lookups {
         tenant_names: &[String],
     ) -> Result<AdmissionContext, BoxError> {
         let person = Requester::of(user);
-        let tenant_owners = self.tenant_owners(&person);
+        let tenant_owners = self.owners.tenant_owners(&person);
         let configuration = self.configuration();
         let role = self.role_of(&person, &configuration, &tenant_owners).await?;
         let referenced = tenant_names.iter().filter_map(|name| self.tenant(name)).map(by_name).collect();
-        let owned =
-            if role == Role::CapsuleUser { self.owned(&person, &tenant_owners) } else { BTreeMap::new() };
+        let owned = if role == Role::CapsuleUser {
+            self.owners.owned(&person, &tenant_owners)
+        } else {
+            BTreeMap::new()
+        };
         Ok(AdmissionContext {
             user: person.name().to_owned(),
             role,
@@ -138,7 +129,7 @@ impl Lookups {
     /// Same as for [`context`](Self::context).
     pub(super) async fn role(&self, user: &UserInfo) -> Result<Role, BoxError> {
         let person = Requester::of(user);
-        self.role_of(&person, &self.configuration(), &self.tenant_owners(&person)).await
+        self.role_of(&person, &self.configuration(), &self.owners.tenant_owners(&person)).await
     }
 
     async fn role_of(
@@ -165,7 +156,7 @@ impl Lookups {
         is_new: bool,
     ) -> Result<AdmissionContext, LiveError> {
         let person = Requester::of(user);
-        let tenant_owners = self.tenant_owners(&person);
+        let tenant_owners = self.owners.tenant_owners(&person);
         // Owners may not change existing namespaces without a Tenant, whatever they own.
         if is_new && tenant_names.is_empty() && context.role == Role::CapsuleUser {
             let all = self.live.list().await?;
@@ -209,24 +200,6 @@ impl Lookups {
         let found = self.namespaces.store().get(&ObjectKey::cluster(namespace));
         found.is_some_and(|namespace| !membership::referenced_tenants(&namespace.metadata).is_empty())
     }
-
-    /// Returns the `TenantOwner`s that match a user.
-    fn tenant_owners(&self, person: &Requester<'_>) -> Vec<Arc<TenantOwner>> {
-        person.subjects().flat_map(|subject| self.owners.get(&key(subject))).collect()
-    }
-
-    /// Returns the Tenants that a user owns. Scans all Tenants only if a `TenantOwner` matches the
-    /// user.
-    fn owned(
-        &self,
-        person: &Requester<'_>,
-        tenant_owners: &[Arc<TenantOwner>],
-    ) -> BTreeMap<String, Arc<Tenant>> {
-        let listed_owners = person.subjects().flat_map(|subject| self.tenants_by_owner.get(&key(subject)));
-        let all = if tenant_owners.is_empty() { Vec::new() } else { self.tenants.store().list() };
-        let owned = listed_owners.chain(all).filter(|tenant| owns(person, tenant, tenant_owners));
-        owned.map(by_name).collect()
-    }
 }
 
 /// The relations of a user to Tenants, from the caches.
@@ -255,16 +228,12 @@ impl Relations for CachedRelations<'_> {
     }
 
     fn is_owner(&self) -> bool {
-        !self.lookups.owned(self.person, self.tenant_owners).is_empty()
+        !self.lookups.owners.owned(self.person, self.tenant_owners).is_empty()
     }
 
     fn is_member(&self, namespace: &str) -> bool {
         self.lookups.is_member(namespace)
     }
-}
-
-fn key(subject: UserSpec) -> Subject {
-    (subject.kind, subject.name)
 }
 
 fn by_name(tenant: Arc<Tenant>) -> (String, Arc<Tenant>) {

@@ -1,5 +1,9 @@
 //! Denies writes to the objects that the controller manages in the namespaces of Tenants.
 
+use capsule::{
+    api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL},
+    subjects::Role,
+};
 use k8s_openapi::{
     api::{
         core::v1::{LimitRange, ResourceQuota},
@@ -17,10 +21,6 @@ use super::{
     in_tenants,
     lookups::Lookups,
     match_conditions::{EXCLUDE_SYSTEM_MASTERS, EXCLUDE_SYSTEM_USERS},
-};
-use crate::{
-    api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL},
-    subjects::Role,
 };
 
 /// Returns the webhook. For an update, the API server matches the label on the old and the new

@@ -34,16 +34,14 @@ mod service_metadata;
 mod shared_quota;
 mod tenant_resolver;
 
+use capsule::api::{names::TENANT_LABEL, v1beta2::Tenant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
 use operator_core::admission::{
     BoxError, CREATE, Caches, DELETE, Denial, Operation, Request, UPDATE, Validator, Verdict, Webhook, target,
 };
 
-use crate::{
-    api::{names::TENANT_LABEL, v1beta2::Tenant},
-    spec_patterns, unsupported_fields,
-};
+use crate::{spec_patterns, unsupported_fields};
 
 /// Skips updates of finalizers and status, so that the controller works without the webhook.
 const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || object.spec != oldObject.spec";

@@ -4,11 +4,10 @@
 //! A mutating webhook sets the label in the request that writes the Tenant, so that it needs no
 //! additional write. If an update removes the label, the webhook sets it again.
 
+use capsule::api::{names::NAMESPACE_NAME_LABEL, v1alpha1, v1beta1, v1beta2};
 use operator_core::admission::{
     BoxError, CREATE, Caches, Metadata, Mutation, Mutator, Request, UPDATE, Webhook, target,
 };
-
-use crate::api::{names::NAMESPACE_NAME_LABEL, v1alpha1, v1beta1, v1beta2};
 
 /// Skips Tenants that have the label, that are being deleted, or that have no generated name yet.
 const LACKS_LABEL: &str = "has(object.metadata.name) && !has(object.metadata.deletionTimestamp) && \

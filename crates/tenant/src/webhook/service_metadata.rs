@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use capsule::api::v1beta2::{AdditionalMetadata, Tenant};
 use k8s_openapi::api::core::v1::Service;
 use operator_core::admission::{
     BoxError, CREATE, Caches, Metadata, Mutation, Mutator, Request, UPDATE, Webhook, target,
 };
 
 use super::{in_tenants, tenant_resolver::TenantResolver};
-use crate::api::v1beta2::{AdditionalMetadata, Tenant};
 
 /// Returns the webhook.
 pub(super) fn webhook() -> Webhook {

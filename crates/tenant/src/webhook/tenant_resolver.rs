@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use capsule::api::{names::TENANT_LABEL, v1beta2::Tenant};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use operator_core::{
@@ -14,7 +15,6 @@ use operator_core::{
 use tokio::{sync::Notify, time::timeout};
 
 use super::live_tenants::{LiveError, LiveTenants};
-use crate::api::{names::TENANT_LABEL, v1beta2::Tenant};
 
 /// Maximum time to wait for a cache.
 const CACHE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -2,6 +2,10 @@
 
 use std::{fmt::Debug, sync::Arc};
 
+use capsule::api::{
+    proxy_settings::{GlobalProxySettings, ProxySetting},
+    v1beta2::{CapsuleConfiguration, TenantOwner},
+};
 use cluster::wait::eventually;
 use harness::{
     Harness,
@@ -22,16 +26,15 @@ use kube::{
 use operator_core::conditions::find;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json, to_value};
-use tenant::{
-    ConfigurationController,
-    api::v1beta2::{CapsuleConfiguration, TenantOwner},
-};
+use tenant::ConfigurationController;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::support::{TIMEOUT, TestEnv};
 
 const PROVISIONER: &str = "capsule-namespace-provisioner";
 const DELETER: &str = "capsule-namespace-deleter";
+/// Namespace of the manager.
+const NAMESPACE: &str = "ensemble-system";
 
 /// A cluster has one configuration, so only one test at a time may change it.
 static LOCK: Mutex<()> = Mutex::const_new(());
@@ -481,4 +484,83 @@ async fn repairs_statuses_that_were_changed_by_hand_and_then_writes_nothing() {
         configuration.status.iter().flat_map(|status| &status.users).all(|user| user.name != "anna")
     })
     .await;
+}
+
+#[tokio::test]
+async fn reports_whether_the_proxy_can_show_what_settings_grant() {
+    let env = ConfigurationEnv::new().await;
+    let name = env.prefixed("proxy");
+    let rules = |selector: Value| {
+        let resource = json!({ "apiGroups": [""], "resources": ["nodes"], "selector": selector });
+        json!([{ "subjects": [{ "kind": "User", "name": "anna" }], "clusterResources": [resource] }])
+    };
+    let api = env.all::<GlobalProxySettings>();
+    let change = async |selector: Value| {
+        let patch = Patch::Merge(json!({ "spec": { "rules": rules(selector) } }));
+        api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    let has = |status: &'static str, reason: &'static str| {
+        move |settings: &GlobalProxySettings| {
+            let conditions = settings.status.iter().flat_map(|status| &status.conditions);
+            let generation = settings.metadata.generation;
+            conditions.into_iter().any(|ready| {
+                (ready.status.as_str(), ready.reason.as_str()) == (status, reason)
+                    && ready.observed_generation == generation
+            })
+        }
+    };
+    let spec = json!({ "rules": rules(json!({ "matchLabels": { "pool": "a" } })) });
+    env.create::<GlobalProxySettings>(json!({ "metadata": { "name": name }, "spec": spec })).await;
+    env.until_one(&name, "to lack a right", has("False", "MissingRight")).await;
+    change(json!({})).await;
+    env.until_one(&name, "to have an empty selector", has("False", "Failed")).await;
+
+    let binding = json!({
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": NAMESPACE, "name": "ensemble-proxy" }],
+    });
+    let rule = json!({ "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] });
+    env.create::<ClusterRole>(json!({ "metadata": { "name": name }, "rules": [rule] })).await;
+    env.create::<ClusterRoleBinding>(binding).await;
+    change(json!({ "matchLabels": { "pool": "b" } })).await;
+    env.until_one(&name, "to be ready", has("True", "Succeeded")).await;
+    for (kind, result) in [
+        ("GlobalProxySettings", api.delete(&name, &DeleteParams::default()).await.map(drop)),
+        ("ClusterRole", env.all::<ClusterRole>().delete(&name, &DeleteParams::default()).await.map(drop)),
+    ] {
+        result.unwrap_or_else(|error| panic!("{kind}: {error}"));
+    }
+    env.all::<ClusterRoleBinding>().delete(&name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn proxy_setting_needs_a_namespace_of_a_tenant() {
+    let env = ConfigurationEnv::new().await;
+    env.base.create(json!({})).await;
+    let namespace = env.base.join("guests").await.name_any();
+    env.base.until_ready(&["guests"]).await;
+    let settings = json!({
+        "metadata": { "name": "guests" }, "spec": { "subjects": [{ "kind": "User", "name": "anna" }] },
+    });
+    let create = async |namespace: &str| {
+        let api = Api::<ProxySetting>::namespaced(env.base.client.clone(), namespace);
+        let settings = serde_json::from_value(settings.clone()).unwrap();
+        api.create(&PostParams::default(), &settings).await.unwrap();
+        api
+    };
+    for (namespace, status, reason) in
+        [(namespace.as_str(), "True", "Succeeded"), ("default", "False", "NotInTenant")]
+    {
+        let api = create(namespace).await;
+        eventually("the status of the ProxySetting", TIMEOUT, async || {
+            let found = api.get("guests").await?;
+            let conditions = found.status.map(|status| status.conditions).unwrap_or_default();
+            let ready = conditions.first().map(|ready| (ready.status.clone(), ready.reason.clone()));
+            Ok(ready == Some((status.to_owned(), reason.to_owned())))
+        })
+        .await
+        .unwrap();
+        api.delete("guests", &DeleteParams::default()).await.unwrap();
+    }
 }

@@ -132,7 +132,7 @@ async fn moves_namespace_to_another_tenant() {
     from.until_condition("Ready", "True", "does not belong to the Tenant").await;
     to.until_condition("Ready", "True", "does not belong to the Tenant").await;
     from.patch_namespace("a", json!({ "ownerReferences": [reference(&target)] })).await;
-    let is_theirs = |tenant: &tenant::Tenant| status(tenant).namespaces == [from.prefixed("a")];
+    let is_theirs = |tenant: &capsule::Tenant| status(tenant).namespaces == [from.prefixed("a")];
     to.until("the namespace to belong to the other Tenant", is_theirs).await;
     from.until_objects::<RoleBinding>("a", "to belong to the other Tenant", |bindings| {
         bindings.len() == 1 && bindings[0].owner_references()[0].name == to.name

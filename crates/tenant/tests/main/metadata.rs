@@ -55,7 +55,7 @@ async fn records_namespace_metadata_in_status_and_removes_it_with_the_spec() {
             && annotation(found, "note") == Some("x")
     })
     .await;
-    let remembers = |tenant: &tenant::Tenant, keys: &[&str]| {
+    let remembers = |tenant: &capsule::Tenant, keys: &[&str]| {
         let metadata = status(tenant).spaces[0].metadata.clone().unwrap_or_default();
         metadata.labels.keys().eq(keys)
     };

@@ -1,12 +1,12 @@
 //! Owners that a Tenant selects from the TenantOwners.
 
+use capsule::api::v1beta2::TenantOwner;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tenant::api::v1beta2::TenantOwner;
 
 use crate::support::{TestEnv, status};
 

@@ -39,7 +39,8 @@ async fn is_accepted(
 #[tokio::test]
 async fn api_server_rejects_the_same_propagated_values() {
     let env = TestEnv::new().await;
-    let cases: Value = serde_json::from_str(include_str!("../fixtures/propagated-values.json")).unwrap();
+    let cases: Value =
+        serde_json::from_str(include_str!("../../../capsule/tests/fixtures/propagated-values.json")).unwrap();
     let text = |key: &str, value: &str| json!({ key: value });
     for (list, expected) in [("valid", true), ("invalid", false)] {
         let each = |name: &str| {

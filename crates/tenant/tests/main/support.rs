@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use capsule::{Tenant, TenantStatus};
 use cluster::{audit::Entry, wait::eventually};
 use harness::Harness;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace, jiff::Timestamp};
@@ -18,7 +19,7 @@ use kube::{
 use operator_core::conditions::{find, is_true};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tenant::{Tenant, TenantController, TenantStatus};
+use tenant::TenantController;
 
 /// Timeout for a single step on a slow machine. Kubernetes needs some seconds to delete a
 /// namespace.

@@ -1,3 +1,10 @@
+{{/* Returns the image of all programs. */}}
+{{- define "ensemble.image" -}}
+{{- $tag := printf ":%s" (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- with .Values.image.digest -}}{{- $tag = printf "@%s" . -}}{{- end -}}
+{{- printf "%s%s" .Values.image.repository $tag -}}
+{{- end }}
+
 {{/*
 Sets image, flags, and scheduling of a Pod or pod template that runs the manager, the cleanup, or the check.
 Takes (root, Pod, controllers).
@@ -10,9 +17,7 @@ Takes (root, Pod, controllers).
 {{- with $values.watchNamespaces -}}{{- $args = append $args (printf "--watch-namespaces=%s" (join "," .)) -}}{{- end -}}
 {{- if $values.certManager.enabled -}}{{- $args = append $args "--certificates=cert-manager" -}}{{- end -}}
 {{- if not $values.metrics.enabled -}}{{- $args = append $args "--metrics-bind-address=0" -}}{{- end -}}
-{{- $tag := printf ":%s" ($values.image.tag | default (index . 0).Chart.AppVersion) -}}
-{{- with $values.image.digest -}}{{- $tag = printf "@%s" . -}}{{- end -}}
-{{- $image := printf "%s%s" $values.image.repository $tag -}}
+{{- $image := include "ensemble.image" (index . 0) -}}
 {{- $_ := set $container "image" $image -}}
 {{- range $container.env -}}
   {{- if eq .name "POSTGRES_INSTANCE_IMAGE" -}}{{- $_ = set . "value" $image -}}{{- end -}}

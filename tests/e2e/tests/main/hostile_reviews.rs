@@ -8,8 +8,9 @@ use serde_json::json;
 
 use crate::support::{TestEnv, Webhooks};
 
-/// Limit of the manager's memory in MiB.
-const MEMORY_LIMIT: f64 = 96.0;
+/// Limit of what the manager takes more than at rest, in MiB. A release build takes less than 32 MiB at rest,
+/// and must stay below 96 MiB. That of the test takes twice as much at rest.
+const GROWTH_LIMIT: f64 = 64.0;
 /// Concurrent connections.
 const CONNECTIONS: usize = 16;
 /// Sizes of the bodies: small ones, and the largest that are accepted.
@@ -45,7 +46,8 @@ async fn hostile_reviews_do_not_exhaust_memory_or_delay_others() {
     println!("{outcome:?}; at rest {at_rest:.1} MiB, at most {peak:.1} MiB");
     assert!(outcome.real > 0 && outcome.slowest < Duration::from_secs(5), "{outcome:?}");
     assert!(outcome.answers.contains_key(&413) && outcome.answers.contains_key(&200), "{outcome:?}");
-    assert!(peak < MEMORY_LIMIT, "{peak:.1} MiB after {outcome:?}; at rest it was {at_rest:.1} MiB");
+    let growth = peak - at_rest;
+    assert!(growth < GROWTH_LIMIT, "{peak:.1} MiB after {outcome:?}; at rest it was {at_rest:.1} MiB");
     let log = manager.stop().await;
     assert!(!log.contains("panicked"), "{log}");
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use crate::support::{POD_SET, TestEnv, sample, tutorial};
 
 /// Kinds that users write.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 10] = [
     "CapsuleConfiguration",
+    "GlobalProxySettings",
     "Memcached",
     "NamespacePlus",
     "PodSet",
     "PostgresBackup",
     "PostgresCluster",
+    "ProxySetting",
     "Tenant",
     "TenantOwner",
 ];
@@ -73,11 +75,13 @@ async fn waits_for_missing_rights() {
         "CapsuleConfiguration",
         "ClusterRole",
         "ClusterRoleBinding",
+        "GlobalProxySettings",
         "LimitRange",
         "Namespace",
         "NetworkPolicy",
         "Pod",
         "PodSet",
+        "ProxySetting",
         "ResourceQuota",
         "RoleBinding",
         "StorageClass",

@@ -13,7 +13,7 @@ use crate::support::{
 const CONTROLLERS: [&str; 6] =
     ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "postgres", "tenant"];
 /// Kinds that an upgrade must not change: users' objects and their children.
-const KINDS: &str = "podsets,memcacheds,namespacepluses,postgresclusters,postgresbackups,tenants,tenantowners,capsuleconfigurations,deployments,services,\
+const KINDS: &str = "podsets,memcacheds,namespacepluses,postgresclusters,postgresbackups,tenants,tenantowners,capsuleconfigurations,proxysettings,globalproxysettings,deployments,services,\
     resourcequotas,limitranges,networkpolicies,rolebindings,poddisruptionbudgets,clusterroles,clusterrolebindings,\
     validatingwebhookconfigurations,mutatingwebhookconfigurations,customresourcedefinitions,secrets,\
     serviceaccounts,roles,persistentvolumeclaims";

@@ -110,7 +110,8 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "UID"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME"),
         (r"-pod-\d+\b", "-pod-#"),
-        (r"\b10[-.]244[-.]\d+[-.]\d+\b", "ADDRESS"),
+        (r"\b(10[-.]244|127[.]\d+)[-.]\d+[-.]\d+\b", "ADDRESS"),
+        (r"\b74\d{17}\b", "SYSTEM"),
     ];
     patterns.into_iter().filter_map(|(text, name)| Some((Regex::new(text).ok()?, name))).collect()
 });
@@ -189,10 +190,29 @@ fn object_of(normalizer: &Normalizer, id: &Id, object: &Value) -> Value {
     {
         fields.remove("status");
     }
-    if id.kind == "Pod" {
-        shorten(&mut left);
+    match id.kind {
+        "Pod" => shorten(&mut left),
+        "Secret" => hide_content(&mut left),
+        "Lease" => remove_holder(&mut left),
+        _ => {}
     }
     left
+}
+
+/// Keeps only the keys of a Secret, whose values are random.
+fn hide_content(secret: &mut Value) {
+    let content = secret.get_mut("data").and_then(Value::as_object_mut);
+    content.into_iter().flat_map(Map::values_mut).for_each(|value| *value = json!("SECRET"));
+}
+
+/// Removes from a Lease what its holder writes.
+fn remove_holder(lease: &mut Value) {
+    if let Some(fields) = lease.as_object_mut() {
+        fields.remove("spec");
+    }
+    if let Some(metadata) = lease.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("annotations");
+    }
 }
 
 /// Reduces a Pod to its managed fields.
@@ -205,10 +225,12 @@ fn shorten(pod: &mut Value) {
     if let Some(volumes) = pod.pointer_mut("/spec/volumes").and_then(Value::as_array_mut) {
         volumes.retain(|volume| !volume.get("name").is_some_and(token));
     }
-    let containers = pod.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
-    for container in containers.into_iter().flatten() {
-        if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
-            mounts.retain(|mount| !mount.get("name").is_some_and(token));
+    for list in ["/spec/initContainers", "/spec/containers"] {
+        let containers = pod.pointer_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
+                mounts.retain(|mount| !mount.get("name").is_some_and(token));
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod memcached;
 pub mod namespaceplus;
 pub mod podset;
+pub mod postgres;
 pub mod tenant;
 
 use std::{sync::LazyLock, time::Duration};
@@ -10,7 +11,10 @@ use std::{sync::LazyLock, time::Duration};
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{Kind, MEMCACHED, NAMESPACE, NAMESPACE_PLUS, POD_SET, TENANT},
+    kinds::{
+        Kind, MEMCACHED, NAMESPACE, NAMESPACE_PLUS, PERSISTENT_VOLUME_CLAIM, POD_SET, POSTGRES_CLUSTER,
+        TENANT,
+    },
     observer::{Id, State},
 };
 
@@ -59,7 +63,8 @@ pub enum Goal {
     Has(ObjectRef, &'static str, Value),
     /// The object does not exist.
     Gone(ObjectRef),
-    /// The number of objects of the kind that are not terminating. Pods must be running.
+    /// The number of objects of the kind that are not terminating. Pods must be running, and
+    /// volumes need not be bound.
     Count(&'static Kind, usize),
 }
 
@@ -124,7 +129,7 @@ impl Goal {
             Self::Gone(place) => place.find(state).is_none(),
             Self::Count(kind, count) => {
                 let all = || state.iter().filter(|(id, _)| id.kind == kind.singular);
-                all().count() == *count && all().all(|(_, object)| stays(object))
+                all().count() == *count && all().all(|(_, object)| stays(kind, object))
             }
         }
     }
@@ -145,10 +150,11 @@ pub fn is_observed(object: &Value) -> bool {
     object.pointer("/status/observedGeneration") == object.pointer("/metadata/generation")
 }
 
-fn stays(object: &Value) -> bool {
+/// Returns whether an object is not terminating, and a Pod or a namespace has begun.
+fn stays(kind: &Kind, object: &Value) -> bool {
     let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or("Running");
-    object.pointer("/metadata/deletionTimestamp").is_none()
-        && ["Running", "Active", "Failed"].contains(&phase)
+    let has_begun = ["Running", "Active", "Failed"].contains(&phase) || *kind == PERSISTENT_VOLUME_CLAIM;
+    object.pointer("/metadata/deletionTimestamp").is_none() && has_begun
 }
 
 /// Returns the step that creates an empty namespace.
@@ -172,10 +178,16 @@ pub struct Workload {
     pub goals: fn(&str) -> Vec<Goal>,
 }
 
+impl Workload {
+    /// Returns the name with the controller, such as `podset/create`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.controller, self.name)
+    }
+}
+
 /// Controllers that are neither tested nor run. capsuleconfiguration starts with the Tenant
-/// controller by default and writes independently of the workloads. postgres needs members that
-/// answer; `tests/postgres` injects its faults.
-pub const EXCLUDED: [&str; 2] = ["capsuleconfiguration", "postgres"];
+/// controller by default and writes independently of the workloads.
+pub const EXCLUDED: [&str; 1] = ["capsuleconfiguration"];
 
 /// The tested controllers: those of the manager, except [`EXCLUDED`].
 pub static CONTROLLERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -187,6 +199,7 @@ pub static CONTROLLERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 pub fn of(controller: &str) -> &'static [Workload] {
     match controller {
         "podset" => podset::ALL,
+        "postgres" => postgres::ALL,
         "memcached" => memcached::ALL,
         "namespaceplus" => namespaceplus::ALL,
         "tenant" => tenant::ALL,
@@ -200,6 +213,7 @@ pub type ThirdPartyChange = (&'static str, fn(&str) -> Vec<Step>);
 /// Returns the modifications of objects that the workload `create` creates.
 pub fn third_party_changes(controller: &str) -> &'static [ThirdPartyChange] {
     match controller {
+        "postgres" => postgres::THIRD_PARTY_CHANGES,
         "podset" => podset::THIRD_PARTY_CHANGES,
         "memcached" => memcached::THIRD_PARTY_CHANGES,
         "namespaceplus" => namespaceplus::THIRD_PARTY_CHANGES,
@@ -213,6 +227,7 @@ pub fn kind(controller: &str) -> &'static Kind {
     match controller {
         "memcached" => &MEMCACHED,
         "namespaceplus" => &NAMESPACE_PLUS,
+        "postgres" => &POSTGRES_CLUSTER,
         "tenant" => &TENANT,
         _ => &POD_SET,
     }
@@ -221,14 +236,21 @@ pub fn kind(controller: &str) -> &'static Kind {
 /// How long a foreign finalizer blocks a deletion.
 const FINALIZER_HOLD: Duration = Duration::from_millis(1_500);
 
+/// A foreign finalizer.
+const HELD: &str = "faults.example.com/held";
+
+/// Returns the step that replaces the finalizers of an object.
+fn finalizers(place: &ObjectRef, finalizers: Value) -> Step {
+    Step::Change(place.clone(), json!({ "metadata": { "finalizers": finalizers } }))
+}
+
 /// Deletes an object that has a foreign finalizer for a while.
 fn hold(place: ObjectRef) -> Vec<Step> {
-    let finalizers = |held: Value| Step::Change(place.clone(), json!({ "metadata": { "finalizers": held } }));
     vec![
-        finalizers(json!(["faults.example.com/held"])),
+        finalizers(&place, json!([HELD])),
         place.delete(),
         Step::Pause(FINALIZER_HOLD),
-        finalizers(json!(null)),
+        finalizers(&place, json!(null)),
     ]
 }
 

@@ -66,6 +66,7 @@ fn rows_cover_all_areas_and_panels_do_not_overlap() {
         "Certificates",
         "Process",
         "PostgresClusters",
+        "PostgreSQL",
     ];
     assert_eq!(rows, parts);
     let ids: BTreeSet<_> = all.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();

@@ -31,7 +31,7 @@ pub(crate) fn check(query: &str) {
 /// Returns the labels of the selected metric.
 fn check_selector(query: &str, selector: &VectorSelector) -> Vec<&'static str> {
     let name = selector.name.as_deref().unwrap_or_else(|| panic!("{query}: a selector without a name"));
-    if let Some(labels) = labels_of_controller(name) {
+    if let Some(labels) = labels_of_controller(name).or_else(|| labels_of_instance(name)) {
         for matcher in &selector.matchers.matchers {
             let label = matcher.name.as_str();
             assert!(
@@ -69,6 +69,12 @@ fn labels_of_controller(name: &str) -> Option<Vec<&'static str>> {
         .into_iter()
         .any(|histogram| name.strip_prefix(histogram.name).is_some_and(|part| parts.contains(&part)));
     is_histogram.then(|| if name.ends_with("_bucket") { vec!["le"] } else { Vec::new() })
+}
+
+/// Returns the labels of a metric of the members of PostgresClusters, with that of their PodMonitor.
+fn labels_of_instance(name: &str) -> Option<Vec<&'static str>> {
+    let metric = postgres_model::metrics::METRICS.iter().find(|metric| metric.name == name)?;
+    Some(metric.labels.iter().map(|(label, _)| *label).chain(["postgrescluster"]).collect())
 }
 
 /// A requested bucket must exist.
@@ -135,6 +141,7 @@ fn detects_missing_metrics_labels_and_values() {
         ("ensemble_leader{controller=\"unknown\"}", "controller is never \"unknown\""),
         ("ensemble_admission_duration_seconds_bucket{le=\"0.7\"}", "0.7 is none of the bounds"),
         ("ensemble_postgres_cluster_size{name=\"a\"}", "has no label name"),
+        ("ensemble_postgres_connections{name=\"a\"}", "has no label name"),
         ("ensemble_postgres_failover_seconds", "there is no ensemble_postgres_failover_seconds"),
         ("absent(nothing)", "there is no nothing"),
         ("sum(", "sum("),

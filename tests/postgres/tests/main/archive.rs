@@ -12,23 +12,33 @@ use postgres_model::{
     timeline::{History, TimelineId},
     wal_file::{SegmentSize, WalSegment},
 };
-use postgres_processes::{Database, ObjectStore};
+use postgres_processes::{Database, Kubelet, ObjectStore};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::ledger::{Application, Ledger, connect};
+use crate::{
+    backups::rows,
+    ledger::{Application, Ledger, connect},
+};
 
 /// Duration of the Lease. These tests write much, and do not test how fast a failover is.
 const LEASE_SECONDS: u32 = 15;
 
 /// Creates a database that archives to a store.
 pub(crate) async fn database(store: &ObjectStore, size: u8, backup: Value) -> Result<Database> {
-    let database = Database::prepare().await?;
-    store.create_secret(&database.kubelet, None).await?;
-    database
-        .create(json!({"size": size, "backup": backup, "failover": {"leaseSeconds": LEASE_SECONDS}}))
-        .await?;
-    let mut database = database;
+    database_on(Kubelet::new().await?, store, size, backup).await
+}
+
+/// Creates a database that archives to a store, whose members this kubelet runs.
+pub(crate) async fn database_on(
+    kubelet: Kubelet,
+    store: &ObjectStore,
+    size: u8,
+    backup: Value,
+) -> Result<Database> {
+    store.create_secret(&kubelet, None).await?;
+    let spec = json!({"size": size, "backup": backup, "failover": {"leaseSeconds": LEASE_SECONDS}});
+    let mut database = Database::on(kubelet, spec).await?;
     database.until_complete().await?;
     until_archiving(&mut database, "AsSpecified").await?;
     Ok(database)
@@ -134,6 +144,54 @@ pub(crate) async fn fill(database: &mut Database, segments: u32) -> Result<()> {
             )
             .await?;
         client.batch_execute("SELECT pg_switch_wal()").await?;
+    }
+    Ok(())
+}
+
+/// Waits until the second member has this number of rows.
+pub(crate) async fn until_replicated(database: &mut Database, rows: i64) -> Result<()> {
+    until_replicated_on(database, 1, rows).await
+}
+
+async fn until_replicated_on(database: &mut Database, member: usize, rows: i64) -> Result<()> {
+    let check = async |members: &[postgres_processes::Member]| {
+        let client = connect(&members[member]).await?;
+        let found: i64 = client.query_one("SELECT count(*) FROM ledger", &[]).await?.get(0);
+        Ok(if found == rows { Ok(()) } else { Err(found) })
+    };
+    database.kubelet.until(&format!("{rows} rows on the standby"), check).await
+}
+
+/// Lets the second member, which does not run, replace the first one. What only that one has is lost,
+/// because the standby cannot restore it from the archive.
+pub(crate) async fn fail_over(database: &mut Database, store: &mut ObjectStore) -> Result<()> {
+    database.change(json!({"failover": {"maxLagBytes": 10_u64 << 30}})).await?;
+    store.stop()?;
+    database.kubelet.members[0].kill()?;
+    database.kubelet.members[1].start()?;
+    database.until_failed_over().await?;
+    anyhow::ensure!(database.status.primary.current == "db-2", "{:?}", database.status.primary);
+    store.resume().await
+}
+
+/// Creates a database of two members. The small volume of the first one keeps little WAL for the other.
+async fn small_database(store: &ObjectStore) -> Result<Database> {
+    let mut database = Database::prepare_volumes(&[("db-1", 768)]).await?;
+    store.create_secret(&database.kubelet, None).await?;
+    let failover = json!({"leaseSeconds": LEASE_SECONDS});
+    database.create(json!({"size": 2, "backup": store.backup(), "failover": failover})).await?;
+    database.until_complete().await?;
+    until_archiving(&mut database, "AsSpecified").await?;
+    Ok(database)
+}
+
+/// Writes until only the archive has a segment of the first member.
+async fn until_recycled(database: &mut Database, archive: &Archive, segment: &str) -> Result<()> {
+    let pg_wal = database.kubelet.members[0].folder().join("volume/data/pg_wal");
+    while pg_wal.join(segment).exists() {
+        fill(database, 4).await?;
+        until_archived(database, archive).await?;
+        database.kubelet.members[0].sql("CHECKPOINT")?;
     }
     Ok(())
 }
@@ -276,25 +334,73 @@ async fn clusters_of_one_name_have_their_own_places() {
 #[tokio::test]
 async fn standby_that_fell_behind_catches_up_from_the_archive() {
     let store = ObjectStore::start().await.unwrap();
-    // A small volume keeps little WAL for standbys.
-    let mut database = Database::prepare_volumes(&[("db-1", 768)]).await.unwrap();
-    store.create_secret(&database.kubelet, None).await.unwrap();
-    let failover = json!({"leaseSeconds": LEASE_SECONDS});
-    database.create(json!({"size": 2, "backup": store.backup(), "failover": failover})).await.unwrap();
-    database.until_complete().await.unwrap();
-    until_archiving(&mut database, "AsSpecified").await.unwrap();
+    let mut database = small_database(&store).await.unwrap();
     writer(&database).unwrap();
     database.kubelet.members[1].kill().unwrap();
     let archive = archive(&store, &database).await.unwrap();
     let first = current_segment(&mut database).await.unwrap();
-    let pg_wal = database.kubelet.members[0].folder().join("volume/data/pg_wal");
-    while pg_wal.join(&first).exists() {
-        fill(&mut database, 4).await.unwrap();
-        until_archived(&mut database, &archive).await.unwrap();
-        database.kubelet.members[0].sql("CHECKPOINT").unwrap();
-    }
+    until_recycled(&mut database, &archive, &first).await.unwrap();
     database.kubelet.members[1].start().unwrap();
     database.until_complete().await.unwrap();
     let log = database.kubelet.members[1].log();
     assert!(log.contains(&format!("restored log file \"{first}\" from archive")), "{log}");
+}
+
+#[tokio::test]
+async fn former_primary_rewinds_with_wal_that_only_the_archive_has() {
+    let mut store = ObjectStore::start().await.unwrap();
+    let mut database = small_database(&store).await.unwrap();
+    let archive = archive(&store, &database).await.unwrap();
+    let mut ledger = writer(&database).unwrap();
+    let replicated = rows(&mut database, &mut ledger, 10).await.unwrap();
+    until_replicated(&mut database, replicated).await.unwrap();
+    database.kubelet.members[1].kill().unwrap();
+    // pg_rewind begins at the last checkpoint before the fork.
+    let fork = current_segment(&mut database).await.unwrap();
+    until_recycled(&mut database, &archive, &fork).await.unwrap();
+    fail_over(&mut database, &mut store).await.unwrap();
+    database.kubelet.members[0].start().unwrap();
+    database.until_complete().await.unwrap();
+    let log = database.kubelet.members[0].log();
+    assert!(log.contains("removing WAL that the primary lacks"), "{log}");
+    assert!(!log.contains("cloning the primary"), "{log}");
+    let expected = rows(&mut database, &mut ledger, 5).await.unwrap();
+    until_replicated_on(&mut database, 0, expected).await.unwrap();
+}
+
+#[tokio::test]
+async fn missing_bucket_stops_no_writes_and_is_used_when_it_exists() {
+    let store = ObjectStore::start().await.unwrap();
+    let mut database = Database::prepare().await.unwrap();
+    store.create_secret(&database.kubelet, None).await.unwrap();
+    let mut backup = store.backup();
+    backup["objectStore"]["url"] = json!("s3://missing/test");
+    database.create(json!({"size": 1, "backup": backup})).await.unwrap();
+    let message = until_archiving(&mut database, "Failing").await.unwrap();
+    assert!(message.contains("the bucket does not exist") && message.contains("create it"), "{message}");
+    database.until("a ready member", |status| status.ready_members == 1).await.unwrap();
+    writer(&database).unwrap();
+    fill(&mut database, 1).await.unwrap();
+
+    store.create_bucket("missing").unwrap();
+    until_archiving(&mut database, "AsSpecified").await.unwrap();
+    database.until("the last segment", |status| !status.last_archived.is_empty()).await.unwrap();
+}
+
+#[tokio::test]
+async fn full_store_stops_no_writes_and_gets_the_rest_when_it_has_space() {
+    let store = ObjectStore::with_space(1).await.unwrap();
+    let mut database = database(&store, 1, store.backup()).await.unwrap();
+    let archive = archive(&store, &database).await.unwrap();
+    writer(&database).unwrap();
+    // Compressed, a segment has more than a twelfth of that.
+    fill(&mut database, 12).await.unwrap();
+    let message = until_archiving(&mut database, "Failing").await.unwrap();
+    assert!(message.contains("No space left") && message.contains("the free space"), "{message}");
+    fill(&mut database, 1).await.unwrap();
+    database.until("a ready member", |status| status.ready_members == 1).await.unwrap();
+
+    store.resize(256).unwrap();
+    until_archived(&mut database, &archive).await.unwrap();
+    until_archiving(&mut database, "AsSpecified").await.unwrap();
 }

@@ -31,8 +31,22 @@ pub(crate) async fn create(database: &Database, name: &str, target: &str) -> Res
     Ok(())
 }
 
+/// Creates the PostgresBackup `slow` of the primary. Its checkpoint is spread over minutes, so it does not
+/// end.
+pub(crate) async fn create_slow(database: &mut Database) -> Result<()> {
+    fill(database, 2).await?;
+    let backup = json!({
+        "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresBackup", "metadata": {"name": "slow"},
+        "spec": {"clusterRef": {"name": "db"}, "target": "Primary"},
+    });
+    let backup: PostgresBackup = serde_json::from_value(backup)?;
+    database.kubelet.api().create(&PostParams::default(), &backup).await?;
+    until(database, "slow", |status| status.phase == Phase::Running).await?;
+    Ok(())
+}
+
 /// Waits until a condition on a PostgresBackup holds.
-async fn until(
+pub(crate) async fn until(
     database: &mut Database,
     name: &str,
     is_so: impl Fn(&PostgresBackupStatus) -> bool,
@@ -181,20 +195,42 @@ async fn backup_of_a_busy_primary_recovers_across_a_failover() {
     assert_eq!(recover(restored.path()).await.unwrap(), expected);
 }
 
+/// Removes the history files of backups that are archived, as PostgreSQL does at the end of another one.
+/// Returns how many.
+fn remove_histories(pg_wal: &Path) -> Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(pg_wal.join("archive_status"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if let Some(history) = name.strip_suffix(".done").filter(|name| name.ends_with(".backup")) {
+            removed += usize::from(fs::remove_file(pg_wal.join(history)).is_ok());
+        }
+    }
+    Ok(removed)
+}
+
+#[tokio::test]
+async fn backup_finds_its_end_although_the_clone_of_another_member_removes_its_history() {
+    let store = ObjectStore::start().await.unwrap();
+    let mut database = database(&store, 1, store.backup()).await.unwrap();
+    create(&database, "first", "Primary").await.unwrap();
+    let api: Api<PostgresBackup> = database.kubelet.api();
+    let pg_wal = database.kubelet.members[0].folder().join("volume/data/pg_wal");
+    let mut removed = 0;
+    let ended = async |_: &[Member]| {
+        removed += remove_histories(&pg_wal)?;
+        let status = api.get("first").await?.status.unwrap_or_default();
+        Ok(if status.phase.is_final() { Ok(status) } else { Err(status) })
+    };
+    let status = database.kubelet.until("the end of the backup", ended).await.unwrap();
+    assert_eq!((status.phase, removed), (Phase::Completed, 1), "{status:?}");
+}
+
 #[tokio::test]
 async fn backup_of_a_killed_member_fails_and_the_next_one_succeeds() {
     let store = ObjectStore::start().await.unwrap();
     let mut database = database(&store, 2, store.backup()).await.unwrap();
     writer(&database).unwrap();
-    // The checkpoint is spread over minutes, so the backup does not end.
-    let backup = json!({
-        "apiVersion": "lukeb0nd.com/v1", "kind": "PostgresBackup", "metadata": {"name": "slow"},
-        "spec": {"clusterRef": {"name": "db"}, "target": "Primary"},
-    });
-    fill(&mut database, 2).await.unwrap();
-    let backup: PostgresBackup = serde_json::from_value(backup).unwrap();
-    database.kubelet.api().create(&PostParams::default(), &backup).await.unwrap();
-    until(&mut database, "slow", |status| status.phase == Phase::Running).await.unwrap();
+    create_slow(&mut database).await.unwrap();
     create(&database, "second", "PreferStandby").await.unwrap();
     let status = until(&mut database, "second", |status| !status.error.is_empty()).await.unwrap();
     assert_eq!(status.error, "waiting for the end of the PostgresBackup slow");

@@ -21,8 +21,10 @@ const FAULTS: &str = "ENSEMBLE_POSTGRES_FAULTS";
 /// Rows before each fault.
 const ROWS: usize = 20;
 
-/// How long a fault of a standby lasts.
+/// How long a fault lasts that stops no primary.
 const QUIET: Duration = Duration::from_secs(3);
+/// How long responses are lost. Some reach a primary, so it may go on.
+const LOST: Duration = Duration::from_secs(20);
 
 /// What happens to a member.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +35,27 @@ enum Fault {
     Crash,
     /// The API server does not answer it.
     Cut,
+    /// Its requests reach the API server, and the responses do not reach it.
+    LostResponses,
+    /// The API server answers it late.
+    SlowResponses,
     /// The processes of PostgreSQL stand still.
     Hang,
     /// No fault: another member becomes the primary on request.
     SwitchOver,
 }
 
-const ALL: [Fault; 5] = [Fault::Kill, Fault::Crash, Fault::Cut, Fault::Hang, Fault::SwitchOver];
+const ALL: [Fault; 7] = [
+    Fault::Kill,
+    Fault::Crash,
+    Fault::Cut,
+    Fault::LostResponses,
+    Fault::SlowResponses,
+    Fault::Hang,
+    Fault::SwitchOver,
+];
+/// How late slow responses are. A Lease is renewed in time nevertheless.
+const LATE: Duration = Duration::from_millis(700);
 
 /// A database with a client that has written rows.
 struct Trial {
@@ -70,18 +86,26 @@ impl Trial {
             Fault::Kill => member.kill()?,
             Fault::Crash => member.signal_postgresql(Signal::KILL)?,
             Fault::Cut => member.api.cut(),
+            Fault::LostResponses => member.api.lose_responses(),
+            Fault::SlowResponses => member.api.slow_down(LATE),
             Fault::Hang => member.signal_postgresql(Signal::STOP)?,
         }
         // The session writes as long as it can: a primary that is cut off, until it is fenced.
         let is_primary = victim == primary || matches!(fault, Fault::SwitchOver);
-        while (is_primary || began.elapsed() < QUIET) && self.ledger.write(&client).await {}
+        let limit = match fault {
+            Fault::LostResponses if is_primary => LOST,
+            Fault::SlowResponses => QUIET,
+            _ if is_primary => Duration::MAX,
+            _ => QUIET,
+        };
+        while began.elapsed() < limit && self.ledger.write(&client).await {}
         let stopped = Instant::now();
         self.until_writable().await?;
         let unavailable = stopped.elapsed();
         let member = self.database.kubelet.member(&victim)?;
         match fault {
             Fault::Kill => member.start()?,
-            Fault::Cut => member.api.heal(),
+            Fault::Cut | Fault::LostResponses | Fault::SlowResponses => member.api.heal(),
             Fault::Crash | Fault::Hang | Fault::SwitchOver => {}
         }
         // A standby that hangs is nobody's concern but its own.

@@ -1,16 +1,24 @@
 //! Databases that are recovered from the archive of another cluster.
 
 use anyhow::{Context, Result};
-use kube::{Api, ResourceExt};
+use jiff::{SignedDuration, Timestamp};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use operator_core::conditions::find;
-use postgres::{Phase, PostgresCluster, PostgresClusterStatus};
-use postgres_model::archive::Lineage;
+use postgres::{Phase, PostgresBackup, PostgresCluster, PostgresClusterStatus};
+use postgres_model::{
+    archive::{ArchiveKey, ArchiveObject, Lineage},
+    timeline::TimelineId,
+    wal_file::WalFileName,
+};
 use postgres_processes::{Database, ObjectStore};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    archive::{archive, database, until_archived, writer},
+    archive::{archive, database, fail_over, until_archived, until_replicated, writer},
     backups::{create, rows, until_complete},
     ledger::{Ledger, connect},
 };
@@ -38,6 +46,15 @@ async fn count(database: &mut Database) -> Result<i64> {
     Ok(client.query_one("SELECT count(*) FROM ledger", &[]).await?.get(0))
 }
 
+/// Returns the present position in the WAL, and the present time.
+async fn present(database: &mut Database) -> Result<(String, String)> {
+    let client = connect(database.primary()?).await?;
+    let now = "SELECT pg_current_wal_insert_lsn()::text, \
+               to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+    let row = client.query_one(now, &[]).await?;
+    Ok((row.get(0), row.get(1)))
+}
+
 /// Creates a database with a backup, and some rows after it. All are archived. Returns their number.
 async fn source(store: &ObjectStore) -> Result<(Database, Ledger, i64)> {
     let mut source = database(store, 1, store.backup()).await?;
@@ -63,21 +80,76 @@ async fn database_recovers_to_the_end_of_the_archive_while_the_source_goes_on() 
     database.until("recovering", |status| status.phase == Phase::Recovering).await.unwrap();
     database.until_complete().await.unwrap();
     assert_eq!(count(&mut database).await.unwrap(), expected);
+    let has_backup = |status: &PostgresClusterStatus| {
+        status.recovery.as_ref().is_some_and(|it| !it.first_backup.is_empty())
+    };
+    database.until("the first backup", has_backup).await.unwrap();
     let status = database.status.clone();
     assert!(status.recovery.as_ref().unwrap().done);
     assert_eq!(status.system_id, source.status.system_id);
     assert_eq!(status.timeline_claimed.unwrap().get(), 2);
 
-    // It has an archive of its own, from which it can be recovered again.
+    // It has an archive of its own with a first backup, from which it can be recovered again.
     let archive = archive(&store, &database).await.unwrap();
-    create(&database, "second", "PreferStandby").await.unwrap();
-    until_complete(&mut database, "second").await.unwrap();
+    let first = status.recovery.unwrap().first_backup;
+    assert!(first.starts_with("db-recovered-"), "{first}");
+    until_complete(&mut database, &first).await.unwrap();
     let expected = rows(&mut database, &mut ledger, 7).await.unwrap();
     until_archived(&mut database, &archive).await.unwrap();
     let bootstrap = self::bootstrap(&store, &database, json!({})).await.unwrap();
     let mut again = recover(&store, json!({"size": 1, "bootstrap": bootstrap})).await.unwrap();
     again.until_complete().await.unwrap();
     assert_eq!(count(&mut again).await.unwrap(), expected);
+
+    // The first backup is created once.
+    let backups: Api<PostgresBackup> = database.kubelet.api();
+    backups.delete(&first, &DeleteParams::default()).await.unwrap();
+    create(&database, "second", "PreferStandby").await.unwrap();
+    until_complete(&mut database, "second").await.unwrap();
+    assert!(backups.get_opt(&first).await.unwrap().is_none());
+}
+
+/// Writes the status of a backup that failed at this time.
+async fn fail(database: &Database, backup: &str, stopped: Timestamp) -> Result<()> {
+    let uid = database.kubelet.api::<PostgresCluster>().get("db").await?.uid();
+    let patch = json!({"status": {
+        "phase": "Failed", "error": "the store was full", "clusterUID": uid,
+        "stoppedAt": stopped.strftime("%FT%TZ").to_string(),
+    }});
+    let backups = database.kubelet.api::<PostgresBackup>();
+    backups.patch_status(backup, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn failed_first_backup_is_repeated() {
+    let store = ObjectStore::start().await.unwrap();
+    let (source, ..) = source(&store).await.unwrap();
+    let mut own = ObjectStore::start().await.unwrap();
+    own.stop().unwrap();
+    let bootstrap = bootstrap(&store, &source, json!({})).await.unwrap();
+    let spec = json!({"size": 1, "bootstrap": bootstrap, "backup": own.backup()});
+    let mut database = recover(&store, spec).await.unwrap();
+    let name = |status: &PostgresClusterStatus| {
+        status.recovery.as_ref().map(|recovery| recovery.first_backup.clone()).unwrap_or_default()
+    };
+    database.until("the first backup", |status| !name(status).is_empty()).await.unwrap();
+    let first = name(&database.status);
+    fail(&database, &first, Timestamp::now()).await.unwrap();
+    let reason = format!("there is no backup yet; {first}: the store was full; it is repeated at 20");
+    let says_so = |status: &PostgresClusterStatus| {
+        find(&status.conditions, "BackupRecent").is_some_and(|recent| recent.message.starts_with(&reason))
+    };
+    database.until(&reason, says_so).await.unwrap();
+    assert_eq!(name(&database.status), first);
+
+    fail(&database, &first, Timestamp::now() - SignedDuration::from_mins(2)).await.unwrap();
+    let second = format!("{first}-2");
+    database.until("another attempt", |status| name(status) == second).await.unwrap();
+    own.resume().await.unwrap();
+    until_complete(&mut database, &second).await.unwrap();
+    database.until("lastBackup", |status| status.last_backup.is_some()).await.unwrap();
+    assert_eq!(database.status.last_backup.unwrap().name, second);
 }
 
 #[tokio::test]
@@ -85,11 +157,7 @@ async fn recovery_ends_between_two_transactions() {
     let store = ObjectStore::start().await.unwrap();
     let (mut source, mut ledger, expected) = source(&store).await.unwrap();
     let archive = archive(&store, &source).await.unwrap();
-    let client = connect(source.primary().unwrap()).await.unwrap();
-    let now = "SELECT pg_current_wal_insert_lsn()::text, \
-               to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
-    let row = client.query_one(now, &[]).await.unwrap();
-    let (lsn, time): (String, String) = (row.get(0), row.get(1));
+    let (lsn, time) = present(&mut source).await.unwrap();
     rows(&mut source, &mut ledger, 5).await.unwrap();
     until_archived(&mut source, &archive).await.unwrap();
     for target in [json!({"lsn": lsn}), json!({"time": time})] {
@@ -98,6 +166,70 @@ async fn recovery_ends_between_two_transactions() {
         database.until_complete().await.unwrap();
         assert_eq!(count(&mut database).await.unwrap(), expected, "{target}");
     }
+}
+
+#[tokio::test]
+async fn recovery_ends_on_either_side_of_a_failover_of_the_source() {
+    let mut store = ObjectStore::start().await.unwrap();
+    let mut source = database(&store, 2, store.backup()).await.unwrap();
+    let archive = archive(&store, &source).await.unwrap();
+    let mut ledger = writer(&source).unwrap();
+    create(&source, "first", "Primary").await.unwrap();
+    until_complete(&mut source, "first").await.unwrap();
+    let before = rows(&mut source, &mut ledger, 10).await.unwrap();
+    let (_, time) = present(&mut source).await.unwrap();
+    let replicated = rows(&mut source, &mut ledger, 5).await.unwrap();
+    until_archived(&mut source, &archive).await.unwrap();
+    until_replicated(&mut source, replicated).await.unwrap();
+
+    // Only the primary and the archive have these rows.
+    source.kubelet.member("db-2").unwrap().kill().unwrap();
+    let left_behind = rows(&mut source, &mut ledger, 3).await.unwrap();
+    until_archived(&mut source, &archive).await.unwrap();
+    fail_over(&mut source, &mut store).await.unwrap();
+    let after = rows(&mut source, &mut ledger, 7).await.unwrap();
+    assert_eq!(after, replicated + 7);
+    until_archived(&mut source, &archive).await.unwrap();
+
+    for (target, expected) in [
+        (json!({}), after),
+        (json!({"timeline": 1}), left_behind),
+        (json!({"time": time}), before),
+        (json!({"time": time, "timeline": 1}), before),
+    ] {
+        let bootstrap = bootstrap(&store, &source, target.clone()).await.unwrap();
+        let mut database = recover(&store, json!({"size": 1, "bootstrap": bootstrap})).await.unwrap();
+        database.until_complete().await.unwrap();
+        assert_eq!(count(&mut database).await.unwrap(), expected, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn recovery_only_reads_the_archive_of_the_source() {
+    let store = ObjectStore::start().await.unwrap();
+    let (source, _, expected) = source(&store).await.unwrap();
+    let reader = store.read_only().await.unwrap();
+    let object = ArchiveObject::Wal(WalFileName::History(TimelineId::new(7).unwrap()));
+    let archive = archive(&reader, &source).await.unwrap();
+    let bootstrap = bootstrap(&reader, &source, json!({})).await.unwrap();
+    let lineage = bootstrap["recovery"]["source"]["objectStore"]["serverName"].as_str().unwrap();
+    let key = ArchiveKey { lineage: lineage.parse().unwrap(), system: archive.system(), object };
+    let refused = archive.store().put_new(&key, "x").await.unwrap_err().to_string();
+    assert!(refused.contains("denies access"), "{refused}");
+    // It archives no more.
+    source.delete().await.unwrap();
+    let mut source = source;
+    source.until_deleted().await.unwrap();
+
+    let before = store.objects(lineage).unwrap();
+    let spec = json!({"size": 2, "bootstrap": bootstrap, "backup": store.backup()});
+    let mut database = recover(&store, spec).await.unwrap();
+    database.until_complete().await.unwrap();
+    assert_eq!(count(&mut database).await.unwrap(), expected);
+    let is_backed_up = |status: &PostgresClusterStatus| status.last_backup.is_some();
+    database.until("the first backup", is_backed_up).await.unwrap();
+    assert_eq!(store.objects(lineage).unwrap(), before);
+    assert!(before.len() > 3, "{before:?}");
 }
 
 #[tokio::test]

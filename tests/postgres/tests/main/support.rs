@@ -79,15 +79,17 @@ impl TestEnv {
         self.0.until(what, async |_: &[Member]| check().await).await.unwrap()
     }
 
-    /// Waits until `is_so` holds for the object.
+    /// Waits until the object exists and `is_so` holds for it.
     pub(crate) async fn until<K>(&mut self, name: &str, what: &str, is_so: impl Fn(&K) -> bool) -> K
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
         let api = self.api::<K>();
         self.eventually(what, async || {
-            let object = api.get(name).await?;
-            Ok(if is_so(&object) { Ok(object) } else { Err(object) })
+            Ok(match api.get_opt(name).await? {
+                Some(object) if is_so(&object) => Ok(object),
+                other => Err(other),
+            })
         })
         .await
     }

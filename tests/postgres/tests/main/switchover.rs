@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Longest time without writes that a test accepts, on a machine that also runs other tests.
-const PAUSE: Duration = Duration::from_secs(6);
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Creates a database, and a client that writes to it.
 pub(crate) async fn with_writes() -> Result<(Database, Application)> {

@@ -27,6 +27,7 @@ mod podset;
 mod postgres;
 mod postgres_cluster;
 mod power_loss;
+mod proxy;
 mod rollout;
 mod support;
 mod tenancy;

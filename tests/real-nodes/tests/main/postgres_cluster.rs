@@ -77,6 +77,16 @@ impl Kubectl {
         .unwrap()
     }
 
+    /// Reads the metrics of a member as Prometheus does: at the address of its Pod.
+    async fn metrics(&self, member: &str) -> String {
+        let address = self.run(&format!("get pod {member} -o jsonpath={{.status.podIP}}")).await.unwrap();
+        let script = format!(
+            "exec 3<>/dev/tcp/{address}/9187; \
+             printf 'GET /metrics HTTP/1.1\\r\\nHost: member\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
+        );
+        self.args(&["exec", "application", "--", "bash", "-c", &script]).await.unwrap()
+    }
+
     async fn primary(&self) -> String {
         self.run("get pgc shop -o jsonpath={.status.primary.current}").await.unwrap()
     }
@@ -105,6 +115,10 @@ async fn rows_survive_the_deletion_of_the_primary() {
     assert_ne!(kubectl.primary().await, primary);
     kubectl.until_complete().await;
     println!("three members are ready again after {:.1} s", deleted.elapsed().as_secs_f64());
+    let metrics = kubectl.metrics(&primary).await;
+    for expected in ["_up 1.0", "_role{role=\"Standby\"} 1.0", "_replay_lag_bytes "] {
+        assert!(metrics.contains(&format!("\nensemble_postgres{expected}")), "{expected}\n{metrics}");
+    }
 
     // The standbys have the rows too.
     let read = "PGCONNECT_TIMEOUT=2 psql \"${DATABASE_URL/-rw./-ro.}\" -Atqc 'select count(*) from orders'";

@@ -199,5 +199,7 @@ async fn replace_pods(kubectl: &Kubectl) {
         .run(&format!("rollout status deployment/ensemble-manager -n {MANAGER} --timeout=120s"))
         .await
         .unwrap();
-    kubectl.until(&format!("get pods -n {MANAGER} -o name"), |pods| pods.lines().count() == 2).await;
+    let managers = "app.kubernetes.io/component=manager";
+    let pods = format!("get pods -n {MANAGER} -l {managers} -o name");
+    kubectl.until(&pods, |pods| pods.lines().count() == 2).await;
 }

@@ -8,17 +8,16 @@ use operator_core::metrics::{
     ReviewResult, WatchRestart,
 };
 use prometheus_client::{
-    encoding::text,
-    metrics::{counter::Counter, gauge::Gauge, histogram::Histogram, info::Info},
+    metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
 use super::{
     label_limit::LabelLimit,
     live::Live,
-    measure::{LabelValue, Measure, register},
+    measure::{LabelValue, Measure},
     reference::{
-        BUILD, CERTIFICATE_EXPIRY, LEADER, LEADER_TRANSITIONS, QUEUE_WAIT, RECONCILE_DURATION, RECONCILES,
+        CERTIFICATE_EXPIRY, LEADER, LEADER_TRANSITIONS, QUEUE_WAIT, RECONCILE_DURATION, RECONCILES,
         REQUEST_DURATION, REQUESTS, RESTARTS, RETRIES, RETRIES_OF, REVIEW_DURATION, REVIEWS, WATCH_RESTARTS,
     },
 };
@@ -55,13 +54,10 @@ impl Meter {
     /// Series of a controller exist from the start with the value 0, because `rate` misses the
     /// first increment of a new series.
     pub fn new(version: &'static str, controllers: impl IntoIterator<Item = &'static str>) -> Self {
-        let mut registry = Registry::default();
+        let mut registry = super::registry(version);
         let of = &mut registry;
         let live = Arc::new(Live::default());
-        register(of, &BUILD, Info::new([("version", version)]));
         of.register_collector(Box::new(live.clone()));
-        #[cfg(target_os = "linux")]
-        of.register_collector(Box::new(super::process::Process::new()));
         let meter = Self {
             reconciles: Measure::new(of, &RECONCILES),
             reconcile_duration: Measure::new(of, &RECONCILE_DURATION),
@@ -107,9 +103,7 @@ impl Meter {
     /// # Errors
     /// Returns an error if encoding fails, which does not happen in memory.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
-        Ok(text)
+        super::encode(&self.registry)
     }
 }
 

@@ -20,12 +20,13 @@ use super::{
 };
 use crate::{
     https::{self, Identity, Server},
-    server,
+    server::{self, Limits},
 };
 
 /// Maximum number of open connections.
 const MAX_CONNECTIONS: usize = 64;
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Content type of metrics.
+pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Access to the metrics server.
 pub enum Access {
@@ -58,7 +59,13 @@ pub async fn serve(
     let server = match access {
         Access::Insecure => server::bind(address).await.map(|(listener, address)| Server {
             address,
-            task: server::spawn(listener, None, router, MAX_CONNECTIONS, stop),
+            task: server::spawn(
+                listener,
+                None,
+                server::router_handler(router),
+                Limits::short(MAX_CONNECTIONS),
+                stop,
+            ),
         }),
         Access::Secure { identity, client } => {
             let router = router.route_layer(from_fn_with_state(Authorizer::new(client), authorize));

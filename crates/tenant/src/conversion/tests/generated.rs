@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use capsule::api::{self, v1beta2::Tenant};
 use proptest::{collection::vec, option, prelude::*, strategy::Union};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-
-use crate::api::{self, v1beta2::Tenant};
 
 type Any = BoxedStrategy<Value>;
 

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use capsule::{
+    api::{names::TENANT_LABEL, v1beta2::Tenant},
+    subjects::Role,
+};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{Resource, ResourceExt};
 use operator_core::{
@@ -16,11 +20,7 @@ use super::{
     restoration::{MutatedNamespace, restore},
     tenant_references::TenantReferences,
 };
-use crate::{
-    api::{names::TENANT_LABEL, v1beta2::Tenant},
-    subjects::Role,
-    webhook::lookups::AdmissionContext,
-};
+use crate::webhook::lookups::AdmissionContext;
 
 /// Returns the mutated namespace, or `None` if the request is not changed.
 ///

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capsule::api::{
+    names::{
+        CORDONED_LABEL, NAMESPACE_NAME_LABEL, NODE_SELECTOR_ANNOTATION, RESERVED_LABELS, TENANT_LABEL,
+        is_reserved_annotation,
+    },
+    v1beta2::{Metadata, Tenant},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use operator_core::admission::Denial;
 
 use super::name_rules::provisional_name;
 use crate::{
-    api::{
-        names::{
-            CORDONED_LABEL, NAMESPACE_NAME_LABEL, NODE_SELECTOR_ANNOTATION, RESERVED_LABELS, TENANT_LABEL,
-            is_reserved_annotation,
-        },
-        v1beta2::{Metadata, Tenant},
-    },
     namespace_metadata,
     plan::{last_applied_metadata, unmanaged_labels},
 };

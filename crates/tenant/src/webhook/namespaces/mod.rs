@@ -11,6 +11,7 @@ mod validate;
 
 use std::time::Duration;
 
+use capsule::membership;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 use operator_core::{
@@ -35,7 +36,7 @@ use super::{
     match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_MASTERS_WITHOUT_TENANT, EXCLUDE_SYSTEM_USERS},
     rate_limits::KeyedBuckets,
 };
-use crate::{membership, reasons::NAMESPACE_DENIED};
+use crate::reasons::NAMESPACE_DENIED;
 
 /// Rate limit for Events about denials, for each Tenant.
 const EVENTS_PER_TENANT: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };

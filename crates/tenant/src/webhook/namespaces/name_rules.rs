@@ -1,12 +1,11 @@
 //! Rules for the names of namespaces. Pure.
 
-use kube::{ResourceExt, core::ObjectMeta};
-use operator_core::admission::Denial;
-
-use crate::{
+use capsule::{
     api::v1beta2::{CapsuleConfigurationSpec, Tenant},
     pattern,
 };
+use kube::{ResourceExt, core::ObjectMeta};
+use operator_core::admission::Denial;
 
 /// Maximum length of the name of a namespace.
 const MAX_LENGTH: usize = 63;

@@ -7,6 +7,10 @@ use std::{
     time::Instant,
 };
 
+use capsule::{
+    api::v1beta2::{Reservation, Tenant, TenantStatus},
+    membership::{check_membership, referenced_tenants},
+};
 use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use operator_core::{
@@ -18,8 +22,6 @@ use operator_core::{
 use parking_lot::Mutex;
 
 use crate::{
-    api::v1beta2::{Reservation, Tenant, TenantStatus},
-    membership::{check_membership, referenced_tenants},
     namespaces::list_members,
     reservations::{Decision, MemberNames, ReservationAges, decide, quota},
     webhook::lookups::Lookups,

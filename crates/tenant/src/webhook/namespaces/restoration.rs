@@ -5,17 +5,17 @@
 //! metadata of the Tenant. An update that assigns the namespace to another Tenant is not restored;
 //! [`validate`](super::validate) denies it.
 
+use capsule::{
+    api::{names::TENANT_LABEL, v1beta2::Tenant},
+    membership::{self, referenced_tenants},
+    subjects::Role,
+};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::ResourceExt;
 use operator_core::{kind::uid, owner::refers_to};
 
 use super::{metadata::restore_metadata, tenant_references::TenantReferences};
-use crate::{
-    api::{names::TENANT_LABEL, v1beta2::Tenant},
-    membership::{self, referenced_tenants},
-    subjects::Role,
-    webhook::lookups::AdmissionContext,
-};
+use crate::webhook::lookups::AdmissionContext;
 
 /// A namespace as changed by the webhook.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,7 @@
 //! The label and owner references of a namespace. Pure.
 
+use capsule::membership::{tenant_label, tenant_references};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-
-use crate::membership::{tenant_label, tenant_references};
 
 /// The label and the owner references by which a namespace references Tenants. They are not
 /// validated.

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use capsule::{
+    api::v1beta2::Tenant,
+    membership::{self, MembershipError, referenced_tenants},
+    subjects::Role,
+};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt;
 use operator_core::{
@@ -14,12 +19,7 @@ use super::{
     metadata, name_rules,
     tenant_references::TenantReferences,
 };
-use crate::{
-    api::v1beta2::Tenant,
-    membership::{self, MembershipError, referenced_tenants},
-    subjects::Role,
-    webhook::lookups::AdmissionContext,
-};
+use crate::webhook::lookups::AdmissionContext;
 
 /// How a request is admitted.
 #[derive(Clone, Debug)]

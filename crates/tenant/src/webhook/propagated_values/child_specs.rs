@@ -5,6 +5,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet};
 
+use capsule::cidr;
 use k8s_openapi::{
     api::{
         core::v1::{LimitRangeItem, LimitRangeSpec},
@@ -15,7 +16,7 @@ use k8s_openapi::{
 use operator_core::quantity::Quantity;
 
 use super::Violations;
-use crate::{cidr, quota::Resources};
+use crate::quota::Resources;
 
 /// Maximum length of a port name.
 const MAX_PORT_NAME_LENGTH: usize = 15;

@@ -8,16 +8,16 @@ mod child_specs;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{api::rbac::v1::Subject, apimachinery::pkg::apis::meta::v1::LabelSelector};
-
-use crate::{
+use capsule::{
     api::v1beta2::{AdditionalMetadata, AdditionalRoleBinding, NamespaceOptions, OwnerSpec, TenantSpec},
-    namespace_metadata,
     syntax::{
         ANNOTATION_KEY, LABEL_KEY, LABEL_VALUE, MAX_ANNOTATIONS_SIZE, RBAC_NAME, SUBDOMAIN, annotations_size,
         is_annotation_key, is_label_key, is_label_value, is_rbac_name, is_subdomain,
     },
 };
+use k8s_openapi::{api::rbac::v1::Subject, apimachinery::pkg::apis::meta::v1::LabelSelector};
+
+use crate::namespace_metadata;
 
 /// Namespace name for rendering templates. A value that is invalid with this name is invalid with
 /// every name.

@@ -244,7 +244,8 @@ fn limits_recorded_violations_and_detects_new_ones() {
 #[test]
 fn rejects_child_specs_that_the_api_server_rejects() {
     let cases: Value =
-        serde_json::from_str(include_str!("../../../tests/fixtures/propagated-values.json")).unwrap();
+        serde_json::from_str(include_str!("../../../../capsule/tests/fixtures/propagated-values.json"))
+            .unwrap();
     let cases = cases["specs"].as_array().unwrap();
     assert!(cases.len() > 20);
     for case in cases {

@@ -13,6 +13,10 @@ mod pending_admissions;
 
 use std::time::Instant;
 
+use capsule::api::{
+    names::{OBJECT_TENANT_LABEL, QUOTA_HARD_ANNOTATION, RESOURCE_QUOTA_LABEL},
+    v1beta2::{QuotaScope, Tenant},
+};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Resource, ResourceExt};
 use operator_core::{
@@ -27,13 +31,7 @@ use parking_lot::Mutex;
 
 use self::pending_admissions::{PendingAdmissions, QuotaExceeded, QuotaUsage};
 use super::{has_label, in_tenants, tenant_resolver::TenantReader};
-use crate::{
-    api::{
-        names::{OBJECT_TENANT_LABEL, QUOTA_HARD_ANNOTATION, RESOURCE_QUOTA_LABEL},
-        v1beta2::{QuotaScope, Tenant},
-    },
-    quota::Resources,
-};
+use crate::quota::Resources;
 
 /// User of the quota admission of the API server, which writes a usage before it admits an object.
 const API_SERVER: &str = "system:apiserver";

@@ -90,6 +90,7 @@ fn renders_every_value() {
         &digest,
         "certManager.enabled=true",
         "monitoring.serviceMonitor.enabled=true",
+        "monitoring.podMonitor.enabled=true",
         "monitoring.serviceMonitor.labels.release=prometheus",
         "monitoring.prometheusRule.enabled=true",
         "monitoring.dashboard.enabled=true",
@@ -136,11 +137,51 @@ fn renders_every_value() {
     assert!(!objects.keys().any(|(.., name)| name == "ensemble-check-tenant"), "podset has no webhooks");
     assert_eq!(within("PodDisruptionBudget", "ensemble-manager")["spec"]["maxUnavailable"], "50%");
     assert_eq!(within("ServiceMonitor", "ensemble")["metadata"]["labels"]["release"], "prometheus");
+    assert_eq!(
+        within("PodMonitor", "ensemble-postgres")["spec"]["namespaceSelector"],
+        json!({ "any": true })
+    );
     within("PrometheusRule", "ensemble");
     within("Certificate", "ensemble");
     within("ConfigMap", "ensemble-dashboard");
     let left_out = ["CustomResourceDefinition", "NetworkPolicy", "ResourceQuota"];
     assert!(objects.keys().all(|(kind, ..)| !left_out.contains(&kind.as_str())), "{:?}", objects.keys());
+}
+
+#[test]
+fn proxy_is_one_value_and_as_in_the_manifests() {
+    let helm = Helm::new();
+    let without = manifests::read(&helm.template(&[]).unwrap());
+    let mut with = manifests::read(&helm.template(&["proxy.enabled=true"]).unwrap());
+    with.retain(|key, _| !without.contains_key(key));
+    let mut expected = manifests::Manifests::new();
+    for file in fs::read_dir(path("deploy/proxy")).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_some_and(|extension| extension == "yaml") {
+            expected.extend(manifests::read(&fs::read_to_string(file).unwrap()));
+        }
+    }
+    let deployment = ("Deployment".to_owned(), "ensemble-system".to_owned(), "ensemble-proxy".to_owned());
+    let service = ("Service".to_owned(), "ensemble-system".to_owned(), "ensemble-proxy".to_owned());
+    let container = &mut expected.get_mut(&deployment).unwrap()["spec"]["template"]["spec"]["containers"][0];
+    container["imagePullPolicy"] = json!("IfNotPresent");
+    container["args"] = json!([]);
+    expected.get_mut(&service).unwrap()["spec"]["type"] = json!("ClusterIP");
+    manifests::assert_same(&with, &expected);
+
+    let rendered = helm.template(&[
+        "proxy.enabled=true",
+        "proxy.replicas=3",
+        "proxy.tlsSecret=mine",
+        "proxy.extraArgs={--views=namespaces}",
+        "proxy.service.type=LoadBalancer",
+    ]);
+    let objects = manifests::read(&rendered.unwrap());
+    let pod = &objects[&deployment]["spec"]["template"]["spec"];
+    assert_eq!(objects[&deployment]["spec"]["replicas"], json!(3.0));
+    assert_eq!(pod["volumes"][0]["secret"]["secretName"], "mine");
+    assert_eq!(pod["containers"][0]["args"], json!(["--views=namespaces"]));
+    assert_eq!(objects[&service]["spec"]["type"], "LoadBalancer");
 }
 
 #[test]
@@ -166,6 +207,19 @@ fn bindable_cluster_roles_are_one_value() {
         assert_eq!(binding["roleRef"]["name"], name(suffix));
         assert_eq!(binding["subjects"][0]["name"], account);
     }
+}
+
+#[test]
+fn members_are_scraped_where_the_controller_watches() {
+    let values = [
+        "controllers={postgres}",
+        "watchNamespaces={shop,team}",
+        "metrics.enabled=false",
+        "monitoring.podMonitor.enabled=true",
+    ];
+    let objects = manifests::read(&Helm::new().template(&values).unwrap());
+    let key = ("PodMonitor".to_owned(), "ensemble-system".to_owned(), "ensemble-postgres".to_owned());
+    assert_eq!(objects[&key]["spec"]["namespaceSelector"], json!({ "matchNames": ["shop", "team"] }));
 }
 
 #[test]

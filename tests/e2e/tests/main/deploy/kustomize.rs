@@ -113,6 +113,7 @@ async fn with_cert_manager_and_prometheus(stage: &TestEnv) {
     for (group, version, kind, plural) in [
         ("cert-manager.io", "v1", "Issuer", "issuers"),
         ("cert-manager.io", "v1", "Certificate", "certificates"),
+        ("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"),
         ("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"),
         ("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"),
     ] {
@@ -125,8 +126,8 @@ async fn with_cert_manager_and_prometheus(stage: &TestEnv) {
 
     let deployed = stage.deploy("monitoring").await;
     assert_eq!(deployed.args(), ["--controllers=*"]);
-    let monitoring = ["get", "servicemonitors,prometheusrules", "--namespace", NAMESPACE];
-    assert_eq!(stage.read(&monitoring).await["items"].as_array().unwrap().len(), 2);
+    let monitoring = ["get", "servicemonitors,podmonitors,prometheusrules", "--namespace", NAMESPACE];
+    assert_eq!(stage.read(&monitoring).await["items"].as_array().unwrap().len(), 3);
     let dashboard = stage.read(&["get", "configmap", "ensemble-dashboard", "--namespace", NAMESPACE]).await;
     let text = dashboard["data"]["ensemble.json"].as_str().unwrap();
     assert_eq!(text, std::fs::read_to_string(path("deploy/monitoring/dashboard.json")).unwrap());

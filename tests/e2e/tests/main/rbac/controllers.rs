@@ -10,7 +10,8 @@ use kube::{
 use serde_json::{Map, Value, json};
 
 use crate::support::{
-    CONFIGURATION, MEMCACHED, NAMESPACE_PLUS, PATIENCE, POD_SET, TENANT, TENANT_OWNER, TestEnv, sample,
+    CONFIGURATION, GLOBAL_PROXY_SETTINGS, MEMCACHED, NAMESPACE_PLUS, PATIENCE, POD_SET, PROXY_SETTING,
+    TENANT, TENANT_OWNER, TestEnv, sample,
 };
 
 /// Label of all managed objects. The controllers' caches contain only objects with this label.
@@ -266,6 +267,20 @@ pub(super) async fn configuration(env: &TestEnv) {
     let subjects = ["anna", "bob"].map(|name| json!({ "spec": { "name": name } }));
     provoke_conflict(env, &owners, "race", "capsuleconfiguration", subjects).await;
     env.delete(&TENANT_OWNER, "", "race").await;
+    let by = |name: &str| json!([{ "kind": "User", "name": name }]);
+    let subjects = ["anna", "bob"].map(|name| json!({ "spec": { "subjects": by(name) } }));
+    env.create(&PROXY_SETTING, "default", "race", subjects[0]["spec"].clone()).await;
+    let settings = env.api(&PROXY_SETTING, "default").await;
+    provoke_conflict(env, &settings, "race", "capsuleconfiguration", subjects).await;
+    env.delete(&PROXY_SETTING, "default", "race").await;
+    let nodes =
+        json!({ "apiGroups": [""], "resources": ["nodes"], "selector": { "matchLabels": { "a": "b" } } });
+    let rules = ["anna", "bob"]
+        .map(|name| json!({ "spec": { "rules": [{ "subjects": by(name), "clusterResources": [nodes] }] } }));
+    env.create(&GLOBAL_PROXY_SETTINGS, "", "race", rules[0]["spec"].clone()).await;
+    let settings = env.api(&GLOBAL_PROXY_SETTINGS, "").await;
+    provoke_conflict(env, &settings, "race", "capsuleconfiguration", rules).await;
+    env.delete(&GLOBAL_PROXY_SETTINGS, "", "race").await;
 
     // Renames the ClusterRoles, which needs additional rights, and back. The conflicting name
     // causes an Event twice.

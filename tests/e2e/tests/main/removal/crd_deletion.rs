@@ -6,13 +6,15 @@ use super::{install_crds, installation::Installation};
 use crate::support::{PATIENCE, TestEnv};
 
 /// Kinds that the manager watches.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 10] = [
     "CapsuleConfiguration",
+    "GlobalProxySettings",
     "Memcached",
     "NamespacePlus",
     "PodSet",
     "PostgresBackup",
     "PostgresCluster",
+    "ProxySetting",
     "Tenant",
     "TenantOwner",
 ];

@@ -33,6 +33,18 @@ pub(crate) const CONFIGURATION: Kind = Kind {
     singular: "CapsuleConfiguration",
     plural: "capsuleconfigurations",
 };
+pub(crate) const PROXY_SETTING: Kind = Kind {
+    group: "capsule.clastix.io",
+    version: "v1beta1",
+    singular: "ProxySetting",
+    plural: "proxysettings",
+};
+pub(crate) const GLOBAL_PROXY_SETTINGS: Kind = Kind {
+    group: "capsule.clastix.io",
+    version: "v1beta1",
+    singular: "GlobalProxySettings",
+    plural: "globalproxysettings",
+};
 pub(crate) const TENANT_OWNER: Kind =
     Kind { group: "capsule.clastix.io", version: "v1beta2", singular: "TenantOwner", plural: "tenantowners" };
 

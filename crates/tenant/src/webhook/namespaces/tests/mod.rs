@@ -3,16 +3,16 @@ mod restoration;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use capsule::{
+    api::{names::RESERVED_LABELS, v1beta2::Tenant},
+    subjects::Role,
+};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use operator_core::admission::Denial;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    api::{names::RESERVED_LABELS, v1beta2::Tenant},
-    subjects::Role,
-    webhook::lookups::AdmissionContext,
-};
+use crate::webhook::lookups::AdmissionContext;
 
 const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";

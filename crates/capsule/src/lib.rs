@@ -1,0 +1,29 @@
+//! The API of Capsule (`capsule.clastix.io`), and rules that all its programs share: who owns what, which
+//! namespaces belong to a Tenant, and what its patterns match.
+//!
+//! The crate is pure: it has no client, no clock, and no input or output.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`api`] | kinds in each version, labels, annotations |
+//! | [`owners`], [`owner_indexes`] | the owners of a Tenant; indexes of caches by owner |
+//! | [`subjects`] | what a user is to the Tenants of a cluster |
+//! | [`membership`] | which namespaces belong to a Tenant |
+//! | [`class_filter`] | which classes a Tenant allows |
+//! | [`cluster_resources`] | which kinds a rule of the proxy is for |
+//! | [`pattern`] | regular expressions in specs |
+//! | [`cidr`] | ranges of addresses |
+//! | [`syntax`] | names, labels, and annotations, as the API server validates them |
+
+pub mod api;
+pub mod cidr;
+pub mod class_filter;
+pub mod cluster_resources;
+pub mod membership;
+pub mod owner_indexes;
+pub mod owners;
+pub mod pattern;
+pub mod subjects;
+pub mod syntax;
+
+pub use api::v1beta2::{Tenant, TenantSpec, TenantStatus};

@@ -1,0 +1,39 @@
+//! Requests to the API server.
+//!
+//! There are two senders. [`AsUser`] sends the request of a user, with the credential of the user. It has no
+//! credential of its own and cannot add one. [`AsProxy`] sends the request of a view with the token of the
+//! proxy, and accepts nothing that a user wrote.
+//!
+//! The connections have no client certificate: the API server would take its user for each request.
+
+mod as_proxy;
+mod as_user;
+mod endpoint;
+mod guarded_body;
+mod pool;
+mod without_trailers;
+
+use std::time::Duration;
+
+pub use as_proxy::{AsProxy, ProxyRequest, Target, Token};
+pub use as_user::{AsUser, UserRequest};
+pub use endpoint::Endpoint;
+pub(crate) use guarded_body::GuardedBody;
+pub use pool::Pool;
+
+/// Why the API server did not respond.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection could be opened.
+    #[error("cannot connect to the API server: {0}")]
+    Connect(String),
+    /// The connection broke before the response.
+    #[error("the connection to the API server broke: {0}")]
+    Broken(#[from] hyper::Error),
+    /// The response did not begin in time.
+    #[error("the API server did not respond within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// The response does not belong to the request.
+    #[error("the API server switched to another protocol than it was asked for")]
+    Protocol,
+}

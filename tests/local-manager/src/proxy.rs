@@ -1,0 +1,51 @@
+//! Starts the proxy of Tenants beside a test cluster, with its generated permissions.
+
+use std::{net::SocketAddr, path::Path};
+
+use anyhow::{Context, Result};
+use cluster::{Cluster, Companion, program::workspace};
+use manager::NAMESPACE;
+
+use crate::launch::free_address;
+
+/// ServiceAccount of a deployed proxy.
+const ACCOUNT: &str = "ensemble-proxy";
+
+/// A running proxy.
+pub struct LocalProxy {
+    /// The process.
+    pub process: Companion,
+    /// Address of the API that it serves.
+    pub address: SocketAddr,
+    /// Authority of its certificate, in PEM.
+    pub authority: String,
+}
+
+/// Starts the proxy on a [prepared](crate::launch::prepare) cluster.
+///
+/// # Errors
+/// Returns an error if the permissions cannot be applied, or if the program cannot be started.
+pub async fn start_proxy(cluster: &Cluster, program: &Path) -> Result<LocalProxy> {
+    let rbac = workspace().join("deploy/proxy/rbac.yaml").display().to_string();
+    cluster.kubectl(&["apply", "--server-side", "-f", &rbac]).await?;
+    let address = free_address()?;
+    let files = [("tls.crt", "--tls-cert-file"), ("tls.key", "--tls-private-key-file")];
+    let generated = rcgen::generate_simple_self_signed([address.ip().to_string()])
+        .context("create a certificate for the proxy")?;
+    let contents = [generated.cert.pem(), generated.signing_key.serialize_pem()];
+    let mut flags = vec![
+        format!("--bind-address={address}"),
+        "--health-probe-bind-address=0".to_owned(),
+        "--metrics-bind-address=0".to_owned(),
+    ];
+    for ((name, flag), contents) in files.into_iter().zip(&contents) {
+        // Only the owner can read the directory of the cluster.
+        let path = cluster.record().dir.join(format!("proxy-{name}"));
+        std::fs::write(&path, contents).with_context(|| format!("write {}", path.display()))?;
+        flags.push(format!("{flag}={}", path.display()));
+    }
+    let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await?;
+    let environment = [("KUBECONFIG".to_owned(), kubeconfig.display().to_string())];
+    let process = cluster.companion("proxy", program, &flags, &environment)?;
+    Ok(LocalProxy { process, address, authority: generated.cert.pem() })
+}
