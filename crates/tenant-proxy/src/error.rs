@@ -9,7 +9,9 @@ use http::header::{CONNECTION, WWW_AUTHENTICATE};
 use operator_runtime::error_response::ErrorResponse;
 
 use crate::{
+    client_certificate::CertificateError,
     list_options::NoPages,
+    named_object::NamedObject,
     request::{CredentialError, Refusal},
     upstream::UpstreamError,
 };
@@ -23,6 +25,12 @@ pub enum ProxyError {
     /// It has no credential that can be used.
     #[error("the proxy cannot tell who sends this request: {0}")]
     Credential(#[from] CredentialError),
+    /// The proxy does not impersonate the user of its client certificate.
+    #[error("the proxy does not forward this request: {0}")]
+    Certificate(#[from] CertificateError),
+    /// A namespace, or the namespace of an object, does not exist.
+    #[error("{0} not found")]
+    NotFound(NamedObject),
     /// The user has too many requests in progress.
     #[error("too many requests of this user are in progress; retry in a second")]
     TooMany,
@@ -44,7 +52,9 @@ impl ProxyError {
     fn status(&self) -> StatusCode {
         match self {
             Self::Refused(_) => StatusCode::BAD_REQUEST,
-            Self::Credential(_) => StatusCode::UNAUTHORIZED,
+            Self::Credential(_) | Self::Certificate(CertificateError::Ended) => StatusCode::UNAUTHORIZED,
+            Self::Certificate(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::NoView(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoPages(_) => StatusCode::GONE,
@@ -69,7 +79,11 @@ impl IntoResponse for ProxyError {
             Self::Refused(_) => {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Self::NoPages(_) | Self::Upstream(_) | Self::Unreadable(_) => {}
+            Self::Certificate(_)
+            | Self::NotFound(_)
+            | Self::NoPages(_)
+            | Self::Upstream(_)
+            | Self::Unreadable(_) => {}
         }
         response
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use capsule::api::v1beta2::CONFIGURATION_NAME;
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use operator_runtime::{
     flags::{Address, address, duration},
     logs::Format,
@@ -35,6 +35,18 @@ pub struct Flags {
     /// Comma-separated list of views: `*` enables all, `name` enables the view `name`, `-name` disables it. The views are `namespaces`, `tenants`, `persistentvolumes`, `storageclasses`, `ingressclasses`, `priorityclasses`, `runtimeclasses`, and `clusterresources` for all other kinds of GlobalProxySettings
     #[arg(long, env = "ENSEMBLE_PROXY_VIEWS", default_value = "*", value_parser = views, allow_hyphen_values = true)]
     pub views: Views,
+
+    /// Show users the namespaces with a RoleBinding for them. Needs the right to watch RoleBindings
+    #[arg(long, env = "ENSEMBLE_PROXY_NAMESPACES_BY_ROLE_BINDING", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub namespaces_by_role_binding: bool,
+
+    /// Return 404 instead of 403 for objects in a namespace that does not exist, to users who may own Tenants
+    #[arg(long, env = "ENSEMBLE_PROXY_NOT_FOUND_IN_MISSING_NAMESPACES", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub not_found_in_missing_namespaces: bool,
+
+    /// Accept the client certificates that the API server accepts, and impersonate their users. Needs Kubernetes 1.36 and the right to impersonate
+    #[arg(long, env = "ENSEMBLE_PROXY_CLIENT_CERTIFICATES", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
+    pub client_certificates: bool,
 
     /// Name of the CapsuleConfiguration that says who may own Tenants
     #[arg(

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::body::to_bytes;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use parking_lot::Mutex;
 use tokio::{
@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::{
+    authentication::Authentication,
     credential::Credential,
     upstream::{AsUser, UpstreamError, UserRequest},
 };
@@ -72,17 +73,14 @@ impl Identities {
         Self { api_server, entries: Mutex::default() }
     }
 
-    /// Returns the user of the credential in these headers.
+    /// Returns from whom a request is.
     ///
     /// # Errors
     /// Returns an error if the API server does not name a user. Errors are not kept.
-    pub async fn of(
-        &self,
-        credential: Credential,
-        headers: &HeaderMap,
-    ) -> Result<Arc<UserInfo>, IdentityError> {
+    pub async fn of(&self, authentication: &Authentication) -> Result<Arc<UserInfo>, IdentityError> {
+        let credential = authentication.credential();
         let user = self.entry(credential).user;
-        let result = user.get_or_try_init(|| self.ask(headers)).await.cloned();
+        let result = user.get_or_try_init(|| self.ask(authentication)).await.cloned();
         if result.is_err() {
             let mut entries = self.entries.lock();
             // Another request can have asked again meanwhile.
@@ -108,8 +106,8 @@ impl Identities {
         entry
     }
 
-    async fn ask(&self, headers: &HeaderMap) -> Result<Arc<UserInfo>, IdentityError> {
-        let asked = self.api_server.send(UserRequest::self_review(headers));
+    async fn ask(&self, authentication: &Authentication) -> Result<Arc<UserInfo>, IdentityError> {
+        let asked = self.api_server.send(UserRequest::self_review(authentication));
         let response = timeout(TIMEOUT, asked).await.map_err(|_| UpstreamError::Timeout(TIMEOUT))??;
         if response.status() != StatusCode::CREATED {
             return Err(IdentityError::Refused(response.status()));

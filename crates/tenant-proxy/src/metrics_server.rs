@@ -15,9 +15,10 @@ use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use operator_runtime::{error_response::ErrorResponse, metrics::OPEN_METRICS, server::Handler};
 
 use crate::{
+    authentication::Authentication,
     error::ProxyError,
     metrics::ProxyMetrics,
-    request::{check, check_credentials},
+    request::check,
     upstream::{AsUser, UserRequest},
 };
 
@@ -50,8 +51,9 @@ async fn serve(
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
         return Ok(response);
     }
-    check_credentials(request.headers())?;
-    let review = api_server.send(UserRequest::metrics_review(request.headers())).await?;
+    // Its connections have no client certificate.
+    let authentication = Authentication::of(request.headers(), None)?;
+    let review = api_server.send(UserRequest::metrics_review(&authentication)).await?;
     match review.status() {
         StatusCode::CREATED => {}
         StatusCode::UNAUTHORIZED => {

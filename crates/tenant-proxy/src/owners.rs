@@ -18,7 +18,7 @@ use capsule::{
     owner_indexes::{OwnerIndexes, Subject, key},
     subjects::{Relations, Requester, Role, role},
 };
-use k8s_openapi::api::authentication::v1::UserInfo;
+use k8s_openapi::api::{authentication::v1::UserInfo, rbac::v1::RoleBinding};
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use operator_core::{
     informer::{Change, Index, Informer, Informers, Selection, Subscription},
@@ -32,6 +32,7 @@ use tokio::{
 use tracing::debug;
 
 use crate::{
+    bound_namespaces::BoundNamespaces,
     ownership_log::{OwnershipChange, OwnershipLog},
     scope::Scope,
     view::{View, ViewKind},
@@ -39,6 +40,8 @@ use crate::{
 
 /// Time until the version of the API server is read again after a failure.
 const RETRY: Duration = Duration::from_secs(1);
+/// Time for which a watch of a cache can fail before there are no views any more.
+const MAX_FAILURE: Duration = Duration::from_mins(1);
 
 /// Caches of what says who sees what. Cheap to clone.
 #[derive(Clone)]
@@ -51,6 +54,8 @@ struct Caches {
     settings: Informer<ProxySetting>,
     global_settings: Informer<GlobalProxySettings>,
     owners: OwnerIndexes,
+    /// Where RoleBindings make namespaces visible.
+    bound: Option<BoundNamespaces>,
     settings_by_subject: Index<ProxySetting, Subject>,
     global_settings_by_subject: Index<GlobalProxySettings, Subject>,
     /// Name of the configuration that is used.
@@ -120,16 +125,21 @@ impl Relations for NoRelations {
 }
 
 impl Owners {
-    /// Starts the caches. `configuration` is the name of the CapsuleConfiguration. Must be called within a
-    /// Tokio runtime.
-    pub fn new(informers: Informers, configuration: &str) -> Self {
+    /// Starts the caches. `configuration` is the name of the CapsuleConfiguration. With `role_bindings`, users
+    /// see the namespaces with a RoleBinding for them. Must be called within a Tokio runtime.
+    pub fn new(informers: Informers, configuration: &str, role_bindings: bool) -> Self {
         let tenants = informers.get::<Tenant>(Selection::All);
         let tenant_owners = informers.get::<TenantOwner>(Selection::All);
         let configurations = informers.get::<CapsuleConfiguration>(Selection::All);
         let settings = informers.get::<ProxySetting>(Selection::All);
         let global_settings = informers.get::<GlobalProxySettings>(Selection::All);
         let changes = Arc::<Changes>::default();
-        let [of_tenants, of_owners, of_settings, of_global] = [(); 4].map(|()| changes.clone());
+        let [of_tenants, of_owners, of_settings, of_global, of_bindings] = [(); 5].map(|()| changes.clone());
+        let bound = role_bindings.then(|| {
+            let bindings = informers.get::<RoleBinding>(Selection::All);
+            let record = move |subjects| of_bindings.add(OwnershipChange::RoleBinding(subjects));
+            BoundNamespaces::new(bindings, tenants.clone(), record)
+        });
         let of_namespaces = settings.clone();
         let subscriptions = [
             tenants.subscribe(move |change| of_tenants.add_tenant(change, &of_namespaces)),
@@ -144,6 +154,7 @@ impl Owners {
         ];
         Self(Arc::new(Caches {
             owners: OwnerIndexes::new(&tenants, &tenant_owners),
+            bound,
             settings_by_subject: settings.store().index(subjects),
             global_settings_by_subject: global_settings.store().index(global_subjects),
             tenants,
@@ -158,14 +169,22 @@ impl Owners {
         }))
     }
 
-    /// Returns whether all caches are filled.
-    pub fn is_synced(&self) -> bool {
+    /// Returns why the caches do not say who owns what, if they do not: they are not filled, or the watch of one
+    /// has failed for a minute.
+    pub fn unavailable(&self) -> Option<String> {
         let caches = &self.0;
-        caches.tenants.is_synced()
-            && caches.tenant_owners.is_synced()
-            && caches.configurations.is_synced()
-            && caches.settings.is_synced()
-            && caches.global_settings.is_synced()
+        let bindings = caches.bound.as_ref().map(BoundNamespaces::bindings);
+        [
+            unavailable(&caches.tenants),
+            unavailable(&caches.tenant_owners),
+            unavailable(&caches.configurations),
+            unavailable(&caches.settings),
+            unavailable(&caches.global_settings),
+            bindings.and_then(unavailable),
+        ]
+        .into_iter()
+        .flatten()
+        .next()
     }
 
     /// Returns what a user sees of a view. `None`: nothing grants the user the view.
@@ -175,8 +194,11 @@ impl Owners {
         if kind.is_owned() {
             let seen = self.seen_by_settings(&requester).into_iter().map(|(tenant, _)| tenant.name_any());
             let tenants: BTreeSet<_> = self.owned(&requester).into_keys().chain(seen).collect();
-            let is_granted = !tenants.is_empty() || self.is_capsule_user(&requester);
-            return is_granted.then(|| Scope { tenants, ..Scope::default() });
+            let bound = self.0.bound.as_ref().filter(|_| kind == ViewKind::Namespaces);
+            let namespaces = bound.map(|bound| bound.of(&requester, &tenants)).unwrap_or_default();
+            let is_granted =
+                !tenants.is_empty() || !namespaces.is_empty() || self.is_capsule_user(&requester);
+            return is_granted.then(|| Scope { tenants, namespaces, ..Scope::default() });
         }
         let mut scope = Scope::default();
         let mut is_granted = false;
@@ -262,6 +284,12 @@ impl Owners {
         resources.any(|rule| rule.is_for(view.resource(), view.operation()))
     }
 
+    /// Returns whether a user owns a Tenant, or may own one.
+    pub fn may_own(&self, user: &UserInfo) -> bool {
+        let requester = Requester::of(user);
+        self.is_capsule_user(&requester) || !self.owned(&requester).is_empty()
+    }
+
     /// Returns whether a user may own Tenants, so that an empty list is a response.
     fn is_capsule_user(&self, user: &Requester<'_>) -> bool {
         let found = self.0.configurations.store().get(&self.0.configuration);
@@ -299,10 +327,11 @@ impl Owners {
 
     /// Reads the version of the API server after each change, for as long as it is polled.
     pub async fn read_versions(self, client: Client) {
-        let Caches { tenants, tenant_owners, settings, global_settings, changes, .. } = &*self.0;
-        for mut synced in
-            [tenants.synced(), tenant_owners.synced(), settings.synced(), global_settings.synced()]
-        {
+        let Caches { tenants, tenant_owners, settings, global_settings, bound, changes, .. } = &*self.0;
+        let mut all =
+            vec![tenants.synced(), tenant_owners.synced(), settings.synced(), global_settings.synced()];
+        all.extend(bound.as_ref().map(|bound| bound.bindings().synced()));
+        for mut synced in all {
             // The sender lives as long as the caches.
             drop(synced.wait_for(|synced| *synced).await);
         }
@@ -325,6 +354,15 @@ impl Owners {
             }
         }
     }
+}
+
+/// Returns why a cache cannot be used, if it cannot.
+fn unavailable<K: Kind>(cache: &Informer<K>) -> Option<String> {
+    if !cache.is_synced() {
+        return Some(format!("its cache of {} is not filled", K::plural(&())));
+    }
+    let has_failed = cache.has_failed_for(MAX_FAILURE);
+    has_failed.then(|| format!("it could not watch {} for a minute", K::plural(&())))
 }
 
 /// Returns what says who owns a Tenant, and what its owners see.

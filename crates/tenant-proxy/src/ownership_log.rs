@@ -42,6 +42,8 @@ pub enum OwnershipChange {
     TenantOwner(Vec<Arc<TenantOwner>>),
     /// Settings of the proxy have changed. Their subjects before and after.
     Subjects(Vec<Subject>),
+    /// A RoleBinding has changed. Its subjects before and after.
+    RoleBinding(Vec<Subject>),
 }
 
 /// A user, and the TenantOwners that refer to the user.
@@ -60,6 +62,9 @@ impl OwnershipChange {
                 versions.iter().any(|owner| user.is(owner.spec.kind, &owner.spec.name))
             }
             Self::Subjects(subjects) => subjects.iter().any(|(kind, name)| user.is(*kind, name)),
+            Self::RoleBinding(subjects) => {
+                kind == ViewKind::Namespaces && subjects.iter().any(|(kind, name)| user.is(*kind, name))
+            }
         }
     }
 }
@@ -199,6 +204,9 @@ mod tests {
         for (name, expected) in [("alice", true), ("bob", false)] {
             let changed = OwnershipChange::Subjects(vec![(OwnerKind::User, name.to_owned())]);
             assert_eq!(changed.affects((&user, &[]), ViewKind::Namespaces), expected, "{name}");
+            let bound = OwnershipChange::RoleBinding(vec![(OwnerKind::User, name.to_owned())]);
+            assert_eq!(bound.affects((&user, &[]), ViewKind::Namespaces), expected, "{name}");
+            assert!(!bound.affects((&user, &[]), ViewKind::Tenants), "{name}");
         }
     }
 

@@ -15,17 +15,19 @@ use http::{
     request::Parts,
 };
 use hyper::body::Incoming;
-use operator_runtime::server::{ConnectionHandle, Peer};
+use operator_runtime::server::{ClientCertificate, ConnectionHandle, Peer};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use crate::{
+    authentication::Authentication,
     credential::Credential,
     error::ProxyError,
     forbidden_lists::ForbiddenLists,
     limits::ConcurrencyLimit,
     metrics::{self, ProxyMetrics, Route},
-    request::{check, check_credentials, end_to_end},
+    named_object::NamedObject,
+    request::{check, end_to_end},
     self_review::SelfReview,
     tunnel::{self, Tunnel},
     upstream::{AsUser, GuardedBody, UserRequest},
@@ -34,6 +36,7 @@ use crate::{
 
 /// Most requests of one credential at once.
 const MAX_REQUESTS: usize = 512;
+
 /// The proxy.
 pub struct Proxy {
     for_users: AsUser,
@@ -110,14 +113,14 @@ impl Proxy {
 
     async fn respond(&self, request: Request<Incoming>) -> Result<RoutedResponse, ProxyError> {
         check(request.method(), request.uri(), request.version(), request.headers())?;
-        check_credentials(request.headers())?;
-        let credential = Credential::of(request.headers());
-        let permit = self.requests.try_acquire(credential).ok_or(ProxyError::TooMany)?;
+        let certificate = request.extensions().get::<ClientCertificate>();
+        let authentication = Authentication::of(request.headers(), certificate)?;
+        let permit = self.requests.try_acquire(authentication.credential()).ok_or(ProxyError::TooMany)?;
         let mut routed = if is_upgrade(&request) {
-            self.upgrade(request).await?
+            self.upgrade(request, &authentication).await?
         } else {
             let (parts, body) = request.into_parts();
-            let (route, response) = self.forward_or_view(&parts, Body::new(body), credential).await?;
+            let (route, response) = self.forward_or_view(&parts, Body::new(body), &authentication).await?;
             RoutedResponse { route, response, tunnel: None }
         };
         routed.response = routed.response.map(|body| Body::new(GuardedBody::new(body, permit)));
@@ -125,7 +128,11 @@ impl Proxy {
     }
 
     /// Forwards a request for another protocol.
-    async fn upgrade(&self, request: Request<Incoming>) -> Result<RoutedResponse, ProxyError> {
+    async fn upgrade(
+        &self,
+        request: Request<Incoming>,
+        authentication: &Authentication,
+    ) -> Result<RoutedResponse, ProxyError> {
         let (Some(protocol), Some(connection)) = (
             request.headers().get(UPGRADE).cloned(),
             request.extensions().get::<ConnectionHandle>().cloned(),
@@ -134,7 +141,7 @@ impl Proxy {
         };
         let of_user = |request: Request<Incoming>| {
             let (parts, body) = request.into_parts();
-            UserRequest::new(&parts, peer(&parts), Body::new(body))
+            UserRequest::new(&parts, authentication, peer(&parts), Body::new(body))
         };
         let (response, tunnel) =
             tunnel::open(&self.for_users, request, protocol, connection.hold(), of_user).await?;
@@ -146,17 +153,26 @@ impl Proxy {
         &self,
         parts: &Parts,
         body: Body,
-        credential: Credential,
+        authentication: &Authentication,
     ) -> Result<(Route, Response<Body>), ProxyError> {
-        let request = UserRequest::new(parts, peer(parts), body);
-        if let Some(review) = SelfReview::of(parts.method.as_str(), parts.uri.path()) {
+        let request = UserRequest::new(parts, authentication, peer(parts), body);
+        let (method, path) = (parts.method.as_str(), parts.uri.path());
+        if let Some(review) = SelfReview::of(method, path) {
             let (route, response) = self.forward(request.in_json()).await?;
-            let amended = self.views.amended(review, response, credential, &parts.headers).await?;
+            let amended = self.views.amended(review, response, authentication).await?;
             return Ok((route, amended));
         }
-        let Some(requested) = self.views.requested(parts, credential) else {
-            return self.forward(request).await;
+        let Some(requested) = self.views.requested(parts, authentication) else {
+            let (route, response) = self.forward(request).await?;
+            if response.status() == StatusCode::FORBIDDEN
+                && let Some(object) = NamedObject::of(method, path, parts.uri.query().unwrap_or_default())
+                && self.views.is_missing(&object, authentication).await?
+            {
+                return Err(ProxyError::NotFound(object));
+            }
+            return Ok((route, response));
         };
+        let credential = authentication.credential();
         let resource = requested.view().resource();
         let route = if requested.is_watch() { Route::Watch } else { Route::View };
         if self.forbidden_lists.has(credential, resource) {

@@ -10,15 +10,21 @@ use capsule::{
     },
 };
 use k8s_openapi::api::{
-    core::v1::{Namespace, PersistentVolume},
+    core::v1::{ConfigMap, Namespace, PersistentVolume},
     networking::v1::IngressClass,
     node::v1::RuntimeClass,
+    rbac::v1::{PolicyRule, RoleBinding},
     scheduling::v1::PriorityClass,
     storage::v1::StorageClass,
 };
 use operator_core::rbac::{GET, LIST, Rule, WATCH, rule};
 
-use crate::view::ViewKind;
+use crate::{serving::CLIENT_CA, view::ViewKind};
+
+/// Verbs of requests for objects.
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+/// Verbs of requests for other paths, such as those of discovery.
+const METHODS: [&str; 7] = ["get", "head", "options", "post", "put", "patch", "delete"];
 
 /// Returns the rules of the caches, and of the enabled views. The proxy reads nothing else, and writes
 /// nothing.
@@ -47,9 +53,57 @@ pub fn rules(views: &BTreeSet<ViewKind>) -> Vec<Rule> {
     rules
 }
 
+/// Returns the rules for `--namespaces-by-role-binding`.
+pub fn role_binding_rules() -> Vec<Rule> {
+    vec![rule::<RoleBinding>(LIST | WATCH)]
+}
+
+/// Returns the rules for `--client-certificates` in the namespace of [`CLIENT_CA`].
+pub fn client_ca_rules() -> Vec<Rule> {
+    vec![rule::<ConfigMap>(GET).named([CLIENT_CA.1])]
+}
+
+/// Returns the rules for `--client-certificates` in the cluster: the proxy may act as any user but those of the
+/// system, which the API server itself excludes from constrained impersonation.
+///
+/// They have no effect before Kubernetes 1.36. The verb `impersonate`, which has no such limit, is not among
+/// them.
+pub fn impersonation_rules() -> Vec<PolicyRule> {
+    let all = |text: &[&str]| Some(text.iter().map(|one| (*one).to_owned()).collect());
+    let on = |verbs: &[&str]| verbs.iter().map(|verb| format!("impersonate-on:user-info:{verb}")).collect();
+    vec![
+        PolicyRule {
+            api_groups: all(&["authentication.k8s.io"]),
+            resources: all(&["users", "groups", "uids"]),
+            verbs: vec!["impersonate:user-info".to_owned()],
+            ..PolicyRule::default()
+        },
+        PolicyRule {
+            api_groups: all(&["*"]),
+            resources: all(&["*"]),
+            verbs: on(&VERBS),
+            ..PolicyRule::default()
+        },
+        PolicyRule { non_resource_urls: all(&["*"]), verbs: on(&METHODS), ..PolicyRule::default() },
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn impersonation_is_constrained() {
+        let rules = impersonation_rules();
+        let mut verbs = rules.iter().flat_map(|rule| &rule.verbs);
+        assert!(
+            verbs
+                .all(|verb| verb.starts_with("impersonate:user-info") || verb.starts_with("impersonate-on:"))
+        );
+        let of_system = ["serviceaccounts", "nodes", "*"];
+        let identities = rules[0].resources.as_ref().unwrap();
+        assert!(identities.iter().all(|resource| !of_system.contains(&resource.as_str())));
+    }
 
     #[test]
     fn rules_only_read_and_are_those_of_the_views() {

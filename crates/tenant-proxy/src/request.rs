@@ -60,6 +60,11 @@ pub enum Refusal {
     /// A header of the identity would be removed on the way.
     #[error("Connection must not name Authorization or Impersonate headers")]
     Connection,
+    /// The request has a client certificate and a token, or acts as somebody else.
+    #[error(
+        "a request with a client certificate must not have a token, and must not impersonate; use one of them"
+    )]
+    TwoCredentials,
     /// A header has characters that are no text.
     #[error("a header has control characters")]
     Characters,
@@ -124,15 +129,24 @@ pub fn check(method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) 
 /// Returns an error if it has none, more than one, or other credentials.
 pub fn check_credentials(headers: &HeaderMap) -> Result<(), CredentialError> {
     let values: Vec<_> = headers.get_all(AUTHORIZATION).iter().collect();
-    let protocols = listed(headers, &SEC_WEBSOCKET_PROTOCOL);
-    let tokens: Vec<_> =
-        protocols.filter_map(|protocol| protocol.strip_prefix(TOKEN_PROTOCOL).map(str::to_owned)).collect();
+    let tokens: Vec<_> = token_protocols(headers).collect();
     match (values.as_slice(), tokens.as_slice()) {
         ([], []) => Err(CredentialError::Missing),
         ([value], []) if is_bearer(value) => Ok(()),
         ([], [token]) if !token.is_empty() && headers.contains_key(UPGRADE) => Ok(()),
         _ => Err(CredentialError::Malformed),
     }
+}
+
+/// Returns whether a websocket has a token in a subprotocol.
+pub(crate) fn has_token_protocol(headers: &HeaderMap) -> bool {
+    token_protocols(headers).next().is_some()
+}
+
+/// Returns the tokens in the subprotocols of a websocket.
+fn token_protocols(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    let protocols = listed(headers, &SEC_WEBSOCKET_PROTOCOL);
+    protocols.filter_map(|protocol| protocol.strip_prefix(TOKEN_PROTOCOL).map(str::to_owned))
 }
 
 /// Returns the headers of a request as the API server gets them from the user: all but those for this

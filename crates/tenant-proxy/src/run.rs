@@ -7,14 +7,11 @@ use kube::{Client, Config};
 use operator_core::informer::Informers;
 use operator_runtime::{
     connect,
-    https::{Identity, tls},
     logs::{self},
-    probes::{self, Readiness},
-    reload::FileReloader,
+    probes::{self, Readiness, ReadinessCheck},
     server::{self, Handler, Limits},
     signals,
 };
-use rustls::ServerConfig;
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -26,8 +23,9 @@ use crate::{
     metrics_server,
     owners::Owners,
     proxy::Proxy,
+    serving::Serving,
     upstream::{AsProxy, AsUser, Endpoint, Pool, Token},
-    views::Views,
+    views::{ViewSettings, Views},
 };
 
 /// Time for requests in progress after the proxy was asked to stop.
@@ -71,36 +69,46 @@ pub struct Running {
 /// See [`run`].
 pub async fn start(flags: &Flags, config: Config, stop: CancellationToken) -> Result<Running> {
     let pool = Arc::new(Pool::new(Endpoint::of(&config)?));
-    let token = Token::of(&config.auth_info)?;
+    let token = Arc::new(Token::of(&config.auth_info)?);
     let client = Client::try_from(config).context("cannot use the cluster configuration")?;
     let informers = Informers::new(client.clone());
-    let owners = Owners::new(informers.clone(), &flags.capsule_configuration);
-    let versions = owners.clone().read_versions(client);
-    let as_user = AsUser::new(pool.clone());
+    let owners =
+        Owners::new(informers.clone(), &flags.capsule_configuration, flags.namespaces_by_role_binding);
+    let versions = owners.clone().read_versions(client.clone());
+    let as_user = AsUser::new(pool.clone(), flags.client_certificates.then(|| token.clone()));
     let as_proxy = AsProxy::new(pool.clone(), token);
     let metrics = Arc::new(ProxyMetrics::default());
-    let (views, for_metrics) = (flags.views.0.clone(), as_user.clone());
+    let for_metrics = as_user.clone();
+    let settings = ViewSettings {
+        kinds: flags.views.0.clone(),
+        missing_namespaces: flags.not_found_in_missing_namespaces,
+    };
     let identities = Identities::new(as_user.clone());
-    let views = Views::new(as_proxy, identities, owners, metrics.clone(), views);
+    let views = Views::new(as_proxy, identities, owners, metrics.clone(), settings);
     let proxy = Arc::new(Proxy::new(as_user, views, metrics.clone()));
-    let certificate = certificate(flags)?;
+    let serving = Arc::new(Serving::new(flags)?);
     let (listener, address) = server::bind(flags.bind_address)
         .await
         .context("cannot serve the API; choose a free address with --bind-address")?;
     if let Some(address) = flags.health_probe_bind_address.0 {
-        probes::serve(address, Readiness { informers, checks: Vec::new(), stop: stop.clone() }).await?;
+        let checks = if flags.client_certificates { vec![client_ca_check(&serving)] } else { Vec::new() };
+        probes::serve(address, Readiness { informers, checks, stop: stop.clone() }).await?;
     }
-    let tls: server::Tls = Some(Arc::new(move || certificate.current()));
     let mut metrics_address = None;
     if let Some(address) = flags.metrics_bind_address.0 {
         let (listener, address) = server::bind(address).await.context(
             "cannot serve the metrics; choose a free address with --metrics-bind-address, or 0 for none",
         )?;
         let handler = metrics_server::handler(metrics, for_metrics);
-        server::spawn(listener, tls.clone(), handler, Limits::short(MAX_SCRAPERS), stop.clone());
+        let tls: server::Tls = Some(Arc::new(serving.without_clients()?));
+        server::spawn(listener, tls, handler, Limits::short(MAX_SCRAPERS), stop.clone());
         info!(%address, "serving metrics");
         metrics_address = Some(address);
     }
+    if flags.client_certificates {
+        tokio::spawn(stop.clone().run_until_cancelled_owned(serving.clone().follow_client_ca(client)));
+    }
+    let tls: server::Tls = Some(Arc::new(move || serving.current()));
     let server = server::spawn(listener, tls, handler(&proxy), limits(flags), stop.clone());
     tokio::spawn(stop.clone().run_until_cancelled_owned(versions));
     tokio::spawn(close_idle_connections(pool, stop));
@@ -125,15 +133,13 @@ impl Running {
     }
 }
 
-/// Returns the TLS configuration with the serving certificate.
-fn certificate(flags: &Flags) -> Result<FileReloader<ServerConfig>> {
-    let files = vec![flags.tls_cert_file.clone(), flags.tls_private_key_file.clone()];
-    FileReloader::new("the serving certificate", files, |contents| {
-        let [chain, key] = contents else { anyhow::bail!("a certificate has two files") };
-        let identity = Identity::default();
-        identity.set(chain, key)?;
-        tls(&identity, None)
-    })
+/// A proxy that accepts client certificates is ready when it knows their authorities.
+fn client_ca_check(serving: &Arc<Serving>) -> ReadinessCheck {
+    let serving = serving.clone();
+    ReadinessCheck {
+        description: "the client CA of the API server",
+        is_ready: Arc::new(move || serving.has_client_ca()),
+    }
 }
 
 fn handler(proxy: &Arc<Proxy>) -> Handler {

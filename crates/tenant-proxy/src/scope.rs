@@ -11,11 +11,18 @@ use kube::core::{Selector, SelectorExt};
 
 use crate::{selector::Requirement, view::ViewKind};
 
+/// Label of a namespace with its own name, which the API server sets.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// Most names in a selector: 128 KiB of a request.
+const MAX_NAMES: usize = 2_000;
+
 /// What a user sees of one kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
     /// Names of Tenants: the Tenants themselves, or those whose objects the user sees.
     pub tenants: BTreeSet<String>,
+    /// Names of namespaces that are in none of these Tenants.
+    pub namespaces: BTreeSet<String>,
     /// Lists of classes of the Tenants.
     pub classes: Vec<DefaultAllowedList>,
     /// Selectors of rules of GlobalProxySettings.
@@ -30,13 +37,16 @@ impl Scope {
     /// it.
     pub fn requirements(&self, kind: ViewKind) -> Option<Vec<Requirement>> {
         let nothing = || Requirement::impossible(TENANT_LABEL).to_vec();
-        match (self.tenants.is_empty(), self.classes.as_slice(), self.selectors.as_slice()) {
-            (false, [], []) if kind != ViewKind::Tenants => {
-                let of_tenants = Requirement::is_in(TENANT_LABEL, self.tenants.iter().cloned());
-                Some(of_tenants.map_or_else(nothing, |one| vec![one]))
-            }
-            (true, [], [selector]) => Some(Requirement::of(selector).unwrap_or_else(nothing)),
-            (true, [], []) => Some(nothing()),
+        let is_in = |key: &str, values: &BTreeSet<String>| {
+            let one = Requirement::is_in(key, values.iter().cloned());
+            Some(one.map_or_else(nothing, |one| vec![one]))
+        };
+        let (tenants, names) = (&self.tenants, &self.namespaces);
+        match (tenants.len(), names.len(), self.classes.as_slice(), self.selectors.as_slice()) {
+            (1.., 0, [], []) if kind != ViewKind::Tenants => is_in(TENANT_LABEL, tenants),
+            (0, 1..=MAX_NAMES, [], []) => is_in(NAME_LABEL, names),
+            (0, 0, [], [selector]) => Some(Requirement::of(selector).unwrap_or_else(nothing)),
+            (0, 0, [], []) => Some(nothing()),
             _ => None,
         }
     }
@@ -44,12 +54,11 @@ impl Scope {
     /// Returns the filter by which the proxy chooses the objects.
     pub fn filter(&self, kind: ViewKind) -> ObjectFilter {
         let is_tenants = kind == ViewKind::Tenants;
-        let tenants = |is_wanted: bool| if is_wanted { self.tenants.clone() } else { BTreeSet::new() };
         // Like a selector that is invalid, one that is empty selects nothing.
         let selectors = self.selectors.iter().filter(|selector| **selector != LabelSelector::default());
         ObjectFilter {
-            names: tenants(is_tenants),
-            tenants: tenants(!is_tenants),
+            names: if is_tenants { self.tenants.clone() } else { self.namespaces.clone() },
+            tenants: if is_tenants { BTreeSet::new() } else { self.tenants.clone() },
             classes: self.classes.iter().map(ClassFilter::new).collect(),
             selectors: selectors.filter_map(|one| Selector::try_from(one.clone()).ok()).collect(),
         }
@@ -101,6 +110,7 @@ mod tests {
             tenants: tenants.iter().map(|name| (*name).to_owned()).collect(),
             classes: classes.iter().map(|list| serde_json::from_value(list.clone()).unwrap()).collect(),
             selectors: selectors.iter().map(of).collect(),
+            ..Scope::default()
         }
     }
 
@@ -129,6 +139,20 @@ mod tests {
         ] {
             assert_eq!(text(&several, ViewKind::PersistentVolumes), None, "{several:?}");
         }
+    }
+
+    #[test]
+    fn namespaces_are_selected_by_name_or_filtered() {
+        let mut scope = Scope { namespaces: ["b".to_owned(), "a".to_owned()].into(), ..Scope::default() };
+        let by_name = Some("kubernetes.io/metadata.name in (a,b)".to_owned());
+        assert_eq!(text(&scope, ViewKind::Namespaces), by_name);
+        scope.tenants.insert("oil".to_owned());
+        assert_eq!(text(&scope, ViewKind::Namespaces), None);
+        let filter = scope.filter(ViewKind::Namespaces);
+        let of_tenant = [(TENANT_LABEL.to_owned(), "oil".to_owned())].into();
+        assert!(filter.allows_name("a") && filter.allows("c", &of_tenant) && !filter.allows_name("oil"));
+        scope = Scope { namespaces: (0..=MAX_NAMES).map(|n| n.to_string()).collect(), ..Scope::default() };
+        assert_eq!(text(&scope, ViewKind::Namespaces), None, "too many for a selector");
     }
 
     #[test]

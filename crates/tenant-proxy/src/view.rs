@@ -8,6 +8,8 @@ use capsule::{
     syntax::is_subdomain,
 };
 
+use crate::named_object::is_label;
+
 /// A list, a watch, or an object that the proxy can show to a user whom the API server refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
@@ -79,11 +81,6 @@ impl View {
     pub fn operation(&self) -> ClusterResourceOperation {
         if self.name.is_some() { ClusterResourceOperation::Get } else { ClusterResourceOperation::List }
     }
-}
-
-/// Returns whether a text is a part of a name, such as `v1` and `nodes`.
-fn is_label(text: &str) -> bool {
-    is_subdomain(text) && !text.contains('.')
 }
 
 /// Writes the path of the request from which the view is made.

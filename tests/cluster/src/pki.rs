@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType, SigningKey,
 };
 
 use crate::addresses::SWITCH;
@@ -47,7 +47,7 @@ impl Authority {
 
     /// Issues a client certificate for `user` in `groups`.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<IssuedCertificate> {
-        self.sign(params(user, groups), ExtendedKeyUsagePurpose::ClientAuth)
+        sign(&self.0, params(user, groups), ExtendedKeyUsagePurpose::ClientAuth)
     }
 
     fn server(&self) -> Result<IssuedCertificate> {
@@ -58,20 +58,31 @@ impl Authority {
         for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), SERVICE_ADDRESS, IpAddr::V4(SWITCH)] {
             params.subject_alt_names.push(SanType::IpAddress(address));
         }
-        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
+        sign(&self.0, params, ExtendedKeyUsagePurpose::ServerAuth)
     }
+}
 
-    fn sign(
-        &self,
-        mut params: CertificateParams,
-        usage: ExtendedKeyUsagePurpose,
-    ) -> Result<IssuedCertificate> {
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &*self.0).context("sign a certificate")?;
-        Ok(IssuedCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
-    }
+/// Issues a client certificate with the authority in the directory of a cluster.
+pub(crate) fn issue_client(dir: &Path, user: &str, groups: &[&str]) -> Result<IssuedCertificate> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+    };
+    let key = KeyPair::from_pem(&read("ca.key")?).context("read the key of the certificate authority")?;
+    let issuer = Issuer::from_ca_cert_pem(&read("ca.crt")?, key).context("read the certificate authority")?;
+    sign(&issuer, params(user, groups), ExtendedKeyUsagePurpose::ClientAuth)
+}
+
+fn sign(
+    issuer: &Issuer<'_, impl SigningKey>,
+    mut params: CertificateParams,
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<IssuedCertificate> {
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, issuer).context("sign a certificate")?;
+    Ok(IssuedCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
 }
 
 fn params(common_name: &str, organizations: &[&str]) -> CertificateParams {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use crate::Cluster;
 use crate::components::Layout;
 use crate::kubeconfig::{self, Credential};
-use crate::pki::write_private;
+use crate::pki::{self, write_private};
 use crate::private_dir::private_dir;
 
 /// Names and groups of the users. They have no rights until a test or a controller gives them some.
@@ -43,6 +43,23 @@ impl Cluster {
     ) -> Result<PathBuf> {
         let port = server.rsplit(':').next().unwrap_or_default();
         self.write_user(user, token, port, server, authority)
+    }
+
+    /// Writes a kubeconfig with a client certificate of the cluster, for a server before the API server whose
+    /// certificate is signed by `authority` (PEM).
+    pub fn certificate_kubeconfig(
+        &self,
+        user: &str,
+        groups: &[&str],
+        server: &str,
+        authority: &str,
+    ) -> Result<PathBuf> {
+        let issued = pki::issue_client(&self.record().dir.join("pki"), user, groups)?;
+        let dir = self.record().dir.join("identities");
+        private_dir(&dir)?;
+        let path = dir.join(format!("certificate-{:08x}.kubeconfig", fastrand::u32(..)));
+        kubeconfig::write(&path, user, server, authority, &Credential::Certificate(&issued))?;
+        Ok(path)
     }
 
     fn write_user(

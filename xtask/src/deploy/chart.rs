@@ -18,12 +18,13 @@ use super::{COMMAND, check, cleanup, proxy};
 use crate::{crds, generate::Generated, rbac, webhooks};
 
 /// Folders and names of the files in `deploy` that are not generated.
-const STATIC_FILES: [(&str, &str); 6] = [
+const STATIC_FILES: [(&str, &str); 7] = [
     ("bindable-cluster-roles", "bindable-cluster-roles.yaml"),
     ("cert-manager", "certificate.yaml"),
     ("monitoring", "dashboard.json"),
     ("monitoring", "podmonitor.yaml"),
     ("monitoring", "prometheusrule.yaml"),
+    ("monitoring", "proxy-servicemonitor.yaml"),
     ("monitoring", "servicemonitor.yaml"),
 ];
 
@@ -36,6 +37,7 @@ pub(super) fn folders(manager: &[Generated]) -> Result<Vec<(&'static str, Vec<Ge
         table.push(Generated { name: name.to_owned(), text });
     }
     let copy = |file: &Generated| Generated { name: file.name.clone(), text: file.text.clone() };
+    let [role_bindings, client_certificates] = proxy::options()?.map(|(_, rights)| vec![rights]);
     Ok(vec![
         ("", table),
         ("check", check::files()?),
@@ -45,6 +47,8 @@ pub(super) fn folders(manager: &[Generated]) -> Result<Vec<(&'static str, Vec<Ge
         ("manager", manager.iter().map(copy).collect()),
         ("namespaced", rbac::namespaced()?),
         ("proxy", proxy::files()?),
+        ("proxy-options/client-certificates", client_certificates),
+        ("proxy-options/role-bindings", role_bindings),
         ("rbac", rbac::deployed()?),
         ("webhooks", webhooks::files()?),
     ])

@@ -1,4 +1,4 @@
-//! `deploy/manager`, `deploy/proxy`, `deploy/install.yaml`, and the files of the Helm chart.
+//! `deploy/manager`, `deploy/proxy`, `deploy/proxy-options`, `deploy/install.yaml`, and the files of the Helm chart.
 //!
 //! The manifests of the manager are generated, because its ports are the defaults of its flags, and
 //! the tag of its image is the version.
@@ -31,6 +31,10 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut proxy = proxy::files()?;
     proxy.push(Generated::kustomization(COMMAND, &proxy));
     sync_folder("deploy/proxy", &proxy, COMMAND, check)?;
+    for (folder, rights) in proxy::options()? {
+        let files = proxy::component(folder, rights);
+        sync_folder(&format!("deploy/proxy-options/{folder}"), &files, COMMAND, check)?;
+    }
     manager.push(Generated::kustomization(COMMAND, &manager));
     sync_folder("deploy/manager", &manager, COMMAND, check)
 }

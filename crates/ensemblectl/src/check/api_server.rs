@@ -20,7 +20,7 @@ pub(super) fn finding(url: &str, version: &Info) -> Finding {
 }
 
 /// Parses the minor version. Some distributions append a `+`.
-fn minor(text: &str) -> Option<u32> {
+pub(super) fn minor(text: &str) -> Option<u32> {
     text.trim_end_matches(|letter: char| !letter.is_ascii_digit()).parse().ok()
 }
 

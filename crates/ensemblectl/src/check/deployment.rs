@@ -13,7 +13,7 @@ const WHAT: &str = "Deployment";
 pub(super) fn findings(installation: &Installation) -> Vec<Finding> {
     let namespace = &installation.namespace;
     let mut findings = vec![match &installation.deployment {
-        Some(deployment) => evaluate(deployment),
+        Some(deployment) => availability(WHAT, deployment, &manager_selector(), "nothing is reconciled"),
         None => Finding::ok(
             WHAT,
             format!("none in {namespace}: the manager runs outside of the cluster or not at all"),
@@ -40,7 +40,14 @@ fn second_installation(namespace: &str, others: &[String]) -> Option<Finding> {
     (!others.is_empty()).then(|| Finding::error("second installation", message(), advice))
 }
 
-fn evaluate(deployment: &Deployment) -> Finding {
+/// Returns whether the replicas of a Deployment are available. `selector` selects its Pods, and `without` says what
+/// it means to have none.
+pub(super) fn availability(
+    what: &'static str,
+    deployment: &Deployment,
+    selector: &str,
+    without: &str,
+) -> Finding {
     let name = format!("{}/{}", deployment.namespace().unwrap_or_default(), deployment.name_any());
     let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = deployment.status.as_ref();
@@ -48,19 +55,14 @@ fn evaluate(deployment: &Deployment) -> Finding {
     let message =
         format!("{name} has {available} of {desired} replicas available, image {}", image(deployment));
     let advice = format!(
-        "run `kubectl --namespace {} get pods --selector {}`",
+        "run `kubectl --namespace {} get pods --selector {selector}`",
         deployment.namespace().unwrap_or_default(),
-        manager_selector()
     );
     match (available, desired) {
-        (_, 0) => Finding::error(
-            WHAT,
-            format!("{name} is scaled to 0: nothing is reconciled"),
-            "scale it to 1 or more",
-        ),
-        (0, _) => Finding::error(WHAT, message, advice),
-        (available, desired) if available < desired => Finding::warning(WHAT, message, advice),
-        _ => Finding::ok(WHAT, message),
+        (_, 0) => Finding::error(what, format!("{name} is scaled to 0: {without}"), "scale it to 1 or more"),
+        (0, _) => Finding::error(what, message, advice),
+        (available, desired) if available < desired => Finding::warning(what, message, advice),
+        _ => Finding::ok(what, message),
     }
 }
 
@@ -85,7 +87,7 @@ mod tests {
                 "spec": { "replicas": desired, "selector": {}, "template": {} },
                 "status": { "availableReplicas": available },
             });
-            evaluate(&serde_json::from_value(deployment).unwrap()).state
+            availability(WHAT, &serde_json::from_value(deployment).unwrap(), "a=b", "nothing").state
         };
         assert_eq!(
             [state(2, 2), state(2, 1), state(2, 0), state(0, 0)],

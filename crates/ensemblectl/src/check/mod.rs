@@ -13,6 +13,7 @@ mod leaders;
 mod objects;
 mod permissions;
 mod preflight;
+mod proxy;
 mod webhook_calls;
 mod webhooks;
 
@@ -64,6 +65,7 @@ pub(crate) async fn findings(
         return Findings::of(all);
     }
     all.extend(deployment::findings(installation));
+    all.extend(proxy::findings(cluster, installation, secrets).await);
     all.extend(leaders::findings(cluster, installation).await);
     all.extend(permissions::findings(cluster, installation).await);
     all.extend(webhooks::findings(cluster, installation).await);

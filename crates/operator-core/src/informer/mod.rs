@@ -17,6 +17,7 @@
 //! The cache can be stale. Protect each write with fixed names, UIDs, or resource versions.
 
 mod factory;
+mod failure;
 mod index;
 mod raw;
 mod scope;
@@ -24,12 +25,16 @@ mod store;
 mod synced;
 mod watch;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 pub use factory::{Informers, Selection};
+use failure::WatchFailure;
 pub use index::{Index, IndexKey};
 use parking_lot::{Mutex, RwLock};
 pub use raw::{Listing, list_pages};
@@ -66,6 +71,7 @@ struct Shared<K> {
     /// Held while a change is stored and delivered, so changes are delivered in order.
     delivery: Mutex<()>,
     synced: Sender<bool>,
+    failure: WatchFailure,
 }
 
 /// A subscription, which ends when dropped.
@@ -91,6 +97,7 @@ impl<K: Kind> Informer<K> {
                 next_subscriber: AtomicU64::new(0),
                 delivery: Mutex::new(()),
                 synced: Sender::new(false),
+                failure: WatchFailure::default(),
             }),
         }
     }
@@ -116,6 +123,12 @@ impl<K: Kind> Informer<K> {
     /// Returns whether all objects have been listed once.
     pub fn is_synced(&self) -> bool {
         *self.shared.synced.borrow()
+    }
+
+    /// Returns whether a watch of the informer has failed for at least `time`, so that the cache can be
+    /// older than that.
+    pub fn has_failed_for(&self, time: Duration) -> bool {
+        self.shared.failure.has_lasted(time)
     }
 
     /// Returns whether all objects of a namespace have been listed once.

@@ -66,6 +66,9 @@ pub(super) trait WatchHandler: Send + Sync {
 
     /// Records whether the API server forbids the watch of this namespace.
     fn set_forbidden(&self, watched_namespace: Option<&str>, is_forbidden: bool);
+
+    /// Records that a watch delivers, or that it has failed.
+    fn set_failed(&self, has_failed: bool);
 }
 
 impl<K: Kind> WatchHandler for Informer<K> {
@@ -90,6 +93,14 @@ impl<K: Kind> WatchHandler for Informer<K> {
 
     fn set_forbidden(&self, watched_namespace: Option<&str>, is_forbidden: bool) {
         self.store().set_forbidden(watched_namespace, is_forbidden);
+    }
+
+    fn set_failed(&self, has_failed: bool) {
+        if has_failed {
+            self.shared.failure.record_failure();
+        } else {
+            self.shared.failure.record_success();
+        }
     }
 }
 
@@ -124,6 +135,7 @@ impl Watch {
         if !matches!(event, Ok(Event::Init)) {
             health.update(&self.kind, watched_namespace, &event);
             self.handler.set_forbidden(watched_namespace, event.as_ref().is_err_and(is_forbidden));
+            self.handler.set_failed(event.as_ref().is_err_and(|error| !is_expired(error)));
         }
         if let Ok(event) = event
             && let Err(DecodeError { key, error }) = self.handler.apply(watched_namespace, event)

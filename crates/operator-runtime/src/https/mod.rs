@@ -92,7 +92,7 @@ pub async fn serve(
 
 /// Serves like [`serve`] and requests a client certificate. A certificate that no authority in
 /// `clients` signed fails the handshake. Clients without a certificate are served; see
-/// [`HasClientCertificate`](server::HasClientCertificate).
+/// [`ClientCertificate`](server::ClientCertificate).
 ///
 /// # Errors
 /// Returns an error if the address is in use or does not belong to this machine, or the authorities
@@ -310,7 +310,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &ours.pem).unwrap();
         let handler =
-            get(async |client: axum::Extension<server::HasClientCertificate>| format!("{:?}", client.0.0));
+            get(async |client: axum::Extension<server::ClientCertificate>| client.0.0.is_some().to_string());
         let router = Router::new().route("/", handler);
         let address = ([127, 0, 0, 1], 0).into();
         let server = serve_with_client_ca(address, router, identity, ClientCa::new(file.path()), 16, stop)

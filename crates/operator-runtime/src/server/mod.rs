@@ -35,7 +35,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
-use rustls::ServerConfig;
+use rustls::{ServerConfig, pki_types::CertificateDer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -72,7 +72,7 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub type Tls = Option<Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>>;
 
 /// Handles the requests of a server. Each request has the extensions [`Peer`], [`ConnectionHandle`], and
-/// whether the client has a certificate.
+/// [`ClientCertificate`].
 pub type Handler = Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Body>> + Send + Sync>;
 
 /// Limits of one server.
@@ -112,10 +112,10 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Extension of every request: whether the client has presented a certificate that an authority of
-/// the server signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HasClientCertificate(pub(crate) bool);
+/// Extension of every request: the certificate that the client has presented, which an authority of the
+/// server signed. It was valid when the connection began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate(pub Option<Arc<CertificateDer<'static>>>);
 
 /// Listens on an address.
 ///
@@ -236,7 +236,7 @@ impl Server {
             debug!(%error, "cannot disable delayed packets of a connection");
         }
         let Some(tls) = &self.tls else {
-            return self.drive(stream, (peer, HasClientCertificate(false)), &connection).await;
+            return self.drive(stream, (peer, ClientCertificate(None)), &connection).await;
         };
         let handshake = TlsAcceptor::from(tls()).accept(stream);
         let stream = tokio::select! {
@@ -248,20 +248,22 @@ impl Server {
         match stream {
             Ok(stream) => {
                 let (_, session) = stream.get_ref();
-                let has_certificate = session.peer_certificates().is_some_and(|chain| !chain.is_empty());
-                self.drive(stream, (peer, HasClientCertificate(has_certificate)), &connection).await;
+                let certificate = session.peer_certificates().and_then(|chain| chain.first());
+                let certificate = certificate.map(|certificate| Arc::new(certificate.clone().into_owned()));
+                self.drive(stream, (peer, ClientCertificate(certificate)), &connection).await;
             }
             Err(error) => debug!(%error, "TLS handshake failed"),
         }
     }
 
-    async fn drive<I>(&self, stream: I, client: (Peer, HasClientCertificate), connection: &Arc<Connection>)
+    async fn drive<I>(&self, stream: I, client: (Peer, ClientCertificate), connection: &Arc<Connection>)
     where
         I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
         TokioIo<I>: rt::Read + rt::Write,
     {
         let activity = connection.activity();
-        let service = service_fn(|request: Request<Incoming>| self.handle(request, client, connection));
+        let service =
+            service_fn(|request: Request<Incoming>| self.handle(request, client.clone(), connection));
         let mut protocol = pin!(self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let mut closed = pin!(connection.closed());
         let mut stop = pin!(self.stop.cancelled());
@@ -302,7 +304,7 @@ impl Server {
     fn handle(
         &self,
         mut request: Request<Incoming>,
-        (peer, certificate): (Peer, HasClientCertificate),
+        (peer, certificate): (Peer, ClientCertificate),
         connection: &Arc<Connection>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
         let permit = self.requests.clone().try_acquire_owned().ok();

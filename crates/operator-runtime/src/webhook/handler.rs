@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     error_response::{ErrorResponse, json_response},
-    server::HasClientCertificate,
+    server::ClientCertificate,
 };
 
 /// HTTP handler of all webhooks.
@@ -103,8 +103,8 @@ impl Handler {
     /// Checks the client certificate of an admission review. Conversion reviews are not checked,
     /// because the API server never presents a certificate with them.
     fn authenticate(&self, request: &Request) -> Result<(), ErrorResponse> {
-        let client = request.extensions().get::<HasClientCertificate>();
-        if !self.needs_client_certificate || client == Some(&HasClientCertificate(true)) {
+        let client = request.extensions().get::<ClientCertificate>();
+        if !self.needs_client_certificate || client.is_some_and(|client| client.0.is_some()) {
             return Ok(());
         }
         Err(ErrorResponse::new(

@@ -53,7 +53,7 @@ impl Token {
         header(token.expose_secret().as_bytes()).map(|value| Self(Source::Fixed(value)))
     }
 
-    fn header(&self) -> HeaderValue {
+    pub(super) fn header(&self) -> HeaderValue {
         match &self.0 {
             Source::File(reloaded) => (*reloaded.current()).clone(),
             Source::Fixed(value) => value.clone(),
@@ -109,12 +109,12 @@ pub struct ProxyRequest {
 /// Sends the requests of views, with the token of the proxy.
 pub struct AsProxy {
     pool: Arc<Pool>,
-    token: Token,
+    token: Arc<Token>,
 }
 
 impl AsProxy {
     /// Returns a sender on these connections.
-    pub fn new(pool: Arc<Pool>, token: Token) -> Self {
+    pub fn new(pool: Arc<Pool>, token: Arc<Token>) -> Self {
         Self { pool, token }
     }
 

@@ -1,11 +1,11 @@
-//! Requests with the credential of a user.
+//! Requests with the credential of a user, or as the user of a client certificate.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::body::{Body, HttpBody};
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, Uri,
-    header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, UPGRADE},
+    header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, UPGRADE},
     request::Parts,
     uri::{PathAndQuery, Scheme},
 };
@@ -15,21 +15,25 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::{
-    GuardedBody, UpstreamError,
+    GuardedBody, Token, UpstreamError,
     endpoint::Protocol,
     pool::{Pool, Stream},
     without_trailers::WithoutTrailers,
 };
-use crate::{accept::accepts_json, credential::of_identity, request::forwarded};
+use crate::{accept::accepts_json, authentication::Authentication, request::forwarded};
 
 /// Timeout of the first byte of a response to a request that is not a stream. The API server has one of
 /// 60 s.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(65);
 
-/// Sends requests of users. It has no credential of its own.
+/// Sends requests of users.
+///
+/// Its only token is that of the proxy, if the proxy impersonates the users of client certificates. It is
+/// sent with the headers of such a user and no others that say from whom a request is.
 #[derive(Clone)]
 pub struct AsUser {
     pool: Arc<Pool>,
+    impersonator: Option<Arc<Token>>,
 }
 
 /// A request of a user, as the API server gets it.
@@ -38,31 +42,39 @@ pub struct UserRequest {
     target: PathAndQuery,
     headers: HeaderMap,
     body: Body,
+    /// Whether the user has a client certificate, and the headers have no token.
+    is_impersonated: bool,
 }
 
 impl UserRequest {
     /// Returns the request of a user: the bytes of its path and query, its headers but those of this
     /// connection, and its body without trailers.
-    pub fn new(parts: &Parts, peer: IpAddr, body: Body) -> Self {
+    pub fn new(parts: &Parts, authentication: &Authentication, peer: IpAddr, body: Body) -> Self {
+        let mut headers = forwarded(&parts.headers, peer);
+        if authentication.is_impersonated() {
+            // The request has none of them: it would have been refused.
+            headers.extend(authentication.headers().clone());
+        }
         Self {
             method: parts.method.clone(),
             target: target(&parts.uri),
-            headers: forwarded(&parts.headers, peer),
+            headers,
             body: if body.is_end_stream() { body } else { Body::new(WithoutTrailers(body)) },
+            is_impersonated: authentication.is_impersonated(),
         }
     }
 
-    /// Returns the request that asks who a user is, with the credential in these headers.
-    pub fn self_review(headers: &HeaderMap) -> Self {
+    /// Returns the request that asks who a user is.
+    pub fn self_review(authentication: &Authentication) -> Self {
         const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
-        Self::review(headers, "/apis/authentication.k8s.io/v1/selfsubjectreviews", REVIEW)
+        Self::review(authentication, "/apis/authentication.k8s.io/v1/selfsubjectreviews", REVIEW)
     }
 
-    /// Returns the request that asks whether a user may read metrics, with the credential in these headers.
-    pub fn metrics_review(headers: &HeaderMap) -> Self {
+    /// Returns the request that asks whether a user may read metrics.
+    pub fn metrics_review(authentication: &Authentication) -> Self {
         const REVIEW: &str = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview",
             "spec":{"nonResourceAttributes":{"path":"/metrics","verb":"get"}}}"#;
-        Self::review(headers, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", REVIEW)
+        Self::review(authentication, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", REVIEW)
     }
 
     /// Asks for a response in JSON if the user accepts one, so that the proxy can read it.
@@ -74,17 +86,17 @@ impl UserRequest {
         self
     }
 
-    fn review(headers: &HeaderMap, path: &'static str, review: &'static str) -> Self {
+    fn review(authentication: &Authentication, path: &'static str, review: &'static str) -> Self {
         const JSON: HeaderValue = HeaderValue::from_static("application/json");
-        let mut copied: HeaderMap =
-            of_identity(headers).map(|(name, value)| (name.clone(), value.clone())).collect();
-        copied.insert(CONTENT_TYPE, JSON);
-        copied.insert(ACCEPT, JSON);
+        let mut headers = authentication.headers().clone();
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(ACCEPT, JSON);
         Self {
             method: Method::POST,
             target: PathAndQuery::from_static(path),
-            headers: copied,
+            headers,
             body: Body::from(review),
+            is_impersonated: authentication.is_impersonated(),
         }
     }
 
@@ -102,9 +114,18 @@ fn target(uri: &Uri) -> PathAndQuery {
 }
 
 impl AsUser {
-    /// Returns a sender on these connections.
-    pub fn new(pool: Arc<Pool>) -> Self {
-        Self { pool }
+    /// Returns a sender on these connections. With `impersonator`, the token of the proxy, it impersonates the
+    /// users of client certificates.
+    pub fn new(pool: Arc<Pool>, impersonator: Option<Arc<Token>>) -> Self {
+        Self { pool, impersonator }
+    }
+
+    /// Adds the token of the proxy if it impersonates the user. Without the token, the API server refuses the
+    /// request.
+    fn authenticate(&self, headers: &mut HeaderMap, is_impersonated: bool) {
+        if let Some(token) = self.impersonator.as_ref().filter(|_| is_impersonated) {
+            headers.insert(AUTHORIZATION, token.header());
+        }
     }
 
     /// Sends a request and returns the response, whose body follows as it comes.
@@ -120,7 +141,9 @@ impl AsUser {
         }
     }
 
-    fn http2(&self, UserRequest { method, target, headers, body }: UserRequest) -> Request<Body> {
+    fn http2(&self, request: UserRequest) -> Request<Body> {
+        let UserRequest { method, target, mut headers, body, is_impersonated } = request;
+        self.authenticate(&mut headers, is_impersonated);
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri(&self.pool, target);
@@ -134,9 +157,11 @@ impl AsUser {
     /// Returns an error if there is no connection, or if the response does not begin.
     pub async fn upgrade(
         &self,
-        UserRequest { method, target, mut headers, body }: UserRequest,
+        request: UserRequest,
         protocol: HeaderValue,
     ) -> Result<Response<Incoming>, UpstreamError> {
+        let UserRequest { method, target, mut headers, body, is_impersonated } = request;
+        self.authenticate(&mut headers, is_impersonated);
         let stream = self.pool.endpoint().connect(Protocol::Http1).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {

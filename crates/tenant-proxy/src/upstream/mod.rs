@@ -1,8 +1,9 @@
 //! Requests to the API server.
 //!
-//! There are two senders. [`AsUser`] sends the request of a user, with the credential of the user. It has no
-//! credential of its own and cannot add one. [`AsProxy`] sends the request of a view with the token of the
-//! proxy, and accepts nothing that a user wrote.
+//! There are two senders. [`AsUser`] sends the request of a user, with the credential of the user. Only if
+//! client certificates are enabled, it can add the token of the proxy, to requests that impersonate the user
+//! of a certificate. [`AsProxy`] sends the request of a view with the token of the proxy, and accepts nothing
+//! that a user wrote.
 //!
 //! The connections have no client certificate: the API server would take its user for each request.
 

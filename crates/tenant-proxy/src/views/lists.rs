@@ -4,13 +4,13 @@ use std::{collections::HashSet, error::Error, sync::Arc};
 
 use axum::body::{Body, Bytes, to_bytes};
 use http::{
-    HeaderValue, Response, StatusCode,
+    Response, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_TYPE},
 };
 use operator_core::error::chain;
 use tracing::{info, warn};
 
-use super::{RequestedView, Shown, Viewer, Views};
+use super::{METADATA, RequestedView, Shown, Viewer, Views};
 use crate::{
     accept::{ViewMode, accept},
     error::ProxyError,
@@ -22,10 +22,6 @@ use crate::{
     view::{View, ViewKind},
     watch_expiry::{ExpiringWatch, Framing},
 };
-
-/// Content type of names and labels only.
-const METADATA: HeaderValue =
-    HeaderValue::from_static("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io");
 
 impl Views {
     /// Returns one object, if it is visible. If its name alone does not say so, its labels are read.

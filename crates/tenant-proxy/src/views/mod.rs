@@ -5,24 +5,26 @@ mod reviews;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use axum::body::Body;
-use http::{HeaderMap, Response, request::Parts};
+use axum::body::{Body, to_bytes};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, request::Parts};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use tokio::sync::Semaphore;
 use tracing::debug;
 
 use crate::{
     accept::{ViewMode, accept},
+    authentication::Authentication,
     cluster_kinds::ClusterKinds,
-    credential::Credential,
     error::ProxyError,
     identity::Identities,
     limits::ConcurrencyLimit,
     list_options::ListOptions,
     metrics::ProxyMetrics,
+    named_object::NamedObject,
+    object_filter,
     owners::Owners,
     scope::Scope,
-    upstream::AsProxy,
+    upstream::{AsProxy, ProxyRequest, Target},
     view::{View, ViewKind},
     watch_expiry::Framing,
 };
@@ -37,6 +39,21 @@ const MAX_VIEWS: usize = 200;
 const MAX_REVIEW_BYTES: usize = 64 << 10;
 /// Most lists for one view, if what the user sees changes meanwhile.
 const MAX_LISTS: usize = 3;
+/// Most bytes of a list of one namespace.
+const MAX_NAMESPACE_BYTES: usize = 1 << 20;
+/// Content type of names and labels only.
+const METADATA: HeaderValue =
+    HeaderValue::from_static("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io");
+
+/// What the proxy shows, beside what the API server does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewSettings {
+    /// Kinds whose views are enabled.
+    pub kinds: BTreeSet<ViewKind>,
+    /// Whether what a user may not read in a namespace that does not exist is missing.
+    pub missing_namespaces: bool,
+}
+
 /// Makes views.
 pub struct Views {
     api_server: AsProxy,
@@ -44,8 +61,7 @@ pub struct Views {
     owners: Owners,
     cluster_kinds: ClusterKinds,
     metrics: Arc<ProxyMetrics>,
-    /// Kinds whose views are enabled.
-    enabled: BTreeSet<ViewKind>,
+    settings: ViewSettings,
     of_users: ConcurrencyLimit<String>,
     all: Semaphore,
 }
@@ -54,7 +70,7 @@ pub struct Views {
 pub struct RequestedView<'r> {
     view: View,
     options: ListOptions,
-    credential: Credential,
+    authentication: &'r Authentication,
     headers: &'r HeaderMap,
 }
 
@@ -88,7 +104,7 @@ impl Views {
         identities: Identities,
         owners: Owners,
         metrics: Arc<ProxyMetrics>,
-        enabled: BTreeSet<ViewKind>,
+        settings: ViewSettings,
     ) -> Self {
         Self {
             api_server,
@@ -96,25 +112,31 @@ impl Views {
             owners,
             cluster_kinds: ClusterKinds::default(),
             metrics,
-            enabled,
+            settings,
             of_users: ConcurrencyLimit::new(MAX_VIEWS_OF_USER),
             all: Semaphore::new(MAX_VIEWS),
         }
     }
 
     /// Returns the view of a request, if it has one that is enabled.
-    pub fn requested<'r>(&self, parts: &'r Parts, credential: Credential) -> Option<RequestedView<'r>> {
+    pub fn requested<'r>(
+        &self,
+        parts: &'r Parts,
+        authentication: &'r Authentication,
+    ) -> Option<RequestedView<'r>> {
         let view = View::of(parts.method.as_str(), parts.uri.path())?;
         let is_shown = match view.kind() {
             // Most lists have no rule: nobody is asked who their users are.
-            ViewKind::ClusterResources => !self.owners.is_synced() || self.owners.has_rule_for(&view),
+            ViewKind::ClusterResources => {
+                self.owners.unavailable().is_some() || self.owners.has_rule_for(&view)
+            }
             _ => true,
         };
-        if !self.enabled.contains(&view.kind()) || !is_shown {
+        if !self.settings.kinds.contains(&view.kind()) || !is_shown {
             return None;
         }
         match ListOptions::parse(parts.uri.query().unwrap_or_default()) {
-            Ok(options) => Some(RequestedView { view, options, credential, headers: &parts.headers }),
+            Ok(options) => Some(RequestedView { view, options, authentication, headers: &parts.headers }),
             Err(error) => {
                 debug!(%error, "a list has no view");
                 None
@@ -127,9 +149,9 @@ impl Views {
     /// # Errors
     /// Returns an error if the proxy cannot tell what the user sees, or if there are too many requests.
     pub async fn show(&self, requested: &RequestedView<'_>) -> Shown {
-        let Some(user) = self.user(requested.credential, requested.headers).await else { return Ok(None) };
-        if !self.owners.is_synced() {
-            return Err(ProxyError::NoView("its caches of Tenants are not filled".to_owned()));
+        let Some(user) = self.user(requested.authentication).await else { return Ok(None) };
+        if let Some(reason) = self.owners.unavailable() {
+            return Err(ProxyError::NoView(reason));
         }
         let Some(scope) = self.owners.scope(&user, &requested.view) else { return Ok(None) };
         let name = user.username.clone().unwrap_or_default();
@@ -141,9 +163,40 @@ impl Views {
         self.show_to(requested, Viewer { user, scope }).await
     }
 
+    /// Returns whether an object that a user may not read is missing, because its namespace does not exist. Says
+    /// it only to users who may own Tenants: they find out by creating the namespace.
+    ///
+    /// # Errors
+    /// Returns an error if there are too many requests, or if the API server does not say it.
+    pub async fn is_missing(
+        &self,
+        object: &NamedObject,
+        authentication: &Authentication,
+    ) -> Result<bool, ProxyError> {
+        if !self.settings.missing_namespaces || self.owners.unavailable().is_some() {
+            return Ok(false);
+        }
+        let Some(user) = self.user(authentication).await.filter(|user| self.owners.may_own(user)) else {
+            return Ok(false);
+        };
+        let name = user.username.clone().unwrap_or_default();
+        let _of_user = self.of_users.try_acquire(name).ok_or(ProxyError::TooMany)?;
+        let _of_all = self.all.try_acquire().map_err(|_| ProxyError::TooMany)?;
+        let Some(namespaces) = View::of_all(ViewKind::Namespaces) else { return Ok(false) };
+        let query = format!("fieldSelector=metadata.name%3D{}", object.namespace());
+        let request = ProxyRequest { target: Target::View(namespaces), query, accept: METADATA };
+        let (response, _) = self.api_server.send(request).await?;
+        if response.status() != StatusCode::OK {
+            return Ok(false);
+        }
+        let body = to_bytes(response.into_body(), MAX_NAMESPACE_BYTES).await;
+        let found = body.ok().and_then(|body| object_filter::names(&body, |_| true).ok());
+        Ok(found.is_some_and(|names| names.is_empty()))
+    }
+
     /// Returns the user of a credential. `None`: the API server does not say it.
-    async fn user(&self, credential: Credential, headers: &HeaderMap) -> Option<Arc<UserInfo>> {
-        let user = self.identities.of(credential, headers).await;
+    async fn user(&self, authentication: &Authentication) -> Option<Arc<UserInfo>> {
+        let user = self.identities.of(authentication).await;
         user.inspect_err(|error| debug!(%error, "a user has no view")).ok()
     }
 

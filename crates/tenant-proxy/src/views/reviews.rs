@@ -7,7 +7,7 @@ use capsule::{
 };
 use futures::{StreamExt, stream};
 use http::{
-    HeaderMap, Response, StatusCode,
+    Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use k8s_openapi::api::authentication::v1::UserInfo;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{MAX_REVIEW_BYTES, Views};
 use crate::{
-    credential::Credential,
+    authentication::Authentication,
     error::ProxyError,
     self_review::{self, SelfReview, ShownRule},
     view::{View, ViewKind},
@@ -31,8 +31,7 @@ impl Views {
         &self,
         kind: SelfReview,
         response: Response<Body>,
-        credential: Credential,
-        headers: &HeaderMap,
+        authentication: &Authentication,
     ) -> Result<Response<Body>, ProxyError> {
         let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
         let is_plain = !response.headers().contains_key(CONTENT_ENCODING);
@@ -47,7 +46,7 @@ impl Views {
             Err(error) => return Err(ProxyError::Unreadable(error.to_string())),
         };
         if let Ok(mut review) = serde_json::from_slice::<Value>(&body)
-            && self.amend(kind, &mut review, credential, headers).await
+            && self.amend(kind, &mut review, authentication).await
         {
             body = review.to_string().into();
             parts.headers.insert(CONTENT_LENGTH, body.len().into());
@@ -56,18 +55,12 @@ impl Views {
     }
 
     /// Adds what the user sees to a review. Returns whether something was added.
-    async fn amend(
-        &self,
-        kind: SelfReview,
-        review: &mut Value,
-        credential: Credential,
-        headers: &HeaderMap,
-    ) -> bool {
+    async fn amend(&self, kind: SelfReview, review: &mut Value, authentication: &Authentication) -> bool {
         let asked = self_review::view_of(review);
-        if (kind == SelfReview::Access && asked.is_none()) || !self.owners.is_synced() {
+        if (kind == SelfReview::Access && asked.is_none()) || self.owners.unavailable().is_some() {
             return false;
         }
-        let Some(user) = self.user(credential, headers).await else { return false };
+        let Some(user) = self.user(authentication).await else { return false };
         let Some(view) = asked else { return self_review::add_rules(review, self.rules(&user)) };
         if !self.is_visible(&user, &view).await {
             return false;
@@ -78,7 +71,8 @@ impl Views {
 
     /// Returns whether a view has a response, as far as that is known without one.
     async fn is_visible(&self, user: &UserInfo, view: &View) -> bool {
-        let Some(scope) = self.owners.scope(user, view).filter(|_| self.enabled.contains(&view.kind()))
+        let Some(scope) =
+            self.owners.scope(user, view).filter(|_| self.settings.kinds.contains(&view.kind()))
         else {
             return false;
         };
@@ -90,7 +84,7 @@ impl Views {
     fn rules(&self, user: &UserInfo) -> Vec<ShownRule> {
         const LIST: &[&str] = &["list", "watch"];
         let mut rules = Vec::new();
-        for view in self.enabled.iter().filter_map(|kind| View::of_all(*kind)) {
+        for view in self.settings.kinds.iter().filter_map(|kind| View::of_all(*kind)) {
             let Some(scope) = self.owners.scope(user, &view) else { continue };
             let (groups, plurals) =
                 (vec![view.resource().group.clone()], vec![view.resource().plural.clone()]);
@@ -101,7 +95,7 @@ impl Views {
             }
             rules.push(ShownRule { verbs: LIST, groups, plurals, names: Vec::new() });
         }
-        if self.enabled.contains(&ViewKind::ClusterResources) {
+        if self.settings.kinds.contains(&ViewKind::ClusterResources) {
             rules.extend(
                 self.owners.cluster_resources(&Requester::of(user)).into_iter().filter_map(shown_rule),
             );

@@ -6,10 +6,7 @@ use clap::Parser;
 use cluster::Cluster;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
-use k8s_openapi::api::{
-    core::v1::{Namespace, ServiceAccount},
-    rbac::v1::{ClusterRole, ClusterRoleBinding, RoleRef, Subject},
-};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{
     Api, Client, Config,
     api::PostParams,
@@ -18,8 +15,8 @@ use kube::{
 };
 use operator_core::Controller as _;
 use operator_core::rbac::Rule;
-use serde_json::json;
-use tenant_proxy::{flags::Flags, rbac, run, view::ViewKind};
+use serde_json::{Value, json};
+use tenant_proxy::{flags::Flags, rbac, run, serving::CLIENT_CA, view::ViewKind};
 use tokio::{
     runtime::Runtime,
     sync::{OnceCell, oneshot},
@@ -30,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Namespace and name of the proxy's ServiceAccount.
 const ACCOUNT: (&str, &str) = ("ensemble-proxy", "ensemble-proxy");
+/// Name of the ServiceAccount of a proxy with all optional rights.
+const ACCOUNT_WITH_OPTIONS: &str = "with-options";
 /// User name of the proxy's ServiceAccount.
 pub(crate) const USER: &str = "system:serviceaccount:ensemble-proxy:ensemble-proxy";
 
@@ -71,13 +70,25 @@ impl TestProxy {
         Self::start_before(cluster, flags).await
     }
 
+    /// Starts a proxy with flags that need more rights than usual.
+    pub(crate) async fn start_with_options(flags: &[&str]) -> Self {
+        let cluster = CLUSTER.get_or_init(async || cluster::isolated().await.unwrap()).await;
+        prepare(cluster, ACCOUNT_WITH_OPTIONS).await;
+        grant_options(cluster).await;
+        Self::start_as(cluster, ACCOUNT_WITH_OPTIONS, flags).await
+    }
+
     /// Starts a proxy with flags before a cluster.
     pub(crate) async fn start_before(cluster: &'static Cluster, flags: &[&str]) -> Self {
-        prepare(cluster).await;
+        prepare(cluster, ACCOUNT.1).await;
+        Self::start_as(cluster, ACCOUNT.1, flags).await
+    }
+
+    async fn start_as(cluster: &'static Cluster, account: &str, flags: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let certificate = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
         let authority = write_certificate(&certificate);
-        let kubeconfig = cluster.service_account_kubeconfig(ACCOUNT.0, ACCOUNT.1).await.unwrap();
+        let kubeconfig = cluster.service_account_kubeconfig(ACCOUNT.0, account).await.unwrap();
         let config = load(&kubeconfig).await;
         let files = [&certificate.0, &certificate.1].map(|file| file.to_str().unwrap().to_owned());
         let fixed = [
@@ -116,6 +127,12 @@ impl TestProxy {
     pub(crate) fn kubeconfig_with(&self, user: &str, token: &str) -> PathBuf {
         let server = format!("https://{}", self.address);
         self.cluster.kubeconfig_through(user, token, &server, &self.authority).unwrap()
+    }
+
+    /// Writes a kubeconfig of a user with a client certificate whose server is the proxy.
+    pub(crate) fn certificate_kubeconfig(&self, user: &str, groups: &[&str]) -> PathBuf {
+        let server = format!("https://{}", self.address);
+        self.cluster.certificate_kubeconfig(user, groups, &server, &self.authority).unwrap()
     }
 
     /// Runs kubectl through the proxy as a user.
@@ -281,50 +298,57 @@ async fn load(kubeconfig: &PathBuf) -> Config {
     Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap()
 }
 
-/// Installs the kinds of Capsule, and gives the proxy its rights.
-async fn prepare(cluster: &Cluster) {
+/// Installs the kinds of Capsule, and gives a ServiceAccount of the proxy its rights.
+async fn prepare(cluster: &Cluster, account: &str) {
     cluster.install_crds(&tenant::TenantController::crds()).await.unwrap();
     cluster.install_crds(&tenant::ConfigurationController::crds()).await.unwrap();
-    let meta = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-    let namespace = Namespace { metadata: meta(ACCOUNT.0), ..Namespace::default() };
-    let account = ServiceAccount {
-        metadata: ObjectMeta { namespace: Some(ACCOUNT.0.to_owned()), ..meta(ACCOUNT.1) },
-        ..ServiceAccount::default()
-    };
-    let rules = rbac::rules(&ViewKind::ALL.into()).into_iter().map(Rule::into_policy).collect();
-    let role = ClusterRole { metadata: meta("ensemble-proxy"), rules: Some(rules), aggregation_rule: None };
-    let binding = ClusterRoleBinding {
-        metadata: meta("ensemble-proxy"),
-        role_ref: RoleRef {
-            api_group: Some("rbac.authorization.k8s.io".to_owned()),
-            kind: "ClusterRole".to_owned(),
-            name: "ensemble-proxy".to_owned(),
-        },
-        subjects: Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            namespace: Some(ACCOUNT.0.to_owned()),
-            name: ACCOUNT.1.to_owned(),
-            api_group: None,
-        }]),
-    };
+    let rules: Vec<_> = rbac::rules(&ViewKind::ALL.into()).into_iter().map(Rule::into_policy).collect();
     // What an administrator grants for the rules of GlobalProxySettings. The right to list Secrets shows that
     // the proxy does not use it.
-    let cluster_resources = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": "ensemble-proxy-cluster-resources"},
-        "rules": [{"apiGroups": [""], "resources": ["nodes", "secrets"], "verbs": ["get", "list", "watch"]}],
+    let of_cluster_resources =
+        json!([{"apiGroups": [""], "resources": ["nodes", "secrets"], "verbs": ["get", "list", "watch"]}]);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ACCOUNT.0}});
+    let account_object = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": ACCOUNT.0, "name": account},
     });
-    let mut of_cluster_resources = binding.clone();
-    of_cluster_resources.metadata = meta("ensemble-proxy-cluster-resources");
-    "ensemble-proxy-cluster-resources".clone_into(&mut of_cluster_resources.role_ref.name);
-    for manifest in [
-        Ok(cluster_resources.to_string()),
-        serde_saphyr::to_string(&of_cluster_resources),
-        serde_saphyr::to_string(&namespace),
-        serde_saphyr::to_string(&account),
-        serde_saphyr::to_string(&role),
-        serde_saphyr::to_string(&binding),
-    ] {
-        cluster.apply_yaml(&manifest.unwrap()).await.unwrap();
+    for object in [namespace, account_object]
+        .into_iter()
+        .chain(grant(account, account, &json!(rules)))
+        .chain(grant(account, &format!("{account}-cluster-resources"), &of_cluster_resources))
+    {
+        cluster.apply_yaml(&object.to_string()).await.unwrap();
     }
+}
+
+/// Gives a ServiceAccount the rights that the optional flags need.
+async fn grant_options(cluster: &Cluster) {
+    let policies = |rules: Vec<Rule>| rules.into_iter().map(Rule::into_policy).collect::<Vec<_>>();
+    let mut rules = rbac::impersonation_rules();
+    rules.extend(policies(rbac::role_binding_rules()));
+    let in_kube_system = grant(ACCOUNT_WITH_OPTIONS, "client-ca", &json!(policies(rbac::client_ca_rules())));
+    let in_kube_system = in_kube_system.map(|mut object| {
+        object["kind"] = json!(object["kind"].as_str().unwrap().trim_start_matches("Cluster"));
+        object["metadata"]["namespace"] = json!(CLIENT_CA.0);
+        if object["roleRef"].is_object() {
+            object["roleRef"]["kind"] = json!("Role");
+        }
+        object
+    });
+    for object in grant(ACCOUNT_WITH_OPTIONS, "options", &json!(rules)).into_iter().chain(in_kube_system) {
+        cluster.apply_yaml(&object.to_string()).await.unwrap();
+    }
+}
+
+/// Returns a ClusterRole and its binding.
+fn grant(account: &str, name: &str, rules: &Value) -> [Value; 2] {
+    let (group, version) = ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1");
+    let role = json!({
+        "apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+    });
+    let binding = json!({
+        "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "namespace": ACCOUNT.0, "name": account}],
+    });
+    [role, binding]
 }

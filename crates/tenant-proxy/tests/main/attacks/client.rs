@@ -3,9 +3,10 @@
 use std::{io, net::SocketAddr, sync::Arc};
 
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, ConfigBuilder, RootCertStore,
+    client::WantsClientCert,
     crypto::ring,
-    pki_types::{CertificateDer, ServerName},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName},
 };
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -16,14 +17,25 @@ pub(super) type Stream = TlsStream<TcpStream>;
 
 /// Returns a configuration that trusts a certificate.
 pub(super) fn trusting(certificate: &CertificateDer<'static>) -> Arc<ClientConfig> {
+    Arc::new(builder(certificate).with_no_client_auth())
+}
+
+/// Returns a configuration that trusts a certificate, and presents one.
+pub(super) fn presenting(
+    certificate: &CertificateDer<'static>,
+    presented: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+) -> Arc<ClientConfig> {
+    Arc::new(builder(certificate).with_client_auth_cert(vec![presented], key).unwrap())
+}
+
+fn builder(certificate: &CertificateDer<'static>) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    Arc::new(config)
 }
 
 /// Opens a connection and asks for a protocol.

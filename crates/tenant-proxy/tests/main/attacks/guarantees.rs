@@ -1,14 +1,17 @@
 //! What must be true of every request that the API server gets.
 //!
 //! It bears the credential of its user and no other, or it is a GET of a view, or of a cache, with the token
-//! of the proxy.
+//! of the proxy. For the user of a client certificate, it bears the token of the proxy and impersonates the
+//! user, who is none of the system.
 
 use http::Version;
 use percent_encoding::percent_decode_str;
 
 use super::{NAMESPACES, REVIEWS, STORAGE_CLASSES, TENANTS};
-use crate::upstream::{PROXY_TOKEN, Recorded};
+use crate::upstream::{CLIENT_CA, PROXY_TOKEN, Recorded};
 
+/// What a test writes before each name in a client certificate that it presents.
+pub(super) const IN_CERTIFICATE: &str = "in a client certificate: ";
 const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 /// Names that the token of the proxy can select.
 const TENANT_NAMES: [&str; 3] = ["oil", "gas", "sun"];
@@ -44,8 +47,24 @@ fn is_of_identity(name: &str) -> bool {
     name == "authorization" || name == "sec-websocket-protocol" || name.starts_with("impersonate-")
 }
 
+/// The user and the groups are those of a client certificate.
+fn has_identity_of_certificate(request: &Recorded, sent: &[u8]) -> Met {
+    let names = ["impersonate-user", "impersonate-group", "impersonate-uid"].map(|name| request.all(name));
+    let number = request.headers.iter().filter(|(name, _)| name.starts_with("impersonate-")).count();
+    let is_known = number == names.iter().map(Vec::len).sum::<usize>() && names[0].len() == 1;
+    ensure(is_known, "the identity is no user with groups")?;
+    ensure(request.all("sec-websocket-protocol").is_empty(), "there is another credential")?;
+    let is_presented = |value: &&[u8]| contains(sent, &[IN_CERTIFICATE.as_bytes(), value, b"\n"].concat());
+    ensure(names.iter().flatten().all(is_presented), "nobody has presented this certificate")?;
+    let is_of_system = names.iter().flatten().any(|value| value.starts_with(b"system:"));
+    ensure(!is_of_system, "an identity of the system is impersonated")
+}
+
 /// Everything that says from whom a request is was sent by a client.
 fn has_sent_identity(request: &Recorded, sent: &[u8]) -> Met {
+    if request.is_by(PROXY_TOKEN) && !contains(sent, PROXY_TOKEN.as_bytes()) {
+        return has_identity_of_certificate(request, sent);
+    }
     let mut of_identity = request.headers.iter().filter(|(name, _)| is_of_identity(name));
     ensure(of_identity.all(|(_, value)| contains(sent, value)), "nobody has sent this credential")?;
     let tokens = request.all("sec-websocket-protocol");
@@ -97,7 +116,7 @@ fn of_cache(request: &Recorded) -> Met {
     ];
     let is_list = kinds.iter().any(|kind| path == format!("/apis/capsule.clastix.io/{kind}"));
     let is_by_proxy = request.is_by(PROXY_TOKEN) && request.method == "GET";
-    ensure(is_by_proxy && is_list, "it is no list of a cache")
+    ensure(is_by_proxy && (is_list || request.target == CLIENT_CA), "it is no list of a cache")
 }
 
 fn of_view(request: &Recorded) -> Met {

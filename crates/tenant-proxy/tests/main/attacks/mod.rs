@@ -5,6 +5,7 @@
 
 mod bounds;
 mod client;
+mod client_certificates;
 mod frames;
 mod framing;
 mod guarantees;
@@ -23,7 +24,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use clap::Parser;
 use client::{Response, Stream, http1, read_all};
 use parking_lot::Mutex;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, pki_types::CertificateDer};
 use tempfile::TempDir;
 use tenant_proxy::{flags::Flags, run};
 use tokio::{io::AsyncWriteExt, time::timeout};
@@ -46,6 +47,8 @@ struct Setup {
     upstream: Upstream,
     address: SocketAddr,
     client: Arc<ClientConfig>,
+    /// The serving certificate of the proxy.
+    serving: CertificateDer<'static>,
     /// Everything that was sent to the proxy.
     sent: Mutex<Vec<u8>>,
     /// Number of requests that were returned.
@@ -60,8 +63,13 @@ async fn start() -> Setup {
 }
 
 async fn start_with(flags: &[&str]) -> Setup {
+    start_before(Objects::default(), flags).await
+}
+
+/// Starts a proxy before an API server with these objects.
+async fn start_before(objects: Objects, flags: &[&str]) -> Setup {
     logs::start();
-    let (upstream, config) = Upstream::start(Objects::default()).await;
+    let (upstream, config) = Upstream::start(objects).await;
     let identity = rcgen::generate_simple_self_signed(["proxy.example".to_owned()]).unwrap();
     let files = tempfile::tempdir().unwrap();
     let write = |name: &str, contents: String| {
@@ -94,6 +102,7 @@ async fn start_with(flags: &[&str]) -> Setup {
         upstream,
         address: running.address,
         client: client::trusting(identity.cert.der()),
+        serving: identity.cert.der().clone(),
         sent: Mutex::default(),
         returned: Mutex::default(),
         _files: files,
@@ -122,7 +131,15 @@ impl Setup {
 
     /// Sends bytes on a connection of their own, and returns everything that comes back until its end.
     async fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut stream = self.connect().await;
+        self.exchange_as(&self.client, bytes).await
+    }
+
+    /// Sends bytes like [`Setup::exchange`], as a client with this configuration. Returns nothing if the proxy
+    /// refuses the connection.
+    async fn exchange_as(&self, client: &Arc<ClientConfig>, bytes: &[u8]) -> Vec<u8> {
+        let Ok(mut stream) = client::connect(self.address, client, "http/1.1").await else {
+            return Vec::new();
+        };
         self.write(&mut stream, bytes).await;
         read_all(&mut stream).await
     }

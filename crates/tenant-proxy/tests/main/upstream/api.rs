@@ -12,6 +12,9 @@ const GROUP: &str = "/apis/capsule.clastix.io/v1beta2";
 const SETTINGS: &str = "/apis/capsule.clastix.io/v1beta1";
 const STORAGE_CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const NODES: &str = "/api/v1/nodes";
+/// The authorities of client certificates.
+pub(crate) const CLIENT_CA: &str =
+    "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// Names and groups of users, by their token.
@@ -67,6 +70,14 @@ pub(crate) struct Objects {
     /// Name and Tenant of namespaces.
     namespaces: Vec<(&'static str, &'static str)>,
     global_settings: Vec<Value>,
+    client_ca: Option<String>,
+}
+
+impl Objects {
+    /// Returns the usual objects, and an authority of client certificates.
+    pub(crate) fn with_client_ca(pem: String) -> Self {
+        Self { client_ca: Some(pem), ..Self::default() }
+    }
 }
 
 impl Default for Objects {
@@ -82,6 +93,7 @@ impl Default for Objects {
             ],
             namespaces: vec![("oil-dev", "oil"), ("gas-dev", "gas"), ("oil-prod", "oil")],
             global_settings: vec![all_of_gold()],
+            client_ca: None,
         }
     }
 }
@@ -186,7 +198,8 @@ fn user(request: &Recorded) -> Result<User, Answer> {
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
         }),
         (None, true) => Err(Answer::error(400, "requested without impersonating a user")),
-        (Some(impersonated), _) if *name == "admin" => {
+        // The proxy is refused for the system only, as with constrained impersonation.
+        (Some(impersonated), _) if *name == "admin" || request.is_by(PROXY_TOKEN) => {
             Ok(User { name: impersonated.clone(), groups: all("impersonate-group") })
         }
         (Some(_), _) => Err(Answer::error(403, &format!("User {name:?} cannot impersonate"))),
@@ -201,6 +214,10 @@ fn answer_to(user: &User, request: &Recorded, objects: &Objects) -> Answer {
     }
     match (request.method.as_str(), path) {
         ("POST", REVIEWS) => review(user),
+        ("GET", CLIENT_CA) => {
+            let data = objects.client_ca.as_ref().map(|pem| json!({"client-ca-file": pem}));
+            Answer::json(200, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": data}))
+        }
         (_, NAMESPACES) if !user.may_list() => refusal(user, "list", "namespaces"),
         ("GET", NAMESPACES) => namespaces(query, objects),
         ("GET", path) if path.starts_with(SETTINGS) => match path.strip_prefix(SETTINGS) {

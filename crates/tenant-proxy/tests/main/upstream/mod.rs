@@ -7,7 +7,7 @@ mod http1;
 
 use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
 
-pub(crate) use api::{Answer, Objects};
+pub(crate) use api::{Answer, CLIENT_CA, Objects};
 use futures::StreamExt;
 use http::{HeaderMap, Request, Response, Version, request::Parts};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
