@@ -81,6 +81,7 @@ async fn install_proxy(cluster: &'static Cluster) -> &'static String {
 }
 
 impl Owner {
+    /// Connects through one Pod of the proxy.
     async fn new(cluster: &'static Cluster) -> Self {
         let authority = install_proxy(cluster).await;
         let mut command = Command::new(cluster.record().kubectl());
@@ -91,6 +92,22 @@ impl Owner {
         let server = format!("https://127.0.0.1:{}", forward.port);
         let kubeconfig = cluster.kubeconfig_through("dan", &token, &server, authority).unwrap();
         Self { cluster, kubeconfig, _forward: forward }
+    }
+
+    /// Creates a namespace of the owner's Tenant, with a Pod `web` in it.
+    async fn with_pod(&self, namespace: &str) {
+        let create = async || {
+            let created = self.kubectl(&format!("create namespace {namespace}")).await;
+            Ok(created.map_err(|error| format!("{error:#}")))
+        };
+        eventually("the owner to create a namespace", PATIENCE, create).await.unwrap();
+        let run = async || {
+            let line = format!("run web -n {namespace} --image=nginx:1.27 --port=80");
+            Ok(self.kubectl(&line).await.map_err(|error| format!("{error:#}")))
+        };
+        eventually("the rights of the owner", PATIENCE, run).await.unwrap();
+        let wait = format!("wait -n {namespace} --for=condition=Ready pod/web --timeout=120s");
+        self.kubectl(&wait).await.unwrap();
     }
 
     async fn kubectl(&self, line: &str) -> anyhow::Result<String> {
@@ -121,21 +138,12 @@ impl Owner {
 async fn owner_works_with_containers_through_the_proxy() {
     let shared = shared().await;
     let owner = Owner::new(shared.cluster).await;
-    let create = async || {
-        let created = owner.kubectl("create namespace sun-dev").await;
-        Ok(created.map_err(|error| format!("{error:#}")))
-    };
-    eventually("the owner to create a namespace", PATIENCE, create).await.unwrap();
-    let seen = async || Ok(owner.kubectl("get namespaces --output=name").await? == "namespace/sun-dev\n");
-    eventually("the namespace to be visible", PATIENCE, seen).await.unwrap();
-    let run = async || {
-        let line = "run web -n sun-dev --image=nginx:1.27 --port=80";
-        Ok(owner.kubectl(line).await.map_err(|error| format!("{error:#}")))
-    };
-    eventually("the rights of the owner", PATIENCE, run).await.unwrap();
-    owner.kubectl("wait -n sun-dev --for=condition=Ready pod/web --timeout=120s").await.unwrap();
+    owner.with_pod("sun-dev").await;
+    let seen = owner.kubectl("get namespaces --output=name").await.unwrap();
+    assert!(seen.lines().any(|name| name == "namespace/sun-dev"), "{seen}");
 
-    let large: Vec<u8> = (0..32_u32 << 20).map(|index| index.to_le_bytes()[(index % 3) as usize]).collect();
+    let large: Vec<u8> =
+        (0..100_000_000_u32).map(|index| index.to_le_bytes()[(index % 3) as usize]).collect();
     for environment in [&[][..], &SPDY] {
         let (code, output) = owner.with_input("exec -n sun-dev -i web -- cat", environment, &large).await;
         assert!(code == 0 && output == large, "{code}: {} bytes", output.len());
@@ -161,5 +169,111 @@ async fn owner_works_with_containers_through_the_proxy() {
     let (code, _) = owner.with_input("exec -n oil-dev -i web -- cat", &[], b"").await;
     assert_ne!(code, 0, "nothing of another Tenant can be reached");
     owner.kubectl("delete namespace sun-dev").await.unwrap();
-    assert_eq!(owner.kubectl("get namespaces --output=name").await.unwrap(), "");
+    let seen = owner.kubectl("get namespaces --output=name").await.unwrap();
+    assert!(!seen.contains("sun-dev"), "{seen}");
+}
+
+/// Asks the proxy who the user is, each time by a new connection to its Service.
+const LOAD: &str = "
+get() { curl -sS -m 5 -o /dev/null -w '%{http_code}' --cacert /proxy/tls.crt -H \"Authorization: Bearer $0\" \
+  --connect-to 127.0.0.1:443:ensemble-proxy.ensemble-system.svc:443 https://127.0.0.1/version; }
+while :; do echo \"$(get)\"; sleep 0.02; done 2>&1";
+
+#[tokio::test]
+async fn rolling_update_of_the_proxy_fails_no_request_and_ends_no_shell() {
+    let shared = shared().await;
+    let owner = Owner::new(shared.cluster).await;
+    owner.with_pod("sun-shell").await;
+    let mut shell = owner.command("exec -n sun-shell -i web -- cat", &[]).spawn().unwrap();
+    let (mut stdin, mut stdout) = (shell.stdin.take().unwrap(), BufReader::new(shell.stdout.take().unwrap()));
+    let mut echo = async || {
+        stdin.write_all(b"still here\n").await.unwrap();
+        let mut line = String::new();
+        tokio::time::timeout(PATIENCE, stdout.read_line(&mut line)).await.unwrap().unwrap();
+        line
+    };
+    assert_eq!(echo().await, "still here\n");
+
+    let admin = async |args: &[&str]| shared.cluster.kubectl(args).await.unwrap();
+    admin(&[
+        "create",
+        "configmap",
+        "proxy-authority",
+        &format!("--from-literal=tls.crt={}", AUTHORITY.get().unwrap()),
+    ])
+    .await;
+    let token = shared.cluster.user_token("dan").unwrap();
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "proxy-load", "namespace": "default"},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [{"name": "proxy", "configMap": {"name": "proxy-authority"}}],
+            "containers": [{
+                "name": "load", "image": "localhost/client:1", "command": ["sh", "-c", LOAD, token],
+                "volumeMounts": [{"name": "proxy", "mountPath": "/proxy"}],
+            }],
+        },
+    });
+    shared.cluster.apply_yaml(&pod.to_string()).await.unwrap();
+    let answers = async || Ok(admin(&["logs", "proxy-load", "--tail=1"]).await == "200\n");
+    eventually("the proxy to answer in the cluster", PATIENCE, answers).await.unwrap();
+
+    admin(&["rollout", "restart", "deployment/ensemble-proxy", "-n", NAMESPACE]).await;
+    admin(&["rollout", "status", "deployment/ensemble-proxy", "-n", NAMESPACE, "--timeout=120s"]).await;
+    // The old Pods no longer get requests, and have not ended: the shell goes through one of them.
+    assert_eq!(echo().await, "still here\n");
+    let log = admin(&["logs", "proxy-load"]).await;
+    let failed: Vec<_> = log.lines().filter(|line| *line != "200").collect();
+    assert!(failed.is_empty(), "{} of {} requests failed: {failed:?}", failed.len(), log.lines().count());
+    drop(stdin);
+    assert!(shell.wait().await.unwrap().success());
+    admin(&["delete", "pod", "proxy-load", "--now"]).await;
+}
+
+/// A chart of one Deployment.
+const CHART: [(&str, &str); 2] = [
+    ("Chart.yaml", "{apiVersion: v2, name: shop, version: 1.0.0}"),
+    (
+        "templates/deployment.yaml",
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: shop}
+spec:
+  replicas: {{ .Values.replicas }}
+  selector: {matchLabels: {app: shop}}
+  template:
+    metadata: {labels: {app: shop}}
+    spec: {containers: [{name: web, image: 'nginx:1.27'}]}
+",
+    ),
+];
+
+#[tokio::test]
+async fn owner_installs_a_chart_through_the_proxy() {
+    let shared = shared().await;
+    let owner = Owner::new(shared.cluster).await;
+    owner.with_pod("sun-chart").await;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("templates")).unwrap();
+    for (name, text) in CHART {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let (program, chart) = (go_tools::HELM.locate().unwrap(), dir.path().to_str().unwrap());
+    let helm = async |line: &str| {
+        let mut command = Command::new(&program);
+        command.args(line.split(' ')).args(["--namespace", "sun-chart"]).env("KUBECONFIG", &owner.kubeconfig);
+        let output = command.env("HOME", dir.path()).kill_on_drop(true).output().await.unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // The namespace exists, which a chart may ask for all the same.
+    helm(&format!("install shop {chart} --set replicas=1 --create-namespace --wait --timeout 120s")).await;
+    helm(&format!("upgrade --install shop {chart} --set replicas=2 --wait --timeout 120s")).await;
+    let ready = "get deployment shop -n sun-chart --output=jsonpath={.status.readyReplicas}";
+    assert_eq!(owner.kubectl(ready).await.unwrap(), "2");
+    assert!(helm("list").await.contains("shop") && helm("history shop").await.contains("superseded"));
+    helm("rollback shop 1 --wait --timeout 120s").await;
+    helm("uninstall shop --wait --timeout 120s").await;
+    assert_eq!(owner.kubectl("get deployments -n sun-chart --output=name").await.unwrap(), "");
 }

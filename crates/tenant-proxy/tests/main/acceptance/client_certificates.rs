@@ -87,7 +87,10 @@ async fn proxy_refuses_administrators_with_certificates_and_the_api_server_would
     .await
     .unwrap();
     let admin = proxy.certificate_kubeconfig("admin", &["system:masters"]);
-    let refused = format!("{:#}", proxy.cluster.kubectl_with(&admin, &["get", "--raw=/api/v1/nodes"]).await.unwrap_err());
+    let refused = format!(
+        "{:#}",
+        proxy.cluster.kubectl_with(&admin, &["get", "--raw=/api/v1/nodes"]).await.unwrap_err()
+    );
     assert!(refused.contains("impersonates no user and no group whose name begins with"), "{refused}");
 
     // The rights of the proxy do not reach further than the proxy itself.

@@ -5,6 +5,7 @@ mod clients;
 mod identities;
 mod lists;
 mod missing_namespaces;
+mod namespaces;
 mod operation;
 mod pass_through;
 mod restarts;
