@@ -1,6 +1,9 @@
-//! Starts the proxy of Tenants beside a test cluster, with its generated permissions.
+//! Starts the proxy of Tenants beside a test cluster, with its generated permissions, or in its Pods.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+};
 
 use anyhow::{Context, Result};
 use cluster::{Cluster, Companion, program::workspace};
@@ -48,4 +51,40 @@ pub async fn start_proxy(cluster: &Cluster, program: &Path) -> Result<LocalProxy
     let environment = [("KUBECONFIG".to_owned(), kubeconfig.display().to_string())];
     let process = cluster.companion("proxy", program, &flags, &environment)?;
     Ok(LocalProxy { process, address, authority: generated.cert.pem() })
+}
+
+/// Deploys the proxy with `deploy/proxy` beside a [deployed](crate::in_cluster::install) manager, and waits until its
+/// Pods are ready. Returns the authority of its certificate, in PEM.
+///
+/// # Errors
+/// Returns an error if the manifests cannot be applied, or if the Pods do not become ready.
+pub async fn deploy_proxy(cluster: &Cluster) -> Result<String> {
+    let generated = rcgen::generate_simple_self_signed([IpAddr::from(Ipv4Addr::LOCALHOST).to_string()])
+        .context("create a certificate for the proxy")?;
+    let authority = generated.cert.pem();
+    let secret = serde_json::json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"namespace": NAMESPACE, "name": "ensemble-proxy-tls"},
+        "stringData": {"tls.crt": authority, "tls.key": generated.signing_key.serialize_pem()},
+    });
+    cluster.apply_yaml(&secret.to_string()).await?;
+    let folder = workspace().join("deploy/proxy").display().to_string();
+    cluster.kubectl(&["apply", "--server-side", "-k", &folder]).await?;
+    let deployment = format!("deployment/{ACCOUNT}");
+    cluster.kubectl(&["rollout", "status", &deployment, "-n", NAMESPACE, "--timeout=120s"]).await?;
+    Ok(authority)
+}
+
+/// Forwards a port of this machine to the Service of a [deployed](deploy_proxy) proxy.
+///
+/// # Errors
+/// Returns an error if kubectl cannot be started.
+pub fn forward_to_proxy(cluster: &Cluster, authority: String) -> Result<LocalProxy> {
+    let address = free_address()?;
+    let service = format!("service/{ACCOUNT}");
+    let ports = format!("{}:443", address.port());
+    let args = ["port-forward", "--namespace", NAMESPACE, &service, &ports].map(str::to_owned);
+    let environment = [("KUBECONFIG".to_owned(), cluster.kubeconfig().display().to_string())];
+    let process = cluster.companion("proxy-forward", &cluster.record().kubectl(), &args, &environment)?;
+    Ok(LocalProxy { process, address, authority })
 }

@@ -101,7 +101,7 @@ impl Demo {
             memory(running.pid())
         );
         if !self.exit {
-            wait_for_interrupt(cluster, Some(&kubeconfig)).await?;
+            wait_for_interrupt(cluster, &kubeconfig).await?;
         }
         proxy.process.stop()?;
         running.stop()
@@ -109,15 +109,13 @@ impl Demo {
 }
 
 /// Prints how to use the cluster, and never returns. `owner` is the kubeconfig of the owner of a Tenant.
-async fn wait_for_interrupt(cluster: &Cluster, owner: Option<&Path>) -> Result<()> {
+async fn wait_for_interrupt(cluster: &Cluster, owner: &Path) -> Result<()> {
     println!("\nTo use the cluster, run in another terminal (press Ctrl+C here to stop it):\n");
     println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
     println!("  export PATH={}:$PATH", cluster.record().binaries.display());
     println!("  kubectl get ensemble --all-namespaces");
     println!("  kubectl scale podset podset-sample --replicas=5");
-    if let Some(owner) = owner {
-        println!("  kubectl --kubeconfig {} get namespaces    # as the owner of a Tenant", owner.display());
-    }
+    println!("  kubectl --kubeconfig {} get namespaces    # as the owner of a Tenant", owner.display());
     std::future::pending().await
 }
 

@@ -1,13 +1,21 @@
 //! The demo on real nodes: the image of the manager, and containers.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use cluster::{Cluster, Options, Progress, program::workspace, real_nodes, wait::eventually};
-use local_manager::{in_cluster, samples};
+use local_manager::{
+    in_cluster,
+    proxy::{LocalProxy, deploy_proxy, forward_to_proxy},
+    samples,
+};
 use manager::NAMESPACE;
+use operator_runtime::cleanup::manager_selector;
 
-use super::{TIMEOUT, postgres, table, tenant, wait_for_interrupt};
+use super::{TIMEOUT, postgres, proxy, table, tenant, wait_for_interrupt};
 use crate::{image, kubernetes::Kubernetes};
 
 /// Number of nodes.
@@ -37,8 +45,11 @@ pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
         in_cluster::install(&cluster, &archive).await?;
         let installed = installing.elapsed();
         println!("the manager runs in 2 Pods, {:.1} s after `kubectl apply`", installed.as_secs_f64());
-        show(&cluster, began).await?;
-        if exit { Ok(()) } else { wait_for_interrupt(&cluster, None).await }
+        let (forwarded, kubeconfig) = show(&cluster, began).await?;
+        if !exit {
+            wait_for_interrupt(&cluster, &kubeconfig).await?;
+        }
+        forwarded.process.stop()
     };
     tokio::select! {
         result = show => result?,
@@ -48,19 +59,24 @@ pub(super) async fn run(exit: bool, kubernetes: Kubernetes) -> Result<()> {
     cluster.stop()
 }
 
-async fn show(cluster: &Cluster, began: Instant) -> Result<()> {
+/// Shows what the controllers do. Returns the proxy, which is forwarded to this machine, and the kubeconfig of the
+/// owner of a Tenant.
+async fn show(cluster: &Cluster, began: Instant) -> Result<(LocalProxy, PathBuf)> {
     let samples = samples::apply(cluster, &workspace().join("samples")).await?;
     let ready = samples::wait(cluster, samples, TIMEOUT).await.context("samples are not ready")?;
     let all_ready = began.elapsed();
     let tenant = tenant::add_namespace(cluster, TIMEOUT).await?;
     let answer = set_and_get(cluster).await?;
+    let forwarded = forward_to_proxy(cluster, deploy_proxy(cluster).await?)?;
+    let (kubeconfig, seen) = proxy::namespaces_of_owner(cluster, &forwarded, TIMEOUT).await?;
     table::print(cluster, &ready).await?;
     println!("\n{tenant}");
     println!("memcached-sample stored and returned a value: {}", answer.replace("\r\n", " "));
     println!("all samples ready {:.1} s after the start of the cluster", all_ready.as_secs_f64());
     println!("{}", postgres::show(cluster, TIMEOUT).await?);
+    println!("{}", proxy::sentence(&seen));
     println!("\nusage of the manager's containers:\n{}", usage(cluster, TIMEOUT).await?);
-    Ok(())
+    Ok((forwarded, kubeconfig))
 }
 
 async fn set_and_get(cluster: &Cluster) -> Result<String> {
@@ -76,7 +92,9 @@ async fn set_and_get(cluster: &Cluster) -> Result<String> {
 /// has it after some seconds.
 async fn usage(cluster: &Cluster, timeout: Duration) -> Result<String> {
     eventually("the usage of the manager's Pods", timeout, async || {
-        let usage = cluster.kubectl(&["--namespace", NAMESPACE, "top", "pods"]).await?;
+        let selector = manager_selector();
+        let usage =
+            cluster.kubectl(&["--namespace", NAMESPACE, "top", "pods", "--selector", &selector]).await?;
         Ok(if usage.lines().count() == 3 { Ok(usage) } else { Err(usage) })
     })
     .await

@@ -1,4 +1,4 @@
-//! An HTTP/2 client with connections of its own, so that a measurement has no pool in between.
+//! An HTTP client with connections of its own, so that a measurement has no pool in between. It prefers HTTP/2.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -7,8 +7,8 @@ use http_body_util::{BodyExt, Empty};
 use hyper::{
     Request, Response,
     body::{Bytes, Incoming},
-    client::conn::http2::{SendRequest, handshake},
-    header::AUTHORIZATION,
+    client::conn::{http1, http2},
+    header::{AUTHORIZATION, HOST},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{
@@ -16,7 +16,7 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::Mutex};
 use tokio_rustls::TlsConnector;
 
 /// A server, and the token of a user.
@@ -29,8 +29,13 @@ pub(super) struct Target {
 
 /// A connection.
 pub(super) struct Connection {
-    sender: SendRequest<Empty<Bytes>>,
+    sender: Sender,
     target: Target,
+}
+
+enum Sender {
+    Http1(Mutex<http1::SendRequest<Empty<Bytes>>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
 }
 
 impl Target {
@@ -44,7 +49,7 @@ impl Target {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        tls.alpn_protocols = vec![b"h2".to_vec()];
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self { address, tls: Arc::new(tls), token: token.to_owned() })
     }
 
@@ -54,9 +59,18 @@ impl Target {
         stream.set_nodelay(true)?;
         let name = ServerName::from(self.address.ip());
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await.context("start TLS")?;
-        let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-        // It ends with its sender.
-        tokio::spawn(connection);
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let stream = TokioIo::new(stream);
+        // A connection ends with its sender.
+        let sender = if is_http2 {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
+            tokio::spawn(connection);
+            Sender::Http2(sender)
+        } else {
+            let (sender, connection) = http1::handshake(stream).await?;
+            tokio::spawn(connection);
+            Sender::Http1(Mutex::new(sender))
+        };
         Ok(Connection { sender, target: self.clone() })
     }
 }
@@ -64,12 +78,23 @@ impl Target {
 impl Connection {
     /// Sends a GET, and returns the response when its head has come.
     pub(super) async fn open(&self, path: &str) -> Result<Response<Incoming>> {
-        let request = Request::get(format!("https://{}{path}", self.target.address))
-            .header(AUTHORIZATION, format!("Bearer {}", self.target.token))
-            .body(Empty::new())?;
-        let mut sender = self.sender.clone();
-        sender.ready().await?;
-        let response = sender.send_request(request).await?;
+        let address = self.target.address;
+        let token = format!("Bearer {}", self.target.token);
+        let response = match &self.sender {
+            Sender::Http1(sender) => {
+                let request =
+                    Request::get(path).header(HOST, address.to_string()).header(AUTHORIZATION, token);
+                let mut sender = sender.lock().await;
+                sender.ready().await?;
+                sender.send_request(request.body(Empty::new())?).await?
+            }
+            Sender::Http2(sender) => {
+                let request = Request::get(format!("https://{address}{path}")).header(AUTHORIZATION, token);
+                let mut sender = sender.clone();
+                sender.ready().await?;
+                sender.send_request(request.body(Empty::new())?).await?
+            }
+        };
         ensure!(response.status() == 200, "GET {path}: {}", response.status());
         Ok(response)
     }

@@ -1,10 +1,11 @@
-//! The proxy of Tenants, beside the API server without it.
+//! The proxy of Tenants, beside the API server without it and other proxies.
 
 mod client;
 mod environment;
+mod others;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -31,6 +32,10 @@ pub(crate) struct Proxy {
     /// Number of watches, each on a connection of its own
     #[arg(long = "proxy-watches", value_name = "WATCHES", default_value_t = 500)]
     watches: usize,
+
+    /// Program of Capsule's proxy, to measure it too. It listens on ports 8080, 8081, and 9001
+    #[arg(long = "proxy-peer", value_name = "FILE")]
+    peer: Option<PathBuf>,
 }
 
 /// Time between two requests whose latency is measured: 500 in a second.
@@ -54,12 +59,31 @@ impl Proxy {
         let (through, direct) = (&environment.through, &environment.direct);
         self.latency("GET of 2 KiB", (through, OBJECT), (direct, OBJECT)).await?;
         self.latency("view of 10 namespaces", (through, NAMESPACES), (&environment.admin, SELECTED)).await?;
-        self.requests_of_a_second("GET of 2 KiB", &environment, OBJECT).await?;
-        self.requests_of_a_second("view of 10 namespaces", &environment, NAMESPACES).await?;
+        self.requests_of_a_second("GET of 2 KiB", (pid, through), OBJECT).await?;
+        self.requests_of_a_second("view of 10 namespaces", (pid, through), NAMESPACES).await?;
+        self.others(&environment).await?;
         Self::bytes_of_a_second(&environment).await?;
         self.watches(&environment).await?;
         environment.proxy.stop()?;
         environment.cluster.stop()
+    }
+
+    /// Measures the same requests through other proxies.
+    async fn others(&self, environment: &Environment) -> Result<()> {
+        for other in others::start(&environment.cluster, self.peer.as_deref()).await? {
+            let (name, pid, through) = (other.name, other.process.pid(), &other.through);
+            figures::print(&format!("{name}: memory"), resident(pid)?, "MiB");
+            let get = format!("{name}: GET of 2 KiB");
+            self.latency(&get, (through, OBJECT), (&environment.direct, OBJECT)).await?;
+            self.requests_of_a_second(&get, (pid, through), OBJECT).await?;
+            if other.has_views {
+                let view = format!("{name}: view");
+                self.latency(&view, (through, NAMESPACES), (&environment.admin, SELECTED)).await?;
+                self.requests_of_a_second(&view, (pid, through), NAMESPACES).await?;
+            }
+            other.process.stop()?;
+        }
+        Ok(())
     }
 
     /// Measures the time of requests with and without the proxy, in turns.
@@ -90,11 +114,15 @@ impl Proxy {
     }
 
     /// Measures how many requests the proxy forwards in a second of CPU time.
-    async fn requests_of_a_second(&self, what: &str, environment: &Environment, path: &str) -> Result<()> {
-        let pid = environment.proxy.pid();
+    async fn requests_of_a_second(
+        &self,
+        what: &str,
+        (pid, through): (u32, &Target),
+        path: &str,
+    ) -> Result<()> {
         let concurrency = if path == OBJECT { CONCURRENCY } else { 4 };
         let each = self.requests.div_ceil(concurrency);
-        let connections = try_join_all((0..concurrency).map(|_| environment.through.connect())).await?;
+        let connections = try_join_all((0..concurrency).map(|_| through.connect())).await?;
         let (spent, began) = (cpu(pid)?, Instant::now());
         let all = connections.iter().map(|connection| async move {
             for _ in 0..each {

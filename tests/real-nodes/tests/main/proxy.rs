@@ -3,7 +3,8 @@
 use std::{path::PathBuf, process::Stdio};
 
 use ::manager::NAMESPACE;
-use cluster::{Cluster, program::workspace, wait::eventually};
+use cluster::{Cluster, wait::eventually};
+use local_manager::proxy::deploy_proxy;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::TcpStream,
@@ -59,23 +60,9 @@ async fn install_proxy(cluster: &'static Cluster) -> &'static String {
     install(cluster).await;
     AUTHORITY
         .get_or_init(async || {
-            let generated = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-            let dir = tempfile::tempdir().unwrap();
-            let files = ["tls.crt", "tls.key"].map(|name| dir.path().join(name));
-            std::fs::write(&files[0], generated.cert.pem()).unwrap();
-            std::fs::write(&files[1], generated.signing_key.serialize_pem()).unwrap();
-            let [certificate, key] = files.map(|file| file.to_str().unwrap().to_owned());
-            let (certificate, key) = (format!("--cert={certificate}"), format!("--key={key}"));
-            let secret =
-                ["create", "secret", "tls", "ensemble-proxy-tls", "-n", NAMESPACE, &certificate, &key];
-            cluster.kubectl(&secret).await.unwrap();
-            let folder = workspace().join("deploy/proxy");
-            cluster.kubectl(&["apply", "--server-side", "-k", folder.to_str().unwrap()]).await.unwrap();
-            let status =
-                ["rollout", "status", "deployment/ensemble-proxy", "-n", NAMESPACE, "--timeout=120s"];
-            cluster.kubectl(&status).await.unwrap();
+            let authority = deploy_proxy(cluster).await.unwrap();
             cluster.apply_yaml(TENANT).await.unwrap();
-            generated.cert.pem()
+            authority
         })
         .await
 }
@@ -215,7 +202,12 @@ async fn rolling_update_of_the_proxy_fails_no_request_and_ends_no_shell() {
         },
     });
     shared.cluster.apply_yaml(&pod.to_string()).await.unwrap();
-    let answers = async || Ok(admin(&["logs", "proxy-load", "--tail=1"]).await == "200\n");
+    let answers = async || {
+        let log = shared.cluster.kubectl(&["logs", "proxy-load", "--tail=1"]).await;
+        Ok(log
+            .map_err(|error| format!("{error:#}"))
+            .and_then(|log| if log == "200\n" { Ok(()) } else { Err(log) }))
+    };
     eventually("the proxy to answer in the cluster", PATIENCE, answers).await.unwrap();
 
     admin(&["rollout", "restart", "deployment/ensemble-proxy", "-n", NAMESPACE]).await;

@@ -185,6 +185,31 @@ fn proxy_is_one_value_and_as_in_the_manifests() {
 }
 
 #[test]
+fn options_of_the_proxy_are_values_with_the_rights_in_the_manifests() {
+    let helm = Helm::new();
+    let read =
+        |set: &[&str]| manifests::read(&helm.template(&[&["proxy.enabled=true"], set].concat()).unwrap());
+    let without = read(&[]);
+    for (value, flag, folder) in [
+        ("proxy.namespacesByRoleBinding=true", "--namespaces-by-role-binding", "role-bindings"),
+        ("proxy.clientCertificates=true", "--client-certificates", "client-certificates"),
+    ] {
+        let mut with = read(&[value, "proxy.extraArgs={--log-level=debug}"]);
+        let deployment = ("Deployment".to_owned(), "ensemble-system".to_owned(), "ensemble-proxy".to_owned());
+        let container = &with[&deployment]["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["args"], json!([flag, "--log-level=debug"]));
+        with.retain(|key, _| !without.contains_key(key));
+        let rights = fs::read_to_string(path(&format!("deploy/proxy-options/{folder}/rbac.yaml"))).unwrap();
+        manifests::assert_same(&with, &manifests::read(&rights));
+    }
+    let monitored = read(&["monitoring.serviceMonitor.enabled=true", "proxy.tlsSecret=mine"]);
+    let key = ("ServiceMonitor".to_owned(), "ensemble-system".to_owned(), "ensemble-proxy".to_owned());
+    let ca = &monitored[&key]["spec"]["endpoints"][0]["tlsConfig"]["ca"];
+    assert_eq!(ca["secret"]["name"], "mine");
+    assert!(!without.contains_key(&key));
+}
+
+#[test]
 fn bindable_cluster_roles_are_one_value() {
     let helm = Helm::new();
     let name = |suffix: &str| format!("ensemble-bindable-cluster-roles{suffix}");

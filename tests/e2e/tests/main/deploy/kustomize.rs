@@ -32,6 +32,37 @@ async fn every_overlay_deploys_working_manager() {
     all_controllers(&stage).await;
 }
 
+#[tokio::test]
+async fn options_of_the_proxy_are_components() {
+    let stage = TestEnv::bare().await;
+    let dir = tempfile::tempdir().unwrap();
+    // Kustomize accepts relative paths only.
+    let up = "../".repeat(dir.path().canonicalize().unwrap().components().count() - 1);
+    let ours = |folder: &str| format!("{up}{}", path(folder).trim_start_matches('/'));
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": [ours("deploy/overlays/proxy")],
+        "components": [ours("deploy/proxy-options/role-bindings"), ours("deploy/proxy-options/client-certificates")],
+    });
+    std::fs::write(dir.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    let built = stage.kubectl(&["kustomize", dir.path().to_str().unwrap()]).await.unwrap();
+    let objects = manifests::read(&built);
+    let key =
+        |kind: &str, namespace: &str, name: &str| (kind.to_owned(), namespace.to_owned(), name.to_owned());
+    let deployment = &objects[&key("Deployment", NAMESPACE, "ensemble-proxy")];
+    let variables = ["ENSEMBLE_PROXY_NAMESPACES_BY_ROLE_BINDING", "ENSEMBLE_PROXY_CLIENT_CERTIFICATES"];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    for variable in variables {
+        let expected = json!({"name": variable, "value": "true"});
+        assert!(container["env"].as_array().unwrap().contains(&expected), "{container}");
+    }
+    assert_eq!(container["command"], json!(["/ensemble-proxy"]), "nothing else was replaced");
+    for name in ["ensemble-proxy-role-bindings", "ensemble-proxy-client-certificates"] {
+        assert!(objects.contains_key(&key("ClusterRoleBinding", "", name)));
+    }
+    assert!(objects.contains_key(&key("RoleBinding", "kube-system", "ensemble-proxy-client-ca")));
+}
+
 async fn namespaced(stage: &TestEnv) {
     create_namespace(stage, "shop").await;
     let deployed = stage.deploy("namespaced").await;
