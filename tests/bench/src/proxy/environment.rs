@@ -78,11 +78,6 @@ impl Environment {
                 "metadata": {"name": name, "labels": {"capsule.clastix.io/tenant": tenant}}})
         });
         apply::<Namespace>(&client, None, namespaces).await?;
-        // Capsule's proxy reads the namespaces of a Tenant from its status.
-        let namespaces: Vec<_> = (0..OWN).map(|number| format!("oil-{number}")).collect();
-        let status = json!({"status": {"state": "Active", "size": OWN, "namespaces": namespaces}});
-        let tenants = Api::<Tenant>::all(client.clone());
-        tenants.patch_status("oil", &PatchParams::default(), &Patch::Merge(status)).await?;
         let large = (0..25).map(|number| (format!("large-{number}"), 800 << 10));
         let maps = large.chain([("object".to_owned(), 1 << 10)]).map(|(name, bytes)| {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},

@@ -68,7 +68,7 @@ impl Proxy {
         environment.cluster.stop()
     }
 
-    /// Measures the same requests through other proxies.
+    /// Measures requests that other proxies forward.
     async fn others(&self, environment: &Environment) -> Result<()> {
         for other in others::start(&environment.cluster, self.peer.as_deref()).await? {
             let (name, pid, through) = (other.name, other.process.pid(), &other.through);
@@ -76,11 +76,6 @@ impl Proxy {
             let get = format!("{name}: GET of 2 KiB");
             self.latency(&get, (through, OBJECT), (&environment.direct, OBJECT)).await?;
             self.requests_of_a_second(&get, (pid, through), OBJECT).await?;
-            if other.has_views {
-                let view = format!("{name}: view");
-                self.latency(&view, (through, NAMESPACES), (&environment.admin, SELECTED)).await?;
-                self.requests_of_a_second(&view, (pid, through), NAMESPACES).await?;
-            }
             other.process.stop()?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Other proxies beside ours: HAProxy, which only forwards, and Capsule's.
+//! Other proxies beside ours, as far as they forward requests: HAProxy, and Capsule's.
 
 use std::{
     fs,
@@ -16,13 +16,29 @@ use crate::TIMEOUT;
 /// Port of capsule-proxy. Those of its probes and metrics are fixed.
 const PEER_PORT: u16 = 9001;
 
+/// ServiceAccount of capsule-proxy, and the configuration that it requires.
+const ADMINISTRATOR: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {namespace: default, name: capsule-proxy}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: capsule-proxy}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, namespace: default, name: capsule-proxy}]
+---
+apiVersion: capsule.clastix.io/v1beta2
+kind: CapsuleConfiguration
+metadata: {name: default}
+spec: {userGroups: [projectcapsule.dev]}
+";
+
 /// Another proxy.
 pub(super) struct OtherProxy {
     pub(super) name: &'static str,
     pub(super) process: Companion,
     pub(super) through: Target,
-    /// Whether users list their namespaces through it.
-    pub(super) has_views: bool,
 }
 
 /// Files of a serving certificate, and its authority in PEM.
@@ -44,7 +60,7 @@ pub(super) async fn start(cluster: &Cluster, peer: Option<&Path>) -> Result<Vec<
         None => println!("HAProxy is not measured: it is not installed (package haproxy)"),
     }
     match peer {
-        Some(program) => others.push(capsule_proxy(cluster, program, &serving, &token)?),
+        Some(program) => others.push(capsule_proxy(cluster, program, &serving, &token).await?),
         None => println!("capsule-proxy is not measured: --proxy-peer names no program"),
     }
     for other in &others {
@@ -90,24 +106,31 @@ fn haproxy(cluster: &Cluster, program: &Path, serving: &Serving, token: &str) ->
     let process =
         cluster.companion("haproxy", program, &["-f".to_owned(), config.display().to_string()], &[])?;
     let through = Target::new(address, &serving.authority, token)?;
-    Ok(OtherProxy { name: "HAProxy", process, through, has_views: false })
+    Ok(OtherProxy { name: "HAProxy", process, through })
 }
 
-fn capsule_proxy(cluster: &Cluster, program: &Path, serving: &Serving, token: &str) -> Result<OtherProxy> {
+/// Starts capsule-proxy with the rights of an administrator, which it needs.
+async fn capsule_proxy(
+    cluster: &Cluster,
+    program: &Path,
+    serving: &Serving,
+    token: &str,
+) -> Result<OtherProxy> {
     let flags = [
         format!("--listening-port={PEER_PORT}"),
         format!("--ssl-cert-path={}", serving.chain.display()),
         format!("--ssl-key-path={}", serving.key.display()),
         "--client-connection-qps=5000".to_owned(),
         "--client-connection-burst=5000".to_owned(),
-        "--zap-log-level=error".to_owned(),
     ];
+    cluster.apply_yaml(ADMINISTRATOR).await?;
+    let kubeconfig = cluster.service_account_kubeconfig("default", "capsule-proxy").await?;
     let environment = [
-        ("KUBECONFIG".to_owned(), cluster.kubeconfig().display().to_string()),
+        ("KUBECONFIG".to_owned(), kubeconfig.display().to_string()),
         ("NAMESPACE".to_owned(), "default".to_owned()),
     ];
     let process = cluster.companion("capsule-proxy", program, &flags, &environment)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PEER_PORT));
     let through = Target::new(address, &serving.authority, token)?;
-    Ok(OtherProxy { name: "capsule-proxy", process, through, has_views: true })
+    Ok(OtherProxy { name: "capsule-proxy", process, through })
 }
