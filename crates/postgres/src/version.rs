@@ -84,9 +84,14 @@ fn version_of_data(cluster: &PostgresCluster) -> Option<Version> {
     }
 }
 
-/// Returns the major version of the data.
+/// Returns the major version that the volumes record when they have data. It is known before the status has the
+/// system identifier of the data, so that both are recorded at once.
 pub(crate) fn major_version(cluster: &PostgresCluster) -> Option<u16> {
-    version_of_data(cluster).map(Version::major)
+    let status = cluster.status.as_ref()?;
+    match &status.adoption {
+        Some(adoption) if !adoption.done => adoption.major_version,
+        _ => status.current_version.parse().ok().map(Version::major),
+    }
 }
 
 fn other_major(requested: Version, data: Version) -> Unsupported {
@@ -138,6 +143,17 @@ mod tests {
             error.message,
             "the data are of PostgreSQL 17.6, and PostgreSQL 18 cannot read them; set spec.version to 17"
         );
+    }
+
+    #[test]
+    fn major_version_is_recorded_together_with_the_first_data() {
+        let mut cluster = cluster(&json!({}));
+        assert_eq!(major_version(&cluster), None);
+        cluster.status.get_or_insert_default().current_version = "17.6".to_owned();
+        assert_eq!((major_version(&cluster), version_of_data(&cluster)), (Some(17), None));
+        let adoption = AdoptionStatus { major_version: Some(16), ..AdoptionStatus::default() };
+        cluster.status.get_or_insert_default().adoption = Some(adoption);
+        assert_eq!(major_version(&cluster), Some(16));
     }
 
     #[test]

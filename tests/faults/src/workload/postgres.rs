@@ -111,6 +111,12 @@ fn led_by(run: &str, size: usize, primary: usize) -> Vec<Goal> {
         Goal::Has(cluster(run), "/status/sync/members", standbys(run, size, primary)),
         Goal::Has(cluster(run), "/status/sync/pendingNumber", json!(null)),
         Goal::Has(cluster(run), "/metadata/annotations", json!(null)),
+        // The Pod can be ready before the report of the primary about its data has come.
+        Goal::Has(
+            member(&PERSISTENT_VOLUME_CLAIM, run, primary),
+            "/metadata/annotations/lukeb0nd.com~1major-version",
+            json!("18"),
+        ),
         Goal::Count(&POD, size),
         Goal::Count(&PERSISTENT_VOLUME_CLAIM, size),
         Goal::Count(&SERVICE, 4),

@@ -144,3 +144,35 @@ async fn views_of_one_user_are_bounded() {
     timeout(PATIENCE, until_free).await.expect("requests whose client has gone still count");
     setup.received();
 }
+
+#[tokio::test]
+async fn reviews_of_all_users_are_bounded() {
+    const MAX_REVIEWS: usize = 200;
+    const REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let setup = start().await;
+    setup.upstream.override_answers(|request| {
+        // The proxy reads it, and waits for its end.
+        (request.target == REVIEW && request.is_by("alice"))
+            .then(|| Answer { status: 201, ..Answer::watch(&[Value::Null]) })
+    });
+    let mut connection = Http2::open(&setup, &[]).await;
+    let mut fields = get(REVIEW, "Bearer alice");
+    fields[0] = (":method", "POST");
+    let one = |number: usize| request(u32::try_from(2 * number + 1).unwrap(), &fields);
+    connection.write(&setup, &(0..MAX_REVIEWS).flat_map(one).collect::<Vec<_>>()).await;
+    let are_begun =
+        |all: &Vec<Recorded>| all.iter().filter(|one| one.target == REVIEW).count() == MAX_REVIEWS;
+    timeout(PATIENCE, setup.upstream.wait_for(are_begun)).await.unwrap();
+    let review = format!("POST {REVIEW}");
+    setup
+        .upstream
+        .override_answers(|request| (request.target == REVIEW).then(|| Answer::json(201, &Value::Null)));
+    let by_bob = ["Authorization: Bearer bob", "Content-Length: 0"];
+    let until_refused = async { while setup.send(&review, &by_bob).await.status != 429 {} };
+    timeout(PATIENCE, until_refused).await.expect("more reviews are kept");
+    assert_eq!(setup.send("GET /version", &by_bob[..1]).await.status, 200, "other requests go on");
+    drop(connection);
+    let until_free = async { while setup.send(&review, &by_bob).await.status != 201 {} };
+    timeout(PATIENCE, until_free).await.expect("reviews whose client has gone still count");
+    setup.received();
+}

@@ -131,6 +131,11 @@ fn of_view(request: &Recorded) -> Met {
     let of_selectors = parameters.iter().filter(|one| one.to_ascii_lowercase().starts_with("labelselector"));
     let selectors = of_selectors.count();
     match path {
+        NAMESPACES if is_existence(query) => {
+            let accept = request.all("accept");
+            let is_metadata = accept.iter().all(|accept| contains(accept, b"PartialObjectMetadataList"));
+            ensure(is_metadata, "more than metadata is read")
+        }
         NAMESPACES => {
             ensure(selectors == 1, "there is not exactly one selector")?;
             let first = parameters.first().and_then(|one| one.strip_prefix("labelSelector="));
@@ -155,6 +160,13 @@ fn of_view(request: &Recorded) -> Met {
             ensure((is_tenant || is_class) && query.is_empty(), "it is no view")
         }
     }
+}
+
+/// Returns whether a query asks whether one namespace exists. No user gets the response.
+fn is_existence(query: &str) -> bool {
+    let name = query.strip_prefix("fieldSelector=metadata.name%3D");
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_plain))
 }
 
 /// Returns whether a selector begins with Tenants, or with what nothing meets.

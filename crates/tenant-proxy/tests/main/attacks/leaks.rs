@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{
     BY_ALICE, NAMESPACES, OF_ALICE, REVIEWS, TENANTS,
     logs::{self, SECRET},
-    start,
+    start, start_with,
 };
 use crate::upstream::{Answer, PROXY_TOKEN};
 
@@ -26,6 +26,47 @@ async fn foreign_and_missing_objects_look_alike() {
     }
     let (own, view) = setup.get_by_alice(&format!("{TENANTS}/oil")).await;
     assert_eq!((own.status, view), (200, Some(format!("{TENANTS}/oil"))));
+}
+
+#[tokio::test]
+async fn only_exact_names_are_looked_up_in_missing_namespaces() {
+    let setup = start_with(&["--not-found-in-missing-namespaces"]).await;
+    setup.upstream.override_answers(|request| {
+        let is_named = request.target.starts_with(NAMESPACES) && !request.is_by(PROXY_TOKEN);
+        is_named.then(|| Answer::error(403, "not allowed"))
+    });
+    let looked_up = || {
+        let received = setup.received().into_iter().filter(|one| one.is_by(PROXY_TOKEN));
+        received.map(|one| one.target).collect::<Vec<_>>()
+    };
+    for path in [
+        "x,metadata.name!=y",
+        "x%2cy",
+        "x&labelSelector=a",
+        "%67as-dev",
+        "x/../gas-dev",
+        "x;y",
+        "X",
+        "x/secrets",
+        "x/secrets/a/status",
+        "x?watch=true",
+        "x/pods/a?watch",
+    ] {
+        let response = setup.send_by_alice(&format!("GET {NAMESPACES}/{path}")).await;
+        assert_eq!(response.status, 403, "{path}: {response:?}");
+        assert_eq!(looked_up(), [""; 0], "{path}");
+    }
+    for (method, token) in [("POST", "alice"), ("DELETE", "alice"), ("HEAD", "alice"), ("GET", "carol")] {
+        let by = format!("Authorization: Bearer {token}");
+        let response = setup.send(&format!("{method} {NAMESPACES}/none"), &[&by]).await;
+        assert_eq!(response.status, 403, "{method} by {token}: {response:?}");
+        assert_eq!(looked_up(), [""; 0], "{method} by {token}");
+    }
+    for path in ["none", "none/secrets/a"] {
+        let response = setup.send_by_alice(&format!("GET {NAMESPACES}/{path}")).await;
+        assert_eq!(response.status, 404, "{path}: {response:?}");
+        assert_eq!(looked_up(), [format!("{NAMESPACES}?fieldSelector=metadata.name%3Dnone")]);
+    }
 }
 
 fn named(name: &str) -> Value {
