@@ -9,7 +9,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::TcpStream,
     process::{Child, ChildStdout, Command},
-    sync::OnceCell,
+    sync::{OnceCell, RwLock},
 };
 
 use crate::{
@@ -29,6 +29,8 @@ spec: {owners: [{kind: User, name: dan}]}
 ";
 
 static AUTHORITY: OnceCell<String> = OnceCell::const_new();
+/// Held while a test connects through a Pod of the proxy, and exclusively while the Pods are replaced.
+static PODS: RwLock<()> = RwLock::const_new(());
 
 /// A program that forwards a port. It ends if nobody reads its output.
 struct Forward {
@@ -124,6 +126,7 @@ impl Owner {
 #[tokio::test]
 async fn owner_works_with_containers_through_the_proxy() {
     let shared = shared().await;
+    let _pods = PODS.read().await;
     let owner = Owner::new(shared.cluster).await;
     owner.with_pod("sun-dev").await;
     let seen = owner.kubectl("get namespaces --output=name").await.unwrap();
@@ -169,6 +172,7 @@ while :; do echo \"$(get)\"; sleep 0.02; done 2>&1";
 #[tokio::test]
 async fn rolling_update_of_the_proxy_fails_no_request_and_ends_no_shell() {
     let shared = shared().await;
+    let _pods = PODS.write().await;
     let owner = Owner::new(shared.cluster).await;
     owner.with_pod("sun-shell").await;
     let mut shell = owner.command("exec -n sun-shell -i web -- cat", &[]).spawn().unwrap();
@@ -244,6 +248,7 @@ spec:
 #[tokio::test]
 async fn owner_installs_a_chart_through_the_proxy() {
     let shared = shared().await;
+    let _pods = PODS.read().await;
     let owner = Owner::new(shared.cluster).await;
     owner.with_pod("sun-chart").await;
     let dir = tempfile::tempdir().unwrap();

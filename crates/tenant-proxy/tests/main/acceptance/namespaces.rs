@@ -45,10 +45,10 @@ async fn deletion_and_waiting_for_it_end_by_themselves() {
     }
     owner.until_namespaces(&["leaving-a", "leaving-b"]).await;
     // kubectl deletes, and watches until the namespace is gone.
-    timeout(PATIENCE, owner.kubectl(&["delete", "namespace", "leaving-a"])).await.unwrap().unwrap();
-    let waiting = owner.kubectl(&["wait", "--for=delete", "namespace/leaving-b", "--timeout=30s"]);
+    timeout(2 * PATIENCE, owner.kubectl(&["delete", "namespace", "leaving-a"])).await.unwrap().unwrap();
+    let waiting = owner.kubectl(&["wait", "--for=delete", "namespace/leaving-b", "--timeout=60s"]);
     let deleting = owner.kubectl(&["delete", "namespace", "leaving-b", "--wait=false"]);
-    let (waited, deleted) = tokio::join!(timeout(PATIENCE, waiting), deleting);
+    let (waited, deleted) = tokio::join!(timeout(2 * PATIENCE, waiting), deleting);
     deleted.unwrap();
     waited.unwrap().unwrap();
     assert_eq!(owner.namespaces().await, <[&str; 0]>::default());
