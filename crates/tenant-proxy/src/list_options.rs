@@ -56,7 +56,7 @@ pub struct NoPages;
 type IsValid = fn(&str) -> bool;
 
 /// The parameters of a list, in the order in which they are written, and the form of each.
-const PARAMETERS: [(&str, IsValid); 11] = [
+const PARAMETERS: [(&str, IsValid); 12] = [
     ("labelSelector", |_| true),
     ("fieldSelector", is_text),
     ("limit", |value| !value.is_empty() && is_number(value)),
@@ -68,6 +68,8 @@ const PARAMETERS: [(&str, IsValid); 11] = [
     ("sendInitialEvents", is_flag),
     ("timeoutSeconds", |value| is_number(value) && value.parse::<u32>().is_ok()),
     ("includeObject", |value| matches!(value, "None" | "Metadata" | "Object")),
+    // client-go sends it beside timeoutSeconds.
+    ("timeout", is_duration),
 ];
 
 impl ListOptions {
@@ -155,6 +157,8 @@ impl ListOptions {
             let seconds = asked.unwrap_or(MAX_WATCH_SECONDS).min(MAX_WATCH_SECONDS);
             values.insert("watch", "true".into());
             values.insert("timeoutSeconds", seconds.to_string().into());
+            // The API server reads it for lists only.
+            values.remove("timeout");
         }
         let mut query = String::new();
         for (name, value) in PARAMETERS.iter().filter_map(|(name, _)| Some((name, values.get(name)?))) {
@@ -191,6 +195,22 @@ fn is_text(value: &str) -> bool {
 fn is_number(value: &str) -> bool {
     let is_short = (1..=19).contains(&value.len());
     value.is_empty() || (is_short && value.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Returns whether a value is a duration as Go writes it, such as `7m12s`.
+fn is_duration(value: &str) -> bool {
+    const UNITS: [&str; 6] = ["ms", "us", "ns", "h", "m", "s"];
+    let mut rest = value;
+    while !rest.is_empty() {
+        let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let after_number =
+            after.strip_prefix('.').map_or(after, |it| it.trim_start_matches(|c: char| c.is_ascii_digit()));
+        let has_digits = rest.starts_with(|c: char| c.is_ascii_digit());
+        let unit = UNITS.iter().find_map(|unit| after_number.strip_prefix(unit));
+        let Some(next) = unit.filter(|_| has_digits) else { return false };
+        rest = next;
+    }
+    (1..=32).contains(&value.len())
 }
 
 fn is_flag(value: &str) -> bool {
@@ -233,6 +253,8 @@ mod tests {
             ("watch=true&timeoutSeconds=30", "&watch=true&timeoutSeconds=30"),
             ("watch=true&timeoutSeconds=999999", "&watch=true&timeoutSeconds=600"),
             ("timeoutSeconds=999999", "&timeoutSeconds=999999"),
+            ("timeout=1m30.5s", "&timeout=1m30.5s"),
+            ("timeout=7m12s&timeoutSeconds=432&watch=true", "&watch=true&timeoutSeconds=432"),
             ("continue=a%2Bb%3D", "&continue=a%2Bb%3D"),
             ("l%69mit=1", "&limit=1"),
         ] {
@@ -271,6 +293,13 @@ mod tests {
             "limit=1e3",
             "limit=99999999999999999999",
             "timeoutSeconds=-1",
+            "timeout=",
+            "timeout=5",
+            "timeout=s",
+            "timeout=-5s",
+            "timeout=5s,",
+            "timeout=.5s",
+            "timeout=1s&timeout=2s",
             "resourceVersion=latest",
             "resourceVersionMatch=exact",
             "dryRun=All",

@@ -151,3 +151,17 @@ async fn watch_in_protocol_buffers_ends_with_an_error_too() {
     }
     assert!(left.is_empty() && events >= 2, "{events}");
 }
+
+#[tokio::test]
+async fn watch_with_the_parameters_of_client_go_is_shown() {
+    let proxy = shared().await;
+    let owner = proxy.owner(&["go"]).await;
+    proxy.namespace_of("go", "go-dev", &[]).await;
+    owner.until_namespaces(&["go-dev"]).await;
+    let list = owner.get("/api/v1/namespaces?limit=500&resourceVersion=0&timeout=32s", &[]).await;
+    assert_eq!(list.status(), 200);
+    let query = "allowWatchBookmarks=true&resourceVersion=0&timeout=1s&timeoutSeconds=1&watch=true";
+    let watch = owner.get(&format!("/api/v1/namespaces?{query}"), &[]).await;
+    let text = String::from_utf8_lossy(watch.body()).into_owned();
+    assert!(watch.status() == 200 && text.contains("\"ADDED\"") && text.contains("go-dev"), "{text}");
+}
