@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use capsule::{
     Tenant,
-    api::v1beta2::{OwnerKind, TenantStatus},
+    api::v1beta2::TenantStatus,
+    membership::tenant_references,
     owner_indexes::{Subject, key},
+    owners::kind_and_name,
     subjects::Requester,
 };
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use operator_core::{
     informer::{Change, Index, Informer, Subscription},
     kind::ObjectKey,
@@ -86,29 +88,17 @@ fn changed(change: &Change<RoleBinding>, tenants: &Informer<Tenant>) -> Vec<Subj
 
 /// Returns the name of the Tenant that a binding belongs to.
 fn tenant_of(binding: &RoleBinding) -> Option<&str> {
-    let owners = binding.metadata.owner_references.iter().flatten();
-    let is_tenant = |kind: &str, version: &str| {
-        kind == Tenant::kind(&()) && version.split('/').next() == Some(&*Tenant::group(&()))
-    };
-    owners.into_iter().find(|owner| is_tenant(&owner.kind, &owner.api_version)).map(|owner| &*owner.name)
+    tenant_references(&binding.metadata).next().map(|owner| &*owner.name)
 }
 
 /// Returns the subjects of a binding, as owners of Tenants are named.
 fn subjects(binding: &RoleBinding) -> Vec<Subject> {
-    let all = binding.subjects.iter().flatten();
-    all.filter_map(|subject| match (subject.kind.as_str(), subject.namespace.as_deref()) {
-        ("User", _) => Some((OwnerKind::User, subject.name.clone())),
-        ("Group", _) => Some((OwnerKind::Group, subject.name.clone())),
-        ("ServiceAccount", Some(namespace)) => {
-            Some((OwnerKind::ServiceAccount, format!("system:serviceaccount:{namespace}:{}", subject.name)))
-        }
-        _ => None,
-    })
-    .collect()
+    binding.subjects.iter().flatten().filter_map(kind_and_name).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use capsule::api::v1beta2::OwnerKind;
     use serde_json::json;
 
     use super::*;

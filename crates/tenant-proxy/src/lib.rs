@@ -46,6 +46,7 @@ pub mod named_object;
 pub mod object_filter;
 pub mod owners;
 pub mod ownership_log;
+mod path;
 pub mod proxy;
 pub mod rbac;
 pub mod request;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use capsule::{cluster_resources::Resource, syntax::is_subdomain};
 
+use crate::path::{group_and_rest, is_label};
+
 /// A namespace, or an object in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedObject {
@@ -19,12 +21,7 @@ impl NamedObject {
         if method != "GET" || query.contains("watch") {
             return None;
         }
-        let mut parts = path.strip_prefix('/')?.split('/');
-        let group = match parts.next()? {
-            "api" => "",
-            "apis" => parts.next().filter(|group| is_subdomain(group))?,
-            _ => return None,
-        };
+        let (group, mut parts) = group_and_rest(path)?;
         let version = parts.next().filter(|version| is_label(version))?;
         let namespace = parts.next().filter(|plural| *plural == "namespaces").and_then(|_| parts.next())?;
         let (plural, name) = match (parts.next(), parts.next()) {
@@ -42,11 +39,6 @@ impl NamedObject {
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
-}
-
-/// Returns whether a text is a part of a name, such as `v1` and `nodes`.
-pub(crate) fn is_label(text: &str) -> bool {
-    is_subdomain(text) && !text.contains('.')
 }
 
 /// Writes the object as the API server does in its messages.

@@ -8,7 +8,7 @@ use capsule::{
     syntax::is_subdomain,
 };
 
-use crate::named_object::is_label;
+use crate::path::{group_and_rest, is_label};
 
 /// A list, a watch, or an object that the proxy can show to a user whom the API server refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +29,7 @@ impl View {
             return None;
         }
         let path = path.strip_suffix('/').unwrap_or(path);
-        let mut parts = path.strip_prefix('/')?.split('/');
-        let group = match parts.next()? {
-            "api" => "",
-            "apis" => parts.next().filter(|group| is_subdomain(group))?,
-            _ => return None,
-        };
+        let (group, mut parts) = group_and_rest(path)?;
         let (version, plural, name) = (parts.next()?, parts.next()?, parts.next());
         // Kinds in namespaces, and parts of objects.
         if parts.next().is_some() {

@@ -37,7 +37,7 @@ pub(super) fn folders(manager: &[Generated]) -> Result<Vec<(&'static str, Vec<Ge
         table.push(Generated { name: name.to_owned(), text });
     }
     let copy = |file: &Generated| Generated { name: file.name.clone(), text: file.text.clone() };
-    let [role_bindings, client_certificates] = proxy::options()?.map(|(_, rights)| vec![rights]);
+    let [role_bindings, client_certificates] = proxy::options()?.map(|option| vec![option.rights]);
     Ok(vec![
         ("", table),
         ("check", check::files()?),

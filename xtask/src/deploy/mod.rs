@@ -31,9 +31,9 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut proxy = proxy::files()?;
     proxy.push(Generated::kustomization(COMMAND, &proxy));
     sync_folder("deploy/proxy", &proxy, COMMAND, check)?;
-    for (folder, rights) in proxy::options()? {
-        let files = proxy::component(folder, rights);
-        sync_folder(&format!("deploy/proxy-options/{folder}"), &files, COMMAND, check)?;
+    for option in proxy::options()? {
+        let folder = format!("deploy/proxy-options/{}", option.folder);
+        sync_folder(&folder, &proxy::component(option), COMMAND, check)?;
     }
     manager.push(Generated::kustomization(COMMAND, &manager));
     sync_folder("deploy/manager", &manager, COMMAND, check)
