@@ -49,6 +49,17 @@ pub fn is_within(part: &str, whole: &str) -> bool {
     is_smaller && canonical(&format!("{address}/{size}")).is_ok_and(|network| network == whole)
 }
 
+/// Returns whether an address or a network, such as `10.20.0.7` or `10.20.0.0/16`, contains an
+/// address. An address contains only itself. Other strings contain nothing.
+pub fn contains(range: &str, address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let Some((_, length)) = range.split_once('/') else {
+        return range.parse::<IpAddr>().is_ok_and(|one| one.to_canonical() == address);
+    };
+    let network = canonical(range);
+    network.is_ok() && canonical(&format!("{address}/{length}")) == network
+}
+
 /// Returns a warning if `used`, the canonical form, differs from the CIDR `given` at `path`.
 pub fn warning(path: &str, given: &str, used: &str) -> Option<String> {
     (given != used)
@@ -83,6 +94,31 @@ mod tests {
             assert!(!is_within(part, whole), "{part} {whole}");
         }
         assert!(is_within("a", "10.0.0.0/8"), "the schema rejects it");
+    }
+
+    #[test]
+    fn contains_compares_the_bits_of_the_prefix() {
+        for (range, inside, outside) in [
+            (
+                "10.20.0.0/16",
+                &["10.20.0.0", "10.20.255.255", "::ffff:10.20.0.1"][..],
+                &["10.21.0.0", "fd00::1"][..],
+            ),
+            ("10.20.0.7", &["10.20.0.7"], &["10.20.0.8"]),
+            ("10.20.0.7/32", &["10.20.0.7"], &["10.20.0.8"]),
+            ("fd00::7", &["fd00::7"], &["fd00::8"]),
+            ("fd00::/8", &["fdff::1"], &["fe00::1", "10.0.0.1"]),
+            ("0.0.0.0/0", &["8.8.8.8"], &["::1"]),
+            ("a", &[], &["10.0.0.1"]),
+            ("10.0.0.0/33", &[], &["10.0.0.1"]),
+        ] {
+            for address in inside {
+                assert!(contains(range, address.parse().unwrap()), "{range} {address}");
+            }
+            for address in outside {
+                assert!(!contains(range, address.parse().unwrap()), "{range} {address}");
+            }
+        }
     }
 
     #[test]

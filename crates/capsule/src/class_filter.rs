@@ -1,31 +1,23 @@
-//! Classes that a Tenant allows. Pure, except for a cache of compiled filters.
+//! Classes that a Tenant allows. Pure.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{
     Resource, ResourceExt,
     core::{Selector, SelectorExt},
 };
-use operator_core::{informer::Store, kind::uid};
-use parking_lot::Mutex;
-use regex::Regex;
 
 use crate::{
     api::v1beta2::{DefaultAllowedList, Tenant},
-    pattern,
+    name_filter::NameFilter,
 };
 
 /// Compiled list of allowed classes.
 #[derive(Debug)]
 pub struct ClassFilter {
-    names: HashSet<String>,
+    names: NameFilter,
     default: Option<String>,
-    pattern: Option<Regex>,
     selector: Option<Selector>,
     description: String,
 }
@@ -42,9 +34,8 @@ impl ClassFilter {
         };
         let has_selector = selector != LabelSelector::default();
         Self {
-            names: list.allowed.iter().cloned().collect(),
+            names: NameFilter::new(&list.allowed, pattern),
             default: default.map(str::to_owned),
-            pattern: pattern.and_then(|pattern| pattern::compile(pattern).ok().flatten()),
             description: describe(list, default, pattern, has_selector),
             selector: has_selector.then(|| Selector::try_from(selector).ok()).flatten(),
         }
@@ -57,9 +48,7 @@ impl ClassFilter {
 
     /// Returns whether the name of a class allows it.
     pub fn allows_name(&self, name: &str) -> bool {
-        self.default.as_deref() == Some(name)
-            || self.names.contains(name)
-            || self.pattern.as_ref().is_some_and(|pattern| pattern.is_match(name))
+        self.default.as_deref() == Some(name) || self.names.matches(name)
     }
 
     /// Returns whether the list has a label selector.
@@ -106,45 +95,30 @@ pub struct ClassFilters {
     pub ingress: Option<ClassFilter>,
     /// Filter for StorageClasses.
     pub storage: Option<ClassFilter>,
+    /// Filter for PriorityClasses.
+    pub priority: Option<ClassFilter>,
+    /// Filter for RuntimeClasses.
+    pub runtime: Option<ClassFilter>,
+    /// Filter for GatewayClasses.
+    pub gateway: Option<ClassFilter>,
+    /// Filter for DeviceClasses. It has no default.
+    pub device: Option<ClassFilter>,
 }
 
-impl ClassFilters {
-    /// Compiles the filters of a Tenant.
-    pub fn of(tenant: &Tenant) -> Self {
-        let ingress =
-            tenant.spec.ingress_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+impl From<&Tenant> for ClassFilters {
+    fn from(tenant: &Tenant) -> Self {
+        let spec = &tenant.spec;
+        let ingress = spec.ingress_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+        let gateway = spec.gateway_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+        let filter = |list: Option<&DefaultAllowedList>| list.map(ClassFilter::new);
         Self {
-            ingress: ingress.map(ClassFilter::new),
-            storage: tenant.spec.storage_classes.as_ref().map(ClassFilter::new),
+            ingress: filter(ingress),
+            storage: filter(spec.storage_classes.as_ref()),
+            priority: filter(spec.priority_classes.as_ref()),
+            runtime: filter(spec.runtime_classes.as_ref()),
+            gateway: filter(gateway),
+            device: spec.device_classes.clone().map(|list| ClassFilter::new(&list.into())),
         }
-    }
-}
-
-/// Cache of class filters, which compiles them once for each generation of a Tenant.
-#[derive(Debug, Default)]
-pub struct ClassFilterCache(Mutex<HashMap<String, Entry>>);
-
-/// Generation of the Tenant, and its filters.
-type Entry = (Option<i64>, Arc<ClassFilters>);
-
-impl ClassFilterCache {
-    /// Returns the filters of a Tenant. Drops Tenants that are not in the store.
-    pub fn of(&self, tenant: &Tenant, store: &Store<Tenant>) -> Arc<ClassFilters> {
-        let (uid, generation) = (uid(tenant), tenant.metadata.generation);
-        let mut entries = self.0.lock();
-        if let Some((compiled_generation, filters)) = entries.get(&uid)
-            && *compiled_generation == generation
-        {
-            return filters.clone();
-        }
-        let filters = Arc::new(ClassFilters::of(tenant));
-        entries.insert(uid, (generation, filters.clone()));
-        if entries.len() > store.len() {
-            let existing: HashSet<_> =
-                store.list().iter().map(|tenant| operator_core::kind::uid(tenant.as_ref())).collect();
-            entries.retain(|uid, _| existing.contains(uid));
-        }
-        filters
     }
 }
 

@@ -9,7 +9,8 @@
 //! | [`owners`], [`owner_indexes`] | the owners of a Tenant; indexes of caches by owner |
 //! | [`subjects`] | what a user is to the Tenants of a cluster |
 //! | [`membership`] | which namespaces belong to a Tenant |
-//! | [`class_filter`] | which classes a Tenant allows |
+//! | [`name_filter`], [`class_filter`] | which names and classes a Tenant allows |
+//! | [`compiled`] | cache of what is compiled from a Tenant |
 //! | [`cluster_resources`] | which kinds a rule of the proxy is for |
 //! | [`pattern`] | regular expressions in specs |
 //! | [`cidr`] | ranges of addresses |
@@ -19,7 +20,9 @@ pub mod api;
 pub mod cidr;
 pub mod class_filter;
 pub mod cluster_resources;
+pub mod compiled;
 pub mod membership;
+pub mod name_filter;
 pub mod owner_indexes;
 pub mod owners;
 pub mod pattern;

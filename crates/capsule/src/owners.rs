@@ -93,18 +93,21 @@ pub fn owners<'o>(
         selected.iter().map(|owner| (owner.spec.kind, &owner.spec.name, &owner.spec.cluster_roles));
     let mut owners: Vec<OwnerStatus> = Vec::new();
     for (kind, name, cluster_roles) in spec.chain(selected) {
-        match owners.iter_mut().find(|owner| owner.kind == kind && owner.name == *name) {
-            Some(owner) => {
-                let more = cluster_roles.iter().filter(|role| !owner.cluster_roles.contains(role));
-                let more: Vec<_> = more.cloned().collect();
-                owner.cluster_roles.extend(more);
-            }
-            None => {
-                owners.push(OwnerStatus { kind, name: name.clone(), cluster_roles: cluster_roles.clone() });
-            }
-        }
+        add_owner(&mut owners, kind, name, cluster_roles);
     }
     owners
+}
+
+/// Adds an owner to a list. An owner with this kind and name gets the missing ClusterRoles.
+pub fn add_owner(owners: &mut Vec<OwnerStatus>, kind: OwnerKind, name: &str, cluster_roles: &[String]) {
+    if let Some(owner) = owners.iter_mut().find(|owner| owner.kind == kind && owner.name == *name) {
+        let more = cluster_roles.iter().filter(|role| !owner.cluster_roles.contains(role));
+        let more: Vec<_> = more.cloned().collect();
+        owner.cluster_roles.extend(more);
+    } else {
+        let (name, cluster_roles) = (name.to_owned(), cluster_roles.to_vec());
+        owners.push(OwnerStatus { kind, name, cluster_roles });
+    }
 }
 
 /// Returns whether a change of a `TenantOwner` can change the owners of a Tenant: a create, a

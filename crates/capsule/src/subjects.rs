@@ -51,6 +51,12 @@ impl<'u> Requester<'u> {
         self.name
     }
 
+    /// Returns namespace and name of the ServiceAccount, or `None` if the user is not one.
+    pub fn account(&self) -> Option<(&'u str, &'u str)> {
+        let namespace = account_namespace(self.name)?;
+        Some((namespace, self.name.rsplit_once(':')?.1))
+    }
+
     /// Returns whether a kind and a name refer to this user.
     pub fn is(&self, kind: OwnerKind, name: &str) -> bool {
         match kind {

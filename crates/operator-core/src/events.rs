@@ -69,6 +69,18 @@ impl Events {
         self.publish(EventType::Warning, about, None, reason, action, note);
     }
 
+    /// Publishes an Event of type `Warning` with a related object.
+    pub fn warning_with_related(
+        &self,
+        about: ObjectReference,
+        related: ObjectReference,
+        reason: &str,
+        action: &str,
+        note: &str,
+    ) {
+        self.publish(EventType::Warning, about, Some(related), reason, action, note);
+    }
+
     fn publish(
         &self,
         type_: EventType,

@@ -3,44 +3,62 @@
 use std::sync::Arc;
 
 use capsule::{
-    api::v1beta2::{AvailableClasses, Tenant},
+    api::v1beta2::{AvailableClasses, DefaultAllowedList, Tenant, TenantSpec},
     class_filter::{ClassFilter, ClassFilters},
 };
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::{node::v1::RuntimeClass, scheduling::v1::PriorityClass, storage::v1::StorageClass};
 use kube::ResourceExt;
 use operator_core::{
     ControllerBuilder, ObjectKey,
     informer::{Change, Informer, Selection},
+    kind::Kind,
 };
 
 /// Classes of the cluster.
 pub(crate) struct ClusterClasses {
     storage: Informer<StorageClass>,
+    priority: Informer<PriorityClass>,
+    runtime: Informer<RuntimeClass>,
 }
 
 impl ClusterClasses {
-    /// Registers the informer. A change of a class requeues the Tenants whose status may list other
-    /// classes.
+    /// Registers the informers. A change of a class requeues the Tenants whose status may list
+    /// other classes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
-        let storage = builder.informer::<StorageClass>(Selection::All);
-        let tenants = builder.objects().clone();
-        builder.watches(&storage, move |change| affected_tenants(change, &tenants.store().list()));
-        Self { storage }
+        Self {
+            storage: watch(builder, |spec| spec.storage_classes.as_ref()),
+            priority: watch(builder, |spec| spec.priority_classes.as_ref()),
+            runtime: watch(builder, |spec| spec.runtime_classes.as_ref()),
+        }
     }
 
     /// Returns the classes that exist and are allowed: all classes if the Tenant has no list.
     pub(crate) fn available(&self, tenant: &Tenant) -> AvailableClasses {
-        let all = self.storage.store().list();
-        let storage = names(ClassFilters::of(tenant).storage.as_ref(), all.iter().map(AsRef::as_ref));
-        AvailableClasses { storage, ..AvailableClasses::default() }
+        let filters = ClassFilters::from(tenant);
+        AvailableClasses {
+            storage: names(filters.storage.as_ref(), &self.storage.store().list()),
+            priority: names(filters.priority.as_ref(), &self.priority.store().list()),
+            runtime: names(filters.runtime.as_ref(), &self.runtime.store().list()),
+            ..AvailableClasses::default()
+        }
     }
+}
+
+/// The list of a Tenant for the classes of one kind.
+type ListOf = fn(&TenantSpec) -> Option<&DefaultAllowedList>;
+
+fn watch<C: Kind>(builder: &mut ControllerBuilder<'_, Tenant>, list_of: ListOf) -> Informer<C> {
+    let classes = builder.informer::<C>(Selection::All);
+    let tenants = builder.objects().clone();
+    builder.watches(&classes, move |change| affected_tenants(change, &tenants.store().list(), list_of));
+    classes
 }
 
 /// Returns the Tenants whose status may list other classes: all after a create or delete, and after
 /// a change of labels those that select classes by labels.
-fn affected_tenants(change: &Change<StorageClass>, tenants: &[Arc<Tenant>]) -> Vec<ObjectKey> {
+fn affected_tenants<C: Kind>(change: &Change<C>, tenants: &[Arc<Tenant>], list_of: ListOf) -> Vec<ObjectKey> {
     let selects_by_labels = |tenant: &Tenant| {
-        tenant.spec.storage_classes.as_ref().is_some_and(|list| {
+        list_of(&tenant.spec).is_some_and(|list| {
             list.match_labels.as_ref().is_some_and(|labels| !labels.is_empty())
                 || list.match_expressions.as_ref().is_some_and(|expressions| !expressions.is_empty())
         })
@@ -52,9 +70,9 @@ fn affected_tenants(change: &Change<StorageClass>, tenants: &[Arc<Tenant>]) -> V
     tenants.iter().filter(is_affected).map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
 }
 
-fn names<'c>(filter: Option<&ClassFilter>, classes: impl Iterator<Item = &'c StorageClass>) -> Vec<String> {
-    let may_use = |class: &&StorageClass| filter.is_none_or(|filter| filter.allows(*class));
-    let mut names: Vec<_> = classes.filter(may_use).map(ResourceExt::name_any).collect();
+fn names<C: Kind>(filter: Option<&ClassFilter>, classes: &[Arc<C>]) -> Vec<String> {
+    let may_use = |class: &&Arc<C>| filter.is_none_or(|filter| filter.allows(class.as_ref()));
+    let mut names: Vec<_> = classes.iter().filter(may_use).map(|class| class.name_any()).collect();
     names.sort();
     names
 }
@@ -65,20 +83,22 @@ mod tests {
 
     use super::*;
 
-    fn class(name: &str, tier: &str) -> StorageClass {
-        serde_json::from_value(json!({
-            "metadata": { "name": name, "labels": { "tier": tier } }, "provisioner": "example.com/none",
-        }))
-        .unwrap()
+    fn class(name: &str, tier: &str) -> Arc<StorageClass> {
+        Arc::new(
+            serde_json::from_value(json!({
+                "metadata": { "name": name, "labels": { "tier": tier } }, "provisioner": "example.com/none",
+            }))
+            .unwrap(),
+        )
     }
 
     #[test]
     fn missing_list_allows_all_classes_and_empty_list_allows_none() {
         let classes = [class("slow", "gas"), class("fast", "oil")];
-        assert_eq!(names(None, classes.iter()), ["fast", "slow"]);
+        assert_eq!(names(None, &classes), ["fast", "slow"]);
         for empty in [json!({}), json!({ "allowed": [], "allowedRegex": "", "default": "" })] {
             let filter = ClassFilter::new(&serde_json::from_value(empty).unwrap());
-            assert_eq!(names(Some(&filter), classes.iter()), [""; 0]);
+            assert_eq!(names(Some(&filter), &classes), [""; 0]);
         }
     }
 
@@ -93,17 +113,20 @@ mod tests {
             tenant("named", json!({ "storageClasses": { "allowed": ["fast"], "matchLabels": {} } })),
             tenant("selected", json!({ "storageClasses": { "matchLabels": { "tier": "oil" } } })),
         ];
-        let affected = |old: Option<&StorageClass>, new: Option<&StorageClass>| {
-            let arc = |class: Option<&StorageClass>| class.cloned().map(Arc::new);
-            let change = Change { key: ObjectKey::cluster("fast"), old: arc(old), new: arc(new) };
-            affected_tenants(&change, &tenants).iter().map(|key| key.name().to_owned()).collect::<Vec<_>>()
+        let affected = |old: Option<&Arc<StorageClass>>, new: Option<&Arc<StorageClass>>| {
+            let change = Change { key: ObjectKey::cluster("fast"), old: old.cloned(), new: new.cloned() };
+            affected_tenants(&change, &tenants, |spec| spec.storage_classes.as_ref())
+                .iter()
+                .map(|key| key.name().to_owned())
+                .collect::<Vec<_>>()
         };
         let (gas, oil) = (class("fast", "gas"), class("fast", "oil"));
         assert_eq!(affected(None, Some(&gas)), ["all", "named", "selected"]);
         assert_eq!(affected(Some(&gas), None), ["all", "named", "selected"]);
         assert_eq!(affected(Some(&gas), Some(&oil)), ["selected"]);
-        let mut other = gas.clone();
+        let mut other = gas.as_ref().clone();
         other.provisioner = "example.com/other".to_owned();
+        let other = Arc::new(other);
         assert_eq!(affected(Some(&gas), Some(&other)), [""; 0]);
     }
 
@@ -114,6 +137,6 @@ mod tests {
         let list =
             json!({ "allowed": ["slow", "absent"], "allowedRegex": "^fa", "matchLabels": { "tier": "oil" } });
         let filter = ClassFilter::new(&serde_json::from_value(list).unwrap());
-        assert_eq!(names(Some(&filter), classes.iter()), ["fast", "slow", "usual"]);
+        assert_eq!(names(Some(&filter), &classes), ["fast", "slow", "usual"]);
     }
 }

@@ -15,16 +15,20 @@
 //! | `conversion` | conversion between the versions of a Tenant |
 //! | `reconcile` | the Tenant controller |
 //! | `namespaces` | reads and writes of namespaces |
+//! | `promotion` | owners by the configuration |
 //! | `plan` | desired state: `owner_bindings`, `namespace_metadata`, `children`, `quota` |
 //! | `apply`, `managed_objects` | creates, updates, and prunes the planned objects |
-//! | `service_metadata` | metadata of existing Services |
+//! | `additional_metadata` | metadata of existing Pods and Services |
+//! | `volumes` | label of PersistentVolumes |
 //! | `status`, `failure`, `condition_types`, `reasons`, `unsupported_fields` | status and conditions |
 //! | `metrics` | metrics of each Tenant |
 //! | `configuration` | the `CapsuleConfiguration` controller |
+//! | `policies` | what a Tenant allows in its namespaces |
 //! | `webhook` | admission webhooks, with `spec_patterns` and `reservations` |
 //!
 //! The kinds and the rules that others share are in the crate `capsule`.
 
+mod additional_metadata;
 mod apply;
 mod available_classes;
 pub mod children;
@@ -38,16 +42,18 @@ pub mod namespace_metadata;
 mod namespaces;
 pub mod owner_bindings;
 mod plan;
+mod policies;
+mod promotion;
 mod quantities;
 pub mod quota;
 pub mod reasons;
 mod reconcile;
 mod reservations;
 pub mod role_binding_name;
-mod service_metadata;
 mod spec_patterns;
 mod status;
 pub mod unsupported_fields;
+mod volumes;
 mod webhook;
 
 pub use configuration::ConfigurationController;

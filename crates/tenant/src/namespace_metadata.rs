@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use capsule::api::{
     names::{
         INGRESS_CLASSES_ANNOTATION, NAMESPACE_NAME_LABEL, NODE_SELECTOR_ANNOTATION, REGEXP_SUFFIX,
-        REGISTRIES_ANNOTATION, STORAGE_CLASSES_ANNOTATION, TENANT_LABEL,
+        REGISTRIES_ANNOTATION, RESERVED_LABELS, STORAGE_CLASSES_ANNOTATION, TENANT_LABEL,
+        is_reserved_annotation,
     },
     v1beta2::{Metadata, NamespaceOptions, SelectedMetadata, TenantSpec},
 };
@@ -14,11 +15,16 @@ use kube::core::{Selector, SelectorExt};
 use operator_core::template::render;
 use serde_json::{Map, Value, json};
 
+use crate::policies::labels::policy_labels;
+
 /// Labels or annotations by key.
 type Entries = BTreeMap<String, String>;
 
 /// Labels that identify a namespace and its Tenant. A spec cannot change them.
 const RESERVED: [&str; 2] = [TENANT_LABEL, NAMESPACE_NAME_LABEL];
+
+/// Prefixes of the keys that Kubernetes and kubectl set.
+const SYSTEM_PREFIXES: [&str; 2] = ["kubernetes.io/", "kubectl.kubernetes.io/"];
 
 /// Error in an entry of `additionalMetadataList`, which is skipped.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +40,7 @@ pub struct MetadataError {
 /// entries.
 ///
 /// If several sources set a key, the first source takes precedence:
-/// 1. the node selector and the lists of classes and registries
+/// 1. the labels that select webhooks, the node selector, and the lists of classes and registries
 /// 2. `additionalMetadata`
 /// 3. the entries of `additionalMetadataList` in their order
 ///
@@ -46,7 +52,7 @@ pub fn desired_metadata(
     name: &str,
     labels: &Entries,
 ) -> (Metadata, Vec<MetadataError>) {
-    let mut metadata = Metadata { labels: Entries::new(), annotations: annotations(spec) };
+    let mut metadata = Metadata { labels: policy_labels(spec), annotations: annotations(spec) };
     let mut errors = Vec::new();
     if let Some(options) = &spec.namespace_options {
         let render = |value: &str| render_template(value, tenant, name);
@@ -54,6 +60,27 @@ pub fn desired_metadata(
     }
     metadata.labels.retain(|key, _| !RESERVED.contains(&key.as_str()));
     (metadata, errors)
+}
+
+/// Returns the labels and annotations of a namespace that `managedMetadataOnly` removes: those that
+/// the Tenant does not set. Reserved keys, and those of Kubernetes and kubectl, stay.
+pub(crate) fn foreign_metadata(spec: &TenantSpec, present: &ObjectMeta, desired: &Metadata) -> Metadata {
+    if !spec.namespace_options.as_ref().is_some_and(|options| options.managed_metadata_only) {
+        return Metadata::default();
+    }
+    let foreign = |present: Option<&Entries>, desired: &Entries, is_reserved: fn(&str) -> bool| {
+        let all = present.into_iter().flatten();
+        let foreign = all.filter(|(key, _)| {
+            !desired.contains_key(*key)
+                && !is_reserved(key)
+                && !SYSTEM_PREFIXES.iter().any(|one| key.starts_with(one))
+        });
+        foreign.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    Metadata {
+        labels: foreign(present.labels.as_ref(), &desired.labels, |key| RESERVED_LABELS.contains(&key)),
+        annotations: foreign(present.annotations.as_ref(), &desired.annotations, is_reserved_annotation),
+    }
 }
 
 fn add_options(
@@ -179,6 +206,30 @@ fn changes(present: Option<&Entries>, desired: &Entries, last_applied: &Entries)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn managed_metadata_only_removes_what_the_tenant_does_not_set() {
+        let present: ObjectMeta = serde_json::from_value(json!({
+            "labels": {
+                "team": "oil", "own": "x", "kubernetes.io/metadata.name": "a", "capsule.clastix.io/tenant": "oil",
+                "projectcapsule.dev/cordoned": "true", "pod-security.kubernetes.io/enforce": "privileged",
+            },
+            "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "x" },
+        }))
+        .unwrap();
+        let desired = Metadata { labels: entries([("team", "oil")]), annotations: Entries::new() };
+        let foreign = |only: bool| {
+            let spec = spec(json!({ "namespaceOptions": { "managedMetadataOnly": only } }));
+            foreign_metadata(&spec, &present, &desired)
+        };
+        assert_eq!(foreign(false), Metadata::default());
+        let found = foreign(true);
+        assert_eq!(
+            found.labels.into_keys().collect::<Vec<_>>(),
+            ["own", "pod-security.kubernetes.io/enforce"]
+        );
+        assert_eq!(found.annotations.into_keys().collect::<Vec<_>>(), ["note"]);
+    }
 
     fn spec(value: Value) -> TenantSpec {
         serde_json::from_value(value).unwrap()

@@ -1,7 +1,7 @@
 //! RoleBindings of the owners in the namespaces of a Tenant. Pure.
 
 use capsule::{
-    api::v1beta2::{OwnerKind, Tenant, TenantOwner},
+    api::v1beta2::{OwnerKind, OwnerStatus, Tenant, TenantOwner},
     owners::{OwnerError, OwnerSelectors, subject},
 };
 
@@ -9,11 +9,12 @@ use crate::children::Binding;
 
 /// Returns the bindings for each namespace, and the errors of invalid owners.
 ///
-/// The order is: selected `TenantOwner`s, owners in the spec, additional RoleBindings. If two
-/// bindings have the same name, the later one takes precedence.
+/// The order is: owners by the configuration, selected `TenantOwner`s, owners in the spec,
+/// additional RoleBindings. If two bindings have the same name, the later one takes precedence.
 pub fn bindings<'o>(
     tenant: &Tenant,
     tenant_owners: impl IntoIterator<Item = &'o TenantOwner>,
+    by_configuration: &[OwnerStatus],
 ) -> (Vec<Binding>, Vec<OwnerError>) {
     let selectors = OwnerSelectors::of(tenant);
     let selected = selectors.select(tenant_owners);
@@ -27,6 +28,9 @@ pub fn bindings<'o>(
             })),
             Err(error) => errors.push(error),
         };
+    for owner in by_configuration {
+        bind(owner.kind, &owner.name, &owner.cluster_roles, &Binding::default());
+    }
     for TenantOwner { spec: owner, .. } in selected {
         bind(owner.kind, &owner.name, &owner.cluster_roles, &Binding::default());
     }
@@ -64,7 +68,7 @@ mod tests {
     fn owner_without_roles_gets_the_default_roles() {
         let tenant = tenant(json!({ "owners": [{ "kind": "User", "name": "alice" }] }));
         assert_eq!(owners(&tenant, [])[0].cluster_roles, ["admin", "capsule-namespace-deleter"]);
-        let (bindings, errors) = bindings(&tenant, []);
+        let (bindings, errors) = bindings(&tenant, [], &[]);
         assert!(errors.is_empty());
         let roles: Vec<_> = bindings.iter().map(|binding| binding.cluster_role.as_str()).collect();
         assert_eq!(roles, ["admin", "capsule-namespace-deleter"]);
@@ -76,7 +80,7 @@ mod tests {
         let tenant = tenant(json!({ "owners": [{
             "kind": "ServiceAccount", "name": "system:serviceaccount:solar:owner", "clusterRoles": ["admin"],
         }] }));
-        let subject = &bindings(&tenant, []).0[0].subjects[0];
+        let subject = &bindings(&tenant, [], &[]).0[0].subjects[0];
         assert_eq!((subject.namespace.as_deref(), subject.name.as_str()), (Some("solar"), "owner"));
         assert_eq!(subject.api_group, None);
     }
@@ -93,7 +97,7 @@ mod tests {
                 { "kind": "ServiceAccount", "name": name },
                 { "kind": "User", "name": "alice", "clusterRoles": ["view"] },
             ] }));
-            let (bindings, errors) = bindings(&tenant, []);
+            let (bindings, errors) = bindings(&tenant, [], &[]);
             assert_eq!(errors.len(), 1);
             assert!(errors[0].to_string().contains(name), "{errors:?}");
             assert_eq!(bindings.len(), 1);
@@ -110,7 +114,7 @@ mod tests {
                 "annotations": { "c": "d" },
             }],
         }));
-        let (bindings, _) = bindings(&tenant, []);
+        let (bindings, _) = bindings(&tenant, [], &[]);
         assert_eq!(bindings[0].labels["a"], "b");
         assert_eq!(bindings[1].annotations["c"], "d");
         assert_eq!(bindings[1].subjects[0].api_group, None, "the name depends on the subject as given");
@@ -127,7 +131,7 @@ mod tests {
             json!({ "kind": "User", "name": "alice", "clusterRoles": ["admin"], "labels": { "a": "b" } });
         let tenant = tenant(json!({ "owners": [alice] }));
         assert_eq!(owners(&tenant, [&selected])[0].cluster_roles, ["admin", "view"]);
-        let (bindings, errors) = bindings(&tenant, [&selected]);
+        let (bindings, errors) = bindings(&tenant, [&selected], &[]);
         assert!(errors.is_empty());
         let last = bindings.iter().rfind(|binding| binding.cluster_role == "admin").unwrap();
         assert_eq!(last.labels["a"], "b", "the later binding takes precedence");
@@ -141,7 +145,7 @@ mod tests {
         let tenant_owners = [owner("one", json!({ "a": "b" }), json!({ "kind": "User", "name": "anna" }))];
         let selected = owners(&tenant, &tenant_owners);
         assert_eq!(selected.iter().map(|owner| owner.name.as_str()).collect::<Vec<_>>(), ["anna"]);
-        let (_, errors) = bindings(&tenant, &tenant_owners);
+        let (_, errors) = bindings(&tenant, &tenant_owners, &[]);
         assert_eq!(errors.len(), 1);
         assert!(errors[0].to_string().contains("matchOwners[0]"), "{errors:?}");
     }

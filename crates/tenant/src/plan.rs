@@ -7,7 +7,7 @@ use std::{
 
 use capsule::{
     api::v1beta2::{Metadata, OwnerStatus, QuotaScope, Tenant, TenantOwner},
-    owners::owners,
+    owners::{add_owner, owners},
 };
 use k8s_openapi::{
     api::{
@@ -25,7 +25,7 @@ use crate::{
         Binding, cidr_warnings, limit_ranges, namespace_quota, network_policies, role_bindings, tenant_quota,
     },
     failure::Failures,
-    namespace_metadata::{MetadataError, desired_metadata},
+    namespace_metadata::{MetadataError, desired_metadata, foreign_metadata},
     namespaces::MemberNamespaces,
     owner_bindings::bindings,
     quota::{QuotaError, Resources, divide},
@@ -37,6 +37,8 @@ pub(crate) struct DesiredNamespace {
     pub(crate) metadata: Metadata,
     /// Labels and annotations that were applied before. Those that are not desired are removed.
     pub(crate) last_applied: Metadata,
+    /// Labels and annotations that `managedMetadataOnly` removes.
+    pub(crate) foreign: Metadata,
     pub(crate) limit_ranges: Vec<LimitRange>,
     pub(crate) network_policies: Vec<NetworkPolicy>,
     pub(crate) resource_quotas: Vec<ResourceQuota>,
@@ -68,17 +70,19 @@ impl Plan {
 
 /// Returns the desired state of the active namespaces.
 ///
-/// `tenant_owners` are all `TenantOwner`s of the cluster. `usage` returns how much of the quota at
+/// `tenant_owners` are all `TenantOwner`s of the cluster, and `by_configuration` the owners that the
+/// configuration adds. `usage` returns how much of the quota at
 /// an index a namespace uses.
 pub(crate) fn plan(
     tenant: &Tenant,
     tenant_owners: &[Arc<TenantOwner>],
+    by_configuration: &[OwnerStatus],
     members: &MemberNamespaces,
     usage: impl Fn(&str, usize) -> Resources,
 ) -> Plan {
-    let tenant_owners = || tenant_owners.iter().map(AsRef::as_ref);
-    let mut plan = Plan { owners: owners(tenant, tenant_owners()), ..Plan::default() };
-    let (bindings, invalid) = bindings(tenant, tenant_owners());
+    let owners = all_owners(tenant, tenant_owners, by_configuration);
+    let mut plan = Plan { owners, ..Plan::default() };
+    let (bindings, invalid) = bindings(tenant, tenant_owners.iter().map(AsRef::as_ref), by_configuration);
     plan.failures.add_all(invalid);
     let mut quotas = quotas(tenant, members, usage, &mut plan);
     // By index in the spec, so that an error is reported once and not for each namespace.
@@ -92,6 +96,19 @@ pub(crate) fn plan(
     plan.failures.add_all(metadata_errors.into_values());
     plan.warnings.extend(tenant.spec.network_policies.iter().flat_map(cidr_warnings));
     plan
+}
+
+/// Returns the owners in the spec, the selected `TenantOwner`s, and those by the configuration.
+pub(crate) fn all_owners(
+    tenant: &Tenant,
+    tenant_owners: &[Arc<TenantOwner>],
+    by_configuration: &[OwnerStatus],
+) -> Vec<OwnerStatus> {
+    let mut owners = owners(tenant, tenant_owners.iter().map(AsRef::as_ref));
+    for OwnerStatus { kind, name, cluster_roles } in by_configuration {
+        add_owner(&mut owners, *kind, name, cluster_roles);
+    }
+    owners
 }
 
 /// Returns the desired state of one namespace without its quotas, which depend on the other
@@ -109,6 +126,7 @@ fn desired_namespace(
     let policies = spec.network_policies.iter().flat_map(|policies| network_policies(&of, &name, policies));
     let desired = DesiredNamespace {
         namespace: namespace.clone(),
+        foreign: foreign_metadata(spec, &namespace.metadata, &metadata),
         metadata,
         last_applied,
         limit_ranges: ranges.collect(),
@@ -227,7 +245,7 @@ mod tests {
             "resourceQuotas": { "items": [{ "hard": { "pods": "10" } }] },
             "limitRanges": { "items": [{ "limits": [] }] },
         }));
-        let plan = plan(&tenant, &[], &members(&["a", "b"], &["c"]), |namespace, index| {
+        let plan = plan(&tenant, &[], &[], &members(&["a", "b"], &["c"]), |namespace, index| {
             assert_eq!(index, 0);
             pods(if namespace == "c" { "4" } else { "1" })
         });
@@ -241,7 +259,7 @@ mod tests {
         let tenant = tenant(&json!({ "resourceQuotas": { "items": [
             { "hard": { "pods": "many" } }, { "hard": { "pods": "2" } },
         ] } }));
-        let plan = plan(&tenant, &[], &members(&["a"], &[]), |_, _| Resources::new());
+        let plan = plan(&tenant, &[], &[], &members(&["a"], &[]), |_, _| Resources::new());
         assert!(plan.quotas_incomplete);
         assert!(plan.failures.to_string().contains("cannot read the limit of pods"));
         assert_eq!(hard_pods(&plan), [("a".to_owned(), "2".to_owned())]);
@@ -255,7 +273,7 @@ mod tests {
                 { "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } },
             ] },
         }));
-        let plan = plan(&tenant, &[], &members(&["a", "b"], &[]), |_, _| Resources::new());
+        let plan = plan(&tenant, &[], &[], &members(&["a", "b"], &[]), |_, _| Resources::new());
         assert_eq!(plan.failures.to_string().matches("additionalMetadataList[0]").count(), 1);
         assert!(plan.failures.to_string().contains("the owner \"x\" gets no rights"));
         assert!(plan.failures.need_spec_change());
@@ -271,7 +289,7 @@ mod tests {
         let desired = |tenant: &Tenant, labels: Value| {
             let members =
                 MemberNamespaces { active: vec![namespace("x", labels)], ..MemberNamespaces::default() };
-            plan(tenant, &[], &members, |_, _| Resources::new()).namespaces.remove(0)
+            plan(tenant, &[], &[], &members, |_, _| Resources::new()).namespaces.remove(0)
         };
         let first = desired(&tenant, json!({}));
         assert_eq!(first.metadata.labels["a"], "b");

@@ -10,26 +10,32 @@ use capsule::{
     api::{
         crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
-        v1beta2::{CapsuleConfiguration, GlobalResourceQuota, Metadata, RuleStatus, Tenant, TenantOwner},
+        v1beta2::{
+            CONFIGURATION_NAME, CapsuleConfiguration, GlobalResourceQuota, Metadata, OwnerStatus, RuleStatus,
+            Tenant, TenantOwner,
+        },
     },
-    owners::{OwnerSelectors, is_relevant_change, owners},
+    owners::{OwnerSelectors, is_relevant_change},
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::{
     api::{
-        core::v1::{LimitRange, Namespace, ResourceQuota, Service},
-        networking::v1::{IngressClass, NetworkPolicy},
+        core::v1::{LimitRange, Namespace, PersistentVolume, Pod, ResourceQuota, Service, ServiceAccount},
+        networking::v1::{Ingress, IngressClass, NetworkPolicy},
+        node::v1::RuntimeClass,
         rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding},
+        scheduling::v1::PriorityClass,
         storage::v1::StorageClass,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
-use kube::{Client, CustomResourceExt, ResourceExt};
+use kube::{Client, CustomResourceExt, Resource, ResourceExt};
 use operator_core::{
     Controller, ControllerBuilder, ObjectKey, Outcome, ReconcileError,
     admission::{Conversion, Policy, Webhook},
     environment::Setting,
+    events::Events,
     finalizer,
     informer::{Change, Informer, Selection},
     kind::uid,
@@ -42,20 +48,24 @@ use operator_core::{
 
 use crate::{
     ConfigurationController,
+    additional_metadata::{ExistingObjects, outdated_namespaces},
     apply::NamespaceObjects,
     available_classes::ClusterClasses,
+    condition_types::CORDONED,
     conversion::conversion,
     failure::{Failure, Failures},
     metrics::{GAUGES, TENANT_METRICS, readings},
     namespace_metadata,
     namespaces::{MemberNamespaces, Namespaces},
-    plan::{DesiredNamespace, Plan, plan},
+    plan::{DesiredNamespace, Plan, all_owners, plan},
+    promotion::{PROMOTED, PromotedAccounts, tenants_of_account},
     reasons::{
-        FAILED_DELETE, FINALIZER_FAILED, INVALID_OWNER, LIST_FAILED, RECONCILE_FAILED, STATUS_UPDATE_FAILED,
+        self, FAILED_DELETE, FINALIZER_FAILED, INVALID_OWNER, LIST_FAILED, RECONCILE_FAILED,
+        STATUS_UPDATE_FAILED,
     },
     reservations::missing_from_cache,
-    service_metadata::{ServiceMetadata, outdated_namespaces},
     status::{Report, merge_metadata, status, status_of_plan},
+    volumes::TenantVolumes,
     webhook,
 };
 
@@ -117,10 +127,14 @@ pub struct TenantController {
     client: Client,
     tenants: Informer<Tenant>,
     owners: Informer<TenantOwner>,
+    configurations: Informer<CapsuleConfiguration>,
+    promoted: PromotedAccounts,
     namespaces: Namespaces,
     objects: NamespaceObjects,
     classes: ClusterClasses,
-    services: ServiceMetadata,
+    existing: ExistingObjects,
+    volumes: TenantVolumes,
+    events: Events,
     status: StatusWriter<Tenant>,
 }
 
@@ -139,8 +153,9 @@ impl Controller for TenantController {
             // Required for `blockOwnerDeletion` if OwnerReferencesPermissionEnforcement is enabled.
             rule::<Tenant>(UPDATE).subresource("finalizers"),
             rule::<TenantOwner>(LIST | WATCH),
-            // Read by the admission webhooks.
             rule::<CapsuleConfiguration>(LIST | WATCH),
+            // Promoted ServiceAccounts own Tenants.
+            rule::<ServiceAccount>(LIST | WATCH),
             rule::<Namespace>(LIST | WATCH | PATCH | DELETE),
             rule::<LimitRange>(child),
             rule::<NetworkPolicy>(child),
@@ -152,8 +167,15 @@ impl Controller for TenantController {
             rule::<StorageClass>(LIST | WATCH),
             // Read by the admission webhooks.
             rule::<IngressClass>(LIST | WATCH),
-            // Services get the labels and annotations of the Tenant.
+            // Pods and Services get the labels and annotations of the Tenant.
+            rule::<Pod>(LIST | PATCH),
             rule::<Service>(LIST | PATCH),
+            // Volumes get the label of the Tenant that uses them.
+            rule::<PersistentVolume>(LIST | WATCH | PATCH),
+            rule::<PriorityClass>(LIST | WATCH),
+            rule::<RuntimeClass>(LIST | WATCH),
+            // Read by the admission webhooks, to find collisions of host names.
+            rule::<Ingress>(LIST | WATCH),
         ]
     }
 
@@ -191,14 +213,29 @@ impl Controller for TenantController {
         let owners = builder.informer::<TenantOwner>(Selection::All);
         let selecting = tenants.clone();
         builder.watches(&owners, move |change| tenants_of_owner(change, &selecting.store().list()));
+        let configurations = builder.informer::<CapsuleConfiguration>(Selection::All);
+        let all = tenants.clone();
+        builder.watches(&configurations, move |change| {
+            let all = if changes_owners(change) { all.store().list() } else { Vec::new() };
+            all.iter().map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
+        });
+        let accounts = builder.informer::<ServiceAccount>(PROMOTED);
+        let members = builder.informer::<Namespace>(Selection::All);
+        builder.watches(&accounts, move |change| {
+            change.states().flat_map(|account| tenants_of_account(account, &members)).collect()
+        });
         Self {
             client: builder.client(),
             tenants,
             owners,
+            configurations,
+            promoted: PromotedAccounts::new(accounts),
             namespaces: Namespaces::build(builder),
             objects,
             classes: ClusterClasses::build(builder),
-            services: ServiceMetadata::new(builder.client()),
+            existing: ExistingObjects::new(builder.client()),
+            volumes: TenantVolumes::build(builder),
+            events: builder.events(),
             // Admission adds and removes reservations.
             status: builder.status_with_shared_fields(|status| status.reservations.clear()),
         }
@@ -243,9 +280,9 @@ impl Controller for TenantController {
             return self.remove_finalizer(&tenant).await;
         }
         let failures = self.delete_namespaces(&tenant, &members).await;
-        let tenant_owners = self.owners.store().list();
+        let by_configuration = self.owners_by_configuration(&tenant, &members);
         let report = Report {
-            owners: owners(&tenant, tenant_owners.iter().map(AsRef::as_ref)),
+            owners: all_owners(&tenant, &self.owners.store().list(), &by_configuration),
             // Read again, so that the status shows the deletions.
             members: self.namespaces.members(&tenant),
             failures,
@@ -264,9 +301,16 @@ impl Controller for TenantController {
 impl TenantController {
     fn plan(&self, tenant: &Tenant, owner: &Owner, members: &MemberNamespaces) -> Plan {
         let name = tenant.name_any();
-        plan(tenant, &self.owners.store().list(), members, |namespace, index| {
+        let by_configuration = self.owners_by_configuration(tenant, members);
+        plan(tenant, &self.owners.store().list(), &by_configuration, members, |namespace, index| {
             self.objects.quota_usage(owner, &name, namespace, index)
         })
+    }
+
+    fn owners_by_configuration(&self, tenant: &Tenant, members: &MemberNamespaces) -> Vec<OwnerStatus> {
+        let found = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
+        let configuration = found.map(|configuration| configuration.spec.clone()).unwrap_or_default();
+        self.promoted.owners(&configuration, tenant, &members.active)
     }
 
     /// Writes the owners and the metadata of the plan to the status before any other object
@@ -322,7 +366,8 @@ impl TenantController {
             failures.add_in(&namespace, failed);
             metadata.insert(namespace, applied);
         }
-        failures.extend(self.update_services(tenant, &members).await);
+        failures.extend(self.update_existing(tenant, &members).await);
+        failures.extend(self.volumes.label(tenant, &members).await);
         let classes = self.classes.available(tenant);
         let failures = failures.sorted();
         Report { owners, members, metadata, failures, warnings, classes, ..Report::default() }
@@ -339,22 +384,28 @@ impl TenantController {
         self.namespaces.retain_members(tenant, missing).await.map_err(Error::List)
     }
 
-    /// Adds the Tenant's labels and annotations to existing Services.
-    async fn update_services(&self, tenant: &Tenant, members: &MemberNamespaces) -> Failures {
-        let mut failures = Failures::default();
-        let options = tenant.spec.service_options.as_ref();
-        let Some(desired) = options.and_then(|options| options.additional_metadata.as_ref()) else {
-            return failures;
-        };
+    /// Adds the Tenant's labels and annotations to existing Pods and Services.
+    async fn update_existing(&self, tenant: &Tenant, members: &MemberNamespaces) -> Failures {
+        let services = tenant.spec.service_options.as_ref();
+        let services = services.and_then(|options| options.additional_metadata.as_ref());
+        let pods = tenant.spec.pod_options.as_ref();
+        let pods = pods.and_then(|options| options.additional_metadata.as_ref());
         let update = async |namespace: &Namespace| {
-            let name = namespace.name_any();
-            (self.services.apply(desired, &name).await, name)
+            let (name, mut failed) = (namespace.name_any(), Vec::new());
+            if let Some(desired) = services.filter(|desired| !desired.is_empty()) {
+                failed.extend(self.existing.apply::<Service>(desired, &name).await.err());
+            }
+            if let Some(desired) = pods.filter(|desired| !desired.is_empty()) {
+                failed.extend(self.existing.apply::<Pod>(desired, &name).await.err());
+            }
+            (name, failed)
         };
+        let mut failures = Failures::default();
         let outdated = outdated_namespaces(tenant, &members.active);
         let work: Vec<_> = outdated.into_iter().map(|namespace| update(namespace)).collect();
         let mut done = stream::iter(work).buffer_unordered(MAX_CONCURRENT_NAMESPACES);
-        while let Some((updated, namespace)) = done.next().await {
-            failures.add_in(&namespace, updated.err().map(Failure::from).into_iter().collect());
+        while let Some((namespace, failed)) = done.next().await {
+            failures.add_in(&namespace, failed.into_iter().map(Failure::from).collect());
         }
         failures
     }
@@ -366,8 +417,8 @@ impl TenantController {
         desired: &DesiredNamespace,
     ) -> (String, Metadata, Vec<Failure>) {
         let name = desired.namespace.name_any();
-        let patch =
-            namespace_metadata::patch(&desired.namespace.metadata, &desired.metadata, &desired.last_applied);
+        let removable = merge_metadata(&desired.last_applied, &desired.foreign);
+        let patch = namespace_metadata::patch(&desired.namespace.metadata, &desired.metadata, &removable);
         let patched = match patch {
             Some(patch) => self.namespaces.patch(&desired.namespace, patch).await,
             None => Ok(()),
@@ -400,8 +451,34 @@ impl TenantController {
 
     async fn update_status(&self, tenant: &Tenant, report: &Report) -> Result<Outcome, Error> {
         let now = Timestamp::now();
-        self.status.write(tenant, |current| status(current, report, now)).await.map_err(Error::Status)
+        let updated = self.status.write(tenant, |current| status(current, report, now)).await;
+        let updated = updated.map_err(Error::Status)?;
+        if updated == Outcome::Done {
+            self.record_cordoning(tenant);
+        }
+        Ok(updated)
     }
+
+    /// Records that the Tenant was cordoned or uncordoned since the last status.
+    fn record_cordoning(&self, tenant: &Tenant) {
+        let before = tenant.status.iter().flat_map(|status| &status.conditions);
+        let was_cordoned = before.filter(|one| one.type_ == CORDONED).any(|one| one.status == "True");
+        let (action, note) = match (was_cordoned, tenant.spec.cordoned) {
+            (false, true) => ("Cordoned", "the Tenant is cordoned: its users cannot change anything"),
+            (true, false) => ("UnCordoned", "the Tenant is no longer cordoned"),
+            _ => return,
+        };
+        self.events.normal(tenant.object_ref(&()), reasons::CORDONED, action, note);
+    }
+}
+
+/// Returns whether a change of the configuration changes the owners of Tenants.
+fn changes_owners(change: &Change<CapsuleConfiguration>) -> bool {
+    let relevant = |configuration: &Arc<CapsuleConfiguration>| {
+        let spec = configuration.spec.clone();
+        (spec.administrators, spec.allow_service_account_promotion, spec.rbac)
+    };
+    change.old.as_ref().map(relevant) != change.new.as_ref().map(relevant)
 }
 
 /// Returns the Tenants that select a `TenantOwner` before or after the change.

@@ -47,6 +47,11 @@ pub const QUOTA_HARD_ANNOTATION: &str = "quota.capsule.clastix.io/hard-";
 /// Label of a cordoned namespace, in which users of the Tenant cannot change anything.
 pub const CORDONED_LABEL: &str = "projectcapsule.dev/cordoned";
 
+/// Label of a ServiceAccount with the value `true`: it owns the Tenant of its namespace.
+pub const OWNER_PROMOTION_LABEL: &str = "owner.projectcapsule.dev/promote";
+/// Label of a ServiceAccount with the value `true`: the rules of the Tenant grant it ClusterRoles.
+pub const PROMOTION_LABEL: &str = "projectcapsule.dev/promote";
+
 /// Finalizer of a Tenant, which is removed when its namespaces no longer exist.
 pub const FINALIZER: &str = "controller.projectcapsule.dev/finalize";
 
@@ -77,12 +82,12 @@ pub const RESERVED_LABELS: [&str; 20] = [
     "projectcapsule.dev/pool",
     "projectcapsule.dev/global-resource-quota",
     "projectcapsule.dev/freeze",
-    "projectcapsule.dev/promote",
+    PROMOTION_LABEL,
     CORDONED_LABEL,
     "projectcapsule.dev/name",
     "projectcapsule.dev/custom-resources",
     "projectcapsule.dev/rule-quota",
-    "owner.projectcapsule.dev/promote",
+    OWNER_PROMOTION_LABEL,
     NAMESPACE_NAME_LABEL,
 ];
 

@@ -379,6 +379,71 @@ reasons! {
             "A request for a namespace of the Tenant was denied.",
             "The message has the user, the namespace, and the rule.";
     }
+    "A policy of a Tenant denied a request (Events; reasons of Capsule's API)" {
+        FORBIDDEN_PULL_POLICY = "ForbiddenPullPolicy",
+            "A container or volume has an image pull policy that `imagePullPolicies` does not list.",
+            "Use a listed policy.";
+        FORBIDDEN_CONTAINER_REGISTRY = "ForbiddenContainerRegistry",
+            "An image is from a registry that `containerRegistries` does not allow.",
+            "Use an image from an allowed registry.";
+        MISSING_FQCI = "MissingFQCI",
+            "An image names no registry, but `containerRegistries` requires one.",
+            "Write the image with its registry, such as `docker.io/library/nginx`.";
+        FORBIDDEN_PRIORITY_CLASS = "ForbiddenPriorityClass",
+            "A Pod has a PriorityClass that `priorityClasses` does not allow.",
+            "Use an allowed class. They are in `status.classes.priority` of the Tenant.";
+        FORBIDDEN_RUNTIME_CLASS = "ForbiddenRuntimeClass",
+            "A Pod has a RuntimeClass that `runtimeClasses` does not allow.",
+            "Use an allowed class. They are in `status.classes.runtime` of the Tenant.";
+        FORBIDDEN_STORAGE_CLASS = "ForbiddenStorageClass",
+            "A claim has a StorageClass that `storageClasses` does not allow.",
+            "Use an allowed class. They are in `status.classes.storage` of the Tenant.";
+        MISSING_STORAGE_CLASS = "MissingStorageClass",
+            "A claim has no StorageClass, but `storageClasses` requires one.",
+            "Set `spec.storageClassName`.";
+        FORBIDDEN_INGRESS_CLASS = "ForbiddenIngressClass",
+            "An Ingress has an IngressClass that `ingressOptions.allowedClasses` does not allow.",
+            "Use an allowed class.";
+        MISSING_INGRESS_CLASS = "MissingIngressClass",
+            "An Ingress has no IngressClass, but `ingressOptions.allowedClasses` requires one.",
+            "Set `spec.ingressClassName`.";
+        INGRESS_HOSTNAME_EMPTY = "IngressHostnameEmpty",
+            "A rule of an Ingress has no host name, but `ingressOptions.allowedHostnames` requires one.",
+            "Set the host name of each rule.";
+        INGRESS_HOSTNAME_NOT_VALID = "IngressHostnameNotValid",
+            "`ingressOptions.allowedHostnames` does not allow a host name of an Ingress.",
+            "Use an allowed host name.";
+        INGRESS_HOSTNAME_COLLISION = "IngressHostnameCollision",
+            "Another Ingress in the `hostnameCollisionScope` uses the same host name and path.",
+            "Use another host name or path.";
+        WILDCARD_DENIED = "WildcardDenied",
+            "An Ingress has a wildcard as its host name.",
+            "Name each host, or set `ingressOptions.allowWildcardHostnames` of the Tenant.";
+        CROSS_TENANT_REFERENCE = "CrossTenantReference",
+            "A claim requests a volume or data of another Tenant.",
+            "Use volumes with the label of your Tenant.";
+        FORBIDDEN_NODE_PORT = "ForbiddenNodePort",
+            "A Service allocates node ports, which `allowedServices.nodePort` forbids.",
+            "Use another type, or set `spec.allocateLoadBalancerNodePorts` to false.";
+        FORBIDDEN_EXTERNAL_NAME = "ForbiddenExternalName",
+            "A Service has the type ExternalName, which `allowedServices.externalName` forbids.",
+            "Use another type.";
+        FORBIDDEN_LOAD_BALANCER = "ForbiddenLoadBalancer",
+            "A Service has the type LoadBalancer, which `allowedServices.loadBalancer` forbids.",
+            "Use another type.";
+        FORBIDDEN_EXTERNAL_SERVICE_IP = "ForbiddenExternalServiceIP",
+            "A Service has an external address that `serviceOptions.externalIPs` does not allow.",
+            "Use an allowed address.";
+        FORBIDDEN_LABEL = "ForbiddenLabel",
+            "A namespace or Service has a label that `forbiddenLabels` forbids.",
+            "Remove the label.";
+        FORBIDDEN_ANNOTATION = "ForbiddenAnnotation",
+            "A namespace or Service has an annotation that `forbiddenAnnotations` forbids.",
+            "Remove the annotation.";
+        PROMOTION_DENIED = "PromotionDenied",
+            "A ServiceAccount has a label for promotion that the user may not set.",
+            "Ask an owner of the Tenant, or allow promotion in the configuration and the Tenant.";
+    }
 }
 
 #[cfg(test)]

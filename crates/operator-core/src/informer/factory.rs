@@ -25,6 +25,9 @@ pub enum Selection {
     /// Objects with the label `app.kubernetes.io/managed-by=ensemble`, which every child carries. A
     /// child that loses the label is removed from the cache, so its controller repairs it.
     Managed,
+    /// Objects with a label, written as `key=value`. An object that loses the label is removed from
+    /// the cache.
+    Label(&'static str),
 }
 
 impl Selection {
@@ -32,13 +35,21 @@ impl Selection {
         match self {
             Self::All => None,
             Self::Managed => Some(crate::labels::MANAGED_SELECTOR),
+            Self::Label(selector) => Some(selector),
         }
     }
 
     /// Returns whether the selection includes the object.
     pub(super) fn selects<K: Resource>(self, object: &K) -> bool {
         let labels = object.meta().labels.as_ref();
-        self == Self::All || labels.and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == MANAGER)
+        let has = |key: &str, value: &str| {
+            labels.and_then(|labels| labels.get(key)).is_some_and(|found| found == value)
+        };
+        match self {
+            Self::All => true,
+            Self::Managed => has(MANAGED_BY, MANAGER),
+            Self::Label(selector) => selector.split_once('=').is_some_and(|(key, value)| has(key, value)),
+        }
     }
 }
 

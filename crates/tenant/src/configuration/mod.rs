@@ -18,15 +18,17 @@ use capsule::{
         names::{DELETER_ROLE, PROVISIONER_ROLE},
         proxy_settings::{GlobalProxySettings, ProxySetting},
         v1beta2::{
-            CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, Tenant, TenantOwner, UserSpec,
+            CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, OwnerKind, Tenant,
+            TenantOwner, UserSpec,
         },
     },
+    membership::referenced_tenants,
     owners::{OwnerSelectors, is_relevant_change},
 };
 use k8s_openapi::{
     api::{
         authorization::v1::SubjectAccessReview,
-        core::v1::Namespace,
+        core::v1::{Namespace, ServiceAccount},
         rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -51,6 +53,7 @@ use self::{
 };
 use crate::{
     failure::{Failure, Failures},
+    promotion::{PROMOTED, PromotedAccounts, allows_promotion, tenants_of_account, user_name},
     reasons::{RECONCILE_FAILED, STATUS_UPDATE_FAILED},
     spec_patterns,
 };
@@ -91,6 +94,8 @@ pub struct ConfigurationController {
     status: StatusWriter<CapsuleConfiguration>,
     owner_status: StatusWriter<TenantOwner>,
     proxy: ProxySettingsStatuses,
+    promoted: PromotedAccounts,
+    namespaces: Informer<Namespace>,
 }
 
 impl Controller for ConfigurationController {
@@ -115,9 +120,11 @@ impl Controller for ConfigurationController {
             rule::<ClusterRole>(UPDATE | DELETE).named([PROVISIONER_ROLE, DELETER_ROLE]),
             rule::<ClusterRoleBinding>(GET | LIST | WATCH | CREATE),
             rule::<ClusterRoleBinding>(UPDATE | DELETE).named([PROVISIONER_ROLE]),
-            // The ClusterRoles grant these. To prevent escalation, Kubernetes lets a client grant
-            // only permissions that it has.
-            rule::<Namespace>(CREATE | PATCH | DELETE),
+            // Promoted ServiceAccounts in the namespaces of Tenants are bound to the provisioner.
+            rule::<ServiceAccount>(LIST | WATCH),
+            // Lists namespaces to find those ServiceAccounts. The ClusterRoles grant the other verbs:
+            // to prevent escalation, Kubernetes lets a client grant only permissions that it has.
+            rule::<Namespace>(LIST | WATCH | CREATE | PATCH | DELETE),
         ]
     }
 
@@ -147,6 +154,13 @@ impl Controller for ConfigurationController {
         });
         let owners = builder.informer::<TenantOwner>(Selection::All);
         builder.watches(&owners, |change| configuration_if(is_relevant_change(change)));
+        let accounts = builder.informer::<ServiceAccount>(PROMOTED);
+        builder.watches(&accounts, |_| configuration_if(true));
+        let namespaces = builder.informer::<Namespace>(Selection::All);
+        let promoted = accounts.clone();
+        builder.watches(&namespaces, move |change| {
+            configuration_if(!promoted.store().is_empty() && changes_membership(change))
+        });
         Self {
             cluster_roles: RbacObjects::build(builder),
             bindings: RbacObjects::build(builder),
@@ -155,6 +169,8 @@ impl Controller for ConfigurationController {
             tenants,
             owners,
             proxy,
+            promoted: PromotedAccounts::new(accounts),
+            namespaces,
         }
     }
 
@@ -166,7 +182,8 @@ impl Controller for ConfigurationController {
         let owners = self.owners.store().list();
         let tenants = self.tenants.store().list();
         let users = users(&configuration.spec, owners.iter().map(AsRef::as_ref));
-        let mut failures = self.apply_roles(&configuration.spec, &users).await;
+        let promoted = self.promoted_users(&configuration.spec);
+        let mut failures = self.apply_roles(&configuration.spec, &users, &promoted).await;
         failures.add_all(spec_patterns::errors(&configuration.spec).into_iter().map(Failure::Pattern));
         if !failures.is_empty() && failures.are_transient() {
             return Err(Error::Incomplete(failures));
@@ -185,16 +202,39 @@ impl Controller for ConfigurationController {
 }
 
 impl ConfigurationController {
+    /// Returns the promoted ServiceAccounts that own Tenants, sorted. ServiceAccounts outside of
+    /// Tenants are not among them, whatever their labels are.
+    fn promoted_users(&self, configuration: &CapsuleConfigurationSpec) -> Vec<UserSpec> {
+        let owns = |account: &Arc<ServiceAccount>| {
+            let tenants = tenants_of_account(account, &self.namespaces);
+            let mut tenants = tenants.iter().filter_map(|tenant| self.tenants.store().get(tenant));
+            tenants.any(|tenant| allows_promotion(configuration, &tenant))
+        };
+        let promoted = self.promoted.list().into_iter().filter(owns);
+        let user = |account: Arc<ServiceAccount>| UserSpec {
+            kind: OwnerKind::ServiceAccount,
+            name: user_name(&account),
+        };
+        let mut users: Vec<_> = promoted.map(user).collect();
+        users.sort();
+        users
+    }
+
     /// Applies the ClusterRoles and their binding. Subjects are bound only to a ClusterRole that
     /// the controller manages, because another program may own a ClusterRole of that name.
-    async fn apply_roles(&self, spec: &CapsuleConfigurationSpec, users: &[UserSpec]) -> Failures {
+    async fn apply_roles(
+        &self,
+        spec: &CapsuleConfigurationSpec,
+        users: &[UserSpec],
+        promoted: &[UserSpec],
+    ) -> Failures {
         let mut failures = Failures::default();
         let names = &spec.rbac;
         if names.provisioner == names.deleter {
             failures.add(Failure::DuplicateRoleName { name: names.deleter.clone() });
             return failures;
         }
-        let (desired, invalid) = roles(names, users.iter().chain(&spec.administrators));
+        let (desired, invalid) = roles(names, users.iter().chain(&spec.administrators).chain(promoted));
         failures.add_all(invalid);
         let (provisioner, deleter) = tokio::join!(
             self.cluster_roles.apply(&desired.provisioner),
@@ -247,6 +287,13 @@ fn configuration_if(is_relevant: bool) -> Vec<ObjectKey> {
 fn changes_owners(change: &Change<Tenant>) -> bool {
     let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
     old.spec.permissions != new.spec.permissions
+}
+
+/// Returns whether a namespace joins or leaves a Tenant.
+fn changes_membership(change: &Change<Namespace>) -> bool {
+    let tenants = |namespace: &Arc<Namespace>| referenced_tenants(&namespace.metadata);
+    change.old.as_ref().map(tenants).unwrap_or_default()
+        != change.new.as_ref().map(tenants).unwrap_or_default()
 }
 
 /// Explains the missing permissions if the API server denies the write of an object with a custom

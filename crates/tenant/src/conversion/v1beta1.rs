@@ -175,7 +175,8 @@ fn namespaces_down(options: new::NamespaceOptions, annotations: &mut Annotations
 }
 
 fn ingress_up(options: Option<old::IngressOptions>, denied: Option<&str>) -> Option<new::IngressOptions> {
-    let allow_wildcard_hostnames = denied.and_then(super::annotations::flag).is_some_and(|denied| !denied);
+    // As in Capsule, wildcards are allowed unless the annotation denies them.
+    let allow_wildcard_hostnames = !denied.and_then(super::annotations::flag).unwrap_or_default();
     if options.is_none() && !allow_wildcard_hostnames {
         return None;
     }

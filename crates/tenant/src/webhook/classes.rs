@@ -1,31 +1,25 @@
-//! Defaults and validates the IngressClass of Ingresses and the StorageClass of
-//! PersistentVolumeClaims.
+//! Classes of objects: defaults, and whether a Tenant allows them.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use capsule::{
-    api::v1beta2::Tenant,
-    class_filter::{ClassFilter, ClassFilterCache, ClassFilters},
-};
+use capsule::class_filter::{ClassFilter, ClassFilters};
 use k8s_openapi::api::{
-    core::v1::PersistentVolumeClaim,
-    networking::v1::{Ingress, IngressClass},
-    storage::v1::StorageClass,
+    core::v1::PersistentVolumeClaim, networking::v1::IngressClass, storage::v1::StorageClass,
 };
 use kube::{Resource, ResourceExt};
 use operator_core::{
     ObjectKey,
-    admission::{
-        BoxError, CREATE, Caches, Denial, Mutation, Mutator, Operation, Request, UPDATE, Validator, Verdict,
-        Webhook, target,
-    },
+    admission::Caches,
     informer::{Informer, Selection},
     kind::Kind,
 };
 
-use super::{
-    in_tenants,
-    tenant_resolver::{ResolveError, TenantResolver, wait_for_cache},
+use super::tenant_resolver::wait_for_cache;
+use crate::{
+    policies::{Violation, ingresses::ReviewedIngress},
+    reasons::{
+        FORBIDDEN_INGRESS_CLASS, FORBIDDEN_STORAGE_CLASS, MISSING_INGRESS_CLASS, MISSING_STORAGE_CLASS,
+    },
 };
 
 /// Deprecated alternative to `spec.ingressClassName`.
@@ -33,60 +27,25 @@ const INGRESS_CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 /// Deprecated alternative to `spec.storageClassName`, which Kubernetes still supports.
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Skips updates that keep the class, so that an Ingress whose class is no longer allowed can still
-/// be changed and deleted.
-const INGRESS_CLASS_CHANGES: &str = "request.operation == 'CREATE' || \
-    object.?spec.?ingressClassName.orValue('') != oldObject.?spec.?ingressClassName.orValue('') || \
-    object.metadata.?annotations[?'kubernetes.io/ingress.class'].orValue('') != \
-    oldObject.metadata.?annotations[?'kubernetes.io/ingress.class'].orValue('')";
-/// Skips updates that keep the class. A claim without a class can get one later.
-const CLAIM_CLASS_CHANGES: &str = "request.operation == 'CREATE' || \
-    object.?spec.?storageClassName.orValue('') != oldObject.?spec.?storageClassName.orValue('')";
-
-/// Returns the webhooks. They exclude no users, because controllers of Kubernetes create objects on
-/// behalf of tenant users, for example the claims of a StatefulSet.
-pub(super) fn webhooks() -> Vec<Webhook> {
-    let ingresses = || target::<Ingress>(CREATE | UPDATE);
-    let claims = || target::<PersistentVolumeClaim>(CREATE | UPDATE);
-    vec![
-        Webhook::mutating::<ClassAdmission<Ingress>>("ingress-classes")
-            .on(ingresses())
-            .in_namespaces(in_tenants())
-            .match_condition("class-changes", INGRESS_CLASS_CHANGES)
-            .build(),
-        Webhook::validating::<ClassAdmission<Ingress>>("ingresses")
-            .on(ingresses())
-            .in_namespaces(in_tenants())
-            .match_condition("class-changes", INGRESS_CLASS_CHANGES)
-            .build(),
-        Webhook::mutating::<ClassAdmission<PersistentVolumeClaim>>("storage-classes")
-            .on(claims())
-            .in_namespaces(in_tenants())
-            .match_condition("class-changes", CLAIM_CLASS_CHANGES)
-            .build(),
-        Webhook::validating::<ClassAdmission<PersistentVolumeClaim>>("persistentvolumeclaims")
-            .on(claims())
-            .in_namespaces(in_tenants())
-            .match_condition("class-changes", CLAIM_CLASS_CHANGES)
-            .build(),
-    ]
-}
-
 /// A class that an object references, and the field of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ClassReference<'o> {
+pub(super) struct ClassReference<'o> {
     path: &'static str,
     class: &'o str,
 }
 
 /// A kind whose objects reference a class.
-trait HasClass: Kind + serde::Serialize {
+pub(super) trait HasClass: Kind {
     /// The kind of the class.
     type Class: Kind;
     /// Annotation of the class that Kubernetes uses by default.
     const IS_DEFAULT_ANNOTATION: &'static str;
     /// Path of the field that references the class.
     const FIELD: &'static str;
+    /// Reason of the denial of an object without class.
+    const MISSING: &'static str;
+    /// Reason of the denial of a class.
+    const FORBIDDEN: &'static str;
 
     /// Returns the references in the field and in the deprecated annotation.
     fn class_references(&self) -> Vec<ClassReference<'_>>;
@@ -98,21 +57,23 @@ trait HasClass: Kind + serde::Serialize {
     fn allowed(classes: &ClassFilters) -> Option<&ClassFilter>;
 }
 
-impl HasClass for Ingress {
+impl HasClass for ReviewedIngress {
     type Class = IngressClass;
     const IS_DEFAULT_ANNOTATION: &'static str = "ingressclass.kubernetes.io/is-default-class";
     const FIELD: &'static str = "spec.ingressClassName";
+    const MISSING: &'static str = MISSING_INGRESS_CLASS;
+    const FORBIDDEN: &'static str = FORBIDDEN_INGRESS_CLASS;
 
     fn class_references(&self) -> Vec<ClassReference<'_>> {
         let annotation = self.annotations().get(INGRESS_CLASS_ANNOTATION);
         let annotation = annotation
             .map(|class| ClassReference { path: "metadata.annotations[kubernetes.io/ingress.class]", class });
-        let field = self.spec.as_ref().and_then(|spec| spec.ingress_class_name.as_deref());
+        let field = self.spec.ingress_class_name.as_deref();
         field.map(|class| ClassReference { path: Self::FIELD, class }).into_iter().chain(annotation).collect()
     }
 
     fn set_class(&mut self, class: &str) {
-        self.spec.get_or_insert_default().ingress_class_name = Some(class.to_owned());
+        self.spec.ingress_class_name = Some(class.to_owned());
     }
 
     fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
@@ -124,6 +85,8 @@ impl HasClass for PersistentVolumeClaim {
     type Class = StorageClass;
     const IS_DEFAULT_ANNOTATION: &'static str = "storageclass.kubernetes.io/is-default-class";
     const FIELD: &'static str = "spec.storageClassName";
+    const MISSING: &'static str = MISSING_STORAGE_CLASS;
+    const FORBIDDEN: &'static str = FORBIDDEN_STORAGE_CLASS;
 
     fn class_references(&self) -> Vec<ClassReference<'_>> {
         let annotation = self.annotations().get(STORAGE_CLASS_ANNOTATION);
@@ -144,119 +107,96 @@ impl HasClass for PersistentVolumeClaim {
     }
 }
 
-/// Defaults and validates the class of one kind.
-struct ClassAdmission<K: HasClass> {
-    resolver: TenantResolver,
-    classes: Informer<K::Class>,
-    compiled: ClassFilterCache,
-}
+/// The existing classes of one kind.
+pub(super) struct ClassCache<C: Kind>(Informer<C>);
 
-impl<K: HasClass> ClassAdmission<K> {
-    fn new(caches: &mut Caches<'_>) -> Self {
-        Self {
-            resolver: TenantResolver::build(caches),
-            classes: caches.informer(Selection::All),
-            compiled: ClassFilterCache::default(),
-        }
+impl<C: Kind> ClassCache<C> {
+    pub(super) fn build(caches: &mut Caches<'_>) -> Self {
+        Self(caches.informer(Selection::All))
     }
 
-    /// Returns the Tenant and its allowed classes, or `None` if there is no Tenant or it allows all
-    /// classes.
-    async fn limits(
-        &self,
-        request: &Request<K>,
-    ) -> Result<Option<(Arc<Tenant>, Arc<ClassFilters>)>, ResolveError> {
-        let Some(tenant) = self.resolver.resolve(request.namespace.as_deref().unwrap_or_default()).await?
-        else {
-            return Ok(None);
-        };
-        let classes = self.compiled.of(&tenant, self.resolver.tenants.store());
-        Ok(K::allowed(&classes).is_some().then_some((tenant, classes)))
-    }
-
-    /// Returns why a class is not allowed, or `None` if it is allowed.
-    async fn check_class(&self, allowed: &ClassFilter, class: &str) -> Option<ClassError> {
+    /// Returns why a Tenant does not allow a class, or `None` if it does.
+    pub(super) async fn error(&self, allowed: &ClassFilter, class: &str) -> Option<ClassError> {
         if allowed.allows_name(class) {
             return None;
         }
         if !allowed.has_selector() {
             return Some(ClassError::NotAllowed);
         }
-        match wait_for_cache(&self.classes, &ObjectKey::cluster(class), |_| true).await {
+        match self.get(class).await {
             Some(found) if allowed.allows_labels(found.labels()) => None,
             Some(_) => Some(ClassError::NotAllowed),
             None => Some(ClassError::NotFound),
         }
     }
 
-    /// Returns whether Kubernetes uses this class by default.
-    fn is_cluster_default(&self, class: &str) -> bool {
-        let found = self.classes.store().get(&ObjectKey::cluster(class));
-        found.is_some_and(|found| {
-            found.annotations().get(K::IS_DEFAULT_ANNOTATION).is_some_and(|value| value == "true")
-        })
+    /// Returns a class. Waits shortly for a class that the cache does not contain.
+    pub(super) async fn get(&self, class: &str) -> Option<Arc<C>> {
+        wait_for_cache(&self.0, &ObjectKey::cluster(class), |_| true).await
+    }
+
+    /// Returns a class that is in the cache.
+    pub(super) fn cached(&self, class: &str) -> Option<Arc<C>> {
+        self.0.store().get(&ObjectKey::cluster(class))
     }
 }
 
 /// Reason why a class is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClassError {
+pub(super) enum ClassError {
     /// The list does not contain it, and the selector does not match it.
     NotAllowed,
     /// Its labels cannot be matched, because it does not exist.
     NotFound,
 }
 
-impl<K: HasClass> Validator for ClassAdmission<K> {
-    type Object = K;
-
-    fn build(caches: &mut Caches<'_>) -> Self {
-        Self::new(caches)
-    }
-
-    async fn validate(&self, request: &Request<K>) -> Result<Verdict, BoxError> {
-        let Some(object) = &request.new else { return Ok(Verdict::allow()) };
-        let limits = match self.limits(request).await {
-            Ok(limits) => limits,
-            Err(error) => return error.into_denial().map(Verdict::deny),
-        };
-        let Some((tenant, classes)) = limits else { return Ok(Verdict::allow()) };
-        let Some(allowed) = K::allowed(&classes) else { return Ok(Verdict::allow()) };
-        let references = object.class_references();
+impl<C: Kind> ClassCache<C> {
+    /// Checks the class of an object, unless an update keeps it: an object whose class is no longer
+    /// allowed can still be changed and deleted.
+    pub(super) async fn check<K: HasClass<Class = C>>(
+        &self,
+        tenant: &str,
+        filters: &ClassFilters,
+        old: Option<&K>,
+        new: &K,
+    ) -> Result<(), Violation> {
+        let Some(allowed) = K::allowed(filters) else { return Ok(()) };
+        let references = new.class_references();
+        if old.is_some_and(|old| old.class_references() == references) {
+            return Ok(());
+        }
         if references.is_empty() {
-            return Ok(Verdict::deny(Denial::forbidden(missing_class_message::<K>(&tenant, allowed))));
+            return Err(Violation::new(K::MISSING, missing_class_message::<K>(tenant, allowed)));
         }
         for ClassReference { path, class } in references {
-            if let Some(error) = self.check_class(allowed, class).await {
-                let message = denied_class_message::<K>(&tenant, allowed, path, class, error);
-                return Ok(Verdict::deny(Denial::forbidden(message)));
+            if let Some(error) = self.error(allowed, class).await {
+                let message = denied_class_message::<C>(tenant, allowed, path, class, error);
+                return Err(Violation::new(K::FORBIDDEN, message));
             }
         }
-        Ok(Verdict::allow())
-    }
-}
-
-impl<K: HasClass> Mutator for ClassAdmission<K> {
-    type Object = K;
-
-    fn build(caches: &mut Caches<'_>) -> Self {
-        Self::new(caches)
+        Ok(())
     }
 
-    async fn mutate(&self, request: &Request<K>) -> Result<Mutation<K>, BoxError> {
-        let Some(object) = &request.new else { return Ok(Mutation::keep()) };
-        let Some((_, classes)) = self.limits(request).await? else { return Ok(Mutation::keep()) };
-        let Some(default) = K::allowed(&classes).and_then(ClassFilter::default_class) else {
-            return Ok(Mutation::keep());
-        };
-        let is_create = request.operation == Operation::Create;
-        let references = object.class_references();
-        if !needs_default::<K>(&references, |class| is_create && self.is_cluster_default(class)) {
-            return Ok(Mutation::keep());
-        }
-        let mut object = object.clone();
-        object.set_class(default);
-        Ok(Mutation::change(object))
+    /// Returns the object with the default class of the Tenant, or `None` if it keeps its class.
+    pub(super) fn with_default<K: HasClass<Class = C>>(
+        &self,
+        filters: &ClassFilters,
+        object: &K,
+        is_create: bool,
+    ) -> Option<K> {
+        let default = K::allowed(filters)?.default_class()?;
+        let is_cluster_default =
+            |class: &str| is_create && self.has_annotation(class, K::IS_DEFAULT_ANNOTATION);
+        needs_default::<K>(&object.class_references(), is_cluster_default).then(|| {
+            let mut object = object.clone();
+            object.set_class(default);
+            object
+        })
+    }
+
+    fn has_annotation(&self, class: &str, annotation: &str) -> bool {
+        let value = |annotations: &BTreeMap<String, String>| annotations.get(annotation).cloned();
+        self.cached(class).is_some_and(|found| value(found.annotations()).as_deref() == Some("true"))
     }
 }
 
@@ -273,34 +213,26 @@ fn needs_default<K: HasClass>(
     }
 }
 
-fn missing_class_message<K: HasClass>(tenant: &Tenant, allowed: &ClassFilter) -> String {
-    format!(
-        "{}: Tenant {} requires a class; allowed {}: {allowed}",
-        K::FIELD,
-        tenant.name_any(),
-        plural::<K>()
-    )
+fn missing_class_message<K: HasClass>(tenant: &str, allowed: &ClassFilter) -> String {
+    format!("{}: Tenant {tenant} requires a class; allowed {}es: {allowed}", K::FIELD, K::Class::kind(&()))
 }
 
-fn denied_class_message<K: HasClass>(
-    tenant: &Tenant,
+/// Returns the message for a class that a Tenant does not allow.
+pub(super) fn denied_class_message<C: Kind>(
+    tenant: &str,
     allowed: &ClassFilter,
     path: &str,
     class: &str,
     error: ClassError,
 ) -> String {
-    let (name, kind, classes) = (tenant.name_any(), K::Class::kind(&()), plural::<K>());
+    let kind = C::kind(&());
     let cause = match error {
-        ClassError::NotAllowed => format!("is not allowed by Tenant {name}"),
+        ClassError::NotAllowed => format!("is not allowed by Tenant {tenant}"),
         ClassError::NotFound => {
-            format!("does not exist, so Tenant {name} cannot allow it by its labels")
+            format!("does not exist, so Tenant {tenant} cannot allow it by its labels")
         }
     };
-    format!("{path}: {kind} {class:?} {cause}; allowed {classes}: {allowed}")
-}
-
-fn plural<K: HasClass>() -> String {
-    format!("{}es", K::Class::kind(&()))
+    format!("{path}: {kind} {class:?} {cause}; allowed {kind}es: {allowed}")
 }
 
 #[cfg(test)]
@@ -314,17 +246,13 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn tenant() -> Tenant {
-        object(json!({ "metadata": { "name": "oil" }, "spec": {} }))
-    }
-
     fn allowed() -> ClassFilter {
         ClassFilter::new(&object(json!({ "allowed": ["fast", "slow"] })))
     }
 
     #[test]
     fn finds_class_in_field_and_deprecated_annotation() {
-        let ingress: Ingress = object(json!({
+        let ingress: ReviewedIngress = object(json!({
             "metadata": { "annotations": { "kubernetes.io/ingress.class": "old" } }, "spec": { "ingressClassName": "new" },
         }));
         let classes: Vec<_> =
@@ -337,29 +265,29 @@ mod tests {
         let classes: Vec<_> =
             claim.class_references().into_iter().map(|reference| reference.class.to_owned()).collect();
         assert_eq!(classes, ["", "old"]);
-        assert_eq!(Ingress::default().class_references(), []);
+        assert_eq!(ReviewedIngress::default().class_references(), []);
     }
 
     #[test]
     fn replaces_missing_class_and_cluster_default() {
         let in_field = |class| ClassReference { path: "spec.ingressClassName", class };
         let is_default = |class: &str| class == "cluster-default";
-        assert!(needs_default::<Ingress>(&[], is_default));
-        assert!(needs_default::<Ingress>(&[in_field("cluster-default")], is_default));
-        assert!(!needs_default::<Ingress>(&[in_field("nginx")], is_default));
+        assert!(needs_default::<ReviewedIngress>(&[], is_default));
+        assert!(needs_default::<ReviewedIngress>(&[in_field("cluster-default")], is_default));
+        assert!(!needs_default::<ReviewedIngress>(&[in_field("nginx")], is_default));
         let in_annotation = ClassReference {
             path: "metadata.annotations[kubernetes.io/ingress.class]",
             class: "cluster-default",
         };
-        assert!(!needs_default::<Ingress>(std::slice::from_ref(&in_annotation), is_default));
-        assert!(!needs_default::<Ingress>(&[in_field("cluster-default"), in_annotation], is_default));
+        assert!(!needs_default::<ReviewedIngress>(std::slice::from_ref(&in_annotation), is_default));
+        assert!(!needs_default::<ReviewedIngress>(&[in_field("cluster-default"), in_annotation], is_default));
     }
 
     #[test]
     fn denial_contains_field_class_and_allowed_classes() {
         let message = |error| {
             let field = "spec.storageClassName";
-            denied_class_message::<PersistentVolumeClaim>(&tenant(), &allowed(), field, "gold", error)
+            denied_class_message::<StorageClass>("oil", &allowed(), field, "gold", error)
         };
         assert_eq!(
             message(ClassError::NotAllowed),
@@ -371,7 +299,7 @@ mod tests {
              allowed StorageClasses: fast, slow"
         );
         assert_eq!(
-            missing_class_message::<Ingress>(&tenant(), &allowed()),
+            missing_class_message::<ReviewedIngress>("oil", &allowed()),
             "spec.ingressClassName: Tenant oil requires a class; allowed IngressClasses: fast, slow"
         );
     }

@@ -24,7 +24,10 @@ use operator_core::{
 };
 
 use super::live_tenants::{LiveError, LiveTenants};
-use crate::configuration::roles::{is_deleter, is_provisioner};
+use crate::{
+    configuration::roles::{is_deleter, is_provisioner},
+    promotion::{PROMOTED, PromotedAccounts, allows_promotion},
+};
 
 /// Maximum number of Tenants that a valid request references: label and owner reference, in the old
 /// and the new namespace.
@@ -38,6 +41,7 @@ pub(super) struct Lookups {
     namespaces: Informer<Namespace>,
     cluster_role_bindings: Index<ClusterRoleBinding, Subject>,
     role_bindings: Index<RoleBinding, Subject>,
+    promoted: PromotedAccounts,
     own_user: SelfSubject,
     live: LiveTenants,
     manager_namespace: String,
@@ -80,6 +84,7 @@ impl Lookups {
             namespaces: caches.informer(Selection::All),
             cluster_role_bindings: cluster_role_bindings.store().index(cluster_role_subjects),
             role_bindings: role_bindings.store().index(role_subjects),
+            promoted: PromotedAccounts::new(caches.informer(PROMOTED)),
             own_user: caches.self_subject(),
             live: LiveTenants::new(caches.reader()),
             manager_namespace: caches.manager_namespace().to_owned(),
@@ -109,7 +114,8 @@ impl Lookups {
         let role = self.role_of(&person, &configuration, &tenant_owners).await?;
         let referenced = tenant_names.iter().filter_map(|name| self.tenant(name)).map(by_name).collect();
         let owned = if role == Role::CapsuleUser {
-            self.owners.owned(&person, &tenant_owners)
+            let promoted = self.promoted_owner(&person, &configuration).map(by_name);
+            self.owners.owned(&person, &tenant_owners).into_iter().chain(promoted).collect()
         } else {
             BTreeMap::new()
         };
@@ -161,11 +167,14 @@ impl Lookups {
         if is_new && tenant_names.is_empty() && context.role == Role::CapsuleUser {
             let all = self.live.list().await?;
             let owned = all.tenants.iter().filter(|(_, tenant)| owns(&person, tenant, &tenant_owners));
-            context.owned = owned.map(|(name, tenant)| (name.clone(), tenant.clone())).collect();
+            let owned = owned.map(|(name, tenant)| (name.clone(), tenant.clone()));
+            let promoted = self.promoted_owner(&person, &context.configuration).map(by_name);
+            context.owned = owned.chain(promoted).collect();
         }
         if tenant_names.len() > MAX_REFERENCED_TENANTS {
             return Ok(context);
         }
+        let promoted = self.promoted_owner(&person, &context.configuration);
         for name in tenant_names {
             context.referenced.remove(name);
             context.owned.remove(name);
@@ -173,7 +182,11 @@ impl Lookups {
             if context.role == Role::Other && owns(&person, &tenant, &tenant_owners) && !person.is_system() {
                 context.role = Role::CapsuleUser;
             }
-            if context.role == Role::CapsuleUser && owns(&person, &tenant, &tenant_owners) {
+            let is_promoted = promoted.as_ref().is_some_and(|promoted| {
+                promoted.uid() == tenant.uid() && allows_promotion(&context.configuration, &tenant)
+            });
+            let is_owner = is_promoted || owns(&person, &tenant, &tenant_owners);
+            if context.role == Role::CapsuleUser && is_owner {
                 context.owned.insert(name.clone(), tenant.clone());
             }
             context.referenced.insert(name.clone(), tenant);
@@ -181,7 +194,32 @@ impl Lookups {
         Ok(context)
     }
 
-    fn configuration(&self) -> CapsuleConfigurationSpec {
+    /// Returns whether a user owns a Tenant by its spec or by a `TenantOwner`.
+    pub(super) fn owns(&self, user: &UserInfo, tenant: &Tenant) -> bool {
+        let person = Requester::of(user);
+        owns(&person, tenant, &self.owners.tenant_owners(&person))
+    }
+
+    /// Returns the Tenant that a promoted ServiceAccount owns: that of its namespace.
+    fn promoted_owner(
+        &self,
+        person: &Requester<'_>,
+        configuration: &CapsuleConfigurationSpec,
+    ) -> Option<Arc<Tenant>> {
+        let (namespace, name) = person.account()?;
+        if !self.promoted.contains(namespace, name) {
+            return None;
+        }
+        let namespace = self.namespaces.store().get(&ObjectKey::cluster(namespace))?;
+        let tenants = membership::referenced_tenants(&namespace.metadata);
+        let [tenant] = tenants.as_slice() else { return None };
+        let tenant = self.tenant(tenant)?;
+        let is_member =
+            membership::check_membership(&namespace.metadata, &tenant, &self.manager_namespace).is_ok();
+        (is_member && allows_promotion(configuration, &tenant)).then_some(tenant)
+    }
+
+    pub(super) fn configuration(&self) -> CapsuleConfigurationSpec {
         let found = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
         found.map(|configuration| configuration.spec.clone()).unwrap_or_default()
     }
@@ -229,6 +267,7 @@ impl Relations for CachedRelations<'_> {
 
     fn is_owner(&self) -> bool {
         !self.lookups.owners.owned(self.person, self.tenant_owners).is_empty()
+            || self.lookups.promoted_owner(self.person, self.configuration).is_some()
     }
 
     fn is_member(&self, namespace: &str) -> bool {

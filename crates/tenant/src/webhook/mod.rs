@@ -6,13 +6,21 @@
 //!
 //! ```text
 //! namespaces          assigns new namespaces to Tenants; validates membership and metadata
-//! classes             defaults and validates the classes of Ingresses and PersistentVolumeClaims
+//! ingresses           classes and host names of Ingresses
+//! volume_claims       classes and volumes of PersistentVolumeClaims
+//! pods                images, classes, and metadata of Pods
+//! services            types, external addresses, and keys of Services
 //! service_metadata    sets labels and annotations on Services
+//! promotions          who may promote ServiceAccounts
+//! cordoning           denies changes in cordoned namespaces
 //! managed_objects     denies writes to the objects that the controller manages
 //! shared_quota        enforces the quotas that the namespaces of a Tenant share
 //! admission_policies  ValidatingAdmissionPolicies, which also hold while the manager is down
 //! name_label          sets the label with the name of the Tenant
 //! propagated_values   validates the values that the controller copies to other objects
+//! classes             whether a Tenant allows the class of an object
+//! policy_reader       the compiled policy of the Tenant of a namespace
+//! denial_events       Events about denied requests
 //! lookups             the role and the Tenants of the requesting user
 //! tenant_resolver     the Tenant of a namespace
 //! live_tenants        Tenants from the API server, read at a limited rate
@@ -22,17 +30,25 @@
 
 mod admission_policies;
 mod classes;
+mod cordoning;
+mod denial_events;
+mod ingresses;
 mod live_tenants;
 mod lookups;
 mod managed_objects;
 mod match_conditions;
 mod name_label;
 mod namespaces;
+mod pods;
+mod policy_reader;
+mod promotions;
 mod propagated_values;
 mod rate_limits;
 mod service_metadata;
+mod services;
 mod shared_quota;
 mod tenant_resolver;
+mod volume_claims;
 
 use capsule::api::{names::TENANT_LABEL, v1beta2::Tenant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -58,8 +74,11 @@ pub(crate) fn webhooks() -> Vec<Webhook> {
         .build();
     let namespaces = [namespaces::mutating_webhook(), namespaces::validating_webhook()];
     let managed = [managed_objects::webhook(), shared_quota::webhook()];
-    let classes = classes::webhooks().into_iter().chain([service_metadata::webhook()]);
-    [tenants, name_label::webhook()].into_iter().chain(namespaces).chain(managed).chain(classes).collect()
+    let services = [service_metadata::webhook(), services::webhook()];
+    let content = [ingresses::webhooks(), volume_claims::webhooks(), pods::webhooks(), services];
+    let all =
+        [tenants, name_label::webhook(), cordoning::webhook()].into_iter().chain([promotions::webhook()]);
+    all.chain(namespaces).chain(managed).chain(content.into_iter().flatten()).collect()
 }
 
 /// Selects the namespaces of Tenants.

@@ -1,15 +1,13 @@
 //! Sets the labels and annotations of Services. Kubernetes copies the labels to their
 //! EndpointSlices.
 
-use std::collections::BTreeMap;
-
 use capsule::api::v1beta2::{AdditionalMetadata, Tenant};
 use k8s_openapi::api::core::v1::Service;
 use operator_core::admission::{
     BoxError, CREATE, Caches, Metadata, Mutation, Mutator, Request, UPDATE, Webhook, target,
 };
 
-use super::{in_tenants, tenant_resolver::TenantResolver};
+use super::{in_tenants, pods::extend, tenant_resolver::TenantResolver};
 
 /// Returns the webhook.
 pub(super) fn webhook() -> Webhook {
@@ -55,12 +53,6 @@ fn with_metadata(object: &Metadata, added: &AdditionalMetadata) -> Option<Metada
     extend(&mut changed.metadata.labels, &added.labels);
     extend(&mut changed.metadata.annotations, &added.annotations);
     (changed != *object).then_some(changed)
-}
-
-fn extend(entries: &mut Option<BTreeMap<String, String>>, added: &BTreeMap<String, String>) {
-    if !added.is_empty() {
-        entries.get_or_insert_default().extend(added.clone());
-    }
 }
 
 #[cfg(test)]

@@ -178,9 +178,9 @@ fn denies_deletion_of_protected_tenant() {
 
 #[test]
 fn warns_about_fields_that_are_not_enforced() {
-    let verdict = create(json!({ "cordoned": true, "preventDeletion": true }));
+    let verdict = create(json!({ "deviceClasses": { "allowed": ["gpu"] }, "cordoned": true }));
     assert_eq!(verdict.denial, None);
-    let warning = "spec.cordoned is set, but this version of the manager does not enforce it";
+    let warning = "spec.deviceClasses is set, but this version of the manager does not enforce it";
     assert_eq!(verdict.warnings, [warning]);
 }
 

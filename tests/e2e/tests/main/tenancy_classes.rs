@@ -54,19 +54,6 @@ fn ingress(metadata: Value, class: Option<&str>) -> Value {
 }
 
 impl TestEnv {
-    /// Returns the object as the API server would store it, or its error.
-    async fn dry_run(&self, object: Value) -> Result<Value, String> {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), object.to_string()).unwrap();
-        let manifest = file.path().to_str().unwrap();
-        let answer = self.kubectl(&["create", "--dry-run=server", "--output=json", "-f", manifest]).await;
-        answer.map(|object| serde_json::from_str(&object).unwrap()).map_err(|error| format!("{error:#}"))
-    }
-
-    async fn store(&self, object: Value) {
-        self.cluster.apply_yaml(&object.to_string()).await.unwrap();
-    }
-
     async fn until_classes(&self, names: &[&str]) {
         let has = |tenant: &kube::api::DynamicObject| {
             let storage = &tenant.data["status"]["classes"]["storage"];

@@ -172,7 +172,7 @@ fn converts_every_field_and_annotation_of_v1alpha1() {
             "allowedClasses": { "allowed": ["nginx"] },
             "allowedHostnames": { "allowedRegex": "oil" },
             "hostnameCollisionScope": "Tenant",
-            "allowWildcardHostnames": false,
+            "allowWildcardHostnames": true,
         },
         "containerRegistries": { "allowed": ["quay.io"] },
         "nodeSelector": { "pool": "oil" },

@@ -15,7 +15,7 @@ use operator_core::{
 };
 
 use super::{
-    metadata::initial_metadata,
+    metadata::{initial_metadata, remove_foreign},
     name_rules::{name_without_prefix, provisional_name},
     restoration::{MutatedNamespace, restore},
     tenant_references::TenantReferences,
@@ -100,6 +100,7 @@ fn with_tenant(mut namespace: Namespace, tenant: &Tenant) -> Namespace {
     if TenantReferences::of(&namespace.metadata).owner_references.is_empty() {
         namespace.owner_references_mut().push(reference(tenant));
     }
+    remove_foreign(tenant, &mut namespace.metadata);
     namespace
 }
 

@@ -15,7 +15,7 @@ use operator_core::admission::Denial;
 
 use super::name_rules::provisional_name;
 use crate::{
-    namespace_metadata,
+    namespace_metadata::{self, foreign_metadata},
     plan::{last_applied_metadata, unmanaged_labels},
 };
 
@@ -85,10 +85,23 @@ fn name_independent(name: &str, of: impl Fn(&str) -> Metadata) -> Metadata {
 }
 
 /// Returns the metadata that the controller would set on a namespace with this metadata.
-fn desired(tenant: &Tenant, metadata: &ObjectMeta) -> Metadata {
+pub(super) fn desired(tenant: &Tenant, metadata: &ObjectMeta) -> Metadata {
     let labels = unmanaged_labels(metadata, &last_applied_metadata(tenant, metadata));
     let name = metadata.name.as_deref().unwrap_or_default();
     namespace_metadata::desired_metadata(&tenant.name_any(), &tenant.spec, name, &labels).0
+}
+
+/// Removes the labels and annotations that the Tenant does not set, if it allows only its own.
+/// Returns whether something was removed.
+pub(super) fn remove_foreign(tenant: &Tenant, metadata: &mut ObjectMeta) -> bool {
+    let foreign = foreign_metadata(&tenant.spec, metadata, &desired(tenant, metadata));
+    let both = [(&mut metadata.labels, &foreign.labels), (&mut metadata.annotations, &foreign.annotations)];
+    for (present, foreign) in both {
+        if let Some(present) = present {
+            present.retain(|key, _| !foreign.contains_key(key));
+        }
+    }
+    foreign != Metadata::default()
 }
 
 /// Checks that an owner does not change metadata that the Tenant manages, or reserved keys. Owners

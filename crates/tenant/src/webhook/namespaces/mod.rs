@@ -3,27 +3,19 @@
 
 mod assignment;
 mod metadata;
+mod metadata_policy;
 mod name_rules;
 mod quota_reservations;
 mod restoration;
 mod tenant_references;
 mod validate;
 
-use std::time::Duration;
-
 use capsule::membership;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Resource, ResourceExt};
-use operator_core::{
-    admission::{
-        BoxError, CREATE, Caches, DELETE, Denial, Mutation, Mutator, Operation, Request, UPDATE, Validator,
-        Verdict, Webhook, target,
-    },
-    events::Events,
-    fence,
-    rate_limit::Rate,
+use operator_core::admission::{
+    BoxError, CREATE, Caches, DELETE, Denial, Mutation, Mutator, Operation, Request, UPDATE, Validator,
+    Verdict, Webhook, target,
 };
-use parking_lot::Mutex;
 
 use self::{
     assignment::assign,
@@ -32,16 +24,11 @@ use self::{
     validate::{Admission, validate},
 };
 use super::{
+    denial_events::DenialEvents,
     lookups::{AdmissionContext, Lookups},
     match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_MASTERS_WITHOUT_TENANT, EXCLUDE_SYSTEM_USERS},
-    rate_limits::KeyedBuckets,
 };
 use crate::reasons::NAMESPACE_DENIED;
-
-/// Rate limit for Events about denials, for each Tenant.
-const EVENTS_PER_TENANT: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
-/// Rate limit for Events about denials, for all Tenants together.
-const EVENTS_TOTAL: Rate = Rate { burst: 100, interval: Duration::from_secs(1) };
 
 /// Returns the webhook that assigns a new namespace to its Tenant, and that restores the label,
 /// owner reference, and metadata of the Tenant when an update removes them.
@@ -102,8 +89,7 @@ impl Mutator for NamespaceMutator {
 struct NamespaceValidator {
     lookups: Lookups,
     reservations: QuotaReservations,
-    events: Events,
-    event_limits: Mutex<KeyedBuckets<String>>,
+    denials: DenialEvents,
 }
 
 impl Validator for NamespaceValidator {
@@ -111,12 +97,10 @@ impl Validator for NamespaceValidator {
 
     fn build(caches: &mut Caches<'_>) -> Self {
         let lookups = Lookups::build(caches);
-        let event_limits = Mutex::new(KeyedBuckets::new(EVENTS_PER_TENANT, EVENTS_TOTAL));
         Self {
             reservations: QuotaReservations::build(caches, &lookups),
-            events: caches.events(),
+            denials: DenialEvents::build(caches),
             lookups,
-            event_limits,
         }
     }
 
@@ -152,17 +136,13 @@ impl Validator for NamespaceValidator {
 
 impl NamespaceValidator {
     /// Records the denial as an Event on each Tenant that the request references, or else on the
-    /// only Tenant that the user owns. Every client that reaches the webhook port can cause
-    /// denials, so the Events are rate limited.
+    /// only Tenant that the user owns.
     fn record_denial(&self, context: &AdmissionContext, denial: &Denial) {
         let named: Vec<_> = context.referenced.values().collect();
         let only = context.owned.values().take(usize::from(named.is_empty() && context.owned.len() == 1));
+        let note = format!("denied request of {}: {}", context.user, denial.message);
         for tenant in named.into_iter().chain(only) {
-            if !self.event_limits.lock().take(tenant.name_any(), fence::now()) {
-                continue;
-            }
-            let note = format!("denied request of {}: {}", context.user, denial.message);
-            self.events.warning(tenant.object_ref(&()), NAMESPACE_DENIED, "Admission", &note);
+            self.denials.record_on_tenant(tenant, NAMESPACE_DENIED, "Admission", &note);
         }
     }
 }

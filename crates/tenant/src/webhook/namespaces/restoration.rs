@@ -14,7 +14,10 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::O
 use kube::ResourceExt;
 use operator_core::{kind::uid, owner::refers_to};
 
-use super::{metadata::restore_metadata, tenant_references::TenantReferences};
+use super::{
+    metadata::{remove_foreign, restore_metadata},
+    tenant_references::TenantReferences,
+};
 use crate::webhook::lookups::AdmissionContext;
 
 /// A namespace as changed by the webhook.
@@ -56,7 +59,8 @@ pub(super) fn restore(
             tenant.name_any()
         ));
     }
-    (!mutated.warnings.is_empty()).then_some(mutated)
+    let is_reduced = remove_foreign(tenant, &mut mutated.namespace.metadata);
+    (is_reduced || !mutated.warnings.is_empty()).then_some(mutated)
 }
 
 /// Returns the Tenant of a namespace if the user is an administrator or owns the Tenant.

@@ -16,7 +16,7 @@ use operator_core::{
 
 use super::{
     assignment::{choose_tenant, not_owned},
-    metadata, name_rules,
+    metadata, metadata_policy, name_rules,
     tenant_references::TenantReferences,
 };
 use crate::webhook::lookups::AdmissionContext;
@@ -65,15 +65,22 @@ impl NamespaceReview<'_> {
             (_, true) => Ok(Admission::Allowed),
             (Role::Other, _) => Err(self.not_permitted(new)),
             (Role::CapsuleUser, _) => self.create_as_owner(new),
-            (Role::Administrator | Role::Manager, _) => self.join(self.tenant_of(new)?),
+            (Role::Administrator | Role::Manager, _) => {
+                let tenant = self.tenant_of(new)?;
+                metadata_policy::check_required(tenant, None, new)?;
+                self.join(tenant)
+            }
         }
     }
 
     fn create_as_owner(&self, new: &ObjectMeta) -> Result<Admission, Denial> {
         let tenant = self.owned_tenant_of(new)?;
+        self.check_cordon(tenant)?;
         name_rules::check(self.name, tenant, &self.context.configuration)?;
         metadata::check(tenant, None, new)?;
         metadata::check_initial_metadata(tenant, new)?;
+        metadata_policy::check_forbidden(tenant, None, new)?;
+        metadata_policy::check_required(tenant, None, new)?;
         self.join(tenant)
     }
 
@@ -82,8 +89,19 @@ impl NamespaceReview<'_> {
             return self.change_membership(old, new);
         }
         match (self.context.role, self.tenant_of(old)) {
-            (Role::CapsuleUser, _) => metadata::check(self.owned_tenant_of(old)?, Some(old), new)?,
+            (Role::CapsuleUser, _) => {
+                let tenant = self.owned_tenant_of(old)?;
+                self.check_cordon(tenant)?;
+                metadata::check(tenant, Some(old), new)?;
+                metadata_policy::check_forbidden(tenant, Some(old), new)?;
+            }
             (Role::Other, Ok(tenant)) => metadata::check_managed(tenant, old, new)?,
+            _ => {}
+        }
+        match self.tenant_of(old) {
+            Ok(tenant) if self.context.role != Role::Manager => {
+                metadata_policy::check_required(tenant, Some(old), new)?;
+            }
             _ => {}
         }
         Ok(Admission::Allowed)
@@ -106,9 +124,19 @@ impl NamespaceReview<'_> {
 
     fn delete(&self, old: &ObjectMeta) -> Result<Admission, Denial> {
         if self.context.role == Role::CapsuleUser {
-            self.owned_tenant_of(old)?;
+            self.check_cordon(self.owned_tenant_of(old)?)?;
         }
         Ok(Admission::Allowed)
+    }
+
+    fn check_cordon(&self, tenant: &Tenant) -> Result<(), Denial> {
+        if !tenant.spec.cordoned {
+            return Ok(());
+        }
+        let name = tenant.name_any();
+        Err(self.denial(&format!(
+            "Tenant {name} is cordoned, so its users cannot change anything; ask an administrator to uncordon it"
+        )))
     }
 
     /// Returns the Tenant of the namespace, whether or not the user owns it.

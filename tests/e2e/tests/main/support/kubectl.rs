@@ -51,6 +51,20 @@ impl TestEnv {
         .unwrap();
     }
 
+    /// Returns the object as the API server would store it, or its error.
+    pub(crate) async fn dry_run(&self, object: Value) -> Result<Value, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        let manifest = file.path().to_str().unwrap();
+        let answer = self.kubectl(&["create", "--dry-run=server", "--output=json", "-f", manifest]).await;
+        answer.map(|object| serde_json::from_str(&object).unwrap()).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Applies an object.
+    pub(crate) async fn store(&self, object: Value) {
+        self.cluster.apply_yaml(&object.to_string()).await.unwrap();
+    }
+
     /// Creates a namespace as an administrator and assigns it to a Tenant.
     pub(crate) async fn join(&self, tenant: &str, namespace: &str) {
         let uid = self.read(&["get", "tenant", tenant]).await["metadata"]["uid"].clone();

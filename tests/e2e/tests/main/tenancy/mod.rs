@@ -9,6 +9,7 @@ mod denial_flood;
 mod managed_objects;
 mod manager_outage;
 mod namespace_takeover;
+mod policies;
 mod quota;
 mod subjects;
 mod vulnerabilities;
@@ -79,8 +80,10 @@ async fn permit(env: &TestEnv) {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "anything" },
         "rules": [
             { "apiGroups": [""], "resources": ["namespaces", "namespaces/status", "namespaces/finalize", "limitranges",
-                "resourcequotas", "resourcequotas/status"], "verbs": ["*"] },
-            { "apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["*"] },
+                "resourcequotas", "resourcequotas/status", "configmaps", "pods", "pods/exec", "pods/eviction", "serviceaccounts"],
+                "verbs": ["*"] },
+            { "apiGroups": ["apps"], "resources": ["deployments", "deployments/scale"], "verbs": ["*"] },
+            { "apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies", "ingresses"], "verbs": ["*"] },
             { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["*"] },
             { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"] },
         ],

@@ -1,14 +1,14 @@
-//! Labels and annotations of Services that existed before the Tenant defined them.
+//! Labels and annotations of Pods and Services that existed before the Tenant defined them.
 //!
-//! Admission adds the metadata to Services that are created or updated. Existing Services are
+//! Admission adds the metadata to objects that are created or updated. Existing objects are
 //! therefore updated only after a change of the Tenant, and when a namespace joins the Tenant.
 
 use std::sync::Arc;
 
 use capsule::api::v1beta2::{AdditionalMetadata, Metadata, Tenant};
-use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{ListParams, Patch, PatchParams},
     core::ObjectMeta,
 };
@@ -16,19 +16,19 @@ use operator_core::{
     ObjectKey,
     conditions::{READY, is_true},
     error::is_not_found,
-    kind::describe,
+    kind::{Kind, describe},
     write::WriteError,
 };
 use serde_json::Value;
 
 use crate::namespace_metadata;
 
-/// Applies labels and annotations to existing Services.
-pub(crate) struct ServiceMetadata {
+/// Applies labels and annotations to existing objects.
+pub(crate) struct ExistingObjects {
     client: Client,
 }
 
-/// Returns the namespaces whose Services may lack the metadata: all after a change of the spec or a
+/// Returns the namespaces whose objects may lack the metadata: all after a change of the spec or a
 /// failure, otherwise those that are not ready yet.
 pub(crate) fn outdated_namespaces<'n>(
     tenant: &Tenant,
@@ -44,28 +44,28 @@ pub(crate) fn outdated_namespaces<'n>(
     namespaces.iter().filter(|namespace| !is_reconciled || !is_ready(namespace)).collect()
 }
 
-impl ServiceMetadata {
+impl ExistingObjects {
     pub(crate) fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Applies the metadata to the Services of a namespace.
-    pub(crate) async fn apply(
+    /// Applies the metadata to the objects of kind `K` in a namespace.
+    pub(crate) async fn apply<K: Kind>(
         &self,
         desired: &AdditionalMetadata,
         namespace: &str,
     ) -> Result<(), WriteError> {
-        let services = Api::<Service>::namespaced(self.client.clone(), namespace);
+        let api = K::api(self.client.clone(), Some(namespace));
         let failed = |action, name: &str| {
-            let object = describe::<Service>(&ObjectKey::namespaced(namespace, name));
+            let object = describe::<K>(&ObjectKey::namespaced(namespace, name));
             move |source| WriteError::Api { action, object, source }
         };
-        let existing = services.list_metadata(&ListParams::default()).await.map_err(failed("list", "*"))?;
-        for service in existing {
-            let (name, Some(patch)) = (service.name_any(), patch(&service.metadata, desired)) else {
+        let existing = api.list_metadata(&ListParams::default()).await.map_err(failed("list", "*"))?;
+        for object in existing {
+            let (name, Some(patch)) = (object.name_any(), patch(&object.metadata, desired)) else {
                 continue;
             };
-            match services.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            match api.patch_metadata(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Err(error) if !is_not_found(&error) => return Err(failed("update", &name)(error)),
                 _ => {}
             }
@@ -74,7 +74,7 @@ impl ServiceMetadata {
     }
 }
 
-/// Returns the merge patch that applies the metadata, or `None` if nothing changes or the Service
+/// Returns the merge patch that applies the metadata, or `None` if nothing changes or the object
 /// is being deleted.
 fn patch(present: &ObjectMeta, desired: &AdditionalMetadata) -> Option<Value> {
     if present.deletion_timestamp.is_some() {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_updated_everywhere_after_a_change_and_otherwise_in_new_namespaces() {
+    fn objects_are_updated_everywhere_after_a_change_and_otherwise_in_new_namespaces() {
         assert_eq!(outdated(1, "True"), ["oil-1", "oil-2", "oil-3"]);
         assert_eq!(outdated(2, "False"), ["oil-1", "oil-2", "oil-3"]);
         assert_eq!(outdated(2, "True"), ["oil-2", "oil-3"]);

@@ -1,0 +1,203 @@
+//! Host names and paths that several Ingresses use.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use capsule::api::{names::TENANT_LABEL, v1beta2::HostnameCollisionScope};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use operator_core::{
+    ObjectKey,
+    admission::Caches,
+    informer::{Index, Informer, Selection},
+};
+use parking_lot::Mutex;
+
+use super::pending_routes::PendingRoutes;
+use crate::{
+    policies::{
+        Violation,
+        ingresses::{ReviewedIngress, Route},
+    },
+    reasons::INGRESS_HOSTNAME_COLLISION,
+};
+
+/// Finds Ingresses by their routes.
+pub(super) struct Collisions {
+    namespaces: Informer<Namespace>,
+    by_route: Index<ReviewedIngress, RouteKey>,
+    pending: Mutex<PendingRoutes>,
+}
+
+/// Key of an Ingress.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RouteKey {
+    /// It has this route.
+    Exact(Route),
+    /// It has a route that this wildcard covers.
+    CoveredBy(Route),
+}
+
+/// Routes that a request adds.
+#[derive(Clone, Debug)]
+pub(super) struct Review<'r> {
+    /// The Ingress.
+    pub(super) key: ObjectKey,
+    /// Its Tenant.
+    pub(super) tenant: &'r str,
+    /// The scope in which the routes must be unique.
+    pub(super) scope: HostnameCollisionScope,
+    /// The added routes.
+    pub(super) added: BTreeSet<Route>,
+}
+
+/// Returns the keys of an Ingress with these routes.
+pub(super) fn route_keys(routes: &BTreeSet<Route>) -> Vec<RouteKey> {
+    let exact = routes.iter().cloned().map(RouteKey::Exact);
+    exact.chain(routes.iter().filter_map(Route::wildcard).map(RouteKey::CoveredBy)).collect()
+}
+
+impl Review<'_> {
+    /// Returns whether an Ingress of another Tenant, or of none, is in the scope.
+    fn covers(&self, other: &ObjectKey, tenant: Option<&str>) -> bool {
+        if *other == self.key {
+            return false;
+        }
+        match self.scope {
+            HostnameCollisionScope::Cluster => tenant.is_some(),
+            HostnameCollisionScope::Tenant => tenant == Some(self.tenant),
+            HostnameCollisionScope::Namespace => other.namespace() == self.key.namespace(),
+            HostnameCollisionScope::Disabled => false,
+        }
+    }
+
+    /// Returns the keys of Ingresses that can collide with a route: those with the same route, and
+    /// with the scope Cluster those of other Tenants that it covers or that cover it.
+    fn keys(&self, route: &Route) -> Vec<(RouteKey, bool)> {
+        let exact = (RouteKey::Exact(route.clone()), false);
+        let related = if route.is_wildcard() {
+            Some(RouteKey::CoveredBy(route.clone()))
+        } else {
+            route.wildcard().map(RouteKey::Exact)
+        };
+        let related = related.filter(|_| self.scope == HostnameCollisionScope::Cluster);
+        std::iter::once(exact).chain(related.map(|key| (key, true))).collect()
+    }
+}
+
+impl Collisions {
+    pub(super) fn build(caches: &mut Caches<'_>) -> Self {
+        let ingresses = caches.informer::<ReviewedIngress>(Selection::All);
+        let keys = |ingress: &ReviewedIngress| route_keys(&ingress.routes());
+        Self {
+            namespaces: caches.informer(Selection::All),
+            by_route: ingresses.store().index(keys),
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Checks the added routes, and reserves them unless it is a dry run.
+    pub(super) fn check(&self, review: &Review<'_>, is_dry_run: bool) -> Result<(), Violation> {
+        // Held until the routes are reserved, so that one of several simultaneous requests wins.
+        let mut pending = self.pending.lock();
+        let now = Instant::now();
+        pending.expire(now);
+        for route in &review.added {
+            if self.is_used(review, route, &pending) {
+                return Err(collision(review, route));
+            }
+        }
+        if !is_dry_run && !review.added.is_empty() {
+            pending.reserve(&review.key, review.tenant, &review.added, now)?;
+        }
+        Ok(())
+    }
+
+    fn is_used(&self, review: &Review<'_>, route: &Route, pending: &PendingRoutes) -> bool {
+        let mut keys = review.keys(route).into_iter();
+        keys.any(|(key, only_others)| {
+            let collides = |other: &ObjectKey, tenant: Option<&str>| {
+                review.covers(other, tenant) && !(only_others && tenant == Some(review.tenant))
+            };
+            let stored = self.by_route.get(&key);
+            stored.iter().any(|ingress| {
+                let other = ObjectKey::of(ingress.as_ref());
+                let tenant = self.tenant_of(other.namespace().unwrap_or_default());
+                collides(&other, tenant.as_deref())
+            }) || pending.owners(&key).any(|(other, tenant)| collides(other, Some(tenant)))
+        })
+    }
+
+    fn tenant_of(&self, namespace: &str) -> Option<String> {
+        let found = self.namespaces.store().get(&ObjectKey::cluster(namespace))?;
+        found.labels().get(TENANT_LABEL).cloned()
+    }
+}
+
+/// Returns the denial. It does not name the other Ingress, which can be in another Tenant.
+fn collision(review: &Review<'_>, route: &Route) -> Violation {
+    let scope = match review.scope {
+        HostnameCollisionScope::Cluster => "the Tenants of this cluster".to_owned(),
+        HostnameCollisionScope::Tenant => format!("Tenant {}", review.tenant),
+        HostnameCollisionScope::Namespace | HostnameCollisionScope::Disabled => {
+            format!("namespace {}", review.key.namespace().unwrap_or_default())
+        }
+    };
+    let Route { host, path } = route;
+    let host = if host.is_empty() { "any host".to_owned() } else { format!("host {host}") };
+    let message = format!(
+        "spec.rules[].host: another Ingress in {scope} already uses {host} with path {path}; use another host or path"
+    );
+    Violation::new(INGRESS_HOSTNAME_COLLISION, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(host: &str) -> Route {
+        Route { host: host.to_owned(), path: "/".to_owned() }
+    }
+
+    fn review(scope: HostnameCollisionScope) -> Review<'static> {
+        let key = ObjectKey::namespaced("oil-dev", "web");
+        Review { key, tenant: "oil", scope, added: [route("a.example")].into() }
+    }
+
+    #[test]
+    fn scope_determines_which_ingresses_collide() {
+        let (same, sibling, member, foreign, outside) = (
+            (ObjectKey::namespaced("oil-dev", "web"), Some("oil")),
+            (ObjectKey::namespaced("oil-dev", "other"), Some("oil")),
+            (ObjectKey::namespaced("oil-prod", "web"), Some("oil")),
+            (ObjectKey::namespaced("gas", "web"), Some("gas")),
+            (ObjectKey::namespaced("default", "web"), None),
+        );
+        let all = [same, sibling, member, foreign, outside];
+        for (scope, expected) in [
+            (HostnameCollisionScope::Cluster, [false, true, true, true, false]),
+            (HostnameCollisionScope::Tenant, [false, true, true, false, false]),
+            (HostnameCollisionScope::Namespace, [false, true, false, false, false]),
+            (HostnameCollisionScope::Disabled, [false; 5]),
+        ] {
+            let found = all.clone().map(|(key, tenant)| review(scope).covers(&key, tenant));
+            assert_eq!(found, expected, "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn wildcards_collide_only_with_cluster_scope() {
+        let keys = |scope, host: &str| review(scope).keys(&route(host));
+        let exact = |host: &str| RouteKey::Exact(route(host));
+        let cluster = HostnameCollisionScope::Cluster;
+        assert_eq!(keys(cluster, "a.example"), [(exact("a.example"), false), (exact("*.example"), true)]);
+        assert_eq!(
+            keys(cluster, "*.example"),
+            [(exact("*.example"), false), (RouteKey::CoveredBy(route("*.example")), true)]
+        );
+        assert_eq!(keys(HostnameCollisionScope::Tenant, "*.example"), [(exact("*.example"), false)]);
+        assert_eq!(keys(cluster, ""), [(exact(""), false)]);
+        let routes = [route("*.b"), route("a.b")].into();
+        let expected = [exact("*.b"), exact("a.b"), RouteKey::CoveredBy(route("*.b"))];
+        assert_eq!(route_keys(&routes), expected);
+    }
+}
