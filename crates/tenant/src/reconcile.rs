@@ -153,7 +153,9 @@ impl Controller for TenantController {
             // Required for `blockOwnerDeletion` if OwnerReferencesPermissionEnforcement is enabled.
             rule::<Tenant>(UPDATE).subresource("finalizers"),
             rule::<TenantOwner>(LIST | WATCH),
-            rule::<CapsuleConfiguration>(LIST | WATCH),
+            rule::<CapsuleConfiguration>(GET | LIST | WATCH),
+            // Admission reserves host names of Ingresses.
+            rule::<CapsuleConfiguration>(UPDATE).subresource("status"),
             // Promoted ServiceAccounts own Tenants.
             rule::<ServiceAccount>(LIST | WATCH),
             rule::<Namespace>(LIST | WATCH | PATCH | DELETE),

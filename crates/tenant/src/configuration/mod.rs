@@ -164,7 +164,8 @@ impl Controller for ConfigurationController {
         Self {
             cluster_roles: RbacObjects::build(builder),
             bindings: RbacObjects::build(builder),
-            status: builder.status(),
+            // Admission reserves routes.
+            status: builder.status_with_shared_fields(|status| status.route_reservations.clear()),
             owner_status: builder.status_of(&owners, |_| {}, |_| configuration_if(true)),
             tenants,
             owners,

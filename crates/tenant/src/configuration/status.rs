@@ -38,7 +38,14 @@ pub(super) fn status(
         failure => NewCondition::is_false(READY, FAILED, failure),
     };
     let status = status_with(configuration, &[ready, fields_enforced(&configuration.spec)], now);
-    CapsuleConfigurationStatus { users: report.users.clone(), tenants: report.tenants.clone(), ..status }
+    let before = configuration.status.as_ref();
+    CapsuleConfigurationStatus {
+        users: report.users.clone(),
+        tenants: report.tenants.clone(),
+        // Admission writes these.
+        route_reservations: before.map(|status| status.route_reservations.clone()).unwrap_or_default(),
+        ..status
+    }
 }
 
 /// Returns the status of a configuration with another name, which has no effect.
@@ -56,9 +63,7 @@ pub(super) fn ineffective_status(
 /// Returns the condition for the fields that are set and not enforced.
 fn fields_enforced(spec: &CapsuleConfigurationSpec) -> NewCondition {
     let fields = [
-        ("spec.allowServiceAccountPromotion", spec.allow_service_account_promotion),
         ("spec.nodeMetadata", spec.node_metadata.as_ref().is_some_and(restricts_nodes)),
-        ("spec.rbac.administrationClusterRoles", !spec.administrators.is_empty()),
         ("spec.impersonation", spec.impersonation.as_ref().is_some_and(impersonates)),
     ];
     let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
@@ -167,8 +172,9 @@ mod tests {
             find(&found.conditions, "FieldsEnforced").unwrap().message.clone()
         };
         assert_eq!(message(&configuration), "every field that is set is enforced");
-        configuration.spec.allow_service_account_promotion = true;
-        assert!(message(&configuration).ends_with(": spec.allowServiceAccountPromotion"));
+        configuration.spec.node_metadata =
+            Some(serde_json::from_value(json!({ "forbiddenLabels": { "denied": ["pool"] } })).unwrap());
+        assert!(message(&configuration).ends_with(": spec.nodeMetadata"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use capsule::{
-    api::v1beta2::{HostnameCollisionScope, Tenant},
+    api::v1beta2::{HostnameCollisionScope, Route, Tenant},
     name_filter::NameFilter,
 };
 use k8s_openapi::{api::networking::v1::Ingress, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -64,28 +64,12 @@ struct Tls {
     hosts: Vec<String>,
 }
 
-/// A host name and a path, for which an Ingress routes requests.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Route {
-    /// Host name in lower case. Empty for all hosts.
-    pub(crate) host: String,
-    /// Path. `/` if the Ingress has none.
-    pub(crate) path: String,
-}
-
-impl Route {
-    /// Returns the wildcard that covers the host, and the path. Returns `None` for a wildcard and
-    /// for a host without a parent domain. A wildcard covers exactly one label.
-    pub(crate) fn wildcard(&self) -> Option<Self> {
-        let (label, domain) = self.host.split_once('.')?;
-        let is_covered = label != "*" && !label.is_empty() && !domain.is_empty();
-        is_covered.then(|| Self { host: format!("*.{domain}"), path: self.path.clone() })
-    }
-
-    /// Returns whether the host is a wildcard.
-    pub(crate) fn is_wildcard(&self) -> bool {
-        self.host.starts_with('*')
-    }
+/// Returns the wildcard that covers the host of a route. Returns `None` for a wildcard and for a
+/// host without a parent domain. A wildcard covers exactly one label.
+pub(crate) fn wildcard(route: &Route) -> Option<Route> {
+    let (label, domain) = route.host.split_once('.')?;
+    let is_covered = label != "*" && !label.is_empty() && !domain.is_empty();
+    is_covered.then(|| Route { host: format!("*.{domain}"), path: route.path.clone() })
 }
 
 impl ReviewedIngress {
@@ -274,9 +258,9 @@ mod tests {
         .routes();
         let expected = [route("", "/b"), route("a.example", "/"), route("a.example", "/a")];
         assert_eq!(found, expected.into());
-        assert_eq!(route("a.b.c", "/").wildcard(), Some(route("*.b.c", "/")));
+        assert_eq!(wildcard(&route("a.b.c", "/")), Some(route("*.b.c", "/")));
         for uncovered in ["*.b.c", "localhost", "", "a."] {
-            assert_eq!(route(uncovered, "/").wildcard(), None, "{uncovered}");
+            assert_eq!(wildcard(&route(uncovered, "/")), None, "{uncovered}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `CapsuleConfiguration`: settings for all Tenants.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -238,11 +238,48 @@ pub struct CapsuleConfigurationStatus {
     #[serde(default)]
     pub tenants: Vec<String>,
 
+    /// routeReservations reserves host names and paths for Ingresses that are being created, so that
+    /// one of several simultaneous Ingresses wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub route_reservations: Vec<RouteReservation>,
+
     /// conditions contains the conditions of the configuration. Ready reports whether it is in
     /// effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// RouteReservation reserves host names and paths for an Ingress until the caches of all replicas
+/// contain it.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteReservation {
+    /// namespace is the namespace of the Ingress.
+    pub namespace: String,
+
+    /// name is the name of the Ingress.
+    pub name: String,
+
+    /// tenant is the Tenant of the namespace.
+    pub tenant: String,
+
+    /// routes lists the reserved host names and paths.
+    pub routes: Vec<Route>,
+
+    /// until is when the reservation expires.
+    pub until: Time,
+}
+
+/// Route is a host name and a path for which an Ingress routes requests.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Route {
+    /// host is the host name in lower case. It is empty for all hosts.
+    pub host: String,
+
+    /// path is the path, or `/` if the Ingress has none.
+    pub path: String,
 }
 
 impl CapsuleConfigurationSpec {

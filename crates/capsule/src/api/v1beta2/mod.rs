@@ -33,7 +33,7 @@ pub use self::owner::default_cluster_roles;
 pub use self::{
     configuration::{
         CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
-        DEFAULT_GROUP, NodeMetadata, RbacConfiguration, UserSpec,
+        DEFAULT_GROUP, NodeMetadata, RbacConfiguration, Route, RouteReservation, UserSpec,
     },
     gateway::GatewayOptions,
     global_resource_quota::{

@@ -1,22 +1,31 @@
 //! Host names and paths that several Ingresses use.
+//!
+//! An Ingress is compared with the cache, and with the reservations in the status of the
+//! configuration. Its own routes are reserved there before it is admitted, by a write that contains
+//! the resource version. One of several simultaneous Ingresses therefore wins, whichever replicas
+//! review them.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{collections::BTreeSet, sync::Arc};
 
-use capsule::api::{names::TENANT_LABEL, v1beta2::HostnameCollisionScope};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt;
+use capsule::api::{
+    names::TENANT_LABEL,
+    v1beta2::{CONFIGURATION_NAME, CapsuleConfiguration, HostnameCollisionScope, Route, RouteReservation},
+};
+use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 use operator_core::{
     ObjectKey,
-    admission::Caches,
-    informer::{Index, Informer, Selection},
+    admission::{BoxError, Caches},
+    error::is_conflict,
+    informer::{Index, Informer, Selection, Subscription},
 };
 use parking_lot::Mutex;
 
-use super::pending_routes::PendingRoutes;
+use super::route_reservations::{DeletedIngresses, ingress, reserves, with_reservation};
 use crate::{
     policies::{
         Violation,
-        ingresses::{ReviewedIngress, Route},
+        ingresses::{ReviewedIngress, wildcard},
     },
     reasons::INGRESS_HOSTNAME_COLLISION,
 };
@@ -24,8 +33,13 @@ use crate::{
 /// Finds Ingresses by their routes.
 pub(super) struct Collisions {
     namespaces: Informer<Namespace>,
+    configurations: Informer<CapsuleConfiguration>,
     by_route: Index<ReviewedIngress, RouteKey>,
-    pending: Mutex<PendingRoutes>,
+    deleted: Arc<Mutex<DeletedIngresses>>,
+    writer: Client,
+    /// Reviews of one process run one after the other, so that conflicts come only from others.
+    turn: tokio::sync::Mutex<()>,
+    _subscription: Subscription,
 }
 
 /// Key of an Ingress.
@@ -53,7 +67,7 @@ pub(super) struct Review<'r> {
 /// Returns the keys of an Ingress with these routes.
 pub(super) fn route_keys(routes: &BTreeSet<Route>) -> Vec<RouteKey> {
     let exact = routes.iter().cloned().map(RouteKey::Exact);
-    exact.chain(routes.iter().filter_map(Route::wildcard).map(RouteKey::CoveredBy)).collect()
+    exact.chain(routes.iter().filter_map(wildcard).map(RouteKey::CoveredBy)).collect()
 }
 
 impl Review<'_> {
@@ -74,10 +88,10 @@ impl Review<'_> {
     /// with the scope Cluster those of other Tenants that it covers or that cover it.
     fn keys(&self, route: &Route) -> Vec<(RouteKey, bool)> {
         let exact = (RouteKey::Exact(route.clone()), false);
-        let related = if route.is_wildcard() {
+        let related = if route.host.starts_with('*') {
             Some(RouteKey::CoveredBy(route.clone()))
         } else {
-            route.wildcard().map(RouteKey::Exact)
+            wildcard(route).map(RouteKey::Exact)
         };
         let related = related.filter(|_| self.scope == HostnameCollisionScope::Cluster);
         std::iter::once(exact).chain(related.map(|key| (key, true))).collect()
@@ -88,42 +102,100 @@ impl Collisions {
     pub(super) fn build(caches: &mut Caches<'_>) -> Self {
         let ingresses = caches.informer::<ReviewedIngress>(Selection::All);
         let keys = |ingress: &ReviewedIngress| route_keys(&ingress.routes());
+        let deleted = Arc::<Mutex<DeletedIngresses>>::default();
+        let observed = deleted.clone();
+        let subscription = ingresses.subscribe(move |change| {
+            if change.new.is_none() {
+                observed.lock().insert(change.key.clone(), Timestamp::now());
+            }
+        });
         Self {
             namespaces: caches.informer(Selection::All),
+            configurations: caches.informer(Selection::All),
             by_route: ingresses.store().index(keys),
-            pending: Mutex::default(),
+            deleted,
+            writer: caches.writer(),
+            turn: tokio::sync::Mutex::default(),
+            _subscription: subscription,
         }
     }
 
     /// Checks the added routes, and reserves them unless it is a dry run.
-    pub(super) fn check(&self, review: &Review<'_>, is_dry_run: bool) -> Result<(), Violation> {
-        // Held until the routes are reserved, so that one of several simultaneous requests wins.
-        let mut pending = self.pending.lock();
-        let now = Instant::now();
-        pending.expire(now);
-        for route in &review.added {
-            if self.is_used(review, route, &pending) {
-                return Err(collision(review, route));
+    ///
+    /// # Errors
+    /// Returns an error if there is no configuration, or a request to the API server fails.
+    pub(super) async fn check(
+        &self,
+        review: &Review<'_>,
+        is_dry_run: bool,
+    ) -> Result<Result<(), Violation>, BoxError> {
+        if review.added.is_empty() {
+            return Ok(Ok(()));
+        }
+        let _turn = self.turn.lock().await;
+        let cached = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
+        let mut configuration = match cached {
+            Some(cached) => cached.as_ref().clone(),
+            None => self.live().await?,
+        };
+        // On a conflict, another writer made progress. The timeout of the review ends the loop.
+        loop {
+            let reserved = configuration.status.iter().flat_map(|status| status.route_reservations.clone());
+            let now = Timestamp::now();
+            let valid = self.deleted.lock().valid(&reserved.collect::<Vec<_>>(), now);
+            if let Some(route) = review.added.iter().find(|route| self.is_used(review, route, &valid)) {
+                return Ok(Err(collision(review, route)));
             }
+            if is_dry_run {
+                return Ok(Ok(()));
+            }
+            let next = with_reservation(valid, &review.key, review.tenant, &review.added, now);
+            let Some(next) = next else { return Ok(Err(too_many(review))) };
+            if self.write(configuration, next).await? {
+                return Ok(Ok(()));
+            }
+            configuration = self.live().await?;
         }
-        if !is_dry_run && !review.added.is_empty() {
-            pending.reserve(&review.key, review.tenant, &review.added, now)?;
-        }
-        Ok(())
     }
 
-    fn is_used(&self, review: &Review<'_>, route: &Route, pending: &PendingRoutes) -> bool {
+    async fn live(&self) -> Result<CapsuleConfiguration, BoxError> {
+        Ok(Api::all(self.writer.clone()).get(CONFIGURATION_NAME).await?)
+    }
+
+    /// Writes the reservations. Returns false on a conflict.
+    async fn write(
+        &self,
+        mut configuration: CapsuleConfiguration,
+        reservations: Vec<RouteReservation>,
+    ) -> Result<bool, BoxError> {
+        configuration.status.get_or_insert_default().route_reservations = reservations;
+        let epoch = self.configurations.store().epoch();
+        let api = Api::<CapsuleConfiguration>::all(self.writer.clone());
+        match api.replace_status(CONFIGURATION_NAME, &PostParams::default(), &configuration).await {
+            Ok(mut written) => {
+                written.metadata.managed_fields = None;
+                self.configurations.record_write(epoch, written);
+                Ok(true)
+            }
+            Err(error) if is_conflict(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn is_used(&self, review: &Review<'_>, route: &Route, reserved: &[RouteReservation]) -> bool {
         let mut keys = review.keys(route).into_iter();
         keys.any(|(key, only_others)| {
             let collides = |other: &ObjectKey, tenant: Option<&str>| {
                 review.covers(other, tenant) && !(only_others && tenant == Some(review.tenant))
             };
             let stored = self.by_route.get(&key);
-            stored.iter().any(|ingress| {
-                let other = ObjectKey::of(ingress.as_ref());
+            let mut stored = stored.iter().map(|ingress| ObjectKey::of(ingress.as_ref()));
+            let is_stored = stored.any(|other| {
                 let tenant = self.tenant_of(other.namespace().unwrap_or_default());
                 collides(&other, tenant.as_deref())
-            }) || pending.owners(&key).any(|(other, tenant)| collides(other, Some(tenant)))
+            });
+            let mut reserved = reserved.iter().filter(|reservation| reserves(reservation, &key));
+            is_stored || reserved.any(|one| collides(&ingress(one), Some(&one.tenant)))
         })
     }
 
@@ -146,6 +218,14 @@ fn collision(review: &Review<'_>, route: &Route) -> Violation {
     let host = if host.is_empty() { "any host".to_owned() } else { format!("host {host}") };
     let message = format!(
         "spec.rules[].host: another Ingress in {scope} already uses {host} with path {path}; use another host or path"
+    );
+    Violation::new(INGRESS_HOSTNAME_COLLISION, message)
+}
+
+fn too_many(review: &Review<'_>) -> Violation {
+    let message = format!(
+        "spec.rules[].host: too many host names of Ingress {} are new in this moment; try again in some seconds",
+        review.key
     );
     Violation::new(INGRESS_HOSTNAME_COLLISION, message)
 }

@@ -1,7 +1,7 @@
 //! IngressClasses and host names of Ingresses.
 
 mod collisions;
-mod pending_routes;
+mod route_reservations;
 
 use capsule::{api::v1beta2::HostnameCollisionScope, class_filter::ClassFilters};
 use k8s_openapi::api::networking::v1::IngressClass;
@@ -120,7 +120,7 @@ impl Validator for IngressValidator {
             .and_then(|()| policy.check_hosts(old, ingress))
             .and_then(|()| policy.check_wildcards(old, ingress));
         if checked.is_ok() {
-            checked = self.check_collisions(request, &tenant.name_any(), &policy, ingress);
+            checked = self.check_collisions(request, &tenant.name_any(), &policy, ingress).await?;
         }
         Ok(self.denials.verdict(request, &tenant, checked))
     }
@@ -129,21 +129,21 @@ impl Validator for IngressValidator {
 impl IngressValidator {
     /// Checks that no other Ingress in the scope has one of the added routes, and reserves them
     /// until the cache contains the Ingress. Last, because a denied Ingress must reserve nothing.
-    fn check_collisions(
+    async fn check_collisions(
         &self,
         request: &Request<ReviewedIngress>,
         tenant: &str,
         policy: &IngressPolicy,
         ingress: &ReviewedIngress,
-    ) -> Result<(), Violation> {
+    ) -> Result<Result<(), Violation>, BoxError> {
         if policy.collision_scope == HostnameCollisionScope::Disabled {
-            return Ok(());
+            return Ok(Ok(()));
         }
         let before = request.old.as_ref().map(ReviewedIngress::routes).unwrap_or_default();
         let added = ingress.routes().difference(&before).cloned().collect();
         let key =
             ObjectKey::namespaced(request.namespace.as_deref().unwrap_or_default(), &ingress.name_any());
         let review = Review { key, tenant, scope: policy.collision_scope, added };
-        self.collisions.check(&review, request.dry_run)
+        self.collisions.check(&review, request.dry_run).await
     }
 }

@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{create_tenant, object, shared_env};
+use super::{Subject, create_tenant, object, shared_env};
 use crate::support::TestEnv;
 
 fn ingress(namespace: &str, name: &str, routes: &[(&str, &str)]) -> Value {
@@ -116,24 +116,32 @@ async fn wildcards_collide_with_names_of_other_tenants() {
     env.assert_denied(&ingress(&other, "web", &[("b.wide.io", "/")]), "already uses host b.wide.io").await;
 }
 
-/// Two Tenants request the same host at the same moment.
+/// Two Tenants request the same host at the same moment, and different managers review them.
 #[tokio::test]
 async fn one_of_two_simultaneous_ingresses_wins() {
     let env = shared_env().await;
-    let [first, _, other] = two_tenants(env, "collrace", "Cluster").await;
+    let [first, second, _] = two_tenants(env, "collrace", "Cluster").await;
+    let other = "collrace-two-b";
+    Subject::user("owner-of-collrace-two").create(env, other).await.unwrap();
+    env.until_tenant_ready("collrace-two", 2).await;
     let client = env.cluster.client().await.unwrap();
-    let apis = [&first, &other].map(|namespace| Api::<Ingress>::namespaced(client.clone(), namespace));
-    for round in 0..20 {
+    for (round, (one, two)) in [(&first, other), (&second, other)].repeat(15).into_iter().enumerate() {
         let host = format!("race-{round}.example");
-        let [one, two] = [&first, &other]
-            .map(|namespace| serde_json::from_value(ingress(namespace, "race", &[(&host, "/")])).unwrap());
-        let params = PostParams::default();
-        let (one, two) = tokio::join!(apis[0].create(&params, &one), apis[1].create(&params, &two));
-        assert!(one.is_ok() != two.is_ok(), "{host}: {one:?} {two:?}");
-        let denied = one.err().or_else(|| two.err()).unwrap().to_string();
-        assert!(denied.contains("already uses host"), "{denied}");
-        for api in &apis {
-            let _ = api.delete("race", &DeleteParams::default()).await;
-        }
+        let create = async |namespace: &str| {
+            let ingress = ingress(namespace, "race", &[(&host, "/")]);
+            let api = Api::<Ingress>::namespaced(client.clone(), namespace);
+            api.create(&PostParams::default(), &serde_json::from_value(ingress).unwrap()).await
+        };
+        let (created, denied) = match tokio::join!(create(one), create(two)) {
+            (Ok(_), Err(denied)) => (one.as_str(), denied),
+            (Err(denied), Ok(_)) => (two, denied),
+            other => panic!("{host}: {other:?}"),
+        };
+        assert!(denied.to_string().contains("already uses host"), "{denied}");
+        // The host is free again as soon as the managers observe the deletion.
+        let api = Api::<Ingress>::namespaced(client.clone(), created);
+        api.delete("race", &DeleteParams::default()).await.unwrap();
+        let free = ingress(if created == two { one } else { two }, "probe", &[(&host, "/")]);
+        env.until_admitted(&free).await;
     }
 }
