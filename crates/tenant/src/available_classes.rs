@@ -44,6 +44,21 @@ impl ClusterClasses {
     }
 }
 
+impl ClusterClasses {
+    /// Returns a warning if the default PriorityClass of a Tenant does not exist. Pods without class
+    /// are then denied.
+    pub(crate) fn missing_default(&self, tenant: &Tenant) -> Option<String> {
+        let list = tenant.spec.priority_classes.as_ref()?;
+        let default = list.default.as_deref().filter(|default| !default.is_empty())?;
+        let exists = self.priority.store().get(&ObjectKey::cluster(default)).is_some();
+        (!exists).then(|| {
+            format!(
+                "spec.priorityClasses.default: PriorityClass {default:?} does not exist, so Pods without a class are denied"
+            )
+        })
+    }
+}
+
 /// The list of a Tenant for the classes of one kind.
 type ListOf = fn(&TenantSpec) -> Option<&DefaultAllowedList>;
 

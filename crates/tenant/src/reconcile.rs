@@ -371,6 +371,7 @@ impl TenantController {
         failures.extend(self.update_existing(tenant, &members).await);
         failures.extend(self.volumes.label(tenant, &members).await);
         let classes = self.classes.available(tenant);
+        let warnings = warnings.into_iter().chain(self.classes.missing_default(tenant)).collect();
         let failures = failures.sorted();
         Report { owners, members, metadata, failures, warnings, classes, ..Report::default() }
     }

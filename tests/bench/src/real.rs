@@ -31,7 +31,7 @@ use manager::NAMESPACE;
 use crate::{
     TIMEOUT, figures,
     requests::{manager_requests, wait_until_idle},
-    reviews::{CONCURRENCY, SEQUENTIAL, authority, review, sample, send},
+    reviews::{CONCURRENCY, PATH, SEQUENTIAL, authority, review, sample, send},
 };
 
 #[derive(Args)]
@@ -123,16 +123,16 @@ impl Real {
         let through_service = connect(SocketAddr::new(address.parse()?, 443)).await?;
         let review = review()?;
         for (way, sender) in [("Pod", &direct), ("Service", &through_service)] {
-            send(sender, &review, SEQUENTIAL, CONCURRENCY).await?;
+            send(sender, PATH, &review, SEQUENTIAL, CONCURRENCY).await?;
             print_latency(
                 &format!("review by the address of the {way}"),
-                send(sender, &review, SEQUENTIAL, 1).await?,
+                send(sender, PATH, &review, SEQUENTIAL, 1).await?,
             );
         }
         print_latency("dry run of a Tenant by the API server", dry_runs(client).await?);
 
         let (spent, began) = (replica.usage.cpu()?, Instant::now());
-        send(&direct, &review, self.load_reviews, CONCURRENCY).await?;
+        send(&direct, PATH, &review, self.load_reviews, CONCURRENCY).await?;
         let (spent, took) = (replica.usage.cpu()?.saturating_sub(spent), began.elapsed());
         let count = figures::count(self.load_reviews);
         figures::print("reviews under load, per second", count / took.as_secs_f64(), "reviews");

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use capsule::Tenant;
 use clap::Args;
 use cluster::{Cluster, Options, program::workspace, usage::cpu, wait::eventually};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -37,7 +38,9 @@ pub(crate) const SEQUENTIAL: usize = 2000;
 /// Histogram bound for the duration of a review inside the manager, in seconds.
 const BOUND: &str = "0.002";
 /// Path of the webhook for Tenants.
-const PATH: &str = "/tenant/tenants";
+pub(crate) const PATH: &str = "/tenant/tenants";
+/// Namespace of the Pods in reviews.
+const POD_NAMESPACE: &str = "bench-dev";
 
 impl Reviews {
     pub(crate) async fn run(&self, program: &Path) -> Result<()> {
@@ -57,31 +60,137 @@ impl Reviews {
         })
         .await?;
 
-        let review = review()?;
-        send(&sender, &review, SEQUENTIAL, CONCURRENCY).await?;
-        let (spent, began) = (cpu(running.pid())?, Instant::now());
-        send(&sender, &review, self.reviews, CONCURRENCY).await?;
-        let count = figures::count(self.reviews);
-        let (spent, took) = (cpu(running.pid())?.saturating_sub(spent), began.elapsed());
-        figures::print("admission reviews, per second of CPU time", count / spent.as_secs_f64(), "reviews");
-        figures::print("admission reviews, per second", count / took.as_secs_f64(), "reviews");
-        let mut times = send(&sender, &review, SEQUENTIAL, 1).await?;
-        times.sort();
-        figures::print(
-            "admission review, latency at the client, median",
-            figures::percentile(&times, 50),
-            "ms",
-        );
-        figures::print(
-            "admission review, latency at the client, 99th percentile",
-            figures::percentile(&times, 99),
-            "ms",
-        );
+        measure(&sender, running.pid(), &Target::tenants()?, self.reviews).await?;
         let within = share_within(&scrape(metrics).await?)?;
         figures::print("reviews within 2 ms, inside the manager", within * 100.0, "%");
+        create_tenant(&cluster).await?;
+        for target in Target::pods() {
+            measure(&sender, running.pid(), &target, self.reviews).await?;
+        }
         running.stop()?;
         cluster.stop()
     }
+}
+
+/// A webhook, and a review for it.
+struct Target {
+    /// What is reviewed, for the figures.
+    name: &'static str,
+    path: &'static str,
+    review: Bytes,
+}
+
+impl Target {
+    fn tenants() -> Result<Self> {
+        Ok(Self { name: "admission", path: PATH, review: review()? })
+    }
+
+    /// Returns the webhooks for Pods in a Tenant with all checks.
+    fn pods() -> [Self; 2] {
+        let review = Bytes::from(pod_review().to_string());
+        [
+            Self { name: "validating Pod", path: "/tenant/pods", review: review.clone() },
+            Self { name: "mutating Pod", path: "/tenant/pod-defaults", review },
+        ]
+    }
+}
+
+async fn measure(sender: &Sender, pid: u32, target: &Target, reviews: usize) -> Result<()> {
+    let Target { name, path, review } = target;
+    send(sender, path, review, SEQUENTIAL, CONCURRENCY).await?;
+    let (spent, began) = (cpu(pid)?, Instant::now());
+    send(sender, path, review, reviews, CONCURRENCY).await?;
+    let count = figures::count(reviews);
+    let (spent, took) = (cpu(pid)?.saturating_sub(spent), began.elapsed());
+    figures::print(
+        &format!("{name} reviews, per second of CPU time"),
+        count / spent.as_secs_f64(),
+        "reviews",
+    );
+    figures::print(&format!("{name} reviews, per second"), count / took.as_secs_f64(), "reviews");
+    let mut times = send(sender, path, review, SEQUENTIAL, 1).await?;
+    times.sort();
+    for (label, percent) in [("median", 50), ("99th percentile", 99)] {
+        let figure = format!("{name} review, latency at the client, {label}");
+        figures::print(&figure, figures::percentile(&times, percent), "ms");
+    }
+    Ok(())
+}
+
+/// Creates a Tenant that uses every check of Pods, and its namespace.
+async fn create_tenant(cluster: &Cluster) -> Result<()> {
+    let spec = json!({
+        "containerRegistries": { "allowed": ["docker.io", "quay.io"], "allowedRegex": "^registry\\.[a-z]+\\.example$" },
+        "imagePullPolicies": ["Always", "IfNotPresent"],
+        "priorityClasses": { "allowed": ["low", "high"], "allowedRegex": "^tenant-" },
+        "runtimeClasses": { "allowed": ["runc"], "default": "runc" },
+        "podOptions": { "additionalMetadata": { "labels": { "team": "oil" }, "annotations": { "cost": "7" } } },
+    });
+    let tenant = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "bench" }, "spec": spec,
+    });
+    cluster.apply_yaml(&tenant.to_string()).await?;
+    let created = Api::<Tenant>::all(cluster.client().await?).get("bench").await?;
+    let reference = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "bench", "uid": created.metadata.uid,
+    });
+    let labels = json!({ "capsule.clastix.io/tenant": "bench" });
+    let metadata = json!({ "name": POD_NAMESPACE, "labels": labels, "ownerReferences": [reference] });
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    cluster.apply_yaml(&namespace.to_string()).await?;
+    Ok(())
+}
+
+/// Returns the review of the creation of a Pod, as the API server sends it for a Deployment.
+fn pod_review() -> Value {
+    let container = |name: &str, image: &str| {
+        json!({
+            "name": name, "image": image, "imagePullPolicy": "IfNotPresent",
+            "ports": [{ "name": "http", "containerPort": 8080, "protocol": "TCP" }],
+            "env": [{ "name": "LEVEL", "value": "info" }, { "name": "REGION", "value": "north" }],
+            "resources": { "limits": { "cpu": "1", "memory": "256Mi" }, "requests": { "cpu": "100m", "memory": "64Mi" } },
+            "volumeMounts": [{ "name": "token", "readOnly": true, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount" }],
+            "readinessProbe": { "httpGet": { "path": "/healthz", "port": "http", "scheme": "HTTP" }, "periodSeconds": 10 },
+            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+        })
+    };
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "generateName": "web-5c689d88bb-", "namespace": POD_NAMESPACE,
+            "labels": { "app": "web", "pod-template-hash": "5c689d88bb" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5c689d88bb", "uid": "1",
+                "controller": true, "blockOwnerDeletion": true }],
+        },
+        "spec": {
+            "initContainers": [container("migrate", "docker.io/library/busybox:1.37")],
+            "containers": [container("web", "quay.io/shop/web:2.1"), container("proxy", "registry.north.example/proxy:1")],
+            "volumes": [{ "name": "token", "projected": { "defaultMode": 420, "sources": [
+                { "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } },
+                { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+            ] } }],
+            "priorityClassName": "tenant-normal", "priority": 100, "runtimeClassName": "runc",
+            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
+            "serviceAccountName": "default", "securityContext": {}, "terminationGracePeriodSeconds": 30,
+        },
+        "status": {},
+    });
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": { "group": "", "version": "v1", "kind": "Pod" },
+            "resource": { "group": "", "version": "v1", "resource": "pods" },
+            "namespace": POD_NAMESPACE,
+            "operation": "CREATE",
+            "userInfo": { "username": "system:serviceaccount:kube-system:replicaset-controller" },
+            "object": pod,
+            "oldObject": null,
+            "dryRun": false,
+            "options": { "apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions" },
+        },
+    })
 }
 
 /// Returns the review of the creation of the sample Tenant.
@@ -121,16 +230,17 @@ pub(crate) async fn authority(cluster: &Cluster) -> Result<Vec<u8>> {
     Ok(bundle.context("the Secret ensemble-certificates has no key ca.crt")?.0)
 }
 
-/// Sends reviews, and returns the duration of each.
+/// Sends reviews to a path, and returns the duration of each.
 pub(crate) async fn send(
     sender: &Sender,
+    path: &str,
     review: &Bytes,
     count: usize,
     concurrency: usize,
 ) -> Result<Vec<Duration>> {
     let send_one = |_| async {
         let began = Instant::now();
-        let request = Request::post(format!("https://127.0.0.1{PATH}"))
+        let request = Request::post(format!("https://127.0.0.1{path}"))
             .header("content-type", "application/json")
             .header("content-length", review.len())
             .body(Full::new(review.clone()))?;

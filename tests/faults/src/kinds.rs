@@ -75,8 +75,17 @@ pub const LEASE: Kind = namespaced("coordination.k8s.io", "v1", "Lease", "leases
 pub const PERSISTENT_VOLUME_CLAIM: Kind =
     namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 
+/// Kubernetes' own.
+pub const PERSISTENT_VOLUME: Kind = Kind {
+    group: "",
+    version: "v1",
+    singular: "PersistentVolume",
+    plural: "persistentvolumes",
+    is_namespaced: false,
+};
+
 /// All observed kinds.
-pub const OBSERVED: [&Kind; 20] = [
+pub const OBSERVED: [&Kind; 21] = [
     &POD_SET,
     &MEMCACHED,
     &NAMESPACE_PLUS,
@@ -97,6 +106,7 @@ pub const OBSERVED: [&Kind; 20] = [
     &SECRET,
     &LEASE,
     &PERSISTENT_VOLUME_CLAIM,
+    &PERSISTENT_VOLUME,
 ];
 
 impl Kind {

@@ -69,15 +69,17 @@ impl DenialEvents {
     }
 }
 
-/// Returns a reference to the object of a request. A new object has no UID, and no name if the API
-/// server generates it.
+/// Returns a reference to the object of a request. A new object has no UID. If the API server
+/// generates its name, the reference has the prefix of the name.
 fn reference<K: Kind>(request: &Request<K>) -> ObjectReference {
+    let prefix = request.new.as_ref().and_then(|object| object.meta().generate_name.as_deref());
+    let prefix = prefix.map(|prefix| prefix.trim_end_matches('-').to_owned());
     let uid = request.old.as_ref().and_then(|object| object.meta().uid.clone());
     ObjectReference {
         api_version: Some(K::api_version(&()).into_owned()),
         kind: Some(K::kind(&()).into_owned()),
         namespace: request.namespace.clone(),
-        name: Some(request.name.clone()).filter(|name| !name.is_empty()),
+        name: Some(request.name.clone()).filter(|name| !name.is_empty()).or(prefix),
         uid,
         ..ObjectReference::default()
     }

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{Goal, ObjectRef, Step, ThirdPartyChange, Workload, hold, strip};
-use crate::kinds::{LIMIT_RANGE, NAMESPACE, RESOURCE_QUOTA, ROLE_BINDING, TENANT};
+use crate::kinds::{
+    LIMIT_RANGE, NAMESPACE, PERSISTENT_VOLUME, RESOURCE_QUOTA, ROLE_BINDING, SERVICE, TENANT,
+};
 
 /// All workloads.
 pub const ALL: &[Workload] = &[
@@ -20,6 +22,8 @@ pub const ALL: &[Workload] = &[
         |run| vec![tenant(run).change(json!({ "cordoned": true }))],
         cordoned,
     ),
+    workload("metadata", with_service, |run| vec![tenant(run).change(service_metadata())], labelled),
+    workload("volume", |run| made(run, 1), |run| vec![volume(run)], volume_labelled),
     workload("leave", |run| made(run, 2), |run| vec![namespace(run, "b").delete()], left),
     workload("recreate", |run| made(run, 0), recreate, |run| has(run, 1)),
     workload("delete", |run| made(run, 1), |run| vec![tenant(run).delete()], gone),
@@ -130,6 +134,42 @@ fn owned(run: &str) -> Vec<Goal> {
 fn cordoned(run: &str) -> Vec<Goal> {
     let mut goals = has(run, 1);
     goals.push(Goal::Has(tenant(run), "/status/state", json!("Cordoned")));
+    let label = "/metadata/labels/projectcapsule.dev~1cordoned";
+    goals.push(Goal::Has(namespace(run, "a"), label, json!("true")));
+    goals
+}
+
+fn service(run: &str) -> ObjectRef {
+    ObjectRef::within(&SERVICE, &format!("{run}-a"), "web")
+}
+
+fn with_service(run: &str) -> Vec<Step> {
+    let create = service(run).with(json!({ "ports": [{ "port": 80 }] }));
+    made(run, 1).into_iter().chain([create]).collect()
+}
+
+fn service_metadata() -> Value {
+    json!({ "serviceOptions": { "additionalMetadata": { "labels": { "team": "oil" } } } })
+}
+
+fn labelled(run: &str) -> Vec<Goal> {
+    let mut goals = has(run, 1);
+    goals.push(Goal::Has(service(run), "/metadata/labels/team", json!("oil")));
+    goals
+}
+
+/// A claim of the Tenant binds a volume.
+fn volume(run: &str) -> Step {
+    ObjectRef::home(&PERSISTENT_VOLUME, run).with(json!({
+        "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "manual",
+        "hostPath": { "path": "/tmp/none" }, "claimRef": { "namespace": format!("{run}-a"), "name": "data" },
+    }))
+}
+
+fn volume_labelled(run: &str) -> Vec<Goal> {
+    let mut goals = has(run, 1);
+    let label = "/metadata/labels/capsule.clastix.io~1tenant";
+    goals.push(Goal::Has(ObjectRef::home(&PERSISTENT_VOLUME, run), label, json!(run)));
     goals
 }
 

@@ -12,7 +12,7 @@ use cluster::wait::eventually;
 use serde_json::{Value, json};
 
 use super::{Subject, shared_env};
-use crate::support::{PATIENCE, TENANT, TestEnv};
+use crate::support::{PATIENCE, TENANT, TestEnv, sample};
 
 /// Creates a Tenant with an owner and a namespace. Returns the owner and the namespace.
 async fn create_tenant(env: &TestEnv, tenant: &str, spec: Value) -> (Subject, String) {
@@ -22,6 +22,16 @@ async fn create_tenant(env: &TestEnv, tenant: &str, spec: Value) -> (Subject, St
     owner.create(env, &namespace).await.unwrap();
     env.until_tenant_ready(tenant, 1).await;
     (owner, namespace)
+}
+
+#[tokio::test]
+async fn sample_uses_only_fields_that_are_enforced() {
+    let env = shared_env().await;
+    env.kubectl(&["apply", "--validate=strict", "-f", &sample("tenancy/tenant-policies")]).await.unwrap();
+    let tenant = env.until_ready(&TENANT, "", "water").await;
+    let conditions = tenant.data["status"]["conditions"].as_array().unwrap();
+    let enforced = conditions.iter().find(|one| one["type"] == "FieldsEnforced").unwrap();
+    assert_eq!(enforced["status"], "True", "{enforced}");
 }
 
 /// Returns an object of a namespace.

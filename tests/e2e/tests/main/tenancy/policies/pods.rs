@@ -8,7 +8,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{create_tenant, object, shared_env};
-use crate::support::TestEnv;
+use crate::support::{TENANT, TestEnv};
 
 fn container(image: &str) -> Value {
     json!({ "name": "main", "image": image, "imagePullPolicy": "Always" })
@@ -135,6 +135,11 @@ async fn priority_classes_are_defaulted_and_validated() {
 
     env.change_tenant("priorities", json!({ "priorityClasses": { "default": "tenant-absent" } })).await;
     env.until_denied(&plain(), "PriorityClass \"tenant-absent\", the default of the Tenant").await;
+    env.until(&TENANT, "", "priorities", "to report the missing class", |tenant| {
+        let conditions = tenant.data["status"]["conditions"].to_string();
+        conditions.contains("PriorityClass \\\"tenant-absent\\\" does not exist")
+    })
+    .await;
     env.change_tenant("priorities", json!({ "priorityClasses": { "default": "tenant-high" } })).await;
     let mut default = priority_class("tenant-global", 7, "none");
     default["globalDefault"] = true.into();
