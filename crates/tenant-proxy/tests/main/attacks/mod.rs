@@ -17,6 +17,7 @@ mod path_and_method;
 mod properties;
 mod query;
 mod settings;
+mod stale_caches;
 mod switched;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -27,7 +28,10 @@ use parking_lot::Mutex;
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use tempfile::TempDir;
 use tenant_proxy::{flags::Flags, run};
-use tokio::{io::AsyncWriteExt, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    time::{self, timeout},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::upstream::{Objects, Recorded, Upstream};
@@ -108,6 +112,13 @@ async fn start_before(objects: Objects, flags: &[&str]) -> Setup {
         _files: files,
         _stop: stop.drop_guard(),
     }
+}
+
+/// Lets time pass at once, for the proxy too. What takes time in between, such as a request, goes on afterwards.
+async fn advance(by: Duration) {
+    time::pause();
+    time::advance(by).await;
+    time::resume();
 }
 
 /// Returns whether a request is one of a view.
