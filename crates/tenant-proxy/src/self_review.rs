@@ -59,6 +59,12 @@ pub fn view_of(review: &Value) -> Option<View> {
     View::new(resource, name)
 }
 
+/// Returns whether the response to an access review allows what it asks for.
+pub fn is_allowed(response: &[u8]) -> bool {
+    let review = serde_json::from_slice::<Value>(response);
+    review.is_ok_and(|review| review.pointer("/status/allowed") == Some(&Value::Bool(true)))
+}
+
 /// Allows what a review asks for.
 pub fn allow(review: &mut Value) {
     if let Some(status) = review.get_mut("status") {
@@ -142,8 +148,9 @@ mod tests {
     #[test]
     fn review_is_allowed_and_rules_are_added() {
         let mut access = review(false, &Value::Null);
+        assert!(!is_allowed(access.to_string().as_bytes()) && !is_allowed(b"{}") && !is_allowed(b""));
         allow(&mut access);
-        assert_eq!(access["status"]["allowed"], true);
+        assert!(is_allowed(access.to_string().as_bytes()));
         let rules = || {
             let (groups, plurals) = (vec![String::new()], vec!["namespaces".to_owned()]);
             vec![ShownRule { verbs: &["list", "watch"], groups, plurals, names: Vec::new() }]
