@@ -38,7 +38,8 @@ pub fn view_of(review: &Value) -> Option<View> {
     let text = |field: &str| asked.get(field).and_then(Value::as_str).unwrap_or_default();
     let (name, verb) = (text("name"), text("verb"));
     let name = match verb {
-        "list" | "watch" if name.is_empty() => None,
+        // The view has the names that a field selector can ask for. k9s names the namespace that it shows.
+        "list" | "watch" => None,
         "get" if !name.is_empty() => Some(name),
         _ => return None,
     };
@@ -117,6 +118,10 @@ mod tests {
             (namespaces.clone(), "/api/v1/namespaces"),
             (json!({"verb": "watch", "resource": "namespaces"}), "/api/v1/namespaces"),
             (
+                json!({"verb": "list", "resource": "namespaces", "namespace": "default", "name": "default"}),
+                "/api/v1/namespaces",
+            ),
+            (
                 json!({"verb": "list", "group": "storage.k8s.io", "version": "*", "resource": "storageclasses"}),
                 "/apis/storage.k8s.io/v1/storageclasses",
             ),
@@ -133,7 +138,6 @@ mod tests {
             json!({"verb": "create", "resource": "namespaces", "version": "v1"}),
             json!({"verb": "get", "resource": "namespaces", "version": "v1", "name": "oil-dev"}),
             json!({"verb": "get", "resource": "nodes", "version": "v1"}),
-            json!({"verb": "list", "resource": "nodes", "version": "v1", "name": "a"}),
             json!({"verb": "list", "resource": "nodes", "version": "v1", "subresource": "status"}),
             json!({"verb": "list", "resource": "nodes"}),
             json!({"verb": "list", "resource": "../secrets", "version": "v1"}),
