@@ -15,6 +15,7 @@
 //! | [`views`], [`cluster_kinds`] | views; which kinds can have one by a rule |
 //! | [`object_filter`], [`watch_expiry`] | lists and watches that the proxy reads; the end of a watch |
 //! | [`self_review`] | reviews in which users ask what they may do |
+//! | [`namespace_creation`] | namespaces that owners create, in which they have rights a moment later |
 //! | [`named_object`] | what a request reads by its name, for namespaces that do not exist |
 //! | [`tunnel`] | exec, attach, port-forward |
 //! | [`flags`], [`run`], [`serving`], [`rbac`], [`metrics`] | the program `ensemble-proxy`, its rights, and its metrics |
@@ -43,6 +44,7 @@ pub mod list_options;
 pub mod metrics;
 mod metrics_server;
 pub mod named_object;
+pub mod namespace_creation;
 pub mod object_filter;
 pub mod owners;
 pub mod ownership_log;
@@ -55,6 +57,7 @@ pub mod scope;
 pub mod selector;
 pub mod self_review;
 pub mod serving;
+mod short_body;
 pub mod tunnel;
 pub mod upstream;
 pub mod view;

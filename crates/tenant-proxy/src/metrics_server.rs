@@ -11,7 +11,6 @@ use http::{
     header::{ALLOW, CONTENT_TYPE},
 };
 use hyper::body::Incoming;
-use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use operator_runtime::{error_response::ErrorResponse, metrics::OPEN_METRICS, server::Handler};
 
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
     error::ProxyError,
     metrics::ProxyMetrics,
     request::check,
+    self_review::is_allowed,
     upstream::{AsUser, UserRequest},
 };
 
@@ -62,8 +62,7 @@ async fn serve(
         status => return Err(ProxyError::NoView(format!("the API server returned {status} for a review"))),
     }
     let body = to_bytes(review.into_body(), MAX_BYTES).await;
-    let review = body.ok().and_then(|body| serde_json::from_slice::<SelfSubjectAccessReview>(&body).ok());
-    if !review.and_then(|review| review.status).is_some_and(|status| status.allowed) {
+    if !body.is_ok_and(|body| is_allowed(&body)) {
         return Ok(error(
             StatusCode::FORBIDDEN,
             "the user may not get /metrics; bind ensemble-metrics-reader",

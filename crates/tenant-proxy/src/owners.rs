@@ -284,10 +284,14 @@ impl Owners {
         resources.any(|rule| rule.is_for(view.resource(), view.operation()))
     }
 
+    /// Returns whether a user owns a Tenant.
+    pub fn is_owner(&self, user: &UserInfo) -> bool {
+        !self.owned(&Requester::of(user)).is_empty()
+    }
+
     /// Returns whether a user owns a Tenant, or may own one.
     pub fn may_own(&self, user: &UserInfo) -> bool {
-        let requester = Requester::of(user);
-        self.is_capsule_user(&requester) || !self.owned(&requester).is_empty()
+        self.is_capsule_user(&Requester::of(user)) || self.is_owner(user)
     }
 
     /// Returns whether a user may own Tenants, so that an empty list is a response.

@@ -27,6 +27,7 @@ use crate::{
     limits::ConcurrencyLimit,
     metrics::{self, ProxyMetrics, Route},
     named_object::NamedObject,
+    namespace_creation,
     request::{check, end_to_end},
     self_review::SelfReview,
     tunnel::{self, Tunnel},
@@ -164,11 +165,19 @@ impl Proxy {
         }
         let Some(requested) = self.views.requested(parts, authentication) else {
             let (route, response) = self.forward(request).await?;
+            let query = parts.uri.query().unwrap_or_default();
             if response.status() == StatusCode::FORBIDDEN
-                && let Some(object) = NamedObject::of(method, path, parts.uri.query().unwrap_or_default())
+                && let Some(object) = NamedObject::of(method, path, query)
                 && self.views.is_missing(&object, authentication).await?
             {
                 return Err(ProxyError::NotFound(object));
+            }
+            if response.status() == StatusCode::CREATED
+                && namespace_creation::is_creation(method, path, query)
+                && self.views.is_owner(authentication).await
+            {
+                let held_back = namespace_creation::hold_back(response, &self.for_users, authentication);
+                return Ok((route, held_back.await?));
             }
             return Ok((route, response));
         };

@@ -153,7 +153,7 @@ impl Controller for TenantController {
             // Required for `blockOwnerDeletion` if OwnerReferencesPermissionEnforcement is enabled.
             rule::<Tenant>(UPDATE).subresource("finalizers"),
             rule::<TenantOwner>(LIST | WATCH),
-            rule::<CapsuleConfiguration>(GET | LIST | WATCH),
+            rule::<CapsuleConfiguration>(LIST | WATCH),
             // Admission reserves host names of Ingresses.
             rule::<CapsuleConfiguration>(UPDATE).subresource("status"),
             // Promoted ServiceAccounts own Tenants.

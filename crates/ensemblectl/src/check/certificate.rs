@@ -42,31 +42,36 @@ fn evaluate(namespace: &str, secret: Option<&Secret>, now: Timestamp) -> Finding
         "the manager issues and rotates it; check its log with `kubectl --namespace {namespace} logs --selector {}`",
         manager_selector()
     );
-    let Some(secret) = secret else {
-        return Finding::error(
-            WHAT,
-            format!("the Secret {namespace}/{SECRET} does not exist: webhooks cannot be served"),
-            advice,
-        );
-    };
+    match validity(&format!("{namespace}/{SECRET}"), secret, now) {
+        Err(reason) => Finding::error(WHAT, format!("{reason}: webhooks cannot be served"), advice),
+        // The manager rotates it after two thirds of its lifetime.
+        Ok(Validity { left, lifetime, message }) if left < lifetime / 4 => {
+            Finding::warning(WHAT, format!("{message}: its rotation is overdue"), advice)
+        }
+        Ok(validity) => Finding::ok(WHAT, validity.message),
+    }
+}
+
+/// How long a certificate is still valid.
+pub(super) struct Validity {
+    pub(super) left: SignedDuration,
+    lifetime: SignedDuration,
+    pub(super) message: String,
+}
+
+/// Returns how long the serving certificate in a Secret is still valid, or why it cannot be used.
+pub(super) fn validity(name: &str, secret: Option<&Secret>, now: Timestamp) -> Result<Validity, String> {
+    let secret = secret.ok_or_else(|| format!("the Secret {name} does not exist"))?;
     let chain = secret.data.as_ref().and_then(|data| data.get(CHAIN));
-    let Some((from, until)) = chain.and_then(|ByteString(pem)| lifetime(pem)) else {
-        return Finding::error(
-            WHAT,
-            format!("the Secret {namespace}/{SECRET} has no valid certificate"),
-            advice,
-        );
-    };
-    let (left, life) = (until.duration_since(now), until.duration_since(from));
+    let (from, until) = chain
+        .and_then(|ByteString(pem)| lifetime(pem))
+        .ok_or_else(|| format!("the Secret {name} has no valid certificate"))?;
+    let left = until.duration_since(now);
     if left <= SignedDuration::ZERO {
-        return Finding::error(WHAT, format!("expired {} ago", human_duration(-left)), advice);
+        return Err(format!("the certificate expired {} ago", human_duration(-left)));
     }
     let message = format!("valid for {}, until {until}", human_duration(left));
-    // The manager rotates it after two thirds of its lifetime.
-    if left < life / 4 {
-        return Finding::warning(WHAT, format!("{message}: its rotation is overdue"), advice);
-    }
-    Finding::ok(WHAT, message)
+    Ok(Validity { left, lifetime: until.duration_since(from), message })
 }
 
 #[cfg(test)]
@@ -96,7 +101,7 @@ mod tests {
         let (state, message) = finding("2026-12-01T00:00:00Z");
         assert!(state == State::Warning && message.contains("valid for 31d"), "{message}");
         let (state, message) = finding("2027-01-03T00:00:00Z");
-        assert!(state == State::Error && message.starts_with("expired 2d ago"), "{message}");
+        assert!(state == State::Error && message.contains("expired 2d ago"), "{message}");
     }
 
     #[test]

@@ -1,24 +1,23 @@
 //! Check of the proxy of Tenants, if it is installed.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    ByteString,
-    api::{apps::v1::Deployment, core::v1::Secret},
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kube::Api;
 use operator_core::error::status;
-use operator_runtime::certificates::lifetime;
 
-use super::{Finding, SecretAccess, api_server::minor, deployment::availability};
-use crate::{age::human_duration, cluster::Cluster, installation::Installation};
+use super::{
+    Finding, SecretAccess,
+    api_server::minor,
+    certificate::{Validity, validity},
+    deployment::availability,
+};
+use crate::{cluster::Cluster, installation::Installation};
 
 const WHAT: &str = "proxy";
 /// Name of the Deployment.
 const NAME: &str = "ensemble-proxy";
 /// Selects its Pods.
 const SELECTOR: &str = "app.kubernetes.io/component=proxy";
-/// Key of the certificate in its Secret.
-const CHAIN: &str = "tls.crt";
 /// First minor version of Kubernetes with constrained impersonation.
 const CLIENT_CERTIFICATES_SINCE: u32 = 36;
 /// Time before the end of a certificate in which it should have been replaced.
@@ -84,34 +83,21 @@ fn tls_secret(deployment: &Deployment) -> Option<String> {
     volume.secret.as_ref()?.secret_name.clone()
 }
 
-/// Checks the serving certificate of users, who issue it.
+/// Checks the serving certificate, which users issue.
 fn certificate(name: &str, secret: Option<&Secret>, now: Timestamp) -> Finding {
     let advice = "issue it with cert-manager or by hand: docs/tenants/proxy.md has the commands";
-    let Some(secret) = secret else {
-        return Finding::error(
-            WHAT,
-            format!("the Secret {name} does not exist: the proxy cannot start"),
-            advice,
-        );
+    let Validity { left, message, .. } = match validity(name, secret, now) {
+        Ok(validity) => validity,
+        Err(reason) => return Finding::error(WHAT, format!("{reason}: users cannot connect"), advice),
     };
-    let chain = secret.data.as_ref().and_then(|data| data.get(CHAIN));
-    let Some((_, until)) = chain.and_then(|ByteString(pem)| lifetime(pem)) else {
-        return Finding::error(WHAT, format!("the Secret {name} has no valid certificate"), advice);
-    };
-    let left = until.duration_since(now);
-    if left <= SignedDuration::ZERO {
-        return Finding::error(
-            WHAT,
-            format!("its certificate expired {} ago", human_duration(-left)),
-            advice,
-        );
-    }
-    let message = format!("its certificate is valid for {}, until {until}", human_duration(left));
+    let message = format!("its certificate is {message}");
     if left < RENEWAL { Finding::warning(WHAT, message, advice) } else { Finding::ok(WHAT, message) }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::ByteString;
+    use operator_runtime::certificates::CHAIN;
     use serde_json::{Value, json};
 
     use super::*;
@@ -148,8 +134,6 @@ mod tests {
         assert_eq!(state("2026-12-01T00:00:00Z"), State::Ok);
         assert_eq!(state("2026-12-30T00:00:00Z"), State::Warning);
         assert_eq!(state("2027-01-03T00:00:00Z"), State::Error);
-        let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(certificate("a/b", None, now).state, State::Error);
-        assert_eq!(certificate("a/b", Some(&Secret::default()), now).state, State::Error);
+        assert_eq!(certificate("a/b", None, Timestamp::UNIX_EPOCH).state, State::Error);
     }
 }

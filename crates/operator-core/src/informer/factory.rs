@@ -10,7 +10,12 @@ use kube::{Client, Resource};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use super::{Informer, Scope, raw::RawObject, watch::Watch};
+use super::{
+    Informer, Scope,
+    raw::RawObject,
+    watch::{Watch, WatchHandler},
+    watch_client::watch_client,
+};
 use crate::{
     kind::Kind,
     labels::{MANAGED_BY, MANAGER},
@@ -133,9 +138,11 @@ impl Informers {
         let watched_namespaces = self.shared.scope.watched_namespaces(K::NAMESPACED);
         let informer = Informer::<K>::new(&watched_namespaces, selection);
         for watched_namespace in watched_namespaces {
-            let api = RawObject::api::<K>(self.shared.client.clone(), watched_namespace.as_deref());
+            let handler: Arc<dyn WatchHandler> = Arc::new(informer.clone());
+            let client = watch_client(&self.shared.client, handler.clone());
+            let api = RawObject::api::<K>(client, watched_namespace.as_deref());
             let watch = Watch {
-                handler: Box::new(informer.clone()),
+                handler,
                 kind: K::kind(&()).into_owned(),
                 watched_namespace,
                 labels: selection.label_selector(),

@@ -24,6 +24,7 @@ mod scope;
 mod store;
 mod synced;
 mod watch;
+mod watch_client;
 
 use std::{
     sync::{
@@ -125,8 +126,8 @@ impl<K: Kind> Informer<K> {
         *self.shared.synced.borrow()
     }
 
-    /// Returns whether a watch of the informer has failed for at least `time`, so that the cache can be
-    /// older than that.
+    /// Returns whether a watch of the informer has failed, or has waited for a response, for at least `time`,
+    /// so that the cache can be older than that.
     pub fn has_failed_for(&self, time: Duration) -> bool {
         self.shared.failure.has_lasted(time)
     }

@@ -49,7 +49,7 @@ const PAGE: u32 = 100;
 /// Not generic over the kind: otherwise the program would contain a copy of the loop for every
 /// kind.
 pub(super) struct Watch {
-    pub(super) handler: Box<dyn WatchHandler>,
+    pub(super) handler: Arc<dyn WatchHandler>,
     /// Kind, for messages.
     pub(super) kind: String,
     /// Namespace of the watch. `None` for the whole cluster.
@@ -69,6 +69,12 @@ pub(super) trait WatchHandler: Send + Sync {
 
     /// Records that a watch delivers, or that it has failed.
     fn set_failed(&self, has_failed: bool);
+
+    /// Records that a watch, or a list before it, is requested.
+    fn record_request(&self);
+
+    /// Records that the API server has accepted a watch.
+    fn record_open(&self);
 }
 
 impl<K: Kind> WatchHandler for Informer<K> {
@@ -97,10 +103,18 @@ impl<K: Kind> WatchHandler for Informer<K> {
 
     fn set_failed(&self, has_failed: bool) {
         if has_failed {
-            self.shared.failure.record_failure();
+            self.shared.failure.record_interruption();
         } else {
             self.shared.failure.record_success();
         }
+    }
+
+    fn record_request(&self) {
+        self.shared.failure.record_interruption();
+    }
+
+    fn record_open(&self) {
+        self.shared.failure.record_open();
     }
 }
 

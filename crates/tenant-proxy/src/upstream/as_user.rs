@@ -11,6 +11,7 @@ use http::{
 };
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::debug;
 
@@ -72,9 +73,15 @@ impl UserRequest {
 
     /// Returns the request that asks whether a user may read metrics.
     pub fn metrics_review(authentication: &Authentication) -> Self {
-        const REVIEW: &str = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview",
-            "spec":{"nonResourceAttributes":{"path":"/metrics","verb":"get"}}}"#;
-        Self::review(authentication, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", REVIEW)
+        let spec = json!({"nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
+        Self::access_review(authentication, &spec)
+    }
+
+    /// Returns the request that asks whether a user may create Secrets in a namespace.
+    pub fn secrets_review(authentication: &Authentication, namespace: &str) -> Self {
+        let attributes =
+            json!({"namespace": namespace, "verb": "create", "version": "v1", "resource": "secrets"});
+        Self::access_review(authentication, &json!({ "resourceAttributes": attributes }))
     }
 
     /// Asks for a response in JSON if the user accepts one, so that the proxy can read it.
@@ -86,7 +93,13 @@ impl UserRequest {
         self
     }
 
-    fn review(authentication: &Authentication, path: &'static str, review: &'static str) -> Self {
+    fn access_review(authentication: &Authentication, spec: &Value) -> Self {
+        let (version, kind) = ("authorization.k8s.io/v1", "SelfSubjectAccessReview");
+        let review = json!({"apiVersion": version, "kind": kind, "spec": spec}).to_string();
+        Self::review(authentication, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    }
+
+    fn review(authentication: &Authentication, path: &'static str, review: impl Into<Body>) -> Self {
         const JSON: HeaderValue = HeaderValue::from_static("application/json");
         let mut headers = authentication.headers().clone();
         headers.insert(CONTENT_TYPE, JSON);
@@ -95,7 +108,7 @@ impl UserRequest {
             method: Method::POST,
             target: PathAndQuery::from_static(path),
             headers,
-            body: Body::from(review),
+            body: review.into(),
             is_impersonated: authentication.is_impersonated(),
         }
     }

@@ -194,6 +194,12 @@ impl Views {
         Ok(found.is_some_and(|names| names.is_empty()))
     }
 
+    /// Returns whether a user is known to own a Tenant.
+    pub async fn is_owner(&self, authentication: &Authentication) -> bool {
+        self.owners.unavailable().is_none()
+            && self.user(authentication).await.is_some_and(|user| self.owners.is_owner(&user))
+    }
+
     /// Returns the user of a credential. `None`: the API server does not say it.
     async fn user(&self, authentication: &Authentication) -> Option<Arc<UserInfo>> {
         let user = self.identities.of(authentication).await;

@@ -1,15 +1,11 @@
 //! What views add to reviews in which users ask what they may do.
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use capsule::{
     api::proxy_settings::{ClusterResource, ClusterResourceOperation},
     subjects::Requester,
 };
-use futures::{StreamExt, stream};
-use http::{
-    Response, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
-};
+use http::{Response, StatusCode, header::CONTENT_LENGTH};
 use k8s_openapi::api::authentication::v1::UserInfo;
 use serde_json::Value;
 
@@ -18,6 +14,7 @@ use crate::{
     authentication::Authentication,
     error::ProxyError,
     self_review::{self, SelfReview, ShownRule},
+    short_body::{is_json, read_short},
     view::{View, ViewKind},
 };
 
@@ -33,9 +30,7 @@ impl Views {
         response: Response<Body>,
         authentication: &Authentication,
     ) -> Result<Response<Body>, ProxyError> {
-        let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
-        let is_plain = !response.headers().contains_key(CONTENT_ENCODING);
-        if response.status() != StatusCode::CREATED || !is_json || !is_plain {
+        if response.status() != StatusCode::CREATED || !is_json(&response) {
             return Ok(response);
         }
         let _permit = self.all.try_acquire().map_err(|_| ProxyError::TooMany)?;
@@ -102,20 +97,6 @@ impl Views {
         }
         rules
     }
-}
-
-/// Reads a body of at most `limit` bytes. A longer one comes back as it was.
-async fn read_short(body: Body, limit: usize) -> Result<Result<Bytes, Body>, axum::Error> {
-    let mut frames = body.into_data_stream();
-    let mut read = Vec::new();
-    while let Some(frame) = frames.next().await {
-        read.extend_from_slice(&frame?);
-        if read.len() > limit {
-            let beginning = stream::iter([Ok(Bytes::from(read))]);
-            return Ok(Err(Body::from_stream(beginning.chain(frames))));
-        }
-    }
-    Ok(Ok(read.into()))
 }
 
 /// Returns what a rule of a GlobalProxySettings shows. `None`: its patterns could be for kinds that have no

@@ -267,6 +267,10 @@ pub struct RouteReservation {
     /// routes lists the reserved host names and paths.
     pub routes: Vec<Route>,
 
+    /// resourceVersion is that of all Ingresses when the routes were reserved. If the Ingress is
+    /// deleted later, the reservation ends.
+    pub resource_version: String,
+
     /// until is when the reservation expires.
     pub until: Time,
 }

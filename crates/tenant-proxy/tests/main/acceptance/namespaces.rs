@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cluster::wait::eventually;
 use futures::{AsyncBufReadExt, StreamExt, pin_mut};
 use serde_json::json;
 use tokio::time::timeout;
@@ -20,6 +21,7 @@ async fn allow(proxy: &TestProxy, owner: &Owner<'_>, own: &[&str]) {
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "delete"], "resourceNames": own},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
     ]);
     proxy
         .apply(
@@ -33,6 +35,32 @@ async fn allow(proxy: &TestProxy, owner: &Owner<'_>, own: &[&str]) {
             "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": "builder"}],
         }))
         .await;
+}
+
+#[tokio::test]
+async fn api_server_says_when_an_owner_has_rights_in_a_new_namespace() {
+    let proxy = shared().await;
+    let owner = proxy.owner(&["founder"]).await;
+    allow(proxy, &owner, &[]).await;
+    eventually("the view of the owner", PATIENCE, async || {
+        Ok(owner.get("/api/v1/namespaces", &[]).await.status() == 200)
+    })
+    .await
+    .unwrap();
+    owner.kubectl(&["create", "namespace", "founder-dev"]).await.unwrap();
+    owner.kubectl(&["create", "secret", "generic", "first", "--namespace=founder-dev"]).await.unwrap();
+    eventually("a review that allows it", PATIENCE, async || {
+        let log = proxy.cluster.audit()?.by_user(&owner.name);
+        let codes: Vec<_> = log
+            .entries
+            .iter()
+            .filter(|one| one.resource == "selfsubjectaccessreviews")
+            .map(|one| one.code)
+            .collect();
+        Ok(codes == [201])
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@
 use http::Version;
 use percent_encoding::percent_decode_str;
 
-use super::{NAMESPACES, REVIEWS, STORAGE_CLASSES, TENANTS};
+use super::{ACCESS_REVIEWS, NAMESPACES, REVIEWS, STORAGE_CLASSES, TENANTS};
 use crate::upstream::{CLIENT_CA, PROXY_TOKEN, Recorded};
 
 /// What a test writes before each name in a client certificate that it presents.
@@ -23,7 +23,7 @@ pub(super) fn assert_met(request: &Recorded, sent: &[u8]) {
         of_cache(request)
     } else if !request.all("x-forwarded-for").is_empty() {
         of_user(request, sent)
-    } else if request.target == REVIEWS {
+    } else if [REVIEWS, ACCESS_REVIEWS].contains(&&*request.target) {
         of_review(request, sent)
     } else {
         of_view(request)

@@ -13,10 +13,12 @@ mod http2;
 mod identity;
 mod leaks;
 mod logs;
+mod new_namespaces;
 mod path_and_method;
 mod properties;
 mod query;
 mod settings;
+mod stale_caches;
 mod switched;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -27,7 +29,10 @@ use parking_lot::Mutex;
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use tempfile::TempDir;
 use tenant_proxy::{flags::Flags, run};
-use tokio::{io::AsyncWriteExt, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    time::{self, timeout},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::upstream::{Objects, Recorded, Upstream};
@@ -38,6 +43,7 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
 const STORAGE_CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// Query of the view of alice, who owns the Tenant oil.
 const OF_ALICE: &str = "labelSelector=capsule.clastix.io%2Ftenant%20in%20%28oil%29";
 const BY_ALICE: &str = "Authorization: Bearer alice";
@@ -110,9 +116,17 @@ async fn start_before(objects: Objects, flags: &[&str]) -> Setup {
     }
 }
 
+/// Lets time pass at once, for the proxy too. What takes time in between, such as a request, goes on afterwards.
+async fn advance(by: Duration) {
+    time::pause();
+    time::advance(by).await;
+    time::resume();
+}
+
 /// Returns whether a request is one of a view.
 fn is_view(request: &Recorded) -> bool {
-    !request.is_of_cache() && request.all("x-forwarded-for").is_empty() && request.target != REVIEWS
+    let is_by_proxy = !request.is_of_cache() && request.all("x-forwarded-for").is_empty();
+    is_by_proxy && ![REVIEWS, ACCESS_REVIEWS].contains(&&*request.target)
 }
 
 impl Setup {

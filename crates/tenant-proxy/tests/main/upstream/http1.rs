@@ -25,10 +25,18 @@ pub(super) async fn serve(mut stream: Stream, alpn: Option<String>, upstream: Up
             return switch(stream, rest, index, &upstream).await;
         }
         let answer = upstream.answer_to(&request);
-        let is_endless = answer.is_endless;
+        let (is_endless, end) = (answer.is_endless, upstream.next_end());
+        if answer.is_withheld {
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            return;
+        }
         if stream.write_all(&bytes(answer)).await.is_err() || is_endless {
             // A watch without events lasts until the client goes.
-            let _ = stream.read_to_end(&mut Vec::new()).await;
+            let mut rest = Vec::new();
+            tokio::select! {
+                _ = stream.read_to_end(&mut rest) => {}
+                () = end => {}
+            }
             return;
         }
     }

@@ -111,6 +111,8 @@ struct State {
     overridden: Mutex<Option<Override>>,
     /// Bytes with which requests for another protocol are answered. `None` leaves them without an answer.
     switched: watch::Sender<Option<Vec<u8>>>,
+    /// Changes when all answers that have no end are ended.
+    end: watch::Sender<()>,
 }
 
 impl Upstream {
@@ -134,6 +136,7 @@ impl Upstream {
             requests: watch::Sender::default(),
             overridden: Mutex::default(),
             switched: watch::Sender::new(Some(http1::REFUSED.to_vec())),
+            end: watch::Sender::default(),
         };
         let upstream = Self(Arc::new(state));
         tokio::spawn(upstream.clone().listen(listener, TlsAcceptor::from(Arc::new(tls))));
@@ -186,7 +189,7 @@ impl Upstream {
             if answer.is_withheld {
                 std::future::pending::<()>().await;
             }
-            Ok(http2_response(answer))
+            Ok(http2_response(answer, upstream.next_end()))
         }
     }
 
@@ -206,6 +209,21 @@ impl Upstream {
     /// Answers requests for another protocol with these bytes, or not yet.
     pub(crate) fn answer_upgrades(&self, bytes: Option<&str>) {
         self.0.switched.send_replace(bytes.map(|bytes| bytes.as_bytes().to_vec()));
+    }
+
+    /// Ends all answers that have no end: those over HTTP/2 in order, and those of caches by closing the
+    /// connection.
+    pub(crate) fn end_watches(&self) {
+        self.0.end.send_replace(());
+    }
+
+    /// Completes when answers are ended.
+    fn next_end(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut end = self.0.end.subscribe();
+        async move {
+            // Without a sender, the test has ended.
+            let _ = end.changed().await;
+        }
     }
 
     /// Returns all requests so far.
@@ -233,7 +251,10 @@ impl Upstream {
     }
 }
 
-fn http2_response(answer: Answer) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+fn http2_response(
+    answer: Answer,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let mut response = Response::builder().status(answer.status);
     for (name, value) in answer.headers {
         response = response.header(name, value);
@@ -241,7 +262,11 @@ fn http2_response(answer: Answer) -> Response<UnsyncBoxBody<Bytes, Infallible>> 
     let body = Bytes::from(answer.body);
     let body = if answer.is_endless {
         let first = futures::stream::iter([Ok(Frame::data(body))]);
-        StreamBody::new(first.chain(futures::stream::pending())).boxed_unsync()
+        let until_end = futures::stream::once(async move {
+            end.await;
+            Ok(Frame::data(Bytes::new()))
+        });
+        StreamBody::new(first.chain(until_end)).boxed_unsync()
     } else {
         Full::new(body).boxed_unsync()
     };

@@ -12,16 +12,20 @@ use capsule::api::{
     v1beta2::{CONFIGURATION_NAME, CapsuleConfiguration, HostnameCollisionScope, Route, RouteReservation},
 };
 use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
-use kube::{Api, Client, ResourceExt, api::PostParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+};
 use operator_core::{
     ObjectKey,
     admission::{BoxError, Caches},
     error::is_conflict,
     informer::{Index, Informer, Selection, Subscription},
+    kind::Kind,
 };
 use parking_lot::Mutex;
 
-use super::route_reservations::{DeletedIngresses, ingress, reserves, with_reservation};
+use super::route_reservations::{Claim, DeletedIngresses, ingress, reserves, with_reservation};
 use crate::{
     policies::{
         Violation,
@@ -105,8 +109,9 @@ impl Collisions {
         let deleted = Arc::<Mutex<DeletedIngresses>>::default();
         let observed = deleted.clone();
         let subscription = ingresses.subscribe(move |change| {
-            if change.new.is_none() {
-                observed.lock().insert(change.key.clone(), Timestamp::now());
+            if let (Some(old), None) = (&change.old, &change.new) {
+                let version = old.resource_version().unwrap_or_default();
+                observed.lock().insert(change.key.clone(), &version, Timestamp::now());
             }
         });
         Self {
@@ -133,6 +138,7 @@ impl Collisions {
             return Ok(Ok(()));
         }
         let _turn = self.turn.lock().await;
+        let resource_version = if is_dry_run { String::new() } else { self.resource_version(review).await? };
         let cached = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
         let mut configuration = match cached {
             Some(cached) => cached.as_ref().clone(),
@@ -149,7 +155,13 @@ impl Collisions {
             if is_dry_run {
                 return Ok(Ok(()));
             }
-            let next = with_reservation(valid, &review.key, review.tenant, &review.added, now);
+            let claim = Claim {
+                key: &review.key,
+                tenant: review.tenant,
+                routes: &review.added,
+                resource_version: resource_version.clone(),
+            };
+            let next = with_reservation(valid, claim, now);
             let Some(next) = next else { return Ok(Err(too_many(review))) };
             if self.write(configuration, next).await? {
                 return Ok(Ok(()));
@@ -158,8 +170,20 @@ impl Collisions {
         }
     }
 
+    /// Returns the current resource version of all Ingresses.
+    async fn resource_version(&self, review: &Review<'_>) -> Result<String, BoxError> {
+        let api = ReviewedIngress::api(self.writer.clone(), review.key.namespace());
+        let list = api.list_metadata(&ListParams::default().limit(1)).await?;
+        Ok(list.metadata.resource_version.unwrap_or_default())
+    }
+
     async fn live(&self) -> Result<CapsuleConfiguration, BoxError> {
-        Ok(Api::all(self.writer.clone()).get(CONFIGURATION_NAME).await?)
+        let selector = ListParams::default().fields(&format!("metadata.name={CONFIGURATION_NAME}"));
+        let found = Api::all(self.writer.clone()).list(&selector).await?.items.pop();
+        found.ok_or_else(|| {
+            format!("CapsuleConfiguration {CONFIGURATION_NAME}, which reserves host names, does not exist yet; try again")
+                .into()
+        })
     }
 
     /// Writes the reservations. Returns false on a conflict.

@@ -183,6 +183,27 @@ pub(super) async fn namespaceplus(env: &TestEnv) {
     }
 }
 
+/// Uses the rights for Pods, volumes, and Ingresses of a Tenant.
+async fn tenant_policies(env: &TestEnv, namespace: &str) {
+    env.until_empty(&["limitranges", "--namespace", namespace]).await;
+    env.kubectl(&["run", "web", "--image=web", "--namespace", namespace]).await.unwrap();
+    let marks = json!({ "additionalMetadata": { "labels": { "team": "oil" } } });
+    let options = json!({ "allowedClasses": null, "hostnameCollisionScope": "Tenant" });
+    env.change(&TENANT, "", "oil", json!({ "podOptions": marks, "ingressOptions": options })).await;
+    env.until_count(&["pods", "--namespace", namespace, "--selector=team=oil"], 1).await;
+    env.store(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "rights" },
+        "spec": {
+            "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/tmp/none" },
+            "claimRef": { "namespace": namespace, "name": "data" },
+        },
+    }))
+    .await;
+    env.until_count(&["persistentvolumes", "--selector=capsule.clastix.io/tenant=oil"], 1).await;
+    let rule = "--rule=web.example/=web:80";
+    env.kubectl(&["create", "ingress", "web", rule, "--namespace", namespace]).await.unwrap();
+}
+
 pub(super) async fn tenant(env: &TestEnv) {
     const MEMBER: &str = "oil-development";
     env.kubectl(&["apply", "-f", &sample("tenant")]).await.unwrap();
@@ -243,6 +264,7 @@ pub(super) async fn tenant(env: &TestEnv) {
     let nothing = json!({ "networkPolicies": null, "resourceQuotas": null, "limitRanges": null,
         "owners": [{ "kind": "User", "name": "bob", "clusterRoles": ["view"] }] });
     env.change(&TENANT, "", "oil", nothing).await;
+    tenant_policies(env, MEMBER).await;
     for kind in ["limitranges", "networkpolicies", "resourcequotas"] {
         env.until_empty(&[kind, "--namespace", MEMBER, &managed]).await;
     }
