@@ -156,13 +156,17 @@ fn controllers_use_every_reason_of_the_catalog() {
     }
 }
 
-/// Returns the name of the constant for a value: `AsSpecified` is `AS_SPECIFIED`.
+/// Returns the name of the constant for a value: `AsSpecified` is `AS_SPECIFIED`, and `MissingFQCI`
+/// is `MISSING_FQCI`.
 fn constant(value: &str) -> String {
-    let starts_word = |(at, letter): (usize, char)| if at > 0 && letter.is_uppercase() { "_" } else { "" };
-    let letters = value
-        .char_indices()
-        .flat_map(|(at, letter)| [starts_word((at, letter)).to_owned(), letter.to_uppercase().collect()]);
-    letters.collect()
+    let mut name = String::new();
+    for letter in value.chars() {
+        if letter.is_uppercase() && name.ends_with(char::is_lowercase) {
+            name.push('_');
+        }
+        name.push(letter);
+    }
+    name.to_uppercase()
 }
 
 #[test]
