@@ -1,0 +1,4 @@
+//! wip
+#![allow(dead_code)]
+mod fast_template;
+mod generator;
