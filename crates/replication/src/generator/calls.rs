@@ -24,6 +24,12 @@ pub(super) fn check(template: &Template) -> Result<(), String> {
     bodies.filter_map(|name| template.lookup(name)).try_for_each(list)
 }
 
+/// Returns whether the body of a template ends with this text, outside of all blocks.
+pub(super) fn ends_with(template: &Template, text: &str) -> bool {
+    let last = template.lookup(BODY).and_then(|body| body.nodes.last());
+    matches!(last, Some(Node::Text(node)) if node.text.ends_with(text))
+}
+
 fn list(list: &ListNode) -> Result<(), String> {
     list.nodes.iter().try_for_each(node)
 }

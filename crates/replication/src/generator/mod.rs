@@ -39,6 +39,10 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Limit of the iterations of all `range` actions of one rendering.
 const MAX_ITERATIONS: u64 = 100_000;
 
+/// Text after the template. `gotmpl` accepts a block without its end, and ignores what follows an
+/// end without its block. In both cases this text is not at the end of the body.
+const SENTINEL: &str = "\u{1}";
+
 /// Error of a generator. Never contains values, because these can come from Secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GeneratorError {
@@ -93,14 +97,20 @@ impl Generator {
             MissingKey::Zero => gotmpl::MissingKey::ZeroValue,
             MissingKey::Error => gotmpl::MissingKey::Error,
         };
-        let template = Template::new(guard::BODY)
-            .missing_key(missing_key)
-            .max_range_iters(MAX_ITERATIONS)
-            .funcs(functions::all().clone())
-            .parse(&documents::mark(text))
-            .map_err(failed)?;
-        calls::check(&template).map_err(GeneratorError::Compile)?;
-        Ok(Self { template: guard::protect(template) })
+        let template = || {
+            Template::new(guard::BODY)
+                .missing_key(missing_key)
+                .max_range_iters(MAX_ITERATIONS)
+                .funcs(functions::all().clone())
+        };
+        let source = documents::mark(text);
+        let parsed = template().parse(&source).map_err(failed)?;
+        let end = template().parse(&format!("{source}{SENTINEL}")).map_err(failed)?;
+        if !calls::ends_with(&end, SENTINEL) {
+            return Err(GeneratorError::Compile("the actions and {{end}} do not match".to_owned()));
+        }
+        calls::check(&parsed).map_err(GeneratorError::Compile)?;
+        Ok(Self { template: guard::protect(parsed) })
     }
 
     /// Renders the template. Returns the objects with their numbers among the documents; documents

@@ -130,8 +130,13 @@ fn unknown_functions_and_bad_syntax_do_not_compile() {
         ("{{ genPrivateKey \"rsa\" }}", "genPrivateKey"),
         ("{{ now }}", "now"),
         ("{{ .x", "unclosed"),
-        ("{{ if .x }}", ""),
-        ("{{ end }}", ""),
+        ("{{ if .x }}", "do not match"),
+        ("{{ end }}", "do not match"),
+        ("{{ range .x }}{{ if .y }}{{ end }}", "do not match"),
+        ("a{{ if .x }}{{ end }}{{ end }}b", "do not match"),
+        ("{{ else }}", ""),
+        ("{{ define \"a\" }}", ""),
+        ("{{ template \"missing\" }}{{", ""),
     ] {
         let error = Generator::compile(template, MissingKey::Zero).err().map(|error| error.to_string());
         assert!(error.as_ref().is_some_and(|error| error.contains(text)), "{template}: {error:?}");
