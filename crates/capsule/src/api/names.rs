@@ -98,11 +98,8 @@ pub const RESERVED_LABELS: [&str; 20] = [
 ];
 
 /// Annotation keys that are reserved like [`RESERVED_LABELS`].
-const RESERVED_ANNOTATIONS: [&str; 3] = [
-    "projectcapsule.dev/release",
-    RECONCILE_ANNOTATION,
-    "capsule.clastix.io/protected",
-];
+const RESERVED_ANNOTATIONS: [&str; 3] =
+    ["projectcapsule.dev/release", RECONCILE_ANNOTATION, "capsule.clastix.io/protected"];
 
 /// Annotation keys that are reserved with and without the suffix [`REGEXP_SUFFIX`].
 const RESERVED_LISTS: [&str; 5] = [

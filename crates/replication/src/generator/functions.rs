@@ -13,8 +13,11 @@ use super::{
     limits::{fits, is_over},
     template_value,
 };
+use crate::item::hex;
 
 type Outcome = Result<Value, TemplateError>;
+/// Names of functions, the number of arguments that they need, and the functions.
+type Group = &'static [(&'static str, usize, fn(&[Value]) -> Outcome)];
 
 /// Limit of the spaces that `indent` adds to a line.
 const MAX_INDENT: i64 = 128;
@@ -30,8 +33,7 @@ pub(super) fn all() -> &'static FuncMap {
 }
 
 fn build() -> FuncMap {
-    let groups: [&[(&'static str, usize, fn(&[Value]) -> Outcome)]; 5] =
-        [DEFAULTS, STRINGS, ENCODINGS, COLLECTIONS, PRINTING];
+    let groups = [DEFAULTS, STRINGS, ENCODINGS, COLLECTIONS, PRINTING];
     let mut all = FuncMap::new();
     for (name, min, function) in groups.into_iter().flatten().copied() {
         let checked = move |arguments: &[Value]| checked(name, min, function, arguments);
@@ -115,8 +117,6 @@ fn map(fields: BTreeMap<String, Value>) -> Value {
     let fields = fields.into_iter().map(|(key, value)| (key.as_str().into(), value));
     Value::Map(std::sync::Arc::new(fields.collect()))
 }
-
-type Group = &'static [(&'static str, usize, fn(&[Value]) -> Outcome)];
 
 const DEFAULTS: Group = &[
     ("default", 1, |a| {
@@ -212,10 +212,7 @@ const ENCODINGS: Group = &[
         let decoded = STANDARD.decode(text(a, 0)).map_err(|_| failed("b64dec needs valid base64"))?;
         Ok(string(String::from_utf8_lossy(&decoded)))
     }),
-    ("sha256sum", 1, |a| {
-        let hash = digest(&SHA256, text(a, 0).as_bytes());
-        Ok(string(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
-    }),
+    ("sha256sum", 1, |a| Ok(string(hex(digest(&SHA256, text(a, 0).as_bytes()).as_ref().iter())))),
     ("toJson", 1, |a| {
         Ok(string(serde_json::to_string(&json(&at(a, 0))).map_err(|_| failed("toJson failed"))?))
     }),
@@ -241,9 +238,9 @@ fn json(value: &Value) -> serde_json::Value {
         Value::Float(number) => (*number).into(),
         Value::String(text) => text.as_ref().into(),
         Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(fields) => {
-            serde_json::Value::Object(fields.iter().map(|(key, value)| (key.to_string(), json(value))).collect())
-        }
+        Value::Map(fields) => serde_json::Value::Object(
+            fields.iter().map(|(key, value)| (key.to_string(), json(value))).collect(),
+        ),
         _ => serde_json::Value::Null,
     }
 }

@@ -95,8 +95,7 @@ fn branches(branch: &BranchNode) -> BranchNode {
 fn print(action: &ActionNode) -> ActionNode {
     let mut pipe = action.pipe.clone();
     let last = pipe.commands.last().and_then(|command| command.args.first());
-    let is_formatted =
-        matches!(last, Some(Expr::Identifier(_, name)) if FORMATTING.contains(&name.as_str()));
+    let is_formatted = matches!(last, Some(Expr::Identifier(_, name)) if FORMATTING.contains(&name.as_str()));
     if !is_formatted {
         pipe.commands.push(call(action.pos, DATA));
     }

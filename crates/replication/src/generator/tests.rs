@@ -90,10 +90,7 @@ fn functions_have_the_arguments_and_results_of_sprig() {
         ("{{ join \"-\" .l }}", json!("a-b-a")),
         ("{{ b64enc .s }}", json!("SGVsbG8=")),
         ("{{ b64dec \"SGVsbG8=\" }}", json!("Hello")),
-        (
-            "{{ sha256sum \"\" }}",
-            json!("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
-        ),
+        ("{{ sha256sum \"\" }}", json!("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")),
         ("{{ toJson .m }}", json!({ "a": 1, "b": { "c": 2 } })),
         ("{{ (fromJson \"{\\\"a\\\": [1]}\").a | toJson }}", json!([1])),
         ("{{ toYaml .m | nindent 2 }}", json!({ "a": 1, "b": { "c": 2 } })),
@@ -145,10 +142,12 @@ fn unknown_functions_and_bad_syntax_do_not_compile() {
 
 #[test]
 fn values_never_add_documents_or_fields() {
-    let hostile = "x\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: { name: evil }";
+    let hostile =
+        "x\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: { name: evil }";
     let values = json!({ "tenant": { "note": hostile }, "line": "--- {kind: ClusterRole}", "nul": "\u{0}a" });
     let template = |value: &str| format!("{}data:\n  note: {value}\n", config_map("a"));
-    for value in ["{{ .tenant.note }}", "{{ .tenant.note | upper | lower }}", "{{ printf \"%s\" .tenant.note }}"]
+    for value in
+        ["{{ .tenant.note }}", "{{ .tenant.note | upper | lower }}", "{{ printf \"%s\" .tenant.note }}"]
     {
         let objects = render(&template(value), values.clone()).unwrap();
         assert_eq!(objects.len(), 1, "{value}");
@@ -158,10 +157,16 @@ fn values_never_add_documents_or_fields() {
     let block = render(&template("|\n{{ .tenant.note | indent 4 }}"), values.clone()).unwrap();
     assert_eq!(block[0]["data"]["note"].as_str().unwrap().trim_end(), hostile);
     let fields = json!({ "tenant": { "note": "x\n  namespace: kube-system" } });
-    assert_eq!(render(&template("{{ .tenant.note }}"), fields).unwrap()[0]["data"].as_object().unwrap().len(), 1);
+    assert_eq!(
+        render(&template("{{ .tenant.note }}"), fields).unwrap()[0]["data"].as_object().unwrap().len(),
+        1
+    );
     for value in ["{{ .tenant.note | indent 0 }}", "{{ .tenant.note | nindent 0 }}", "\n{{ .line }}"] {
         let error = render(&template(value), values.clone()).unwrap_err();
-        assert!(matches!(error, GeneratorError::Separator(0) | GeneratorError::Yaml { .. }), "{value}: {error}");
+        assert!(
+            matches!(error, GeneratorError::Separator(0) | GeneratorError::Yaml { .. }),
+            "{value}: {error}"
+        );
     }
     assert_eq!(render(&template("{{ .nul }}"), values).unwrap()[0]["data"]["note"], "\u{fffd}a");
 }
@@ -174,9 +179,10 @@ fn limits_time_output_and_documents() {
     let mut calls = "{{ define \"t0\" }}{{ end }}".to_owned();
     for level in 1..60 {
         let before = level - 1;
-        calls.push_str(&format!(
-            "{{{{ define \"t{level}\" }}}}{{{{ template \"t{before}\" }}}}{{{{ template \"t{before}\" }}}}{{{{ end }}}}"
-        ));
+        calls += "{{ define \"t_LEVEL\" }}{{ template \"t_BEFORE\" }}{{ template \"t_BEFORE\" }}{{ end }}"
+            .replace("_LEVEL", &level.to_string())
+            .replace("_BEFORE", &before.to_string())
+            .as_str();
     }
     calls.push_str("{{ template \"t59\" }}");
     let recursion = "{{ define \"a\" }}{{ template \"a\" . }}{{ end }}{{ template \"a\" . }}";

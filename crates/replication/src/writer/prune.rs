@@ -1,0 +1,137 @@
+//! Prunes one object: deletes it if a replication created it, and releases it otherwise.
+
+use capsule::api::v1beta2::ProcessedItem;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    core::{DynamicObject, ObjectMeta},
+};
+use operator_core::error::{is_conflict, is_not_found};
+
+use super::{MANAGER, Writer, failed_item};
+use crate::{
+    access::AccessError,
+    discovery::DiscoveryError,
+    item::{ItemKey, ObjectId},
+    item_error::ItemError,
+    live::Live,
+};
+
+/// Number of attempts if the object changes between the read and the write.
+const ATTEMPTS: usize = 3;
+
+/// What happens to an object.
+#[derive(Debug, PartialEq, Eq)]
+enum Action {
+    /// Nothing, because it does not belong to the replication.
+    Forget,
+    /// The object is deleted.
+    Delete,
+    /// The fields of the items are removed.
+    Release(Vec<ItemKey>),
+    /// The object stays with its fields.
+    Detach,
+}
+
+impl Writer<'_> {
+    /// Prunes the items of an object. Returns those that remain because a request failed.
+    pub(super) async fn prune_object(&self, id: &ObjectId, items: &[ProcessedItem]) -> Vec<ProcessedItem> {
+        match self.try_prune(id, items).await {
+            Ok(()) => Vec::new(),
+            Err(error) => items.iter().map(|item| failed_item(item.clone(), &error)).collect(),
+        }
+    }
+
+    async fn try_prune(&self, id: &ObjectId, items: &[ProcessedItem]) -> Result<(), ItemError> {
+        let Some(key) = items.first().map(ItemKey::of) else { return Ok(()) };
+        let api = match self.access.api(&key).await {
+            Ok(api) => api,
+            // The status is no proof: what is out of reach was never ours to delete, and a kind that
+            // is gone has no objects.
+            Err(
+                AccessError::ClusterScoped { .. }
+                | AccessError::OtherNamespace(_)
+                | AccessError::Discovery(DiscoveryError::Unknown { .. }),
+            ) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let found = api.get_metadata_opt(&id.name).await;
+            let found = found.map_err(|error| ItemError::request("read", id, &error))?;
+            let Some(meta) = found.map(|found| found.metadata) else { return Ok(()) };
+            match self.act(&api, id, &meta, self.action(&meta, items)).await {
+                Err(Conflict::Changed) if attempt < ATTEMPTS => {}
+                Err(Conflict::Changed) => return Err(ItemError::Raced(id.clone())),
+                Err(Conflict::Item(error)) => return Err(error),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// Decides by the live object, because a crash can leave the status behind it.
+    fn action(&self, meta: &ObjectMeta, items: &[ProcessedItem]) -> Action {
+        let live = Live(meta);
+        let managers = live.replications();
+        let keys: Vec<_> = items.iter().map(ItemKey::of).collect();
+        let own: Vec<_> =
+            keys.into_iter().filter(|key| managers.contains(self.manager(key).as_str())).collect();
+        // Capsule applies with other field managers.
+        let is_known = items.iter().any(|item| item.status.created && item.status.last_apply.is_some());
+        let is_created = live.is_created() && (is_known || !own.is_empty());
+        if own.is_empty() && !is_created {
+            return Action::Forget;
+        }
+        if !self.prunes {
+            return Action::Detach;
+        }
+        if is_created && own.len() == managers.len() { Action::Delete } else { Action::Release(own) }
+    }
+
+    async fn act(
+        &self,
+        api: &Api<DynamicObject>,
+        id: &ObjectId,
+        meta: &ObjectMeta,
+        action: Action,
+    ) -> Result<(), Conflict> {
+        let result = match action {
+            Action::Forget => Ok(()),
+            Action::Delete => {
+                let preconditions =
+                    Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() };
+                let params =
+                    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+                api.delete(&id.name, &params).await.map(drop)
+            }
+            Action::Release(keys) => {
+                let uid = meta.uid.clone().unwrap_or_default();
+                for key in keys {
+                    self.release(api, &key, &uid).await.map_err(Conflict::Item)?;
+                }
+                Ok(())
+            }
+            Action::Detach => match Live(meta).detachment(self.owner.as_ref()) {
+                Some(patch) => {
+                    let params =
+                        PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+                    api.patch_metadata(&id.name, &params, &Patch::Merge(patch)).await.map(drop)
+                }
+                None => Ok(()),
+            },
+        };
+        match result {
+            Err(error) if is_not_found(&error) => Ok(()),
+            Err(error) if is_conflict(&error) => Err(Conflict::Changed),
+            other => other.map_err(|error| Conflict::Item(ItemError::request("prune", id, &error))),
+        }
+    }
+}
+
+/// Reason why an attempt failed.
+enum Conflict {
+    /// The object changed since it was read.
+    Changed,
+    Item(ItemError),
+}
