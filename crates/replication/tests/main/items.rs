@@ -12,7 +12,9 @@ use crate::support::{
 async fn raw_items_are_created_updated_and_pruned() {
     let env = TestEnv::new(&["a"]).await;
     let resources = env.tenant_resources();
-    let items = |value: &str| vec![config_map("one", json!({ "v": value, "in": "{{namespace}}" })), config_map("two", json!({}))];
+    let items = |value: &str| {
+        vec![config_map("one", json!({ "v": value, "in": "{{namespace}}" })), config_map("two", json!({}))]
+    };
     env.tenant_resource("r", raw(items("1"))).await;
     let object = env.until_ready(&resources, "r", 4).await;
     assert_eq!(object.metadata.finalizers.as_deref(), Some([FINALIZER.to_owned()].as_slice()));
@@ -46,8 +48,11 @@ async fn raw_items_are_created_updated_and_pruned() {
 async fn a_new_namespace_gets_the_items_and_a_terminating_one_loses_them() {
     let env = TestEnv::new(&[]).await;
     let resources = env.tenant_resources();
-    env.tenant_resource("r", json!({ "resyncPeriod": "0", "resources": [{ "rawItems": [config_map("x", json!({}))] }] }))
-        .await;
+    env.tenant_resource(
+        "r",
+        json!({ "resyncPeriod": "0", "resources": [{ "rawItems": [config_map("x", json!({}))] }] }),
+    )
+    .await;
     env.until_ready(&resources, "r", 1).await;
     env.join("late").await;
     env.until_ready(&resources, "r", 2).await;
@@ -57,7 +62,9 @@ async fn a_new_namespace_gets_the_items_and_a_terminating_one_loses_them() {
     let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
     let held = env.existing_config_map("late", "held", json!({})).await;
     let maps = env.api::<ConfigMap>("late");
-    maps.patch(held.metadata.name.as_deref().unwrap(), &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
+    maps.patch(held.metadata.name.as_deref().unwrap(), &PatchParams::default(), &Patch::Merge(hold))
+        .await
+        .unwrap();
     env.delete(&env.all::<Namespace>(), &env.prefixed("late")).await;
     env.change(&resources, "r", raw(vec![config_map("x", json!({ "v": "2" }))])).await;
     env.until_ready(&resources, "r", 1).await;
@@ -77,7 +84,8 @@ async fn foreign_namespaces_are_overridden_on_both_paths() {
     let spec = json!({ "resources": [{ "rawItems": [item], "generators": [{ "template": template }] }] });
     env.tenant_resource("r", spec).await;
     let object = env.until_ready(&resources, "r", 4).await;
-    let namespaces: Vec<_> = object.status.unwrap().processed_items.into_iter().map(|item| item.namespace).collect();
+    let namespaces: Vec<_> =
+        object.status.unwrap().processed_items.into_iter().map(|item| item.namespace).collect();
     assert!(namespaces.iter().all(|name| name.starts_with(&env.name)), "{namespaces:?}");
     let generated = env.api::<ConfigMap>("a").get("generated").await.unwrap();
     assert_eq!(data(&generated, "tenant"), Some(env.name.clone()));
@@ -92,7 +100,8 @@ async fn copies_lose_selector_labels_and_skip_their_own_namespace() {
     let env = TestEnv::new(&["a", "b"]).await;
     let resources = env.tenant_resources();
     env.secret("home", "source", json!({ "copy": "yes", "team": "x" })).await;
-    let item = json!({ "apiVersion": "v1", "kind": "Secret", "selector": { "matchLabels": { "copy": "yes" } } });
+    let item =
+        json!({ "apiVersion": "v1", "kind": "Secret", "selector": { "matchLabels": { "copy": "yes" } } });
     env.tenant_resource("r", json!({ "resources": [{ "namespacedItems": [item] }] })).await;
     let object = env.until_ready(&resources, "r", 2).await;
     assert!(object.status.unwrap().processed_items.iter().all(|item| item.origin == "replica"));
@@ -103,7 +112,8 @@ async fn copies_lose_selector_labels_and_skip_their_own_namespace() {
     assert_eq!((label(&source.metadata, "copy"), label(&source.metadata, CREATED_BY)), (Some("yes"), None));
 
     env.delete(&env.api::<Secret>("home"), "source").await;
-    let request = json!({ "metadata": { "annotations": { "reconcile.projectcapsule.dev/requestedAt": "now" } } });
+    let request =
+        json!({ "metadata": { "annotations": { "reconcile.projectcapsule.dev/requestedAt": "now" } } });
     resources.patch("r", &PatchParams::default(), &Patch::Merge(request)).await.unwrap();
     env.until_gone(&env.api::<Secret>("a"), "source").await;
     until(&resources, "r", "without the request", |object| object.metadata.annotations.is_none()).await;
@@ -146,7 +156,12 @@ async fn raw_item_and_generator_merge_on_one_object() {
     let x = env.api::<ConfigMap>("home").get("x").await.unwrap();
     assert_eq!((data(&x, "raw"), data(&x, "generated")), (Some("1".to_owned()), Some("1".to_owned())));
 
-    env.change(&resources, "r", json!({ "resources": [{ "rawItems": [config_map("x", json!({ "raw": "1" }))] }] })).await;
+    env.change(
+        &resources,
+        "r",
+        json!({ "resources": [{ "rawItems": [config_map("x", json!({ "raw": "1" }))] }] }),
+    )
+    .await;
     env.until_ready(&resources, "r", 1).await;
     let x = env.api::<ConfigMap>("home").get("x").await.unwrap();
     assert_eq!((data(&x, "raw"), data(&x, "generated")), (Some("1".to_owned()), None));

@@ -144,7 +144,11 @@ impl TestEnv {
     /// Creates an object in a namespace of the Tenant.
     pub(crate) async fn create_in<K>(&self, suffix: &str, object: Value) -> K
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Serialize,
     {
         let object: K = serde_json::from_value(object).unwrap();
         self.api::<K>(suffix).create(&PostParams::default(), &object).await.unwrap()
