@@ -47,7 +47,7 @@ impl Writer<'_> {
         work: &ObjectPlan,
         before: &Before<'_>,
     ) -> Vec<ProcessedItem> {
-        match self.start(id, work).await {
+        match self.start(id, work, before).await {
             Ok(progress) if self.is_current(id, work, &progress) => {
                 let kept = |item: &Item| self.applied_item(&item.key, &progress, before, false);
                 work.items.iter().map(kept).collect()
@@ -60,7 +60,12 @@ impl Writer<'_> {
     }
 
     /// Reads the object, and decides whether it may be written.
-    async fn start(&self, id: &ObjectId, work: &ObjectPlan) -> Result<Progress, ItemError> {
+    async fn start(
+        &self,
+        id: &ObjectId,
+        work: &ObjectPlan,
+        before: &Before<'_>,
+    ) -> Result<Progress, ItemError> {
         let Some(first) = work.items.first() else { return Ok(Progress { meta: None, is_created: true }) };
         let api = self.access.api(&first.key).await?;
         let found = api.get_metadata_opt(&id.name).await;
@@ -75,7 +80,12 @@ impl Writer<'_> {
         if live.is_managed_by_tenant() {
             return Err(ItemError::ManagedByTenant(id.clone()));
         }
-        let is_created = live.is_created();
+        let managers = live.replications();
+        let is_own = |item: &Item| {
+            known(&item.key, before).status.created && managers.contains(self.manager(&item.key).as_str())
+        };
+        // The field manager shows it too, if another program has removed the label.
+        let is_created = live.is_created() || work.items.iter().any(is_own);
         if !is_created && !self.settings.adopt {
             return Err(ItemError::NotAdoptable(id.clone()));
         }

@@ -61,32 +61,14 @@ impl Writer<'_> {
             let found = api.get_metadata_opt(&id.name).await;
             let found = found.map_err(|error| ItemError::request("read", id, &error))?;
             let Some(meta) = found.map(|found| found.metadata) else { return Ok(()) };
-            match self.act(&api, id, &meta, self.action(&meta, items)).await {
+            match self.act(&api, id, &meta, action(&meta, items, self.prunes, |key| self.manager(key))).await
+            {
                 Err(Conflict::Changed) if attempt < ATTEMPTS => {}
                 Err(Conflict::Changed) => return Err(ItemError::Raced(id.clone())),
                 Err(Conflict::Item(error)) => return Err(error),
                 Ok(()) => return Ok(()),
             }
         }
-    }
-
-    /// Decides by the live object, because a crash can leave the status behind it.
-    fn action(&self, meta: &ObjectMeta, items: &[ProcessedItem]) -> Action {
-        let live = Live(meta);
-        let managers = live.replications();
-        let keys: Vec<_> = items.iter().map(ItemKey::of).collect();
-        let own: Vec<_> =
-            keys.into_iter().filter(|key| managers.contains(self.manager(key).as_str())).collect();
-        // Capsule applies with other field managers.
-        let is_known = items.iter().any(|item| item.status.created && item.status.last_apply.is_some());
-        let is_created = live.is_created() && (is_known || !own.is_empty());
-        if own.is_empty() && !is_created {
-            return Action::Forget;
-        }
-        if !self.prunes {
-            return Action::Detach;
-        }
-        if is_created && own.len() == managers.len() { Action::Delete } else { Action::Release(own) }
     }
 
     async fn act(
@@ -129,9 +111,103 @@ impl Writer<'_> {
     }
 }
 
+/// Decides by the live object, because a crash can leave the status behind it. `manager` returns the
+/// field manager of an item.
+fn action(
+    meta: &ObjectMeta,
+    items: &[ProcessedItem],
+    prunes: bool,
+    manager: impl Fn(&ItemKey) -> String,
+) -> Action {
+    let live = Live(meta);
+    let managers = live.replications();
+    let keys = items.iter().map(ItemKey::of);
+    let own: Vec<_> = keys.filter(|key| managers.contains(manager(key).as_str())).collect();
+    let was_created = items.iter().any(|item| item.status.created);
+    // Capsule applies with other field managers.
+    let is_known = was_created && items.iter().any(|item| item.status.last_apply.is_some());
+    let is_created = if own.is_empty() {
+        live.is_created() && is_known
+    } else {
+        // The label can be missing because another program has removed it.
+        live.is_created() || was_created
+    };
+    if own.is_empty() && !is_created {
+        return Action::Forget;
+    }
+    if !prunes {
+        return Action::Detach;
+    }
+    if is_created && own.len() == managers.len() { Action::Delete } else { Action::Release(own) }
+}
+
 /// Reason why an attempt failed.
 enum Conflict {
     /// The object changed since it was read.
     Changed,
     Item(ItemError),
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::item::FIELD_MANAGER_PREFIX;
+
+    fn meta(labels: Value, managers: &[&str]) -> ObjectMeta {
+        let entries: Vec<_> = managers.iter().map(|manager| json!({ "manager": manager })).collect();
+        serde_json::from_value(json!({ "name": "x", "labels": labels, "managedFields": entries })).unwrap()
+    }
+
+    fn item(created: bool, last_apply: bool) -> ProcessedItem {
+        let last_apply = last_apply.then_some("2026-01-01T00:00:00Z");
+        let status =
+            json!({ "type": "Ready", "status": "True", "created": created, "lastApply": last_apply });
+        serde_json::from_value(json!({ "kind": "ConfigMap", "name": "x", "origin": "own", "status": status }))
+            .unwrap()
+    }
+
+    #[test]
+    fn only_objects_that_a_replication_created_and_nobody_else_uses_are_deleted() {
+        let own = format!("{FIELD_MANAGER_PREFIX}own");
+        let other = format!("{FIELD_MANAGER_PREFIX}other");
+        let (own, other) = (own.as_str(), other.as_str());
+        let created = || json!({ "projectcapsule.dev/created-by": "replications" });
+        let decide = |labels: Value, managers: &[&str], item: ProcessedItem, prunes: bool| {
+            let manager = |key: &ItemKey| format!("{FIELD_MANAGER_PREFIX}{}", key.origin);
+            match action(&meta(labels, managers), &[item], prunes, manager) {
+                Action::Forget => "forget",
+                Action::Delete => "delete",
+                Action::Release(_) => "release",
+                Action::Detach => "detach",
+            }
+        };
+        for (labels, managers, of_item, expected) in [
+            (created(), vec![own], item(true, true), "delete"),
+            (created(), vec![own, "kubectl"], item(true, true), "delete"),
+            // A crash before the last status write.
+            (created(), vec![own], item(false, false), "delete"),
+            // Another program has removed the labels.
+            (json!({}), vec![own], item(true, true), "delete"),
+            // Capsule has applied it.
+            (created(), vec!["capsule"], item(true, true), "delete"),
+            (created(), vec![own, other], item(true, true), "release"),
+            (created(), vec![other], item(true, true), "release"),
+            (json!({}), vec![own, "kubectl"], item(false, true), "release"),
+            // Never applied, recreated by others, or forged.
+            (json!({}), vec!["kubectl"], item(true, true), "forget"),
+            (created(), vec![other], item(false, false), "forget"),
+            (created(), vec!["kubectl"], item(false, true), "forget"),
+            (json!({}), vec![], item(false, false), "forget"),
+        ] {
+            assert_eq!(
+                decide(labels.clone(), &managers, of_item.clone(), true),
+                expected,
+                "{labels} {managers:?}"
+            );
+            let kept = if expected == "forget" { "forget" } else { "detach" };
+            assert_eq!(decide(labels.clone(), &managers, of_item, false), kept, "{labels} {managers:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Deletion of a TenantResource with and without pruning, and of its namespace.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::support::{CREATED_BY, MANAGED_BY, TestEnv, config_map, data, label, raw};
@@ -59,4 +60,22 @@ async fn an_object_that_was_deleted_is_restored_by_the_resync() {
     env.until_ready(&resources, "r", 1).await;
     env.delete(&env.api::<ConfigMap>("home"), "x").await;
     env.until_config_map("home", "x", "restored", |x| data(x, "v").as_deref() == Some("1")).await;
+}
+
+#[tokio::test]
+async fn labels_that_others_remove_are_restored() {
+    let env = TestEnv::new(&[]).await;
+    let resources = env.tenant_resources();
+    let mut spec = raw(vec![config_map("x", json!({ "v": "1" }))]);
+    spec["resyncPeriod"] = "1s".into();
+    env.tenant_resource("r", spec).await;
+    env.until_ready(&resources, "r", 1).await;
+    let strip = Patch::Merge(json!({ "metadata": { "labels": null } }));
+    env.api::<ConfigMap>("home").patch("x", &PatchParams::default(), &strip).await.unwrap();
+    env.until_config_map("home", "x", "labelled", |x| label(&x.metadata, CREATED_BY) == Some("replications"))
+        .await;
+    env.until_ready(&resources, "r", 1).await;
+    env.delete(&resources, "r").await;
+    env.until_gone(&resources, "r").await;
+    env.until_gone(&env.api::<ConfigMap>("home"), "x").await;
 }

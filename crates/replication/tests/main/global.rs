@@ -92,13 +92,17 @@ async fn objects_are_pruned_when_a_selector_stops_matching() {
     let namespaces = env.all::<Namespace>();
     namespaces.patch(&env.prefixed("a"), &PatchParams::default(), &relabel("b")).await.unwrap();
     env.until_gone(&env.api::<ConfigMap>("a"), "x").await;
+    env.until_ready(&resources, &object, 0).await;
     namespaces.patch(&env.prefixed("a"), &PatchParams::default(), &relabel("a")).await.unwrap();
     env.until_ready(&resources, &object, 1).await;
     let unlabel = Patch::Merge(json!({ "metadata": { "labels": { "test": "other" } } }));
     env.all::<capsule::Tenant>().patch(&env.name, &PatchParams::default(), &unlabel).await.unwrap();
     env.until_gone(&env.api::<ConfigMap>("a"), "x").await;
-    let object = env.until_ready(&resources, &object, 0).await;
-    assert!(object.status.unwrap().selected_tenants.is_empty());
+    until(&resources, &object, "without Tenants", |object: &GlobalTenantResource| {
+        let status = object.status.clone().unwrap();
+        status.selected_tenants.is_empty() && status.size == 0
+    })
+    .await;
 }
 
 #[tokio::test]

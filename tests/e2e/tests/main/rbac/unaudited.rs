@@ -3,7 +3,7 @@
 
 use kube::{
     Api, Client,
-    api::{DynamicObject, PostParams},
+    api::{DynamicObject, PostParams, Request},
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,9 @@ pub(super) fn is_unaudited(right: &Right) -> bool {
     // When an object is created whose owner reference blocks deletion.
     let is_finalizers = right.resource.ends_with("/finalizers") && right.verb == "update";
     // When a RoleBinding is created, or a ClusterRole that grants the right.
-    is_finalizers || right.verb == "bind" || is_only_granted(right)
+    // The API server logs the request of the account that is impersonated.
+    let is_impersonation = right.verb == "impersonate";
+    is_finalizers || is_impersonation || right.verb == "bind" || is_only_granted(right)
 }
 
 /// Returns whether the manager has the right only to grant it: no client can grant rights that it
@@ -74,6 +76,9 @@ fn remove_from(rule: &mut Value, right: &Right) {
 /// Sends a dry-run create that needs the right.
 async fn dry_run(env: &TestEnv, user: &str, right: &Right) -> kube::Result<DynamicObject> {
     let client = env.cluster.client_as(user, &[]).await.unwrap();
+    if right.verb == "impersonate" {
+        return review_as_account(client).await;
+    }
     if is_only_granted(right) {
         let granted = json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": [right.verb] });
         let role = json!({ "metadata": { "generateName": "role-" }, "rules": [granted] });
@@ -86,6 +91,17 @@ async fn dry_run(env: &TestEnv, user: &str, right: &Right) -> kube::Result<Dynam
     let (kind, plural, spec) = child_of(&right.role);
     let metadata = json!({ "generateName": "child-", "ownerReferences": [owner(env, right).await] });
     create(client, "v1", kind, plural, json!({ "metadata": metadata, "spec": spec })).await
+}
+
+/// Sends a request as a ServiceAccount, which every ServiceAccount may send.
+async fn review_as_account(client: Client) -> kube::Result<DynamicObject> {
+    let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" }).to_string();
+    let mut request = Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .create(&PostParams::default(), body.into_bytes())
+        .map_err(kube::Error::BuildRequest)?;
+    let account = "system:serviceaccount:default:default".parse().unwrap();
+    request.headers_mut().insert("impersonate-user", account);
+    client.request(request).await
 }
 
 fn binding(role: &str) -> Value {
