@@ -31,22 +31,17 @@ pub const LOCAL: &[Workload] = &[
 /// All workloads of GlobalTenantResource.
 pub const GLOBAL: &[Workload] = &[
     global("create", |run| made(run, None), |run| vec![make_global(run, "1")], |run| has_global(run, "1")),
-    global("change", |run| made_global(run), |run| vec![change_global(run, "2")], |run| has_global(run, "2")),
-    global("change-and-revert", |run| made_global(run), change_and_revert_global, |run| has_global(run, "1")),
-    global(
-        "object-deleted",
-        |run| made_global(run),
-        |run| vec![limits(run).delete()],
-        |run| has_global(run, "1"),
-    ),
+    global("change", made_global, |run| vec![change_global(run, "2")], |run| has_global(run, "2")),
+    global("change-and-revert", made_global, change_and_revert_global, |run| has_global(run, "1")),
+    global("object-deleted", made_global, |run| vec![limits(run).delete()], |run| has_global(run, "1")),
     global(
         "prune",
-        |run| made_global(run),
+        made_global,
         |run| vec![resource_global(run).change(json!({ "resources": [] }))],
         pruned_global,
     ),
-    global("recreate", |run| made_global(run), recreate_global, |run| has_global(run, "1")),
-    global("delete", |run| made_global(run), |run| vec![resource_global(run).delete()], gone_global),
+    global("recreate", made_global, recreate_global, |run| has_global(run, "1")),
+    global("delete", made_global, |run| vec![resource_global(run).delete()], gone_global),
 ];
 
 /// Modifications by a third party.
@@ -130,16 +125,21 @@ fn spec(run: &str, cpu: &str) -> Value {
 }
 
 fn make(run: &str, cpu: &str) -> Step {
-    let mut spec = spec(run, cpu);
-    spec["serviceAccount"] = json!({ "name": "replicator" });
-    resource(run).with(spec)
+    resource(run).with(with(spec(run, cpu), json!({ "serviceAccount": { "name": "replicator" } })))
 }
 
 fn make_global(run: &str, cpu: &str) -> Step {
-    let mut spec = spec(run, cpu);
-    spec["serviceAccount"] = json!({ "name": "replicator", "namespace": home(run) });
-    spec["scope"] = json!("None");
-    resource_global(run).with(spec)
+    let account = json!({ "name": "replicator", "namespace": home(run) });
+    let more = json!({ "serviceAccount": account, "scope": "None" });
+    resource_global(run).with(with(spec(run, cpu), more))
+}
+
+/// Adds fields to an object.
+fn with(mut object: Value, more: Value) -> Value {
+    if let (Some(fields), Value::Object(more)) = (object.as_object_mut(), more) {
+        fields.extend(more);
+    }
+    object
 }
 
 fn change(run: &str, cpu: &str) -> Step {

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ForbiddenList, Impersonation, OwnerKind};
+use super::{ForbiddenList, OwnerKind, impersonation};
 use crate::api::{
     names::{DELETER_ROLE, PROVISIONER_ROLE},
     schema,
@@ -129,7 +129,7 @@ pub struct CapsuleConfigurationSpec {
     /// impersonation defines the ServiceAccounts that read and write replicated objects.
     // A raw value, so that a setting of another form does not make the configuration unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Impersonation>")]
+    #[schemars(schema_with = "impersonation::schema")]
     pub impersonation: Option<Value>,
 
     /// events has no effect. Events are created in the namespace of the object that they regard.

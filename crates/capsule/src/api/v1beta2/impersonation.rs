@@ -1,6 +1,7 @@
 //! `CapsuleConfiguration.spec.impersonation`: who reads and writes replicated objects.
 
 use kube::KubeSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::{CapsuleConfigurationSpec, ServiceAccountReference};
@@ -8,14 +9,6 @@ use super::{CapsuleConfigurationSpec, ServiceAccountReference};
 /// Impersonation defines who reads and writes the objects of TenantResources and
 /// GlobalTenantResources.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[x_kube(
-    validation = Rule::new(
-        "(has(self.globalDefaultServiceAccount) && self.globalDefaultServiceAccount != '') == \
-         (has(self.globalDefaultServiceAccountNamespace) && self.globalDefaultServiceAccountNamespace != '')"
-    )
-    .message("globalDefaultServiceAccount and globalDefaultServiceAccountNamespace must be set together")
-    .field_path(".globalDefaultServiceAccount")
-)]
 #[serde(rename_all = "camelCase")]
 pub struct Impersonation {
     /// endpoint has no effect. The manager sends all requests to the API server that it is connected
@@ -44,7 +37,8 @@ pub struct Impersonation {
     #[serde(default)]
     pub skip_tls_verify: bool,
 
-    /// globalDefaultServiceAccount is the ServiceAccount of GlobalTenantResources that name none.
+    /// globalDefaultServiceAccount is the ServiceAccount of GlobalTenantResources that name none. It
+    /// has no effect without globalDefaultServiceAccountNamespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub global_default_service_account: Option<String>,
@@ -85,6 +79,14 @@ impl CapsuleConfigurationSpec {
         let settings = self.impersonation.clone().map(serde_json::from_value);
         settings.and_then(Result::ok).unwrap_or_default()
     }
+}
+
+/// Schema of [`CapsuleConfigurationSpec::impersonation`]. Unknown fields are preserved, because
+/// stored configurations can have them.
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = Impersonation::json_schema(generator);
+    schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+    schema
 }
 
 fn default_key() -> String {
