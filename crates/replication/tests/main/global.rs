@@ -34,7 +34,7 @@ async fn cluster_scoped_objects_are_created_on_both_paths_and_pruned() {
     let resources = env.all::<GlobalTenantResource>();
     let ready = env.until_ready(&resources, &object.name_any(), 2).await;
     let status = ready.status.clone().unwrap();
-    assert_eq!(status.selected_tenants, [env.name.clone()]);
+    assert_eq!(status.selected_tenants, std::slice::from_ref(&env.name));
     assert!(
         status.processed_items.iter().all(|item| item.status.cluster_scoped && item.namespace.is_empty())
     );

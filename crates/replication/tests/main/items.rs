@@ -60,11 +60,9 @@ async fn a_new_namespace_gets_the_items_and_a_terminating_one_loses_them() {
 
     // A finalizer keeps the namespace terminating.
     let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
-    let held = env.existing_config_map("late", "held", json!({})).await;
+    env.existing_config_map("late", "held", json!({})).await;
     let maps = env.api::<ConfigMap>("late");
-    maps.patch(held.metadata.name.as_deref().unwrap(), &PatchParams::default(), &Patch::Merge(hold))
-        .await
-        .unwrap();
+    maps.patch("held", &PatchParams::default(), &Patch::Merge(hold)).await.unwrap();
     env.delete(&env.all::<Namespace>(), &env.prefixed("late")).await;
     env.change(&resources, "r", raw(vec![config_map("x", json!({ "v": "2" }))])).await;
     env.until_ready(&resources, "r", 1).await;
