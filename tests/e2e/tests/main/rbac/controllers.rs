@@ -274,11 +274,19 @@ async fn replicate(env: &TestEnv, kind: &Kind, namespace: &str, controller: &str
         let metadata = json!({ "name": controller, "annotations": { "value": value } });
         json!([{ "rawItems": [{ "apiVersion": "v1", "kind": kind, "metadata": metadata }] }])
     };
-    spec["resources"] = resources("Missing", "0");
+    spec["resources"] = resources("ConfigMap", "0");
     env.create(kind, namespace, "gas", spec).await;
-    until_event_is_repeated(env, controller).await;
-    env.change(kind, namespace, "gas", json!({ "resources": resources("ConfigMap", "0") })).await;
     env.until_ready(kind, namespace, "gas").await;
+    // A kind that does not exist, twice.
+    for _ in 0..2 {
+        env.change(kind, namespace, "gas", json!({ "resources": resources("Missing", "0") })).await;
+        let has_failed =
+            |object: &DynamicObject| object.data["status"]["conditions"].to_string().contains("Failed");
+        env.until(kind, namespace, "gas", "to report the missing kind", has_failed).await;
+        env.change(kind, namespace, "gas", json!({ "resources": resources("ConfigMap", "0") })).await;
+        env.until_ready(kind, namespace, "gas").await;
+    }
+    until_event_is_repeated(env, controller).await;
     let objects = env.api(kind, namespace).await;
     let specs = ["1", "2"].map(|value| json!({ "spec": { "resources": resources("ConfigMap", value) } }));
     provoke_conflict(env, &objects, "gas", controller, specs).await;

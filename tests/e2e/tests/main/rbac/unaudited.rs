@@ -3,7 +3,7 @@
 
 use kube::{
     Api, Client,
-    api::{DynamicObject, PostParams, Request},
+    api::{DynamicObject, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn remove_from(rule: &mut Value, right: &Right) {
 async fn dry_run(env: &TestEnv, user: &str, right: &Right) -> kube::Result<DynamicObject> {
     let client = env.cluster.client_as(user, &[]).await.unwrap();
     if right.verb == "impersonate" {
-        return review_as_account(client).await;
+        return may_impersonate(client).await;
     }
     if is_only_granted(right) {
         let granted = json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": [right.verb] });
@@ -93,15 +93,18 @@ async fn dry_run(env: &TestEnv, user: &str, right: &Right) -> kube::Result<Dynam
     create(client, "v1", kind, plural, json!({ "metadata": metadata, "spec": spec })).await
 }
 
-/// Sends a request as a ServiceAccount, which every ServiceAccount may send.
-async fn review_as_account(client: Client) -> kube::Result<DynamicObject> {
-    let body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" }).to_string();
-    let mut request = Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        .create(&PostParams::default(), body.into_bytes())
-        .map_err(kube::Error::BuildRequest)?;
-    let account = "system:serviceaccount:default:default".parse().unwrap();
-    request.headers_mut().insert("impersonate-user", account);
-    client.request(request).await
+/// Asks whether the user may act as ServiceAccounts. The client of the test acts as the user already,
+/// so it cannot act as an account.
+async fn may_impersonate(client: Client) -> kube::Result<DynamicObject> {
+    let (group, kind) = ("authorization.k8s.io/v1", "SelfSubjectAccessReview");
+    let attributes = json!({ "verb": "impersonate", "resource": "serviceaccounts" });
+    let review = json!({ "metadata": {}, "spec": { "resourceAttributes": attributes } });
+    let review = create(client, group, kind, "selfsubjectaccessreviews", review).await?;
+    if review.data["status"]["allowed"] == true {
+        return Ok(review);
+    }
+    let denied = json!({ "status": "Failure", "code": 403, "reason": "Forbidden", "message": "impersonate" });
+    Err(kube::Error::Api(Box::new(serde_json::from_value(denied).unwrap())))
 }
 
 fn binding(role: &str) -> Value {
@@ -149,7 +152,7 @@ async fn create(
     object["kind"] = kind.into();
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let api: Api<DynamicObject> = match kind {
-        "ClusterRole" => Api::all_with(client, &resource),
+        "ClusterRole" | "SelfSubjectAccessReview" => Api::all_with(client, &resource),
         _ => Api::namespaced_with(client, "default", &resource),
     };
     api.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await
