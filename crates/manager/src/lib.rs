@@ -49,6 +49,8 @@ pub const CONTROLLERS: &[Registration] = &[
     register::<namespaceplus::NamespacePlusController>(),
     register::<podset::PodSetController>(),
     register::<postgres::PostgresClusterController>(),
+    register::<replication::GlobalTenantResourceController>(),
+    register::<replication::TenantResourceController>(),
     register::<tenant::ConfigurationController>(),
     register::<tenant::TenantController>(),
 ];

@@ -37,8 +37,10 @@ pub const PATCH: Verbs = Verbs(1 << 5);
 pub const DELETE: Verbs = Verbs(1 << 6);
 /// Binds a role without having its permissions. Use it only with [`Rule::named`].
 pub const BIND: Verbs = Verbs(1 << 7);
+/// Acts as a ServiceAccount.
+pub const IMPERSONATE: Verbs = Verbs(1 << 8);
 
-const NAMES: [(Verbs, &str); 8] = [
+const NAMES: [(Verbs, &str); 9] = [
     (GET, "get"),
     (LIST, "list"),
     (WATCH, "watch"),
@@ -47,6 +49,7 @@ const NAMES: [(Verbs, &str); 8] = [
     (PATCH, "patch"),
     (DELETE, "delete"),
     (BIND, "bind"),
+    (IMPERSONATE, "impersonate"),
 ];
 
 impl BitOr for Verbs {

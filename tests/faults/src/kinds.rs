@@ -40,6 +40,17 @@ pub const TENANT: Kind = Kind {
     plural: "tenants",
     is_namespaced: false,
 };
+/// TenantResource.
+pub const TENANT_RESOURCE: Kind =
+    namespaced("capsule.clastix.io", "v1beta2", "TenantResource", "tenantresources");
+/// GlobalTenantResource.
+pub const GLOBAL_TENANT_RESOURCE: Kind = Kind {
+    group: "capsule.clastix.io",
+    version: "v1beta2",
+    singular: "GlobalTenantResource",
+    plural: "globaltenantresources",
+    is_namespaced: false,
+};
 /// PostgresCluster.
 pub const POSTGRES_CLUSTER: Kind = namespaced("lukeb0nd.com", "v1", "PostgresCluster", "postgresclusters");
 /// PostgresBackup.
@@ -85,11 +96,13 @@ pub const PERSISTENT_VOLUME: Kind = Kind {
 };
 
 /// All observed kinds.
-pub const OBSERVED: [&Kind; 21] = [
+pub const OBSERVED: [&Kind; 23] = [
     &POD_SET,
     &MEMCACHED,
     &NAMESPACE_PLUS,
     &TENANT,
+    &TENANT_RESOURCE,
+    &GLOBAL_TENANT_RESOURCE,
     &POSTGRES_CLUSTER,
     &POSTGRES_BACKUP,
     &POD,

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::{
-        MEMCACHED, NAMESPACE_PLUS, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, POD_SET,
-        POSTGRES_CLUSTER, TENANT,
+        GLOBAL_TENANT_RESOURCE, MEMCACHED, NAMESPACE_PLUS, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD,
+        POD_SET, POSTGRES_CLUSTER, TENANT, TENANT_RESOURCE,
     },
     members::Members,
     observer::Observer,
@@ -179,15 +179,18 @@ impl TestCluster {
     /// more than a hundred requests, which would delay other runs.
     pub async fn clear(&self, token: Token) {
         let state = self.observer.state(token);
-        for kind in [
+        let kinds = [
             &POD_SET,
             &MEMCACHED,
             &NAMESPACE_PLUS,
+            &TENANT_RESOURCE,
+            &GLOBAL_TENANT_RESOURCE,
             &TENANT,
             &POSTGRES_CLUSTER,
             &PERSISTENT_VOLUME_CLAIM,
             &PERSISTENT_VOLUME,
-        ] {
+        ];
+        for kind in kinds {
             for id in state.keys().filter(|id| id.kind == kind.singular) {
                 let place = ObjectRef::within(kind, &id.namespace, &id.name);
                 let how = if *kind == TENANT { DeleteParams::orphan() } else { DeleteParams::background() };

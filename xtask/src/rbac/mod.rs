@@ -14,6 +14,7 @@ mod leader_election;
 mod manager;
 mod metrics;
 mod page;
+mod replication;
 
 pub(crate) use ::manager::{ACCOUNT, NAMESPACE};
 use anyhow::Result;
@@ -30,7 +31,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut namespaced = namespaced()?;
     namespaced.push(Generated::kustomization("gen-rbac", &namespaced));
     sync_folder("deploy/rbac/namespaced", &namespaced, "gen-rbac", check)?;
-    let optional = [hook_secrets::file()?, install_crds::file()?, cleanup::command()?];
+    let optional = [hook_secrets::file()?, install_crds::file()?, cleanup::command()?, replication::file()?];
     sync_folder("deploy/rbac/optional", &optional, "gen-rbac", check)
 }
 

@@ -122,6 +122,9 @@ fn purposes(role: &str, policy: &PolicyRule) -> Vec<&'static str> {
     if has("bind") {
         return vec!["bind these ClusterRoles in namespaces without having their permissions"];
     }
+    if has("impersonate") {
+        return vec!["act as the ServiceAccounts that replicate objects"];
+    }
     if is("/status") {
         return vec!["write the status"];
     }

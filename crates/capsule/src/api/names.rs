@@ -61,6 +61,17 @@ pub const CONFIGURATION_ANNOTATION: &str = "capsule.clastix.io/configuration";
 /// Label of objects of Capsule: its component that created the object.
 pub const CREATED_BY_LABEL: &str = "projectcapsule.dev/created-by";
 
+/// Value of [`CREATED_BY_LABEL`] and of [`OBJECT_MANAGER_LABEL`] on replicated objects.
+pub const REPLICATIONS: &str = "replications";
+/// Label of replicated objects of older versions of Capsule.
+pub const LEGACY_REPLICATION_LABEL: &str = "capsule.clastix.io/resources";
+/// Finalizer of TenantResources and GlobalTenantResources of older versions of Capsule.
+pub const LEGACY_REPLICATION_FINALIZER: &str = "capsule.clastix.io/resources";
+/// Annotation that requests a reconcile. The controller removes it.
+pub const RECONCILE_ANNOTATION: &str = "reconcile.projectcapsule.dev/requestedAt";
+/// Label of ClusterRoles whose rules the manager gets.
+pub const AGGREGATE_TO_CONTROLLER_LABEL: &str = "projectcapsule.dev/aggregate-to-controller";
+
 /// Default ClusterRole that lets owners create namespaces.
 pub const PROVISIONER_ROLE: &str = "capsule-namespace-provisioner";
 /// Default ClusterRole that lets owners delete namespaces.
@@ -69,7 +80,7 @@ pub const DELETER_ROLE: &str = "capsule-namespace-deleter";
 /// Label keys with a meaning for the controller or for Capsule. Other keys of the same domains are
 /// free.
 pub const RESERVED_LABELS: [&str; 20] = [
-    "capsule.clastix.io/resources",
+    LEGACY_REPLICATION_LABEL,
     "capsule.clastix.io/managed-by",
     TENANT_LABEL,
     LIMIT_RANGE_LABEL,
@@ -92,11 +103,8 @@ pub const RESERVED_LABELS: [&str; 20] = [
 ];
 
 /// Annotation keys that are reserved like [`RESERVED_LABELS`].
-const RESERVED_ANNOTATIONS: [&str; 3] = [
-    "projectcapsule.dev/release",
-    "reconcile.projectcapsule.dev/requestedAt",
-    "capsule.clastix.io/protected",
-];
+const RESERVED_ANNOTATIONS: [&str; 3] =
+    ["projectcapsule.dev/release", RECONCILE_ANNOTATION, "capsule.clastix.io/protected"];
 
 /// Annotation keys that are reserved with and without the suffix [`REGEXP_SUFFIX`].
 const RESERVED_LISTS: [&str; 5] = [

@@ -43,8 +43,12 @@ pub(super) fn calls(controller: &Registration) -> Vec<Call> {
     cluster_scoped.filter_map(call).collect()
 }
 
-/// Returns the webhook that must allow every create of a kind.
+/// Returns the webhook that must allow a create of a kind with an empty spec.
 pub fn create_webhook(controller: &Registration, definition: &CustomResourceDefinition) -> Option<Webhook> {
+    // The API server validates the schema before it calls the webhook.
+    if !accepts_empty_spec(definition) {
+        return None;
+    }
     let (group, resource) = (&definition.spec.group, &definition.spec.names.plural);
     let matches_create = |target: &TargetRule| {
         target.operations.contains(CREATE)
@@ -57,6 +61,14 @@ pub fn create_webhook(controller: &Registration, definition: &CustomResourceDefi
             && webhook.object_selector == LabelSelector::default()
             && webhook.targets.iter().any(matches_create)
     })
+}
+
+/// Returns whether the schema of the storage version accepts an empty spec.
+fn accepts_empty_spec(definition: &CustomResourceDefinition) -> bool {
+    let stored = definition.spec.versions.iter().find(|version| version.storage);
+    let schema = stored.and_then(|version| version.schema.as_ref()?.open_api_v3_schema.as_ref());
+    let spec = schema.and_then(|schema| schema.properties.as_ref()?.get("spec"));
+    spec.and_then(|spec| spec.required.as_ref()).is_none_or(Vec::is_empty)
 }
 
 /// Returns the kind in its storage version.

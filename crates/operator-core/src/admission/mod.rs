@@ -64,7 +64,8 @@ pub use request::{Metadata, Operation, Request};
 pub use review::ReviewInfo;
 pub use side_effects::SideEffects;
 pub use target::{
-    CONNECT, CREATE, Covers, DELETE, Operations, Target, TargetRule, UPDATE, any_namespaced, target,
+    CONNECT, CREATE, Covers, DELETE, Operations, Target, TargetRule, UPDATE, any_cluster_scoped,
+    any_namespaced, target,
 };
 pub use verdict::{Denial, Mutation, Reason, Verdict};
 pub(crate) use webhook::MAX_TIMEOUT_SECONDS;

@@ -61,7 +61,7 @@ pub struct Target<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Represents every namespaced kind. See [`any_namespaced`].
+/// Represents every kind of a scope. See [`any_namespaced`] and [`any_cluster_scoped`].
 #[derive(Clone, Copy, Debug)]
 pub struct AnyKind;
 
@@ -86,6 +86,18 @@ pub fn target<K: Kind>(operations: Operations) -> Target<K> {
 /// handlers of [`Metadata`]. The webhook is called for every such write in the selected namespaces,
 /// so add an object or namespace selector.
 pub fn any_namespaced(operations: Operations) -> Target<AnyKind> {
+    any(operations, true)
+}
+
+/// Returns operations on objects of all cluster-scoped kinds, without subresources.
+///
+/// The same kinds are excluded as for [`any_namespaced`]. Add an object selector: the webhook must
+/// never review what a cluster needs to start, such as nodes.
+pub fn any_cluster_scoped(operations: Operations) -> Target<AnyKind> {
+    any(operations, false)
+}
+
+fn any(operations: Operations, namespaced: bool) -> Target<AnyKind> {
     let any = || "*".to_owned();
     let rule = TargetRule {
         operations,
@@ -93,7 +105,7 @@ pub fn any_namespaced(operations: Operations) -> Target<AnyKind> {
         version: any(),
         resource: any(),
         subresource: None,
-        namespaced: true,
+        namespaced,
         kind: None,
     };
     Target { rule, kind: PhantomData }
@@ -184,7 +196,8 @@ impl TargetRule {
     pub fn describe(&self) -> String {
         let operations = self.operations.names().join(", ");
         if self.is_any() {
-            return format!("{operations} of any kind in namespaces");
+            let place = if self.namespaced { "in namespaces" } else { "without a namespace" };
+            return format!("{operations} of any kind {place}");
         }
         format!("{operations} of {}", describe_resource(&self.resource_name(), &self.group, &self.version))
     }

@@ -38,5 +38,6 @@ mod tenancy;
 mod tenancy_classes;
 mod tenancy_migration;
 mod tenancy_versions;
+mod tenant_resources;
 mod tutorial;
 mod upgrade;

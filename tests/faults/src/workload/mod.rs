@@ -4,6 +4,7 @@ pub mod memcached;
 pub mod namespaceplus;
 pub mod podset;
 pub mod postgres;
+pub mod replication;
 pub mod tenant;
 
 use std::{sync::LazyLock, time::Duration};
@@ -12,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::{
-        Kind, MEMCACHED, NAMESPACE, NAMESPACE_PLUS, PERSISTENT_VOLUME_CLAIM, POD_SET, POSTGRES_CLUSTER,
-        TENANT,
+        GLOBAL_TENANT_RESOURCE, Kind, MEMCACHED, NAMESPACE, NAMESPACE_PLUS, PERSISTENT_VOLUME_CLAIM, POD_SET,
+        POSTGRES_CLUSTER, TENANT, TENANT_RESOURCE,
     },
     observer::{Id, State},
 };
@@ -203,6 +204,8 @@ pub fn of(controller: &str) -> &'static [Workload] {
         "memcached" => memcached::ALL,
         "namespaceplus" => namespaceplus::ALL,
         "tenant" => tenant::ALL,
+        "tenantresource" => replication::LOCAL,
+        "globaltenantresource" => replication::GLOBAL,
         _ => &[],
     }
 }
@@ -218,6 +221,7 @@ pub fn third_party_changes(controller: &str) -> &'static [ThirdPartyChange] {
         "memcached" => memcached::THIRD_PARTY_CHANGES,
         "namespaceplus" => namespaceplus::THIRD_PARTY_CHANGES,
         "tenant" => tenant::THIRD_PARTY_CHANGES,
+        "tenantresource" | "globaltenantresource" => replication::THIRD_PARTY_CHANGES,
         _ => &[],
     }
 }
@@ -229,6 +233,8 @@ pub fn kind(controller: &str) -> &'static Kind {
         "namespaceplus" => &NAMESPACE_PLUS,
         "postgres" => &POSTGRES_CLUSTER,
         "tenant" => &TENANT,
+        "tenantresource" => &TENANT_RESOURCE,
+        "globaltenantresource" => &GLOBAL_TENANT_RESOURCE,
         _ => &POD_SET,
     }
 }

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ForbiddenList, OwnerKind};
+use super::{ForbiddenList, OwnerKind, impersonation};
 use crate::api::{
     names::{DELETER_ROLE, PROVISIONER_ROLE},
     schema,
@@ -126,9 +126,10 @@ pub struct CapsuleConfigurationSpec {
     #[schemars(length(max = 64))]
     pub cache_invalidation: Option<String>,
 
-    /// impersonation has no effect yet. It defines the user that writes replicated objects.
+    /// impersonation defines the ServiceAccounts that read and write replicated objects.
+    // A raw value, so that a setting of another form does not make the configuration unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::unstructured_object")]
+    #[schemars(schema_with = "impersonation::schema")]
     pub impersonation: Option<Value>,
 
     /// events has no effect. Events are created in the namespace of the object that they regard.

@@ -11,17 +11,20 @@
 mod configuration;
 mod gateway;
 mod global_resource_quota;
+mod impersonation;
 mod ingress;
 mod lists;
 mod namespace_options;
 mod owner;
 mod policies;
+mod replication;
 mod role_binding;
 mod rule_status;
 mod rules;
 mod service;
 mod status;
 mod tenant_owner;
+mod tenant_resource;
 
 use std::collections::BTreeMap;
 
@@ -39,11 +42,16 @@ pub use self::{
     global_resource_quota::{
         GlobalResourceQuota, GlobalResourceQuotaSpec, GlobalResourceQuotaStatus, NamespaceUsage, QuotaUsage,
     },
+    impersonation::Impersonation,
     ingress::{HostnameCollisionScope, IngressOptions},
     lists::{AdditionalMetadata, AllowedList, DefaultAllowedList, ForbiddenList, SelectorAllowedList},
     namespace_options::{NamespaceOptions, RequiredMetadata, SelectedMetadata},
     owner::{OwnerKind, OwnerSpec, Permissions, ProxyKind, ProxyOperation, ProxySettings},
     policies::{LimitRanges, NetworkPolicies, PodOptions, PullPolicy, QuotaScope, ResourceQuotas},
+    replication::{
+        ContextReference, Generator, ItemStatus, MissingKey, NO_TENANT, ProcessedItem, ReplicatedResources,
+        SourceReference, TemplateContext,
+    },
     role_binding::AdditionalRoleBinding,
     rule_status::{RuleBody, RuleStatus, RuleStatusSpec, RuleStatusStatus},
     rules::{
@@ -57,6 +65,11 @@ pub use self::{
         TenantState, TenantStatus,
     },
     tenant_owner::{TenantOwner, TenantOwnerSpec, TenantOwnerStatus},
+    tenant_resource::{
+        DEFAULT_RESYNC_PERIOD, Dependency, GlobalTenantResource, GlobalTenantResourceSpec,
+        GlobalTenantResourceStatus, LocalServiceAccount, ReplicationScope, ReplicationSettings,
+        ServiceAccountReference, TenantResource, TenantResourceSpec, TenantResourceStatus,
+    },
 };
 use super::schema;
 

@@ -62,6 +62,11 @@ fn validate_webhook(webhook: &Webhook) -> Vec<String> {
         "it reviews every kind in all namespaces; narrow it with in_namespaces or with_labels",
     );
     check(
+        has(|target| target.is_any() && !target.namespaced)
+            && webhook.object_selector == LabelSelector::default(),
+        "it reviews every cluster-scoped kind; narrow it with with_labels",
+    );
+    check(
         webhook.reinvoked && webhook.webhook_type == WebhookType::Validating,
         "only a mutating webhook can be reinvoked",
     );

@@ -110,6 +110,7 @@ fn is_ours(line: &Map<String, Value>) -> bool {
         "memcached",
         "namespaceplus",
         "postgres",
+        "replication",
         "tenant",
     ];
     ours.iter().any(|start| line["target"].as_str().unwrap().starts_with(start))

@@ -10,8 +10,8 @@ use kube::{
 use serde_json::{Map, Value, json};
 
 use crate::support::{
-    CONFIGURATION, GLOBAL_PROXY_SETTINGS, MEMCACHED, NAMESPACE_PLUS, PATIENCE, POD_SET, PROXY_SETTING,
-    TENANT, TENANT_OWNER, TestEnv, sample,
+    CONFIGURATION, GLOBAL_PROXY_SETTINGS, GLOBAL_TENANT_RESOURCE, Kind, MEMCACHED, NAMESPACE_PLUS, PATIENCE,
+    POD_SET, PROXY_SETTING, TENANT, TENANT_OWNER, TENANT_RESOURCE, TestEnv, sample,
 };
 
 /// Label of all managed objects. The controllers' caches contain only objects with this label.
@@ -271,6 +271,49 @@ pub(super) async fn tenant(env: &TestEnv) {
     env.until_ready(&TENANT, "", "oil").await;
     env.delete(&TENANT, "", "oil").await;
     env.until_gone(&TENANT, "", "oil").await;
+}
+
+pub(super) async fn replication(env: &TestEnv) {
+    const MEMBER: &str = "gas-development";
+    env.create(&TENANT, "", "gas", json!({})).await;
+    env.join("gas", MEMBER).await;
+    env.kubectl(&["create", "serviceaccount", "replicator", "--namespace", MEMBER]).await.unwrap();
+    let (role, account) = ("--clusterrole=cluster-admin", format!("--serviceaccount={MEMBER}:replicator"));
+    let binding = ["create", "rolebinding", "replicator", role, &account, "--namespace", MEMBER];
+    env.kubectl(&binding).await.unwrap();
+    let account = json!({ "name": "replicator" });
+    replicate(env, &TENANT_RESOURCE, MEMBER, "tenantresource", json!({ "serviceAccount": account })).await;
+    let account = json!({ "name": "replicator", "namespace": MEMBER });
+    let selector = json!({ "matchLabels": { "kubernetes.io/metadata.name": "gas" } });
+    let spec = json!({ "serviceAccount": account, "tenantSelector": selector });
+    replicate(env, &GLOBAL_TENANT_RESOURCE, "", "globaltenantresource", spec).await;
+    env.delete(&TENANT, "", "gas").await;
+    env.until_gone(&TENANT, "", "gas").await;
+}
+
+async fn replicate(env: &TestEnv, kind: &Kind, namespace: &str, controller: &str, mut spec: Value) {
+    let resources = |kind: &str, value: &str| {
+        let metadata = json!({ "name": controller, "annotations": { "value": value } });
+        json!([{ "rawItems": [{ "apiVersion": "v1", "kind": kind, "metadata": metadata }] }])
+    };
+    spec["resources"] = resources("ConfigMap", "0");
+    env.create(kind, namespace, "gas", spec).await;
+    env.until_ready(kind, namespace, "gas").await;
+    // A kind that does not exist, twice.
+    for _ in 0..2 {
+        env.change(kind, namespace, "gas", json!({ "resources": resources("Missing", "0") })).await;
+        let has_failed =
+            |object: &DynamicObject| object.data["status"]["conditions"].to_string().contains("Failed");
+        env.until(kind, namespace, "gas", "to report the missing kind", has_failed).await;
+        env.change(kind, namespace, "gas", json!({ "resources": resources("ConfigMap", "0") })).await;
+        env.until_ready(kind, namespace, "gas").await;
+    }
+    until_event_is_repeated(env, controller).await;
+    let objects = env.api(kind, namespace).await;
+    let specs = ["1", "2"].map(|value| json!({ "spec": { "resources": resources("ConfigMap", value) } }));
+    provoke_conflict(env, &objects, "gas", controller, specs).await;
+    env.delete(kind, namespace, "gas").await;
+    env.until_gone(kind, namespace, "gas").await;
 }
 
 pub(super) async fn configuration(env: &TestEnv) {

@@ -35,6 +35,7 @@ async fn every_right_is_used_and_none_is_missing() {
         controllers::memcached(&env),
         controllers::namespaceplus(&env),
         controllers::tenant(&env),
+        controllers::replication(&env),
         controllers::configuration(&env)
     );
     // Also covers the shutdown, which needs rights. A watch is logged when it ends.

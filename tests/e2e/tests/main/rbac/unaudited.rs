@@ -16,7 +16,9 @@ pub(super) fn is_unaudited(right: &Right) -> bool {
     // When an object is created whose owner reference blocks deletion.
     let is_finalizers = right.resource.ends_with("/finalizers") && right.verb == "update";
     // When a RoleBinding is created, or a ClusterRole that grants the right.
-    is_finalizers || right.verb == "bind" || is_only_granted(right)
+    // The API server logs the request of the account that is impersonated.
+    let is_impersonation = right.verb == "impersonate";
+    is_finalizers || is_impersonation || right.verb == "bind" || is_only_granted(right)
 }
 
 /// Returns whether the manager has the right only to grant it: no client can grant rights that it
@@ -74,6 +76,9 @@ fn remove_from(rule: &mut Value, right: &Right) {
 /// Sends a dry-run create that needs the right.
 async fn dry_run(env: &TestEnv, user: &str, right: &Right) -> kube::Result<DynamicObject> {
     let client = env.cluster.client_as(user, &[]).await.unwrap();
+    if right.verb == "impersonate" {
+        return may_impersonate(client).await;
+    }
     if is_only_granted(right) {
         let granted = json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": [right.verb] });
         let role = json!({ "metadata": { "generateName": "role-" }, "rules": [granted] });
@@ -86,6 +91,20 @@ async fn dry_run(env: &TestEnv, user: &str, right: &Right) -> kube::Result<Dynam
     let (kind, plural, spec) = child_of(&right.role);
     let metadata = json!({ "generateName": "child-", "ownerReferences": [owner(env, right).await] });
     create(client, "v1", kind, plural, json!({ "metadata": metadata, "spec": spec })).await
+}
+
+/// Asks whether the user may act as ServiceAccounts. The client of the test acts as the user already,
+/// so it cannot act as an account.
+async fn may_impersonate(client: Client) -> kube::Result<DynamicObject> {
+    let (group, kind) = ("authorization.k8s.io/v1", "SelfSubjectAccessReview");
+    let attributes = json!({ "verb": "impersonate", "resource": "serviceaccounts" });
+    let review = json!({ "metadata": {}, "spec": { "resourceAttributes": attributes } });
+    let review = create(client, group, kind, "selfsubjectaccessreviews", review).await?;
+    if review.data["status"]["allowed"] == true {
+        return Ok(review);
+    }
+    let denied = json!({ "status": "Failure", "code": 403, "reason": "Forbidden", "message": "impersonate" });
+    Err(kube::Error::Api(Box::new(serde_json::from_value(denied).unwrap())))
 }
 
 fn binding(role: &str) -> Value {
@@ -133,7 +152,7 @@ async fn create(
     object["kind"] = kind.into();
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let api: Api<DynamicObject> = match kind {
-        "ClusterRole" => Api::all_with(client, &resource),
+        "ClusterRole" | "SelfSubjectAccessReview" => Api::all_with(client, &resource),
         _ => Api::namespaced_with(client, "default", &resource),
     };
     api.create(&PostParams { dry_run: true, ..PostParams::default() }, &object).await

@@ -8,8 +8,16 @@ use serde_json::Value;
 use crate::support::{Account, TestEnv};
 
 /// Controllers. The user agent of a controller contains the name of its role.
-const CONTROLLERS: [&str; 6] =
-    ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "postgres", "tenant"];
+const CONTROLLERS: [&str; 8] = [
+    "capsuleconfiguration",
+    "globaltenantresource",
+    "memcached",
+    "namespaceplus",
+    "podset",
+    "postgres",
+    "tenant",
+    "tenantresource",
+];
 
 /// A right of the manager: a verb on a resource, optionally restricted to a resource name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -48,6 +48,19 @@ pub(crate) const GLOBAL_PROXY_SETTINGS: Kind = Kind {
 pub(crate) const TENANT_OWNER: Kind =
     Kind { group: "capsule.clastix.io", version: "v1beta2", singular: "TenantOwner", plural: "tenantowners" };
 
+pub(crate) const TENANT_RESOURCE: Kind = Kind {
+    group: "capsule.clastix.io",
+    version: "v1beta2",
+    singular: "TenantResource",
+    plural: "tenantresources",
+};
+pub(crate) const GLOBAL_TENANT_RESOURCE: Kind = Kind {
+    group: "capsule.clastix.io",
+    version: "v1beta2",
+    singular: "GlobalTenantResource",
+    plural: "globaltenantresources",
+};
+
 impl Kind {
     /// Returns `group/version`.
     pub(crate) fn api_version(&self) -> String {

@@ -19,8 +19,8 @@ use std::time::Duration;
 pub(crate) use curl::{Response, curl};
 pub(crate) use forwarder::Forwarder;
 pub(crate) use kinds::{
-    CONFIGURATION, GLOBAL_PROXY_SETTINGS, Kind, MEMCACHED, NAMESPACE_PLUS, POD_SET, POSTGRES_CLUSTER,
-    PROXY_SETTING, TENANT, TENANT_OWNER,
+    CONFIGURATION, GLOBAL_PROXY_SETTINGS, GLOBAL_TENANT_RESOURCE, Kind, MEMCACHED, NAMESPACE_PLUS, POD_SET,
+    POSTGRES_CLUSTER, PROXY_SETTING, TENANT, TENANT_OWNER, TENANT_RESOURCE,
 };
 pub(crate) use live_pods::LivePods;
 pub(crate) use manager::Manager;

@@ -1,0 +1,100 @@
+//! Protection of replicated objects, and validation of templates, by the webhooks of the manager.
+
+use serde_json::{Value, json};
+
+use crate::support::{GLOBAL_TENANT_RESOURCE, Manager, TENANT, TENANT_RESOURCE, TestEnv, Webhooks};
+
+const MEMBER: &str = "oil-dev";
+const OWNER: &str = "--as=alice";
+const ACCOUNT: &str = "--as=system:serviceaccount:oil-dev:replicator";
+
+/// Starts a manager, and creates the Tenant oil with a namespace, in which alice and the account of
+/// replications may do everything.
+async fn setup() -> (TestEnv, Manager) {
+    let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
+    let manager = env.start_with_webhooks("manager", webhooks, &[]);
+    manager.until_readyz(200, "ok").await;
+    env.configure(webhooks).await;
+    env.until_tenants_reviewed().await;
+    env.create(&TENANT, "", "oil", json!({})).await;
+    env.join("oil", MEMBER).await;
+    env.until_tenant_ready("oil", 1).await;
+    env.kubectl(&["create", "serviceaccount", "replicator", "--namespace", MEMBER]).await.unwrap();
+    for subject in ["--user=alice", "--serviceaccount=oil-dev:replicator"] {
+        let name = if subject.contains("alice") { "alice" } else { "replicator" };
+        env.kubectl(&["create", "clusterrolebinding", name, "--clusterrole=cluster-admin", subject])
+            .await
+            .unwrap();
+    }
+    (env, manager)
+}
+
+/// Runs kubectl and returns the error, or an empty string.
+async fn error(env: &TestEnv, args: &[&str]) -> String {
+    env.kubectl(args).await.err().map_or_else(String::new, |error| format!("{error:#}"))
+}
+
+fn spec(item: Value) -> Value {
+    json!({ "serviceAccount": { "name": "replicator" }, "resources": [{ "rawItems": [item] }] })
+}
+
+#[tokio::test]
+async fn only_the_account_changes_created_objects() {
+    let (env, _manager) = setup().await;
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
+    env.create(&TENANT_RESOURCE, MEMBER, "r", spec(map)).await;
+    env.until_ready(&TENANT_RESOURCE, MEMBER, "r").await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "oil-role" },
+    });
+    let mut global = spec(role);
+    global["serviceAccount"]["namespace"] = MEMBER.into();
+    env.create(&GLOBAL_TENANT_RESOURCE, "", "g", global).await;
+    env.until_ready(&GLOBAL_TENANT_RESOURCE, "", "g").await;
+
+    let within = format!("--namespace={MEMBER}");
+    let annotate = |value: &'static str| ["annotate", "configmap", "x", value, "--overwrite"];
+    let unlabel = ["label", "configmap", "x", "projectcapsule.dev/created-by-"];
+    let delete = ["delete", "configmap", "x"];
+    for args in [annotate("a=b").as_slice(), &unlabel, &delete] {
+        let denied = error(&env, &[args, &[&within, OWNER]].concat()).await;
+        assert!(denied.contains("managed by a tenant capsule replication oil-dev/r"), "{args:?}: {denied}");
+    }
+    for args in
+        [["annotate", "clusterrole", "oil-role", "a=b"].as_slice(), &["delete", "clusterrole", "oil-role"]]
+    {
+        let denied = error(&env, &[args, &[OWNER]].concat()).await;
+        assert!(denied.contains("managed by a global capsule replication g"), "{args:?}: {denied}");
+    }
+    assert_eq!(error(&env, &[&annotate("a=c")[..], &[&within, ACCOUNT]].concat()).await, "");
+    // The test itself is an administrator.
+    assert_eq!(error(&env, &[&annotate("a=d")[..], &[&within]].concat()).await, "");
+
+    // Neither the garbage collector nor the deletion of the namespace waits.
+    env.kubectl(&["delete", "globaltenantresource", "g"]).await.unwrap();
+    env.kubectl(&["delete", "namespace", MEMBER, "--timeout=60s", OWNER]).await.unwrap();
+}
+
+#[tokio::test]
+async fn templates_are_compiled_at_admission() {
+    let (env, _manager) = setup().await;
+    let manifest = |template: &str| {
+        let spec =
+            json!({ "resources": [{ "generators": [{ "template": "a: 1" }, { "template": template }] }] });
+        json!({
+            "apiVersion": TENANT_RESOURCE.api_version(), "kind": "TenantResource",
+            "metadata": { "name": "r", "namespace": MEMBER }, "spec": spec,
+        })
+    };
+    for (template, text) in
+        [("{{ env \"HOME\" }}", "the function env is unknown"), ("{{ if .x }}", "do not match")]
+    {
+        let error = env.cluster.apply_yaml(&manifest(template).to_string()).await.unwrap_err();
+        let error = format!("{error:#}");
+        assert!(
+            error.contains("spec.resources[0].generators[1].template") && error.contains(text),
+            "{error}"
+        );
+    }
+    env.cluster.apply_yaml(&manifest("{{ .tenant.metadata.name | upper }}").to_string()).await.unwrap();
+}
