@@ -64,7 +64,7 @@ pub(super) fn ineffective_status(
 fn fields_enforced(spec: &CapsuleConfigurationSpec) -> NewCondition {
     let fields = [
         ("spec.nodeMetadata", spec.node_metadata.as_ref().is_some_and(restricts_nodes)),
-        ("spec.impersonation", spec.impersonation.as_ref().is_some_and(impersonates)),
+        ("spec.impersonation.endpoint", spec.impersonation.as_ref().is_some_and(has_connection)),
     ];
     let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
     condition(&set)
@@ -74,16 +74,10 @@ fn restricts_nodes(metadata: &NodeMetadata) -> bool {
     !metadata.forbidden_labels.is_empty() || !metadata.forbidden_annotations.is_empty()
 }
 
-/// Returns whether impersonation differs from what Capsule's Helm chart and CRD always set: the key
-/// of an unnamed Secret, and the default ServiceAccount of a namespace.
-fn impersonates(settings: &Value) -> bool {
-    const DEFAULTS: [(&str, &str); 2] =
-        [("caSecretKey", "ca.crt"), ("tenantDefaultServiceAccount", "default")];
-    let is_default = |key: &str, value: &Value| {
-        DEFAULTS.iter().any(|default| *default == (key, value.as_str().unwrap_or_default()))
-    };
-    let mut settings = settings.as_object().into_iter().flatten();
-    settings.any(|(key, value)| !is_blank(value) && !is_default(key, value))
+/// Returns whether impersonation has settings of its connection, which have no effect.
+fn has_connection(settings: &Value) -> bool {
+    let fields = ["endpoint", "caSecretNamespace", "caSecretName", "skipTlsVerify"];
+    fields.iter().filter_map(|field| settings.get(field)).any(|value| !is_blank(value))
 }
 
 /// Returns the message for a configuration that is in effect. It names a field that never has an
@@ -197,7 +191,7 @@ mod tests {
             json!({ "nodeMetadata": { "forbiddenLabels": list(), "forbiddenAnnotations": list() } }),
             json!({ "impersonation": {} }),
             json!({ "impersonation": { "endpoint": "", "caSecretName": "", "skipTlsVerify": false } }),
-            json!({ "impersonation": { "caSecretKey": "ca.crt", "tenantDefaultServiceAccount": "default" } }),
+            json!({ "impersonation": { "caSecretKey": "ca.crt", "tenantDefaultServiceAccount": "replicator" } }),
             json!({ "administrators": [], "protectedNamespaceRegex": "", "overrides": {}, "events": {}, "admission": {} }),
         ] {
             let conditions = conditions(spec.clone());
@@ -211,10 +205,10 @@ mod tests {
                 "spec.nodeMetadata",
             ),
             (
-                json!({ "impersonation": { "tenantDefaultServiceAccount": "replicator" } }),
-                "spec.impersonation",
+                json!({ "impersonation": { "endpoint": "https://proxy.example" } }),
+                "spec.impersonation.endpoint",
             ),
-            (json!({ "impersonation": { "skipTlsVerify": true } }), "spec.impersonation"),
+            (json!({ "impersonation": { "skipTlsVerify": true } }), "spec.impersonation.endpoint"),
         ] {
             let message = &find(&conditions(spec.clone()), "FieldsEnforced").unwrap().message.clone();
             assert!(message.ends_with(&format!(": {path}")), "{spec}: {message}");
