@@ -145,10 +145,12 @@ impl WebhookRule {
         let rule = webhook.get("rules")?.as_array()?.iter().find(known)?;
         let text = |pointer: &str| Some(rule.pointer(pointer)?.as_str()?.to_owned());
         let (plural, subresource, kind) = resource(rule.pointer("/resources/0")?)?;
+        let (group, version) = (text("/apiGroups/0")?, text("/apiVersions/0")?);
+        let any = |value: &str| value == "*";
         Some(Self {
             path,
-            group: text("/apiGroups/0")?,
-            version: text("/apiVersions/0")?,
+            group: if any(&group) { String::new() } else { group },
+            version: if any(&version) { "v1".to_owned() } else { version },
             resource: plural.to_owned(),
             subresource: subresource.map(str::to_owned),
             kind: kind.to_owned(),
@@ -216,6 +218,11 @@ fn resource(resource: &Value) -> Option<(&str, Option<&str>, &'static str)> {
         "resourcequotas" => "ResourceQuota",
         "pods" => "Pod",
         "rolebindings" => "RoleBinding",
+        "serviceaccounts" => "ServiceAccount",
+        "tenantresources" => "TenantResource",
+        "globaltenantresources" => "GlobalTenantResource",
+        // Any kind.
+        "*" if subresource.is_none() => return Some(("configmaps", None, "ConfigMap")),
         _ => return None,
     };
     Some((plural, subresource, kind))
