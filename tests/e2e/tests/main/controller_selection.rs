@@ -37,9 +37,9 @@ async fn excluded_controller_watches_nothing() {
     let env = tutorial().await;
     let account = env.account("all-but-tenant").await;
     let manager = env.start_with_probes("all-but-tenant", &account, &["--controllers=*,-tenant"]);
-    let kinds = "Deployment, HorizontalPodAutoscaler, Lease, LimitRange, Memcached, Namespace, NamespacePlus, \
-        NetworkPolicy, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodSet, PostgresBackup, PostgresCluster, ResourceQuota, \
-        Role, RoleBinding, Service, ServiceAccount";
+    let kinds = "CapsuleConfiguration, Deployment, GlobalTenantResource, HorizontalPodAutoscaler, Lease, LimitRange, \
+        Memcached, Namespace, NamespacePlus, NetworkPolicy, PersistentVolumeClaim, Pod, PodDisruptionBudget, PodSet, \
+        PostgresBackup, PostgresCluster, ResourceQuota, Role, RoleBinding, Service, ServiceAccount, Tenant, TenantResource";
     manager.until_readyz(503, &format!("waiting for the first list of {kinds}")).await;
     manager.stop().await;
 }

@@ -14,7 +14,7 @@ use kube::{Api, api::PostParams};
 use serde_json::json;
 
 use crate::support::{
-    Manager, NAMESPACE, PATIENCE, POD_SET, Response, TestEnv, curl, free_port, run_to_exit, samples,
+    Manager, NAMESPACE, PATIENCE, POD_SET, Response, TestEnv, curl, free_port, run_to_exit, sample, samples,
 };
 
 /// A manager with TLS metrics, and its clients.
@@ -238,6 +238,9 @@ async fn metrics_match_reference_and_contain_no_object_names() {
     env.kubectl(&["apply", "-f", &samples()]).await.unwrap();
     env.until_ready(&POD_SET, "default", "podset-sample").await;
     env.join("oil", "oil-development").await;
+    for replication in ["tenancy/tenantresource", "tenancy/globaltenantresource"] {
+        env.kubectl(&["apply", "-f", &sample(replication)]).await.unwrap();
+    }
     create_database(&env).await;
     // Sends an invalid object to the webhook, which counts the review.
     eventually("the webhook to be called", PATIENCE, async || {

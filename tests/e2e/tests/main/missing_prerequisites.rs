@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::support::{POD_SET, TestEnv, sample, tutorial};
 
 /// Kinds that users write.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 12] = [
     "CapsuleConfiguration",
     "GlobalProxySettings",
+    "GlobalTenantResource",
     "Memcached",
     "NamespacePlus",
     "PodSet",
@@ -17,6 +18,7 @@ const KINDS: [&str; 10] = [
     "ProxySetting",
     "Tenant",
     "TenantOwner",
+    "TenantResource",
 ];
 
 #[tokio::test]

@@ -84,6 +84,6 @@ fn rejects_invalid_log_filter() {
 fn rejects_unknown_controller() {
     let ended = run_with(NOWHERE, &["--controllers=nothing"]);
     let known = "unknown controller `nothing`; use memcached, namespaceplus, podset, postgres, \
-                 capsuleconfiguration, tenant, or * for all";
+                 globaltenantresource, tenantresource, capsuleconfiguration, tenant, or * for all";
     assert_startup_error(&ended, 2, &[known]);
 }

@@ -90,7 +90,7 @@ pub struct Generator {
     #[schemars(length(max = 262_144))]
     pub template: String,
 
-    /// missingKey is invalid or zero to print `<no value>` for a missing key, or error to fail.
+    /// missingKey is invalid or zero to print a missing key as Go's templates do, or error to fail.
     #[serde(default)]
     pub missing_key: MissingKey,
 }

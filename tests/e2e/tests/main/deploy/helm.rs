@@ -54,8 +54,8 @@ fn rejects_invalid_values() {
         (&["controllers={-podset}"], "controllers: no controller is enabled"),
         (
             &["watchNamespaces={shop}"],
-            "these controllers need cluster-wide permissions: namespaceplus, capsuleconfiguration, tenant; \
-             set controllers={memcached,podset,postgres}",
+            "these controllers need cluster-wide permissions: namespaceplus, globaltenantresource, tenantresource, \
+             capsuleconfiguration, tenant; set controllers={memcached,podset,postgres}",
         ),
         (
             &["watchNamespaces={ensemble-system}", "controllers={podset}"],
