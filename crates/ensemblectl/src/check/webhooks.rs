@@ -177,7 +177,7 @@ mod tests {
             (finding.state, &*finding.message),
             (
                 State::Error,
-                "has no caBundle for namespaces.tenant.ensemble: the API server cannot call the webhook"
+                "has no caBundle for cordoned-namespaces.tenant.ensemble: the API server cannot call the webhook"
             )
         );
         let mut other = with_ca_bundles();

@@ -15,11 +15,10 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Account, LivePods, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, QUICK, TENANT, TestEnv,
+    Account, CONTROLLERS, LivePods, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, QUICK, TENANT,
+    TestEnv,
 };
 
-const CONTROLLERS: [&str; 6] =
-    ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "postgres", "tenant"];
 const REPLICAS: usize = 3;
 /// A PodSet that exists during the whole test.
 const LASTING: &str = "lasting";

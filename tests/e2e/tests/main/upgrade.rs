@@ -6,12 +6,10 @@ use cluster::{audit::Mark, wait::eventually};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Account, CONFIGURATION, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET, POSTGRES_CLUSTER, QUICK,
-    TENANT, TENANT_OWNER, TestEnv,
+    Account, CONFIGURATION, CONTROLLERS, MEMCACHED, Manager, NAMESPACE_PLUS, PATIENCE, POD_SET,
+    POSTGRES_CLUSTER, QUICK, TENANT, TENANT_OWNER, TestEnv,
 };
 
-const CONTROLLERS: [&str; 6] =
-    ["capsuleconfiguration", "memcached", "namespaceplus", "podset", "postgres", "tenant"];
 /// Kinds that an upgrade must not change: users' objects and their children.
 const KINDS: &str = "podsets,memcacheds,namespacepluses,postgresclusters,postgresbackups,tenants,tenantowners,capsuleconfigurations,proxysettings,globalproxysettings,deployments,services,\
     resourcequotas,limitranges,networkpolicies,rolebindings,poddisruptionbudgets,clusterroles,clusterrolebindings,\

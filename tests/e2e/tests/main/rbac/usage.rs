@@ -5,19 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use cluster::audit::Entry;
 use serde_json::Value;
 
-use crate::support::{Account, TestEnv};
-
-/// Controllers. The user agent of a controller contains the name of its role.
-const CONTROLLERS: [&str; 8] = [
-    "capsuleconfiguration",
-    "globaltenantresource",
-    "memcached",
-    "namespaceplus",
-    "podset",
-    "postgres",
-    "tenant",
-    "tenantresource",
-];
+use crate::support::{Account, CONTROLLERS, TestEnv};
 
 /// A right of the manager: a verb on a resource, optionally restricted to a resource name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

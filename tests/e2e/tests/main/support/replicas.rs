@@ -18,6 +18,18 @@ pub(crate) const QUICK: [&str; 3] = [
     "--leader-elect-retry-period=500ms",
 ];
 
+/// All controllers. The user agent of a controller contains its name.
+pub(crate) const CONTROLLERS: [&str; 8] = [
+    "capsuleconfiguration",
+    "globaltenantresource",
+    "memcached",
+    "namespaceplus",
+    "podset",
+    "postgres",
+    "tenant",
+    "tenantresource",
+];
+
 impl TestEnv {
     /// Creates an account for a replica with the rights of these controllers and on Leases.
     pub(crate) async fn replica(&self, name: &str, controllers: &[&str]) -> Account {
