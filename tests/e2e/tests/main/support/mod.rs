@@ -26,7 +26,7 @@ pub(crate) use live_pods::LivePods;
 pub(crate) use manager::Manager;
 pub(crate) use metrics_api::MetricsApi;
 pub(crate) use program::{ExitedManager, free_port, program, run_to_exit};
-pub(crate) use replicas::QUICK;
+pub(crate) use replicas::{CONTROLLERS, QUICK};
 pub(crate) use test_env::{Account, NAMESPACE, TestEnv, path, sample, samples, tutorial, workbench};
 pub(crate) use webhooks::Webhooks;
 
