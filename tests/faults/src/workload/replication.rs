@@ -89,7 +89,10 @@ fn limits(run: &str) -> ObjectRef {
 fn prepared(run: &str) -> Vec<Step> {
     let metadata = |name: &str| json!({ "name": name, "namespace": home(run) });
     vec![
-        ObjectRef::home(&TENANT, run).with(json!({})),
+        Step::Create(json!({
+            "apiVersion": TENANT.api_version(), "kind": "Tenant",
+            "metadata": { "name": run, "labels": { "run": run } }, "spec": {},
+        })),
         Step::Join { tenant: run.to_owned(), namespace: home(run) },
         Step::Create(json!({
             "apiVersion": SERVICE_ACCOUNT.api_version(), "kind": "ServiceAccount", "metadata": metadata("replicator"),
@@ -130,7 +133,9 @@ fn make(run: &str, cpu: &str) -> Step {
 
 fn make_global(run: &str, cpu: &str) -> Step {
     let account = json!({ "name": "replicator", "namespace": home(run) });
-    let more = json!({ "serviceAccount": account, "scope": "None" });
+    // The Tenants of other runs come and go.
+    let tenants = json!({ "matchLabels": { "run": run } });
+    let more = json!({ "serviceAccount": account, "scope": "None", "tenantSelector": tenants });
     resource_global(run).with(with(spec(run, cpu), more))
 }
 
