@@ -109,7 +109,7 @@ async fn reviews_of_users_go_on_as_they_came() {
     }
     // A user decides how long a review is. A long one is not kept in memory.
     for length in [60_000, 70_000, 3 << 20] {
-        let mut long = review("list", "namespaces", false);
+        let mut long = review("get", "namespaces", false);
         long["spec"]["resourceAttributes"]["name"] = json!("x".repeat(length));
         let answer = Answer::json(201, &long);
         setup.upstream.override_answers(move |request| (request.target == path).then(|| answer.clone()));
