@@ -7,6 +7,9 @@ use crate::kinds::{
     GLOBAL_TENANT_RESOURCE, LIMIT_RANGE, ROLE_BINDING, SERVICE_ACCOUNT, TENANT, TENANT_RESOURCE,
 };
 
+/// Label of no Tenant.
+const NOBODY: &str = "nobody";
+
 /// All workloads of TenantResource.
 pub const LOCAL: &[Workload] = &[
     local("create", |run| made(run, None), |run| vec![make(run, "1")], |run| has(run, "1")),
@@ -40,6 +43,8 @@ pub const GLOBAL: &[Workload] = &[
         |run| vec![resource_global(run).change(json!({ "resources": [] }))],
         pruned_global,
     ),
+    global("deselect", made_in_namespaces, deselect, pruned_global),
+    global("select", made_for_nobody, select, |run| has_global(run, "1")),
     global("recreate", made_global, recreate_global, |run| has_global(run, "1")),
     global("delete", made_global, |run| vec![resource_global(run).delete()], gone_global),
 ];
@@ -137,6 +142,35 @@ fn make_global(run: &str, cpu: &str) -> Step {
     let tenants = json!({ "matchLabels": { "run": run } });
     let more = json!({ "serviceAccount": account, "scope": "None", "tenantSelector": tenants });
     resource_global(run).with(with(spec(run, cpu), more))
+}
+
+/// Returns the selection of Tenants, and the scope in which each of their namespaces gets the objects.
+fn selection(tenants: &str) -> Value {
+    json!({ "scope": "Namespace", "tenantSelector": { "matchLabels": { "run": tenants } } })
+}
+
+fn made_in_namespaces(run: &str) -> Vec<Step> {
+    let made = made_for(run, run).into_iter();
+    made.chain(has_global(run, "1").into_iter().map(Step::Until)).collect()
+}
+
+fn made_for_nobody(run: &str) -> Vec<Step> {
+    let made = made_for(run, NOBODY).into_iter();
+    made.chain(pruned_global(run).into_iter().map(Step::Until)).collect()
+}
+
+fn made_for(run: &str, tenants: &str) -> Vec<Step> {
+    let account = json!({ "serviceAccount": { "name": "replicator", "namespace": home(run) } });
+    let spec = with(with(spec(run, "1"), account), selection(tenants));
+    prepared(run).into_iter().chain([resource_global(run).with(spec)]).collect()
+}
+
+fn deselect(run: &str) -> Vec<Step> {
+    vec![resource_global(run).change(selection(NOBODY))]
+}
+
+fn select(run: &str) -> Vec<Step> {
+    vec![resource_global(run).change(selection(run))]
 }
 
 /// Adds fields to an object.

@@ -35,6 +35,6 @@ async fn controllers_converge_after_crashes_and_conflicts() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
     for controller in selection.controllers {
         let injected = verdicts.iter().filter(|run| run.id.controller == controller && run.injected).count();
-        assert!(injected >= 5, "{controller}: {injected}");
+        assert!(injected > 5, "{controller}: {injected}");
     }
 }
