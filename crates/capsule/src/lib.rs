@@ -9,6 +9,8 @@
 //! | [`owners`], [`owner_indexes`] | the owners of a Tenant; indexes of caches by owner |
 //! | [`subjects`] | what a user is to the Tenants of a cluster |
 //! | [`membership`] | which namespaces belong to a Tenant |
+//! | [`lookups`] | the configuration, and the Tenant of a namespace, from caches |
+//! | [`match_conditions`] | which requests need no review |
 //! | [`name_filter`], [`class_filter`] | which names and classes a Tenant allows |
 //! | [`compiled`] | cache of what is compiled from a Tenant |
 //! | [`cluster_resources`] | which kinds a rule of the proxy is for |
@@ -21,6 +23,8 @@ pub mod cidr;
 pub mod class_filter;
 pub mod cluster_resources;
 pub mod compiled;
+pub mod lookups;
+pub mod match_conditions;
 pub mod membership;
 pub mod name_filter;
 pub mod owner_indexes;

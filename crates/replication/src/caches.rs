@@ -5,7 +5,8 @@ use std::sync::Arc;
 use capsule::{
     Tenant,
     api::v1beta2::{CONFIGURATION_NAME, CapsuleConfiguration, Impersonation},
-    membership::{check_membership, tenant_label},
+    lookups,
+    membership::tenant_label,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
@@ -64,10 +65,7 @@ impl Caches {
     /// Returns the Tenant that a namespace is a member of, also if the namespace is being deleted.
     pub(crate) fn tenant_of(&self, namespace: &str) -> Option<Arc<Tenant>> {
         let namespace = self.namespaces.store().get(&ObjectKey::cluster(namespace))?;
-        let name = tenant_label(&namespace.metadata)?;
-        let tenant = self.tenants.store().get(&ObjectKey::cluster(name))?;
-        check_membership(&namespace.metadata, &tenant, &self.manager_namespace).ok()?;
-        Some(tenant)
+        lookups::tenant_of(&namespace, self.tenants.store(), &self.manager_namespace)
     }
 
     /// Returns a Tenant with its namespaces.
@@ -84,8 +82,7 @@ impl Caches {
 
     /// Returns the settings of impersonation.
     pub(crate) fn impersonation(&self) -> Impersonation {
-        let configuration = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
-        configuration.map(|configuration| configuration.spec.impersonation()).unwrap_or_default()
+        lookups::configuration(self.configurations.store()).impersonation()
     }
 }
 

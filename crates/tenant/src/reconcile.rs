@@ -11,10 +11,10 @@ use capsule::{
         crd,
         names::{DELETER_ROLE, FINALIZER, PROVISIONER_ROLE},
         v1beta2::{
-            CONFIGURATION_NAME, CapsuleConfiguration, GlobalResourceQuota, Metadata, OwnerStatus, RuleStatus,
-            Tenant, TenantOwner,
+            CapsuleConfiguration, GlobalResourceQuota, Metadata, OwnerStatus, RuleStatus, Tenant, TenantOwner,
         },
     },
+    lookups,
     owners::{OwnerSelectors, is_relevant_change},
 };
 use futures::{StreamExt, stream};
@@ -34,6 +34,7 @@ use kube::{Client, CustomResourceExt, Resource, ResourceExt};
 use operator_core::{
     Controller, ControllerBuilder, ObjectKey, Outcome, ReconcileError,
     admission::{Conversion, Policy, Webhook},
+    conditions::is_true,
     environment::Setting,
     events::Events,
     finalizer,
@@ -310,8 +311,7 @@ impl TenantController {
     }
 
     fn owners_by_configuration(&self, tenant: &Tenant, members: &MemberNamespaces) -> Vec<OwnerStatus> {
-        let found = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
-        let configuration = found.map(|configuration| configuration.spec.clone()).unwrap_or_default();
+        let configuration = lookups::configuration(self.configurations.store());
         self.promoted.owners(&configuration, tenant, &members.active)
     }
 
@@ -464,8 +464,7 @@ impl TenantController {
 
     /// Records that the Tenant was cordoned or uncordoned since the last status.
     fn record_cordoning(&self, tenant: &Tenant) {
-        let before = tenant.status.iter().flat_map(|status| &status.conditions);
-        let was_cordoned = before.filter(|one| one.type_ == CORDONED).any(|one| one.status == "True");
+        let was_cordoned = tenant.status.as_ref().is_some_and(|status| is_true(&status.conditions, CORDONED));
         let (action, note) = match (was_cordoned, tenant.spec.cordoned) {
             (false, true) => ("Cordoned", "the Tenant is cordoned: its users cannot change anything"),
             (true, false) => ("UnCordoned", "the Tenant is no longer cordoned"),

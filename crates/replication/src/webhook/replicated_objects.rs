@@ -8,8 +8,10 @@ use std::sync::Arc;
 use capsule::{
     api::{
         names::{CREATED_BY_LABEL, REPLICATIONS},
-        v1beta2::{CONFIGURATION_NAME, CapsuleConfiguration},
+        v1beta2::CapsuleConfiguration,
     },
+    lookups,
+    match_conditions::{EXCLUDE_SYSTEM_MASTERS, EXCLUDE_SYSTEM_USERS},
     subjects::Requester,
 };
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::LabelSelector};
@@ -28,13 +30,6 @@ use crate::{
     resource::Replication,
 };
 
-/// Excludes the components of the cluster: API server, controllers, scheduler, and nodes.
-const EXCLUDE_SYSTEM_USERS: &str = "!(request.userInfo.username in ['system:apiserver', \
-    'system:kube-controller-manager', 'system:kube-scheduler']) && !(has(request.userInfo.groups) && \
-    request.userInfo.groups.exists(group, group in ['system:nodes', 'system:serviceaccounts:kube-system']))";
-/// Excludes administrators of the cluster.
-const EXCLUDE_SYSTEM_MASTERS: &str =
-    "!(has(request.userInfo.groups) && 'system:masters' in request.userInfo.groups)";
 /// Excludes nodes, which a cluster needs to start.
 const EXCLUDE_NODES: &str = "!(request.resource.group == '' && request.resource.resource == 'nodes')";
 
@@ -96,11 +91,8 @@ impl<K> ReplicatedObjectValidator<K> {
     }
 
     fn is_administrator(&self, request: &Request<Metadata>) -> bool {
-        let configuration = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
-        let requester = Requester::of(&request.user);
-        configuration.is_some_and(|configuration| {
-            requester.subjects().any(|subject| configuration.spec.administrators.contains(&subject))
-        })
+        let administrators = lookups::configuration(self.configurations.store()).administrators;
+        Requester::of(&request.user).subjects().any(|subject| administrators.contains(&subject))
     }
 }
 

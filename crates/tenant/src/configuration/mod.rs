@@ -22,6 +22,7 @@ use capsule::{
             TenantOwner, UserSpec,
         },
     },
+    lookups,
     membership::referenced_tenants,
     owners::{OwnerSelectors, is_relevant_change},
 };
@@ -53,7 +54,7 @@ use self::{
 };
 use crate::{
     failure::{Failure, Failures},
-    promotion::{PROMOTED, PromotedAccounts, allows_promotion, tenants_of_account, user_name},
+    promotion::{PROMOTED, PromotedAccounts, allows_promotion, user_name},
     reasons::{RECONCILE_FAILED, STATUS_UPDATE_FAILED},
     spec_patterns,
 };
@@ -96,6 +97,7 @@ pub struct ConfigurationController {
     proxy: ProxySettingsStatuses,
     promoted: PromotedAccounts,
     namespaces: Informer<Namespace>,
+    manager_namespace: String,
 }
 
 impl Controller for ConfigurationController {
@@ -172,6 +174,7 @@ impl Controller for ConfigurationController {
             proxy,
             promoted: PromotedAccounts::new(accounts),
             namespaces,
+            manager_namespace: builder.manager_namespace().to_owned(),
         }
     }
 
@@ -207,9 +210,11 @@ impl ConfigurationController {
     /// Tenants are not among them, whatever their labels are.
     fn promoted_users(&self, configuration: &CapsuleConfigurationSpec) -> Vec<UserSpec> {
         let owns = |account: &Arc<ServiceAccount>| {
-            let tenants = tenants_of_account(account, &self.namespaces);
-            let mut tenants = tenants.iter().filter_map(|tenant| self.tenants.store().get(tenant));
-            tenants.any(|tenant| allows_promotion(configuration, &tenant))
+            let namespace = ObjectKey::cluster(&account.namespace().unwrap_or_default());
+            let tenant = self.namespaces.store().get(&namespace).and_then(|namespace| {
+                lookups::tenant_of(&namespace, self.tenants.store(), &self.manager_namespace)
+            });
+            tenant.is_some_and(|tenant| allows_promotion(configuration, &tenant))
         };
         let promoted = self.promoted.list().into_iter().filter(owns);
         let user = |account: Arc<ServiceAccount>| UserSpec {

@@ -2,6 +2,7 @@
 
 use capsule::{
     api::names::{CORDONED_LABEL, TENANT_LABEL},
+    match_conditions::{EXCLUDE_SYSTEM_MASTERS, EXCLUDE_SYSTEM_USERS},
     subjects::Role,
 };
 use k8s_openapi::{
@@ -19,9 +20,8 @@ use operator_core::{
 };
 
 use super::{
-    denial_events::DenialEvents,
+    denial_events::{DenialEvents, VALIDATION_DENIED},
     lookups::Lookups,
-    match_conditions::{EXCLUDE_SYSTEM_MASTERS, EXCLUDE_SYSTEM_USERS},
     tenant_resolver::TenantResolver,
 };
 use crate::reasons::CORDONED;
@@ -92,7 +92,7 @@ impl Validator for CordonValidator {
             (request.dry_run, self.resolver.resolve(request.namespace.as_deref().unwrap_or_default()).await)
         {
             let note = format!("denied request of {}: {message}", request.user_name());
-            self.denials.record_on_tenant(&tenant, CORDONED, "ValidationDenied", &note);
+            self.denials.record_on_tenant(&tenant, CORDONED, VALIDATION_DENIED, &note);
         }
         Ok(Verdict::deny(Denial::forbidden(message)))
     }

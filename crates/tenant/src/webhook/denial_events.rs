@@ -22,7 +22,7 @@ const EVENTS_PER_TENANT: Rate = Rate { burst: 10, interval: Duration::from_secs(
 /// Rate limit for Events about denials, for all Tenants together.
 const EVENTS_TOTAL: Rate = Rate { burst: 100, interval: Duration::from_secs(1) };
 /// Action of the Events, as in Capsule.
-const VALIDATION_DENIED: &str = "ValidationDenied";
+pub(super) const VALIDATION_DENIED: &str = "ValidationDenied";
 
 /// Publishes Events about denied requests.
 ///

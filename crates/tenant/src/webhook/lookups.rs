@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use capsule::{
-    api::v1beta2::{CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, Tenant, TenantOwner},
-    membership,
+    api::v1beta2::{CapsuleConfiguration, CapsuleConfigurationSpec, Tenant, TenantOwner},
+    lookups, membership,
     owner_indexes::{OwnerIndexes, Subject, key},
     owners::kind_and_name,
     subjects::{Relations, Requester, Role, owns, role},
@@ -211,17 +211,12 @@ impl Lookups {
             return None;
         }
         let namespace = self.namespaces.store().get(&ObjectKey::cluster(namespace))?;
-        let tenants = membership::referenced_tenants(&namespace.metadata);
-        let [tenant] = tenants.as_slice() else { return None };
-        let tenant = self.tenant(tenant)?;
-        let is_member =
-            membership::check_membership(&namespace.metadata, &tenant, &self.manager_namespace).is_ok();
-        (is_member && allows_promotion(configuration, &tenant)).then_some(tenant)
+        let tenant = lookups::tenant_of(&namespace, self.tenants.store(), &self.manager_namespace)?;
+        allows_promotion(configuration, &tenant).then_some(tenant)
     }
 
     pub(super) fn configuration(&self) -> CapsuleConfigurationSpec {
-        let found = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
-        found.map(|configuration| configuration.spec.clone()).unwrap_or_default()
+        lookups::configuration(self.configurations.store())
     }
 
     fn tenant(&self, name: &str) -> Option<Arc<Tenant>> {

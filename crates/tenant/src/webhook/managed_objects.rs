@@ -2,6 +2,7 @@
 
 use capsule::{
     api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL},
+    match_conditions::{EXCLUDE_SYSTEM_MASTERS, EXCLUDE_SYSTEM_USERS},
     subjects::Role,
 };
 use k8s_openapi::{
@@ -17,11 +18,7 @@ use operator_core::admission::{
     Webhook, target,
 };
 
-use super::{
-    in_tenants,
-    lookups::Lookups,
-    match_conditions::{EXCLUDE_SYSTEM_MASTERS, EXCLUDE_SYSTEM_USERS},
-};
+use super::{in_tenants, lookups::Lookups};
 
 /// Returns the webhook. For an update, the API server matches the label on the old and the new
 /// object, so removing the label does not bypass the webhook.

@@ -1,11 +1,6 @@
 //! Match conditions of webhooks. The API server evaluates them itself, so that cluster components
 //! and cluster administrators do not depend on the manager.
 
-/// Excludes the components of the cluster: API server, controllers, scheduler, and nodes.
-pub(super) const EXCLUDE_SYSTEM_USERS: &str = "!(request.userInfo.username in ['system:apiserver', \
-    'system:kube-controller-manager', 'system:kube-scheduler']) && !(has(request.userInfo.groups) && \
-    request.userInfo.groups.exists(group, group in ['system:nodes', 'system:serviceaccounts:kube-system']))";
-
 /// Excludes members of `system:masters`, except for creates and updates of namespaces that
 /// reference a Tenant before or after the request.
 pub(super) const EXCLUDE_MASTERS_WITHOUT_TENANT: &str = "!(has(request.userInfo.groups) && 'system:masters' in \
@@ -13,10 +8,6 @@ pub(super) const EXCLUDE_MASTERS_WITHOUT_TENANT: &str = "!(has(request.userInfo.
     ((has(one.metadata.labels) && 'capsule.clastix.io/tenant' in one.metadata.labels) || \
     (has(one.metadata.ownerReferences) && one.metadata.ownerReferences.exists(owner, owner.kind == 'Tenant' && \
     owner.apiVersion.startsWith('capsule.clastix.io/'))))))";
-
-/// Excludes members of `system:masters`.
-pub(super) const EXCLUDE_SYSTEM_MASTERS: &str =
-    "!(has(request.userInfo.groups) && 'system:masters' in request.userInfo.groups)";
 
 /// Includes creates, and changes of labels, annotations, or owner references of a namespace that
 /// references a Tenant before or after the request.

@@ -10,7 +10,7 @@ mod restoration;
 mod tenant_references;
 mod validate;
 
-use capsule::membership;
+use capsule::{match_conditions::EXCLUDE_SYSTEM_USERS, membership};
 use k8s_openapi::api::core::v1::Namespace;
 use operator_core::admission::{
     BoxError, CREATE, Caches, DELETE, Denial, Mutation, Mutator, Operation, Request, UPDATE, Validator,
@@ -26,7 +26,7 @@ use self::{
 use super::{
     denial_events::DenialEvents,
     lookups::{AdmissionContext, Lookups},
-    match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_MASTERS_WITHOUT_TENANT, EXCLUDE_SYSTEM_USERS},
+    match_conditions::{CHANGES_TENANT_METADATA, EXCLUDE_MASTERS_WITHOUT_TENANT},
 };
 use crate::reasons::NAMESPACE_DENIED;
 
