@@ -99,25 +99,18 @@ pub struct ClassFilters {
     pub priority: Option<ClassFilter>,
     /// Filter for RuntimeClasses.
     pub runtime: Option<ClassFilter>,
-    /// Filter for GatewayClasses.
-    pub gateway: Option<ClassFilter>,
-    /// Filter for DeviceClasses. It has no default.
-    pub device: Option<ClassFilter>,
 }
 
 impl From<&Tenant> for ClassFilters {
     fn from(tenant: &Tenant) -> Self {
         let spec = &tenant.spec;
         let ingress = spec.ingress_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
-        let gateway = spec.gateway_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
         let filter = |list: Option<&DefaultAllowedList>| list.map(ClassFilter::new);
         Self {
             ingress: filter(ingress),
             storage: filter(spec.storage_classes.as_ref()),
             priority: filter(spec.priority_classes.as_ref()),
             runtime: filter(spec.runtime_classes.as_ref()),
-            gateway: filter(gateway),
-            device: spec.device_classes.clone().map(|list| ClassFilter::new(&list.into())),
         }
     }
 }

@@ -74,6 +74,16 @@ impl ExistingObjects {
     }
 }
 
+/// Adds labels and annotations. They replace those with the same keys.
+pub(crate) fn add(metadata: &mut ObjectMeta, added: &AdditionalMetadata) {
+    let both = [(&mut metadata.labels, &added.labels), (&mut metadata.annotations, &added.annotations)];
+    for (entries, added) in both {
+        if !added.is_empty() {
+            entries.get_or_insert_default().extend(added.clone());
+        }
+    }
+}
+
 /// Returns the merge patch that applies the metadata, or `None` if nothing changes or the object
 /// is being deleted.
 fn patch(present: &ObjectMeta, desired: &AdditionalMetadata) -> Option<Value> {

@@ -42,9 +42,7 @@ impl ClusterClasses {
             ..AvailableClasses::default()
         }
     }
-}
 
-impl ClusterClasses {
     /// Returns a warning if the default PriorityClass of a Tenant does not exist. Pods without class
     /// are then denied.
     pub(crate) fn missing_default(&self, tenant: &Tenant) -> Option<String> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use capsule::{
     api::v1beta2::{HostnameCollisionScope, Route, Tenant},
+    class_filter::ClassFilters,
     name_filter::NameFilter,
 };
 use k8s_openapi::{api::networking::v1::Ingress, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -108,6 +109,8 @@ pub(crate) struct IngressPolicy {
     /// Scope in which a route must be unique.
     pub(crate) collision_scope: HostnameCollisionScope,
     allows_wildcards: bool,
+    /// Classes that Ingresses may use.
+    pub(crate) classes: ClassFilters,
 }
 
 impl From<&Tenant> for IngressPolicy {
@@ -122,6 +125,7 @@ impl From<&Tenant> for IngressPolicy {
             allowed,
             collision_scope: options.hostname_collision_scope,
             allows_wildcards: options.allow_wildcard_hostnames,
+            classes: ClassFilters::from(tenant),
         }
     }
 }

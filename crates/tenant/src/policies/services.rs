@@ -1,7 +1,5 @@
 //! Types, external addresses, and keys of Services.
 
-use std::collections::BTreeMap;
-
 use capsule::{
     api::v1beta2::{AdditionalMetadata, AllowedServices, ServiceOptions, Tenant, TenantSpec},
     cidr,
@@ -11,7 +9,7 @@ use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::Obj
 use kube::Resource;
 use serde::Deserialize;
 
-use super::Violation;
+use super::{Violation, keys::forbidden_key};
 use crate::reasons::{
     FORBIDDEN_ANNOTATION, FORBIDDEN_EXTERNAL_NAME, FORBIDDEN_EXTERNAL_SERVICE_IP, FORBIDDEN_LABEL,
     FORBIDDEN_LOAD_BALANCER, FORBIDDEN_NODE_PORT,
@@ -95,10 +93,7 @@ impl ServicePolicy {
         if old.is_none_or(|old| type_inputs(old) != type_inputs(new)) {
             self.check_type(&new.spec)?;
         }
-        let metadata = |service: &ReviewedService| service.metadata.clone();
-        let (before, after) = (old.map(metadata).unwrap_or_default(), metadata(new));
-        self.check_keys("annotations", before.annotations, after.annotations)?;
-        self.check_keys("labels", before.labels, after.labels)?;
+        self.check_keys(old.map(|old| &old.metadata), &new.metadata)?;
         let before = old.map(|old| old.spec.external_ips.as_slice()).unwrap_or_default();
         let mut added =
             new.spec.external_ips.iter().enumerate().filter(|(_, address)| !before.contains(address));
@@ -130,27 +125,32 @@ impl ServicePolicy {
         }
     }
 
-    fn check_keys(
-        &self,
-        field: &str,
-        before: Option<BTreeMap<String, String>>,
-        after: Option<BTreeMap<String, String>>,
-    ) -> Result<(), Violation> {
-        let (reason, filter, own) = if field == "labels" {
-            (FORBIDDEN_LABEL, &self.forbidden_labels, &self.own.labels)
-        } else {
-            (FORBIDDEN_ANNOTATION, &self.forbidden_annotations, &self.own.annotations)
-        };
-        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-        let changed = after.iter().filter(|(key, value)| before.get(*key) != Some(value));
-        let mut changed = changed.filter(|(key, value)| own.get(*key) != Some(value));
-        changed.find(|(key, _)| filter.matches(key)).map_or(Ok(()), |(key, _)| {
-            let message = format!(
-                "metadata.{field}[{key}]: the key is forbidden by Tenant {}; forbidden: {filter}",
-                self.tenant
-            );
-            Err(Violation::new(reason, message))
-        })
+    fn check_keys(&self, old: Option<&ObjectMeta>, new: &ObjectMeta) -> Result<(), Violation> {
+        let annotations = old.and_then(|old| old.annotations.as_ref());
+        let own = &self.own.annotations;
+        if let Some(key) =
+            forbidden_key(&self.forbidden_annotations, annotations, new.annotations.as_ref(), own)
+        {
+            return Err(self.forbidden(
+                FORBIDDEN_ANNOTATION,
+                "annotations",
+                key,
+                &self.forbidden_annotations,
+            ));
+        }
+        let labels = old.and_then(|old| old.labels.as_ref());
+        match forbidden_key(&self.forbidden_labels, labels, new.labels.as_ref(), &self.own.labels) {
+            Some(key) => Err(self.forbidden(FORBIDDEN_LABEL, "labels", key, &self.forbidden_labels)),
+            None => Ok(()),
+        }
+    }
+
+    fn forbidden(&self, reason: &'static str, field: &str, key: &str, filter: &NameFilter) -> Violation {
+        let message = format!(
+            "metadata.{field}[{key}]: the key is forbidden by Tenant {}; forbidden: {filter}",
+            self.tenant
+        );
+        Violation::new(reason, message)
     }
 
     fn check_address(&self, index: usize, text: &str) -> Result<(), Violation> {

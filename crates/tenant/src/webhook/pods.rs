@@ -1,7 +1,5 @@
 //! Images, classes, and metadata of Pods.
 
-use std::collections::BTreeMap;
-
 use capsule::class_filter::ClassFilter;
 use k8s_openapi::api::{node::v1::RuntimeClass, scheduling::v1::PriorityClass};
 use operator_core::admission::{
@@ -17,6 +15,7 @@ use super::{
     policy_reader::PolicyReader,
 };
 use crate::{
+    additional_metadata::add,
     policies::{
         Violation,
         labels::POD_POLICIES_LABEL,
@@ -152,8 +151,7 @@ impl Mutator for PodMutator {
             set_runtime_class(&policy, &mut changed);
         }
         if pod.metadata.deletion_timestamp.is_none() {
-            extend(&mut changed.metadata.labels, &policy.metadata.labels);
-            extend(&mut changed.metadata.annotations, &policy.metadata.annotations);
+            add(&mut changed.metadata, &policy.metadata);
         }
         Ok(if changed == *pod { Mutation::keep() } else { Mutation::change(changed) })
     }
@@ -193,12 +191,5 @@ fn set_runtime_class(policy: &PodPolicy, pod: &mut ReviewedPod) {
     let default = policy.runtime.as_ref().and_then(ClassFilter::default_class);
     if let (None, Some(default)) = (class_of(pod.spec.runtime_class_name.as_ref()), default) {
         pod.spec.runtime_class_name = Some(default.to_owned());
-    }
-}
-
-/// Adds metadata of the Tenant.
-pub(super) fn extend(entries: &mut Option<BTreeMap<String, String>>, added: &BTreeMap<String, String>) {
-    if !added.is_empty() {
-        entries.get_or_insert_default().extend(added.clone());
     }
 }

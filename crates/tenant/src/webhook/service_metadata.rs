@@ -7,7 +7,8 @@ use operator_core::admission::{
     BoxError, CREATE, Caches, Metadata, Mutation, Mutator, Request, UPDATE, Webhook, target,
 };
 
-use super::{in_tenants, pods::extend, tenant_resolver::TenantResolver};
+use super::{in_tenants, tenant_resolver::TenantResolver};
+use crate::additional_metadata::add;
 
 /// Returns the webhook.
 pub(super) fn webhook() -> Webhook {
@@ -50,8 +51,7 @@ fn with_metadata(object: &Metadata, added: &AdditionalMetadata) -> Option<Metada
         return None;
     }
     let mut changed = object.clone();
-    extend(&mut changed.metadata.labels, &added.labels);
-    extend(&mut changed.metadata.annotations, &added.annotations);
+    add(&mut changed.metadata, added);
     (changed != *object).then_some(changed)
 }
 

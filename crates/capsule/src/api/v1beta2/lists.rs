@@ -104,13 +104,6 @@ pub struct AdditionalMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-impl From<SelectorAllowedList> for DefaultAllowedList {
-    fn from(list: SelectorAllowedList) -> Self {
-        let SelectorAllowedList { allowed, allowed_regex, match_labels, match_expressions } = list;
-        Self { allowed, allowed_regex, match_labels, match_expressions, default: None }
-    }
-}
-
 impl ForbiddenList {
     /// Returns whether the list forbids nothing. An empty pattern counts as unset.
     pub fn is_empty(&self) -> bool {

@@ -138,7 +138,6 @@ impl Collisions {
             return Ok(Ok(()));
         }
         let _turn = self.turn.lock().await;
-        let resource_version = if is_dry_run { String::new() } else { self.resource_version(review).await? };
         let cached = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
         let mut configuration = match cached {
             Some(cached) => cached.as_ref().clone(),
@@ -159,7 +158,7 @@ impl Collisions {
                 key: &review.key,
                 tenant: review.tenant,
                 routes: &review.added,
-                resource_version: resource_version.clone(),
+                resource_version: self.resource_version(review).await?,
             };
             let next = with_reservation(valid, claim, now);
             let Some(next) = next else { return Ok(Err(too_many(review))) };

@@ -77,7 +77,6 @@ impl Mutator for IngressMutator {
 }
 
 struct IngressValidator {
-    filters: PolicyReader<ClassFilters>,
     policies: PolicyReader<IngressPolicy>,
     classes: ClassCache<IngressClass>,
     collisions: Collisions,
@@ -89,7 +88,6 @@ impl Validator for IngressValidator {
 
     fn build(caches: &mut Caches<'_>) -> Self {
         Self {
-            filters: PolicyReader::build(caches),
             policies: PolicyReader::build(caches),
             classes: ClassCache::build(caches),
             collisions: Collisions::build(caches),
@@ -99,23 +97,13 @@ impl Validator for IngressValidator {
 
     async fn validate(&self, request: &Request<ReviewedIngress>) -> Result<Verdict, BoxError> {
         let Some(ingress) = &request.new else { return Ok(Verdict::allow()) };
-        let namespace = request.namespace.as_deref();
-        let found = match self.policies.of(namespace).await {
-            Ok(Some((tenant, policy))) => self
-                .filters
-                .of(namespace)
-                .await
-                .map(|filters| filters.map(|(_, filters)| (tenant, policy, filters))),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        };
-        let (tenant, policy, filters) = match found {
+        let (tenant, policy) = match self.policies.of(request.namespace.as_deref()).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(Verdict::allow()),
             Err(error) => return error.into_denial().map(Verdict::deny),
         };
         let old = request.old.as_ref();
-        let mut checked = self.classes.check(&tenant.name_any(), &filters, old, ingress).await;
+        let mut checked = self.classes.check(&tenant.name_any(), &policy.classes, old, ingress).await;
         checked = checked
             .and_then(|()| policy.check_hosts(old, ingress))
             .and_then(|()| policy.check_wildcards(old, ingress));

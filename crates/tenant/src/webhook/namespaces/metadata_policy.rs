@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capsule::{
     api::{
         names::{NAMESPACE_NAME_LABEL, TENANT_LABEL},
-        v1beta2::{ForbiddenList, NamespaceOptions, Tenant},
+        v1beta2::{ForbiddenList, Metadata, NamespaceOptions, Tenant},
     },
     name_filter::NameFilter,
     pattern,
@@ -15,35 +15,11 @@ use kube::ResourceExt;
 use operator_core::admission::Denial;
 
 use super::metadata::desired;
+use crate::policies::keys::forbidden_key;
 
 type Entries = BTreeMap<String, String>;
 
-/// Labels or annotations, before and after a request.
-struct Change {
-    field: &'static str,
-    old: Entries,
-    new: Entries,
-}
-
-impl Change {
-    fn labels(old: Option<&ObjectMeta>, new: &ObjectMeta) -> Self {
-        let of = |metadata: &ObjectMeta| metadata.labels.clone().unwrap_or_default();
-        Self { field: "label", old: old.map(of).unwrap_or_default(), new: of(new) }
-    }
-
-    fn annotations(old: Option<&ObjectMeta>, new: &ObjectMeta) -> Self {
-        let of = |metadata: &ObjectMeta| metadata.annotations.clone().unwrap_or_default();
-        Self { field: "annotation", old: old.map(of).unwrap_or_default(), new: of(new) }
-    }
-
-    /// Returns the entries that the request adds or changes.
-    fn set(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.new.iter().filter(|(key, value)| self.old.get(*key) != Some(value))
-    }
-}
-
-/// Checks that an owner sets no forbidden key. Removing one is free, and so is the value that the
-/// Tenant itself sets. Annotations come first, as in Capsule.
+/// Checks that an owner sets no forbidden key. Annotations come first, as in Capsule.
 pub(super) fn check_forbidden(
     tenant: &Tenant,
     old: Option<&ObjectMeta>,
@@ -54,24 +30,32 @@ pub(super) fn check_forbidden(
     if [forbidden_labels, forbidden_annotations].into_iter().flatten().all(ForbiddenList::is_empty) {
         return Ok(());
     }
-    let own = desired(tenant, new);
-    let name = new.name.as_deref().unwrap_or_default();
-    let check = |change: Change, list: &Option<ForbiddenList>, own: &Entries| {
-        let Some(filter) = list.as_ref().map(NameFilter::from) else { return Ok(()) };
-        let is_own = |key: &String, value: &String| {
-            own.get(key) == Some(value) || [TENANT_LABEL, NAMESPACE_NAME_LABEL].contains(&key.as_str())
-        };
-        let mut forbidden = change.set().filter(|(key, value)| !is_own(key, value));
-        forbidden.find(|(key, _)| filter.matches(key)).map_or(Ok(()), |(key, _)| {
-            Err(Denial::forbidden(format!(
-                "namespace {name}: the {} {key} is forbidden by Tenant {}; remove it; forbidden: {filter}",
-                change.field,
+    let own = with_system_labels(desired(tenant, new), new);
+    for (field, list, of, own) in [
+        ("annotation", forbidden_annotations, annotations as Field, &own.annotations),
+        ("label", forbidden_labels, labels, &own.labels),
+    ] {
+        let Some(filter) = list.as_ref().map(NameFilter::from) else { continue };
+        if let Some(key) = forbidden_key(&filter, old.and_then(of), of(new), own) {
+            return Err(Denial::forbidden(format!(
+                "namespace {}: the {field} {key} is forbidden by Tenant {}; remove it; forbidden: {filter}",
+                new.name.as_deref().unwrap_or_default(),
                 tenant.name_any()
-            )))
-        })
-    };
-    check(Change::annotations(old, new), forbidden_annotations, &own.annotations)?;
-    check(Change::labels(old, new), forbidden_labels, &own.labels)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the metadata that the Tenant sets, with the labels of the namespace that the API server
+/// and the manager set on every namespace of a Tenant.
+fn with_system_labels(mut own: Metadata, namespace: &ObjectMeta) -> Metadata {
+    for key in [TENANT_LABEL, NAMESPACE_NAME_LABEL] {
+        if let Some(value) = labels(namespace).and_then(|labels| labels.get(key)) {
+            own.labels.insert(key.to_owned(), value.clone());
+        }
+    }
+    own
 }
 
 /// Checks that a namespace has the required keys with values that match their patterns. A new
@@ -85,26 +69,36 @@ pub(super) fn check_required(
     let Some(required) = options.and_then(|options| options.required_metadata.as_ref()) else {
         return Ok(());
     };
-    let name = new.name.as_deref().unwrap_or_default();
-    let check = |change: Change, required: &Entries| {
-        let changed =
-            required.iter().filter(|(key, _)| old.is_none() || change.old.get(*key) != change.new.get(*key));
-        for (key, expression) in changed {
-            let value = change.new.get(key);
-            if !value.is_some_and(|value| matches(expression, value)) {
-                let cause =
-                    value.map_or_else(|| "is missing".to_owned(), |value| format!("has the value {value:?}"));
-                return Err(Denial::forbidden(format!(
-                    "namespace {name}: the {} {key} {cause}; Tenant {} requires a value that matches {expression:?}",
-                    change.field,
-                    tenant.name_any()
-                )));
-            }
+    let both =
+        [("label", labels as Field, &required.labels), ("annotation", annotations, &required.annotations)];
+    let required = both.into_iter().flat_map(|(field, of, required)| {
+        required.iter().map(move |(key, expression)| (field, of, key, expression))
+    });
+    for (field, of, key, expression) in required {
+        let value = of(new).and_then(|new| new.get(key));
+        let is_unchanged = old.is_some_and(|old| of(old).and_then(|old| old.get(key)) == value);
+        if is_unchanged || value.is_some_and(|value| matches(expression, value)) {
+            continue;
         }
-        Ok(())
-    };
-    check(Change::labels(old, new), &required.labels)?;
-    check(Change::annotations(old, new), &required.annotations)
+        let cause = value.map_or_else(|| "is missing".to_owned(), |value| format!("has the value {value:?}"));
+        return Err(Denial::forbidden(format!(
+            "namespace {}: the {field} {key} {cause}; Tenant {} requires a value that matches {expression:?}",
+            new.name.as_deref().unwrap_or_default(),
+            tenant.name_any()
+        )));
+    }
+    Ok(())
+}
+
+/// Labels or annotations of a namespace.
+type Field = fn(&ObjectMeta) -> Option<&Entries>;
+
+fn labels(metadata: &ObjectMeta) -> Option<&Entries> {
+    metadata.labels.as_ref()
+}
+
+fn annotations(metadata: &ObjectMeta) -> Option<&Entries> {
+    metadata.annotations.as_ref()
 }
 
 /// Returns whether a value matches. An empty pattern matches every value. A pattern that admission

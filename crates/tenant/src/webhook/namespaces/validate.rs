@@ -88,21 +88,18 @@ impl NamespaceReview<'_> {
         if TenantReferences::of(old) != TenantReferences::of(new) {
             return self.change_membership(old, new);
         }
-        match (self.context.role, self.tenant_of(old)) {
-            (Role::CapsuleUser, _) => {
-                let tenant = self.owned_tenant_of(old)?;
-                self.check_cordon(tenant)?;
-                metadata::check(tenant, Some(old), new)?;
-                metadata_policy::check_forbidden(tenant, Some(old), new)?;
-            }
-            (Role::Other, Ok(tenant)) => metadata::check_managed(tenant, old, new)?,
-            _ => {}
+        if self.context.role == Role::CapsuleUser {
+            let tenant = self.owned_tenant_of(old)?;
+            self.check_cordon(tenant)?;
+            metadata::check(tenant, Some(old), new)?;
+            metadata_policy::check_forbidden(tenant, Some(old), new)?;
         }
-        match self.tenant_of(old) {
-            Ok(tenant) if self.context.role != Role::Manager => {
-                metadata_policy::check_required(tenant, Some(old), new)?;
-            }
-            _ => {}
+        let Ok(tenant) = self.tenant_of(old) else { return Ok(Admission::Allowed) };
+        if self.context.role == Role::Other {
+            metadata::check_managed(tenant, old, new)?;
+        }
+        if self.context.role != Role::Manager {
+            metadata_policy::check_required(tenant, Some(old), new)?;
         }
         Ok(Admission::Allowed)
     }
