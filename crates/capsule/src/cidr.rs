@@ -49,15 +49,48 @@ pub fn is_within(part: &str, whole: &str) -> bool {
     is_smaller && canonical(&format!("{address}/{size}")).is_ok_and(|network| network == whole)
 }
 
-/// Returns whether an address or a network, such as `10.20.0.7` or `10.20.0.0/16`, contains an
-/// address. An address contains only itself. Other strings contain nothing.
-pub fn contains(range: &str, address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    let Some((_, length)) = range.split_once('/') else {
-        return range.parse::<IpAddr>().is_ok_and(|one| one.to_canonical() == address);
-    };
-    let network = canonical(range);
-    network.is_ok() && canonical(&format!("{address}/{length}")) == network
+/// Addresses that an address or a network names, such as `10.20.0.7` or `10.20.0.0/16`. An address
+/// names only itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    network: IpAddr,
+    length: u32,
+}
+
+impl AddressRange {
+    /// Parses an address or a network.
+    ///
+    /// # Errors
+    /// Returns an error if the text is neither.
+    pub fn parse(text: &str) -> Result<Self, CidrError> {
+        let malformed = || CidrError(text.to_owned());
+        if let Ok(address) = text.parse::<IpAddr>() {
+            let network = address.to_canonical();
+            return Ok(Self { network, length: if network.is_ipv4() { 32 } else { 128 } });
+        }
+        let canonical = canonical(text)?;
+        let (network, length) = canonical.split_once('/').ok_or_else(malformed)?;
+        Ok(Self {
+            network: network.parse().map_err(|_| malformed())?,
+            length: length.parse().map_err(|_| malformed())?,
+        })
+    }
+
+    /// Returns whether the range contains an address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let differs = |bits: u32, difference: u128| {
+            difference.checked_shr(bits.saturating_sub(self.length)).unwrap_or_default() != 0
+        };
+        match (self.network, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                !differs(32, u128::from(network.to_bits() ^ address.to_bits()))
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                !differs(128, network.to_bits() ^ address.to_bits())
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Returns a warning if `used`, the canonical form, differs from the CIDR `given` at `path`.
@@ -97,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn contains_compares_the_bits_of_the_prefix() {
+    fn range_compares_the_bits_of_the_prefix() {
         for (range, inside, outside) in [
             (
                 "10.20.0.0/16",
@@ -109,15 +142,19 @@ mod tests {
             ("fd00::7", &["fd00::7"], &["fd00::8"]),
             ("fd00::/8", &["fdff::1"], &["fe00::1", "10.0.0.1"]),
             ("0.0.0.0/0", &["8.8.8.8"], &["::1"]),
-            ("a", &[], &["10.0.0.1"]),
-            ("10.0.0.0/33", &[], &["10.0.0.1"]),
+            ("::/0", &["::1", "ffff::"], &["8.8.8.8"]),
         ] {
             for address in inside {
-                assert!(contains(range, address.parse().unwrap()), "{range} {address}");
+                let range = AddressRange::parse(range).unwrap();
+                assert!(range.contains(address.parse().unwrap()), "{range:?} {address}");
             }
             for address in outside {
-                assert!(!contains(range, address.parse().unwrap()), "{range} {address}");
+                let range = AddressRange::parse(range).unwrap();
+                assert!(!range.contains(address.parse().unwrap()), "{range:?} {address}");
             }
+        }
+        for text in ["a", "10.0.0.0/33", "", "010.0.0.1"] {
+            assert_eq!(AddressRange::parse(text), Err(CidrError(text.to_owned())));
         }
     }
 

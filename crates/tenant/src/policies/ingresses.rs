@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::Violation;
 use crate::reasons::{INGRESS_HOSTNAME_EMPTY, INGRESS_HOSTNAME_NOT_VALID, WILDCARD_DENIED};
 
+/// Limit of the host names in a message.
+const MAX_LISTED_HOSTS: usize = 50;
+
 /// The fields of an Ingress that admission reads or sets. Other fields are preserved.
 #[derive(Resource, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[resource(inherit = "Ingress")]
@@ -151,9 +154,13 @@ impl IngressPolicy {
         if bad.is_empty() {
             return Ok(());
         }
+        let listed = bad.iter().take(MAX_LISTED_HOSTS).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = match bad.len().saturating_sub(MAX_LISTED_HOSTS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         let message = format!(
-            "spec.rules[].host: host names {} are not allowed by Tenant {}; allowed host names: {allowed}",
-            bad.join(", "),
+            "spec.rules[].host: host names {listed}{more} are not allowed by Tenant {}; allowed host names: {allowed}",
             self.tenant
         );
         Err(Violation::new(INGRESS_HOSTNAME_NOT_VALID, message))
@@ -224,6 +231,9 @@ mod tests {
         );
         assert_eq!(hosts(options(), Some(bad.clone()), bad), Ok(()));
         assert_eq!(hosts(json!({}), None, json!([{}])), Ok(()));
+        let many: Vec<_> = (0..20_000).map(|index| json!({ "host": format!("bad-{index}") })).collect();
+        let (_, message) = hosts(options(), None, json!(many)).unwrap_err();
+        assert!(message.contains(" and 19950 more are not allowed") && message.len() < 2000, "{message}");
     }
 
     #[test]

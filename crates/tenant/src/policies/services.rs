@@ -1,8 +1,10 @@
 //! Types, external addresses, and keys of Services.
 
+use std::collections::HashSet;
+
 use capsule::{
-    api::v1beta2::{AdditionalMetadata, AllowedServices, ServiceOptions, Tenant, TenantSpec},
-    cidr,
+    api::v1beta2::{AdditionalMetadata, AllowedServices, ExternalIps, ServiceOptions, Tenant, TenantSpec},
+    cidr::AddressRange,
     name_filter::NameFilter,
 };
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -44,7 +46,7 @@ pub(crate) struct ServicePolicy {
     forbidden_annotations: NameFilter,
     forbidden_labels: NameFilter,
     /// Addresses and networks. `None` allows all.
-    external_ips: Option<Vec<String>>,
+    external_ips: Option<AllowedAddresses>,
     /// Metadata that the Tenant itself sets on Services.
     own: AdditionalMetadata,
 }
@@ -58,9 +60,25 @@ impl From<&Tenant> for ServicePolicy {
             types: options.allowed_services.unwrap_or_default(),
             forbidden_annotations: filter(options.forbidden_annotations),
             forbidden_labels: filter(options.forbidden_labels),
-            external_ips: options.external_ips.map(|ips| ips.allowed),
+            external_ips: options.external_ips.map(AllowedAddresses::from),
             own: options.additional_metadata.unwrap_or_default(),
         }
+    }
+}
+
+/// Addresses that Services may use.
+#[derive(Debug)]
+struct AllowedAddresses {
+    ranges: Vec<AddressRange>,
+    description: String,
+}
+
+impl From<ExternalIps> for AllowedAddresses {
+    /// An entry that the schema would reject allows nothing.
+    fn from(ExternalIps { allowed }: ExternalIps) -> Self {
+        let description = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+        let ranges = allowed.iter().filter_map(|range| AddressRange::parse(range.trim()).ok());
+        Self { ranges: ranges.collect(), description }
     }
 }
 
@@ -94,9 +112,9 @@ impl ServicePolicy {
             self.check_type(&new.spec)?;
         }
         self.check_keys(old.map(|old| &old.metadata), &new.metadata)?;
-        let before = old.map(|old| old.spec.external_ips.as_slice()).unwrap_or_default();
-        let mut added =
-            new.spec.external_ips.iter().enumerate().filter(|(_, address)| !before.contains(address));
+        let before: HashSet<_> = old.iter().flat_map(|old| &old.spec.external_ips).collect();
+        let addresses = new.spec.external_ips.iter().enumerate();
+        let mut added = addresses.filter(|(_, address)| !before.contains(address));
         added.try_for_each(|(index, address)| self.check_address(index, address))
     }
 
@@ -155,15 +173,13 @@ impl ServicePolicy {
 
     fn check_address(&self, index: usize, text: &str) -> Result<(), Violation> {
         let Some(allowed) = &self.external_ips else { return Ok(()) };
-        let is_allowed = text
-            .parse()
-            .is_ok_and(|address| allowed.iter().any(|range| cidr::contains(range.trim(), address)));
-        if is_allowed {
+        let is_allowed = |address| allowed.ranges.iter().any(|range| range.contains(address));
+        if text.parse().is_ok_and(is_allowed) {
             return Ok(());
         }
-        let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+        let AllowedAddresses { description, .. } = allowed;
         let message = format!(
-            "spec.externalIPs[{index}]: {text:?} is not allowed by Tenant {}; allowed addresses: {allowed}",
+            "spec.externalIPs[{index}]: {text:?} is not allowed by Tenant {}; allowed addresses: {description}",
             self.tenant
         );
         Err(Violation::new(FORBIDDEN_EXTERNAL_SERVICE_IP, message))
@@ -267,6 +283,10 @@ mod tests {
             assert!(message.starts_with("spec.externalIPs[1]: "), "{message}");
             assert_eq!(check(options(), Some(with(json!([bad]))), with(json!(["10.20.0.1", bad]))), Ok(()));
         }
+        let many: Vec<_> =
+            (0..50_000).map(|index: u32| format!("10.20.{}.{}", index / 250 % 250, index % 250)).collect();
+        assert_eq!(check(options(), None, with(json!(many))), Ok(()));
+        assert_eq!(check(options(), Some(with(json!(many))), with(json!(many))), Ok(()));
         let none = json!({ "externalIPs": { "allowed": [] } });
         assert!(check(none.clone(), None, with(json!(["10.20.0.1"]))).is_err());
         assert_eq!(check(none, None, with(json!([]))), Ok(()));

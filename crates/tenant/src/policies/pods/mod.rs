@@ -3,6 +3,8 @@
 mod image;
 mod reviewed_pod;
 
+use std::collections::HashSet;
+
 use capsule::{
     api::v1beta2::{AdditionalMetadata, DefaultAllowedList, PullPolicy, Tenant, TenantSpec},
     class_filter::ClassFilter,
@@ -59,7 +61,9 @@ impl PodPolicy {
     /// pull policy, then for each container the registry.
     pub(crate) fn check_images(&self, old: Option<&ReviewedPod>, new: &ReviewedPod) -> Result<(), Violation> {
         let before = old.map(ReviewedPod::images).unwrap_or_default();
-        let images: Vec<_> = new.images().into_iter().filter(|image| !before.contains(image)).collect();
+        let before: HashSet<_> = before.iter().map(ImageUse::identity).collect();
+        let images = new.images().into_iter().filter(|image| !before.contains(&image.identity()));
+        let images: Vec<_> = images.collect();
         images.iter().try_for_each(|image| self.check_pull_policy(image))?;
         images.iter().try_for_each(|image| self.check_registry(image))
     }
@@ -200,6 +204,16 @@ mod tests {
         assert!(
             check(spec(), Some(old()), json!({ "containers": [container("gcr.io/b", "Always")] })).is_err()
         );
+    }
+
+    #[test]
+    fn largest_pod_is_compared_in_one_pass() {
+        let spec = || json!({ "containerRegistries": { "allowed": ["docker.io"] } });
+        let containers: Vec<_> = (0..20_000)
+            .map(|index| json!({ "name": format!("c{index}"), "image": "docker.io/a", "imagePullPolicy": "Always" }))
+            .collect();
+        let pod = || json!({ "containers": containers });
+        assert_eq!(check(spec(), Some(pod()), pod()), Ok(()));
     }
 
     #[test]

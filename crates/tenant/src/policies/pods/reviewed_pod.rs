@@ -75,16 +75,12 @@ pub(crate) struct ImageUse<'p> {
     pub(crate) pull_policy: &'p str,
 }
 
-/// Uses are equal if the same container or volume uses the same image, whatever its position is.
-impl PartialEq for ImageUse<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        let Self { name, field, reference, pull_policy, .. } = self;
-        (*field, *name, *reference, *pull_policy)
-            == (other.field, other.name, other.reference, other.pull_policy)
+impl<'p> ImageUse<'p> {
+    /// Returns what an update must not change, or it uses another image. The position may change.
+    pub(crate) fn identity(&self) -> (&'static str, &'p str, &'p str, &'p str) {
+        (self.field, self.name, self.reference, self.pull_policy)
     }
-}
 
-impl ImageUse<'_> {
     /// Path of the field with the reference.
     pub(crate) fn reference_path(&self) -> String {
         let Self { field, index, .. } = self;

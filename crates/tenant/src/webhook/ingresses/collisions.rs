@@ -25,7 +25,7 @@ use operator_core::{
 };
 use parking_lot::Mutex;
 
-use super::route_reservations::{Claim, DeletedIngresses, ingress, reserves, with_reservation};
+use super::route_reservations::{Claim, DeletedIngresses, MAX_ROUTES, ingress, reserves, with_reservation};
 use crate::{
     policies::{
         Violation,
@@ -137,6 +137,9 @@ impl Collisions {
         if review.added.is_empty() {
             return Ok(Ok(()));
         }
+        if review.added.len() > MAX_ROUTES {
+            return Ok(Err(too_many(review)));
+        }
         let _turn = self.turn.lock().await;
         let cached = self.configurations.store().get(&ObjectKey::cluster(CONFIGURATION_NAME));
         let mut configuration = match cached {
@@ -246,10 +249,13 @@ fn collision(review: &Review<'_>, route: &Route) -> Violation {
 }
 
 fn too_many(review: &Review<'_>) -> Violation {
-    let message = format!(
-        "spec.rules[].host: too many host names of Ingress {} are new in this moment; try again in some seconds",
-        review.key
-    );
+    let message = if review.added.len() > MAX_ROUTES {
+        format!(
+            "spec.rules: a request can add at most {MAX_ROUTES} pairs of host name and path; split the Ingress"
+        )
+    } else {
+        "spec.rules: too many host names are new in this moment; try again in some seconds".to_owned()
+    };
     Violation::new(INGRESS_HOSTNAME_COLLISION, message)
 }
 
@@ -285,6 +291,16 @@ mod tests {
             let found = all.clone().map(|(key, tenant)| review(scope).covers(&key, tenant));
             assert_eq!(found, expected, "{scope:?}");
         }
+    }
+
+    #[test]
+    fn largest_ingress_is_told_to_split() {
+        let mut review = review(HostnameCollisionScope::Cluster);
+        assert!(too_many(&review).message.contains("try again"));
+        review.added = (0..=MAX_ROUTES).map(|index| route(&format!("host-{index}"))).collect();
+        assert!(
+            too_many(&review).message.contains("at most 2000 pairs of host name and path; split the Ingress")
+        );
     }
 
     #[test]

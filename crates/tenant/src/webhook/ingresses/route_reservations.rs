@@ -18,7 +18,7 @@ use crate::policies::ingresses::wildcard;
 /// replicas differ.
 const LIFETIME: Duration = Duration::from_secs(15);
 /// Limit of reserved routes, which bounds the size of the status.
-const MAX_ROUTES: usize = 2000;
+pub(super) const MAX_ROUTES: usize = 2000;
 
 /// Returns the Ingress of a reservation.
 pub(super) fn ingress(reservation: &RouteReservation) -> ObjectKey {
