@@ -175,45 +175,35 @@ fn pod_review() -> Value {
         },
         "status": {},
     });
-    json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-            "kind": { "group": "", "version": "v1", "kind": "Pod" },
-            "resource": { "group": "", "version": "v1", "resource": "pods" },
-            "namespace": POD_NAMESPACE,
-            "operation": "CREATE",
-            "userInfo": { "username": "system:serviceaccount:kube-system:replicaset-controller" },
-            "object": pod,
-            "oldObject": null,
-            "dryRun": false,
-            "options": { "apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions" },
-        },
-    })
+    let user = json!({ "username": "system:serviceaccount:kube-system:replicaset-controller" });
+    create_review(["", "v1", "Pod", "pods"], &json!({ "namespace": POD_NAMESPACE, "userInfo": user }), &pod)
+}
+
+/// Returns the review of a create. `kind` is group, version, kind, and plural of the object.
+fn create_review(kind: [&str; 4], request: &Value, object: &Value) -> Value {
+    let [group, version, kind, resource] = kind;
+    let mut all = json!({
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": { "group": group, "version": version, "kind": kind },
+        "resource": { "group": group, "version": version, "resource": resource },
+        "operation": "CREATE",
+        "object": object,
+        "oldObject": null,
+        "dryRun": false,
+        "options": { "apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions" },
+    });
+    if let (Some(all), Some(request)) = (all.as_object_mut(), request.as_object()) {
+        all.extend(request.clone());
+    }
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": all })
 }
 
 /// Returns the review of the creation of the sample Tenant.
 pub(crate) fn review() -> Result<Bytes> {
-    let object = sample()?;
-    let (group, version) = ("capsule.clastix.io", "v1beta2");
-    let review = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-            "kind": { "group": group, "version": version, "kind": "Tenant" },
-            "resource": { "group": group, "version": version, "resource": "tenants" },
-            "name": "oil",
-            "operation": "CREATE",
-            "userInfo": { "username": "admin", "groups": ["system:masters", "system:authenticated"] },
-            "object": object,
-            "oldObject": null,
-            "dryRun": false,
-            "options": { "apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions" },
-        },
-    });
-    Ok(Bytes::from(review.to_string()))
+    let user = json!({ "username": "admin", "groups": ["system:masters", "system:authenticated"] });
+    let request = json!({ "name": "oil", "userInfo": user });
+    let kind = ["capsule.clastix.io", "v1beta2", "Tenant", "tenants"];
+    Ok(Bytes::from(create_review(kind, &request, &sample()?).to_string()))
 }
 
 /// Returns the sample Tenant.

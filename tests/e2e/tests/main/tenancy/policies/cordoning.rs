@@ -20,15 +20,6 @@ fn config_map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap()
 }
 
-async fn until_label(env: &TestEnv, namespace: &str, expected: Value) {
-    cluster::wait::eventually(&format!("{namespace} to have {LABEL}={expected}"), PATIENCE, async || {
-        let found = env.read(&["get", "namespace", namespace]).await["metadata"]["labels"].clone();
-        Ok(if found[LABEL] == expected { Ok(()) } else { Err(found) })
-    })
-    .await
-    .unwrap();
-}
-
 /// Waits until a create of the user is denied because of the cordon.
 async fn until_cordoned(api: &Api<ConfigMap>) {
     cluster::wait::eventually("the cordon to take effect", PATIENCE, async || {
@@ -54,7 +45,7 @@ async fn users_cannot_change_a_cordoned_tenant() {
     api.create(&PostParams::default(), &config_map("before")).await.unwrap();
 
     env.change_tenant("cordoned", json!({ "cordoned": true })).await;
-    until_label(env, &namespace, json!("true")).await;
+    env.until_label("namespace", &namespace, LABEL, &json!("true")).await;
     until_cordoned(&api).await;
     let denied = |error: kube::Error| {
         let text = error.to_string();
@@ -96,7 +87,7 @@ async fn users_cannot_change_a_cordoned_tenant() {
     assert_eq!((&found["status"], &found["reason"]), (&"True".into(), &"Cordoned".into()));
 
     env.change_tenant("cordoned", json!({ "cordoned": false })).await;
-    until_label(env, &namespace, Value::Null).await;
+    env.until_label("namespace", &namespace, LABEL, &Value::Null).await;
     cluster::wait::eventually("the cordon to end", PATIENCE, async || {
         let deleted = api.delete("before", &DeleteParams::default()).await;
         Ok(deleted.map(drop).map_err(|error| error.to_string()))

@@ -79,6 +79,16 @@ impl TestEnv {
         self.until_ready(&TENANT, "", tenant).await;
     }
 
+    /// Waits until an object has this value of a label. Null if it has no such label.
+    async fn until_label(&self, kind: &str, name: &str, label: &str, expected: &Value) {
+        eventually(&format!("{kind} {name} to have {label}={expected}"), PATIENCE, async || {
+            let found = self.read(&["get", kind, name]).await["metadata"]["labels"].clone();
+            Ok(if found[label] == *expected { Ok(()) } else { Err(found) })
+        })
+        .await
+        .unwrap();
+    }
+
     /// Waits for an Event with this reason, and returns it.
     async fn until_event(&self, namespace: &str, reason: &str) -> Value {
         let within = format!("--namespace={namespace}");

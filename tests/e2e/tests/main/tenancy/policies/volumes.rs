@@ -30,17 +30,8 @@ fn claim(namespace: &str, name: &str, spec: Value) -> Value {
     object("v1", "PersistentVolumeClaim", namespace, name, all)
 }
 
-async fn until_label(env: &TestEnv, volume: &str, tenant: &str) {
-    cluster::wait::eventually(
-        &format!("{volume} to belong to {tenant}"),
-        crate::support::PATIENCE,
-        async || {
-            let found = env.read(&["get", "persistentvolume", volume]).await["metadata"]["labels"].clone();
-            Ok(if found[LABEL] == tenant { Ok(()) } else { Err(found) })
-        },
-    )
-    .await
-    .unwrap();
+async fn until_owned(env: &TestEnv, volume: &str) {
+    env.until_label("persistentvolume", volume, LABEL, &json!("volumes")).await;
 }
 
 #[tokio::test]
@@ -54,7 +45,7 @@ async fn claims_use_only_volumes_of_their_tenant() {
         ("vol-stale", json!({ LABEL: "gone" })),
     ] {
         env.store(volume(name, labels, Some((&namespace, name)))).await;
-        until_label(env, name, "volumes").await;
+        until_owned(env, name).await;
     }
     env.store(volume("vol-free", json!({}), None)).await;
     let named = |namespace: &str, volume: &str| claim(namespace, "data", json!({ "volumeName": volume }));
@@ -93,6 +84,6 @@ async fn claims_use_only_volumes_of_their_tenant() {
     env.store(named(&namespace, "vol-none")).await;
     let within = format!("--namespace={namespace}");
     env.kubectl(&["delete", "pvc", "data", &within, "--wait=false"]).await.unwrap();
-    until_label(env, "vol-none", "volumes").await;
+    until_owned(env, "vol-none").await;
     env.assert_denied(&named(&other, "vol-none"), "belongs to another Tenant").await;
 }
