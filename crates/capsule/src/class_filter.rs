@@ -9,7 +9,7 @@ use kube::{
 };
 
 use crate::{
-    api::v1beta2::{DefaultAllowedList, Tenant},
+    api::v1beta2::{DefaultAllowedList, SelectorAllowedList, Tenant},
     name_filter::NameFilter,
 };
 
@@ -99,20 +99,33 @@ pub struct ClassFilters {
     pub priority: Option<ClassFilter>,
     /// Filter for RuntimeClasses.
     pub runtime: Option<ClassFilter>,
+    /// Filter for GatewayClasses.
+    pub gateway: Option<ClassFilter>,
+    /// Filter for DeviceClasses.
+    pub device: Option<ClassFilter>,
 }
 
 impl From<&Tenant> for ClassFilters {
     fn from(tenant: &Tenant) -> Self {
         let spec = &tenant.spec;
         let ingress = spec.ingress_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+        let gateway = spec.gateway_options.as_ref().and_then(|options| options.allowed_classes.as_ref());
+        let device = spec.device_classes.clone().map(without_default);
         let filter = |list: Option<&DefaultAllowedList>| list.map(ClassFilter::new);
         Self {
             ingress: filter(ingress),
             storage: filter(spec.storage_classes.as_ref()),
             priority: filter(spec.priority_classes.as_ref()),
             runtime: filter(spec.runtime_classes.as_ref()),
+            gateway: filter(gateway),
+            device: filter(device.as_ref()),
         }
     }
+}
+
+fn without_default(list: SelectorAllowedList) -> DefaultAllowedList {
+    let SelectorAllowedList { allowed, allowed_regex, match_labels, match_expressions } = list;
+    DefaultAllowedList { allowed, allowed_regex, match_labels, match_expressions, default: None }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Creates, updates, and prunes the objects that Tenants manage in their namespaces.
 
+use std::sync::Arc;
+
 use capsule::api::{names::QUOTA_HARD_ANNOTATION, v1beta2::Tenant};
 use futures::{StreamExt, future::join_all, stream};
 use k8s_openapi::api::{
@@ -25,7 +27,6 @@ use crate::{
     managed_objects::ManagedObjects,
     namespaces::Namespaces,
     plan::{DesiredNamespace, Plan},
-    quota::Resources,
 };
 
 /// Limit of objects of one kind that are deleted concurrently.
@@ -55,18 +56,16 @@ impl NamespaceObjects {
         self.resource_quotas.by_owner()
     }
 
-    /// Returns how much of the Tenant's quota at `index` a namespace uses, according to the API
-    /// server.
-    pub(crate) fn quota_usage(
+    /// Returns the ResourceQuota of a namespace for the Tenant's quota with this key.
+    pub(crate) fn quota(
         &self,
         owner: &Owner,
         tenant: &str,
         namespace: &str,
-        index: usize,
-    ) -> Resources {
-        let key = ObjectKey::namespaced(namespace, &format!("capsule-{tenant}-{index}"));
-        let quota = self.resource_quotas.get(&key, owner);
-        quota.and_then(|quota| quota.status.as_ref()?.used.clone()).unwrap_or_default()
+        key: &str,
+    ) -> Option<Arc<ResourceQuota>> {
+        let key = ObjectKey::namespaced(namespace, &format!("capsule-{tenant}-{key}"));
+        self.resource_quotas.get(&key, owner)
     }
 
     /// Creates and updates the objects of one namespace.
@@ -186,8 +185,6 @@ fn is_relevant_update(old: &ResourceQuota, new: &ResourceQuota) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::{Value, json};
 
     use super::*;

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use capsule::{
-    api::v1beta2::{AvailableClasses, DefaultAllowedList, Tenant, TenantSpec},
+    api::v1beta2::{AvailableClasses, Tenant},
     class_filter::{ClassFilter, ClassFilters},
 };
-use k8s_openapi::api::{node::v1::RuntimeClass, scheduling::v1::PriorityClass, storage::v1::StorageClass};
+use k8s_openapi::api::{
+    node::v1::RuntimeClass, resource::v1::DeviceClass, scheduling::v1::PriorityClass,
+    storage::v1::StorageClass,
+};
 use kube::ResourceExt;
 use operator_core::{
     ControllerBuilder, ObjectKey,
@@ -14,11 +17,15 @@ use operator_core::{
     kind::Kind,
 };
 
+use crate::policies::gateways::GatewayClass;
+
 /// Classes of the cluster.
 pub(crate) struct ClusterClasses {
     storage: Informer<StorageClass>,
     priority: Informer<PriorityClass>,
     runtime: Informer<RuntimeClass>,
+    gateway: Informer<GatewayClass>,
+    device: Informer<DeviceClass>,
 }
 
 impl ClusterClasses {
@@ -26,9 +33,11 @@ impl ClusterClasses {
     /// other classes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         Self {
-            storage: watch(builder, |spec| spec.storage_classes.as_ref()),
-            priority: watch(builder, |spec| spec.priority_classes.as_ref()),
-            runtime: watch(builder, |spec| spec.runtime_classes.as_ref()),
+            storage: watch(builder, Selection::All, |filters| filters.storage.as_ref()),
+            priority: watch(builder, Selection::All, |filters| filters.priority.as_ref()),
+            runtime: watch(builder, Selection::All, |filters| filters.runtime.as_ref()),
+            gateway: watch(builder, Selection::IfServed, |filters| filters.gateway.as_ref()),
+            device: watch(builder, Selection::IfServed, |filters| filters.device.as_ref()),
         }
     }
 
@@ -39,43 +48,63 @@ impl ClusterClasses {
             storage: names(filters.storage.as_ref(), &self.storage.store().list()),
             priority: names(filters.priority.as_ref(), &self.priority.store().list()),
             runtime: names(filters.runtime.as_ref(), &self.runtime.store().list()),
-            ..AvailableClasses::default()
+            gateway: names(filters.gateway.as_ref(), &self.gateway.store().list()),
+            device: names(filters.device.as_ref(), &self.device.store().list()),
         }
     }
 
-    /// Returns a warning if the default PriorityClass of a Tenant does not exist. Pods without class
-    /// are then denied.
-    pub(crate) fn missing_default(&self, tenant: &Tenant) -> Option<String> {
-        let list = tenant.spec.priority_classes.as_ref()?;
-        let default = list.default.as_deref().filter(|default| !default.is_empty())?;
-        let exists = self.priority.store().get(&ObjectKey::cluster(default)).is_some();
-        (!exists).then(|| {
-            format!(
-                "spec.priorityClasses.default: PriorityClass {default:?} does not exist, so Pods without a class are denied"
-            )
-        })
+    /// Returns warnings about default classes that do not exist. Objects without class are then
+    /// denied.
+    pub(crate) fn missing_defaults(&self, tenant: &Tenant) -> Vec<String> {
+        let filters = ClassFilters::from(tenant);
+        let (priority, gateway) = (filters.priority.as_ref(), filters.gateway.as_ref());
+        [
+            missing_default(&self.priority, priority, "spec.priorityClasses.default", "Pods"),
+            missing_default(&self.gateway, gateway, "spec.gatewayOptions.allowedClasses.default", "Gateways"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
-/// The list of a Tenant for the classes of one kind.
-type ListOf = fn(&TenantSpec) -> Option<&DefaultAllowedList>;
+fn missing_default<C: Kind>(
+    classes: &Informer<C>,
+    filter: Option<&ClassFilter>,
+    path: &str,
+    objects: &str,
+) -> Option<String> {
+    let default = filter?.default_class()?;
+    let exists = classes.store().get(&ObjectKey::cluster(default)).is_some();
+    let kind = C::kind(&());
+    (!exists).then(|| {
+        format!("{path}: {kind} {default:?} does not exist, so {objects} without a class are denied")
+    })
+}
 
-fn watch<C: Kind>(builder: &mut ControllerBuilder<'_, Tenant>, list_of: ListOf) -> Informer<C> {
-    let classes = builder.informer::<C>(Selection::All);
+/// The filter of a Tenant for the classes of one kind.
+type FilterOf = fn(&ClassFilters) -> Option<&ClassFilter>;
+
+fn watch<C: Kind>(
+    builder: &mut ControllerBuilder<'_, Tenant>,
+    selection: Selection,
+    filter_of: FilterOf,
+) -> Informer<C> {
+    let classes = builder.informer::<C>(selection);
     let tenants = builder.objects().clone();
-    builder.watches(&classes, move |change| affected_tenants(change, &tenants.store().list(), list_of));
+    builder.watches(&classes, move |change| affected_tenants(change, &tenants.store().list(), filter_of));
     classes
 }
 
 /// Returns the Tenants whose status may list other classes: all after a create or delete, and after
 /// a change of labels those that select classes by labels.
-fn affected_tenants<C: Kind>(change: &Change<C>, tenants: &[Arc<Tenant>], list_of: ListOf) -> Vec<ObjectKey> {
-    let selects_by_labels = |tenant: &Tenant| {
-        list_of(&tenant.spec).is_some_and(|list| {
-            list.match_labels.as_ref().is_some_and(|labels| !labels.is_empty())
-                || list.match_expressions.as_ref().is_some_and(|expressions| !expressions.is_empty())
-        })
-    };
+fn affected_tenants<C: Kind>(
+    change: &Change<C>,
+    tenants: &[Arc<Tenant>],
+    filter_of: FilterOf,
+) -> Vec<ObjectKey> {
+    let selects_by_labels =
+        |tenant: &Tenant| filter_of(&ClassFilters::from(tenant)).is_some_and(ClassFilter::has_selector);
     let is_affected = |tenant: &&Arc<Tenant>| match (&change.old, &change.new) {
         (Some(old), Some(new)) => old.labels() != new.labels() && selects_by_labels(tenant),
         _ => true,
@@ -128,7 +157,7 @@ mod tests {
         ];
         let affected = |old: Option<&Arc<StorageClass>>, new: Option<&Arc<StorageClass>>| {
             let change = Change { key: ObjectKey::cluster("fast"), old: old.cloned(), new: new.cloned() };
-            affected_tenants(&change, &tenants, |spec| spec.storage_classes.as_ref())
+            affected_tenants(&change, &tenants, |filters| filters.storage.as_ref())
                 .iter()
                 .map(|key| key.name().to_owned())
                 .collect::<Vec<_>>()

@@ -9,7 +9,7 @@ use operator_core::{
     write::WriteError,
 };
 
-use crate::{namespace_metadata::MetadataError, quota::QuotaError};
+use crate::{namespace_metadata::MetadataError, quota::QuotaError, shared_quotas::ObjectQuotaError};
 
 /// Limit of failures in a message.
 const MAX_LISTED_FAILURES: usize = 8;
@@ -26,6 +26,9 @@ pub enum Failure {
     /// A quota cannot be divided.
     #[error(transparent)]
     Quota(#[from] QuotaError),
+    /// An annotation defines no quota.
+    #[error(transparent)]
+    ObjectQuota(#[from] ObjectQuotaError),
     /// An object could not be created, updated, or deleted.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -67,6 +70,7 @@ impl Failure {
             Self::Owner(_)
                 | Self::Metadata(_)
                 | Self::Quota(QuotaError::Limit { .. })
+                | Self::ObjectQuota(_)
                 | Self::Pattern(_)
                 | Self::DuplicateRoleName { .. }
         )

@@ -16,7 +16,7 @@
 //! | `reconcile` | the Tenant controller |
 //! | `namespaces` | reads and writes of namespaces |
 //! | `promotion` | owners by the configuration |
-//! | `plan` | desired state: `owner_bindings`, `namespace_metadata`, `children`, `quota` |
+//! | `plan` | desired state: `owner_bindings`, `namespace_metadata`, `children`, `quota`, `shared_quotas` |
 //! | `apply`, `managed_objects` | creates, updates, and prunes the planned objects |
 //! | `additional_metadata` | metadata of existing Pods and Services |
 //! | `volumes` | label of PersistentVolumes |
@@ -50,6 +50,7 @@ pub mod reasons;
 mod reconcile;
 mod reservations;
 pub mod role_binding_name;
+mod shared_quotas;
 mod spec_patterns;
 mod status;
 pub mod unsupported_fields;
@@ -59,3 +60,4 @@ mod webhook;
 pub use configuration::ConfigurationController;
 pub use failure::{Failure, Failures};
 pub use reconcile::{Error, GRANTABLE, TenantController};
+pub use shared_quotas::ObjectQuotaError;

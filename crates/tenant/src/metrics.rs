@@ -2,10 +2,7 @@
 //!
 //! Names and labels are those of Capsule.
 
-use capsule::api::{
-    names::RESOURCE_QUOTA_LABEL,
-    v1beta2::{QuotaScope, Tenant},
-};
+use capsule::api::{names::RESOURCE_QUOTA_LABEL, v1beta2::Tenant};
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::ResourceExt;
 use operator_core::{
@@ -14,7 +11,7 @@ use operator_core::{
     quantity::Quantity,
 };
 
-use crate::quota::Resources;
+use crate::{quota::Resources, shared_quotas::shared_quotas};
 
 /// Setting that exposes the metrics of Tenants. Their number of series grows with the number of
 /// Tenants and namespaces.
@@ -31,8 +28,11 @@ const NAMESPACE: (&str, &str) = ("target_namespace", "name of the namespace");
 const CONDITION: (&str, &str) = ("condition", "type of the condition");
 const RESOURCE: (&str, &str) =
     ("resource", "name of the resource in the quota; `namespaces` for the number of namespaces");
-const INDEX: (&str, &str) =
-    ("resourcequotaindex", "index of the quota in `spec.resourceQuotas.items`; empty for `namespaces`");
+const INDEX: (&str, &str) = (
+    "resourcequotaindex",
+    "index of the quota in `spec.resourceQuotas.items`, or `object-counts` for a quota in an annotation; empty for \
+     `namespaces`",
+);
 
 static RELATIONSHIP: Gauge = Gauge {
     name: "capsule_tenant_namespace_relationship",
@@ -119,12 +119,10 @@ fn add_shared_quotas<Q: AsRef<ResourceQuota>>(
     usage: &mut Series,
     limit: &mut Series,
 ) {
-    let spec = tenant.spec.resource_quotas.iter().filter(|quotas| quotas.scope == QuotaScope::Tenant);
-    for (index, item) in spec.flat_map(|quotas| &quotas.items).enumerate() {
-        let index = index.to_string();
-        let used: Vec<_> = quotas.iter().filter_map(|quota| usage_at(quota.as_ref(), &index)).collect();
+    for (key, item) in shared_quotas(tenant) {
+        let used: Vec<_> = quotas.iter().filter_map(|quota| usage_of(quota.as_ref(), &key)).collect();
         for (resource, hard) in item.hard.iter().flatten() {
-            let labels = || vec![tenant.name_any(), resource.clone(), index.clone()];
+            let labels = || vec![tenant.name_any(), resource.clone(), key.clone()];
             let quantities = used.iter().filter_map(|used| Quantity::try_from(used.get(resource)?).ok());
             usage.push((labels(), quantities.fold(Quantity::ZERO, Quantity::saturating_add).to_f64()));
             limit.extend(Quantity::try_from(hard).map(|hard| (labels(), hard.to_f64())));
@@ -132,10 +130,10 @@ fn add_shared_quotas<Q: AsRef<ResourceQuota>>(
     }
 }
 
-/// Returns the usage of a namespace if the `ResourceQuota` belongs to the quota at this index.
-fn usage_at<'q>(quota: &'q ResourceQuota, index: &str) -> Option<&'q Resources> {
-    let is_at_index = quota.labels().get(RESOURCE_QUOTA_LABEL).is_some_and(|label| label == index);
-    quota.status.as_ref().filter(|_| is_at_index)?.used.as_ref()
+/// Returns the usage of a namespace if the `ResourceQuota` belongs to the quota with this key.
+fn usage_of<'q>(quota: &'q ResourceQuota, key: &str) -> Option<&'q Resources> {
+    let has_key = quota.labels().get(RESOURCE_QUOTA_LABEL).is_some_and(|label| label == key);
+    quota.status.as_ref().filter(|_| has_key)?.used.as_ref()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use k8s_openapi::{
         rbac::v1::RoleBinding,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    jiff::Timestamp,
 };
 use kube::{Resource, ResourceExt};
 use operator_core::ObjectKey;
@@ -28,7 +29,8 @@ use crate::{
     namespace_metadata::{MetadataError, desired_metadata, foreign_metadata},
     namespaces::MemberNamespaces,
     owner_bindings::bindings,
-    quota::{QuotaError, Resources, divide},
+    quota::{Division, QuotaError, Resources, divide},
+    shared_quotas::{self, FoundQuotas, shared_quotas},
 };
 
 /// Desired state of one namespace.
@@ -52,6 +54,10 @@ pub(crate) struct Plan {
     pub(crate) namespaces: Vec<DesiredNamespace>,
     /// Invalid parts of the spec, which are skipped.
     pub(crate) failures: Failures,
+    /// Whether Kubernetes does not count the objects of a new kind yet.
+    pub(crate) awaits_counts: bool,
+    /// Usage of the quotas that the namespaces share.
+    pub(crate) used: Resources,
     /// Warnings for the message of the condition Ready.
     pub(crate) warnings: Vec<String>,
     /// Whether a quota could not be computed. Existing quotas are not pruned then.
@@ -71,20 +77,21 @@ impl Plan {
 /// Returns the desired state of the active namespaces.
 ///
 /// `tenant_owners` are all `TenantOwner`s of the cluster, and `by_configuration` the owners that the
-/// configuration adds. `usage` returns how much of the quota at
-/// an index a namespace uses.
+/// configuration adds. `found` returns the existing ResourceQuota of a namespace for the quota with a
+/// key.
 pub(crate) fn plan(
     tenant: &Tenant,
     tenant_owners: &[Arc<TenantOwner>],
     by_configuration: &[OwnerStatus],
     members: &MemberNamespaces,
-    usage: impl Fn(&str, usize) -> Resources,
+    found: impl Fn(&str, &str) -> Option<Arc<ResourceQuota>>,
+    now: Timestamp,
 ) -> Plan {
     let owners = all_owners(tenant, tenant_owners, by_configuration);
     let mut plan = Plan { owners, ..Plan::default() };
     let (bindings, invalid) = bindings(tenant, tenant_owners.iter().map(AsRef::as_ref), by_configuration);
     plan.failures.add_all(invalid);
-    let mut quotas = quotas(tenant, members, usage, &mut plan);
+    let mut quotas = quotas(tenant, members, found, now, &mut plan);
     // By index in the spec, so that an error is reported once and not for each namespace.
     let mut metadata_errors = BTreeMap::new();
     for namespace in &members.active {
@@ -158,59 +165,64 @@ pub(crate) fn unmanaged_labels(namespace: &ObjectMeta, last_applied: &Metadata) 
 fn quotas(
     tenant: &Tenant,
     members: &MemberNamespaces,
-    usage: impl Fn(&str, usize) -> Resources,
+    found_quota: impl Fn(&str, &str) -> Option<Arc<ResourceQuota>>,
+    now: Timestamp,
     plan: &mut Plan,
 ) -> BTreeMap<String, Vec<ResourceQuota>> {
-    let mut quotas: BTreeMap<String, Vec<ResourceQuota>> = BTreeMap::new();
-    let Some(spec) = &tenant.spec.resource_quotas else { return quotas };
-    for (index, item) in spec.items.iter().enumerate() {
-        let computed = match spec.scope {
-            QuotaScope::Namespace => Ok(namespace_quotas(tenant, members, index, item)),
-            QuotaScope::Tenant => shared_quotas(tenant, members, index, item, &usage),
-        };
-        let computed = computed.unwrap_or_else(|error| {
-            plan.failures.add(error);
-            plan.quotas_incomplete = true;
-            Vec::new()
-        });
-        for quota in computed {
-            quotas.entry(quota.namespace().unwrap_or_default()).or_default().push(quota);
+    let mut computed = namespace_quotas(tenant, members);
+    for (key, item) in shared_quotas(tenant) {
+        let found = members.all().map(|namespace| namespace.name_any());
+        let found = found.map(|namespace| (namespace.clone(), found_quota(&namespace, &key))).collect();
+        match divide_among(&item, &found) {
+            Ok(mut division) => {
+                plan.awaits_counts |= shared_quotas::await_counts(&mut division.limits, &found, now);
+                computed.extend(tenant_quota(&tenant.name_any(), &key, &item, &division));
+                plan.used.extend(division.used);
+            }
+            Err(error) => {
+                plan.failures.add(error);
+                plan.quotas_incomplete = true;
+            }
         }
+    }
+    plan.failures.add_all(shared_quotas::errors(tenant));
+    let mut quotas: BTreeMap<String, Vec<ResourceQuota>> = BTreeMap::new();
+    for quota in computed {
+        quotas.entry(quota.namespace().unwrap_or_default()).or_default().push(quota);
     }
     quotas
 }
 
-fn namespace_quotas(
-    tenant: &Tenant,
-    members: &MemberNamespaces,
-    index: usize,
-    item: &ResourceQuotaSpec,
-) -> Vec<ResourceQuota> {
-    let quota =
-        |namespace: &Arc<Namespace>| namespace_quota(&tenant.name_any(), &namespace.name_any(), index, item);
-    members.active.iter().map(quota).collect()
+/// Returns the ResourceQuotas of the items that limit each namespace separately.
+fn namespace_quotas(tenant: &Tenant, members: &MemberNamespaces) -> Vec<ResourceQuota> {
+    let spec = tenant.spec.resource_quotas.iter().filter(|quotas| quotas.scope == QuotaScope::Namespace);
+    let items = spec.flat_map(|quotas| &quotas.items).enumerate();
+    let of_item = |(index, item): (usize, &ResourceQuotaSpec)| {
+        let (tenant, key, item) = (tenant.name_any(), index.to_string(), item.clone());
+        let quota =
+            move |namespace: &Arc<Namespace>| namespace_quota(&tenant, &namespace.name_any(), &key, &item);
+        members.active.iter().map(quota)
+    };
+    items.flat_map(of_item).collect()
 }
 
 /// Divides a quota among the namespaces. The usage of terminating namespaces counts too.
-fn shared_quotas(
-    tenant: &Tenant,
-    members: &MemberNamespaces,
-    index: usize,
-    item: &ResourceQuotaSpec,
-    usage: impl Fn(&str, usize) -> Resources,
-) -> Result<Vec<ResourceQuota>, QuotaError> {
-    let names = members.all().map(|namespace| namespace.name_any());
-    let used = names.map(|name| (name.clone(), usage(&name, index))).collect();
-    let division = divide(item.hard.as_ref().unwrap_or(&Resources::new()), &used)?;
-    Ok(tenant_quota(&tenant.name_any(), index, item, &division))
+fn divide_among(item: &ResourceQuotaSpec, found: &FoundQuotas) -> Result<Division, QuotaError> {
+    let used = |quota: &Arc<ResourceQuota>| quota.status.as_ref()?.used.clone();
+    let used = found
+        .iter()
+        .map(|(namespace, quota)| (namespace.clone(), quota.as_ref().and_then(used).unwrap_or_default()))
+        .collect();
+    divide(item.hard.as_ref().unwrap_or(&Resources::new()), &used)
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
     use serde_json::{Value, json};
 
     use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn tenant(spec: &Value) -> Tenant {
         serde_json::from_value(json!({ "metadata": { "name": "oil", "uid": "1" }, "spec": spec })).unwrap()
@@ -226,8 +238,9 @@ mod tests {
         MemberNamespaces { active: all(active), terminating: all(terminating), mismatched: Vec::new() }
     }
 
-    fn pods(count: &str) -> Resources {
-        [("pods".to_owned(), Quantity(count.to_owned()))].into()
+    /// Returns a ResourceQuota with this number of Pods.
+    fn pods(count: &str) -> ResourceQuota {
+        serde_json::from_value(json!({ "status": { "used": { "pods": count } } })).unwrap()
     }
 
     fn hard_pods(plan: &Plan) -> Vec<(String, String)> {
@@ -245,10 +258,17 @@ mod tests {
             "resourceQuotas": { "items": [{ "hard": { "pods": "10" } }] },
             "limitRanges": { "items": [{ "limits": [] }] },
         }));
-        let plan = plan(&tenant, &[], &[], &members(&["a", "b"], &["c"]), |namespace, index| {
-            assert_eq!(index, 0);
-            pods(if namespace == "c" { "4" } else { "1" })
-        });
+        let plan = plan(
+            &tenant,
+            &[],
+            &[],
+            &members(&["a", "b"], &["c"]),
+            |namespace, key| {
+                assert_eq!(key, "0");
+                Some(Arc::new(pods(if namespace == "c" { "4" } else { "1" })))
+            },
+            NOW,
+        );
         assert_eq!(hard_pods(&plan), [("a".to_owned(), "5".to_owned()), ("b".to_owned(), "5".to_owned())]);
         assert_eq!(plan.keys(|desired| &desired.limit_ranges).len(), 2);
         assert!(plan.failures.is_empty());
@@ -259,7 +279,7 @@ mod tests {
         let tenant = tenant(&json!({ "resourceQuotas": { "items": [
             { "hard": { "pods": "many" } }, { "hard": { "pods": "2" } },
         ] } }));
-        let plan = plan(&tenant, &[], &[], &members(&["a"], &[]), |_, _| Resources::new());
+        let plan = plan(&tenant, &[], &[], &members(&["a"], &[]), |_, _| None, NOW);
         assert!(plan.quotas_incomplete);
         assert!(plan.failures.to_string().contains("cannot read the limit of pods"));
         assert_eq!(hard_pods(&plan), [("a".to_owned(), "2".to_owned())]);
@@ -273,7 +293,7 @@ mod tests {
                 { "namespaceSelector": { "matchExpressions": [{ "key": "a", "operator": "Like" }] } },
             ] },
         }));
-        let plan = plan(&tenant, &[], &[], &members(&["a", "b"], &[]), |_, _| Resources::new());
+        let plan = plan(&tenant, &[], &[], &members(&["a", "b"], &[]), |_, _| None, NOW);
         assert_eq!(plan.failures.to_string().matches("additionalMetadataList[0]").count(), 1);
         assert!(plan.failures.to_string().contains("the owner \"x\" gets no rights"));
         assert!(plan.failures.need_spec_change());
@@ -289,7 +309,7 @@ mod tests {
         let desired = |tenant: &Tenant, labels: Value| {
             let members =
                 MemberNamespaces { active: vec![namespace("x", labels)], ..MemberNamespaces::default() };
-            plan(tenant, &[], &[], &members, |_, _| Resources::new()).namespaces.remove(0)
+            plan(tenant, &[], &[], &members, |_, _| None, NOW).namespaces.remove(0)
         };
         let first = desired(&tenant, json!({}));
         assert_eq!(first.metadata.labels["a"], "b");

@@ -25,6 +25,8 @@ const MAX_ANNOTATION: usize = 63;
 pub struct Division {
     /// Hard limits by namespace.
     pub limits: BTreeMap<String, Resources>,
+    /// Usage of all namespaces together, of the resources in the quota.
+    pub used: Resources,
     /// Annotations of each ResourceQuota: the quota of the whole Tenant and its usage.
     pub annotations: BTreeMap<String, String>,
 }
@@ -80,6 +82,7 @@ pub fn divide(hard: &Resources, used: &BTreeMap<String, Resources>) -> Result<Di
             let hard = if total < limit { limit.saturating_sub(total).saturating_add(own) } else { own };
             division.limits.entry(namespace.clone()).or_default().insert(resource.clone(), hard.into());
         }
+        division.used.insert(resource.clone(), total.into());
         division.annotations.insert(annotation(QUOTA_HARD_ANNOTATION, resource), limit.to_string());
         division.annotations.insert(annotation(QUOTA_USED_ANNOTATION, resource), total.to_string());
     }

@@ -24,13 +24,14 @@ use k8s_openapi::{
         networking::v1::{Ingress, IngressClass, NetworkPolicy},
         node::v1::RuntimeClass,
         rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding},
+        resource::v1::DeviceClass,
         scheduling::v1::PriorityClass,
         storage::v1::StorageClass,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
-use kube::{Client, CustomResourceExt, Resource, ResourceExt};
+use kube::{Client, CustomResourceExt, Resource, ResourceExt, api::Patch};
 use operator_core::{
     Controller, ControllerBuilder, ObjectKey, Outcome, ReconcileError,
     admission::{Conversion, Policy, Webhook},
@@ -45,6 +46,7 @@ use operator_core::{
     rbac::{BIND, CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
     write::WriteError,
+    writer::Writer,
 };
 
 use crate::{
@@ -59,12 +61,14 @@ use crate::{
     namespace_metadata,
     namespaces::{MemberNamespaces, Namespaces},
     plan::{DesiredNamespace, Plan, all_owners, plan},
+    policies::gateways::GatewayClass,
     promotion::{PROMOTED, PromotedAccounts, tenants_of_account},
     reasons::{
         self, FAILED_DELETE, FINALIZER_FAILED, INVALID_OWNER, LIST_FAILED, RECONCILE_FAILED,
         STATUS_UPDATE_FAILED,
     },
     reservations::missing_from_cache,
+    shared_quotas::{self, COUNT_INTERVAL, count_patch},
     status::{Report, merge_metadata, status, status_of_plan},
     volumes::TenantVolumes,
     webhook,
@@ -135,6 +139,7 @@ pub struct TenantController {
     classes: ClusterClasses,
     existing: ExistingObjects,
     volumes: TenantVolumes,
+    writer: Writer<Tenant>,
     events: Events,
     status: StatusWriter<Tenant>,
 }
@@ -177,6 +182,9 @@ impl Controller for TenantController {
             rule::<PersistentVolume>(LIST | WATCH | PATCH),
             rule::<PriorityClass>(LIST | WATCH),
             rule::<RuntimeClass>(LIST | WATCH),
+            // A cluster need not serve these kinds.
+            rule::<GatewayClass>(LIST | WATCH),
+            rule::<DeviceClass>(LIST | WATCH),
             // Read by the admission webhooks, to find collisions of host names.
             rule::<Ingress>(LIST | WATCH),
         ]
@@ -213,6 +221,7 @@ impl Controller for TenantController {
             let (tenants, quotas) = (tenants.clone(), objects.quotas_by_owner());
             builder.gauges(move || readings(tenants.store().list(), |tenant| quotas.get(&uid(tenant))));
         }
+        builder.watches(&tenants, changed_object_quotas);
         let owners = builder.informer::<TenantOwner>(Selection::All);
         let selecting = tenants.clone();
         builder.watches(&owners, move |change| tenants_of_owner(change, &selecting.store().list()));
@@ -229,7 +238,7 @@ impl Controller for TenantController {
         });
         Self {
             client: builder.client(),
-            tenants,
+            tenants: tenants.clone(),
             owners,
             configurations,
             promoted: PromotedAccounts::new(accounts),
@@ -238,6 +247,7 @@ impl Controller for TenantController {
             classes: ClusterClasses::build(builder),
             existing: ExistingObjects::new(builder.client()),
             volumes: TenantVolumes::build(builder),
+            writer: builder.writer(tenants.clone()),
             events: builder.events(),
             // Admission adds and removes reservations.
             status: builder.status_with_shared_fields(|status| status.reservations.clear()),
@@ -254,6 +264,7 @@ impl Controller for TenantController {
             return Ok(recorded);
         }
         let tenant = self.tenants.latest(tenant);
+        let awaits_counts = plan.awaits_counts;
         let mut report = self.reconcile_children(&tenant, &owner, members, plan).await;
         if !report.failures.is_empty() && report.failures.are_transient() {
             return Err(Error::Incomplete(report.failures));
@@ -274,7 +285,7 @@ impl Controller for TenantController {
         if report.members.is_empty() {
             self.remove_finalizer(&self.tenants.latest(tenant)).await?;
         }
-        Ok(Outcome::Done)
+        Ok(if awaits_counts { Outcome::RequeueAfter(COUNT_INTERVAL) } else { Outcome::Done })
     }
 
     async fn cleanup(&self, tenant: Arc<Tenant>) -> Result<Outcome, Error> {
@@ -305,9 +316,8 @@ impl TenantController {
     fn plan(&self, tenant: &Tenant, owner: &Owner, members: &MemberNamespaces) -> Plan {
         let name = tenant.name_any();
         let by_configuration = self.owners_by_configuration(tenant, members);
-        plan(tenant, &self.owners.store().list(), &by_configuration, members, |namespace, index| {
-            self.objects.quota_usage(owner, &name, namespace, index)
-        })
+        let found = |namespace: &str, key: &str| self.objects.quota(owner, &name, namespace, key);
+        plan(tenant, &self.owners.store().list(), &by_configuration, members, found, Timestamp::now())
     }
 
     fn owners_by_configuration(&self, tenant: &Tenant, members: &MemberNamespaces) -> Vec<OwnerStatus> {
@@ -358,7 +368,7 @@ impl TenantController {
         plan: Plan,
     ) -> Report {
         let mut failures = self.objects.prune(&uid(tenant), &plan, &self.namespaces).await;
-        let Plan { owners, namespaces, failures: invalid, warnings, .. } = plan;
+        let Plan { owners, namespaces, failures: invalid, warnings, used, .. } = plan;
         failures.extend(invalid);
         let work: Vec<_> =
             namespaces.iter().map(|desired| self.reconcile_namespace(owner, desired)).collect();
@@ -370,8 +380,12 @@ impl TenantController {
         }
         failures.extend(self.update_existing(tenant, &members).await);
         failures.extend(self.volumes.label(tenant, &members).await);
+        if let Some(patch) = count_patch(tenant, &used) {
+            let patched = self.writer.patch(&ObjectKey::of(tenant), &Patch::Merge(patch), "annotate").await;
+            failures.add_all(patched.err());
+        }
         let classes = self.classes.available(tenant);
-        let warnings = warnings.into_iter().chain(self.classes.missing_default(tenant)).collect();
+        let warnings = warnings.into_iter().chain(self.classes.missing_defaults(tenant)).collect();
         let failures = failures.sorted();
         Report { owners, members, metadata, failures, warnings, classes, ..Report::default() }
     }
@@ -472,6 +486,14 @@ impl TenantController {
         };
         self.events.normal(tenant.object_ref(&()), reasons::CORDONED, action, note);
     }
+}
+
+/// Returns the Tenant if its annotations for numbers of objects change, which does not change its
+/// generation.
+fn changed_object_quotas(change: &Change<Tenant>) -> Vec<ObjectKey> {
+    let quotas = |tenant: &Arc<Tenant>| shared_quotas::annotations(tenant);
+    let is_changed = change.old.as_ref().map(quotas) != change.new.as_ref().map(quotas);
+    is_changed.then(|| change.key.clone()).into_iter().collect()
 }
 
 /// Returns whether a change of the configuration changes the owners of Tenants.

@@ -20,17 +20,11 @@ pub(crate) fn condition(fields: &[&'static str]) -> NewCondition {
 
 /// Returns the paths of the fields that are set and not enforced.
 ///
-/// A field counts as set if it restricts something. An empty list of allowed classes allows nothing,
-/// so it counts.
+/// A field counts as set if it restricts something.
 pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
     let fields = [
         ("spec.data", spec.data.as_ref().is_some_and(|data| !is_blank(data))),
         ("spec.owners[].proxySettings", spec.owners.iter().any(uses_proxy)),
-        ("spec.deviceClasses", spec.device_classes.is_some()),
-        (
-            "spec.gatewayOptions",
-            spec.gateway_options.as_ref().is_some_and(|options| options.allowed_classes.is_some()),
-        ),
         ("spec.rules", spec.rules.iter().any(has_effect)),
     ];
     fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect()
@@ -93,18 +87,9 @@ mod tests {
             "serviceOptions": { "additionalMetadata": {}, "externalIPs": { "allowed": [] } },
             "priorityClasses": {}, "runtimeClasses": {}, "containerRegistries": {}, "imagePullPolicies": ["Always"],
             "podOptions": { "additionalMetadata": { "labels": { "a": "b" } } },
+            "deviceClasses": { "allowed": ["gpu"] }, "gatewayOptions": { "allowedClasses": { "allowed": ["a"] } },
         });
         assert!(unsupported(spec).is_empty());
-    }
-
-    #[test]
-    fn unsupported_fields_are_listed() {
-        let spec = json!({
-            "deviceClasses": { "allowed": ["gpu"] },
-            "gatewayOptions": { "allowedClasses": { "allowed": ["a"] } },
-        });
-        let expected = ["spec.deviceClasses", "spec.gatewayOptions"];
-        assert_eq!(unsupported(spec), expected);
     }
 
     #[test]
@@ -113,17 +98,13 @@ mod tests {
             json!({ "data": {} }),
             json!({ "data": null }),
             json!({ "owners": [{ "kind": "User", "name": "a", "proxySettings": [{ "kind": "Nodes", "operations": [] }] }] }),
-            json!({ "gatewayOptions": {} }),
             json!({ "rules": [] }),
             json!({ "rules": [{}, { "namespaceSelector": { "matchLabels": { "a": "b" } }, "enforce": {}, "permissions": { "bindings": [] } }] }),
         ];
         for spec in unrestricted {
             assert_eq!(unsupported(spec.clone()), [""; 0], "{spec}");
         }
-        let list = || json!({ "allowed": [], "allowedRegex": "" });
         let restricted = [
-            (json!({ "deviceClasses": list() }), "spec.deviceClasses"),
-            (json!({ "gatewayOptions": { "allowedClasses": list() } }), "spec.gatewayOptions"),
             (json!({ "rules": [{ "enforce": { "services": { "types": ["NodePort"] } } }] }), "spec.rules"),
             (json!({ "data": { "size": 3 } }), "spec.data"),
         ];

@@ -115,9 +115,13 @@ const RESERVED_LISTS: [&str; 5] = [
     "capsule.clastix.io/forbidden-namespace-annotations",
 ];
 
-/// Prefixes of annotation keys that count objects of one kind.
-const RESERVED_PREFIXES: [&str; 2] =
-    ["quota.resources.capsule.clastix.io", "used.resources.capsule.clastix.io"];
+/// Annotation prefix of a Tenant, before `<plural>.<group>_<version>`: maximum number of objects of
+/// a kind in all its namespaces together.
+pub const OBJECT_QUOTA_ANNOTATION: &str = "quota.resources.capsule.clastix.io/";
+/// Annotation prefix of a Tenant, like [`OBJECT_QUOTA_ANNOTATION`]: number of existing objects.
+pub const OBJECT_COUNT_ANNOTATION: &str = "used.resources.capsule.clastix.io/";
+/// Prefixes of annotation keys that are reserved.
+const RESERVED_PREFIXES: [&str; 2] = [OBJECT_QUOTA_ANNOTATION, OBJECT_COUNT_ANNOTATION];
 
 /// Returns whether an annotation key is reserved like [`RESERVED_LABELS`].
 pub fn is_reserved_annotation(key: &str) -> bool {

@@ -19,7 +19,7 @@ const MAX_QUANTITY_LENGTH: u32 = 64;
 /// false. An invalid pattern fails with the error of the parser.
 pub(super) const IS_PATTERN: &str = "'x'.matches(self) in [true, false]";
 /// Message of [`IS_PATTERN`], which follows the error of the parser.
-pub(super) const IS_PATTERN_MESSAGE: &str = "a pattern must be valid RE2 syntax";
+pub(super) const IS_PATTERN_MESSAGE: &str = "unable to compile regex: a pattern must be valid RE2 syntax";
 
 /// Limits the name to the length of a label value.
 pub(super) const IS_SHORT_NAME: &str = "self.metadata.name.size() <= 63";

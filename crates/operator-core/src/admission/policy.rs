@@ -1,13 +1,18 @@
 //! Admission policies: CEL expressions that the API server evaluates, also if no manager runs.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec, Validation,
+    MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
+    Validation,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::ObjectMeta;
 
-use super::target::{Target, TargetRule};
+use super::{
+    target::{Target, TargetRule},
+    webhook::FailurePolicy,
+};
+use crate::kind::Kind;
 
 /// A ValidatingAdmissionPolicy. Built with [`Policy::new`].
 #[derive(Clone, Debug)]
@@ -17,13 +22,32 @@ pub struct Policy {
     targets: Vec<TargetRule>,
     objects: Vec<String>,
     namespaces: Option<LabelSelector>,
+    parameter: Option<Parameter>,
+    match_conditions: Vec<(&'static str, String)>,
     validations: Vec<(String, String)>,
+    on_error: FailurePolicy,
+}
+
+/// The object with the settings of a policy.
+#[derive(Clone, Debug)]
+struct Parameter {
+    kind: ParamKind,
+    name: &'static str,
 }
 
 impl Policy {
     /// Returns a policy without targets. The name is a DNS label, unique in the controller.
     pub fn new(name: &'static str) -> Self {
-        Self { name, targets: Vec::new(), objects: Vec::new(), namespaces: None, validations: Vec::new() }
+        Self {
+            name,
+            targets: Vec::new(),
+            objects: Vec::new(),
+            namespaces: None,
+            parameter: None,
+            match_conditions: Vec::new(),
+            validations: Vec::new(),
+            on_error: FailurePolicy::Fail,
+        }
     }
 
     /// Adds a target.
@@ -44,8 +68,32 @@ impl Policy {
         self
     }
 
-    /// Adds a CEL expression over `object`, `oldObject`, `request`, `namespaceObject`, and
-    /// `authorizer`. If it is not true, the request is denied with the message.
+    /// Gives the expressions a cluster-scoped object as `params`. Without such an object, the policy
+    /// allows every request.
+    pub fn parameter<K: Kind>(mut self, name: &'static str) -> Self {
+        let kind = ParamKind {
+            api_version: Some(K::api_version(&()).into_owned()),
+            kind: Some(K::kind(&()).into_owned()),
+        };
+        self.parameter = Some(Parameter { kind, name });
+        self
+    }
+
+    /// Limits the policy to requests for which a CEL expression is true.
+    pub fn match_condition(mut self, name: &'static str, expression: impl Into<String>) -> Self {
+        self.match_conditions.push((name, expression.into()));
+        self
+    }
+
+    /// Sets what happens if an expression fails, or if the API server does not know the kind of the
+    /// parameter. By default, the request is denied.
+    pub fn failure_policy(mut self, failure_policy: FailurePolicy) -> Self {
+        self.on_error = failure_policy;
+        self
+    }
+
+    /// Adds a CEL expression over `object`, `oldObject`, `request`, `namespaceObject`,
+    /// `authorizer`, and `params`. If it is not true, the request is denied with the message.
     pub fn validation(mut self, expression: impl Into<String>, message: impl Into<String>) -> Self {
         self.validations.push((expression.into(), message.into()));
         self
@@ -56,7 +104,7 @@ impl Policy {
         format!("ensemble-{controller}-{}", self.name)
     }
 
-    /// Returns the policy. Requests for which an expression fails are denied.
+    /// Returns the policy.
     pub(crate) fn policy(&self, metadata: ObjectMeta) -> ValidatingAdmissionPolicy {
         let validation = |(expression, message): &(String, String)| Validation {
             expression: expression.clone(),
@@ -67,7 +115,10 @@ impl Policy {
         ValidatingAdmissionPolicy {
             metadata,
             spec: Some(ValidatingAdmissionPolicySpec {
-                failure_policy: Some("Fail".to_owned()),
+                failure_policy: Some(format!("{:?}", self.on_error)),
+                match_conditions: (!self.match_conditions.is_empty())
+                    .then(|| self.match_conditions.iter().map(match_condition).collect()),
+                param_kind: self.parameter.as_ref().map(|parameter| parameter.kind.clone()),
                 match_constraints: Some(MatchResources {
                     match_policy: Some("Equivalent".to_owned()),
                     namespace_selector: self.namespaces.clone(),
@@ -82,9 +133,15 @@ impl Policy {
     }
 
     /// Returns the binding that enables the policy.
-    pub(crate) fn binding(metadata: ObjectMeta) -> ValidatingAdmissionPolicyBinding {
+    pub(crate) fn binding(&self, metadata: ObjectMeta) -> ValidatingAdmissionPolicyBinding {
+        let param_ref = |parameter: &Parameter| ParamRef {
+            name: Some(parameter.name.to_owned()),
+            parameter_not_found_action: Some("Allow".to_owned()),
+            ..ParamRef::default()
+        };
         let spec = ValidatingAdmissionPolicyBindingSpec {
             policy_name: metadata.name.clone().unwrap_or_default(),
+            param_ref: self.parameter.as_ref().map(param_ref),
             validation_actions: vec!["Deny".to_owned()],
             ..ValidatingAdmissionPolicyBindingSpec::default()
         };
@@ -101,4 +158,8 @@ impl Policy {
             scope: Some(target.scope().to_owned()),
         }
     }
+}
+
+fn match_condition((name, expression): &(&'static str, String)) -> MatchCondition {
+    MatchCondition { name: (*name).to_owned(), expression: expression.clone() }
 }

@@ -407,6 +407,18 @@ reasons! {
         MISSING_INGRESS_CLASS = "MissingIngressClass",
             "An Ingress has no IngressClass, but `ingressOptions.allowedClasses` requires one.",
             "Set `spec.ingressClassName`.";
+        FORBIDDEN_GATEWAY_CLASS = "ForbiddenGatewayClass",
+            "A Gateway has a GatewayClass that `gatewayOptions.allowedClasses` does not allow.",
+            "Use an allowed class. They are in `status.classes.gateway` of the Tenant.";
+        MISSING_GATEWAY_CLASS = "MissingGatewayClass",
+            "A Gateway has no GatewayClass, or one that does not exist, but `gatewayOptions.allowedClasses` requires one.",
+            "Set `spec.gatewayClassName` to an existing class.";
+        FORBIDDEN_DEVICE_CLASS = "ForbiddenDeviceClass",
+            "A ResourceClaim or ResourceClaimTemplate requests a DeviceClass that `deviceClasses` does not allow.",
+            "Use an allowed class. They are in `status.classes.device` of the Tenant.";
+        MISSING_DEVICE_CLASS = "MissingDeviceClass",
+            "A ResourceClaim or ResourceClaimTemplate requests a DeviceClass that does not exist.",
+            "Use an existing class.";
         INGRESS_HOSTNAME_EMPTY = "IngressHostnameEmpty",
             "A rule of an Ingress has no host name, but `ingressOptions.allowedHostnames` requires one.",
             "Set the host name of each rule.";

@@ -30,6 +30,10 @@ pub enum Selection {
     /// Objects with the label `app.kubernetes.io/managed-by=ensemble`, which every child carries. A
     /// child that loses the label is removed from the cache, so its controller repairs it.
     Managed,
+    /// All objects of a kind that a cluster need not serve, such as one of an API that is installed
+    /// separately. While the API server does not know the kind, the cache is empty, and counts as
+    /// synced. A kind that is installed later is found within 30 seconds.
+    IfServed,
     /// Objects with a label, written as `key=value`. An object that loses the label is removed from
     /// the cache.
     Label(&'static str),
@@ -38,7 +42,7 @@ pub enum Selection {
 impl Selection {
     fn label_selector(self) -> Option<&'static str> {
         match self {
-            Self::All => None,
+            Self::All | Self::IfServed => None,
             Self::Managed => Some(crate::labels::MANAGED_SELECTOR),
             Self::Label(selector) => Some(selector),
         }
@@ -51,7 +55,7 @@ impl Selection {
             labels.and_then(|labels| labels.get(key)).is_some_and(|found| found == value)
         };
         match self {
-            Self::All => true,
+            Self::All | Self::IfServed => true,
             Self::Managed => has(MANAGED_BY, MANAGER),
             Self::Label(selector) => selector.split_once('=').is_some_and(|(key, value)| has(key, value)),
         }
@@ -146,6 +150,7 @@ impl Informers {
                 kind: K::kind(&()).into_owned(),
                 watched_namespace,
                 labels: selection.label_selector(),
+                is_optional: selection == Selection::IfServed,
                 metrics: self.shared.metrics.clone(),
             };
             state.watches.spawn(watch.run(api));

@@ -32,6 +32,10 @@ const WATCH_SECONDS: u32 = 55;
 /// Shortest and longest delay before a failed watch is retried.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
+/// Interval at which a watch asks for an optional kind that the API server does not know, as Kubernetes'
+/// garbage collector does.
+const DISCOVERY: Duration = Duration::from_secs(30);
+
 /// How a watch lists the existing objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ListMode {
@@ -55,6 +59,8 @@ pub(super) struct Watch {
     /// Namespace of the watch. `None` for the whole cluster.
     pub(super) watched_namespace: Option<Arc<str>>,
     pub(super) labels: Option<&'static str>,
+    /// Whether the API server need not know the kind.
+    pub(super) is_optional: bool,
     pub(super) metrics: Arc<dyn Metrics>,
 }
 
@@ -135,8 +141,24 @@ impl Watch {
                     mode = ListMode::Paged;
                     break;
                 }
+                if self.is_optional && event.as_ref().is_err_and(is_unknown) {
+                    self.handle_absence(&mut health);
+                    tokio::time::sleep(DISCOVERY).await;
+                    break;
+                }
                 self.handle(event, &mut health);
             }
+        }
+    }
+
+    /// Empties the cache of a kind that the API server does not know. This is no failure.
+    fn handle_absence(&self, health: &mut Health) {
+        let watched_namespace = self.watched_namespace.as_deref();
+        health.record_success(&self.kind, watched_namespace);
+        self.handler.set_forbidden(watched_namespace, false);
+        self.handler.set_failed(false);
+        for event in [Event::Init, Event::InitDone] {
+            self.apply(event);
         }
     }
 
@@ -151,8 +173,13 @@ impl Watch {
             self.handler.set_forbidden(watched_namespace, event.as_ref().is_err_and(is_forbidden));
             self.handler.set_failed(event.as_ref().is_err_and(|error| !is_expired(error)));
         }
-        if let Ok(event) = event
-            && let Err(DecodeError { key, error }) = self.handler.apply(watched_namespace, event)
+        if let Ok(event) = event {
+            self.apply(event);
+        }
+    }
+
+    fn apply(&self, event: Event<RawObject>) {
+        if let Err(DecodeError { key, error }) = self.handler.apply(self.watched_namespace.as_deref(), event)
         {
             let object = format!("{} {key}", self.kind);
             warn!(%object, %error, "an object cannot be read and is left alone; install the CRDs of this version");
@@ -264,6 +291,10 @@ fn message(error: &Error) -> String {
 
 fn is_forbidden(error: &Error) -> bool {
     status_code(error) == Some(403)
+}
+
+fn is_unknown(error: &Error) -> bool {
+    status_code(error) == Some(404)
 }
 
 fn is_expired(error: &Error) -> bool {

@@ -1,11 +1,16 @@
 //! Informers.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use cluster::{Cluster, Options, wait::eventually};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::{
+    api::core::v1::ConfigMap, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
-    Api, ResourceExt,
+    Api, CustomResource, CustomResourceExt, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
 use operator_core::{
@@ -14,6 +19,8 @@ use operator_core::{
     informer::{Change, Informers, Selection},
     metrics::{Metrics, WatchRestart},
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     gate::Gate,
@@ -196,6 +203,42 @@ async fn managed_selection_contains_only_labelled_objects() {
     let names: Vec<_> = fixture.informer.store().list().iter().map(|object| object.name_any()).collect();
     assert!(!names.contains(&"unlabelled".to_owned()));
     assert!(fixture.config_maps().list(&ListParams::default()).await.unwrap().items.len() > 1);
+}
+
+/// Kind that the API server does not know before the test installs it.
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "optional.example.com", version = "v1", kind = "Plugin")]
+struct PluginSpec {}
+
+#[tokio::test]
+async fn kind_that_is_not_served_has_no_objects_until_it_is_installed() {
+    let fixture = Fixture::new().await;
+    let watches = Arc::new(Watches::default());
+    let informers = Informers::with_metrics(fixture.client.clone(), watches.clone());
+    let informer = informers.get::<Plugin>(Selection::IfServed);
+    tokio::time::timeout(PATIENCE, informer.synced().wait_for(|synced| *synced)).await.unwrap().unwrap();
+    assert_eq!(informers.unsynced(), Vec::<String>::new());
+    assert!(informer.store().list().is_empty() && !informer.has_failed_for(Duration::ZERO));
+    assert_eq!(watches.restarts.lock().unwrap().as_slice(), [], "a missing kind is no failure");
+
+    let definitions: Api<CustomResourceDefinition> = Api::all(fixture.client.clone());
+    definitions.create(&PostParams::default(), &Plugin::crd()).await.unwrap();
+    let plugins: Api<Plugin> = Api::all(fixture.client.clone());
+    eventually("the kind to be served", PATIENCE, async || {
+        Ok(plugins.create(&PostParams::default(), &Plugin::new("one", PluginSpec {})).await)
+    })
+    .await
+    .unwrap();
+    let key = ObjectKey::cluster("one");
+    eventually("the informer to find the kind", PATIENCE * 2, async || {
+        Ok(informer.store().get(&key).is_some())
+    })
+    .await
+    .unwrap();
+    definitions.delete(&Plugin::crd().name_any(), &DeleteParams::default()).await.unwrap();
+    eventually("the cache to be empty", PATIENCE * 2, async || Ok(informer.store().list().is_empty()))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -3,13 +3,13 @@
 use capsule::api::{names::LIMIT_RANGE_LABEL, v1beta2::LimitRanges};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem, LimitRangeSpec};
 
-use super::{Child, apply_meta, indexed_meta};
+use super::{Child, apply_meta, keyed_meta};
 use crate::{quantities::normalize, quota::Resources};
 
 /// Returns the LimitRanges of a namespace.
 pub fn limit_ranges(tenant: &str, namespace: &str, ranges: &LimitRanges) -> Vec<LimitRange> {
     let object = |(index, spec): (usize, &LimitRangeSpec)| LimitRange {
-        metadata: indexed_meta(tenant, namespace, "limit-range", LIMIT_RANGE_LABEL, index),
+        metadata: keyed_meta(tenant, namespace, "limit-range", LIMIT_RANGE_LABEL, index),
         spec: Some(spec.clone()),
     };
     ranges.items.iter().enumerate().map(object).collect()

@@ -9,7 +9,7 @@ mod network_policy;
 mod resource_quota;
 mod role_binding;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use capsule::api::names::{OBJECT_MANAGER, OBJECT_MANAGER_LABEL, OBJECT_TENANT_LABEL};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -51,9 +51,9 @@ fn meta(tenant: &str, namespace: &str, component: &str, name: String, label: (&s
     }
 }
 
-/// Returns the [`meta`] of the item at an index of one of the Tenant's lists.
-fn indexed_meta(tenant: &str, namespace: &str, component: &str, label: &str, index: usize) -> ObjectMeta {
-    meta(tenant, namespace, component, format!("capsule-{tenant}-{index}"), (label, index.to_string()))
+/// Returns the [`meta`] of an item with this key, such as its index in one of the Tenant's lists.
+fn keyed_meta(tenant: &str, namespace: &str, component: &str, label: &str, key: impl Display) -> ObjectMeta {
+    meta(tenant, namespace, component, format!("capsule-{tenant}-{key}"), (label, key.to_string()))
 }
 
 fn apply_meta(desired: &ObjectMeta, found: &mut ObjectMeta) {

@@ -9,7 +9,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{Child, apply_meta, indexed_meta};
+use super::{Child, apply_meta, keyed_meta};
 
 /// Returns the NetworkPolicies of a namespace, with canonical CIDRs.
 pub fn network_policies(tenant: &str, namespace: &str, policies: &NetworkPolicies) -> Vec<NetworkPolicy> {
@@ -21,7 +21,7 @@ pub fn network_policies(tenant: &str, namespace: &str, policies: &NetworkPolicie
             fields.for_each(|text| *text = cidr::canonical(text).unwrap_or_else(|_| text.clone()));
         });
         NetworkPolicy {
-            metadata: indexed_meta(tenant, namespace, "network-policy", NETWORK_POLICY_LABEL, index),
+            metadata: keyed_meta(tenant, namespace, "network-policy", NETWORK_POLICY_LABEL, index),
             spec: Some(spec),
         }
     };

@@ -5,21 +5,16 @@ use std::collections::BTreeSet;
 use capsule::api::names::{QUOTA_HARD_ANNOTATION, QUOTA_USED_ANNOTATION, RESOURCE_QUOTA_LABEL};
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 
-use super::{Child, apply_meta, indexed_meta};
+use super::{Child, apply_meta, keyed_meta};
 use crate::{
     quantities::normalize,
     quota::{Division, Resources},
 };
 
 /// Returns the ResourceQuota of a namespace for an item that limits each namespace separately.
-pub fn namespace_quota(
-    tenant: &str,
-    namespace: &str,
-    index: usize,
-    item: &ResourceQuotaSpec,
-) -> ResourceQuota {
+pub fn namespace_quota(tenant: &str, namespace: &str, key: &str, item: &ResourceQuotaSpec) -> ResourceQuota {
     ResourceQuota {
-        metadata: indexed_meta(tenant, namespace, "resource-quota", RESOURCE_QUOTA_LABEL, index),
+        metadata: keyed_meta(tenant, namespace, "resource-quota", RESOURCE_QUOTA_LABEL, key),
         spec: Some(item.clone()),
         status: None,
     }
@@ -28,13 +23,13 @@ pub fn namespace_quota(
 /// Returns one ResourceQuota for each namespace, for an item that limits the Tenant as a whole.
 pub fn tenant_quota(
     tenant: &str,
-    index: usize,
+    key: &str,
     item: &ResourceQuotaSpec,
     division: &Division,
 ) -> Vec<ResourceQuota> {
     let object = |(namespace, hard): (&String, &Resources)| {
         let item = ResourceQuotaSpec { hard: Some(hard.clone()), ..item.clone() };
-        let mut quota = namespace_quota(tenant, namespace, index, &item);
+        let mut quota = namespace_quota(tenant, namespace, key, &item);
         quota.metadata.annotations = Some(division.annotations.clone());
         quota
     };
@@ -97,7 +92,7 @@ mod tests {
     }
 
     fn quota(value: Value) -> ResourceQuota {
-        namespace_quota("oil", "oil-dev", 1, &item(value))
+        namespace_quota("oil", "oil-dev", "1", &item(value))
     }
 
     #[test]
@@ -107,7 +102,7 @@ mod tests {
         );
         let used = BTreeMap::from([("oil-dev".to_owned(), Resources::new())]);
         let division = divide(item.hard.as_ref().unwrap(), &used).unwrap();
-        let created = tenant_quota("oil", 0, &item, &division).pop().unwrap();
+        let created = tenant_quota("oil", "0", &item, &division).pop().unwrap();
         assert_eq!(created.metadata.name.as_deref(), Some("capsule-oil-0"));
         assert_eq!(created.metadata.labels.as_ref().unwrap()["capsule.clastix.io/resource-quota"], "0");
         assert_eq!(created.spec.unwrap(), item);

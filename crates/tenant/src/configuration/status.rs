@@ -3,7 +3,7 @@
 use capsule::{
     api::v1beta2::{
         CONFIGURATION_NAME, CapsuleConfiguration, CapsuleConfigurationSpec, CapsuleConfigurationStatus,
-        NodeMetadata, Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
+        Tenant, TenantOwner, TenantOwnerStatus, UserSpec,
     },
     owners::{OwnerSelectors, subject},
 };
@@ -62,16 +62,8 @@ pub(super) fn ineffective_status(
 
 /// Returns the condition for the fields that are set and not enforced.
 fn fields_enforced(spec: &CapsuleConfigurationSpec) -> NewCondition {
-    let fields = [
-        ("spec.nodeMetadata", spec.node_metadata.as_ref().is_some_and(restricts_nodes)),
-        ("spec.impersonation.endpoint", spec.impersonation.as_ref().is_some_and(has_connection)),
-    ];
-    let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
-    condition(&set)
-}
-
-fn restricts_nodes(metadata: &NodeMetadata) -> bool {
-    !metadata.forbidden_labels.is_empty() || !metadata.forbidden_annotations.is_empty()
+    let is_set = spec.impersonation.as_ref().is_some_and(has_connection);
+    condition(if is_set { &["spec.impersonation.endpoint"] } else { &[] })
 }
 
 /// Returns whether impersonation has settings of its connection, which have no effect.
@@ -166,9 +158,8 @@ mod tests {
             find(&found.conditions, "FieldsEnforced").unwrap().message.clone()
         };
         assert_eq!(message(&configuration), "every field that is set is enforced");
-        configuration.spec.node_metadata =
-            Some(serde_json::from_value(json!({ "forbiddenLabels": { "denied": ["pool"] } })).unwrap());
-        assert!(message(&configuration).ends_with(": spec.nodeMetadata"));
+        configuration.spec.impersonation = Some(json!({ "endpoint": "https://proxy.example" }));
+        assert!(message(&configuration).ends_with(": spec.impersonation.endpoint"));
     }
 
     #[test]
@@ -185,10 +176,9 @@ mod tests {
                 serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
             status(&configuration, &Report::default(), NOW).conditions
         };
-        let list = || json!({ "denied": [], "deniedRegex": "" });
         for spec in [
             json!({ "nodeMetadata": {} }),
-            json!({ "nodeMetadata": { "forbiddenLabels": list(), "forbiddenAnnotations": list() } }),
+            json!({ "nodeMetadata": { "forbiddenLabels": { "denied": ["a"] }, "forbiddenAnnotations": {} } }),
             json!({ "impersonation": {} }),
             json!({ "impersonation": { "endpoint": "", "caSecretName": "", "skipTlsVerify": false } }),
             json!({ "impersonation": { "caSecretKey": "ca.crt", "tenantDefaultServiceAccount": "replicator" } }),
@@ -199,11 +189,6 @@ mod tests {
             assert_eq!(find(&conditions, READY).unwrap().message, "reconciled", "{spec}");
         }
         for (spec, path) in [
-            (json!({ "nodeMetadata": { "forbiddenLabels": { "denied": ["a"] } } }), "spec.nodeMetadata"),
-            (
-                json!({ "nodeMetadata": { "forbiddenAnnotations": { "deniedRegex": "a" } } }),
-                "spec.nodeMetadata",
-            ),
             (
                 json!({ "impersonation": { "endpoint": "https://proxy.example" } }),
                 "spec.impersonation.endpoint",

@@ -4,11 +4,15 @@
 //! pods       registries, pull policies, classes, and metadata of Pods
 //! ingresses  host names of Ingresses
 //! services   types, external addresses, and keys of Services
+//! gateways   Gateways and their classes
+//! devices    DeviceClasses of ResourceClaims
 //! keys       forbidden keys of labels and annotations
 //! volumes    PersistentVolumes of PersistentVolumeClaims
 //! labels     labels of namespaces that select the webhooks for Pods and Services
 //! ```
 
+pub(crate) mod devices;
+pub(crate) mod gateways;
 pub(crate) mod ingresses;
 pub(crate) mod keys;
 pub(crate) mod labels;

@@ -8,7 +8,7 @@ use operator_core::conditions::{find, is_true};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{plan::plan, quota::Resources};
+use crate::plan::plan;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -40,7 +40,7 @@ fn active(names: &[&str]) -> MemberNamespaces {
 }
 
 fn recorded(tenant: &Tenant, members: &MemberNamespaces) -> Option<TenantStatus> {
-    status_of_plan(tenant, &plan(tenant, &[], &[], members, |_, _| Resources::new()), NOW)
+    status_of_plan(tenant, &plan(tenant, &[], &[], members, |_, _| None, Timestamp::UNIX_EPOCH), NOW)
 }
 
 fn message(conditions: &[Condition], type_: &str) -> String {
@@ -71,7 +71,7 @@ fn metadata_is_recorded_before_it_is_applied() {
     // The spec changes while the controller does not run.
     tenant.status = Some(status);
     tenant.spec.node_selector.clear();
-    let plan = plan(&tenant, &[], &[], &active(&["x"]), |_, _| Resources::new());
+    let plan = plan(&tenant, &[], &[], &active(&["x"]), |_, _| None, Timestamp::UNIX_EPOCH);
     assert_eq!(status_of_plan(&tenant, &plan, NOW), None);
     assert_eq!(plan.namespaces[0].last_applied.annotations, annotations);
 }

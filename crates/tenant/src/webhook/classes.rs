@@ -1,12 +1,15 @@
 //! Classes of objects: defaults, and whether a Tenant allows them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use capsule::class_filter::{ClassFilter, ClassFilters};
 use k8s_openapi::api::{
-    core::v1::PersistentVolumeClaim, networking::v1::IngressClass, storage::v1::StorageClass,
+    core::v1::PersistentVolumeClaim,
+    networking::v1::IngressClass,
+    resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate},
+    storage::v1::StorageClass,
 };
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 use operator_core::{
     ObjectKey,
     admission::Caches,
@@ -16,9 +19,15 @@ use operator_core::{
 
 use super::tenant_resolver::wait_for_cache;
 use crate::{
-    policies::{Violation, ingresses::ReviewedIngress},
+    policies::{
+        Violation,
+        devices::{self, DeviceClassReference},
+        gateways::{Gateway, GatewayClass},
+        ingresses::ReviewedIngress,
+    },
     reasons::{
-        FORBIDDEN_INGRESS_CLASS, FORBIDDEN_STORAGE_CLASS, MISSING_INGRESS_CLASS, MISSING_STORAGE_CLASS,
+        FORBIDDEN_DEVICE_CLASS, FORBIDDEN_GATEWAY_CLASS, FORBIDDEN_INGRESS_CLASS, FORBIDDEN_STORAGE_CLASS,
+        MISSING_DEVICE_CLASS, MISSING_GATEWAY_CLASS, MISSING_INGRESS_CLASS, MISSING_STORAGE_CLASS,
     },
 };
 
@@ -30,50 +39,68 @@ const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class"
 /// A class that an object references, and the field of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClassReference<'o> {
-    path: &'static str,
+    path: Cow<'static, str>,
     class: &'o str,
 }
 
-/// A kind whose objects reference a class.
+impl<'o> ClassReference<'o> {
+    fn new(path: &'static str, class: &'o str) -> Self {
+        Self { path: path.into(), class }
+    }
+}
+
+impl<'o> From<DeviceClassReference<'o>> for ClassReference<'o> {
+    fn from((path, class): DeviceClassReference<'o>) -> Self {
+        Self { path: path.into(), class }
+    }
+}
+
+/// A kind whose objects reference classes.
 pub(super) trait HasClass: Kind {
     /// The kind of the class.
     type Class: Kind;
-    /// Annotation of the class that Kubernetes uses by default.
-    const IS_DEFAULT_ANNOTATION: &'static str;
-    /// Path of the field that references the class.
-    const FIELD: &'static str;
-    /// Reason of the denial of an object without class.
+    /// The classes that the cache contains.
+    const SELECTION: Selection;
+    /// Path of the field that must reference a class. `None` if an object needs no class.
+    const REQUIRED: Option<&'static str>;
+    /// Whether a class must exist. Otherwise Kubernetes handles a missing one.
+    const MUST_EXIST: bool;
+    /// Reason of the denial of an object without class, or with a class that must exist and does not.
     const MISSING: &'static str;
     /// Reason of the denial of a class.
     const FORBIDDEN: &'static str;
 
-    /// Returns the references in the field and in the deprecated annotation.
+    /// Returns the references in all fields and in the deprecated annotation.
     fn class_references(&self) -> Vec<ClassReference<'_>>;
-
-    /// Sets the field.
-    fn set_class(&mut self, class: &str);
 
     /// Returns the classes that a Tenant allows, or `None` if it allows all.
     fn allowed(classes: &ClassFilters) -> Option<&ClassFilter>;
 }
 
+/// A kind whose objects can get the default class of their Tenant.
+pub(super) trait SetClass: HasClass {
+    /// Annotation of the class that Kubernetes uses by default.
+    const IS_DEFAULT_ANNOTATION: Option<&'static str>;
+
+    /// Sets the field [`REQUIRED`](HasClass::REQUIRED).
+    fn set_class(&mut self, class: &str);
+}
+
 impl HasClass for ReviewedIngress {
     type Class = IngressClass;
-    const IS_DEFAULT_ANNOTATION: &'static str = "ingressclass.kubernetes.io/is-default-class";
-    const FIELD: &'static str = "spec.ingressClassName";
+    const SELECTION: Selection = Selection::All;
+    const REQUIRED: Option<&'static str> = Some("spec.ingressClassName");
+    const MUST_EXIST: bool = false;
     const MISSING: &'static str = MISSING_INGRESS_CLASS;
     const FORBIDDEN: &'static str = FORBIDDEN_INGRESS_CLASS;
 
     fn class_references(&self) -> Vec<ClassReference<'_>> {
         let annotation = self.annotations().get(INGRESS_CLASS_ANNOTATION);
         let annotation = annotation
-            .map(|class| ClassReference { path: "metadata.annotations[kubernetes.io/ingress.class]", class });
+            .map(|class| ClassReference::new("metadata.annotations[kubernetes.io/ingress.class]", class));
         let field = self.spec.ingress_class_name.as_deref();
-        field.map(|class| ClassReference { path: Self::FIELD, class }).into_iter().chain(annotation).collect()
-    }
-
-    fn set_class(&mut self, class: &str) {
-        self.spec.ingress_class_name = Some(class.to_owned());
+        let field = field.map(|class| ClassReference::new("spec.ingressClassName", class));
+        field.into_iter().chain(annotation).collect()
     }
 
     fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
@@ -81,25 +108,30 @@ impl HasClass for ReviewedIngress {
     }
 }
 
+impl SetClass for ReviewedIngress {
+    const IS_DEFAULT_ANNOTATION: Option<&'static str> = Some("ingressclass.kubernetes.io/is-default-class");
+
+    fn set_class(&mut self, class: &str) {
+        self.spec.ingress_class_name = Some(class.to_owned());
+    }
+}
+
 impl HasClass for PersistentVolumeClaim {
     type Class = StorageClass;
-    const IS_DEFAULT_ANNOTATION: &'static str = "storageclass.kubernetes.io/is-default-class";
-    const FIELD: &'static str = "spec.storageClassName";
+    const SELECTION: Selection = Selection::All;
+    const REQUIRED: Option<&'static str> = Some("spec.storageClassName");
+    const MUST_EXIST: bool = false;
     const MISSING: &'static str = MISSING_STORAGE_CLASS;
     const FORBIDDEN: &'static str = FORBIDDEN_STORAGE_CLASS;
 
     fn class_references(&self) -> Vec<ClassReference<'_>> {
         let annotation = self.annotations().get(STORAGE_CLASS_ANNOTATION);
-        let annotation = annotation.map(|class| ClassReference {
-            path: "metadata.annotations[volume.beta.kubernetes.io/storage-class]",
-            class,
+        let annotation = annotation.map(|class| {
+            ClassReference::new("metadata.annotations[volume.beta.kubernetes.io/storage-class]", class)
         });
         let field = self.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
-        field.map(|class| ClassReference { path: Self::FIELD, class }).into_iter().chain(annotation).collect()
-    }
-
-    fn set_class(&mut self, class: &str) {
-        self.spec.get_or_insert_default().storage_class_name = Some(class.to_owned());
+        let field = field.map(|class| ClassReference::new("spec.storageClassName", class));
+        field.into_iter().chain(annotation).collect()
     }
 
     fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
@@ -107,12 +139,80 @@ impl HasClass for PersistentVolumeClaim {
     }
 }
 
+impl SetClass for PersistentVolumeClaim {
+    const IS_DEFAULT_ANNOTATION: Option<&'static str> = Some("storageclass.kubernetes.io/is-default-class");
+
+    fn set_class(&mut self, class: &str) {
+        self.spec.get_or_insert_default().storage_class_name = Some(class.to_owned());
+    }
+}
+
+impl HasClass for Gateway {
+    type Class = GatewayClass;
+    const SELECTION: Selection = Selection::IfServed;
+    const REQUIRED: Option<&'static str> = Some("spec.gatewayClassName");
+    const MUST_EXIST: bool = true;
+    const MISSING: &'static str = MISSING_GATEWAY_CLASS;
+    const FORBIDDEN: &'static str = FORBIDDEN_GATEWAY_CLASS;
+
+    fn class_references(&self) -> Vec<ClassReference<'_>> {
+        let class = Some(self.spec.gateway_class_name.as_str()).filter(|class| !class.is_empty());
+        class.map(|class| ClassReference::new("spec.gatewayClassName", class)).into_iter().collect()
+    }
+
+    fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
+        classes.gateway.as_ref()
+    }
+}
+
+impl SetClass for Gateway {
+    const IS_DEFAULT_ANNOTATION: Option<&'static str> = None;
+
+    fn set_class(&mut self, class: &str) {
+        class.clone_into(&mut self.spec.gateway_class_name);
+    }
+}
+
+impl HasClass for ResourceClaim {
+    type Class = DeviceClass;
+    const SELECTION: Selection = Selection::IfServed;
+    const REQUIRED: Option<&'static str> = None;
+    const MUST_EXIST: bool = true;
+    const MISSING: &'static str = MISSING_DEVICE_CLASS;
+    const FORBIDDEN: &'static str = FORBIDDEN_DEVICE_CLASS;
+
+    fn class_references(&self) -> Vec<ClassReference<'_>> {
+        devices::of_claim(self).into_iter().map(Into::into).collect()
+    }
+
+    fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
+        classes.device.as_ref()
+    }
+}
+
+impl HasClass for ResourceClaimTemplate {
+    type Class = DeviceClass;
+    const SELECTION: Selection = ResourceClaim::SELECTION;
+    const REQUIRED: Option<&'static str> = ResourceClaim::REQUIRED;
+    const MUST_EXIST: bool = ResourceClaim::MUST_EXIST;
+    const MISSING: &'static str = ResourceClaim::MISSING;
+    const FORBIDDEN: &'static str = ResourceClaim::FORBIDDEN;
+
+    fn class_references(&self) -> Vec<ClassReference<'_>> {
+        devices::of_template(self).into_iter().map(Into::into).collect()
+    }
+
+    fn allowed(classes: &ClassFilters) -> Option<&ClassFilter> {
+        ResourceClaim::allowed(classes)
+    }
+}
+
 /// The existing classes of one kind.
 pub(super) struct ClassCache<C: Kind>(Informer<C>);
 
 impl<C: Kind> ClassCache<C> {
-    pub(super) fn build(caches: &mut Caches<'_>) -> Self {
-        Self(caches.informer(Selection::All))
+    pub(super) fn build(caches: &mut Caches<'_>, selection: Selection) -> Self {
+        Self(caches.informer(selection))
     }
 
     /// Returns why a Tenant does not allow a class, or `None` if it does.
@@ -126,7 +226,7 @@ impl<C: Kind> ClassCache<C> {
         match self.get(class).await {
             Some(found) if allowed.allows_labels(found.labels()) => None,
             Some(_) => Some(ClassError::NotAllowed),
-            None => Some(ClassError::NotFound),
+            None => Some(ClassError::NoLabels),
         }
     }
 
@@ -147,6 +247,8 @@ pub(super) enum ClassError {
     /// The list does not contain it, and the selector does not match it.
     NotAllowed,
     /// Its labels cannot be matched, because it does not exist.
+    NoLabels,
+    /// It does not exist.
     NotFound,
 }
 
@@ -165,28 +267,41 @@ impl<C: Kind> ClassCache<C> {
         if old.is_some_and(|old| old.class_references() == references) {
             return Ok(());
         }
-        if references.is_empty() {
-            return Err(Violation::new(K::MISSING, missing_class_message::<K>(tenant, allowed)));
+        if let (true, Some(field)) = (references.is_empty(), K::REQUIRED) {
+            return Err(Violation::new(K::MISSING, missing_class_message::<C>(tenant, allowed, field)));
         }
         for ClassReference { path, class } in references {
-            if let Some(error) = self.error(allowed, class).await {
-                let message = denied_class_message::<C>(tenant, allowed, path, class, error);
-                return Err(Violation::new(K::FORBIDDEN, message));
+            if let Some(error) = self.reference_error::<K>(allowed, class).await {
+                let reason = if error == ClassError::NotFound { K::MISSING } else { K::FORBIDDEN };
+                let message = denied_class_message::<C>(tenant, allowed, &path, class, error);
+                return Err(Violation::new(reason, message));
             }
         }
         Ok(())
     }
 
+    async fn reference_error<K: HasClass<Class = C>>(
+        &self,
+        allowed: &ClassFilter,
+        class: &str,
+    ) -> Option<ClassError> {
+        if K::MUST_EXIST && self.get(class).await.is_none() {
+            return Some(ClassError::NotFound);
+        }
+        self.error(allowed, class).await
+    }
+
     /// Returns the object with the default class of the Tenant, or `None` if it keeps its class.
-    pub(super) fn with_default<K: HasClass<Class = C>>(
+    pub(super) fn with_default<K: SetClass<Class = C>>(
         &self,
         filters: &ClassFilters,
         object: &K,
         is_create: bool,
     ) -> Option<K> {
         let default = K::allowed(filters)?.default_class()?;
-        let is_cluster_default =
-            |class: &str| is_create && self.has_annotation(class, K::IS_DEFAULT_ANNOTATION);
+        let is_cluster_default = |class: &str| {
+            is_create && K::IS_DEFAULT_ANNOTATION.is_some_and(|key| self.has_annotation(class, key))
+        };
         needs_default::<K>(&object.class_references(), is_cluster_default).then(|| {
             let mut object = object.clone();
             object.set_class(default);
@@ -208,13 +323,13 @@ fn needs_default<K: HasClass>(
 ) -> bool {
     match references {
         [] => true,
-        [ClassReference { path, class }] => *path == K::FIELD && is_cluster_default(class),
+        [ClassReference { path, class }] => K::REQUIRED == Some(&**path) && is_cluster_default(class),
         _ => false,
     }
 }
 
-fn missing_class_message<K: HasClass>(tenant: &str, allowed: &ClassFilter) -> String {
-    format!("{}: Tenant {tenant} requires a class; allowed {}es: {allowed}", K::FIELD, K::Class::kind(&()))
+fn missing_class_message<C: Kind>(tenant: &str, allowed: &ClassFilter, field: &str) -> String {
+    format!("{field}: Tenant {tenant} requires a class; allowed {}es: {allowed}", C::kind(&()))
 }
 
 /// Returns the message for a class that a Tenant does not allow.
@@ -228,9 +343,10 @@ pub(super) fn denied_class_message<C: Kind>(
     let kind = C::kind(&());
     let cause = match error {
         ClassError::NotAllowed => format!("is not allowed by Tenant {tenant}"),
-        ClassError::NotFound => {
+        ClassError::NoLabels => {
             format!("does not exist, so Tenant {tenant} cannot allow it by its labels")
         }
+        ClassError::NotFound => format!("does not exist, so Tenant {tenant} cannot allow it"),
     };
     format!("{path}: {kind} {class:?} {cause}; allowed {kind}es: {allowed}")
 }
@@ -270,15 +386,13 @@ mod tests {
 
     #[test]
     fn replaces_missing_class_and_cluster_default() {
-        let in_field = |class| ClassReference { path: "spec.ingressClassName", class };
+        let in_field = |class| ClassReference::new("spec.ingressClassName", class);
         let is_default = |class: &str| class == "cluster-default";
         assert!(needs_default::<ReviewedIngress>(&[], is_default));
         assert!(needs_default::<ReviewedIngress>(&[in_field("cluster-default")], is_default));
         assert!(!needs_default::<ReviewedIngress>(&[in_field("nginx")], is_default));
-        let in_annotation = ClassReference {
-            path: "metadata.annotations[kubernetes.io/ingress.class]",
-            class: "cluster-default",
-        };
+        let in_annotation =
+            ClassReference::new("metadata.annotations[kubernetes.io/ingress.class]", "cluster-default");
         assert!(!needs_default::<ReviewedIngress>(std::slice::from_ref(&in_annotation), is_default));
         assert!(!needs_default::<ReviewedIngress>(&[in_field("cluster-default"), in_annotation], is_default));
     }
@@ -294,12 +408,12 @@ mod tests {
             "spec.storageClassName: StorageClass \"gold\" is not allowed by Tenant oil; allowed StorageClasses: fast, slow"
         );
         assert_eq!(
-            message(ClassError::NotFound),
+            message(ClassError::NoLabels),
             "spec.storageClassName: StorageClass \"gold\" does not exist, so Tenant oil cannot allow it by its labels; \
              allowed StorageClasses: fast, slow"
         );
         assert_eq!(
-            missing_class_message::<ReviewedIngress>("oil", &allowed()),
+            missing_class_message::<IngressClass>("oil", &allowed(), "spec.ingressClassName"),
             "spec.ingressClassName: Tenant oil requires a class; allowed IngressClasses: fast, slow"
         );
     }

@@ -18,6 +18,7 @@
 //! admission_policies  ValidatingAdmissionPolicies, which also hold while the manager is down
 //! name_label          sets the label with the name of the Tenant
 //! propagated_values   validates the values that the controller copies to other objects
+//! class_webhooks      classes of Gateways, ResourceClaims, and ResourceClaimTemplates
 //! classes             whether a Tenant allows the class of an object
 //! policy_reader       the compiled policy of the Tenant of a namespace
 //! denial_events       Events about denied requests
@@ -29,6 +30,7 @@
 //! ```
 
 mod admission_policies;
+mod class_webhooks;
 mod classes;
 mod cordoning;
 mod denial_events;
@@ -57,10 +59,16 @@ use operator_core::admission::{
     BoxError, CREATE, Caches, DELETE, Denial, Operation, Request, UPDATE, Validator, Verdict, Webhook, target,
 };
 
-use crate::{spec_patterns, unsupported_fields};
+use crate::{shared_quotas, spec_patterns, unsupported_fields};
 
-/// Skips updates of finalizers and status, so that the controller works without the webhook.
+/// Skips updates of metadata and status.
 const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || object.spec != oldObject.spec";
+/// Skips updates of finalizers, status, and other annotations than those that limit the number of
+/// objects, so that the controller works without the webhook.
+const TENANT_CHANGES: &str = "request.operation != 'UPDATE' || object.spec != oldObject.spec || \
+    !object.metadata.?annotations.orValue({}).all(key, \
+    !key.startsWith('quota.resources.capsule.clastix.io/') || \
+    object.metadata.?annotations[?key] == oldObject.metadata.?annotations[?key])";
 /// Skips the deletion of Tenants that are not protected.
 const IS_PROTECTED: &str = "request.operation != 'DELETE' || \
     (has(oldObject.spec.preventDeletion) && oldObject.spec.preventDeletion)";
@@ -69,7 +77,7 @@ const IS_PROTECTED: &str = "request.operation != 'DELETE' || \
 pub(crate) fn webhooks() -> Vec<Webhook> {
     let tenants = Webhook::validating::<TenantValidator>("tenants")
         .on(target::<Tenant>(CREATE | UPDATE | DELETE))
-        .match_condition("spec-changes", SPEC_CHANGES)
+        .match_condition("tenant-changes", TENANT_CHANGES)
         .match_condition("is-protected", IS_PROTECTED)
         .build();
     let namespaces = [namespaces::mutating_webhook(), namespaces::validating_webhook()];
@@ -78,6 +86,7 @@ pub(crate) fn webhooks() -> Vec<Webhook> {
     let content = [ingresses::webhooks(), volume_claims::webhooks(), pods::webhooks(), services];
     let all =
         [tenants, name_label::webhook(), cordoning::webhook()].into_iter().chain([promotions::webhook()]);
+    let all = all.chain(class_webhooks::webhooks());
     all.chain(namespaces).chain(managed).chain(content.into_iter().flatten()).collect()
 }
 
@@ -113,8 +122,7 @@ impl Validator for TenantValidator {
 fn validate(request: &Request<Tenant>) -> Verdict {
     match (request.operation, &request.old, &request.new) {
         (Operation::Delete, Some(old), _) => validate_deletion(old).into(),
-        (Operation::Update, Some(old), Some(new)) if old.spec == new.spec => Verdict::allow(),
-        (_, old, Some(new)) => validate_spec(old.as_ref(), new),
+        (_, old, Some(new)) => validate_change(old.as_ref(), new),
         _ => Verdict::allow(),
     }
 }
@@ -129,16 +137,32 @@ fn validate_deletion(tenant: &Tenant) -> Result<(), Denial> {
     )))
 }
 
-fn validate_spec(old: Option<&Tenant>, tenant: &Tenant) -> Verdict {
-    let errors: Vec<_> =
-        spec_patterns::errors(&tenant.spec).into_iter().chain(new_violations(old, tenant)).collect();
+fn validate_change(old: Option<&Tenant>, tenant: &Tenant) -> Verdict {
+    let spec = (old.is_none_or(|old| old.spec != tenant.spec)).then(|| spec_errors(old, tenant));
+    let annotations = old
+        .is_none_or(|old| shared_quotas::annotations(old) != shared_quotas::annotations(tenant))
+        .then(|| shared_quotas::errors(tenant).into_iter().map(|error| error.to_string()));
+    let errors: Vec<_> = spec.into_iter().flatten().chain(annotations.into_iter().flatten()).collect();
     if !errors.is_empty() {
         return Verdict::deny(Denial::invalid(errors.join("; ")));
     }
-    let warn = |verdict: Verdict, field: &str| {
-        verdict.warn(format!("{field} is set, but this version of the manager does not enforce it"))
-    };
-    unsupported_fields::fields(&tenant.spec).into_iter().fold(Verdict::allow(), warn)
+    warnings(tenant).into_iter().fold(Verdict::allow(), Verdict::warn)
+}
+
+fn spec_errors(old: Option<&Tenant>, tenant: &Tenant) -> Vec<String> {
+    spec_patterns::errors(&tenant.spec).into_iter().chain(new_violations(old, tenant)).collect()
+}
+
+fn warnings(tenant: &Tenant) -> Vec<String> {
+    let unsupported = unsupported_fields::fields(&tenant.spec).into_iter();
+    let unsupported = unsupported
+        .map(|field| format!("{field} is set, but this version of the manager does not enforce it"));
+    let deprecated = (!shared_quotas::annotations(tenant).is_empty()).then(|| {
+        "annotations quota.resources.capsule.clastix.io are deprecated; use spec.resourceQuotas with \
+         count/<plural>.<group>"
+            .to_owned()
+    });
+    unsupported.chain(deprecated).collect()
 }
 
 /// Returns the errors in propagated values that the old Tenant does not have. A stored Tenant with

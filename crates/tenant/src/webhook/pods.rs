@@ -2,9 +2,12 @@
 
 use capsule::class_filter::ClassFilter;
 use k8s_openapi::api::{node::v1::RuntimeClass, scheduling::v1::PriorityClass};
-use operator_core::admission::{
-    BoxError, CREATE, Caches, Denial, Mutation, Mutator, Operation, Request, UPDATE, Validator, Verdict,
-    Webhook, target,
+use operator_core::{
+    admission::{
+        BoxError, CREATE, Caches, Denial, Mutation, Mutator, Operation, Request, UPDATE, Validator, Verdict,
+        Webhook, target,
+    },
+    informer::Selection,
 };
 
 use super::{
@@ -64,8 +67,8 @@ impl Validator for PodValidator {
     fn build(caches: &mut Caches<'_>) -> Self {
         Self {
             policies: PolicyReader::build(caches),
-            priority: ClassCache::build(caches),
-            runtime: ClassCache::build(caches),
+            priority: ClassCache::build(caches, Selection::All),
+            runtime: ClassCache::build(caches, Selection::All),
             denials: DenialEvents::build(caches),
         }
     }
@@ -135,7 +138,7 @@ impl Mutator for PodMutator {
     type Object = ReviewedPod;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        Self { policies: PolicyReader::build(caches), priority: ClassCache::build(caches) }
+        Self { policies: PolicyReader::build(caches), priority: ClassCache::build(caches, Selection::All) }
     }
 
     async fn mutate(&self, request: &Request<ReviewedPod>) -> Result<Mutation<ReviewedPod>, BoxError> {

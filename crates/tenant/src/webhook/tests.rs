@@ -178,10 +178,31 @@ fn denies_deletion_of_protected_tenant() {
 
 #[test]
 fn warns_about_fields_that_are_not_enforced() {
-    let verdict = create(json!({ "deviceClasses": { "allowed": ["gpu"] }, "cordoned": true }));
+    let verdict = create(json!({ "data": { "size": 3 }, "cordoned": true }));
     assert_eq!(verdict.denial, None);
-    let warning = "spec.deviceClasses is set, but this version of the manager does not enforce it";
+    let warning = "spec.data is set, but this version of the manager does not enforce it";
     assert_eq!(verdict.warnings, [warning]);
+}
+
+#[test]
+fn validates_annotations_that_limit_objects() {
+    let with = |limit: &str| {
+        let mut tenant = tenant(json!({}));
+        let key = "quota.resources.capsule.clastix.io/foos.example.com_v1".to_owned();
+        tenant.metadata.annotations = Some([(key, limit.to_owned())].into());
+        tenant
+    };
+    let mut review = request(Operation::Create, None, Some(json!({})));
+    review.new = Some(with("3"));
+    let verdict = validate(&review);
+    assert_eq!(verdict.denial, None);
+    assert!(verdict.warnings[0].contains("use spec.resourceQuotas with count/<plural>.<group>"));
+    review.new = Some(with("many"));
+    assert!(message(&validate(&review)).contains("the value must be a number"));
+    // A Tenant with an invalid annotation can still be changed.
+    review.old = Some(with("many"));
+    review.operation = Operation::Update;
+    assert_eq!(validate(&review).denial, None);
 }
 
 #[test]

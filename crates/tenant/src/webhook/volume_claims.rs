@@ -19,7 +19,10 @@ use operator_core::{
 };
 
 use super::{
-    classes::ClassCache, denial_events::DenialEvents, in_tenants, policy_reader::PolicyReader,
+    classes::{ClassCache, HasClass},
+    denial_events::DenialEvents,
+    in_tenants,
+    policy_reader::PolicyReader,
     tenant_resolver::wait_for_cache,
 };
 use crate::policies::{
@@ -66,7 +69,10 @@ impl Mutator for ClaimMutator {
     type Object = PersistentVolumeClaim;
 
     fn build(caches: &mut Caches<'_>) -> Self {
-        Self { policies: PolicyReader::build(caches), classes: ClassCache::build(caches) }
+        Self {
+            policies: PolicyReader::build(caches),
+            classes: ClassCache::build(caches, PersistentVolumeClaim::SELECTION),
+        }
     }
 
     async fn mutate(
@@ -102,7 +108,7 @@ impl Validator for ClaimValidator {
     fn build(caches: &mut Caches<'_>) -> Self {
         Self {
             policies: PolicyReader::build(caches),
-            classes: ClassCache::build(caches),
+            classes: ClassCache::build(caches, PersistentVolumeClaim::SELECTION),
             namespaces: caches.informer(Selection::All),
             volumes: caches.informer(Selection::All),
             denials: DenialEvents::build(caches),

@@ -166,7 +166,7 @@ pub fn policies(
 ) -> Vec<(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)> {
     let both = |policy: &Policy| {
         let metadata = ObjectMeta { name: Some(policy.full_name(controller.name)), ..metadata(controller) };
-        (policy.policy(metadata.clone()), Policy::binding(metadata))
+        (policy.policy(metadata.clone()), policy.binding(metadata))
     };
     (controller.policies)(manager_namespace).iter().map(both).collect()
 }

@@ -3,19 +3,22 @@
 mod collisions;
 mod route_reservations;
 
-use capsule::{api::v1beta2::HostnameCollisionScope, class_filter::ClassFilters};
+use capsule::api::v1beta2::HostnameCollisionScope;
 use k8s_openapi::api::networking::v1::IngressClass;
 use kube::ResourceExt;
 use operator_core::{
     ObjectKey,
-    admission::{
-        BoxError, CREATE, Caches, Mutation, Mutator, Operation, Request, UPDATE, Validator, Verdict, Webhook,
-        target,
-    },
+    admission::{BoxError, CREATE, Caches, Request, UPDATE, Validator, Verdict, Webhook, target},
 };
 
 use self::collisions::{Collisions, Review};
-use super::{classes::ClassCache, denial_events::DenialEvents, in_tenants, policy_reader::PolicyReader};
+use super::{
+    class_webhooks::ClassMutator,
+    classes::{ClassCache, HasClass},
+    denial_events::DenialEvents,
+    in_tenants,
+    policy_reader::PolicyReader,
+};
 use crate::policies::{
     Violation,
     ingresses::{IngressPolicy, ReviewedIngress},
@@ -36,7 +39,7 @@ const INGRESS_CHANGES: &str = "request.operation == 'CREATE' || object.?spec != 
 pub(super) fn webhooks() -> [Webhook; 2] {
     let ingresses = || target::<ReviewedIngress>(CREATE | UPDATE);
     [
-        Webhook::mutating::<IngressMutator>("ingress-classes")
+        Webhook::mutating::<ClassMutator<ReviewedIngress>>("ingress-classes")
             .on(ingresses())
             .in_namespaces(in_tenants())
             .match_condition("class-changes", CLASS_CHANGES)
@@ -48,32 +51,6 @@ pub(super) fn webhooks() -> [Webhook; 2] {
             .side_effects()
             .build(),
     ]
-}
-
-struct IngressMutator {
-    filters: PolicyReader<ClassFilters>,
-    classes: ClassCache<IngressClass>,
-}
-
-impl Mutator for IngressMutator {
-    type Object = ReviewedIngress;
-
-    fn build(caches: &mut Caches<'_>) -> Self {
-        Self { filters: PolicyReader::build(caches), classes: ClassCache::build(caches) }
-    }
-
-    async fn mutate(
-        &self,
-        request: &Request<ReviewedIngress>,
-    ) -> Result<Mutation<ReviewedIngress>, BoxError> {
-        let Some(ingress) = &request.new else { return Ok(Mutation::keep()) };
-        let Some((_, filters)) = self.filters.of(request.namespace.as_deref()).await? else {
-            return Ok(Mutation::keep());
-        };
-        let is_create = request.operation == Operation::Create;
-        let changed = self.classes.with_default(&filters, ingress, is_create);
-        Ok(changed.map_or_else(Mutation::keep, Mutation::change))
-    }
 }
 
 struct IngressValidator {
@@ -89,7 +66,7 @@ impl Validator for IngressValidator {
     fn build(caches: &mut Caches<'_>) -> Self {
         Self {
             policies: PolicyReader::build(caches),
-            classes: ClassCache::build(caches),
+            classes: ClassCache::build(caches, ReviewedIngress::SELECTION),
             collisions: Collisions::build(caches),
             denials: DenialEvents::build(caches),
         }

@@ -35,7 +35,8 @@ impl From<Namespace> for MutatedNamespace {
 }
 
 /// Returns the namespace with restored label, owner reference, and metadata of the Tenant. Returns
-/// `None` if the request does not change them, or the user may not change the namespace.
+/// `None` if the request does not change them, or the user may not change the namespace. For users
+/// who may not change the membership of namespaces, only metadata is restored.
 pub(super) fn restore(
     old: &Namespace,
     new: &Namespace,
@@ -45,7 +46,7 @@ pub(super) fn restore(
     let mut mutated = MutatedNamespace::from(new.clone());
     if TenantReferences::of(&old.metadata) != TenantReferences::of(&new.metadata) {
         let is_removed = context.role == Role::Administrator && TenantReferences::of(&new.metadata).is_none();
-        if is_removed || names_another(new, tenant) {
+        if is_removed || context.role == Role::Other || names_another(new, tenant) {
             return None;
         }
         mutated.warnings.push(restore_membership(old, &mut mutated.namespace, tenant, context.role));
@@ -59,18 +60,18 @@ pub(super) fn restore(
             tenant.name_any()
         ));
     }
-    let is_reduced = remove_foreign(tenant, &mut mutated.namespace.metadata);
+    let is_reduced = context.role != Role::Other && remove_foreign(tenant, &mut mutated.namespace.metadata);
     (is_reduced || !mutated.warnings.is_empty()).then_some(mutated)
 }
 
-/// Returns the Tenant of a namespace if the user is an administrator or owns the Tenant.
+/// Returns the Tenant of a namespace, unless the user may own Tenants and does not own this one.
 fn tenant_of<'f>(namespace: &Namespace, context: &'f AdmissionContext) -> Option<&'f Tenant> {
     let names = referenced_tenants(&namespace.metadata);
     let [name] = names.as_slice() else { return None };
     let tenants = match context.role {
-        Role::Administrator => &context.referenced,
+        Role::Administrator | Role::Other => &context.referenced,
         Role::CapsuleUser => &context.owned,
-        Role::Manager | Role::Other => return None,
+        Role::Manager => return None,
     };
     let tenant = tenants.get(name)?;
     let belongs =

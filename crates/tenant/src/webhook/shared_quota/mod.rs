@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use capsule::api::{
     names::{OBJECT_TENANT_LABEL, QUOTA_HARD_ANNOTATION, RESOURCE_QUOTA_LABEL},
-    v1beta2::{QuotaScope, Tenant},
+    v1beta2::Tenant,
 };
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::{Resource, ResourceExt};
@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 
 use self::pending_admissions::{PendingAdmissions, QuotaExceeded, QuotaUsage};
 use super::{has_label, in_tenants, tenant_resolver::TenantReader};
-use crate::quota::Resources;
+use crate::{quota::Resources, shared_quotas::hard_limits};
 
 /// User of the quota admission of the API server, which writes a usage before it admits an object.
 const API_SERVER: &str = "system:apiserver";
@@ -69,8 +69,8 @@ struct SharedQuotaValidator {
     pending: Mutex<PendingAdmissions>,
 }
 
-/// A shared quota: the name of the Tenant, and the index in `spec.resourceQuotas.items`.
-type Share = (String, usize);
+/// A shared quota: the name of the Tenant, and the key of the quota.
+type Share = (String, String);
 
 impl Validator for SharedQuotaValidator {
     type Object = ResourceQuota;
@@ -113,9 +113,7 @@ impl SharedQuotaValidator {
         let is_controlled = |quota: &ResourceQuota| {
             controller_of(quota.meta()).is_some_and(|owner| Some(&owner.uid) == tenant.metadata.uid.as_ref())
         };
-        let shared =
-            tenant.spec.resource_quotas.as_ref().filter(|quotas| quotas.scope == QuotaScope::Tenant)?;
-        let hard = shared.items.get(share.1)?.hard.as_ref()?;
+        let hard = hard_limits(tenant, &share.1)?;
         if !is_controlled(old) {
             return None;
         }
@@ -126,13 +124,13 @@ impl SharedQuotaValidator {
         let none = Resources::new();
         let others: Vec<_> = others.map(|quota| usage(quota, &none)).collect();
         let requested = used(new).unwrap_or(&none);
-        self.pending.lock().admit(hard, &usage(old, &none), requested, &others, Instant::now()).err()
+        self.pending.lock().admit(&hard, &usage(old, &none), requested, &others, Instant::now()).err()
     }
 }
 
 fn share(quota: &ResourceQuota) -> Option<Share> {
     let labels = quota.labels();
-    Some((labels.get(OBJECT_TENANT_LABEL)?.clone(), labels.get(RESOURCE_QUOTA_LABEL)?.parse().ok()?))
+    Some((labels.get(OBJECT_TENANT_LABEL)?.clone(), labels.get(RESOURCE_QUOTA_LABEL)?.clone()))
 }
 
 fn usage<'q>(quota: &'q ResourceQuota, none: &'q Resources) -> QuotaUsage<'q> {

@@ -86,12 +86,15 @@ fn restores_each_change_of_membership_and_metadata() {
             assert_eq!(restored.warnings.len(), 1, "{at}");
             assert!(restored.warnings[0].len() <= 256, "{at}");
         }
-        for role in [Role::Other, Role::Manager] {
-            assert!(
-                updated(complete(), with(change), &user(role))
-                    .is_none_or(|restored| restored.warnings.is_empty())
-            );
-        }
+        assert!(
+            updated(complete(), with(change), &user(Role::Manager))
+                .is_none_or(|restored| restored.warnings.is_empty())
+        );
+        // For other users, only metadata is restored.
+        let restored = updated(complete(), with(change), &user(Role::Other));
+        let is_membership = at < 5;
+        assert_eq!(restored.is_none(), is_membership, "{at}");
+        assert!(restored.is_none_or(|restored| restored.namespace.metadata == complete().metadata), "{at}");
         let other = context(Role::CapsuleUser, &[], &[restricted()]);
         assert_eq!(updated(complete(), with(change), &other), None, "{at}");
     }

@@ -1,8 +1,11 @@
 //! What Tenants allow in their namespaces.
 
 mod cordoning;
+mod gateways;
 mod ingresses;
 mod namespace_metadata;
+mod nodes;
+mod object_quotas;
 mod pods;
 mod promotion;
 mod services;

@@ -13,7 +13,7 @@ use crate::support::{PATIENCE, TENANT, TestEnv};
 
 const LABEL: &str = "owner.projectcapsule.dev/promote";
 
-async fn configure(env: &TestEnv, spec: Value) {
+pub(super) async fn configure(env: &TestEnv, spec: Value) {
     let patch = format!("--patch={}", json!({ "spec": spec }));
     env.kubectl(&["patch", "capsuleconfiguration", "default", "--type=merge", &patch]).await.unwrap();
 }
