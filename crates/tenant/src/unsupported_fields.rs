@@ -23,7 +23,6 @@ pub(crate) fn condition(fields: &[&'static str]) -> NewCondition {
 /// A field counts as set if it restricts something.
 pub fn fields(spec: &TenantSpec) -> Vec<&'static str> {
     let fields = [
-        ("spec.data", spec.data.as_ref().is_some_and(|data| !is_blank(data))),
         ("spec.owners[].proxySettings", spec.owners.iter().any(uses_proxy)),
         ("spec.rules", spec.rules.iter().any(has_effect)),
     ];
@@ -95,8 +94,7 @@ mod tests {
     #[test]
     fn empty_field_is_listed_if_it_restricts_something() {
         let unrestricted = [
-            json!({ "data": {} }),
-            json!({ "data": null }),
+            json!({ "data": { "size": 3 } }),
             json!({ "owners": [{ "kind": "User", "name": "a", "proxySettings": [{ "kind": "Nodes", "operations": [] }] }] }),
             json!({ "rules": [] }),
             json!({ "rules": [{}, { "namespaceSelector": { "matchLabels": { "a": "b" } }, "enforce": {}, "permissions": { "bindings": [] } }] }),
@@ -106,7 +104,6 @@ mod tests {
         }
         let restricted = [
             (json!({ "rules": [{ "enforce": { "services": { "types": ["NodePort"] } } }] }), "spec.rules"),
-            (json!({ "data": { "size": 3 } }), "spec.data"),
         ];
         for (spec, path) in restricted {
             assert_eq!(unsupported(spec.clone()), [path], "{spec}");

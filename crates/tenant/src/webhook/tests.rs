@@ -178,9 +178,9 @@ fn denies_deletion_of_protected_tenant() {
 
 #[test]
 fn warns_about_fields_that_are_not_enforced() {
-    let verdict = create(json!({ "data": { "size": 3 }, "cordoned": true }));
+    let verdict = create(json!({ "rules": [{ "quota": [{ "name": "a" }] }], "cordoned": true }));
     assert_eq!(verdict.denial, None);
-    let warning = "spec.data is set, but this version of the manager does not enforce it";
+    let warning = "spec.rules is set, but this version of the manager does not enforce it";
     assert_eq!(verdict.warnings, [warning]);
 }
 
