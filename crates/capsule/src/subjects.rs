@@ -153,6 +153,25 @@ pub fn owns(user: &Requester<'_>, tenant: &Tenant, tenant_owners: &[impl AsRef<T
     tenant.spec.owners.iter().any(|owner| user.is(owner.kind, &owner.name)) || is_selected()
 }
 
+/// Returns the ServiceAccounts that own a Tenant according to its status: promoted ones, and those in
+/// its spec. Only the manager writes the status.
+pub fn account_owners(tenant: &Tenant) -> impl Iterator<Item = &str> {
+    let status = tenant.status.iter();
+    let owners = status.flat_map(|status| {
+        status.owners.iter().filter(|owner| {
+            let namespace = account_namespace(&owner.name);
+            owner.kind == OwnerKind::ServiceAccount
+                && namespace.is_some_and(|namespace| status.namespaces.iter().any(|one| one == namespace))
+        })
+    });
+    owners.map(|owner| owner.name.as_str())
+}
+
+/// Returns whether a user is one of the [`account_owners`] of a Tenant.
+pub fn is_account_owner(user: &Requester<'_>, tenant: &Tenant) -> bool {
+    user.account().is_some() && account_owners(tenant).any(|name| name == user.name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -163,6 +182,29 @@ mod tests {
 
     const MANAGER: &str = "system:serviceaccount:ensemble-system:ensemble-manager";
     const NO_OWNERS: [Arc<TenantOwner>; 0] = [];
+
+    #[test]
+    fn accounts_in_namespaces_of_a_tenant_own_it_according_to_its_status() {
+        let owner = |kind: &str, name: &str| json!({ "kind": kind, "name": name, "clusterRoles": [] });
+        let tenant: Tenant = serde_json::from_value(json!({
+            "metadata": { "name": "oil" }, "spec": {},
+            "status": { "size": 1, "state": "Active", "namespaces": ["oil-dev"], "owners": [
+                owner("ServiceAccount", "system:serviceaccount:oil-dev:deployer"),
+                owner("ServiceAccount", "system:serviceaccount:gas-dev:deployer"),
+                owner("User", "system:serviceaccount:oil-dev:other"), owner("User", "alice"),
+            ] },
+        }))
+        .unwrap();
+        assert_eq!(account_owners(&tenant).collect::<Vec<_>>(), ["system:serviceaccount:oil-dev:deployer"]);
+        for (name, expected) in [
+            ("system:serviceaccount:oil-dev:deployer", true),
+            ("system:serviceaccount:gas-dev:deployer", false),
+            ("system:serviceaccount:oil-dev:other", false),
+            ("alice", false),
+        ] {
+            assert_eq!(is_account_owner(&Requester::of(&user(name, &[])), &tenant), expected, "{name}");
+        }
+    }
 
     fn user(name: &str, groups: &[&str]) -> UserInfo {
         UserInfo {

@@ -16,7 +16,7 @@ use capsule::{
         },
     },
     owner_indexes::{OwnerIndexes, Subject, key},
-    subjects::{Relations, Requester, Role, role},
+    subjects::{Relations, Requester, Role, account_owners, is_account_owner, role},
 };
 use k8s_openapi::api::{authentication::v1::UserInfo, rbac::v1::RoleBinding};
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -54,6 +54,7 @@ struct Caches {
     settings: Informer<ProxySetting>,
     global_settings: Informer<GlobalProxySettings>,
     owners: OwnerIndexes,
+    tenants_by_account: Index<Tenant, String>,
     /// Where RoleBindings make namespaces visible.
     bound: Option<BoundNamespaces>,
     settings_by_subject: Index<ProxySetting, Subject>,
@@ -154,6 +155,9 @@ impl Owners {
         ];
         Self(Arc::new(Caches {
             owners: OwnerIndexes::new(&tenants, &tenant_owners),
+            tenants_by_account: tenants
+                .store()
+                .index(|tenant: &Tenant| account_owners(tenant).map(str::to_owned).collect()),
             bound,
             settings_by_subject: settings.store().index(subjects),
             global_settings_by_subject: global_settings.store().index(global_subjects),
@@ -220,10 +224,13 @@ impl Owners {
         (is_granted || !scope.selectors.is_empty()).then_some(scope)
     }
 
-    /// Returns the Tenants that a user owns, by name.
+    /// Returns the Tenants that a user owns, also as a promoted ServiceAccount, by name.
     fn owned(&self, user: &Requester<'_>) -> BTreeMap<String, Arc<Tenant>> {
         let owners = &self.0.owners;
-        owners.owned(user, &owners.tenant_owners(user))
+        let by_account = self.0.tenants_by_account.get(&user.name().to_owned()).into_iter();
+        let by_account = by_account.filter(|tenant| is_account_owner(user, tenant));
+        let by_account = by_account.map(|tenant| (tenant.name_any(), tenant));
+        owners.owned(user, &owners.tenant_owners(user)).into_iter().chain(by_account).collect()
     }
 
     /// Returns the Tenants that a user sees by ProxySettings in their namespaces, and the settings of the
@@ -377,8 +384,10 @@ fn rules(tenant: Option<&Tenant>) -> Option<impl PartialEq> {
         ViewKind::PriorityClasses,
         ViewKind::RuntimeClasses,
     ];
-    tenant
-        .map(|tenant| (&tenant.spec.owners, &tenant.spec.permissions, all.map(|kind| classes(tenant, kind))))
+    tenant.map(|tenant| {
+        let accounts: Vec<_> = account_owners(tenant).collect();
+        (&tenant.spec.owners, &tenant.spec.permissions, accounts, all.map(|kind| classes(tenant, kind)))
+    })
 }
 
 /// Returns the classes of a kind that a Tenant allows. `None`: the Tenant does not say.

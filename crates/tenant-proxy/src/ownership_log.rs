@@ -14,7 +14,7 @@ use capsule::{
     Tenant,
     api::v1beta2::TenantOwner,
     owner_indexes::Subject,
-    subjects::{Requester, owns},
+    subjects::{Requester, is_account_owner, owns},
 };
 use tokio::time::Instant;
 
@@ -53,7 +53,9 @@ impl OwnershipChange {
     /// Returns whether a user may see something else of a kind than before.
     fn affects(&self, (user, tenant_owners): User<'_>, kind: ViewKind) -> bool {
         let is_owner = |tenant: &Option<Arc<Tenant>>| {
-            tenant.as_ref().is_some_and(|tenant| owns(user, tenant, tenant_owners))
+            tenant
+                .as_ref()
+                .is_some_and(|tenant| owns(user, tenant, tenant_owners) || is_account_owner(user, tenant))
         };
         match self {
             Self::Tenant { old, new } if kind.is_owned() => is_owner(old) != is_owner(new),

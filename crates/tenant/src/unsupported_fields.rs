@@ -102,9 +102,8 @@ mod tests {
         for spec in unrestricted {
             assert_eq!(unsupported(spec.clone()), [""; 0], "{spec}");
         }
-        let restricted = [
-            (json!({ "rules": [{ "enforce": { "services": { "types": ["NodePort"] } } }] }), "spec.rules"),
-        ];
+        let restricted =
+            [(json!({ "rules": [{ "enforce": { "services": { "types": ["NodePort"] } } }] }), "spec.rules")];
         for (spec, path) in restricted {
             assert_eq!(unsupported(spec.clone()), [path], "{spec}");
         }

@@ -1,20 +1,20 @@
 //! Permissions of a Tenant's owner with the deployed RBAC and webhooks.
 
 use cluster::wait::eventually;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, TENANT, TestEnv, Webhooks};
+use crate::support::{Manager, PATIENCE, TENANT, TestEnv, Webhooks};
 
 const GROUP: &str = "--as-group=projectcapsule.dev";
 
 /// An owner who runs kubectl.
-struct Owner<'s> {
+pub(crate) struct Owner<'s> {
     env: &'s TestEnv,
-    name: String,
+    pub(crate) name: String,
 }
 
 impl Owner<'_> {
-    async fn run(&self, line: &str) -> Result<String, String> {
+    pub(crate) async fn run(&self, line: &str) -> Result<String, String> {
         let user = format!("--as={}", self.name);
         let args: Vec<_> = line.split_whitespace().chain([user.as_str(), GROUP]).collect();
         self.env.kubectl(&args).await.map_err(|error| format!("{error:#}"))
@@ -33,37 +33,48 @@ impl Owner<'_> {
     }
 }
 
-/// Starts a cluster with the Tenants oil (owner alice) and gas (owner bob). Each has one namespace.
-async fn setup() -> (TestEnv, crate::support::Manager) {
+/// Starts a cluster with a manager and its webhooks.
+pub(crate) async fn environment() -> (TestEnv, Manager) {
     let (env, webhooks) = (TestEnv::complete().await, Webhooks::new());
     let manager = env.start_with_webhooks("manager", webhooks, &[]);
     manager.until_readyz(200, "ok").await;
     env.configure(webhooks).await;
     env.until_tenants_reviewed().await;
-    for (tenant, name) in [("oil", "alice"), ("gas", "bob")] {
-        let spec = json!({
-            "owners": [{ "kind": "User", "name": name }],
-            "namespaceOptions": { "quota": 2 },
-            "nodeSelector": { "kubernetes.io/os": "linux" },
-            "limitRanges": { "items": [{ "limits": [{ "type": "Container", "default": { "cpu": "100m" } }] }] },
-            "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
-            "resourceQuotas": { "scope": "Tenant", "items": [{ "hard": { "pods": "2" } }] },
-        });
-        env.create(&TENANT, "", tenant, spec).await;
-        env.until_ready(&TENANT, "", tenant).await;
-        let owner = Owner { env: &env, name: name.to_owned() };
-        let create = format!("create namespace {tenant}-dev");
-        eventually("the owner to be allowed to create a namespace", PATIENCE, async || {
-            Ok(match owner.run(&create).await {
-                Err(error) if !error.contains("already exists") => Err(error),
-                _ => Ok(()),
-            })
-        })
-        .await
-        .unwrap();
-        env.until_tenant_ready(tenant, 1).await;
-    }
     (env, manager)
+}
+
+/// Creates a Tenant, and the namespace `<tenant>-dev` as its owner.
+pub(crate) async fn create_tenant<'e>(
+    env: &'e TestEnv,
+    tenant: &str,
+    name: &str,
+    mut spec: Value,
+) -> Owner<'e> {
+    spec["owners"] = json!([{ "kind": "User", "name": name }]);
+    env.create(&TENANT, "", tenant, spec).await;
+    env.until_ready(&TENANT, "", tenant).await;
+    let owner = Owner { env, name: name.to_owned() };
+    let create = format!("create namespace {tenant}-dev");
+    eventually("the owner to be allowed to create a namespace", PATIENCE, async || {
+        Ok(match owner.run(&create).await {
+            Err(error) if !error.contains("already exists") => Err(error),
+            _ => Ok(()),
+        })
+    })
+    .await
+    .unwrap();
+    env.until_tenant_ready(tenant, 1).await;
+    owner
+}
+
+fn spec() -> Value {
+    json!({
+        "namespaceOptions": { "quota": 2 },
+        "nodeSelector": { "kubernetes.io/os": "linux" },
+        "limitRanges": { "items": [{ "limits": [{ "type": "Container", "default": { "cpu": "100m" } }] }] },
+        "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
+        "resourceQuotas": { "scope": "Tenant", "items": [{ "hard": { "pods": "2" } }] },
+    })
 }
 
 const REFUSED: &[&str] = &[
@@ -139,8 +150,9 @@ const ALLOWED: &[&str] = &[
 
 #[tokio::test]
 async fn owner_has_full_rights_only_within_the_tenant() {
-    let (env, manager) = setup().await;
-    let alice = Owner { env: &env, name: "alice".to_owned() };
+    let (env, manager) = environment().await;
+    let alice = create_tenant(&env, "oil", "alice", spec()).await;
+    create_tenant(&env, "gas", "bob", spec()).await;
     let is_denied = |result: &Result<String, String>| {
         result.as_ref().is_err_and(|error| error.contains("orbidden") || error.contains("denied"))
     };

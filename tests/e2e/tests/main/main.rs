@@ -35,6 +35,7 @@ mod shutdown;
 mod startup_errors;
 mod support;
 mod tenancy;
+mod tenancy_benchmarks;
 mod tenancy_classes;
 mod tenancy_migration;
 mod tenancy_versions;

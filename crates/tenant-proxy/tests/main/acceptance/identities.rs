@@ -32,6 +32,29 @@ async fn owners_by_group_by_tenant_owner_and_by_account_see_theirs() {
 }
 
 #[tokio::test]
+async fn promoted_account_sees_the_tenant_of_its_namespace() {
+    let proxy = shared().await;
+    let promoted = proxy.owner(&[]).await;
+    let own = promoted.name.split(':').nth(2).unwrap();
+    proxy.tenant("promoting", &[("User", "nobody")]).await;
+    proxy.namespace_of("promoting", "promoting-dev", &[]).await;
+    let report = async |namespaces: &[&str]| {
+        let owner = json!({"kind": "ServiceAccount", "name": promoted.name, "clusterRoles": []});
+        let status =
+            json!({"status": {"namespaces": namespaces, "size": 1, "state": "Active", "owners": [owner]}});
+        let patch = format!("--patch={status}");
+        let patch = ["patch", "tenant", "promoting", "--subresource=status", "--type=merge", &patch];
+        proxy.cluster.kubectl(&patch).await.unwrap();
+    };
+    promoted.until_namespaces(&[]).await;
+    report(&["promoting-dev", own]).await;
+    promoted.until_namespaces(&["promoting-dev"]).await;
+    // An account that is in no namespace of the Tenant is not promoted.
+    report(&["promoting-dev"]).await;
+    promoted.until_namespaces(&[]).await;
+}
+
+#[tokio::test]
 async fn view_is_of_the_impersonated_user_if_impersonation_is_allowed() {
     let proxy = shared().await;
     let (owner, other) = (proxy.owner(&["impersonated"]).await, proxy.owner(&["impersonator"]).await);
