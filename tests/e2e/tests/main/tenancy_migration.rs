@@ -50,18 +50,82 @@ fn namespace_webhook() -> Value {
     })
 }
 
+/// Returns a Tenant with a value in every field of Capsule's API.
 fn tenant() -> Value {
+    let keys = |denied: &str| json!({ "denied": [denied], "deniedRegex": "^internal\\." });
+    let classes = |allowed: &str, default: &str| {
+        json!({
+            "allowed": [allowed], "allowedRegex": "^shared-", "default": default,
+            "matchLabels": { "usable": "true" },
+        })
+    };
+    let metadata = json!({ "labels": { "tier": "oil" }, "annotations": { "example.com/cost": "7" } });
+    let settings = json!([{ "kind": "StorageClasses", "operations": ["List"] }]);
     json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
         "metadata": { "name": "oil", "finalizers": ["controller.projectcapsule.dev/finalize"] },
         "spec": {
-            "owners": [{ "kind": "User", "name": "alice", "clusterRoles": ["admin", "capsule-namespace-deleter"] }],
-            "namespaceOptions": { "quota": 3 },
+            "owners": [{
+                "kind": "User", "name": "alice", "clusterRoles": ["admin", "capsule-namespace-deleter"],
+                "labels": { "team": "blue" }, "annotations": { "example.com/note": "x" }, "proxySettings": settings,
+            }],
+            "permissions": { "matchOwners": [{ "matchLabels": { "team": "blue" } }], "allowOwnerPromotion": true },
+            "namespaceOptions": {
+                "quota": 3, "additionalMetadata": metadata, "additionalMetadataList": [{
+                    "namespaceSelector": { "matchLabels": { "stage": "prod" } }, "labels": { "watched": "true" },
+                }],
+                "forbiddenLabels": keys("secret"), "forbiddenAnnotations": keys("secret"),
+                "requiredMetadata": { "labels": { "tier": "^oil$" } }, "managedMetadataOnly": false,
+            },
+            "storageClasses": classes("fast", "slow"),
+            "priorityClasses": { "allowed": ["low"], "matchExpressions": [{ "key": "usable", "operator": "Exists" }] },
+            "runtimeClasses": { "allowed": ["gvisor"] },
+            "deviceClasses": { "matchLabels": { "usable": "true" } },
+            "gatewayOptions": { "allowedClasses": { "allowed": ["shared"], "default": "shared" } },
+            "ingressOptions": {
+                "allowedClasses": classes("nginx", "nginx"), "hostnameCollisionScope": "Cluster",
+                "allowWildcardHostnames": true,
+                "allowedHostnames": { "allowed": ["oil.example.com"], "allowedRegex": "^[a-z]+\\.oil\\.example\\.com$" },
+            },
+            "serviceOptions": {
+                "additionalMetadata": metadata,
+                "allowedServices": { "nodePort": false, "externalName": false, "loadBalancer": true },
+                "externalIPs": { "allowed": ["192.0.2.0/24"] },
+                "forbiddenLabels": keys("secret"), "forbiddenAnnotations": keys("secret"),
+            },
+            "podOptions": { "additionalMetadata": metadata },
+            "containerRegistries": { "allowed": ["docker.io"], "allowedRegex": "^quay\\.io$" },
+            "imagePullPolicies": ["Always", "IfNotPresent"],
+            "nodeSelector": { "kubernetes.io/os": "linux" },
+            "additionalRoleBindings": [{
+                "clusterRoleName": "view", "labels": { "a": "b" }, "annotations": { "c": "d" },
+                "subjects": [{ "kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "auditors" }],
+            }],
             "limitRanges": { "items": [{ "limits": [{ "type": "Pod", "max": { "cpu": "1" } }] }] },
             "resourceQuotas": { "scope": "Tenant", "items": [{ "hard": { "pods": "10" } }] },
             "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
+            "forceTenantPrefix": true, "preventDeletion": true, "cordoned": false,
+            "data": { "contact": "oil@example.com", "floors": [1, 2] },
+            "rules": [{ "namespaceSelector": { "matchLabels": { "stage": "prod" } }, "enforce": { "action": "deny" } }],
         },
     })
+}
+
+/// Asserts that all fields of `expected` have the same values. The definition can add defaults.
+fn assert_kept(expected: &Value, found: &Value, path: &str) {
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            for (name, value) in expected {
+                assert_kept(value, found.get(name).unwrap_or(&Value::Null), &format!("{path}.{name}"));
+            }
+        }
+        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
+            for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
+                assert_kept(expected, found, &format!("{path}[{index}]"));
+            }
+        }
+        _ => assert_eq!(expected, found, "{path}"),
+    }
 }
 
 /// Returns an object in the Tenant's namespace.
@@ -146,8 +210,9 @@ async fn migrates_from_capsule_and_back() {
     env.configure(webhooks).await;
     env.until_tenant_ready("oil", 1).await;
 
+    assert_kept(&tenant()["spec"], &env.read(&["get", "tenant", "oil"]).await["spec"], "spec");
     // The manager adopts the existing objects and creates no others.
-    env.until_count(&["rolebindings", INSIDE], 2).await;
+    env.until_count(&["rolebindings", INSIDE], 3).await;
     assert_eq!(env.uids().await, before);
     for kind in ["limitranges", "resourcequotas", "networkpolicies"] {
         let all = env.read(&["get", kind, INSIDE]).await;
@@ -184,8 +249,7 @@ async fn migrates_from_capsule_and_back() {
     env.kubectl(&["patch", "crd", "tenants.capsule.clastix.io", "--type=merge", "-p", &patch]).await.unwrap();
     env.as_helm(definition()).await;
     let back = env.read(&["get", "tenant", "oil"]).await;
-    assert_eq!(back["spec"]["owners"], tenant()["spec"]["owners"]);
-    assert_eq!(back["spec"]["resourceQuotas"], tenant()["spec"]["resourceQuotas"]);
+    assert_kept(&tenant()["spec"], &back["spec"], "spec");
     assert_eq!(back["metadata"]["finalizers"], tenant()["metadata"]["finalizers"]);
     assert_eq!(env.uids().await, before);
     let definition = env.read(&["get", "crd", "tenants.capsule.clastix.io"]).await;
