@@ -91,19 +91,16 @@ pub(crate) fn merge_metadata(older: &Metadata, newer: &Metadata) -> Metadata {
 }
 
 fn record_metadata(spaces: &mut Vec<Space>, namespace: &Namespace, metadata: Metadata) {
-    let metadata = non_empty(metadata);
+    let is_empty = metadata == Metadata::default();
+    let metadata = Some(metadata);
     let (name, uid) = (namespace.name_any(), namespace.uid());
     match spaces.iter_mut().find(|space| space.name == name) {
         Some(space) if space.uid == uid => space.metadata = metadata,
         Some(recreated) => *recreated = Space { name, uid, metadata, ..Space::default() },
-        None if metadata.is_some() => spaces.push(Space { name, uid, metadata, ..Space::default() }),
+        None if !is_empty => spaces.push(Space { name, uid, metadata, ..Space::default() }),
         None => {}
     }
     spaces.sort_by(|one, other| one.name.cmp(&other.name));
-}
-
-fn non_empty(metadata: Metadata) -> Option<Metadata> {
-    (metadata != Metadata::default()).then_some(metadata)
 }
 
 fn update_counts(status: &mut TenantStatus) {
@@ -219,7 +216,8 @@ fn space(tenant: &Tenant, namespace: &Namespace, report: &Report, now: Timestamp
     let before = conditions_of(tenant, namespace);
     Space {
         conditions: set_conditions(before, &new_conditions, generation(tenant), now),
-        metadata: non_empty(metadata),
+        // Empty if there is none, as in Capsule.
+        metadata: Some(metadata),
         uid: namespace.uid(),
         name,
         enforce: None,

@@ -88,7 +88,7 @@ fn final_status_records_exactly_the_applied_metadata() {
     tenant.status = Some(first.clone());
     assert_eq!(status(&tenant, &report, Timestamp::now()), first, "an equal report changes nothing");
     report.metadata.insert("x".to_owned(), Metadata::default());
-    assert_eq!(status(&tenant, &report, NOW).spaces[0].metadata, None);
+    assert_eq!(status(&tenant, &report, NOW).spaces[0].metadata, Some(Metadata::default()));
 }
 
 #[test]

@@ -7,13 +7,12 @@ use crate::support::{TestEnv, condition, status};
 #[tokio::test]
 async fn reports_fields_that_are_not_enforced() {
     let env = TestEnv::new().await;
-    let gateways = json!({ "allowedClasses": { "allowed": ["public"] } });
-    let spec = json!({ "gatewayOptions": gateways, "deviceClasses": { "allowed": ["gpu"] } });
-    let tenant = env.ready(spec, &[]).await;
+    let rules = json!([{ "enforce": { "services": { "types": ["NodePort"] } } }]);
+    let tenant = env.ready(json!({ "rules": rules }), &[]).await;
     let (is, reason, message) = condition(&tenant, "FieldsEnforced").unwrap();
     assert_eq!((is.as_str(), reason.as_str()), ("False", "NotEnforced"));
-    assert!(message.ends_with("spec.deviceClasses, spec.gatewayOptions"), "{message}");
-    env.change(json!({ "gatewayOptions": null, "deviceClasses": null })).await;
+    assert!(message.ends_with("spec.rules"), "{message}");
+    env.change(json!({ "rules": null })).await;
     let tenant = env.until_condition("FieldsEnforced", "True", "every field").await;
     assert_eq!(condition(&tenant, "FieldsEnforced").unwrap().1, "Enforced");
 }
