@@ -16,10 +16,13 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use operator_core::conditions::{find, is_true};
+use operator_core::{
+    Controller,
+    conditions::{find, is_true},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tenant::TenantController;
+use tenant::{ConfigurationController, TenantController};
 
 /// Timeout for a single step on a slow machine. Kubernetes needs some seconds to delete a
 /// namespace.
@@ -57,6 +60,9 @@ impl<K> Namespaced for K where
 
 impl TestEnv {
     pub(crate) async fn new() -> Self {
+        // The manager always runs both controllers, and this one reads the configuration.
+        let cluster = cluster::shared().await.unwrap();
+        cluster.install_crds(&ConfigurationController::crds()).await.unwrap();
         let harness = harness::controller::<TenantController>().await.unwrap();
         let client = harness.cluster.client().await.unwrap();
         let name = format!("t-{:08x}", RandomState::new().hash_one(0) >> 32);
