@@ -3,8 +3,10 @@
 //! - `users`: who may own Tenants (pure)
 //! - `roles`: desired ClusterRoles of owners and their binding (pure), applied by `rbac_objects`
 //! - `status`: status of the configuration and of each `TenantOwner` (pure)
+//! - `metrics`: conditions as metrics (pure)
 //! - `proxy`: status of each `ProxySetting` and `GlobalProxySettings`
 
+mod metrics;
 mod proxy;
 mod rbac_objects;
 pub(crate) mod roles;
@@ -40,6 +42,7 @@ use operator_core::{
     ClusterLeftovers, Controller, ControllerBuilder, ObjectKey, Outcome, ReconcileError,
     error::status as answered,
     informer::{Change, Informer, Selection},
+    metrics::Gauge,
     rbac::{CREATE, DELETE, GET, LIST, PATCH, Rule, UPDATE, WATCH, rule},
     status::StatusWriter,
     write::WriteError,
@@ -134,6 +137,10 @@ impl Controller for ConfigurationController {
         vec![CapsuleConfiguration::crd(), ProxySetting::crd(), GlobalProxySettings::crd()]
     }
 
+    fn gauges() -> &'static [&'static Gauge] {
+        metrics::GAUGES
+    }
+
     fn default_objects() -> Vec<CapsuleConfiguration> {
         vec![CapsuleConfiguration::new(CONFIGURATION_NAME, CapsuleConfigurationSpec::default())]
     }
@@ -156,6 +163,8 @@ impl Controller for ConfigurationController {
         });
         let owners = builder.informer::<TenantOwner>(Selection::All);
         builder.watches(&owners, |change| configuration_if(is_relevant_change(change)));
+        let (configurations, measured) = (builder.objects().clone(), owners.clone());
+        builder.gauges(move || metrics::readings(&configurations.store().list(), &measured.store().list()));
         let accounts = builder.informer::<ServiceAccount>(PROMOTED);
         builder.watches(&accounts, |_| configuration_if(true));
         let namespaces = builder.informer::<Namespace>(Selection::All);

@@ -62,8 +62,18 @@ pub(super) fn ineffective_status(
 
 /// Returns the condition for the fields that are set and not enforced.
 fn fields_enforced(spec: &CapsuleConfigurationSpec) -> NewCondition {
-    let is_set = spec.impersonation.as_ref().is_some_and(has_connection);
-    condition(if is_set { &["spec.impersonation.endpoint"] } else { &[] })
+    let fields = [
+        ("spec.impersonation.endpoint", spec.impersonation.as_ref().is_some_and(has_connection)),
+        ("spec.events.namespace", spec.events.as_ref().is_some_and(has_namespace)),
+    ];
+    let set: Vec<_> = fields.into_iter().filter_map(|(path, set)| set.then_some(path)).collect();
+    condition(&set)
+}
+
+/// Returns whether Events about cluster-scoped objects should be in another namespace than the one
+/// that Kubernetes uses.
+fn has_namespace(events: &Value) -> bool {
+    events["namespace"].as_str().is_some_and(|namespace| !["", "default"].contains(&namespace))
 }
 
 /// Returns whether impersonation has settings of its connection, which have no effect.
@@ -182,7 +192,7 @@ mod tests {
             json!({ "impersonation": {} }),
             json!({ "impersonation": { "endpoint": "", "caSecretName": "", "skipTlsVerify": false } }),
             json!({ "impersonation": { "caSecretKey": "ca.crt", "tenantDefaultServiceAccount": "replicator" } }),
-            json!({ "administrators": [], "protectedNamespaceRegex": "", "overrides": {}, "events": {}, "admission": {} }),
+            json!({ "administrators": [], "protectedNamespaceRegex": "", "overrides": {}, "events": { "namespace": "default" }, "admission": {} }),
         ] {
             let conditions = conditions(spec.clone());
             assert!(is_true(&conditions, "FieldsEnforced"), "{spec}");
@@ -194,6 +204,7 @@ mod tests {
                 "spec.impersonation.endpoint",
             ),
             (json!({ "impersonation": { "skipTlsVerify": true } }), "spec.impersonation.endpoint"),
+            (json!({ "events": { "namespace": "audit" } }), "spec.events.namespace"),
         ] {
             let message = &find(&conditions(spec.clone()), "FieldsEnforced").unwrap().message.clone();
             assert!(message.ends_with(&format!(": {path}")), "{spec}: {message}");
