@@ -219,6 +219,9 @@ fn resource(resource: &Value) -> Option<(&str, Option<&str>, &'static str)> {
         "pods" => "Pod",
         "rolebindings" => "RoleBinding",
         "serviceaccounts" => "ServiceAccount",
+        "gateways" => "Gateway",
+        "resourceclaims" => "ResourceClaim",
+        "resourceclaimtemplates" => "ResourceClaimTemplate",
         "tenantresources" => "TenantResource",
         "globaltenantresources" => "GlobalTenantResource",
         // Any kind.

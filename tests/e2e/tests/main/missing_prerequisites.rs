@@ -77,6 +77,8 @@ async fn waits_for_missing_rights() {
         "CapsuleConfiguration",
         "ClusterRole",
         "ClusterRoleBinding",
+        "DeviceClass",
+        "GatewayClass",
         "GlobalProxySettings",
         "LimitRange",
         "Namespace",

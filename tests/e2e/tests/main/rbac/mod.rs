@@ -20,6 +20,7 @@ async fn every_right_is_used_and_none_is_missing() {
     let cluster = Cluster::start(Options { api_server_args, ..Options::default() }).await.unwrap();
     let env = TestEnv::bare_on(cluster).await;
     env.install_crds().await;
+    env.install_gateway_api().await;
     env.grant_rights().await;
     let (webhooks, metrics) = (Webhooks::new(), free_port());
     let flags = ["--leader-elect=true", &format!("--metrics-bind-address=127.0.0.1:{metrics}")];

@@ -3,6 +3,7 @@
 
 mod curl;
 mod forwarder;
+mod gateway_api;
 mod kinds;
 mod kubectl;
 mod live_pods;

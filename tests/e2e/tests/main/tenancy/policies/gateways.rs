@@ -8,43 +8,6 @@ use crate::support::{PATIENCE, TENANT, TestEnv};
 
 const GATEWAY_API: &str = "gateway.networking.k8s.io/v1";
 
-/// Returns a definition with the few fields of the Gateway API that admission depends on.
-fn definition(kind: &str, plural: &str, scope: &str, spec: Value) -> Value {
-    let group = "gateway.networking.k8s.io";
-    let object = json!({ "type": "object", "properties": { "spec": spec }, "required": ["spec"] });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": format!("{plural}.{group}"),
-            "annotations": { "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api" },
-        },
-        "spec": {
-            "group": group, "scope": scope,
-            "names": { "kind": kind, "plural": plural, "singular": kind.to_lowercase() },
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": object },
-            }],
-        },
-    })
-}
-
-async fn install_gateway_api(env: &TestEnv) {
-    let class = json!({ "type": "object", "properties": { "controllerName": { "type": "string" } } });
-    let gateway = json!({
-        "type": "object", "required": ["gatewayClassName"],
-        "properties": {
-            "gatewayClassName": { "type": "string", "minLength": 1 },
-            "listeners": { "type": "array", "items": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-        },
-    });
-    for definition in [
-        definition("GatewayClass", "gatewayclasses", "Cluster", class),
-        definition("Gateway", "gateways", "Namespaced", gateway),
-    ] {
-        env.store(definition).await;
-    }
-}
-
 fn gateway_class(name: &str, tier: &str) -> Value {
     json!({
         "apiVersion": GATEWAY_API, "kind": "GatewayClass", "spec": { "controllerName": "example.com/none" },
@@ -74,14 +37,9 @@ async fn until_classes(env: &TestEnv, tenant: &str, kind: &str, expected: &[&str
 async fn gateway_classes_are_defaulted_and_validated() {
     let env = shared_env().await;
     // The manager started before the Gateway API was installed.
-    install_gateway_api(env).await;
+    env.install_gateway_api().await;
     for (name, tier) in [("shared", "none"), ("premium", "oil"), ("foreign", "none")] {
-        let class = gateway_class(name, tier);
-        eventually("the GatewayClass", PATIENCE, async || {
-            Ok(env.cluster.apply_yaml(&class.to_string()).await.map_err(|error| format!("{error:#}")))
-        })
-        .await
-        .unwrap();
+        env.store(gateway_class(name, tier)).await;
     }
     let list = json!({ "allowed": ["shared", "absent"], "matchLabels": { "tier": "oil" } });
     let spec = json!({ "gatewayOptions": { "allowedClasses": list } });
