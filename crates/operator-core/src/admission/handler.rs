@@ -5,7 +5,7 @@ use std::future::Future;
 use futures::future::BoxFuture;
 use json_patch::Patch;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{
     caches::Caches,
@@ -117,10 +117,9 @@ impl<M: Mutator> Handler for MutatingHandler<M> {
 }
 
 fn difference<O: Serialize>(object: &RawValue, before: &O, after: &O) -> Result<Patch, ReviewError> {
-    let object: Value = serde_json::from_str(object.get()).map_err(ReviewError::decode("object"))?;
     let before = serde_json::to_value(before).map_err(ReviewError::Encode)?;
     let after = serde_json::to_value(after).map_err(ReviewError::Encode)?;
-    Ok(merge::patch(&object, &before, &after))
+    merge::patch(object, &before, &after).map_err(ReviewError::decode("object"))
 }
 
 /// Decodes the objects of a request as the type of the handler.

@@ -1,12 +1,102 @@
 //! Patches of objects through a type that does not have all their fields.
 
-use json_patch::Patch;
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+use json_patch::{
+    AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation, jsonptr::PointerBuf,
+};
+use serde_json::{Map, Value, value::RawValue};
 
 /// Returns the JSON patch for `object` that corresponds to the change from `before` to `after`,
 /// which are the object as a type represents it. Fields that the type does not have stay.
-pub(super) fn patch(object: &Value, before: &Value, after: &Value) -> Patch {
-    json_patch::diff(object, &merge(object, before, after))
+///
+/// Only the parts of the object that change are parsed.
+///
+/// # Errors
+/// Returns an error if a part of the object is no JSON.
+pub(super) fn patch(object: &RawValue, before: &Value, after: &Value) -> serde_json::Result<Patch> {
+    let mut operations = Vec::new();
+    collect(object, before, after, &mut PointerBuf::new(), &mut operations)?;
+    Ok(Patch(operations))
+}
+
+/// Adds the operations for the part of the object at `path`.
+fn collect(
+    object: &RawValue,
+    before: &Value,
+    after: &Value,
+    path: &mut PointerBuf,
+    operations: &mut Vec<PatchOperation>,
+) -> serde_json::Result<()> {
+    if before == after {
+        return Ok(());
+    }
+    let fields = serde_json::from_str::<BTreeMap<String, &RawValue>>(object.get());
+    if let (Ok(fields), Value::Object(before), Value::Object(after)) = (fields, before, after) {
+        return collect_fields(&fields, before, after, path, operations);
+    }
+    let object = serde_json::from_str(object.get())?;
+    let changed = json_patch::diff(&object, &merge(&object, before, after));
+    operations.extend(changed.0.into_iter().map(|operation| within(path, operation)));
+    Ok(())
+}
+
+fn collect_fields(
+    object: &BTreeMap<String, &RawValue>,
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+    path: &mut PointerBuf,
+    operations: &mut Vec<PatchOperation>,
+) -> serde_json::Result<()> {
+    let is_removed = |name: &&String| !after.contains_key(*name) && object.contains_key(*name);
+    for name in before.keys().filter(is_removed) {
+        operations.push(PatchOperation::Remove(RemoveOperation { path: child(path, name) }));
+    }
+    for (name, new) in after {
+        match (object.get(name), before.get(name)) {
+            // The type serializes a default that the object does not have.
+            (None, Some(old)) if old == new => {}
+            (Some(there), Some(old)) => {
+                path.push_back(name.as_str());
+                collect(there, old, new, path, operations)?;
+                path.pop_back();
+            }
+            (_, _) => {
+                // Replaces a field that exists.
+                let add = AddOperation { path: child(path, name), value: new.clone() };
+                operations.push(PatchOperation::Add(add));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn child(path: &PointerBuf, name: &str) -> PointerBuf {
+    let mut path = path.clone();
+    path.push_back(name);
+    path
+}
+
+/// Returns the operation of a part of the object as an operation of the object. A difference only
+/// has these three.
+fn within(path: &PointerBuf, operation: PatchOperation) -> PatchOperation {
+    let inner = |at: PointerBuf| {
+        let mut path = path.clone();
+        path.append(&at);
+        path
+    };
+    match operation {
+        PatchOperation::Add(AddOperation { path, value }) => {
+            PatchOperation::Add(AddOperation { path: inner(path), value })
+        }
+        PatchOperation::Remove(RemoveOperation { path }) => {
+            PatchOperation::Remove(RemoveOperation { path: inner(path) })
+        }
+        PatchOperation::Replace(ReplaceOperation { path, value }) => {
+            PatchOperation::Replace(ReplaceOperation { path: inner(path), value })
+        }
+        other => other,
+    }
 }
 
 /// Applies the difference between `before` and `after` to `object`.
@@ -99,8 +189,9 @@ mod tests {
         let before: T = serde_json::from_value(object.clone()).unwrap();
         let mut after = before.clone();
         change(&mut after);
-        let patch =
-            patch(&object, &serde_json::to_value(&before).unwrap(), &serde_json::to_value(&after).unwrap());
+        let [before, after] = [&before, &after].map(|value| serde_json::to_value(value).unwrap());
+        let raw = serde_json::value::to_raw_value(&object).unwrap();
+        let patch = patch(&raw, &before, &after).unwrap();
         let mut result = object;
         json_patch::patch(&mut result, &patch).unwrap();
         result
