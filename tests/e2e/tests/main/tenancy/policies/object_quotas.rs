@@ -33,7 +33,8 @@ async fn annotation_limits_custom_resources_of_all_namespaces_together() {
     let env = shared_env().await;
     env.install_foreign_crd("counted.example.com", "v1", "Widget", "widgets").await;
     let (owner, first) = create_tenant(env, "counted", json!({})).await;
-    let second = "counted-prod-b".to_owned();
+    // One replica reviews both: several replicas observe each other's admissions late.
+    let second = "counted-prod".to_owned();
     owner.create(env, &second).await.unwrap();
     env.until_tenant_ready("counted", 2).await;
     let annotate = async |value: &str| {

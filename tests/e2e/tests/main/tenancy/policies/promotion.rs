@@ -1,6 +1,7 @@
 //! Promoted ServiceAccounts and administrators as owners.
 
 use cluster::wait::eventually;
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{
     Api,
@@ -92,8 +93,19 @@ async fn promoted_account_owns_the_tenant_until_it_is_demoted() {
     assert!(refused.unwrap_err().contains("you own no Tenant"));
     until_bound(env, "default", false).await;
 
+    // Requests at the moment of the demotion are those of an owner, or denied.
     let demote = Patch::Merge(json!({ "metadata": { "labels": { LABEL: null } } }));
-    accounts.patch("deployer", &PatchParams::default(), &demote).await.unwrap();
+    let names: Vec<_> = (0..24).map(|at| format!("promotions-{at}-{}", ["a", "b"][at % 2])).collect();
+    let creations = join_all(names.iter().map(|name| promoted.create(env, name)));
+    let params = PatchParams::default();
+    let (created, demoted) = tokio::join!(creations, accounts.patch("deployer", &params, &demote));
+    demoted.unwrap();
+    for created in created {
+        match created {
+            Ok(name) => assert_eq!(env.tenant_of(&name).await, "promotions"),
+            Err(refused) => assert!(refused.contains("you own no Tenant"), "{refused}"),
+        }
+    }
     eventually("the account to be demoted", PATIENCE, async || {
         Ok(match promoted.dry_create(env, "promotions-later").await {
             Err(refused) if refused.contains("you own no Tenant") => Ok(()),
