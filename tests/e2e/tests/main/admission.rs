@@ -129,6 +129,7 @@ async fn stopping_manager_answers_remaining_reviews() {
 #[tokio::test]
 async fn every_resource_of_a_rule_exists_with_its_scope() {
     let env = tutorial().await;
+    env.install_gateway_api().await;
     let mut count = 0;
     for configuration in env.deployed_configurations().await {
         let policy = configuration["spec"]["matchConstraints"]["resourceRules"].as_array().into_iter();

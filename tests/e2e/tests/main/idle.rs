@@ -16,6 +16,8 @@ const WATCH_CYCLE: Duration = Duration::from_secs(90);
 #[tokio::test]
 async fn idle_manager_sends_no_requests_and_resumes_watches() {
     let env = TestEnv::complete().await;
+    // Without it, the manager asks for GatewayClasses every 30 s.
+    env.install_gateway_api().await;
     let _manager = env.start("manager", &env.account, &[]);
     env.kubectl(&["apply", "-f", &samples()]).await.unwrap();
     env.until_ready(&POD_SET, "default", "podset-sample").await;

@@ -238,8 +238,8 @@ async fn metrics_match_reference_and_contain_no_object_names() {
     env.kubectl(&["apply", "-f", &samples()]).await.unwrap();
     env.until_ready(&POD_SET, "default", "podset-sample").await;
     env.join("oil", "oil-development").await;
-    for replication in ["tenancy/tenantresource", "tenancy/globaltenantresource"] {
-        env.kubectl(&["apply", "-f", &sample(replication)]).await.unwrap();
+    for name in ["tenancy/tenantowner", "tenancy/tenantresource", "tenancy/globaltenantresource"] {
+        env.kubectl(&["apply", "-f", &sample(name)]).await.unwrap();
     }
     create_database(&env).await;
     // Sends an invalid object to the webhook, which counts the review.
