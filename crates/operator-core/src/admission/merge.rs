@@ -227,6 +227,18 @@ mod tests {
     }
 
     #[test]
+    fn names_of_fields_are_escaped_in_paths() {
+        let pod = json!({ "metadata": { "labels": { "a/b": "1", "c~d": "2", "e": "3" } } });
+        let result = changed::<Pod>(pod, |pod| {
+            let labels = pod.metadata.labels.as_mut().unwrap();
+            labels.insert("a/b".to_owned(), "changed".to_owned());
+            labels.insert("f~1/g".to_owned(), "new".to_owned());
+            labels.remove("c~d");
+        });
+        assert_eq!(result["metadata"]["labels"], json!({ "a/b": "changed", "e": "3", "f~1/g": "new" }));
+    }
+
+    #[test]
     fn reordered_items_keep_their_unknown_fields() {
         let pod = json!({ "metadata": {}, "spec": { "containers": [
             { "name": "a", "novelty": 1 }, { "name": "b", "novelty": 2 },

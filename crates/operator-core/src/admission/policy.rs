@@ -1,16 +1,16 @@
 //! Admission policies: CEL expressions that the API server evaluates, also if no manager runs.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
-    Validation,
+    MatchCondition as ApiMatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec,
+    ValidatingAdmissionPolicySpec, Validation,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::ObjectMeta;
 
 use super::{
     target::{Target, TargetRule},
-    webhook::FailurePolicy,
+    webhook::{FailurePolicy, MatchCondition},
 };
 use crate::kind::Kind;
 
@@ -23,7 +23,7 @@ pub struct Policy {
     objects: Vec<String>,
     namespaces: Option<LabelSelector>,
     parameter: Option<Parameter>,
-    match_conditions: Vec<(&'static str, String)>,
+    match_conditions: Vec<MatchCondition>,
     validations: Vec<(String, String)>,
     on_error: FailurePolicy,
 }
@@ -80,8 +80,9 @@ impl Policy {
     }
 
     /// Limits the policy to requests for which a CEL expression is true.
-    pub fn match_condition(mut self, name: &'static str, expression: impl Into<String>) -> Self {
-        self.match_conditions.push((name, expression.into()));
+    pub fn match_condition(mut self, name: &str, expression: &str) -> Self {
+        let condition = MatchCondition { name: name.to_owned(), expression: expression.to_owned() };
+        self.match_conditions.push(condition);
         self
     }
 
@@ -115,9 +116,9 @@ impl Policy {
         ValidatingAdmissionPolicy {
             metadata,
             spec: Some(ValidatingAdmissionPolicySpec {
-                failure_policy: Some(format!("{:?}", self.on_error)),
+                failure_policy: Some(self.on_error.name().to_owned()),
                 match_conditions: (!self.match_conditions.is_empty())
-                    .then(|| self.match_conditions.iter().map(match_condition).collect()),
+                    .then(|| self.match_conditions.iter().map(Into::into).collect()),
                 param_kind: self.parameter.as_ref().map(|parameter| parameter.kind.clone()),
                 match_constraints: Some(MatchResources {
                     match_policy: Some("Equivalent".to_owned()),
@@ -160,6 +161,8 @@ impl Policy {
     }
 }
 
-fn match_condition((name, expression): &(&'static str, String)) -> MatchCondition {
-    MatchCondition { name: (*name).to_owned(), expression: expression.clone() }
+impl From<&MatchCondition> for ApiMatchCondition {
+    fn from(MatchCondition { name, expression }: &MatchCondition) -> Self {
+        Self { name: name.clone(), expression: expression.clone() }
+    }
 }

@@ -29,7 +29,18 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-/// A CEL expression that must be true for the API server to call the webhook.
+impl FailurePolicy {
+    /// Returns the value in a configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}
+
+/// A CEL expression that must be true for the API server to call the webhook or to evaluate the
+/// policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchCondition {
     /// Name for error messages.

@@ -16,7 +16,7 @@ use k8s_openapi::{
 use kube::{ResourceExt, core::ObjectMeta};
 
 use crate::{
-    admission::{Conversion, FailurePolicy, Policy, SideEffects, TargetRule, Webhook, WebhookType},
+    admission::{Conversion, Policy, SideEffects, TargetRule, Webhook, WebhookType},
     labels,
     registration::Registration,
 };
@@ -192,7 +192,7 @@ fn validating_webhook(
         name: webhook.full_name(controller.name),
         admission_review_versions: vec!["v1".to_owned()],
         client_config: client_config.webhook(webhook.path(controller.name)),
-        failure_policy: Some(failure_policy(webhook)),
+        failure_policy: Some(webhook.failure_policy.name().to_owned()),
         match_conditions: match_conditions(webhook),
         match_policy: Some("Equivalent".to_owned()),
         namespace_selector: Some(namespace_selector(webhook, client_config.namespace())),
@@ -238,14 +238,6 @@ fn mutating_webhook(
     }
 }
 
-fn failure_policy(webhook: &Webhook) -> String {
-    match webhook.failure_policy {
-        FailurePolicy::Fail => "Fail",
-        FailurePolicy::Ignore => "Ignore",
-    }
-    .to_owned()
-}
-
 fn side_effects(webhook: &Webhook) -> String {
     match webhook.side_effects {
         SideEffects::None => "None",
@@ -272,7 +264,7 @@ const EXCLUDED: &str = "!(request.resource.group == 'coordination.k8s.io' || req
 fn match_conditions(webhook: &Webhook) -> Option<Vec<api::MatchCondition>> {
     let any = webhook.targets.iter().any(TargetRule::is_any);
     let excluded = any.then(|| condition("neither-leases-nor-events", EXCLUDED));
-    let declared = webhook.match_conditions.iter().map(|one| condition(&one.name, &one.expression));
+    let declared = webhook.match_conditions.iter().map(Into::into);
     let all: Vec<_> = excluded.into_iter().chain(declared).collect();
     (!all.is_empty()).then_some(all)
 }

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    admission::{CREATE, DELETE, UPDATE, any_namespaced, target},
+    admission::{CREATE, DELETE, FailurePolicy, UPDATE, any_namespaced, target},
     manifests::testing::Anything,
 };
 
@@ -117,6 +117,25 @@ fn webhooks_of_a_manager_outside_the_cluster_have_its_url() {
 fn omits_configurations_without_webhooks() {
     let none = Registration { webhooks: Vec::new, ..REGISTRATION };
     assert!(validating(&none, &service()).is_none() && mutating(&none, &service()).is_none());
+}
+
+#[test]
+fn policy_with_a_parameter_allows_everything_without_it() {
+    let policy = Policy::new("parameter")
+        .on(target::<Namespace>(UPDATE))
+        .parameter::<Namespace>("settings")
+        .failure_policy(FailurePolicy::Ignore)
+        .match_condition("by-anna", "request.userInfo.username == 'anna'")
+        .validation("object.metadata.name in params.metadata.labels", "not in the settings");
+    let metadata = || ObjectMeta { name: Some("parameter".to_owned()), ..ObjectMeta::default() };
+    let spec = serde_json::to_value(policy.policy(metadata())).unwrap()["spec"].clone();
+    assert_eq!(spec["failurePolicy"], "Ignore");
+    assert_eq!(spec["paramKind"], json!({ "apiVersion": "v1", "kind": "Namespace" }));
+    let condition = json!({ "name": "by-anna", "expression": "request.userInfo.username == 'anna'" });
+    assert_eq!(spec["matchConditions"], json!([condition]));
+    let binding = serde_json::to_value(policy.binding(metadata())).unwrap();
+    let parameter = json!({ "name": "settings", "parameterNotFoundAction": "Allow" });
+    assert_eq!(binding["spec"]["paramRef"], parameter);
 }
 
 #[test]
