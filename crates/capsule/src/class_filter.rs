@@ -32,7 +32,7 @@ impl ClassFilter {
             match_labels: list.match_labels.clone().filter(|labels| !labels.is_empty()),
             match_expressions: list.match_expressions.clone().filter(|expressions| !expressions.is_empty()),
         };
-        let has_selector = selector != LabelSelector::default();
+        let has_selector = list.has_selector();
         Self {
             names: NameFilter::new(&list.allowed, pattern),
             default: default.map(str::to_owned),

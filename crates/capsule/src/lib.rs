@@ -13,6 +13,7 @@
 //! | [`match_conditions`] | which requests need no review |
 //! | [`name_filter`], [`class_filter`] | which names and classes a Tenant allows |
 //! | [`compiled`] | cache of what is compiled from a Tenant |
+//! | [`condition_series`] | conditions as metrics |
 //! | [`cluster_resources`] | which kinds a rule of the proxy is for |
 //! | [`pattern`] | regular expressions in specs |
 //! | [`cidr`] | ranges of addresses |
@@ -23,6 +24,7 @@ pub mod cidr;
 pub mod class_filter;
 pub mod cluster_resources;
 pub mod compiled;
+pub mod condition_series;
 pub mod lookups;
 pub mod match_conditions;
 pub mod membership;

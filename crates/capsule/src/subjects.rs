@@ -169,7 +169,7 @@ pub fn account_owners(tenant: &Tenant) -> impl Iterator<Item = &str> {
 
 /// Returns whether a user is one of the [`account_owners`] of a Tenant.
 pub fn is_account_owner(user: &Requester<'_>, tenant: &Tenant) -> bool {
-    user.account().is_some() && account_owners(tenant).any(|name| name == user.name)
+    account_owners(tenant).any(|name| name == user.name)
 }
 
 #[cfg(test)]

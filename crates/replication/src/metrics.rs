@@ -1,6 +1,9 @@
 //! Metrics of replications. Pure. Names and labels are those of Capsule.
 
-use capsule::api::v1beta2::{GlobalTenantResource, TenantResource};
+use capsule::{
+    api::v1beta2::{GlobalTenantResource, TenantResource},
+    condition_series::condition_series,
+};
 use kube::ResourceExt;
 use operator_core::metrics::{Gauge, GaugeSamples};
 
@@ -40,10 +43,9 @@ pub(crate) fn readings<K: Measured>(objects: impl IntoIterator<Item = impl AsRef
     let mut series = Vec::new();
     for object in objects {
         let object = object.as_ref();
-        for condition in object.common_status().conditions {
-            let labels = [object.name_any()].into_iter().chain(object.namespace()).chain([condition.type_]);
-            series.push((labels.collect(), if condition.status == "True" { 1.0 } else { 0.0 }));
-        }
+        let (name, namespace) = (object.name_any(), object.namespace());
+        let labels: Vec<_> = [name.as_str()].into_iter().chain(namespace.as_deref()).collect();
+        series.extend(condition_series(&labels, &object.common_status().conditions));
     }
     K::GAUGES.iter().map(|gauge| GaugeSamples { gauge, series: series.clone() }).collect()
 }

@@ -16,7 +16,7 @@ use capsule::{
         },
     },
     owner_indexes::{OwnerIndexes, Subject, key},
-    subjects::{Relations, Requester, Role, account_owners, is_account_owner, role},
+    subjects::{Relations, Requester, Role, account_owners, role},
 };
 use k8s_openapi::api::{authentication::v1::UserInfo, rbac::v1::RoleBinding};
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -227,9 +227,8 @@ impl Owners {
     /// Returns the Tenants that a user owns, also as a promoted ServiceAccount, by name.
     fn owned(&self, user: &Requester<'_>) -> BTreeMap<String, Arc<Tenant>> {
         let owners = &self.0.owners;
-        let by_account = self.0.tenants_by_account.get(&user.name().to_owned()).into_iter();
-        let by_account = by_account.filter(|tenant| is_account_owner(user, tenant));
-        let by_account = by_account.map(|tenant| (tenant.name_any(), tenant));
+        let by_account = self.0.tenants_by_account.get(&user.name().to_owned());
+        let by_account = by_account.into_iter().map(|tenant| (tenant.name_any(), tenant));
         owners.owned(user, &owners.tenant_owners(user)).into_iter().chain(by_account).collect()
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capsule::{
-    api::v1beta2::{AvailableClasses, Tenant},
+    api::v1beta2::{AvailableClasses, DefaultAllowedList, SelectorAllowedList, Tenant, TenantSpec},
     class_filter::{ClassFilter, ClassFilters},
 };
 use k8s_openapi::api::{
@@ -33,17 +33,20 @@ impl ClusterClasses {
     /// other classes.
     pub(crate) fn build(builder: &mut ControllerBuilder<'_, Tenant>) -> Self {
         Self {
-            storage: watch(builder, Selection::All, |filters| filters.storage.as_ref()),
-            priority: watch(builder, Selection::All, |filters| filters.priority.as_ref()),
-            runtime: watch(builder, Selection::All, |filters| filters.runtime.as_ref()),
-            gateway: watch(builder, Selection::IfServed, |filters| filters.gateway.as_ref()),
-            device: watch(builder, Selection::IfServed, |filters| filters.device.as_ref()),
+            storage: watch(builder, Selection::All, |spec| selects(spec.storage_classes.as_ref())),
+            priority: watch(builder, Selection::All, |spec| selects(spec.priority_classes.as_ref())),
+            runtime: watch(builder, Selection::All, |spec| selects(spec.runtime_classes.as_ref())),
+            gateway: watch(builder, Selection::IfServed, |spec| {
+                selects(spec.gateway_options.as_ref().and_then(|options| options.allowed_classes.as_ref()))
+            }),
+            device: watch(builder, Selection::IfServed, |spec| {
+                spec.device_classes.as_ref().is_some_and(SelectorAllowedList::has_selector)
+            }),
         }
     }
 
-    /// Returns the classes that exist and are allowed: all classes if the Tenant has no list.
-    pub(crate) fn available(&self, tenant: &Tenant) -> AvailableClasses {
-        let filters = ClassFilters::from(tenant);
+    /// Returns the classes that exist and are allowed: all classes of a kind without a filter.
+    pub(crate) fn available(&self, filters: &ClassFilters) -> AvailableClasses {
         AvailableClasses {
             storage: names(filters.storage.as_ref(), &self.storage.store().list()),
             priority: names(filters.priority.as_ref(), &self.priority.store().list()),
@@ -55,8 +58,7 @@ impl ClusterClasses {
 
     /// Returns warnings about default classes that do not exist. Objects without class are then
     /// denied.
-    pub(crate) fn missing_defaults(&self, tenant: &Tenant) -> Vec<String> {
-        let filters = ClassFilters::from(tenant);
+    pub(crate) fn missing_defaults(&self, filters: &ClassFilters) -> Vec<String> {
         let (priority, gateway) = (filters.priority.as_ref(), filters.gateway.as_ref());
         [
             missing_default(&self.priority, priority, "spec.priorityClasses.default", "Pods"),
@@ -82,17 +84,23 @@ fn missing_default<C: Kind>(
     })
 }
 
-/// The filter of a Tenant for the classes of one kind.
-type FilterOf = fn(&ClassFilters) -> Option<&ClassFilter>;
+/// Whether a Tenant selects classes of one kind by their labels.
+type SelectsByLabels = fn(&TenantSpec) -> bool;
+
+fn selects(list: Option<&DefaultAllowedList>) -> bool {
+    list.is_some_and(DefaultAllowedList::has_selector)
+}
 
 fn watch<C: Kind>(
     builder: &mut ControllerBuilder<'_, Tenant>,
     selection: Selection,
-    filter_of: FilterOf,
+    selects_by_labels: SelectsByLabels,
 ) -> Informer<C> {
     let classes = builder.informer::<C>(selection);
     let tenants = builder.objects().clone();
-    builder.watches(&classes, move |change| affected_tenants(change, &tenants.store().list(), filter_of));
+    builder.watches(&classes, move |change| {
+        affected_tenants(change, &tenants.store().list(), selects_by_labels)
+    });
     classes
 }
 
@@ -101,12 +109,10 @@ fn watch<C: Kind>(
 fn affected_tenants<C: Kind>(
     change: &Change<C>,
     tenants: &[Arc<Tenant>],
-    filter_of: FilterOf,
+    selects_by_labels: SelectsByLabels,
 ) -> Vec<ObjectKey> {
-    let selects_by_labels =
-        |tenant: &Tenant| filter_of(&ClassFilters::from(tenant)).is_some_and(ClassFilter::has_selector);
     let is_affected = |tenant: &&Arc<Tenant>| match (&change.old, &change.new) {
-        (Some(old), Some(new)) => old.labels() != new.labels() && selects_by_labels(tenant),
+        (Some(old), Some(new)) => old.labels() != new.labels() && selects_by_labels(&tenant.spec),
         _ => true,
     };
     tenants.iter().filter(is_affected).map(|tenant| ObjectKey::of(tenant.as_ref())).collect()
@@ -157,7 +163,7 @@ mod tests {
         ];
         let affected = |old: Option<&Arc<StorageClass>>, new: Option<&Arc<StorageClass>>| {
             let change = Change { key: ObjectKey::cluster("fast"), old: old.cloned(), new: new.cloned() };
-            affected_tenants(&change, &tenants, |filters| filters.storage.as_ref())
+            affected_tenants(&change, &tenants, |spec| selects(spec.storage_classes.as_ref()))
                 .iter()
                 .map(|key| key.name().to_owned())
                 .collect::<Vec<_>>()

@@ -2,8 +2,11 @@
 //!
 //! Names and labels are those of Capsule.
 
-use capsule::api::{names::RESOURCE_QUOTA_LABEL, v1beta2::Tenant};
-use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::Condition};
+use capsule::{
+    api::{names::RESOURCE_QUOTA_LABEL, v1beta2::Tenant},
+    condition_series::condition_series,
+};
+use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use operator_core::{
     environment::{Setting, Values},
@@ -90,10 +93,10 @@ where
         let status = tenant.status.clone().unwrap_or_default();
         let size = u32::try_from(status.spaces.len()).map_or(f64::MAX, f64::from);
         count.push((vec![name.clone()], size));
-        conditions(tenant_condition, &[&name], &status.conditions);
+        tenant_condition.extend(condition_series(&[&name], &status.conditions));
         for space in &status.spaces {
             relationship.push((vec![name.clone(), space.name.clone()], 1.0));
-            conditions(namespace_condition, &[&name, &space.name], &space.conditions);
+            namespace_condition.extend(condition_series(&[&name, &space.name], &space.conditions));
         }
         let of_namespaces = || vec![name.clone(), "namespaces".to_owned(), String::new()];
         usage.push((of_namespaces(), size));
@@ -102,14 +105,6 @@ where
         add_shared_quotas(tenant, &quotas(tenant), usage, limit);
     }
     GAUGES.iter().copied().zip(series).map(|(gauge, series)| GaugeSamples { gauge, series }).collect()
-}
-
-/// Adds 1 for each condition that is true, and 0 for each other condition.
-fn conditions(series: &mut Series, labels: &[&String], conditions: &[Condition]) {
-    for condition in conditions {
-        let labels = labels.iter().copied().chain([&condition.type_]).cloned().collect();
-        series.push((labels, if condition.status == "True" { 1.0 } else { 0.0 }));
-    }
 }
 
 /// Adds the quotas that the namespaces of a Tenant share. Unreadable quantities are skipped.

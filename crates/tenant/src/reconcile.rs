@@ -14,6 +14,7 @@ use capsule::{
             CapsuleConfiguration, GlobalResourceQuota, Metadata, OwnerStatus, RuleStatus, Tenant, TenantOwner,
         },
     },
+    class_filter::ClassFilters,
     lookups,
     owners::{OwnerSelectors, is_relevant_change},
 };
@@ -300,7 +301,7 @@ impl Controller for TenantController {
             // Read again, so that the status shows the deletions.
             members: self.namespaces.members(&tenant),
             failures,
-            classes: self.classes.available(&tenant),
+            classes: self.classes.available(&ClassFilters::from(tenant.as_ref())),
             ..Report::default()
         };
         let updated = self.update_status(&tenant, &report).await?;
@@ -384,8 +385,9 @@ impl TenantController {
             let patched = self.writer.patch(&ObjectKey::of(tenant), &Patch::Merge(patch), "annotate").await;
             failures.add_all(patched.err());
         }
-        let classes = self.classes.available(tenant);
-        let warnings = warnings.into_iter().chain(self.classes.missing_defaults(tenant)).collect();
+        let filters = ClassFilters::from(tenant);
+        let classes = self.classes.available(&filters);
+        let warnings = warnings.into_iter().chain(self.classes.missing_defaults(&filters)).collect();
         let failures = failures.sorted();
         Report { owners, members, metadata, failures, warnings, classes, ..Report::default() }
     }

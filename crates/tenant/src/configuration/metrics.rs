@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use capsule::api::v1beta2::{CapsuleConfiguration, TenantOwner};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{Resource, ResourceExt};
+use capsule::{
+    api::v1beta2::{CapsuleConfiguration, TenantOwner},
+    condition_series::condition_series,
+};
+use kube::ResourceExt;
 use operator_core::metrics::{Gauge, GaugeSamples};
 
 const NAME: (&str, &str) = ("name", "name of the object");
@@ -30,25 +32,21 @@ pub(super) fn readings(
     configurations: &[Arc<CapsuleConfiguration>],
     owners: &[Arc<TenantOwner>],
 ) -> Vec<GaugeSamples> {
-    let of_configuration = |one: &CapsuleConfiguration| one.status.clone().unwrap_or_default().conditions;
-    let of_owner = |one: &TenantOwner| one.status.clone().unwrap_or_default().conditions;
-    vec![samples(&CONFIGURATION, configurations, of_configuration), samples(&OWNER, owners, of_owner)]
-}
-
-/// Returns 1 for each condition that is true, and 0 for each other condition.
-fn samples<K: Resource>(
-    gauge: &'static Gauge,
-    objects: &[Arc<K>],
-    conditions: impl Fn(&K) -> Vec<Condition>,
-) -> GaugeSamples {
-    let of_object = |object: &Arc<K>| {
-        let (name, conditions) = (object.name_any(), conditions(object));
-        conditions.into_iter().map(move |condition| {
-            let value = if condition.status == "True" { 1.0 } else { 0.0 };
-            (vec![name.clone(), condition.type_], value)
-        })
+    let of_configuration = |one: &Arc<CapsuleConfiguration>| {
+        let conditions = one.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        condition_series(&[&one.name_any()], conditions).collect::<Vec<_>>()
     };
-    GaugeSamples { gauge, series: objects.iter().flat_map(of_object).collect() }
+    let of_owner = |one: &Arc<TenantOwner>| {
+        let conditions = one.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        condition_series(&[&one.name_any()], conditions).collect::<Vec<_>>()
+    };
+    vec![
+        GaugeSamples {
+            gauge: &CONFIGURATION,
+            series: configurations.iter().flat_map(of_configuration).collect(),
+        },
+        GaugeSamples { gauge: &OWNER, series: owners.iter().flat_map(of_owner).collect() },
+    ]
 }
 
 #[cfg(test)]

@@ -104,6 +104,28 @@ pub struct AdditionalMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
+impl SelectorAllowedList {
+    /// Returns whether the list allows objects by their labels.
+    pub fn has_selector(&self) -> bool {
+        selects(self.match_labels.as_ref(), self.match_expressions.as_deref())
+    }
+}
+
+impl DefaultAllowedList {
+    /// Returns whether the list allows objects by their labels.
+    pub fn has_selector(&self) -> bool {
+        selects(self.match_labels.as_ref(), self.match_expressions.as_deref())
+    }
+}
+
+fn selects(
+    labels: Option<&BTreeMap<String, String>>,
+    expressions: Option<&[LabelSelectorRequirement]>,
+) -> bool {
+    labels.is_some_and(|labels| !labels.is_empty())
+        || expressions.is_some_and(|expressions| !expressions.is_empty())
+}
+
 impl ForbiddenList {
     /// Returns whether the list forbids nothing. An empty pattern counts as unset.
     pub fn is_empty(&self) -> bool {
